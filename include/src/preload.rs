@@ -2,6 +2,9 @@
 
 use crate::record::abi_version;
 
+/// The start of the file name of every ABI's shim.
+pub const ANY_SHIM_PREFIX: &str = "libgpu_track_shim.v";
+
 /// The start of a shim's file name; the rest is its content hash. An LD_PRELOAD entry whose base name starts with
 /// this is a shim of this ABI, so no second one is added.
 pub const SHIM_PREFIX: &str = concat!("libgpu_track_shim.v", abi_version!(), ".");

@@ -4,6 +4,7 @@ mod args;
 mod docs;
 mod gpu_tracker;
 mod groups;
+mod man;
 mod output;
 mod tconfig;
 #[cfg(test)]
@@ -54,7 +55,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         return Ok(Request::Print(docs::completions(&Arguments::command(), shell)));
     }
     if arguments.information.man {
-        return Ok(Request::Print(docs::man(Arguments::command())));
+        return Ok(Request::Print(man::page(Arguments::command())));
     }
     let mut options = Box::new(Options::from(arguments));
     let keywords = match options.preparations.config.clone() {

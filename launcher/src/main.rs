@@ -12,6 +12,7 @@ mod exit;
 mod gpus;
 mod not_executed;
 mod nvml_lib;
+mod old_shims;
 mod orders;
 mod pipes;
 mod preload;

@@ -8,23 +8,31 @@ use std::path::Path;
 use gpu_track_abi::preload::shim_in;
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_SESSIONS};
 
-use crate::shim_file::{self, ShimFileError};
+use crate::old_shims::Upkeep;
+use crate::shim_file::{self, Installed, ShimFileError};
 use crate::spawn::Environment;
 
 /// The command's LD_PRELOAD.
 pub(crate) struct Preload {
     value: OsString,
+    /// The shim, unless an outer run has written it.
+    installed: Option<Installed>,
 }
 
 impl Preload {
     /// The launcher's own LD_PRELOAD with the shim in it. The shim is written to disk, unless an outer run has done so.
     pub(crate) fn new() -> Result<Self, ShimFileError> {
         let value = env::var_os(ENV_PRELOAD).unwrap_or_default();
-        let value = match shim_in(value.as_bytes()) {
-            Some(_) => value,
-            None => joined(shim_file::install()?.as_os_str(), &value),
-        };
-        Ok(Self { value })
+        if shim_in(value.as_bytes()).is_some() {
+            return Ok(Self { value, installed: None });
+        }
+        let installed = shim_file::install()?;
+        Ok(Self { value: joined(installed.link.as_os_str(), &value), installed: Some(installed) })
+    }
+
+    /// What keeps the shim from being removed while the run lasts.
+    pub(crate) fn upkeep(&self) -> Option<Upkeep> {
+        self.installed.as_ref().map(Upkeep::new)
     }
 
     /// The shim's directory.

@@ -20,6 +20,7 @@ use thiserror::Error;
 use crate::cli::Options;
 use crate::collector::Collector;
 use crate::config;
+use crate::old_shims::Upkeep;
 use crate::preload::{Preload, is_nested_too_deep};
 use crate::reap::{ChildChange, usage_of};
 use crate::shim_file::ShimFileError;
@@ -116,6 +117,11 @@ impl Session {
                 None
             }
         }
+    }
+
+    /// What keeps the shim from being removed while the run lasts.
+    pub(crate) fn shim_upkeep(&self) -> Option<Upkeep> {
+        self.preload.as_ref().and_then(Preload::upkeep)
     }
 
     /// Starts the collector.

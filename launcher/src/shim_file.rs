@@ -28,6 +28,7 @@ use gpu_track_abi::preload::SHIM_PREFIX;
 use rustix::mm::{MapFlags, ProtFlags};
 use thiserror::Error;
 
+use crate::old_shims::{self, Lock};
 use crate::safe_path::{Unsafe, User};
 use crate::time_limit;
 
@@ -85,13 +86,22 @@ impl From<Unsafe> for Unfit {
     }
 }
 
-/// Writes the library to disk, unless that is done already. Returns its path, which has no symbolic link in its
-/// directories.
-pub(crate) fn install() -> Result<PathBuf, ShimFileError> {
+/// The library on disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Installed {
+    /// The link, which has no symbolic link in its directories.
+    pub(crate) link: PathBuf,
+    /// Whether the run that found it is the first one in a day.
+    pub(crate) is_first_today: bool,
+}
+
+/// Writes the library to disk, unless that is done already.
+pub(crate) fn install() -> Result<Installed, ShimFileError> {
     let user = User::this();
     let of_all = std::env::current_exe().ok().and_then(|program| shared_directory(&program));
-    if let Some(shim) = of_all.and_then(|directory| installed_in(&directory, user)) {
-        return Ok(shim);
+    if let Some(link) = of_all.and_then(|directory| installed_in(&directory, user)) {
+        // Nothing is removed from a directory that an administrator made.
+        return Ok(Installed { link, is_first_today: false });
     }
     install_to(&candidates(|name| std::env::var_os(name), user), user)
 }
@@ -108,7 +118,7 @@ fn installed_in(directory: &Path, user: User) -> Option<PathBuf> {
     let directory = user.resolve(directory).ok()?;
     let found = fs::symlink_metadata(&directory).ok()?;
     if found.uid() == user.uid() {
-        return time_limit::unlimited(|| install_in(&directory, user)).ok();
+        return time_limit::unlimited(|| install_in(&directory, user)).ok().map(|installed| installed.link);
     }
     let name = format!("{SHIM_PREFIX}{HASH}.so");
     let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));
@@ -144,7 +154,7 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>, user: User) -> Vec<Pa
     .collect()
 }
 
-fn install_to(directories: &[PathBuf], user: User) -> Result<PathBuf, ShimFileError> {
+fn install_to(directories: &[PathBuf], user: User) -> Result<Installed, ShimFileError> {
     let mut reasons = Vec::new();
     for directory in directories {
         let tried = directory.clone();
@@ -155,14 +165,14 @@ fn install_to(directories: &[PathBuf], user: User) -> Result<PathBuf, ShimFileEr
             false => time_limit::within(PATIENCE, work).unwrap_or(Err(Unfit::NoAnswer)),
         };
         match result {
-            Ok(path) => return Ok(path),
+            Ok(installed) => return Ok(installed),
             Err(unfit) => reasons.push(format!("{}: {unfit}", directory.display())),
         }
     }
     Err(ShimFileError::new(&reasons, user))
 }
 
-fn install_or_leave_nothing(directory: &Path, user: User) -> Result<PathBuf, Unfit> {
+fn install_or_leave_nothing(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let is_new = !directory.exists();
     install_in(directory, user).inspect_err(|_| {
         if is_new {
@@ -172,16 +182,23 @@ fn install_or_leave_nothing(directory: &Path, user: User) -> Result<PathBuf, Unf
     })
 }
 
-fn install_in(directory: &Path, user: User) -> Result<PathBuf, Unfit> {
+fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let directory = &make_private_directory(directory, user)?;
     if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
         return Err(Unfit::Path);
     }
     let name = format!("{SHIM_PREFIX}{HASH}.so");
-    write(&directory.join(&name), user)?;
+    let shim = directory.join(&name);
+    let is_first_today = !old_shims::was_used_today(&shim);
+    // Another launcher may be about to remove a shim that was not used for long.
+    let _lock = (is_first_today && shim.exists()).then(|| Lock::take(directory));
+    write(&shim, user)?;
     let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));
     make_link(&name, &link)?;
-    Ok(link)
+    if is_first_today {
+        old_shims::touch(&shim);
+    }
+    Ok(Installed { link, is_first_today })
 }
 
 /// Creates a directory that only this user can write to, and that no other user can replace. If the user is root, others
@@ -330,21 +347,33 @@ mod tests {
     fn existing_file_is_used_again() {
         let top = dir();
         let target = top.path().join("a/gpu-track");
-        let path = install_in(&target, user()).unwrap();
+        let path = install_in(&target, user()).unwrap().link;
         assert_eq!(fs::read(&path).unwrap(), BYTES);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
         let mode = if user().uid() == 0 { 0o755 } else { 0o700 };
         assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, mode);
         let inode = fs::metadata(&path).unwrap().ino();
-        assert_eq!(install_in(&target, user()).unwrap(), path);
+        assert_eq!(install_in(&target, user()).unwrap().link, path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
         assert_eq!(fs::read_dir(&target).unwrap().count(), 2, "only the file and the link are left");
+    }
+
+    // Requirement: FAULT-97
+    #[test]
+    fn first_run_of_a_day_touches_the_file() {
+        let top = dir();
+        let link = install_in(top.path(), user()).unwrap().link;
+        assert!(!install_in(top.path(), user()).unwrap().is_first_today);
+        let file = File::open(&link).unwrap();
+        file.set_modified(std::time::SystemTime::now() - 40 * Duration::from_secs(24 * 3600)).unwrap();
+        assert!(install_in(top.path(), user()).unwrap().is_first_today);
+        assert!(old_shims::was_used_today(&fs::canonicalize(&link).unwrap()));
     }
 
     #[test]
     fn file_that_others_can_write_is_replaced() {
         let top = dir();
-        let path = install_in(top.path(), user()).unwrap();
+        let path = install_in(top.path(), user()).unwrap().link;
         let inode = || fs::metadata(&path).unwrap().ino();
         let first = inode();
         set_mode(&path, 0o777);
@@ -362,7 +391,7 @@ mod tests {
     #[test]
     fn link_in_place_of_the_file_is_replaced() {
         let top = dir();
-        let path = fs::canonicalize(install_in(top.path(), user()).unwrap()).unwrap();
+        let path = fs::canonicalize(install_in(top.path(), user()).unwrap().link).unwrap();
         let victim = fs::canonicalize(top.path()).unwrap().join("victim");
         fs::rename(&path, &victim).unwrap();
         symlink(&victim, &path).unwrap();
@@ -375,12 +404,12 @@ mod tests {
     #[test]
     fn only_the_link_has_the_name_for_address_sanitizer() {
         let top = dir();
-        let link = install_in(top.path(), user()).unwrap();
+        let link = install_in(top.path(), user()).unwrap().link;
         let has = |path: &Path| path.file_name().unwrap().to_str().unwrap().contains("libasan.so");
         assert!(has(&link) && !has(&fs::canonicalize(&link).unwrap()));
         fs::remove_file(&link).unwrap();
         symlink("elsewhere", &link).unwrap();
-        assert_eq!(install_in(top.path(), user()).unwrap(), link);
+        assert_eq!(install_in(top.path(), user()).unwrap().link, link);
         assert_eq!(fs::read(&link).unwrap(), BYTES, "a link to another file is replaced");
     }
 
@@ -406,7 +435,7 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         let all: Vec<_> = bad.into_iter().chain([good.clone()]).collect();
-        assert!(install_to(&all, user()).unwrap().starts_with(good));
+        assert!(install_to(&all, user()).unwrap().link.starts_with(good));
     }
 
     // Requirement: FAULT-52
@@ -436,7 +465,7 @@ mod tests {
             let error = install_to(&[mount.join("gpu-track")], user()).unwrap_err().to_string();
             assert!(error.contains("cannot be mapped executable"), "{error}");
             assert_eq!(fs::read_dir(&mount).unwrap().count(), 0, "no file is left");
-            install_to(&[mount.join("gpu-track"), good.clone()], user()).unwrap().starts_with(good)
+            install_to(&[mount.join("gpu-track"), good.clone()], user()).unwrap().link.starts_with(good)
         });
         assert!(found.join().unwrap());
     }

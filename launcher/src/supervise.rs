@@ -13,6 +13,7 @@ use rustix::termios::tcgetpgrp;
 
 use crate::cli::Options;
 use crate::collector::Collector;
+use crate::old_shims::Upkeep;
 use crate::reap::{self, ChildChange, usage_of};
 use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
 use crate::session::Session;
@@ -51,6 +52,7 @@ pub(crate) struct Supervisor {
     /// Messages that each collector gets after its configuration.
     messages: Vec<Message>,
     wait_all: bool,
+    shim_upkeep: Option<Upkeep>,
     wakeups: Wakeups,
     /// CPU time in RUSAGE_CHILDREN that is not the command's: of collectors, and from before the run (exec keeps it).
     foreign_cpu_us: u64,
@@ -81,6 +83,7 @@ impl Supervisor {
     ) -> Self {
         let Started { session, collector, main_pid, started_ns } = started;
         let mut supervisor = Self {
+            shim_upkeep: session.shim_upkeep(),
             session,
             collector: Some(collector),
             killed_collectors: KilledCollectors::default(),
@@ -120,7 +123,9 @@ impl Supervisor {
                 self.note_waiting(exit);
             }
             self.attend_collector();
-            let Some(received) = self.wakeups.wait(self.collector.as_ref(), None)? else { continue };
+            let until_upkeep = self.shim_upkeep.as_mut().map(Upkeep::attend);
+            let received = self.wakeups.wait(self.collector.as_ref(), until_upkeep)?;
+            let Some(received) = received else { continue };
             if self.exit.is_none() {
                 self.signal_received(received);
             } else {

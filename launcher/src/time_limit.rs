@@ -1,5 +1,6 @@
 //! A limit for work that a file system may never answer: a stopped FUSE program, a dead NFS server.
 
+use std::io;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -22,16 +23,21 @@ pub(crate) fn within<T: Send + 'static>(
 ) -> Option<T> {
     let (sender, result) = mpsc::sync_channel(1);
     let in_thread = work.clone();
-    let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        signals::block(&signals::all_but_faults());
-        // Too late: nobody waits any more.
-        let _ = sender.send(in_thread());
-    });
-    match thread {
-        Ok(_) => result.recv_timeout(limit).ok(),
+    // If nothing waits any more, it is too late for the result.
+    match aside(move || drop(sender.send(in_thread()))) {
+        Ok(()) => result.recv_timeout(limit).ok(),
         // A limit of processes or of memory.
         Err(_) => Some(unlimited(work)),
     }
+}
+
+/// Does work that nothing waits for, in a thread that ends with the process.
+pub(crate) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let in_thread = move || {
+        signals::block(&signals::all_but_faults());
+        work();
+    };
+    thread::Builder::new().stack_size(STACK_BYTES).spawn(in_thread).map(drop)
 }
 
 /// Whether a directory is on a disk of this machine, and the kernel has its path at hand. Work there needs no limit, which saves

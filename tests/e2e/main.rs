@@ -37,6 +37,7 @@ mod memory;
 mod mpi;
 mod nested;
 mod nodes;
+mod old_shims;
 mod output;
 mod report_file;
 mod resilience;

@@ -10,13 +10,15 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import zipfile
 from unittest import mock
 
 from gpu_track_scripts import tools
 from gpu_track_scripts.paths import ROOT
-from gpu_track_scripts.release import cli, old_system, packages, symbols
+from gpu_track_scripts.release import cli, documents, old_system, packages, symbols, wheel
 from gpu_track_scripts.release.build import DOCUMENTS, Build
-from gpu_track_scripts.release.checks import Wrong, unpack
+from gpu_track_scripts.release.checks import Wrong, check_documents, unpack
+from gpu_track_scripts.release.old_system import System
 
 VERSION_INFO = """\
 Version needs section '.gnu.version_r' contains 2 entries:
@@ -92,7 +94,7 @@ class Packages(unittest.TestCase):
     def test_an_unpacked_tarball_has_the_program(self) -> None:
         root = self.directory / "root"
         root.mkdir()
-        program = unpack(packages.tarball(self.built, self.directory), root)
+        program = unpack(packages.tarball(self.built, self.directory), System(root, is_whole=False))
         self.assertEqual((root / program).read_bytes(), b"the program")
 
     def test_gpu_check_has_the_program_beside_it(self) -> None:
@@ -103,7 +105,7 @@ class Packages(unittest.TestCase):
         self.assertEqual(package.name, "gpu-check-x86_64.tar.gz")
         root = self.directory / "root"
         root.mkdir()
-        program = root / unpack(package, root)
+        program = root / unpack(package, System(root, is_whole=False))
         self.assertEqual(program.read_bytes(), b"the program")
         self.assertEqual(program.with_name("gpu-check").read_bytes(), b"the check")
         self.assertTrue(all(os.access(file, os.X_OK) for file in (program, program.with_name("gpu-check"))))
@@ -113,7 +115,7 @@ class Packages(unittest.TestCase):
         package = self.directory / "a.tar.gz"
         package.write_bytes(b"no archive")
         with self.assertRaisesRegex(Wrong, "^can't be installed: tar: "):
-            unpack(package, self.directory)
+            unpack(package, System(self.directory, is_whole=False))
 
     def test_recipes_name_the_tarball_and_its_checksum(self) -> None:
         archive = packages.tarball(self.built, self.directory)
@@ -126,8 +128,57 @@ class Packages(unittest.TestCase):
 
     def test_the_debian_and_rpm_packages_contain_what_the_tarball_does(self) -> None:
         manifest = (ROOT / "launcher" / "Cargo.toml").read_text()
-        for name in DOCUMENTS:
+        compressed = {"gpu-track-run.1": "gpu-track-run.1.gz"}
+        for document in DOCUMENTS:
+            name = compressed.get(document, document)
             self.assertEqual(manifest.count(f'"target/release/documents/{name}"'), 2, name)
+        for pattern in documents.PAGES:
+            self.assertEqual(manifest.count(f'"../{pattern}"'), 2, pattern)
+
+    def test_the_pages_of_a_tarball_lead_nowhere_else(self) -> None:
+        root = self.directory / "root"
+        root.mkdir()
+        prefix = root / unpack(packages.tarball(self.built, self.directory), System(root, is_whole=False)).parent.parent
+        check_documents(prefix)
+        pages = prefix / documents.PLACE
+        (pages / "docs" / "GUIDE.md").unlink()
+        with (pages / "README.md").open("a") as readme:
+            readme.write("[a](nowhere.md) [b](https://somewhere)")
+        with self.assertRaises(Wrong) as raised:
+            check_documents(prefix)
+        self.assertIn("no docs/GUIDE.md; ", str(raised.exception))
+        self.assertIn("README.md links to nowhere.md", str(raised.exception))
+        self.assertNotIn("somewhere", str(raised.exception))
+
+
+class Wheel(unittest.TestCase):
+    def test_files_and_description_are_added_and_recorded(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            file = pathlib.Path(name, "a-1-py3-none-any.whl")
+            with zipfile.ZipFile(file, "w") as archive:
+                program = zipfile.ZipInfo("a-1.data/scripts/a")
+                program.external_attr = 0o100755 << 16
+                archive.writestr(program, "program")
+                archive.writestr("a-1.dist-info/METADATA", "Name: a\nVersion: 1\n")
+                archive.writestr("a-1.dist-info/RECORD", "")
+            page = pathlib.Path(name, "a.1")
+            page.write_text("page")
+            wheel.complete(file, [("share/man/man1/a.1", page)])
+            with zipfile.ZipFile(file) as archive:
+                members = {info.filename: archive.read(info) for info in archive.infolist()}
+                self.assertEqual(archive.getinfo("a-1.data/scripts/a").external_attr >> 16, 0o100755)
+        self.assertEqual(members["a-1.data/data/share/man/man1/a.1"], b"page")
+        about, description = members["a-1.dist-info/METADATA"].decode().split("\n\n", 1)
+        self.assertIn("Version: 1\nDescription-Content-Type: text/markdown", about)
+        self.assertTrue(description.startswith("# gpu-track\n"))
+        record = members["a-1.dist-info/RECORD"].decode().splitlines()
+        self.assertIn("a-1.data/scripts/a,sha256=ExDKLIky29EYZovZdEJVij4fVGteFcaWmd-9YCT1SNg,7", record)
+        self.assertEqual(len(record), len(members))
+
+    def test_the_description_has_no_link_to_a_file(self) -> None:
+        page = "[guide](docs/GUIDE.md#a), [below](#b) and [site](https://c)"
+        expected = "guide (`share/doc/gpu-track/docs/GUIDE.md`), below and [site](https://c)"
+        self.assertEqual(documents.without_links(page), expected)
 
 
 class OldSystem(unittest.TestCase):

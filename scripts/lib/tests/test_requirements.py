@@ -35,12 +35,14 @@ class Requirements(unittest.TestCase):
             lines[:-1],
             [
                 "docs/LIMITS.md:5: CPU-1 is already defined in docs/GUARANTEES.md:3",
+                "tests/UNTESTED.md:4: no row in docs/ defines RAM-9",
                 "tests/cpu.rs:1: no row in docs/ defines CPU-7",
-                "tests/cpu.rs:5: RAM-1 has a test, but docs/LIMITS.md:7 calls it untested",
+                "tests/cpu.rs:5: RAM-1 has a test, but tests/UNTESTED.md:3 calls it untested",
                 "tests/cpu.rs:9: no test follows this tag",
                 "tests/cpu.rs:12: no test follows this tag",
                 "tests/cpu.rs:17: `cpu one` is no requirement's id",
-                "docs/GUARANTEES.md:4: no test carries OUT-1; write `// Requirement: OUT-1` above one",
+                "docs/GUARANTEES.md:4: no test carries OUT-1; "
+                "write `// Requirement: ID` above one, or the reason into tests/UNTESTED.md",
             ],
         )
 

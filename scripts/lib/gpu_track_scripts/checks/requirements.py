@@ -1,6 +1,6 @@
 """Ties requirements to tests: every id in docs/ has a test that carries it, and every tag a row.
 
-A requirement is a table row whose first cell is an id (`| CPU-3 | ...`). `(untested: REASON)` in a row exempts it.
+A requirement is a table row whose first cell is an id (`| CPU-3 | ...`). A row in tests/UNTESTED.md exempts it, with the reason.
 A test carries ids in a comment above it: `// Requirement: CPU-3, FAULT-7`; in Python and shell `# Requirement: ...`.
 """
 
@@ -14,7 +14,9 @@ from pathlib import Path
 
 ID = r"[A-Z][A-Z0-9]*-[0-9]+"
 ROW = re.compile(rf"^\|\s*({ID})\s*\|")
-UNTESTED = re.compile(r"\(untested: ([^)]+)\)")
+REASON = re.compile(rf"^\|\s*({ID})\s*\|\s*(\S.*?)\s*\|$")
+# Where the reasons are.
+UNTESTED = Path("tests", "UNTESTED.md")
 TAG = re.compile(r"^\s*(//|#) Requirements?:(.*)$")
 # What stands between a tag and its test.
 RUST_BETWEEN = re.compile(r"^\s*(//|#\[)")
@@ -32,11 +34,10 @@ LEFT_OUT = {"fixtures", "target", "__pycache__", "corpus"}
 
 @dataclass(frozen=True)
 class Row:
-    """One requirement, and where it stands."""
+    """One requirement, or one reason why no test shows it, and where it stands."""
 
     name: str
     at: str
-    untested: str | None
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,13 @@ class Tag:
     test: str | None
 
 
-def rows_of(file: Path, shown: str) -> list[Row]:
-    """The requirements in a document."""
+def rows_of(file: Path, shown: str, pattern: re.Pattern[str] = ROW) -> list[Row]:
+    """The requirements in a document, or the reasons."""
     found = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        row = ROW.match(line)
+        row = pattern.match(line)
         if row:
-            untested = UNTESTED.search(line)
-            found.append(Row(row.group(1), f"{shown}:{number}", untested.group(1) if untested else None))
+            found.append(Row(row.group(1), f"{shown}:{number}"))
     return found
 
 
@@ -86,14 +86,22 @@ def tags_of(file: Path, shown: str) -> list[Tag]:
     return found
 
 
-def problems(rows: list[Row], tags: list[Tag]) -> list[str]:
-    """All that does not fit together."""
-    found = []
+def by_name(rows: list[Row], found: list[str]) -> dict[str, Row]:
+    """The rows by their ids; adds to `found` those that are there twice."""
     known: dict[str, Row] = {}
     for row in rows:
         if row.name in known:
             found.append(f"{row.at}: {row.name} is already defined in {known[row.name].at}")
         known.setdefault(row.name, row)
+    return known
+
+
+def problems(rows: list[Row], reasons: list[Row], tags: list[Tag]) -> list[str]:
+    """All that does not fit together."""
+    found: list[str] = []
+    known = by_name(rows, found)
+    untested = by_name(reasons, found)
+    found += [f"{row.at}: no row in docs/ defines {row.name}" for row in untested.values() if row.name not in known]
     carried = set()
     for tag in tags:
         carried.add(tag.name)
@@ -101,19 +109,19 @@ def problems(rows: list[Row], tags: list[Tag]) -> list[str]:
             found.append(f"{tag.at}: `{tag.name}` is no requirement's id")
         elif tag.name not in known:
             found.append(f"{tag.at}: no row in docs/ defines {tag.name}")
-        elif known[tag.name].untested:
-            found.append(f"{tag.at}: {tag.name} has a test, but {known[tag.name].at} calls it untested")
+        elif tag.name in untested:
+            found.append(f"{tag.at}: {tag.name} has a test, but {untested[tag.name].at} calls it untested")
         if tag.test is None:
             found.append(f"{tag.at}: no test follows this tag")
-    without = [row for row in known.values() if row.name not in carried and not row.untested]
-    return found + [
-        f"{row.at}: no test carries {row.name}; write `// Requirement: {row.name}` above one" for row in without
-    ]
+    without = [row for row in known.values() if row.name not in carried and row.name not in untested]
+    cure = f"write `// Requirement: ID` above one, or the reason into {UNTESTED}"
+    return found + [f"{row.at}: no test carries {row.name}; {cure}" for row in without]
 
 
-def read(root: Path) -> tuple[list[Row], list[Tag]]:
-    """All requirements and tags of a repository."""
+def read(root: Path) -> tuple[list[Row], list[Row], list[Tag]]:
+    """All requirements, reasons and tags of a repository."""
     rows = [row for file in sorted((root / "docs").glob("*.md")) for row in rows_of(file, str(file.relative_to(root)))]
+    reasons = rows_of(root / UNTESTED, str(UNTESTED), REASON) if (root / UNTESTED).exists() else []
     tags = []
     for source in SOURCES:
         for file in sorted((root / source).rglob("*")):
@@ -121,7 +129,7 @@ def read(root: Path) -> tuple[list[Row], list[Tag]]:
             script = file.suffix in (".rs", ".py", ".sh") or (shown.parts[0] == "scripts" and not file.suffix)
             if script and file.is_file() and not LEFT_OUT & set(shown.parts):
                 tags += tags_of(file, str(shown))
-    return rows, tags
+    return rows, reasons, tags
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -130,17 +138,16 @@ def main(arguments: list[str] | None = None) -> int:
     root = Path(__file__).resolve().parents[4]
     parser.add_argument("--root", type=Path, default=root, help="the repository (default: this one)")
     options = parser.parse_args(arguments)
-    rows, tags = read(options.root)
+    rows, reasons, tags = read(options.root)
     if not rows:
         print(f"check-requirements: no requirements in {options.root}/docs", file=sys.stderr)
         return 2
-    found = problems(rows, tags)
+    found = problems(rows, reasons, tags)
     for problem in found:
         print(problem)
-    untested = sum(1 for row in rows if row.untested)
     tests = len({(tag.at, tag.test) for tag in tags})
     print(
-        f"check-requirements: {len(rows)} requirements, {untested} of them untested with a reason; "
+        f"check-requirements: {len(rows)} requirements, {len(reasons)} of them untested with a reason; "
         f"{tests} tests carry an id; {len(found)} problems"
     )
     return 1 if found else 0

@@ -16,6 +16,7 @@ from typing import Any
 
 from gpu_track_scripts.commands import cargo_build, output
 from gpu_track_scripts.paths import ROOT
+from gpu_track_scripts.release.documents import compressed, debian_changelog
 from gpu_track_scripts.tools import Unavailable, python_with
 
 # zig links against the symbols of any glibc. maturin runs it, by what it has of cargo-zigbuild.
@@ -160,8 +161,16 @@ def renamed_paths() -> list[tuple[str, str]]:
 
 
 def write_documents(built: Build) -> None:
-    """Lets the program write its man page and completions; for another kind of machine, this machine's program."""
+    """Lets the program write its man page and completions; for another kind of machine, this machine's program. Writes
+    the changelog of the package for Debian."""
     program = built.program if built.runs_here else cargo_build("dev", quiet=True)["gpu-track-run"]
     built.documents.mkdir(exist_ok=True)
     for name, option in DOCUMENTS.items():
         (built.documents / name).write_text(output([program, option]))
+    # Debian and its relatives want these compressed.
+    page = built.documents / "gpu-track-run.1"
+    page.with_name(page.name + ".gz").write_bytes(compressed(page.read_bytes()))
+    about = next(package for package in metadata()["packages"] if package["name"] == "gpu-track-run")
+    when = output(["git", "log", "-1", "--format=%cD"], cwd=ROOT).strip()
+    changelog = debian_changelog(built.version, about["metadata"]["deb"]["maintainer"], when)
+    (built.documents / "changelog.Debian.gz").write_bytes(changelog)

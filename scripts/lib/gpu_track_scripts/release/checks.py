@@ -17,13 +17,19 @@ from collections.abc import Sequence
 from gpu_track_scripts.commands import Word, output, words
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, renamed_paths
+from gpu_track_scripts.release.documents import PLACE
+from gpu_track_scripts.release.documents import faults as faults_of_documents
 from gpu_track_scripts.release.old_system import System, clean_system
+from gpu_track_scripts.release.packages import shared_files
 from gpu_track_scripts.release.symbols import faults
-from gpu_track_scripts.tools import Unavailable, checked
+from gpu_track_scripts.tools import Unavailable, checked, python_with
 
 # How the name of gpu-check's package starts, and gpu-check's status without a GPU.
 GPU_CHECK = "gpu-check-"
 NO_GPU = 77
+# The databases of package managers, below a root directory.
+PACKAGERS = ("var/lib/dpkg/", "var/lib/rpm/", "usr/lib/sysimage/rpm/", "root/.rpmdb/")
+TWINE = "twine==7.0.0"
 
 
 class Wrong(Exception):
@@ -57,16 +63,32 @@ def check_paths(built: Build) -> str:
     return "none of this machine"
 
 
-# Requirement: HOST-3
+# Requirement: HOST-3, HOST-5
 def check_package(built: Build, package: pathlib.Path, old: pathlib.Path | None) -> str:
-    """The package contains this program, which runs in an old system, or on this machine's where there is none."""
+    """The package contains this program, which runs in an old system, or on this machine's where there is none.
+
+    Its documents are whole, and nothing of it is left when it is removed.
+    """
     with clean_system(old) as system:
-        program = unpack(package, system.root)
+        before = files_below(system.root)
+        program = unpack(package, system)
         if (system.root / program).read_bytes() != built.program.read_bytes():
             raise Wrong("it contains another program")
         if package.name.startswith(GPU_CHECK):
             check_gpu_check(built, system, program.with_name("gpu-check"))
-        return f"{package.name} {tracks(built, system.command(program))} in {system.name}"
+        else:
+            check_documents(system.root / program.parent.parent)
+        found = f"{package.name} {tracks(built, system.command(program))} in {system.name}"
+        return found + removed(package, system, before)
+
+
+def check_documents(prefix: pathlib.Path) -> None:
+    """The pages below a prefix are all there, their links hold, and the man page is beside them."""
+    found = faults_of_documents(prefix / PLACE)
+    if not list((prefix / "share" / "man" / "man1").glob("gpu-track-run.1*")):
+        found.append("no man page")
+    if found:
+        raise Wrong("; ".join(found))
 
 
 def check_gpu_check(built: Build, system: System, program: pathlib.PurePath) -> None:
@@ -81,8 +103,9 @@ def check_gpu_check(built: Build, system: System, program: pathlib.PurePath) -> 
             raise Wrong(f"gpu-check without a GPU: status {done.returncode}: {done.stdout}{done.stderr.strip()}")
 
 
-def unpack(package: pathlib.Path, root: pathlib.Path) -> pathlib.PurePath:
-    """Puts the files of a package below a root directory. Gives the place of the program."""
+def unpack(package: pathlib.Path, system: System) -> pathlib.PurePath:
+    """Installs a package below a root directory. Gives the place of the program."""
+    root = system.root
     if package.name.startswith(GPU_CHECK):
         prefix = root / "opt"
         prefix.mkdir(exist_ok=True)
@@ -94,13 +117,44 @@ def unpack(package: pathlib.Path, root: pathlib.Path) -> pathlib.PurePath:
         install(["tar", "-xzf", package, "--strip-components=1", "-C", prefix])
         return pathlib.PurePath("usr/local/bin/gpu-track-run")
     if package.suffix == ".deb":
-        install(["dpkg-deb", "-x", package, root])
+        install([*dpkg(root), "--install", package] if has_packager(system) else ["dpkg-deb", "-x", package, root])
     else:
         if os.geteuid() != 0:
             raise Unavailable(f"{package.name} is not checked: rpm installs into another root directory for root only")
         # rpm knows nothing of the packages of the root directory, which are Debian's.
         install(["rpm", "--root", root, "--nodeps", "--install", package])
     return pathlib.PurePath("usr/bin/gpu-track-run")
+
+
+def has_packager(system: System) -> bool:
+    """Whether a package can be removed there as users do it: its scripts need the root directory's own shell."""
+    return os.geteuid() == 0 and system.is_whole
+
+
+def dpkg(root: pathlib.Path) -> list[Word]:
+    """dpkg for a root directory, which it knows no packages of."""
+    for directory in ("info", "updates", "triggers"):
+        (root / "var/lib/dpkg" / directory).mkdir(parents=True, exist_ok=True)
+    (root / "var/lib/dpkg/status").touch()
+    return ["dpkg", f"--root={root}", "--force-depends", "--force-bad-path", f"--log={root}/var/lib/dpkg/log"]
+
+
+def removed(package: pathlib.Path, system: System, before: set[str]) -> str:
+    """Removes a package, and looks for what is left. Says so, for the line of the check."""
+    if package.suffix == ".gz" or not has_packager(system):
+        return ""
+    remove = [*dpkg(system.root), "--purge"] if package.suffix == ".deb" else ["rpm", "--root", system.root, "--erase"]
+    install([*remove, "gpu-track"])
+    left = sorted(files_below(system.root) - before)
+    if left:
+        raise Wrong(f"when it is removed, this is left: {' '.join(left)}")
+    return ", and leaves nothing"
+
+
+def files_below(root: pathlib.Path) -> set[str]:
+    """All files of a root directory, without the package managers' own."""
+    found = (file.relative_to(root).as_posix() for file in root.rglob("*") if file.is_symlink() or not file.is_dir())
+    return {file for file in found if not file.startswith(PACKAGERS)}
 
 
 def install(command: Sequence[Word]) -> None:
@@ -113,26 +167,66 @@ def install(command: Sequence[Word]) -> None:
         raise Wrong(f"can't be installed: {reason}") from reason
 
 
-# Requirement: HOST-4
+# Requirement: HOST-4, HOST-64
 def check_wheel(built: Build) -> str:
     """pip installs the program into a clean environment, and nothing else, and it runs there."""
     if not built.runs_here:
         raise Unavailable(f"this machine is no {built.machine}")
+    if "musllinux" in built.wheel.name or "manylinux" not in built.wheel.name:
+        raise Wrong("pip would install it where there is no glibc")
     with tempfile.TemporaryDirectory(prefix="gpu-track-release.") as name:
         environment = pathlib.Path(name, "environment")
         checked([sys.executable, "-m", "venv", environment])
-        programs = set((environment / "bin").iterdir())
+        before = files_below(environment)
         pip: list[Word] = [environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
         install([*pip, "install", "--quiet", "--no-index", built.wheel])
         program = environment / "bin" / "gpu-track-run"
-        added = set((environment / "bin").iterdir()) - programs
+        added = {file for file in files_below(environment) - before if "/site-packages/" not in file}
+        wanted = {"bin/gpu-track-run", *(place for place, _ in shared_files(built))}
         listed = output([*pip, "show", "--files", "gpu-track"]).split("Files:\n")[1].split()
-        others = [file for file in listed if ".dist-info/" not in file and not file.endswith("/bin/gpu-track-run")]
-        if added != {program} or others:
-            raise Wrong(f"it installs {', '.join(map(str, [*added, *others]))}")
+        others = [file for file in listed if not file.startswith("..") and ".dist-info/" not in file]
+        if added != wanted or others:
+            raise Wrong(f"it installs other files: {' '.join([*sorted(added ^ wanted), *others])}")
         if program.read_bytes() != built.program.read_bytes():
             raise Wrong("it contains another program")
-        return f"{built.wheel.name} {tracks(built, [os.fspath(program)])} in a new environment"
+        check_documents(environment)
+        found = f"{built.wheel.name} {tracks(built, [os.fspath(program)])} in a new environment"
+        install([*pip, "uninstall", "--quiet", "--yes", "gpu-track"])
+        left = {file for file in files_below(environment) - before if not file.endswith(".pyc")}
+        if left:
+            raise Wrong(f"when it is removed, this is left: {' '.join(sorted(left))}")
+        return f"{found}, and leaves nothing"
+
+
+# Requirement: HOST-4
+def check_metadata(built: Build) -> str:
+    """A package index takes the wheel and shows its description."""
+    python = python_with(TWINE)
+    done = subprocess.run(
+        [python, "-m", "twine", "--no-color", "check", "--strict", built.wheel],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise Wrong(done.stdout.strip())
+    return f"{TWINE} has nothing to say"
+
+
+# Requirement: HOST-6
+def check_lintian(package: pathlib.Path) -> str:
+    """Debian's own checks of a package find no error."""
+    if not shutil.which("lintian"):
+        raise Unavailable("needs lintian")
+    done = subprocess.run(
+        ["lintian", "--allow-root", "--fail-on", "error", "--tag-display-limit", "0", package],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise Wrong(done.stdout.strip())
+    return f"{package.name} has no error, {done.stdout.count('W: ')} warnings"
 
 
 def tracks(built: Build, command: Sequence[str]) -> str:

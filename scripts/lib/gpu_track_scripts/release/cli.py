@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gpu_track_scripts.release import checks
+from gpu_track_scripts.release import checks, wheel
 from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, BuildFailed, build
 from gpu_track_scripts.release.old_system import old_root
-from gpu_track_scripts.release.packages import deb, gpu_check, recipes, rpm, sha256, tarball
+from gpu_track_scripts.release.packages import deb, gpu_check, recipes, rpm, sha256, shared_files, tarball
 from gpu_track_scripts.tools import Unavailable
 
 DESCRIPTION = f"""\
@@ -24,7 +24,8 @@ The program is built once, against glibc {OLDEST_GLIBC}, and all packages contai
 else. With them come an EasyBuild easyconfig and a Spack package for the tarball, and SHA256SUMS.
 
 Each package is installed into a clean root directory of an old Debian, the wheel into a new virtual environment, and
-tracks a command there. What can't be had on this machine is skipped, with the reason.
+tracks a command there. All links in its documents are followed. Then it is removed, and nothing of it is left. lintian
+judges the .deb, and twine the wheel. What can't be had on this machine is skipped, with the reason.
 
 The tools come from PyPI and crates.io, in pinned versions, into the user's cache directory. Also needs readelf, nm and
 objdump, and pip.
@@ -89,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made.mkdir()
         try:
             built = build(options.target, options.quick, made)
+            wheel.complete(built.wheel, shared_files(built))
         except Unavailable as reason:
             print(f"SKIPPED scripts/release: {reason}")
             return CANT_BUILD
@@ -112,6 +114,7 @@ def check_build(progress: Progress, built: Build) -> None:
     progress.step("shim", partial(checks.check_shim, built))
     progress.step("paths", partial(checks.check_paths, built))
     progress.step("wheel", partial(checks.check_wheel, built))
+    progress.step("metadata", partial(checks.check_metadata, built))
 
 
 def make_packages(progress: Progress, built: Build, names: Sequence[str], to: pathlib.Path) -> None:
@@ -123,6 +126,8 @@ def make_packages(progress: Progress, built: Build, names: Sequence[str], to: pa
         print(f"SKIPPED old system: {reason}")
     for name in names:
         progress.step(name, partial(make_package, PACKAGES[name], built, to, old))
+    for package in to.glob("*.deb"):
+        progress.step("lintian", partial(checks.check_lintian, package))
     for archive in to.glob("gpu-track-*.tar.gz"):
         recipes(built, archive, to)
 

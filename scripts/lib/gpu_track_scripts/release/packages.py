@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from gpu_track_scripts.commands import output
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, build_gpu_check, metadata
+from gpu_track_scripts.release.documents import PLACE, pages
 from gpu_track_scripts.tools import crate_program
 
 TEMPLATES = ROOT / "scripts" / "packaging"
@@ -65,14 +66,21 @@ def archive_of(
 
 def tarball_files(built: Build) -> Iterator[tuple[str, pathlib.Path]]:
     """The files of the tarball: the place below the prefix, and where it is now."""
-    documents = built.documents
     yield "bin/gpu-track-run", built.program
+    yield from shared_files(built)
+
+
+def shared_files(built: Build) -> Iterator[tuple[str, pathlib.Path]]:
+    """The files beside the program: man page, completions and pages."""
+    documents = built.documents
     yield "share/man/man1/gpu-track-run.1", documents / "gpu-track-run.1"
     yield "share/bash-completion/completions/gpu-track-run", documents / "gpu-track-run.bash"
     yield "share/zsh/site-functions/_gpu-track-run", documents / "_gpu-track-run"
     yield "share/fish/vendor_completions.d/gpu-track-run.fish", documents / "gpu-track-run.fish"
-    for name in (*LICENSES, "README.md", "CHANGELOG.md"):
-        yield f"share/doc/gpu-track/{name}", ROOT / name
+    for name in LICENSES:
+        yield f"{PLACE}/{name}", ROOT / name
+    for place, file in pages():
+        yield f"{PLACE}/{place}", file
 
 
 def deb(built: Build, to: pathlib.Path) -> pathlib.Path:

@@ -1,0 +1,216 @@
+//! The man page: the options as clap knows them, then what the program reads, writes and sets.
+
+use clap::builder::Resettable;
+use clap::{Arg, Command};
+use clap_mangen::Man;
+
+/// A section of terms, each with its meaning.
+type Section = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// The sections behind those of `--help`. A test compares the first one with the source code.
+const SECTIONS: [Section; 2] = [
+    (
+        "ENVIRONMENT",
+        &[
+            (
+                "GPU_TRACK_NVML_LIB",
+                "NVIDIA's management library, if --nvml-lib does not name it. Root loads no library that another user can \
+                 replace.",
+            ),
+            (
+                "GPU_TRACK_SESSION",
+                "Set for COMMAND: the files of its runs, the outermost first. Its programs write their records there.",
+            ),
+            (
+                "LD_PRELOAD",
+                "Set for COMMAND: the shim, and then what LD_PRELOAD had. Programs that are started with an empty \
+                 environment get both variables again, unless --no-env-repair is given.",
+            ),
+            (
+                "XDG_CACHE_HOME, HOME, XDG_RUNTIME_DIR",
+                "The shim goes to the first of these directories that no other user can write to. Root uses none of them.",
+            ),
+            (
+                "LC_ALL, LC_CTYPE, LANG, TERM, NO_COLOR",
+                "Whether the summary on a terminal has characters beyond ASCII, and colours.",
+            ),
+            ("PATH", "Where COMMAND is looked for."),
+            ("TMPDIR", "A directory whose file system is checked for space when COMMAND failed."),
+            (
+                "CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL",
+                "The GPUs that COMMAND may use. They are marked in the report, and --visible tracks them alone.",
+            ),
+            ("SLURM_JOB_ID, PBS_JOBID, LSB_JOBID", "The batch job's id: %j in the name of a report."),
+            (
+                "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, \
+                 SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS",
+                "The task's rank, %r in the name of a report, and how many tasks there are.",
+            ),
+            (
+                "SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID, SLURM_JOB_PARTITION, SLURM_JOB_START_TIME, SLURM_JOB_END_TIME, \
+                 SLURM_JOB_NUM_NODES, SLURM_JOB_NODELIST, SLURMD_NODENAME, SLURM_CPUS_PER_TASK, SLURM_CPUS_ON_NODE, \
+                 SLURM_JOB_CPUS_PER_NODE, SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, SLURM_GPUS_ON_NODE, \
+                 SLURM_JOB_GPUS, SLURM_STEP_GPUS",
+                "What Slurm has given the job. The report has them, and says what part of it was used.",
+            ),
+        ],
+    ),
+    (
+        "FILES",
+        &[
+            (
+                "/dev/shm/gpu-track.UID.PID.*",
+                "The run's records, the collector's state (.state) and the latest samples (.live). They are removed at the \
+                 end. Those of a run that was killed stay for --recover until the user's next run.",
+            ),
+            (
+                "$XDG_CACHE_HOME/gpu-track, ~/.cache/gpu-track, $XDG_RUNTIME_DIR/gpu-track, /dev/shm/gpu-track-UID, \
+                 /tmp/gpu-track-UID",
+                "The shim, in the first of these directories that is fit. A shim of another build that was not used for 30 \
+                 days is removed.",
+            ),
+            (
+                "/var/cache/gpu-track, /run/gpu-track, /dev/shm/gpu-track-0, /tmp/gpu-track-0",
+                "The same for root.",
+            ),
+            (
+                "PREFIX/lib/gpu-track",
+                "The shim beside PREFIX/bin/gpu-track-run, if there is this directory: for container images.",
+            ),
+            (
+                ".FILE.gpu-track-lock",
+                "Beside a report FILE while the run lasts: no other run writes to FILE.",
+            ),
+        ],
+    ),
+];
+
+/// Where more is said.
+const SEE_ALSO: &str = "\
+.BR time (1),
+.BR perf\\-stat (1),
+.BR getrusage (2),
+.BR proc (5),
+.BR cgroups (7),
+.BR ld.so (8)
+.PP
+The guide, the limits and the reference of the JSON report are installed with the program:
+.I PREFIX/share/doc/gpu\\-track
+";
+
+/// The man page, as roff.
+pub(super) fn page(command: Command) -> String {
+    let after_help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let command = command.after_help(Resettable::Reset).mut_args(with_aliases);
+    let mut page = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = Man::new(command).render(&mut page);
+    let mut page = String::from_utf8_lossy(&page).into_owned();
+    for block in after_help.split("\n\n") {
+        let (heading, lines) = block.split_once(":\n").unwrap_or(("notes", block));
+        page += &format!(".SH {}\n.nf\n{}\n.fi\n", heading.to_uppercase(), literal(lines));
+    }
+    // Names of files and variables are not broken at the end of a line.
+    page += ".nh\n";
+    for (heading, terms) in SECTIONS {
+        page += &format!(".SH {heading}\n");
+        for (term, meaning) in terms {
+            page += &format!(".TP\n\\fB{}\\fR\n{}\n", literal(term), literal(meaning));
+        }
+    }
+    page + ".SH \"SEE ALSO\"\n" + SEE_ALSO
+}
+
+/// Adds an option's aliases to its help. `--help` shows them, but clap_mangen does not.
+fn with_aliases(arg: Arg) -> Arg {
+    let names = arg.get_visible_aliases().unwrap_or_default().join(", --");
+    match arg.get_help().map(ToString::to_string) {
+        Some(help) if !names.is_empty() => arg.help(format!("{help} [alias: --{names}]")),
+        _ => arg,
+    }
+}
+
+/// Text that roff shows unchanged, with ASCII hyphens and quotes, so that an example can be copied.
+fn literal(text: &str) -> String {
+    // A dot that begins a line would be a request.
+    let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('~', "\\(ti");
+    if text.starts_with('.') { format!("\\&{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Directories of the source code that reads variables in a user's run.
+    const SOURCES: [&str; 5] =
+        ["launcher/src", "collector/src", "collector/core/src", "shim/src", "include/src/rank.rs"];
+    /// Names in capitals that are no variables of a user's run: of PCI devices, of the build, and of tests.
+    const NO_VARIABLES: [&str; 5] = ["PCI_", "CARGO_", "GPU_TRACK_SHIM_", "GPU_TRACK_TEST_", "PROPTEST_"];
+    /// Variables without an underscore, by which the others are found.
+    const SHORT: [&str; 6] = ["HOME", "PATH", "TMPDIR", "LANG", "TERM", "COLUMNS"];
+
+    /// The Rust files at or below a path, but for tests and this file.
+    fn files(path: &Path) -> Vec<String> {
+        if path.is_dir() {
+            let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+            return entries.flat_map(|path| files(&path)).collect();
+        }
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        let is_other =
+            path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("cli/man.rs");
+        (is_source && !is_other).then(|| fs::read_to_string(path).unwrap()).into_iter().collect()
+    }
+
+    /// The variables that a source file names in a string of their own.
+    fn variables(source: &str) -> impl Iterator<Item = &str> {
+        let is_name = |text: &&str| {
+            let is_upper =
+                text.bytes().all(|byte| byte.is_ascii_uppercase() || b"_0123456789".contains(&byte));
+            let is_long = text.contains('_') && text.starts_with(|first: char| first.is_ascii_uppercase());
+            (is_upper && is_long) || SHORT.contains(text)
+        };
+        let is_no_variable = |name: &&str| NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
+        source.split('"').filter(is_name).filter(move |name| !is_no_variable(name))
+    }
+
+    // Requirement: CMD-17
+    #[test]
+    fn environment_section_has_the_variables_that_the_source_code_reads() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let sources: Vec<_> = SOURCES.iter().flat_map(|path| files(&root.join(path))).collect();
+        let read = sources.iter().flat_map(|source| variables(source));
+        // include/src/lib.rs has the names of its own constants, too.
+        let read: BTreeSet<_> =
+            read.chain([gpu_track_abi::ENV_SESSION, gpu_track_abi::ENV_PRELOAD]).collect();
+        let (_, terms) = SECTIONS[0];
+        let listed: BTreeSet<_> = terms.iter().flat_map(|(names, _)| names.split(", ")).collect();
+        assert_eq!(listed, read);
+    }
+
+    // Requirement: CMD-17
+    #[test]
+    fn page_has_the_sections_that_users_look_for() {
+        let page = page(Command::new("prog").after_help("Exit status:\n  0"));
+        let headings = page.lines().filter_map(|line| line.strip_prefix(".SH "));
+        let headings: Vec<_> = headings.skip_while(|heading| *heading != "EXIT STATUS").collect();
+        assert_eq!(headings, ["EXIT STATUS", "ENVIRONMENT", "FILES", "\"SEE ALSO\""]);
+        assert!(page.contains(".TP\n\\fB/dev/shm/gpu\\-track.UID.PID.*\\fR\n"), "{page}");
+    }
+
+    #[test]
+    fn page_has_aliases_and_literal_examples() {
+        let command = Command::new("prog")
+            .about("does it")
+            .arg(Arg::new("st").long("st").visible_alias("sleep-time").help("Interval"))
+            .after_help("Examples:\n  prog -e 'it'\n\nExit status:\n  0");
+        let page = page(command);
+        assert!(page.contains("Interval [alias: \\-\\-sleep\\-time]\n"), "{page}");
+        let examples = ".SH EXAMPLES\n.nf\n  prog \\-e \\(aqit\\(aq\n.fi\n.SH EXIT STATUS\n.nf\n  0\n.fi\n";
+        assert!(page.contains(examples), "{page}");
+        assert!(!page.contains("EXTRA"), "{page}");
+    }
+}

@@ -1,0 +1,321 @@
+//! Shims of other builds, in the directories where the launcher puts its own. They are removed when nothing has used them for
+//! 30 days.
+//!
+//! Use is seen in two ways:
+//!
+//! - A run touches its shim at its start and once a day, so the file's mtime is its last use. That also counts for runs whose
+//!   processes can't be seen: in another pid namespace, or on another machine with the same home directory.
+//! - A process of an ended run can live on, as a daemon does, and its children load the shim. So an old shim that a
+//!   process has mapped, or has in its environment, is touched instead of removed.
+//!
+//! A lock keeps two launchers apart: one that removes an old shim, and one that starts to use it. A shim that was touched
+//! within a day needs no lock, because nothing removes it. Nor does a missing one: its link was removed before it.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use gpu_track_abi::preload::ANY_SHIM_PREFIX;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::safe_path::User;
+use crate::shim_file::Installed;
+use crate::time_limit;
+
+/// How often a run says that it uses its shim: often enough for a machine that is asleep most of the time.
+const TOUCH_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+/// A shim that was not used for this long is removed.
+const KEPT_UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The lock is held for less than a millisecond. A launcher that was stopped meanwhile holds it longer.
+const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+/// How often the lock is tried again.
+const LOCK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Whether a run has touched this shim within a day. The time of a file in the future is a clock that was set back.
+pub(crate) fn was_used_today(shim: &Path) -> bool {
+    age(shim).is_some_and(|age| age < TOUCH_INTERVAL)
+}
+
+/// Notes that this shim is used now. On a read-only file system that fails, and there nothing removes it.
+pub(crate) fn touch(shim: &Path) {
+    let _ = File::open(shim).and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+/// The time since a file or link was last touched.
+fn age(path: &Path) -> Option<Duration> {
+    let modified = fs::symlink_metadata(path).and_then(|found| found.modified()).ok()?;
+    Some(SystemTime::now().duration_since(modified).unwrap_or_default())
+}
+
+/// The lock of a directory of shims, by flock(2). It ends with the process at the latest.
+pub(crate) struct Lock {
+    _file: OwnedFd,
+}
+
+impl Lock {
+    /// Takes the lock. `None`: the directory is read-only, its file system has no locks, or a stopped launcher holds it.
+    ///
+    /// Only the directory's owner can open the file, so no other user can hold the lock.
+    pub(crate) fn take(directory: &Path) -> Option<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        let file: OwnedFd = options.open(directory.join(".lock")).ok()?.into();
+        let given_up = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Some(Self { _file: file }),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < given_up => {
+                    thread::sleep(LOCK_INTERVAL)
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Keeps a run's shim from being removed, and removes others, once a day.
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    shim: PathBuf,
+    due: Instant,
+}
+
+impl Upkeep {
+    /// The first run of a day looks for old shims at once, after its command was started.
+    pub(crate) fn new(installed: &Installed) -> Self {
+        let wait = if installed.is_first_today { Duration::ZERO } else { TOUCH_INTERVAL };
+        Self { shim: installed.link.clone(), due: Instant::now() + wait }
+    }
+
+    /// Starts the work if it is due. Nothing waits for it, because the file system may not answer. Returns the time until it
+    /// is due again.
+    pub(crate) fn attend(&mut self) -> Duration {
+        let now = Instant::now();
+        if self.due <= now {
+            self.due = now + TOUCH_INTERVAL;
+            let shim = self.shim.clone();
+            // A limit of processes can prevent it. The next run of another day tries again.
+            let _ = time_limit::aside(move || {
+                touch(&shim);
+                if let Some(directory) = shim.parent() {
+                    let _ = remove_unused(directory, User::this(), Path::new("/proc"));
+                }
+            });
+        }
+        self.due - now
+    }
+}
+
+/// Removes the shims that nothing has used for [`KEPT_UNUSED`], their links, and what a killed launcher left of writing one.
+fn remove_unused(directory: &Path, user: User, proc_root: &Path) -> io::Result<()> {
+    let unused = |file: &&OldFile| file.is_unused(user);
+    let files = shim_files(directory)?;
+    let old: Vec<_> = files.iter().filter(unused).collect();
+    if old.is_empty() {
+        return Ok(());
+    }
+    let used = used_shims(old.iter().map(|file| file.shim.as_os_str()), proc_root)?;
+    for shim in &used {
+        touch(&directory.join(shim));
+    }
+    let Some(_lock) = Lock::take(directory) else { return Ok(()) };
+    // A launcher that has started since then, or the lines above, have touched what is in use.
+    for file in old.into_iter().filter(unused) {
+        fs::remove_file(&file.path)?;
+    }
+    Ok(())
+}
+
+/// A shim, or a file that goes with one.
+struct OldFile {
+    path: PathBuf,
+    /// The name of the shim's file.
+    shim: OsString,
+}
+
+impl OldFile {
+    /// By the name: `PREFIX.HASH.so`, the link `PREFIX.HASH.not-libasan.so`, or a new file that is not complete,
+    /// `.PREFIX.HASH.so.PID.NANOS`.
+    fn of(path: PathBuf) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let name = name.strip_prefix('.').unwrap_or(name);
+        let rest = name.strip_prefix(ANY_SHIM_PREFIX)?;
+        let (version, rest) = rest.split_once('.')?;
+        let (hash, _) = rest.split_once('.')?;
+        let shim = format!("{ANY_SHIM_PREFIX}{version}.{hash}.so").into();
+        Some(Self { path, shim })
+    }
+
+    /// Whether this user's file and its shim were touched long ago.
+    fn is_unused(&self, user: User) -> bool {
+        let is_old = |path: &Path| age(path).is_none_or(|age| age > KEPT_UNUSED);
+        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|found| found.uid() == user.uid());
+        is_ours && is_old(&self.path) && is_old(&self.path.with_file_name(&self.shim))
+    }
+}
+
+/// All files of shims in a directory. A link comes before its shim, so no process finds one that leads nowhere.
+fn shim_files(directory: &Path) -> io::Result<Vec<OldFile>> {
+    let mut paths =
+        fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths.into_iter().filter_map(OldFile::of).collect())
+}
+
+/// Which shims a process has mapped or names in its environment. The content hash in the name tells them apart, in any
+/// directory. A process that this user may not read is taken not to use one: it is another user's, or hides itself.
+fn used_shims<'a>(
+    shims: impl Iterator<Item = &'a OsStr>,
+    proc_root: &Path,
+) -> io::Result<BTreeSet<&'a OsStr>> {
+    let shims: BTreeSet<_> = shims.collect();
+    let mut used = BTreeSet::new();
+    for process in fs::read_dir(proc_root)? {
+        let process = process?;
+        if !process.file_name().as_bytes().iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        for file in ["maps", "environ"] {
+            let content = fs::read(process.path().join(file)).unwrap_or_default();
+            used.extend(shims.iter().filter(|shim| is_named(shim, &content)));
+        }
+    }
+    Ok(used)
+}
+
+/// Whether a text names the shim or its link.
+fn is_named(shim: &OsStr, text: &[u8]) -> bool {
+    let stem = shim.as_bytes().strip_suffix(b"so").unwrap_or(shim.as_bytes());
+    text.windows(stem.len()).any(|found| found == stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const DAY: Duration = TOUCH_INTERVAL;
+    const OLD: &str = "libgpu_track_shim.v2.0123456789abcdef";
+
+    /// Makes a shim and its link in a directory, last used this long ago.
+    fn shim(directory: &Path, stem: &str, age: Duration) -> PathBuf {
+        let shim = directory.join(format!("{stem}.so"));
+        fs::write(&shim, "").unwrap();
+        let link = directory.join(format!("{stem}.not-libasan.so"));
+        symlink(&shim, &link).unwrap();
+        set_age(&shim, age);
+        set_age(&link, age);
+        shim
+    }
+
+    /// Sets the mtime of a file or link.
+    fn set_age(path: &Path, age: Duration) {
+        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() - age;
+        let time = rustix::fs::Timespec { tv_sec: seconds.as_secs().cast_signed(), tv_nsec: 0 };
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+
+    /// The names in a directory, without the lock.
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name != ".lock");
+        names.sort();
+        names
+    }
+
+    /// A /proc with one process: its file has this content.
+    fn proc_with(file: &str, content: &str) -> tempfile::TempDir {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir_all(top.path().join("17")).unwrap();
+        fs::write(top.path().join("17").join(file), content).unwrap();
+        top
+    }
+
+    // Requirement: FAULT-97
+    #[test]
+    fn only_shims_that_nothing_used_for_long_are_removed() {
+        let top = tempfile::tempdir().unwrap();
+        shim(top.path(), OLD, 31 * DAY);
+        let partial = top.path().join(format!(".{OLD}.so.7.99"));
+        let other = top.path().join("libgpu_track_shim.txt");
+        for file in [&partial, &other] {
+            fs::write(file, "").unwrap();
+            set_age(file, 31 * DAY);
+        }
+        shim(top.path(), "libgpu_track_shim.v3.aa", 29 * DAY);
+        remove_unused(top.path(), User::this(), proc_with("environ", "HOME=/").path()).unwrap();
+        let kept =
+            ["libgpu_track_shim.txt", "libgpu_track_shim.v3.aa.not-libasan.so", "libgpu_track_shim.v3.aa.so"];
+        assert_eq!(names(top.path()), kept);
+    }
+
+    // Requirement: FAULT-97
+    #[test]
+    fn shim_of_a_living_process_is_kept_and_touched() {
+        let mapped = format!("7f00-7f01 r-xp 0 fe:00 99 /elsewhere/{OLD}.so\n");
+        let named = format!("HOME=/\0LD_PRELOAD=/elsewhere/{OLD}.not-libasan.so\0");
+        for (file, content) in [("maps", mapped), ("environ", named)] {
+            let top = tempfile::tempdir().unwrap();
+            let used = shim(top.path(), OLD, 31 * DAY);
+            shim(top.path(), "libgpu_track_shim.v2.bb", 31 * DAY);
+            remove_unused(top.path(), User::this(), proc_with(file, &content).path()).unwrap();
+            assert_eq!(names(top.path()), [format!("{OLD}.not-libasan.so"), format!("{OLD}.so")], "{file}");
+            assert!(was_used_today(&used));
+        }
+        let top = tempfile::tempdir().unwrap();
+        shim(top.path(), OLD, 31 * DAY);
+        remove_unused(top.path(), User::this(), Path::new("/no/such")).unwrap_err();
+        assert_eq!(names(top.path()).len(), 2, "without /proc it is not known which processes live");
+    }
+
+    // Requirement: FAULT-97
+    #[test]
+    fn file_of_another_user_is_left_alone() {
+        let top = tempfile::tempdir().unwrap();
+        shim(top.path(), OLD, 31 * DAY);
+        let other = User::of(User::this().uid() + 1, 0);
+        remove_unused(top.path(), other, proc_with("environ", "").path()).unwrap();
+        assert_eq!(names(top.path()).len(), 2);
+    }
+
+    // Requirement: FAULT-97
+    #[test]
+    fn nothing_is_removed_while_another_launcher_has_the_lock() {
+        let top = tempfile::tempdir().unwrap();
+        shim(top.path(), OLD, 31 * DAY);
+        let proc_root = proc_with("environ", "");
+        let lock = Lock::take(top.path()).unwrap();
+        remove_unused(top.path(), User::this(), proc_root.path()).unwrap();
+        assert_eq!(names(top.path()).len(), 2);
+        drop(lock);
+        remove_unused(top.path(), User::this(), proc_root.path()).unwrap();
+        assert_eq!(names(top.path()).len(), 0);
+    }
+
+    // Requirement: FAULT-97
+    #[test]
+    fn long_run_touches_its_shim_each_day() {
+        let top = tempfile::tempdir().unwrap();
+        let used = shim(top.path(), OLD, 2 * DAY);
+        let mut upkeep = Upkeep { shim: used.clone(), due: Instant::now() };
+        assert!(upkeep.attend() > DAY - Duration::from_secs(60));
+        let given_up = Instant::now() + Duration::from_secs(60);
+        while !was_used_today(&used) {
+            assert!(Instant::now() < given_up, "it is not touched");
+            thread::yield_now();
+        }
+        let later = upkeep.due;
+        upkeep.attend();
+        assert_eq!(upkeep.due, later, "it is not due again");
+    }
+}
