@@ -21,9 +21,12 @@ use gpu_track_collector::{NoLock, Output, OutputLock};
 
 use args::Arguments;
 pub(crate) use args::Options;
+use gpu_tracker::Translated;
 pub(crate) use output::PatternValues;
 pub(crate) use tracking_file::{HeldTrackingFile, tracking_file};
 pub(crate) use usage_error::UsageError;
+
+use crate::name;
 
 /// What the user asks for.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(crate) enum Request {
     Run(Box<Options>),
     /// Print this to stdout and exit with 0.
     Print(String),
+    /// Print this to stderr and exit with 1, as gpu_tracker does with a command line that has no form of its usage.
+    Refuse(String),
     /// Print the GPUs.
     Gpus(Box<Options>),
     /// Write reports of runs that were killed.
@@ -41,7 +46,13 @@ pub(crate) enum Request {
 /// Parses a command line, whose first word is the name of this program. The options in the result have what a file adds
 /// to them, and follow from each other.
 pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Request, UsageError> {
-    let as_gpu_tracker = gpu_tracker::is_called(&args);
+    let as_gpu_tracker = name::is_gpu_tracker(args.first());
+    let translated = as_gpu_tracker.then(|| gpu_tracker::translate(&args)).transpose()?;
+    let args = match translated {
+        Some(Translated::Line(args)) => args,
+        Some(Translated::Request(request)) => return Ok(request),
+        None => args,
+    };
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
         // clap returns --help and --version as errors.
@@ -82,7 +93,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         return Ok(Request::Gpus(options));
     }
     if as_gpu_tracker {
-        gpu_tracker::apply_to(&mut options)?;
+        gpu_tracker::apply_to(&mut options);
     }
     let split = if as_gpu_tracker { gpu_tracker::split } else { split };
     options.command.words =
@@ -124,24 +135,26 @@ pub(crate) fn output(given: Option<&Path>, patterns: &PatternValues) -> Result<O
     })
 }
 
-/// How a line is split into words; `None` if it has a quote that is not closed.
-type Split = fn(&str) -> Option<Vec<String>>;
+/// How a line is split into words, at least one.
+type Split = fn(&str) -> Result<Vec<String>, UsageError>;
 
 /// As a shell does it.
-fn split(line: &str) -> Option<Vec<String>> {
-    shell_words::split(line).ok()
+fn split(line: &str) -> Result<Vec<String>, UsageError> {
+    let problem = match shell_words::split(line) {
+        Ok(words) if words.is_empty() => "contains no command: give COMMAND [ARG]...",
+        Ok(words) => return Ok(words),
+        Err(_) => "has a quote that is not closed: close it, or escape it with a backslash",
+    };
+    Err(UsageError::of("--execute", format_args!("\"{line}\" {problem}")))
 }
 
 /// The command's words, from either form. clap refuses both together.
 fn command(words: Vec<OsString>, execute: Option<&str>, split: Split) -> Result<Vec<OsString>, UsageError> {
-    let Some(line) = execute else {
-        let missing = UsageError::new("COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...");
-        return if words.is_empty() { Err(missing) } else { Ok(words) };
-    };
-    let problem = match split(line) {
-        Some(words) if words.is_empty() => "contains no command: give COMMAND [ARG]...",
-        Some(words) => return Ok(words.into_iter().map(Into::into).collect()),
-        None => "has a quote that is not closed: close it, or escape it with a backslash",
-    };
-    Err(UsageError::of("--execute", format_args!("\"{line}\" {problem}")))
+    match execute {
+        Some(line) => Ok(split(line)?.into_iter().map(Into::into).collect()),
+        None if words.is_empty() => {
+            Err(UsageError::new("COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]..."))
+        }
+        None => Ok(words),
+    }
 }

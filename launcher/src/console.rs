@@ -10,10 +10,17 @@ use gpu_track_collector::{Console, quote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::tcgetwinsize;
 
+use crate::name;
+
 /// Writes one line for the user to stderr. Names in it can be another user's, so nothing in it may control the terminal.
 /// `eprintln!` panics if stderr cannot be written, and then the command would not run.
 pub(crate) fn message(text: impl Display) {
-    let _ = write_line(text);
+    let _ = write_line(WARNING, text);
+}
+
+/// Writes why the command does not run.
+pub(crate) fn error(text: impl Display) {
+    let _ = write_line(ERROR, text);
 }
 
 /// Writes one line for the user if stderr takes it now; for what can be said later. The error is
@@ -23,13 +30,24 @@ pub(crate) fn message_without_waiting(text: impl Display) -> io::Result<()> {
     let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
     match poll(&mut fds, Some(&Timespec::default()))? {
         0 => Err(io::ErrorKind::WouldBlock.into()),
-        _ => write_line(text),
+        _ => write_line(WARNING, text),
     }
 }
 
-fn write_line(text: impl Display) -> io::Result<()> {
-    let line = format!("gpu-track-run: {}\n", quote::escape(&text.to_string()));
+/// gpu_tracker's lines begin so: they are those of Python's `logging`.
+const WARNING: &str = "WARNING:root:";
+const ERROR: &str = "ERROR:root:";
+
+fn write_line(gpu_trackers: &str, text: impl Display) -> io::Result<()> {
+    let prefix = if name::is_this_gpu_tracker() { gpu_trackers } else { "gpu-track-run: " };
+    let line = format!("{prefix}{}\n", quote::escape(&text.to_string()));
     io::stderr().write_all(line.as_bytes())
+}
+
+/// Writes `text` to stderr, and fails.
+pub(crate) fn refuse(text: &str) -> ExitCode {
+    let _ = io::stderr().write_all(text.as_bytes());
+    ExitCode::FAILURE
 }
 
 /// Writes `text` to stdout. Errors are ignored: the reader can have closed its end (`--help | head`).

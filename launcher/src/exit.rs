@@ -1,6 +1,6 @@
 //! How the processes of this executable end.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
@@ -32,6 +32,18 @@ impl Manner {
         match self {
             Self::Command => ExitCode::from(status),
             Self::GpuTracker => ExitCode::FAILURE,
+        }
+    }
+
+    /// The line about a command that can't be executed, and why.
+    pub(crate) fn cannot_run(self, program: &str, error: &io::Error, hint: Option<&str>) -> String {
+        let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
+        match (self, error.kind()) {
+            (Self::Command, _) => format!("cannot run '{program}': {error}{hint}"),
+            (Self::GpuTracker, io::ErrorKind::NotFound) => format!("Command not found: \"{program}\"{hint}"),
+            (Self::GpuTracker, _) => {
+                format!("The following error occurred when starting the command \"{program}\": {error}{hint}")
+            }
         }
     }
 

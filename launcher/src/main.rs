@@ -10,6 +10,7 @@ mod config;
 mod console;
 mod exit;
 mod gpus;
+mod name;
 mod not_executed;
 mod nvml_lib;
 mod old_shims;
@@ -41,14 +42,15 @@ fn main() -> ExitCode {
     collector::serve_if_started_as_one(&args);
     gpus::serve_if_started_as_lister(&args);
     cli::parse(args, &PatternValues::here()).and_then(serve).unwrap_or_else(|error| {
-        console::message(&error);
-        ExitCode::from(UsageError::STATUS)
+        console::error(&error);
+        ExitCode::from(UsageError::status(name::is_this_gpu_tracker()))
     })
 }
 
 fn serve(request: Request) -> Result<ExitCode, UsageError> {
     match request {
         Request::Print(text) => Ok(console::print(&text)),
+        Request::Refuse(text) => Ok(console::refuse(&text)),
         Request::Gpus(options) => {
             let mut warnings = Vec::new();
             let gpu = nvml_lib::with_environment(&options.gpu, &mut warnings);

@@ -102,8 +102,8 @@ fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let words = &options.command.words;
     let program = words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
     let hint = not_executed::hint(words, error, std::env::var_os("PATH").as_deref());
-    let why = hint.map_or_else(|| error.to_string(), |hint| format!("{error}: {hint}"));
-    console::message(format_args!("cannot run '{program}': {why}"));
+    let why = hint.as_ref().map_or_else(|| error.to_string(), |hint| format!("{error}: {hint}"));
+    console::error(options.exit_manner.cannot_run(&program, error, hint.as_deref()));
     let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     report_untracked(options, Some(status), format!("The command could not be run: {why}."));
     options.exit_manner.not_executed(status)

@@ -4,7 +4,7 @@ use super::{gpu_tracker, json, text};
 use crate::model::config::ReportConfig;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
-use crate::model::style::Style;
+use crate::model::style::{Output, Style};
 
 /// A form. Its functions are pure; what they return ends with a newline.
 struct Format {
@@ -46,11 +46,24 @@ pub fn is_complete(name: &str) -> bool {
     named(name).is_complete
 }
 
+/// The figures that a report in the form of this name gives as 0 because it has no word for "not known", in a sentence.
+#[must_use]
+pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
+    let unknown = if is_complete(name) { Vec::new() } else { json::unknown(report) };
+    (!unknown.is_empty())
+        .then(|| format!("Not known, and therefore 0 in the report: {}.", unknown.join(", ")))
+}
+
 /// The report in the form that `config` asks for; of one that nobody wants to see, what went wrong with tracking.
 #[must_use]
 pub fn render(report: &Report, config: &ReportConfig) -> String {
     let format = if config.style.quiet { &TEXT } else { named(&config.format) };
-    (format.report)(report, &config.style)
+    let mut text = (format.report)(report, &config.style);
+    if !format.is_complete && matches!(config.output, Output::File(_)) {
+        // gpu_tracker ends a file without a newline.
+        text.truncate(text.trim_end_matches('\n').len());
+    }
+    text
 }
 
 /// The output of `--gpus` in the form of this name.

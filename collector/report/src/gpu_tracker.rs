@@ -7,7 +7,7 @@ use crate::model::report::{MaxGpuRam, Percent, Report, SetRam};
 use crate::model::style::{RamUnit, Style};
 
 /// The text that gpu_tracker writes, with a newline at its end: every row, units in rows of their own, and numbers as Python
-/// writes them.
+/// writes them. It has no word for an unknown figure: that is 0, as for gpu_tracker where it did not get to read it.
 pub(super) fn text(report: &Report, style: &Style) -> String {
     sections(report, Units::choose(report, style)).iter().map(|section| lines_of(section, "")).collect()
 }
@@ -28,8 +28,8 @@ fn lines_of(section: &Section, indent: &str) -> String {
 
 fn value(cell: &Cell) -> String {
     match cell {
-        Cell::Number(value, _) => python(&number(*value)).to_owned(),
-        Cell::Count(value) => count(*value),
+        Cell::Number(value, _) => python(&number(value.or(Some(0.0)))).to_owned(),
+        Cell::Count(value) => count(value.or(Some(0))),
         Cell::Text(_, text) | Cell::Figure(_, text) | Cell::Note(text) => text.clone(),
         Cell::Part(_) | Cell::RamOverTime(..) => String::new(),
     }

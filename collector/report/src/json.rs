@@ -5,7 +5,7 @@
 mod layout;
 
 use serde::Serialize;
-use serde_json::ser;
+use serde_json::{Value, ser};
 
 use super::quote::escape_json;
 use crate::model::gpu::listing::Listing;
@@ -21,14 +21,39 @@ pub(super) const SCHEMA_VERSION: u64 = 3;
 
 /// The report as JSON, indented as in gpu_tracker, with a newline at its end.
 pub(super) fn json(report: &Report, style: &Style) -> String {
-    let gpu_tracker = GpuTracker::new(report, style);
+    let gpu_tracker = GpuTracker::new(report, style, Unknown::NULL);
     let finished = report.stage == Stage::Over;
     text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, finished, report }, " ")
 }
 
-/// The objects that gpu_tracker has, and nothing more.
+/// The objects that gpu_tracker has, and nothing more. Programs that read them know no null: an unknown figure is 0, as for
+/// gpu_tracker where it did not get to read it. [`unknown`] names those.
 pub(super) fn gpu_tracker(report: &Report, style: &Style) -> String {
-    text(&GpuTracker::new(report, style), " ")
+    text(&GpuTracker::new(report, style, Unknown::ZERO), " ")
+}
+
+/// The keys of gpu_tracker's objects whose figures are not known: `max_ram.main.private_rss`. An object without any known
+/// figure is named as a whole.
+pub(super) fn unknown(report: &Report) -> Vec<String> {
+    let value = serde_json::to_value(GpuTracker::new(report, &Style::default(), Unknown::NULL));
+    nulls(&value.expect("numbers and strings serialize"))
+}
+
+/// The paths of all nulls in `value`; the empty path is `value` itself.
+fn nulls(value: &Value) -> Vec<String> {
+    let entries = match value {
+        Value::Null => return vec![String::new()],
+        Value::Object(entries) => entries,
+        _ => return Vec::new(),
+    };
+    if entries.values().all(Value::is_null) {
+        return vec![String::new()];
+    }
+    let named = |(key, value): (&String, &Value)| {
+        let join = |inner: String| if inner.is_empty() { key.clone() } else { format!("{key}.{inner}") };
+        nulls(value).into_iter().map(join).collect::<Vec<_>>()
+    };
+    entries.iter().flat_map(named).collect()
 }
 
 fn text(value: &impl Serialize, indent: &str) -> String {
@@ -126,20 +151,39 @@ struct ComputeTime {
     time: f64,
 }
 
+/// What stands for figures that are not known.
+#[derive(Clone, Copy)]
+struct Unknown {
+    figure: Option<f64>,
+    count: Option<u32>,
+}
+
+impl Unknown {
+    const NULL: Self = Self { figure: None, count: None };
+    const ZERO: Self = Self { figure: Some(0.0), count: Some(0) };
+}
+
 impl GpuTracker {
-    fn new(report: &Report, style: &Style) -> Self {
+    fn new(report: &Report, style: &Style, unknown: Unknown) -> Self {
         let ram_unit = style.ram_unit.unwrap_or(RamUnit::Gigabytes);
         let gpu_ram_unit = style.gpu_ram_unit.unwrap_or(RamUnit::Gigabytes);
         let time_unit = style.time_unit.unwrap_or(TimeUnit::Hours);
-        let ram = |bytes: Option<u64>| bytes.map(|b| ram_unit.convert(b as f64));
-        let gpu_ram = |bytes: Option<u64>| bytes.map(|b| gpu_ram_unit.convert(b as f64));
+        let ram = |bytes: Option<u64>| bytes.map(|b| ram_unit.convert(b as f64)).or(unknown.figure);
+        let gpu_ram = |bytes: Option<u64>| bytes.map(|b| gpu_ram_unit.convert(b as f64)).or(unknown.figure);
         let rss = |set: &SetRam| RssValues {
             total_rss: ram(set.footprint_bytes),
             private_rss: ram(set.private_bytes),
             shared_rss: ram(set.shared_bytes),
         };
         let cpu = &report.cpu;
+        let percentages = |percent: Percent, units| Percentages {
+            max_sum_percent: percent.max_sum.or(unknown.figure),
+            max_hardware_percent: percent.max_hardware(units).or(unknown.figure),
+            mean_sum_percent: percent.mean_sum.or(unknown.figure),
+            mean_hardware_percent: percent.mean_hardware(units).or(unknown.figure),
+        };
         let of_expected = |percent| percentages(percent, cpu.expected_cores);
+        let threads = |threads: Option<u64>| threads.or(unknown.count.map(u64::from));
         Self {
             max_ram: MaxRam {
                 unit: ram_unit.name(),
@@ -164,25 +208,16 @@ impl GpuTracker {
                 main: of_expected(cpu.main),
                 descendants: of_expected(cpu.descendants),
                 combined: of_expected(cpu.combined),
-                main_n_threads: cpu.main_threads,
-                descendants_n_threads: cpu.descendants_threads,
-                combined_n_threads: cpu.combined_threads,
+                main_n_threads: threads(cpu.main_threads),
+                descendants_n_threads: threads(cpu.descendants_threads),
+                combined_n_threads: threads(cpu.combined_threads),
             },
             gpu_utilization: GpuUtilization {
-                system_gpu_count: report.gpu.system_gpu_count,
-                n_expected_gpus: report.gpu.expected_gpus,
+                system_gpu_count: report.gpu.system_gpu_count.or(unknown.count),
+                n_expected_gpus: report.gpu.expected_gpus.or(unknown.count),
                 gpu_percentages: percentages(report.gpu.percent, report.gpu.expected_gpus.unwrap_or(0)),
             },
             compute_time: ComputeTime { unit: time_unit.name(), time: time_unit.convert(report.wall_s) },
         }
-    }
-}
-
-fn percentages(percent: Percent, units: u32) -> Percentages {
-    Percentages {
-        max_sum_percent: percent.max_sum,
-        max_hardware_percent: percent.max_hardware(units),
-        mean_sum_percent: percent.mean_sum,
-        mean_hardware_percent: percent.mean_hardware(units),
     }
 }

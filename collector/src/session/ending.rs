@@ -10,7 +10,7 @@ use crate::build::{self, Inputs};
 use crate::model::observation::Observation;
 use crate::model::report::{DiskFull, Report, Stage};
 use crate::model::run_end::{CommandExit, RunEnd};
-use crate::report::format::is_complete;
+use crate::report::format::{is_complete, stand_ins};
 use crate::report::quote;
 use crate::run::RunState;
 use crate::run::schedule::Terms;
@@ -98,10 +98,9 @@ impl Session {
             .map_err(|source| SessionError::Output { output: self.config.report.output.to_string(), source });
         if !is_complete(&self.config.report.format) && !self.config.tracking.disable_logs {
             // The report has no place for them.
-            let lines = report
-                .warnings
-                .iter()
-                .map(|warning| format!("gpu-tracker: {}\n", quote::escape(&warning.text)));
+            let stand_ins = stand_ins(&report, &self.config.report.format);
+            let warnings = report.warnings.iter().map(|warning| &warning.text).chain(&stand_ins);
+            let lines = warnings.map(|text| format!("WARNING:root:{}\n", quote::escape(text)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
         }
         self.checkpoint.state().note_reported();

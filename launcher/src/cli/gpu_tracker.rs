@@ -1,42 +1,92 @@
 //! gpu_tracker 5's command line, for scripts that call `gpu-tracker`: a link to this program, or a copy, of that name.
+//!
+//! [`docopt`] reads it. What it has is handed on as a command line of ours, so values are checked in one place.
 
-use std::ffi::OsString;
-use std::path::Path;
+mod docopt;
+mod help;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use gpu_track_collector::format::GPU_TRACKER;
-use gpu_track_collector::{Output, RamUnit, Style, TimeUnit};
+use gpu_track_collector::{Output, RamUnit, Style, TimeUnit, quote};
 
+use super::Request;
 use super::args::Options;
 use super::usage_error::UsageError;
 use crate::exit::Manner;
+use docopt::{Asked, Refused};
 
-/// The program's name in that case.
-const NAME: &str = "gpu-tracker";
+/// The version whose command line this is. `-v` prints it, because scripts compare it.
+const VERSION: &str = "5.0.1";
 /// Time between two samples if the user gives none (`Tracker.__init__`).
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether this command line is one of gpu_tracker's.
-pub(super) fn is_called(args: &[OsString]) -> bool {
-    args.first().is_some_and(|name| Path::new(name).file_name().is_some_and(|name| name == NAME))
+/// What a command line of gpu_tracker's is for us.
+pub(super) enum Translated {
+    /// A command line of ours.
+    Line(Vec<OsString>),
+    /// Nothing to run.
+    Request(Request),
+}
+
+/// Reads the command line, whose first word is the program's name.
+///
+/// # Errors
+/// If it asks for what gpu_tracker can do beside running a command.
+pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
+    let [name, args @ ..] = args else { return Ok(Translated::Line(Vec::new())) };
+    let options = match docopt::read(args) {
+        Ok(Asked::Track(options)) => options,
+        Ok(Asked::Help) => {
+            let program = concat!("gpu-track-run ", env!("CARGO_PKG_VERSION"));
+            let head =
+                format!("Runs a command and reports what it used, as gpu_tracker does. This is {program}.");
+            let help = format!("{head}\n\n{}\n{}", help::USAGE, help::OPTIONS);
+            return Ok(Translated::Request(Request::Print(help)));
+        }
+        Ok(Asked::Version) => return Ok(Translated::Request(Request::Print(format!("{VERSION}\n")))),
+        Ok(Asked::SubTrack(command)) => {
+            return Err(UsageError::new(format_args!(
+                "sub-track {command} is not there: use gpu_tracker's own program, which reads the files of --tf"
+            )));
+        }
+        Err(Refused(problem)) => {
+            let problem = if problem.is_empty() { problem } else { quote::escape(&problem) + "\n" };
+            return Ok(Translated::Request(Request::Refuse(format!("{problem}{}", help::USAGE))));
+        }
+    };
+    let ours = options.into_iter().map(|(option, value)| match value {
+        Some(value) => [OsStr::new(option), OsStr::new("="), &literal(option, value)].into_iter().collect(),
+        None => option.into(),
+    });
+    Ok(Translated::Line([name.clone()].into_iter().chain(ours).collect()))
+}
+
+/// gpu_tracker takes names of files as they are: `%` is no pattern, and `-` is a file.
+fn literal(option: &str, value: OsString) -> OsString {
+    match (option, value.as_bytes()) {
+        ("--output" | "--tf", b"-") => "./-".into(),
+        ("--output" | "--tf", path) => {
+            let doubled = path.iter().flat_map(|byte| vec![*byte; if *byte == b'%' { 2 } else { 1 }]);
+            OsString::from_vec(doubled.collect())
+        }
+        _ => value,
+    }
 }
 
 /// Splits `-e` as Python's `str.split` does: quotes and backslashes are part of the words.
-#[expect(clippy::unnecessary_wraps, reason = "the other way to split can fail")]
-pub(super) fn split(line: &str) -> Option<Vec<String>> {
-    Some(line.split_whitespace().map(str::to_owned).collect())
+///
+/// # Errors
+/// If there is no word.
+pub(super) fn split(line: &str) -> Result<Vec<String>, UsageError> {
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    if words.is_empty() { Err(UsageError::new("Empty command provided.")) } else { Ok(words) }
 }
 
 /// Gives the options gpu_tracker's defaults and form.
-///
-/// # Errors
-/// If they ask for what gpu_tracker can do beside running a command.
-pub(super) fn apply_to(options: &mut Options) -> Result<(), UsageError> {
-    if options.command.words.first().is_some_and(|word| word == "sub-track") {
-        return Err(UsageError::new(
-            "gpu-tracker sub-track is not there yet: only tracking is (gpu-tracker -e \"COMMAND ARG...\")",
-        ));
-    }
+pub(super) fn apply_to(options: &mut Options) {
     if options.output.is_none() {
         options.report.output = Output::Stdout;
     }
@@ -52,5 +102,4 @@ pub(super) fn apply_to(options: &mut Options) -> Result<(), UsageError> {
         quiet: false,
         ..given
     };
-    Ok(())
 }

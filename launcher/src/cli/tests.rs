@@ -238,7 +238,7 @@ fn bad_values_get_one_line_with_what_is_allowed() {
         refused(&["--ru", "a\n\x1b[31mb", "x"]),
         format!("--ru: \"a\\n\\x1b[31mb\" is not allowed: {ram}")
     );
-    assert_eq!(UsageError::STATUS, 2);
+    assert_eq!((UsageError::status(false), UsageError::status(true)), (2, 1));
 }
 
 // Requirement: GPU-9

@@ -14,8 +14,10 @@ use thiserror::Error;
 pub(crate) struct UsageError(String);
 
 impl UsageError {
-    /// The exit status that goes with it.
-    pub(crate) const STATUS: u8 = 2;
+    /// The exit status that goes with it. gpu_tracker has one for all its errors.
+    pub(crate) const fn status(is_gpu_tracker: bool) -> u8 {
+        if is_gpu_tracker { 1 } else { 2 }
+    }
 
     pub(crate) fn new(message: impl Display) -> Self {
         // The user's values can contain line breaks.

@@ -5,6 +5,7 @@ mod summaries;
 
 use gpu_track_core::samples::{causes, full, hostile, killed, unknown};
 
+use super::format::stand_ins;
 use super::gpu_tracker;
 use super::json::{gpu_tracker as gpu_tracker_json, json};
 use super::text::text;
@@ -151,8 +152,29 @@ fn json_values_have_gpu_tracker_types() {
         }
     }
     let theirs = serde_json::from_str(GPU_TRACKER).unwrap();
-    let ours = json(&full(), &Style::default());
-    same(&theirs, &serde_json::from_str(&ours).unwrap(), "");
+    let style = Style::default();
+    for ours in
+        [json(&full(), &style), gpu_tracker_json(&full(), &style), gpu_tracker_json(&unknown(), &style)]
+    {
+        same(&theirs, &serde_json::from_str(&ours).unwrap(), "");
+    }
+}
+
+// Requirement: CMD-16
+#[test]
+fn what_gpu_tracker_gives_as_zero_is_a_number_in_its_form() {
+    let text = gpu_tracker::text(&unknown(), &Style::default());
+    assert!(text.contains("      Private RSS: 0.0\n") && !text.contains("n/a"), "{text}");
+    assert!(text.contains("   Main number of threads: 0\n"), "{text}");
+    let named = stand_ins(&unknown(), "gpu_tracker json").unwrap();
+    let all = json(&unknown(), &Style::default());
+    assert!(all.contains("\"private_rss\": null"), "{all}");
+    for key in ["max_ram.main", "cpu_utilization.system", "gpu_utilization.gpu_percentages"] {
+        assert!(named.contains(key), "{key}: {named}");
+    }
+    assert!(!named.contains("compute_time"), "{named}");
+    assert_eq!(stand_ins(&unknown(), "json"), None, "it has null for them");
+    assert_eq!(stand_ins(&full(), "gpu_tracker text"), None);
 }
 
 // Requirement: OUT-2

@@ -152,11 +152,20 @@ fn name_gpu_tracker_has_its_defaults() {
         (options.report.format.as_str(), options.exit_manner),
         ("gpu_tracker text", Manner::GpuTracker)
     );
-    let options = run(&["-e", "ls", "-f=json", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
+    let options = run(&["-e", "ls", "-fjson", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
     assert_eq!(options.report.output, Output::Stderr);
     assert_eq!(options.tracking.interval_ns(), 500_000_000);
     assert_eq!(options.report.style, Style { time_unit: Some(TimeUnit::Days), ..units });
     assert_eq!(options.report.format, "gpu_tracker json");
-    let refused = by_the_name_gpu_tracker(&["sub-track", "analyze", "--tf=x"]).unwrap_err().to_string();
-    assert!(refused.starts_with("gpu-tracker sub-track is not there yet"), "{refused}");
+    let patterns = run(&["-e", "ls", "--out=/tmp/100%j%.txt"]);
+    assert_eq!(patterns.report.output, Output::File("/tmp/100%j%.txt".into()), "no patterns");
+    let refused = |args: &[&str]| by_the_name_gpu_tracker(args).unwrap_err().to_string();
+    assert!(refused(&["sub-track", "compare"]).starts_with("sub-track compare is not there"));
+    assert_eq!(refused(&["-e", "  "]), "Empty command provided.");
+    match by_the_name_gpu_tracker(&["--o=x", "-e", "ls"]) {
+        Ok(Request::Refuse(text)) => {
+            assert!(text.starts_with("--o is not a unique prefix: --output, --overwrite?\nUsage:\n"))
+        }
+        other => panic!("{other:?}"),
+    }
 }

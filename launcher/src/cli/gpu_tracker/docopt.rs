@@ -1,0 +1,333 @@
+//! Reads a command line as docopt 0.6.2 reads it with the usage of gpu_tracker 5.0.1.
+//!
+//! In docopt, a long option can be shortened to any prefix that no other option has. Short options can stand together
+//! (`-etrue`), and options can stand behind words. A line that fits no form of the usage is refused.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+/// An option of gpu_tracker: its short and its long form, both with hyphens and perhaps empty, and whether it takes a value.
+type Known = (&'static str, &'static str, bool);
+
+/// All options, in the order of gpu_tracker's help: so the message about an ambiguous prefix lists them.
+const OPTIONS: [Known; 21] = [
+    ("-h", "--help", false),
+    ("-v", "--version", false),
+    ("-e", "--execute", true),
+    ("-o", "--output", true),
+    ("-f", "--format", true),
+    ("", "--tconfig", true),
+    ("", "--st", true),
+    ("", "--ru", true),
+    ("", "--gru", true),
+    ("", "--tu", true),
+    ("", "--nec", true),
+    ("", "--guuids", true),
+    ("", "--disable-logs", false),
+    ("", "--gb", true),
+    ("", "--tf", true),
+    ("", "--overwrite", false),
+    ("", "--stf", true),
+    ("-p", "", true),
+    ("", "--cconfig", true),
+    ("-m", "", true),
+    ("", "--stat", true),
+];
+
+/// A form of the usage: its words, and how often each option stands in it.
+struct Form {
+    words: &'static [&'static str],
+    /// Once.
+    required: &'static [&'static str],
+    /// At most once.
+    optional: &'static [&'static str],
+    /// At least once.
+    repeated: &'static [&'static str],
+    /// Any number of times.
+    any: &'static [&'static str],
+}
+
+const TRACKING: Form = Form {
+    words: &[],
+    required: &["--execute"],
+    optional: &[
+        "--output",
+        "--format",
+        "--tconfig",
+        "--st",
+        "--ru",
+        "--gru",
+        "--tu",
+        "--nec",
+        "--guuids",
+        "--disable-logs",
+        "--gb",
+        "--tf",
+        "--overwrite",
+    ],
+    repeated: &[],
+    any: &[],
+};
+const SUB_TRACKING: [Form; 3] = [
+    Form {
+        words: &["sub-track", "combine"],
+        required: &["--stf"],
+        optional: &[],
+        repeated: &["-p"],
+        any: &[],
+    },
+    Form {
+        words: &["sub-track", "analyze"],
+        required: &["--tf", "--stf"],
+        optional: &["--output", "--format"],
+        repeated: &[],
+        any: &[],
+    },
+    Form {
+        words: &["sub-track", "compare"],
+        required: &[],
+        optional: &["--output", "--format", "--cconfig", "--stat"],
+        repeated: &[],
+        any: &["-m"],
+    },
+];
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Help,
+    Version,
+    /// Options by their long names, and their values.
+    Track(Vec<(&'static str, Option<OsString>)>),
+    /// The command of `sub-track`.
+    SubTrack(&'static str),
+}
+
+/// A command line that docopt refuses. The first line of its message, which can be empty; the usage follows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refused(pub(super) String);
+
+/// One piece of a command line.
+enum Piece {
+    Option(Known, Option<OsString>),
+    UnknownOption,
+    Word(OsString),
+}
+
+/// Reads the words behind the program's name.
+pub(super) fn read(args: &[OsString]) -> Result<Asked, Refused> {
+    let pieces = pieces(args)?;
+    let has = |wanted: &str| {
+        pieces.iter().any(|piece| matches!(piece, Piece::Option(known, _) if name(known) == wanted))
+    };
+    if has("--help") {
+        return Ok(Asked::Help);
+    }
+    if has("--version") {
+        return Ok(Asked::Version);
+    }
+    if let Some(form) = SUB_TRACKING.iter().find(|form| form.fits(&pieces)) {
+        return Ok(Asked::SubTrack(form.words[1]));
+    }
+    if !TRACKING.fits(&pieces) {
+        return Err(Refused(String::new()));
+    }
+    let option = |piece| match piece {
+        Piece::Option(known, value) => Some((name(&known), value)),
+        _ => None,
+    };
+    Ok(Asked::Track(pieces.into_iter().filter_map(option).collect()))
+}
+
+/// The name of an option in a form.
+fn name(known: &Known) -> &'static str {
+    if known.1.is_empty() { known.0 } else { known.1 }
+}
+
+impl Form {
+    fn fits(&self, pieces: &[Piece]) -> bool {
+        let words = pieces.iter().filter_map(|piece| match piece {
+            Piece::Word(word) => Some(word.as_os_str()),
+            _ => None,
+        });
+        let count = |option: &str| {
+            pieces
+                .iter()
+                .filter(|piece| matches!(piece, Piece::Option(known, _) if name(known) == option))
+                .count()
+        };
+        let is_in_form = |piece: &Piece| match piece {
+            Piece::Option(known, _) => {
+                [self.required, self.optional, self.repeated, self.any].concat().contains(&name(known))
+            }
+            Piece::UnknownOption => false,
+            Piece::Word(_) => true,
+        };
+        words.eq(self.words.iter().map(OsStr::new))
+            && pieces.iter().all(is_in_form)
+            && self.required.iter().all(|option| count(option) == 1)
+            && self.optional.iter().all(|option| count(option) <= 1)
+            && self.repeated.iter().all(|option| count(option) >= 1)
+    }
+}
+
+fn pieces(args: &[OsString]) -> Result<Vec<Piece>, Refused> {
+    let mut args = args.iter();
+    let mut pieces = Vec::new();
+    while let Some(arg) = args.next() {
+        let bytes = arg.as_bytes();
+        match bytes {
+            b"--" => {
+                // docopt keeps it as a word.
+                pieces.push(Piece::Word(arg.clone()));
+                pieces.extend(args.by_ref().cloned().map(Piece::Word));
+            }
+            [b'-', b'-', ..] => pieces.push(long(bytes, &mut args)?),
+            [b'-', letters @ ..] if !letters.is_empty() => shorts(letters, &mut args, &mut pieces)?,
+            _ => pieces.push(Piece::Word(arg.clone())),
+        }
+    }
+    Ok(pieces)
+}
+
+/// `--NAME`, `--NAME=VALUE` or `--NAME VALUE`, with a prefix of the name.
+fn long<'a>(bytes: &[u8], rest: &mut impl Iterator<Item = &'a OsString>) -> Result<Piece, Refused> {
+    let mut parts = bytes.splitn(2, |byte| *byte == b'=');
+    let given = parts.next().unwrap_or_default();
+    let value = parts.next().map(|value| OsStr::from_bytes(value).to_owned());
+    let exact = OPTIONS.iter().filter(|known| known.1.as_bytes() == given).collect::<Vec<_>>();
+    let similar = match exact[..] {
+        [] => OPTIONS.iter().filter(|known| known.1.as_bytes().starts_with(given)).collect(),
+        _ => exact,
+    };
+    let refused = |problem: String| Err(Refused(problem));
+    match (&similar[..], value) {
+        ([], _) => Ok(Piece::UnknownOption),
+        ([known], value) if known.2 => match value.or_else(|| rest.next().cloned()) {
+            None => refused(format!("{} requires argument", known.1)),
+            value => Ok(Piece::Option(**known, value)),
+        },
+        ([known], Some(_)) => refused(format!("{} must not have an argument", known.1)),
+        ([known], None) => Ok(Piece::Option(**known, None)),
+        (several, _) => {
+            let names: Vec<&str> = several.iter().map(|known| known.1).collect();
+            let given = String::from_utf8_lossy(given);
+            refused(format!("{given} is not a unique prefix: {}?", names.join(", ")))
+        }
+    }
+}
+
+/// Letters behind one hyphen. The first one that takes a value takes what stands behind it, or the next word.
+fn shorts<'a>(
+    mut letters: &[u8],
+    rest: &mut impl Iterator<Item = &'a OsString>,
+    pieces: &mut Vec<Piece>,
+) -> Result<(), Refused> {
+    while let [letter, behind @ ..] = letters {
+        letters = behind;
+        pieces.push(match OPTIONS.iter().find(|known| known.0.as_bytes() == [b'-', *letter]) {
+            None => Piece::UnknownOption,
+            Some(known) if !known.2 => Piece::Option(*known, None),
+            Some(known) => {
+                let value = match behind {
+                    [] => rest.next().cloned(),
+                    _ => Some(OsStr::from_bytes(std::mem::take(&mut letters)).to_owned()),
+                };
+                if value.is_none() {
+                    return Err(Refused(format!("{} requires argument", known.0)));
+                }
+                Piece::Option(*known, value)
+            }
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &[&str]) -> Result<Asked, Refused> {
+        read(&line.iter().map(Into::into).collect::<Vec<_>>())
+    }
+
+    fn tracked(line: &[&str]) -> Vec<(&'static str, Option<String>)> {
+        match of(line) {
+            Ok(Asked::Track(options)) => options
+                .into_iter()
+                .map(|(name, value)| (name, value.map(|value| value.into_string().unwrap())))
+                .collect(),
+            other => panic!("{line:?}: {other:?}"),
+        }
+    }
+
+    // Requirement: CMD-16
+    #[test]
+    fn an_option_has_every_form_that_docopt_takes() {
+        let right = [("--execute", Some("ls -l".to_owned())), ("--overwrite", None)];
+        for line in [
+            &["--execute=ls -l", "--overwrite"][..],
+            &["--exec", "ls -l", "--over"],
+            &["--e=ls -l", "--ov"],
+            &["-els -l", "--overwrite"],
+            &["-e", "ls -l", "--overw"],
+        ] {
+            assert_eq!(tracked(line), right, "{line:?}");
+        }
+        // --st is an option, and a prefix of others.
+        assert_eq!(
+            tracked(&["--st=1", "-e="]),
+            [("--st", Some("1".into())), ("--execute", Some("=".into()))]
+        );
+        assert_eq!(tracked(&["-e", "--st=1"]), [("--execute", Some("--st=1".into()))]);
+        assert_eq!(tracked(&["--execute="]), [("--execute", Some(String::new()))]);
+    }
+
+    // Requirement: CMD-16
+    #[test]
+    fn what_docopt_refuses_is_refused_in_its_words() {
+        for (line, problem) in [
+            (&["--o=x", "-e", "ls"][..], "--o is not a unique prefix: --output, --overwrite?"),
+            (&["--t", "1"], "--t is not a unique prefix: --tconfig, --tu, --tf?"),
+            (&["--disable-logs=1"], "--disable-logs must not have an argument"),
+            (&["--exec"], "--execute requires argument"),
+            (&["-e"], "-e requires argument"),
+            (&[], ""),
+            (&["-e", "ls", "-e", "ls"], ""),
+            (&["-e", "ls", "extra"], ""),
+            (&["-e", "ls", "--full"], ""),
+            (&["-e", "ls", "-q"], ""),
+            (&["--", "-e", "ls"], ""),
+            (&["-e", "ls", "--stf=x"], ""),
+            (&["sub-track", "analyze", "--tf=x"], ""),
+            (&["sub-track", "combine", "--stf=x"], ""),
+            (&["sub-track"], ""),
+        ] {
+            assert_eq!(of(line), Err(Refused(problem.to_owned())), "{line:?}");
+        }
+    }
+
+    // Requirement: CMD-16
+    #[test]
+    fn help_and_version_win_over_what_else_is_wrong() {
+        for line in [&["-h"][..], &["--he"], &["--foo", "x", "-vh"], &["sub-track", "--help"]] {
+            assert_eq!(of(line), Ok(Asked::Help), "{line:?}");
+        }
+        for line in [&["-v"][..], &["--vers"], &["-e", "ls", "-v"]] {
+            assert_eq!(of(line), Ok(Asked::Version), "{line:?}");
+        }
+    }
+
+    // Requirement: CMD-16
+    #[test]
+    fn forms_of_sub_track_are_known() {
+        for (line, command) in [
+            (&["sub-track", "analyze", "--tf=x", "--stf=y", "-o", "z"][..], "analyze"),
+            (&["sub-track", "combine", "-p", "a", "-pb", "--stf", "c"], "combine"),
+            (&["--stat=max", "sub-track", "compare", "-m", "A=a", "-m", "B=b"], "compare"),
+            (&["sub-track", "compare"], "compare"),
+        ] {
+            assert_eq!(of(line), Ok(Asked::SubTrack(command)), "{line:?}");
+        }
+    }
+}
