@@ -1,6 +1,7 @@
 """Ties requirements to tests: every id in docs/ has a test that carries it, and every tag a row.
 
-A requirement is a table row whose first cell is an id (`| CPU-3 | ...`). A row in tests/UNTESTED.md exempts it, with the reason.
+A requirement is a table row whose first cell is an id (`| CPU-3 | ...`). A row in tests/UNTESTED.md exempts it, with
+the reason.
 A test carries ids in a comment above it: `// Requirement: CPU-3, FAULT-7`; in Python and shell `# Requirement: ...`.
 """
 
