@@ -80,7 +80,8 @@ class Processes(unittest.TestCase):
         self.assertEqual(row.held_against, "empty preload: 20.0 us [20.0, 20.0] above bare's 100 us")
         self.assertEqual(
             row.found,
-            "+40.0 us [40.0, 40.0] wall; +15.0 us [15.0, 15.0] CPU of the child; 1.60 [1.60, 1.60] x bare",
+            "+40.0 us [40.0, 40.0] wall; +15.0 us [15.0, 15.0] CPU of the child; "
+            "above bare: +60.0 us [60.0, 60.0] wall, +25.0 us [25.0, 25.0] CPU, 1.60 [1.60, 1.60] x",
         )
         self.assertFalse(processes.spawn_row("m", 39, costs).is_met)
 
