@@ -8,6 +8,7 @@ use crate::support::gpu::{FakeGpus, GPU0, GPU1};
 use crate::support::report::Report;
 use crate::support::{skip, tracked, wait_until};
 
+// Requirement: HINT-3
 #[test]
 fn gpu_figures_of_one_process_are_exact() {
     let gpus = FakeGpus::new(1, "0.samples 500000:0\n0.process_times\n0.energy 5000000");
@@ -47,6 +48,11 @@ fn gpu_figures_of_one_process_are_exact() {
     assert_eq!(report.f64("processes.max_sm_percent.main"), 60.0);
     assert_eq!(report.u64("processes.heaviest.0.gpu.peak_ram_bytes"), 2_000_000_000);
     assert_eq!(report.command("gpu").unwrap()["gpu"]["count"], 1);
+    let hint = [("bytes", 3 << 30), ("basis_bytes", 2_000_000_000), ("capacity_bytes", 85_899_345_920)];
+    for (key, bytes) in hint {
+        assert_eq!(report.u64(&format!("hints.gpu_memory.{key}")), bytes, "{key}");
+    }
+    assert_eq!(report.at("hints.gpu_memory.device"), GPU0);
     // Only accounting is missing, because the driver's accounting mode is off.
     assert_eq!(gpu.array("missing").len(), 1);
     assert_eq!(report.warnings(), "");

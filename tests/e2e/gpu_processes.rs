@@ -61,6 +61,7 @@ fn gpu_process_in_all_three_lists_counts_once() {
 }
 
 /// The second driver says 0 bytes, as those from 545 to 560 do in a container.
+// Requirement: HINT-3
 #[test]
 fn unavailable_gpu_process_memory_is_null() {
     for hold in ["hold:0:na,c", "hold:0:0,c"] {
@@ -69,6 +70,9 @@ fn unavailable_gpu_process_memory_is_null() {
         let report = run.assert_clean(0);
         assert_eq!(report.gpu_ram(), [None, Some(0), None]);
         assert!(report.at("processes.heaviest.0.gpu.peak_ram_bytes").is_null());
+        assert!(report.at("hints.gpu_memory").is_null());
+        let reason = "memory by process is unknown on GPU-fake-0: not reported by the driver";
+        assert_eq!(report.at("hints.gpu_memory_reason"), reason);
         assert_eq!(
             report.gpu(GPU0).at("missing.0"),
             &json!({ "figure": "memory by process", "reason": "not reported by the driver" })

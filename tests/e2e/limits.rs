@@ -1,5 +1,7 @@
 //! The limits that the command ran under, and the figures of a cgroup of its own.
 
+use std::process::Command;
+
 use crate::support::cgroup::Group;
 use crate::support::{assert_within, kill, or_skip, program, skip, tracked, wait_until};
 
@@ -19,6 +21,58 @@ fn ulimits_and_slurm_variables_are_reported() {
     let cores = std::thread::available_parallelism().unwrap().get();
     assert!(report.array("limits.cpus").len() >= cores, "a CPU quota may make it less");
     assert!(report.at("cgroup").is_null(), "--cgroup was not given");
+}
+
+/// Variables that batch systems set in their jobs.
+const JOB_VARIABLES: [(&str, &str); 6] = [
+    ("SLURM_JOB_ID", "slurm"),
+    ("PBS_JOBID", "pbs"),
+    ("LSB_JOBID", "lsf"),
+    ("SGE_TASK_ID", "sge"),
+    ("_CONDOR_SLOT", "htcondor"),
+    ("FLUX_JOB_ID", "flux"),
+];
+
+/// Removes what says that this is a batch job.
+fn outside_of_jobs(command: &mut Command) -> &mut Command {
+    let slurm = std::env::vars_os().map(|(name, _)| name);
+    for name in slurm.filter(|name| name.as_encoded_bytes().starts_with(b"SLURM_")) {
+        command.env_remove(name);
+    }
+    JOB_VARIABLES.iter().fold(command, |command, (name, _)| command.env_remove(name))
+}
+
+// Requirement: HINT-4
+#[test]
+fn batch_system_is_known_by_its_variable() {
+    assert!(
+        tracked(["true"]).with(outside_of_jobs).run().assert_clean(0).at("limits.batch_system").is_null()
+    );
+    for (variable, name) in JOB_VARIABLES {
+        let run = tracked(["true"]).with(move |command| outside_of_jobs(command).env(variable, "7")).run();
+        assert_eq!(run.assert_clean(0).at("limits.batch_system"), name, "{variable}");
+    }
+}
+
+// Requirement: HINT-4
+#[test]
+fn summary_names_the_next_job_in_a_batch_job() {
+    // A run shorter than a second has no hints.
+    let summary = |job: bool| {
+        let run = tracked(["sleep", "1.01"]).only_options(&[]).with(move |command| {
+            if job { outside_of_jobs(command).env("PBS_JOBID", "7.server") } else { outside_of_jobs(command) }
+        });
+        run.run().stderr.clone()
+    };
+    let of_job = summary(true);
+    assert!(of_job.contains("Next job       --cpus-per-task=1 "), "{of_job}");
+    let limits = tracked(["true"]).with(outside_of_jobs).run();
+    let hints = limits.assert_clean(0).at("hints").clone();
+    if !hints["memory"]["given_bytes"].is_null() || !hints["cpus"]["given"].is_null() {
+        skip!("a limit applies here, so the next job is named");
+    }
+    let outside = summary(false);
+    assert!(!outside.contains("Next job"), "{outside}");
 }
 
 // Requirement: CGROUP-1

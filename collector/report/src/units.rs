@@ -48,6 +48,11 @@ impl Units {
         format!("{} {}", short(self.time.convert(seconds)), self.time.symbol())
     }
 
+    /// GPU RAM as text, in the report's unit of that.
+    pub(super) fn gpu_bytes(&self, bytes: u64) -> String {
+        format!("{} {}", short(self.gpu_ram.convert(bytes as f64)), self.gpu_ram.symbol())
+    }
+
     /// RAM with three decimals.
     pub(super) fn exact_bytes(&self, bytes: u64) -> String {
         format!("{:.3} {}", self.ram.convert(bytes as f64), self.ram.symbol())

@@ -35,6 +35,16 @@ const SLURM: [&str; 21] = [
     "SLURM_STEP_GPUS",
 ];
 
+/// Variables that a batch system sets in each of its jobs, and its name.
+const BATCH_SYSTEMS: [(&str, &str); 6] = [
+    ("SLURM_JOB_ID", "slurm"),
+    ("PBS_JOBID", "pbs"),
+    ("LSB_JOBID", "lsf"),
+    ("SGE_TASK_ID", "sge"),
+    ("_CONDOR_SLOT", "htcondor"),
+    ("FLUX_JOB_ID", "flux"),
+];
+
 /// The limits of this process, which must not have changed them yet.
 pub(crate) fn own(root: &ProcRoot) -> Limits {
     let places = Places::own(root);
@@ -63,6 +73,10 @@ pub(crate) fn own(root: &ProcRoot) -> Limits {
         // Known at the end of the run only.
         oom_kills: None,
         cpus: affinity(),
+        batch_system: BATCH_SYSTEMS
+            .iter()
+            .find(|(variable, _)| std::env::var_os(variable).is_some())
+            .map(|(_, name)| (*name).to_owned()),
         ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
         slurm: slurm.collect::<BTreeMap<_, _>>(),
     }

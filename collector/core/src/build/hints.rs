@@ -3,12 +3,14 @@
 //! docs/GUIDE.md has the rules for users. The factor of memory, the test for a serial run and the advice on unused GPUs are
 //! those of Princeton's jobstats. torc's correction of requirements has the same factor.
 
+mod gpu_memory;
+
 use super::usable::usable_devices;
 use crate::model::report::Report;
 use crate::model::report::{Cause, TimeLimitSource};
 use crate::model::report::{
-    CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, Limits, MemoryBasis, MemoryHint, MemorySource,
-    Stage, TimeBasis, TimeHint,
+    CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S, Limits,
+    MemoryBasis, MemoryHint, MemorySource, Stage, TimeBasis, TimeHint,
 };
 
 /// Values of the rules.
@@ -17,16 +19,12 @@ struct Policy {
     memory_factor: f64,
     /// Memory to ask for, over the limit at which the kernel killed a process; also time to ask for, over a time limit.
     after_limit_factor: f64,
-    /// The least memory to ask for: less is in no scheduler's way, and leaves no room for libraries.
-    least_memory_bytes: u64,
     /// Steps of memory: up to a size, a multiple. They are about a tenth of it or less.
     memory_steps: [(u64, u64); 4],
     /// Wall time to ask for, over this run's: nodes differ, and shared file systems are slow at times.
     time_factor: f64,
     /// Steps of time, seconds.
     time_step_s: u64,
-    /// The least time to ask for, seconds: a job that waits for a slow start must not end by it.
-    least_time_s: u64,
     /// The part of the time for which there are cores enough.
     busy_part: f64,
     /// Busy cores beyond a whole number that need no further core: other threads' moments, clocks read apart.
@@ -48,11 +46,9 @@ const GIB: u64 = 1 << 30;
 const POLICY: Policy = Policy {
     memory_factor: 1.2,
     after_limit_factor: 1.5,
-    least_memory_bytes: GIB,
     memory_steps: [(4 * GIB, 256 * MIB), (32 * GIB, GIB), (128 * GIB, 5 * GIB), (u64::MAX, 10 * GIB)],
     time_factor: 1.3,
     time_step_s: 300,
-    least_time_s: 600,
     busy_part: 0.95,
     busy_slack: 0.1,
     serial: 0.85..=1.01,
@@ -79,19 +75,28 @@ pub(super) fn busy_part() -> f64 {
 
 /// What to ask for next time. All of the report but the hints themselves is known by now.
 pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
+    let gpu_memory = gpu_memory::gpu_memory(report);
     let hints = Hints {
         withheld: withheld(report),
         memory: memory(report, basis.cgroup_peak_bytes),
         time: time(report, basis.started_s),
         cpus: cpus(report, basis.busy_cores),
         gpus: gpus(report),
+        gpu_memory_reason: gpu_memory.as_ref().err().cloned(),
+        gpu_memory: gpu_memory.ok(),
     };
     // A run that a limit ended says what it needs more of, and of nothing else how much it needs.
     match &report.ending.cause {
-        Some(Cause::OutOfMemory(_)) => Hints { time: None, cpus: None, gpus: None, ..hints },
-        Some(Cause::TimeLimit(_)) => Hints { memory: None, cpus: None, gpus: None, ..hints },
+        Some(Cause::OutOfMemory(_)) => Hints { memory: hints.memory, ..ended_by("memory", hints.withheld) },
+        Some(Cause::TimeLimit(_)) => Hints { time: hints.time, ..ended_by("time", hints.withheld) },
         _ => hints,
     }
+}
+
+/// No hints, as a limit of this ended the run.
+fn ended_by(limit: &str, withheld: Option<String>) -> Hints {
+    let gpu_memory_reason = Some(format!("a limit of {limit} ended the run"));
+    Hints { withheld, gpu_memory_reason, ..Hints::default() }
 }
 
 fn withheld(report: &Report) -> Option<String> {
@@ -143,7 +148,7 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
 
 /// Rounded up to a step.
 fn memory_step(bytes: f64) -> u64 {
-    let bytes = (bytes as u64).max(POLICY.least_memory_bytes);
+    let bytes = (bytes as u64).max(LEAST_MEMORY_BYTES);
     let step = POLICY.memory_steps.iter().find(|(most, _)| bytes <= *most).map_or(GIB, |(_, step)| *step);
     bytes.div_ceil(step).saturating_mul(step)
 }
@@ -188,10 +193,7 @@ fn slurm_job(limits: &Limits) -> Option<(f64, Option<f64>)> {
 }
 
 fn time_step(seconds: f64) -> u64 {
-    (seconds.ceil() as u64)
-        .max(POLICY.least_time_s)
-        .div_ceil(POLICY.time_step_s)
-        .saturating_mul(POLICY.time_step_s)
+    (seconds.ceil() as u64).max(LEAST_TIME_S).div_ceil(POLICY.time_step_s).saturating_mul(POLICY.time_step_s)
 }
 
 fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {

@@ -34,6 +34,14 @@ pub fn hostile() -> Report {
     report.cpu_time.kernel_s_reason = Some(evil.into());
     report.hints.gpus =
         Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec![evil.into()] });
+    report.hints.gpu_memory = Some(GpuMemoryHint {
+        bytes: 14 << 30,
+        basis_bytes: 12_000_000_000,
+        device: evil.into(),
+        capacity_bytes: Some(85_899_345_920),
+        is_fitting: false,
+    });
+    report.hints.gpu_memory_reason = None;
     report.ending.exit = Exit { code: None, signal: Some(11) };
     report.ending.cause = Some(Cause::Signal(FatalSignal {
         process: DeadProcess {

@@ -148,6 +148,7 @@ pub fn killed() -> Report {
         }),
         time: None,
         cpus: None,
+        gpu_memory_reason: Some("a limit of memory ended the run".into()),
         ..hints()
     };
     report.max_ram.combined = set_ram(21_000_000_000, 20_900_000_000, 120_000_000);

@@ -43,6 +43,7 @@ fn limits() -> Limits {
             ("open_files".to_owned(), limit(Limit::Known(1024), Limit::Known(1_048_576))),
             ("stack_bytes".to_owned(), limit(Limit::Known(8_388_608), Limit::Unlimited)),
         ]),
+        batch_system: Some("slurm".into()),
         slurm: BTreeMap::from([("SLURM_JOB_ID".to_owned(), "17".to_owned())]),
     }
 }
@@ -86,6 +87,8 @@ fn hints() -> Hints {
             is_serial: false,
         }),
         gpus: None,
+        gpu_memory: None,
+        gpu_memory_reason: Some("there is no GPU".into()),
     }
 }
 

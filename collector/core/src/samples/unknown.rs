@@ -21,7 +21,11 @@ pub fn unknown() -> Report {
             memory: UsableMemory::default(),
             gpus: UsableGpus::default(),
         },
-        hints: Hints { withheld: Some("the run is not over".into()), ..Hints::default() },
+        hints: Hints {
+            withheld: Some("the run is not over".into()),
+            gpu_memory_reason: Some("a GPU driver failed".into()),
+            ..Hints::default()
+        },
         max_ram: MaxRam {
             system_capacity_bytes: None,
             system_bytes: None,

@@ -112,6 +112,14 @@ fn on_gpus() -> Report {
     report.usable.gpus = UsableGpus { count: Some(2), source: Some(GpusSource::Environment) };
     report.hints = Hints {
         gpus: Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec![] }),
+        gpu_memory: Some(GpuMemoryHint {
+            bytes: 69 << 30,
+            basis_bytes: 61_200_000_000,
+            device: report.gpus[0].id.clone(),
+            capacity_bytes: Some(85_899_345_920),
+            is_fitting: true,
+        }),
+        gpu_memory_reason: None,
         ..full().hints
     };
     report
@@ -213,6 +221,55 @@ fn golden_summaries() {
     golden!(exact(full(), 2021), style, "no_gpu");
     golden!(partly_unknown(), style, "partly_unknown");
     golden!(short(), style, "short");
+}
+
+/// The line of the summary with what to ask for next time.
+fn next_job(report: &Report, hints: bool) -> Option<String> {
+    let summary = text::text(report, &Style { hints, ..Style::default() });
+    summary.lines().find(|line| line.contains("Next job")).map(str::to_owned)
+}
+
+// Requirement: HINT-4
+#[test]
+fn next_job_of_the_least_figures_is_shown_in_a_job_and_where_asked_for() {
+    let mut least = build();
+    least.limits.batch_system = None;
+    least.limits.slurm.clear();
+    least.hints.cpus = least.hints.cpus.map(|hint| CpusHint { count: 1, given: None, ..hint });
+    least.hints.memory = least.hints.memory.map(|hint| MemoryHint { given_bytes: None, ..hint });
+    assert_eq!(next_job(&least, false), None);
+    assert!(next_job(&least, true).unwrap().ends_with("--cpus-per-task=1 --mem=1G --time=00:10:00"));
+    let full = text::text(&least, &Style { full: true, ..Style::default() });
+    assert!(full.contains("\nNext job:\n"), "{full}");
+    let change = |change: fn(&mut Report)| {
+        let mut report = least.clone();
+        change(&mut report);
+        next_job(&report, false)
+    };
+    let changes: [fn(&mut Report); 6] = [
+        |report| report.limits.batch_system = Some("pbs".into()),
+        |report| report.hints.memory.as_mut().unwrap().given_bytes = Some(1 << 34),
+        |report| report.hints.memory.as_mut().unwrap().bytes += 1 << 28,
+        |report| report.hints.time.as_mut().unwrap().time_s = 900,
+        |report| report.hints.cpus.as_mut().unwrap().count = 2,
+        |report| {
+            report.hints.gpus = Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec![] });
+        },
+    ];
+    for (number, of_change) in changes.into_iter().enumerate() {
+        assert!(change(of_change).is_some(), "change {number}");
+    }
+}
+
+// Requirement: HINT-3
+#[test]
+fn memory_of_a_gpu_is_a_remark_where_it_used_little_of_it() {
+    let mut report = on_gpus();
+    assert!(!next_job(&report, true).unwrap().contains("GPU memory"));
+    let hint = report.hints.gpu_memory.as_mut().unwrap();
+    (hint.bytes, hint.basis_bytes, hint.is_fitting) = (12 << 30, 9_800_000_000, false);
+    let line = next_job(&report, false).unwrap();
+    assert!(line.ends_with(" (GPU memory: 12G, as it held 9.80 GB of 85.9 GB)"), "{line}");
 }
 
 // Requirement: GPU-34

@@ -98,6 +98,13 @@ fn filled() -> Vec<Report> {
         time: of_full.hints.time.map(|hint| TimeHint { given_s: Some(3600.0), ..hint }),
         cpus: of_full.hints.cpus,
         gpus: Some(GpusHint { count: 1, given: 2, is_fitting: false, held_idle: vec!["GPU-2".into()] }),
+        gpu_memory: Some(GpuMemoryHint {
+            bytes: 14 << 30,
+            basis_bytes: 12_000_000_000,
+            device: "GPU-1".into(),
+            capacity_bytes: Some(85_899_345_920),
+            is_fitting: false,
+        }),
         ..report.hints
     };
     report.cpu_time.kernel_s_reason = Some("a process still runs".into());
@@ -319,7 +326,13 @@ fn report_of_schema_2_is_read_with_a_note() {
     // It was written from this one, in other units.
     let original = killed();
     assert!((report.wall_s / original.wall_s - 1.0).abs() < 1e-12, "{}", report.wall_s);
-    let expected = Report { ram_over_time: Vec::new(), wall_s: report.wall_s, ..original };
+    let expected = Report {
+        ram_over_time: Vec::new(),
+        wall_s: report.wall_s,
+        hints: Hints { gpu_memory_reason: None, ..original.hints },
+        limits: Limits { batch_system: None, ..original.limits },
+        ..original
+    };
     assert_eq!(report, expected);
 }
 

@@ -54,7 +54,7 @@ pub(super) fn summary(report: &Report, units: Units, shows_hints: bool, command_
     blocks.extend(usage::io_row(report, units));
     blocks.extend(processes::row(report));
     blocks.extend(processes::top_commands(report, units, command_lines));
-    blocks.extend(next_job::paragraph(report, shows_hints));
+    blocks.extend(next_job::paragraph(report, units, shows_hints));
     blocks.extend(warnings::remarks(report));
     blocks
 }

@@ -3,7 +3,9 @@
 
 use crate::document::{Block, Section};
 use crate::figures::short;
-use crate::model::report::{CpusHint, Hints, MemoryBasis, MemoryHint, Report, TimeBasis, TimeHint};
+use crate::model::report::{
+    CpusHint, GpuMemoryHint, Hints, MemoryBasis, MemoryHint, Report, TimeBasis, TimeHint,
+};
 use crate::units::Units;
 
 const MIB: u64 = 1 << 20;
@@ -32,6 +34,7 @@ pub(super) fn next_job(hints: &Hints, units: Units) -> Section {
         .text("CPUs", hints.cpus.map(cpus))
         .text("GPUs", hints.gpus.as_ref().map(|hint| format!("{} of {} were busy", hint.count, hint.given)))
         .section(Section::default().section(held_idle))
+        .text("GPU memory", hints.gpu_memory.as_ref().map(|hint| gpu_memory(hint, units)))
         .text("sbatch", some(slurm(hints)))
         .text("Nextflow", some(nextflow(hints)))
         .text("Snakemake", some(snakemake(hints)))
@@ -63,6 +66,12 @@ fn cpus(hint: CpusHint) -> String {
     let serial = if hint.is_serial { "; it ran serially" } else { "" };
     let (busy, given) = (short(hint.p95_busy_cores), given(hint.given.map(short), hint.is_fitting));
     format!("{}, from {busy} cores that were busy at most for 95% of the time{given}{serial}", hint.count)
+}
+
+fn gpu_memory(hint: &GpuMemoryHint, units: Units) -> String {
+    let (memory, from) = (slurm_memory(hint.bytes), units.gpu_bytes(hint.basis_bytes));
+    let given = given(hint.capacity_bytes.map(|bytes| units.gpu_bytes(bytes)), hint.is_fitting);
+    format!("{memory} on one GPU, from the most that it held on one, {from}{given}")
 }
 
 fn at_least(is_lower_bound: bool) -> &'static str {
@@ -124,20 +133,26 @@ fn snakemake(hints: &Hints) -> String {
     join([threads, resources, None, None], "; ")
 }
 
-/// Slurm's options for the summary. Nothing where the run says little, or what it was given fits; all of them where the
-/// user asked.
-pub(super) fn paragraph(report: &Report, shows_hints: bool) -> Option<Block> {
-    if report.hints.withheld.is_some() && !shows_hints {
+/// Slurm's options for the summary. Nothing where the run says little, what it was given fits, or nobody asks for resources;
+/// all of them where the user asked.
+pub(super) fn paragraph(report: &Report, units: Units, shows_hints: bool) -> Option<Block> {
+    if !shows_hints && (report.hints.withheld.is_some() || !is_of_use(report)) {
         return None;
     }
     let options = slurm_options(&report.hints, shows_hints);
-    let remarks = remarks(report).join("; ");
+    let remarks = remarks(report, units).join("; ");
     let remarks = if remarks.is_empty() { remarks } else { format!(" ({remarks})") };
     (!options.is_empty()).then(|| Block::Paragraph("Next job", options + &remarks))
 }
 
+/// Whether the next job can be asked for in these figures, or one of them says more than any short run.
+fn is_of_use(report: &Report) -> bool {
+    let is_batch_job = report.limits.batch_system.is_some() || !report.limits.slurm.is_empty();
+    is_batch_job || report.hints.is_any_given() || report.hints.is_any_above_least()
+}
+
 /// What the options can't say.
-fn remarks(report: &Report) -> Vec<String> {
+fn remarks(report: &Report, units: Units) -> Vec<String> {
     let hints = &report.hints;
     let mut remarks = Vec::new();
     if hints.memory.is_some_and(|hint| hint.is_lower_bound)
@@ -152,6 +167,11 @@ fn remarks(report: &Report) -> Vec<String> {
         0 => {}
         1 => remarks.push("1 GPU held memory and was never busy".to_owned()),
         idle => remarks.push(format!("{idle} GPUs held memory and were never busy")),
+    }
+    if let Some(hint) = hints.gpu_memory.as_ref().filter(|hint| !hint.is_fitting) {
+        let capacity = hint.capacity_bytes.map(|bytes| format!(" of {}", units.gpu_bytes(bytes)));
+        let (memory, held) = (slurm_memory(hint.bytes), units.gpu_bytes(hint.basis_bytes));
+        remarks.push(format!("GPU memory: {memory}, as it held {held}{}", capacity.unwrap_or_default()));
     }
     remarks.extend(hints.withheld.clone());
     remarks

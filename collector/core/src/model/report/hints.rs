@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The least memory that a hint has, bytes: less is in no scheduler's way, and leaves no room for libraries.
+pub(crate) const LEAST_MEMORY_BYTES: u64 = 1 << 30;
+/// The least time that a hint has, seconds: a job that waits for a slow start must not end by it.
+pub(crate) const LEAST_TIME_S: u64 = 600;
+
 /// What to ask for next time. A hint is `None` if its basis is not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hints {
@@ -15,6 +20,29 @@ pub struct Hints {
     pub cpus: Option<CpusHint>,
     /// GPUs; `None` also on a machine without any.
     pub gpus: Option<GpusHint>,
+    /// Memory of one GPU.
+    pub gpu_memory: Option<GpuMemoryHint>,
+    /// Why `gpu_memory` is `None`.
+    pub gpu_memory_reason: Option<String>,
+}
+
+impl Hints {
+    /// Whether any of them is more than the least that its rule gives, or names GPUs that were used.
+    #[must_use]
+    pub fn is_any_above_least(&self) -> bool {
+        self.memory.is_some_and(|hint| hint.bytes > LEAST_MEMORY_BYTES)
+            || self.time.is_some_and(|hint| hint.time_s > LEAST_TIME_S)
+            || self.cpus.is_some_and(|hint| hint.count > 1)
+            || self.gpus.as_ref().is_some_and(|hint| hint.count > 0 || !hint.held_idle.is_empty())
+    }
+
+    /// Whether a batch system or a limit gave the run less than all of the machine.
+    #[must_use]
+    pub fn is_any_given(&self) -> bool {
+        self.memory.is_some_and(|hint| hint.given_bytes.is_some())
+            || self.time.is_some_and(|hint| hint.given_s.is_some())
+            || self.cpus.is_some_and(|hint| hint.given.is_some())
+    }
 }
 
 /// How much memory.
@@ -101,4 +129,19 @@ pub struct GpusHint {
     pub is_fitting: bool,
     /// Ids of those on which the command held memory, and which were never busy.
     pub held_idle: Vec<String>,
+}
+
+/// How much memory a GPU needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GpuMemoryHint {
+    /// Memory that one GPU should have, bytes.
+    pub bytes: u64,
+    /// What the run held on one GPU at most, bytes.
+    pub basis_bytes: u64,
+    /// Id of that GPU.
+    pub device: String,
+    /// Memory of that GPU, bytes; `None`: the driver does not say.
+    pub capacity_bytes: Option<u64>,
+    /// More than 70% of that memory was used, so there is nothing to change.
+    pub is_fitting: bool,
 }

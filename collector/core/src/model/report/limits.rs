@@ -100,6 +100,9 @@ pub struct Limits {
     pub cpus: Option<Vec<u32>>,
     /// Resource limits (ulimit), by name.
     pub ulimits: BTreeMap<String, SoftHard>,
+    /// The batch system whose job this is, by its variables; `None`: none that is known.
+    #[serde(default)]
+    pub batch_system: Option<String>,
     /// Slurm's allocation variables that are set.
     pub slurm: BTreeMap<String, String>,
 }

@@ -31,7 +31,8 @@ pub use gpu::{
     CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie, GpuPower,
     GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, MaxGpuRam, ProcessGpu,
 };
-pub use hints::{CpusHint, GpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
+pub use hints::{CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHint, TimeBasis, TimeHint};
+pub(crate) use hints::{LEAST_MEMORY_BYTES, LEAST_TIME_S};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use over_time::RamSpan;

@@ -1,0 +1,121 @@
+//! How much memory a GPU needs: from the most that the run held on one GPU at a time.
+
+use super::{GIB, POLICY, fits};
+use crate::model::gpu::Figure;
+use crate::model::report::{GpuDevice, GpuMemoryHint, Report};
+
+/// The hint, or why there is none. GPUs differ in memory by whole gibibytes.
+pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
+    if report.usable.gpus.count.is_none() {
+        return Err("a GPU driver failed".into());
+    }
+    if report.gpus.is_empty() {
+        return Err("there is no GPU".into());
+    }
+    // A whole device whose parts (MIG) are tracked has the memory of all of them: a part is what a process gets.
+    let has_used_part = |gpu: &GpuDevice| {
+        report.gpus.iter().any(|other| other.parent.as_ref() == Some(&gpu.id) && other.used == Some(true))
+    };
+    let mut largest: Option<(u64, &GpuDevice)> = None;
+    let can_be_used = |gpu: &&GpuDevice| gpu.visible != Some(false) && gpu.used != Some(false);
+    for gpu in report.gpus.iter().filter(can_be_used).filter(|gpu| !has_used_part(gpu)) {
+        let bytes = held_bytes(gpu)?;
+        if gpu.used.is_none() && bytes == 0 {
+            return Err(format!("it is not known whether a process used {}", gpu.id));
+        }
+        if largest.is_none_or(|(most, _)| bytes > most) {
+            largest = Some((bytes, gpu));
+        }
+    }
+    let (basis_bytes, gpu) = largest.ok_or("no process of the run used a GPU")?;
+    let capacity_bytes = gpu.memory.total_bytes;
+    Ok(GpuMemoryHint {
+        bytes: ((basis_bytes as f64 * POLICY.memory_factor) as u64).max(1).div_ceil(GIB).saturating_mul(GIB),
+        basis_bytes,
+        device: gpu.id.clone(),
+        capacity_bytes,
+        is_fitting: capacity_bytes.is_some_and(|capacity| fits(basis_bytes as f64, capacity as f64)),
+    })
+}
+
+/// What the run held on a GPU at most, or why that is not known.
+fn held_bytes(gpu: &GpuDevice) -> Result<u64, String> {
+    let figure = Figure::ProcessMemory.name();
+    if let Some(gap) = gpu.gaps.iter().find(|gap| gap.figure == figure) {
+        return Err(format!("{figure} was not read on {} for {:.1} s: {}", gpu.id, gap.time_s, gap.reason));
+    }
+    let missing = gpu.missing.iter().find(|missing| missing.figure == figure);
+    let why = || missing.map_or("readings missed a process, or lack its memory", |missing| &missing.reason);
+    gpu.memory.max_combined_bytes.ok_or_else(|| format!("{figure} is unknown on {}: {}", gpu.id, why()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::{GpuGap, GpuMissing, UsableGpus};
+    use crate::samples::full;
+
+    const GB: u64 = 1_000_000_000;
+
+    fn gpu(id: &str, used: Option<bool>, held_bytes: Option<u64>) -> GpuDevice {
+        let mut gpu = GpuDevice { id: id.into(), used, ..GpuDevice::default() };
+        gpu.memory.total_bytes = Some(80 * GIB);
+        gpu.memory.max_combined_bytes = held_bytes;
+        gpu
+    }
+
+    fn hint(gpus: Vec<GpuDevice>) -> Result<GpuMemoryHint, String> {
+        let mut report = full();
+        report.usable.gpus = UsableGpus { count: u32::try_from(gpus.len()).ok(), source: None };
+        report.gpus = gpus;
+        gpu_memory(&report)
+    }
+
+    // Requirement: HINT-3
+    #[test]
+    fn gpu_memory_is_a_fifth_more_than_the_most_on_one_gpu() {
+        for (held, gib, is_fitting) in
+            [(0, 1, false), (GB, 2, false), (10 * GB, 12, false), (70 * GB, 79, true)]
+        {
+            let gpus = vec![gpu("A", Some(true), Some(held / 2)), gpu("B", Some(true), Some(held))];
+            let hint = hint(gpus).unwrap();
+            assert_eq!((hint.bytes, hint.is_fitting), (gib * GIB, is_fitting), "{held}");
+            assert_eq!((hint.basis_bytes, hint.capacity_bytes), (held, Some(80 * GIB)));
+            assert_eq!(hint.device, if held == 0 { "A" } else { "B" });
+        }
+    }
+
+    // Requirement: HINT-3
+    #[test]
+    fn gpu_of_another_job_and_whole_gpu_of_a_used_part_do_not_count() {
+        let part = GpuDevice { parent: Some("A".into()), ..gpu("MIG", Some(true), Some(5 * GB)) };
+        let others = GpuDevice { visible: Some(false), ..gpu("hidden", None, Some(90 * GB)) };
+        let gpus = vec![gpu("A", Some(true), Some(20 * GB)), part, others, gpu("B", Some(false), None)];
+        assert_eq!(hint(gpus).unwrap().device, "MIG");
+    }
+
+    // Requirement: HINT-3
+    #[test]
+    fn without_all_readings_there_is_a_reason_instead() {
+        let (used, known) = (Some(true), gpu("A", Some(true), Some(GB)));
+        assert_eq!(hint(vec![]).unwrap_err(), "there is no GPU");
+        assert_eq!(hint(vec![gpu("A", Some(false), None)]).unwrap_err(), "no process of the run used a GPU");
+        let unread = hint(vec![known.clone(), gpu("B", None, Some(0))]).unwrap_err();
+        assert_eq!(unread, "it is not known whether a process used B");
+        let mut missing = gpu("B", used, None);
+        assert!(hint(vec![known.clone(), missing.clone()]).unwrap_err().contains("unknown on B: readings"));
+        let reason = GpuMissing { figure: "memory by process".into(), reason: "no permission".into() };
+        missing.missing = vec![reason];
+        let error = hint(vec![known.clone(), missing]).unwrap_err();
+        assert_eq!(error, "memory by process is unknown on B: no permission");
+        let gap = GpuGap { figure: "memory by process".into(), reason: "it hung".into(), time_s: 2.54 };
+        let with_gap = GpuDevice { gaps: vec![gap], ..known };
+        assert_eq!(
+            hint(vec![with_gap]).unwrap_err(),
+            "memory by process was not read on A for 2.5 s: it hung"
+        );
+        let mut report = full();
+        report.usable.gpus.count = None;
+        assert_eq!(gpu_memory(&report).unwrap_err(), "a GPU driver failed");
+    }
+}
