@@ -60,5 +60,5 @@ pub mod hostile_input {
     pub use crate::run::usage::CpuUsage;
     pub use crate::sources::connector::{Members, parse as parse_event};
     pub use crate::sources::gpu::drm::fdinfo::Client;
-    pub use crate::sys::proc_fs::{Stat, Statm, Status, parse_busy_ticks, parse_rollup};
+    pub use crate::sys::proc_fs::{Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
 }

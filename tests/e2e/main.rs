@@ -8,6 +8,7 @@ mod births_and_deaths;
 mod causes;
 mod completions;
 mod connector;
+mod contention;
 mod counts;
 mod coverage;
 mod cpu;

@@ -4,7 +4,9 @@ use std::fs;
 
 use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_collector::ProcRoot;
-use gpu_track_collector::hostile_input::{Stat, Statm, Status, parse_busy_ticks, parse_rollup};
+use gpu_track_collector::hostile_input::{
+    Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup,
+};
 
 use crate::{Random, rounds};
 
@@ -63,6 +65,7 @@ fn parsers_survive_mutated_proc_files() {
             assert!(text.contains(&b')'), "{stat:?} out of {text:?}");
         }
         let _ = (Statm::parse(&text), parse_rollup(&text), Status::parse(&text), parse_busy_ticks(&text));
+        let _ = parse_core_ticks(&text, &[0, 1]);
     }
     assert!(
         Stat::parse(&real[0]).is_some() && Statm::parse(&real[1]).is_some(),
@@ -93,7 +96,7 @@ fn proc_reader_survives_a_garbage_proc() {
             fs::write(file, &bytes).unwrap();
         }
         let _ = (root.stat(7), root.status(7), root.rollup(7).ok(), root.comm(7), root.io_bytes(7));
-        let _ = (root.busy_ticks(), root.system_memory(), root.executable(7), root.pid_ns(7));
+        let _ = (root.machine_stat(), root.system_memory(), root.executable(7), root.pid_ns(7));
         assert!(root.args(7, 10).is_none_or(|args| args.len() <= 300));
         assert!(root.children(7, 1).len() <= 300);
     }

@@ -7,7 +7,8 @@ use gpu_track_abi::record::{Event, RECORD_WORDS};
 use gpu_track_collector::StateFile;
 use gpu_track_collector::hostile_input::{
     Client, CpuUsage, ENTRY_WORDS, Finding, Journal, KernelEvent, Members, Observation, ReadUpTo, RunContext,
-    RunState, Stat, Statm, Status, Tree, Trust, command_of_args, parse_busy_ticks, parse_event, parse_rollup,
+    RunState, Stat, Statm, Status, Tree, Trust, command_of_args, parse_busy_ticks, parse_core_ticks,
+    parse_event, parse_rollup,
 };
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
@@ -128,7 +129,7 @@ pub fn proc_files(bytes: &[u8]) {
         assert!(read.private_bytes.is_multiple_of(1024) || read.private_bytes == u64::MAX, "{read:?}");
     }
     assert!(Status::parse(bytes).ns_pids.len() <= bytes.len());
-    let _ = (Statm::parse(bytes), parse_busy_ticks(bytes));
+    let _ = (Statm::parse(bytes), parse_busy_ticks(bytes), parse_core_ticks(bytes, &[0, 1]));
     let args: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     assert!(command_of_args(&args).is_none_or(|command| !command.is_empty()));
 }

@@ -23,6 +23,7 @@ use crate::sources::gpu::monitor::GpuMonitor;
 use crate::sources::machine_usage::Machine;
 use crate::sources::membership::Membership;
 use crate::sources::program;
+use crate::sources::run_delay::RunDelay;
 use crate::sources::sampler::Sampler;
 use crate::sources::scan::Scanner;
 use crate::sources::segment_name::SegmentName;
@@ -54,6 +55,7 @@ pub(super) struct Readers {
     pub(super) passes: Passes,
     pub(super) gpu: GpuMonitor,
     machine: Machine,
+    run_delay: RunDelay,
     segment_name: SegmentName,
 }
 
@@ -80,7 +82,8 @@ impl Readers {
             absence: Timer::default(),
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),
             gpu: GpuMonitor::start(&config.gpu, &root),
-            machine: Machine::new(root.clone()),
+            machine: Machine::new(root.clone(), host.limits.cpus.clone(), config.start.launcher_pid),
+            run_delay: RunDelay::new(root.clone()),
             segment_name: SegmentName::new(Arc::clone(segment)),
             root,
         }
@@ -193,6 +196,7 @@ impl Readers {
         let seen = [
             gpus.map(|seen| Observation::Gpu(Box::new(seen))),
             self.machine.read(now_ns, is_last),
+            self.run_delay.read(run, now_ns),
             self.segment_name.read(now_ns, is_last),
         ];
         seen.into_iter().flatten().for_each(|observation| run.apply(now_ns, observation));

@@ -1,31 +1,63 @@
 //! The machine's own figures, while a run takes place.
 
-use crate::model::observation::Observation;
-use crate::sys::clock::Timer;
-use crate::sys::proc_fs::ProcRoot;
+use crate::model::observation::{CoreTicks, NoCoreTicks, Observation};
+use crate::sys::clock::{self, Timer};
+use crate::sys::pidfd;
+use crate::sys::proc_fs::{ProcRoot, parse_busy_ticks, parse_core_ticks};
 
 /// They are read this often at most: /proc/stat is long on large machines.
 const PERIOD_NS: u64 = 100_000_000;
 
-/// Reads the memory that the machine uses and the busy time of its cores.
+/// Reads the memory that the machine uses, the busy time of its cores, and what launcher and collector use of them.
 #[derive(Debug)]
 pub(crate) struct Machine {
     root: ProcRoot,
     timer: Timer,
+    /// The cores that the command may use; `None`: not known.
+    cpus: Option<Vec<u32>>,
+    /// /proc/stat is not the kernel's own.
+    is_virtual: bool,
+    launcher_pid: u32,
+    /// CPU clocks of collector and launcher at the last reading, nanoseconds. The collector's is 0 at its start.
+    clocks_ns: (u64, u64),
 }
 
 impl Machine {
-    /// That of this /proc.
-    pub(crate) fn new(root: ProcRoot) -> Self {
-        Self { root, timer: Timer::default() }
+    /// That of this /proc. The launcher's CPU time counts from now on, the collector's from its start.
+    pub(crate) fn new(root: ProcRoot, cpus: Option<Vec<u32>>, launcher_pid: u32) -> Self {
+        let is_virtual = root.has_virtual_stat();
+        let clocks_ns = (0, pidfd::cpu_clock_ns(launcher_pid).unwrap_or(0));
+        Self { root, timer: Timer::default(), cpus, is_virtual, launcher_pid, clocks_ns }
     }
 
     /// The figures, if they are due. The last sample of a run has them in any case.
     pub(crate) fn read(&mut self, now_ns: u64, is_last: bool) -> Option<Observation> {
-        (self.timer.is_due(now_ns, PERIOD_NS) || is_last).then(|| Observation::System {
+        if !self.timer.is_due(now_ns, PERIOD_NS) && !is_last {
+            return None;
+        }
+        let stat = self.root.machine_stat();
+        Some(Observation::System {
             memory_used_bytes: self.root.system_memory().map(|(used, _)| used),
-            busy_ticks: self.root.busy_ticks(),
+            busy_ticks: stat.as_deref().and_then(parse_busy_ticks),
+            cores: self.core_ticks(stat.as_deref()),
+            tools_ns: self.tools_ns(),
         })
+    }
+
+    fn core_ticks(&self, stat: Option<&[u8]>) -> Result<CoreTicks, NoCoreTicks> {
+        if self.is_virtual {
+            return Err(NoCoreTicks::Virtual);
+        }
+        let cpus = self.cpus.as_deref().ok_or(NoCoreTicks::NoAffinity)?;
+        stat.and_then(|text| parse_core_ticks(text, cpus)).ok_or(NoCoreTicks::Unreadable)
+    }
+
+    /// CPU time of collector and launcher since the last reading, nanoseconds.
+    fn tools_ns(&mut self) -> u64 {
+        let (collector, launcher) = self.clocks_ns;
+        let now = (clock::process_cpu_ns(), pidfd::cpu_clock_ns(self.launcher_pid).unwrap_or(launcher));
+        self.clocks_ns = now;
+        now.0.saturating_sub(collector).saturating_add(now.1.saturating_sub(launcher))
     }
 }
 
@@ -35,9 +67,26 @@ mod tests {
 
     #[test]
     fn figures_are_read_once_in_a_period_and_at_the_end() {
-        let mut machine = Machine::new(ProcRoot::new("/nonexistent"));
+        let mut machine = Machine::new(ProcRoot::new("/nonexistent"), None, std::process::id());
         let times = [(7, false), (PERIOD_NS, false), (PERIOD_NS + 7, false), (PERIOD_NS + 8, true)];
         let is_read = times.map(|(now_ns, is_last)| machine.read(now_ns, is_last).is_some());
         assert_eq!(is_read, [true, false, true, true]);
+    }
+
+    // Requirement: CPU-12
+    #[test]
+    fn cores_that_cannot_be_read_have_a_reason() {
+        let machine = |root: ProcRoot, cpus| Machine::new(root, cpus, std::process::id());
+        let directory = tempfile::tempdir().unwrap();
+        let own = || ProcRoot::new(directory.path());
+        let read = |machine: &Machine| machine.core_ticks(machine.root.machine_stat().as_deref());
+        assert_eq!(read(&machine(own(), None)), Err(NoCoreTicks::NoAffinity));
+        assert_eq!(read(&machine(own(), Some(vec![1]))), Err(NoCoreTicks::Unreadable));
+        std::fs::write(directory.path().join("stat"), "cpu  9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\n").unwrap();
+        assert_eq!(read(&machine(own(), Some(vec![1]))), Err(NoCoreTicks::Unreadable));
+        let ticks = CoreTicks { cores: 1, busy: 6, stolen: 8 };
+        assert_eq!(read(&machine(own(), Some(vec![0, 1]))), Ok(ticks));
+        let of_container = Machine { is_virtual: true, ..machine(own(), Some(vec![0])) };
+        assert_eq!(read(&of_container), Err(NoCoreTicks::Virtual));
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod overflow;
 pub(crate) mod program;
 pub(crate) mod pump;
 pub(crate) mod records;
+pub(crate) mod run_delay;
 pub mod sampler;
 pub mod scan;
 pub(crate) mod segment_name;

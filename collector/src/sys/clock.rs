@@ -24,6 +24,11 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     now_ns(ClockId::ThreadCPUTime)
 }
 
+/// CPU time of this process, nanoseconds.
+pub(crate) fn process_cpu_ns() -> u64 {
+    now_ns(ClockId::ProcessCPUTime)
+}
+
 /// Comes due at its first use, and from then on when a period is over.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {

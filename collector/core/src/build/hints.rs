@@ -202,14 +202,19 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     let given = (usable.source != CoresSource::Machine).then_some(usable.count);
     let busy = report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|total_s| total_s / report.wall_s);
     let count = (p95_busy_cores - POLICY.busy_slack).ceil().max(1.0);
+    // What it got of cores that others had, too, says little of what it can use.
+    let is_lower_bound = report.contention.may_be_contended();
     // A run of serial and parallel parts can have the same mean.
-    let is_serial =
-        count <= 1.0 && usable.count > 1.0 && busy.is_some_and(|busy| POLICY.serial.contains(&busy));
+    let is_serial = !is_lower_bound
+        && count <= 1.0
+        && usable.count > 1.0
+        && busy.is_some_and(|busy| POLICY.serial.contains(&busy));
     Some(CpusHint {
         count: count as u32,
         p95_busy_cores,
         given,
         is_fitting: given.is_some_and(|given| busy.is_some_and(|busy| fits(busy, given))),
+        is_lower_bound,
         is_serial,
     })
 }
@@ -237,7 +242,7 @@ fn fits(used: f64, given: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::Ending;
+    use crate::model::report::{Contention, Ending};
     use crate::model::report::{UsableCores, UsableGpus, UsableMemory};
     use crate::run::cause::{OutOfMemory, TimeLimit};
     use crate::samples::full;
@@ -430,6 +435,22 @@ mod tests {
             assert_eq!((hint.is_serial, hint.is_fitting), (is_serial, is_fitting), "{cpu_s} s of {cores}");
             assert!(!cpus(&report, Some(1.9)).unwrap().is_serial, "a part of it was parallel");
         }
+    }
+
+    // Requirement: HINT-5
+    #[test]
+    fn run_that_waited_for_cores_is_not_called_serial() {
+        let mut report = run(100.0);
+        report.cpu_time.total_s = Some(99.0);
+        let mut of = |is_contended, others_cores| {
+            report.contention = Contention { is_contended, others_cores, ..Contention::default() };
+            let hint = cpus(&report, Some(1.0)).unwrap();
+            (hint.is_serial, hint.is_lower_bound)
+        };
+        assert_eq!(of(Some(false), Some(1.0)), (true, false));
+        assert_eq!(of(None, None), (true, false), "nothing speaks of others");
+        assert_eq!(of(Some(true), Some(1.0)), (false, true));
+        assert_eq!(of(None, Some(1.0)), (false, true), "others had a core, and it may have waited");
     }
 
     // Requirement: HINT-1

@@ -1,5 +1,6 @@
 //! From the run state to the report: converts units, divides, and makes unknown figures null. Nothing is measured here.
 
+mod contention;
 mod gpu;
 mod hints;
 mod inputs;
@@ -47,6 +48,10 @@ pub fn report(inputs: &Inputs) -> Report {
     let limits = Limits { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.limits.clone() };
     let max_ram = max_ram(inputs, &coverage);
     let max_ram_at_most = max_ram_at_most(inputs, &max_ram);
+    let context_switches = ContextSwitches {
+        voluntary: counted(own.voluntary_switches),
+        involuntary: counted(own.involuntary_switches),
+    };
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
@@ -61,6 +66,7 @@ pub fn report(inputs: &Inputs) -> Report {
         },
         usable,
         hints: Hints::default(),
+        contention: contention::contention(inputs, &cpu_time, context_switches),
         mean_ram_bytes: mean_ram_bytes(inputs, &coverage, wall_s),
         max_ram_proportional: max_ram_proportional(inputs, &coverage),
         max_ram_at_most,
@@ -73,10 +79,7 @@ pub fn report(inputs: &Inputs) -> Report {
             write_bytes: counted(own.output_blocks.saturating_mul(512)),
         },
         faults: Faults { minor: counted(own.minor_faults), major: counted(own.major_faults) },
-        context_switches: ContextSwitches {
-            voluntary: counted(own.voluntary_switches),
-            involuntary: counted(own.involuntary_switches),
-        },
+        context_switches,
         processes: tracked_processes(inputs, &coverage),
         peak: peak(inputs.run),
         ram_over_time: ram_over_time(inputs.run, wall_s),

@@ -2,6 +2,7 @@
 //! [`Observation`] with a time, so a run can be written down and replayed without /proc.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::exit_account::{ExitAccount, Remains};
 use super::gpu::GpuObservation;
@@ -111,7 +112,13 @@ pub enum Observation {
         memory_used_bytes: Option<u64>,
         /// Busy time of all cores since boot, clock ticks.
         busy_ticks: Option<u64>,
+        /// The cores that the command may use.
+        cores: Result<CoreTicks, NoCoreTicks>,
+        /// CPU time of launcher and collector since the reading before, nanoseconds.
+        tools_ns: u64,
     },
+    /// Times of some of the run's threads since each was read before.
+    TaskTimes(TaskTimes),
     /// A process sent the launcher a signal, which it passed on to the command.
     SignalReceived(SignalReceived),
     /// The command has ended, and the launcher waits for its tree (`--wait-all`).
@@ -174,6 +181,43 @@ pub enum Observation {
         /// Why; `None`: it was too slow.
         error: Option<String>,
     },
+}
+
+/// Time of the cores that the command may use since boot, clock ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreTicks {
+    /// How many of them are online.
+    pub cores: u32,
+    /// In user mode and in the kernel, without interrupts: those may be part of the time of the process that they interrupt.
+    pub busy: u64,
+    /// That a hypervisor gave to others while a process was ready.
+    pub stolen: u64,
+}
+
+/// Why the time of the cores is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum NoCoreTicks {
+    /// No reading yet.
+    #[error("the run ended before its cores were read")]
+    NotRead,
+    /// The file, or the lines of these cores.
+    #[error("/proc/stat does not have the cores")]
+    Unreadable,
+    /// As lxcfs makes it for containers.
+    #[error("/proc/stat is made by a file system of the container, and has its own processes alone")]
+    Virtual,
+    /// sched_getaffinity(2) failed.
+    #[error("which cores the run may use is not known")]
+    NoAffinity,
+}
+
+/// Times of threads, nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskTimes {
+    /// They ran.
+    pub ran_ns: u64,
+    /// They were ready, and did not run.
+    pub waited_ns: u64,
 }
 
 /// A child that /proc shows below a known process.

@@ -40,6 +40,11 @@ impl Samples {
         self.system = SystemSample { read_ns: at_ns, ram_bytes, cpu_percent };
     }
 
+    /// CPU time of the tree up to the last sample, nanoseconds.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns.combined
+    }
+
     pub(super) fn add_cpu(&mut self, sample: &Sample) {
         self.cpu_ns = self.cpu_ns.with(sample.cpu_ns, u64::saturating_add);
         for life in &sample.intervals {

@@ -13,7 +13,7 @@ use super::sampling::Sampling;
 use super::sink_troubles::SinkTroubles;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
-use super::usage::{CpuUsage, RamUsage, Totals};
+use super::usage::{AllowedCores, CpuUsage, RamUsage, Totals};
 use super::wait_all::Waiting;
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
@@ -42,6 +42,8 @@ pub struct RunState {
     pub ram: RamUsage,
     /// CPU over time.
     pub(crate) cpu: CpuUsage,
+    /// The cores that it may use.
+    pub(crate) cores: AllowedCores,
     /// GPUs over time.
     pub gpu: GpuState,
     /// The tree at each sample.
@@ -140,6 +142,7 @@ impl RunState {
             signals: Vec::new(),
             ram: RamUsage::default(),
             cpu,
+            cores: AllowedCores::default(),
             gpu: GpuState::default(),
             samples: Samples::default(),
             start_ns,
@@ -208,13 +211,15 @@ impl RunState {
             Observation::Sharing(unit) => self.sampling.sharing(&self.tree, unit),
             Observation::SampleRead => self.sampling.conclude(&mut self.tree, self.sampled_ns),
             Observation::SampleComplete => self.complete_sample(),
-            Observation::System { memory_used_bytes, busy_ticks } => {
+            Observation::System { memory_used_bytes, busy_ticks, cores, tools_ns } => {
                 self.ram.system_bytes = self.ram.system_bytes.max(*memory_used_bytes);
                 let ticks_per_second = self.ticks_per_second;
                 let percent =
                     busy_ticks.and_then(|ticks| self.cpu.add_system(now_ns, ticks, ticks_per_second));
                 self.samples.note_system(now_ns, *memory_used_bytes, percent);
+                self.cores.add(now_ns, cores, *tools_ns, self.samples.cpu_ns());
             }
+            Observation::TaskTimes(times) => self.cores.add_tasks(*times),
             Observation::SignalReceived(received) => self.note_signal(received),
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
             Observation::OrderAnswered { id, .. } => self.orders.answer(*id),

@@ -66,6 +66,10 @@ pub fn unknown() -> Report {
             kernel_s_reason: Some("a process still runs".into()),
             unattributed_s: None,
         },
+        contention: Contention {
+            reason: Some("/proc/stat does not have the cores".into()),
+            ..Contention::default()
+        },
         io: Io { read_bytes: None, write_bytes: None },
         faults: Faults { minor: None, major: None },
         context_switches: ContextSwitches { voluntary: None, involuntary: None },

@@ -43,8 +43,17 @@ fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
     }
     warnings(report, lacking);
     usable(report, lacking);
+    cpus_hint(report);
     gaps(report, lacking);
     holders(report, lacking);
+}
+
+/// It was not looked at whether others had cores: then the hint was no lower bound.
+fn cpus_hint(report: &mut Object) {
+    let hint = report.get_mut("hints").and_then(|hints| hints.get_mut("cpus"));
+    if let Some(Value::Object(hint)) = hint {
+        hint.entry("is_lower_bound").or_insert(Value::Bool(false));
+    }
 }
 
 fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {

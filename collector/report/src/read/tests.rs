@@ -107,6 +107,7 @@ fn filled() -> Vec<Report> {
         }),
         ..report.hints
     };
+    report.contention.reason = Some("not read".into());
     report.cpu_time.kernel_s_reason = Some("a process still runs".into());
     report.max_ram_proportional.reason = Some("not read".into());
     report.processes.still_running_processes = vec![Running { pid: 1, command: "sccache".into() }];
@@ -329,6 +330,7 @@ fn report_of_schema_2_is_read_with_a_note() {
     let expected = Report {
         ram_over_time: Vec::new(),
         wall_s: report.wall_s,
+        contention: Contention::default(),
         hints: Hints { gpu_memory_reason: None, ..original.hints },
         limits: Limits { batch_system: None, ..original.limits },
         ..original
@@ -351,6 +353,18 @@ fn report_of_schema_1_is_read_with_a_note() {
     assert_eq!((report.usable.memory, report.hints), (UsableMemory::default(), Hints::default()));
     assert_eq!((report.gpus[0].reading.count, report.max_ram_at_most), (None, Groups::default()));
     assert_eq!(report.peak.unwrap().processes, []);
+}
+
+// Requirement: OUT-24
+#[test]
+fn older_hint_of_cpus_is_no_lower_bound() {
+    let mut older: Value =
+        serde_json::from_str(include_str!("../../../../tests/golden/older/schema_2.json")).unwrap();
+    let cpus =
+        json!({"count": 2, "p95_busy_cores": 1.5, "given": null, "is_fitting": false, "is_serial": false});
+    older["hints"]["cpus"] = cpus;
+    let hint = read(&older.to_string()).unwrap().report.hints.cpus.unwrap();
+    assert_eq!((hint.count, hint.is_lower_bound), (2, false));
 }
 
 // Requirement: OUT-24

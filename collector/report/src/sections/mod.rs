@@ -1,6 +1,7 @@
 //! What each form of a report says, as data: pure functions of the report.
 
 mod cause;
+mod contention;
 mod coverage;
 mod environment;
 mod gpus;
@@ -24,6 +25,7 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     sections.extend(gpu_tracker::sections(report, units));
     sections.extend([
         usage::cpu_time(report, units),
+        contention::contention(&report.contention),
         usage::mean_ram(report, units),
         usage::max_ram_proportional(report, units),
         usage::peak(report.peak.as_ref(), units),
@@ -35,7 +37,7 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
         gpus::gpus(&report.gpus, units),
         environment::host(report),
         environment::limits(report, units),
-        next_job::next_job(&report.hints, units),
+        next_job::next_job(report, units),
         coverage::coverage(&report.coverage),
         warnings::warnings(report),
     ]);

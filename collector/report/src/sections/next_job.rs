@@ -23,14 +23,15 @@ fn slurm_time(seconds: u64) -> String {
     if days > 0 { format!("{days}-{of_day}") } else { of_day }
 }
 
-pub(super) fn next_job(hints: &Hints, units: Units) -> Section {
+pub(super) fn next_job(report: &Report, units: Units) -> Section {
+    let hints = &report.hints;
     let held_idle = hints.gpus.as_ref().map(|hint| hint.held_idle.clone()).unwrap_or_default();
     let held_idle = Section::list("Held memory and were never busy", held_idle);
     let some = |forms: String| Some(forms).filter(|forms| !forms.is_empty());
     Section::new("Next job")
         .text("Of little meaning", hints.withheld.clone())
         .text("Memory", hints.memory.map(|hint| memory(&hint, units)))
-        .text("Time", hints.time.map(|hint| time(&hint, units)))
+        .text("Time", hints.time.map(|hint| time(&hint, report, units)))
         .text("CPUs", hints.cpus.map(cpus))
         .text("GPUs", hints.gpus.as_ref().map(|hint| format!("{} of {} were busy", hint.count, hint.given)))
         .section(Section::default().section(held_idle))
@@ -51,7 +52,7 @@ fn memory(hint: &MemoryHint, units: Units) -> String {
     format!("{}{memory}, from {basis}, {from}{given}", at_least(hint.is_lower_bound))
 }
 
-fn time(hint: &TimeHint, units: Units) -> String {
+fn time(hint: &TimeHint, report: &Report, units: Units) -> String {
     let basis = match hint.basis {
         TimeBasis::Wall => "the time that it took",
         TimeBasis::SlurmJob => "the time since the Slurm job's start",
@@ -59,13 +60,15 @@ fn time(hint: &TimeHint, units: Units) -> String {
     };
     let (time, from) = (slurm_time(hint.time_s), units.seconds(hint.basis_s));
     let given = given(hint.given_s.map(|s| units.seconds(s)), hint.is_fitting);
-    format!("{}{time}, from {basis}, {from}{given}", at_least(hint.is_lower_bound))
+    let alone = if report.contention.may_be_contended() { "; alone it may take less" } else { "" };
+    format!("{}{time}, from {basis}, {from}{given}{alone}", at_least(hint.is_lower_bound))
 }
 
 fn cpus(hint: CpusHint) -> String {
     let serial = if hint.is_serial { "; it ran serially" } else { "" };
     let (busy, given) = (short(hint.p95_busy_cores), given(hint.given.map(short), hint.is_fitting));
-    format!("{}, from {busy} cores that were busy at most for 95% of the time{given}{serial}", hint.count)
+    let count = format!("{}{}", at_least(hint.is_lower_bound), hint.count);
+    format!("{count}, from {busy} cores that were busy at most for 95% of the time{given}{serial}")
 }
 
 fn gpu_memory(hint: &GpuMemoryHint, units: Units) -> String {
@@ -88,10 +91,15 @@ fn join(parts: [Option<String>; 4], between: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(between)
 }
 
+/// Cores to ask for. Nothing where others had some of those that it waited for: what it got says too little of what it can use.
+fn known_cpus(hints: &Hints) -> Option<CpusHint> {
+    hints.cpus.filter(|hint| !hint.is_lower_bound)
+}
+
 /// Slurm's options, without those for what fits unless all are wanted.
 fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
-    let cpus = hints.cpus.filter(|hint| is_wanted(hint.is_fitting));
+    let cpus = known_cpus(hints).filter(|hint| is_wanted(hint.is_fitting));
     let gpus = hints.gpus.as_ref().filter(|hint| is_wanted(hint.is_fitting));
     let memory = hints.memory.filter(|hint| is_wanted(hint.is_fitting));
     let time = hints.time.filter(|hint| is_wanted(hint.is_fitting));
@@ -111,7 +119,7 @@ fn slurm(hints: &Hints) -> String {
 
 fn nextflow(hints: &Hints) -> String {
     let parts = [
-        hints.cpus.map(|hint| format!("cpus {}", hint.count)),
+        known_cpus(hints).map(|hint| format!("cpus {}", hint.count)),
         hints.gpus.as_ref().filter(|hint| hint.count > 0).map(|hint| format!("accelerator {}", hint.count)),
         // A MB is binary there.
         hints.memory.map(|hint| format!("memory {}.MB", hint.bytes.div_ceil(MIB))),
@@ -128,7 +136,7 @@ fn snakemake(hints: &Hints) -> String {
         None,
     ];
     let resources = join(parts, ", ");
-    let threads = hints.cpus.map(|hint| format!("threads: {}", hint.count));
+    let threads = known_cpus(hints).map(|hint| format!("threads: {}", hint.count));
     let resources = (!resources.is_empty()).then(|| format!("resources: {resources}"));
     join([threads, resources, None, None], "; ")
 }
@@ -162,6 +170,9 @@ fn remarks(report: &Report, units: Units) -> Vec<String> {
     }
     if hints.cpus.is_some_and(|hint| hint.is_serial) {
         remarks.push(format!("it ran serially on {} cores", report.usable.cores.count));
+    }
+    if report.contention.may_be_contended() {
+        remarks.push("alone it may use more cores, and take less time".to_owned());
     }
     match hints.gpus.as_ref().map_or(0, |hint| hint.held_idle.len()) {
         0 => {}

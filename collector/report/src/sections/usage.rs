@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::contention;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{short, thousands};
 use crate::model::groups::Groups;
@@ -91,7 +92,9 @@ pub(super) fn switches(report: &Report) -> Section {
 
 /// CPU and RAM for the summary, in columns.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
-    let mut rows = vec![Block::Heads(&["used", "of"]), cpu_row(report, units), ram_row(report, units)];
+    let mut rows = vec![Block::Heads(&["used", "of"]), cpu_row(report, units)];
+    rows.extend(contention::row(report));
+    rows.push(ram_row(report, units));
     rows.extend(report.peak.as_ref().and_then(|peak| holders_row(peak, units)));
     rows.extend(over_time_row(report, units));
     rows

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use procfs::{FromRead, Meminfo};
 
 use crate::model::exit_account::Remains;
-use crate::model::observation::{Mappings, Rollup};
+use crate::model::observation::{Mappings, Rollup, TaskTimes};
 use crate::sys::pidfd;
 use pages::PageMap;
-pub use parse::{Stat, Statm, Status, parse_busy_ticks, parse_rollup};
-use parse::{line, parse_fork_count, parse_u64};
+pub use parse::{Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
+use parse::{line, parse_fork_count, parse_task_times, parse_u64};
 
 /// The final figures of the process with this pid, if its `stat` shows that all its threads are dead.
 #[must_use]
@@ -197,10 +197,24 @@ impl ProcRoot {
         parse_fork_count(&read_all(&self.file("stat"))?)
     }
 
-    /// Busy CPU time of the machine, clock ticks.
+    /// The text of /proc/stat.
     #[must_use]
-    pub fn busy_ticks(&self) -> Option<u64> {
-        parse_busy_ticks(&read_all(&self.file("stat"))?)
+    pub fn machine_stat(&self) -> Option<Vec<u8>> {
+        read_all(&self.file("stat"))
+    }
+
+    /// Whether /proc/stat is a file of FUSE, as lxcfs mounts it in containers: their cores have other numbers, and other
+    /// processes are left out.
+    #[must_use]
+    pub(crate) fn has_virtual_stat(&self) -> bool {
+        const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+        rustix::fs::statfs(self.file("stat")).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
+    }
+
+    /// How long a thread ran and waited for a core (/proc/PID/task/TID/schedstat).
+    #[must_use]
+    pub(crate) fn task_times(&self, pid: u32, task: u32) -> Option<TaskTimes> {
+        parse_task_times(&self.read(pid, &format!("task/{task}/schedstat"))?)
     }
 
     /// Memory in use (MemTotal - MemAvailable) and MemTotal, bytes.
@@ -250,7 +264,7 @@ mod tests {
         assert!(rollup.pss_bytes <= rollup.rss_bytes && rollup.private_bytes <= rollup.rss_bytes);
         assert!(root.args(pid, 4096).is_some_and(|args| !args.is_empty()));
         assert!(root.pid_ns(pid).is_some());
-        assert!(root.busy_ticks().is_some());
+        assert!(root.machine_stat().is_some_and(|text| parse_busy_ticks(&text).is_some()));
         let (used, total) = root.system_memory().unwrap();
         assert!(used <= total);
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::model::observation::{FileMapping, Mappings, Rollup};
+use crate::model::observation::{CoreTicks, FileMapping, Mappings, Rollup, TaskTimes};
 use crate::sys::clock;
 
 /// The fields of /proc/PID/stat that we use (proc_pid_stat(5)).
@@ -337,6 +337,36 @@ pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
     Some([user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add))
 }
 
+/// Time of these cores since boot, in ascending order of their numbers, from the text of /proc/stat; `None`: it has none of
+/// them. Guest time is in user time.
+#[must_use]
+pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
+    let mut sum = CoreTicks::default();
+    let lines = text.split(|b| *b == b'\n').map_while(|line| line.strip_prefix(b"cpu"));
+    for line in lines {
+        let mut fields = line.split(|b| *b == b' ').map(parse_u64);
+        // The first line is that of all cores, and has no number.
+        let Some(cpu) = fields.next().flatten() else { continue };
+        if u32::try_from(cpu).ok().is_none_or(|cpu| cpus.binary_search(&cpu).is_err()) {
+            continue;
+        }
+        let mut next = || fields.next().flatten();
+        let (user, nice, system) = (next()?, next()?, next()?);
+        let (_idle, _iowait, _irq, _softirq) = (next()?, next()?, next()?, next()?);
+        sum.cores += 1;
+        sum.busy = [user, nice, system].into_iter().fold(sum.busy, u64::saturating_add);
+        sum.stolen = sum.stolen.saturating_add(next()?);
+    }
+    (sum.cores > 0).then_some(sum)
+}
+
+/// How long a thread ran and waited, from the text of its schedstat. A kernel that does not count has zeros.
+pub(super) fn parse_task_times(text: &[u8]) -> Option<TaskTimes> {
+    let mut fields = text.trim_ascii().split(|b| *b == b' ').map(parse_u64);
+    let (ran_ns, waited_ns) = (fields.next()??, fields.next()??);
+    Some(TaskTimes { ran_ns, waited_ns })
+}
+
 /// Processes and threads created since boot, from the text of /proc/stat.
 pub(super) fn parse_fork_count(text: &[u8]) -> Option<u64> {
     parse_u64(line(text, b"processes ")?).filter(|count| *count > 0)
@@ -377,6 +407,24 @@ mod tests {
             |set: &str| Status::parse(format!("SigQ:\t1/2\nSigPnd:\t0\nShdPnd:\t{set}\n").as_bytes());
         assert!(status("0000000000000100").is_killed);
         assert!(!status("0000000000010000").is_killed && !Status::parse(b"").is_killed);
+    }
+
+    // Requirement: CPU-11
+    #[test]
+    fn core_ticks_are_those_of_the_allowed_cores_without_interrupts() {
+        let text = b"cpu  999 999 999 999\ncpu0 10 20 30 7 7 7 7 4 5 5\ncpu1 900 0 0 0 0 0 0 900 0 0\n\
+            cpu12 1 2 3 7 7 7 7 5 5 5\nintr 5\ncpu3 900\n";
+        let read = |cpus: &[u32]| parse_core_ticks(text, cpus);
+        assert_eq!(read(&[0, 2, 12]), Some(CoreTicks { cores: 2, busy: 66, stolen: 9 }));
+        assert_eq!((read(&[2, 3]), parse_core_ticks(b"cpu0 1 2 x", &[0])), (None, None));
+    }
+
+    // Requirement: CPU-11
+    #[test]
+    fn task_times_are_the_first_two_figures() {
+        let times = parse_task_times(b"1253000254 852305897 526\n");
+        assert_eq!(times, Some(TaskTimes { ran_ns: 1_253_000_254, waited_ns: 852_305_897 }));
+        assert_eq!((parse_task_times(b"5"), parse_task_times(b"5 x 1")), (None, None));
     }
 
     #[test]

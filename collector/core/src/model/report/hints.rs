@@ -32,7 +32,7 @@ impl Hints {
     pub fn is_any_above_least(&self) -> bool {
         self.memory.is_some_and(|hint| hint.bytes > LEAST_MEMORY_BYTES)
             || self.time.is_some_and(|hint| hint.time_s > LEAST_TIME_S)
-            || self.cpus.is_some_and(|hint| hint.count > 1)
+            || self.cpus.is_some_and(|hint| hint.count > 1 && !hint.is_lower_bound)
             || self.gpus.as_ref().is_some_and(|hint| hint.count > 0 || !hint.held_idle.is_empty())
     }
 
@@ -114,6 +114,8 @@ pub struct CpusHint {
     pub given: Option<f64>,
     /// More than 70% of what was given was used, so there is nothing to change.
     pub is_fitting: bool,
+    /// Others may have had cores that it waited for: it may use more than this, and whether it is serial is unknown.
+    pub is_lower_bound: bool,
     /// It ran serially on several usable cores: their mean use is that of one.
     pub is_serial: bool,
 }

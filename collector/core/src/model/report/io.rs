@@ -22,7 +22,7 @@ pub struct Faults {
 }
 
 /// Context switches.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContextSwitches {
     /// The process gave up its CPU, to wait for something.
     pub voluntary: Option<u64>,

@@ -4,6 +4,7 @@
 //! `None` is "unknown": null in JSON and `n/a` in text, never 0. A warning or the coverage section says why.
 
 mod cause;
+mod contention;
 mod coverage;
 mod cpu;
 mod gpu;
@@ -25,6 +26,7 @@ pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, OutOfMemory,
     TimeLimit, TimeLimitSource,
 };
+pub use contention::Contention;
 pub use coverage::{Coverage, Layers, Nodes, Peaks, UnseenRanks};
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use gpu::{
@@ -67,6 +69,9 @@ pub struct Report {
     /// CPU time of the tree.
     #[serde(default)]
     pub cpu_time: CpuTime,
+    /// Cores that others had meanwhile.
+    #[serde(default)]
+    pub contention: Contention,
     /// Block I/O of the tree.
     #[serde(default)]
     pub io: Io,

@@ -11,6 +11,7 @@ pub(crate) mod sums;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -18,6 +19,7 @@ use rustc_hash::FxHashMap;
 use super::tree::process::Observed;
 use super::tree::{Contribution, Image, LiveInterval, Process, ProcessId, Tree};
 use crate::model::groups::Groups;
+use crate::model::ids::Target;
 use crate::model::observation::{
     PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
     Vitals,
@@ -88,6 +90,8 @@ pub struct CurrentSample {
     pub first: Vec<(ProcessId, u64)>,
     /// Processes that run another program than at their reading before.
     pub changed: Vec<ChangedProgram>,
+    /// CPU time of the processes that used some since their reading before, nanoseconds.
+    ran_ns: Vec<(ProcessId, u64)>,
     args: FxHashMap<ProcessId, Vec<String>>,
     /// When the last process that was found dead was; `None`: none was.
     pub dead_ns: Option<u64>,
@@ -178,6 +182,10 @@ impl Sampling {
         }
         let before = reading.vitals.start_stack;
         let since_ns = std::mem::replace(&mut reading.at_ns, self.current.at_ns);
+        let ran_ns = vitals.cpu_ns.unwrap_or(0).saturating_sub(reading.vitals.cpu_ns.unwrap_or(0));
+        if ran_ns > 0 {
+            self.current.ran_ns.push((id, ran_ns));
+        }
         reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
         if vitals.start_stack == 0 {
             reading.vitals.start_stack = before;
@@ -200,6 +208,14 @@ impl Sampling {
             self.current.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss_bytes));
         tree.observe_end(id, at_ns, gone_ns);
         tree.observe_missing(id, self.current.at_ns);
+    }
+
+    /// The processes that used most CPU time since the sample before, at most so many, and how many threads each has.
+    pub fn busiest(&self, tree: &Tree, most: usize) -> Vec<(Target, u64)> {
+        let mut ran = self.current.ran_ns.clone();
+        ran.sort_unstable_by_key(|(_, ns)| Reverse(*ns));
+        let of = |id: &ProcessId| Some((tree.get(*id)?.target()?, self.readings.get(id)?.vitals.threads));
+        ran.iter().filter_map(|(id, _)| of(id)).take(most).collect()
     }
 
     /// Processes whose image is newer than what is known of its peak.

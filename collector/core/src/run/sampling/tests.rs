@@ -466,6 +466,28 @@ fn cpu_clock_counts_by_its_growth() {
 }
 
 #[test]
+fn busiest_processes_are_those_that_ran_most_since_the_sample_before() {
+    let mut run = Run::new(Made::with(10));
+    run.start(CHILD);
+    let ids = run.tree.alive().to_vec();
+    let mut busiest = |cpu_ns: [u64; 2], most| {
+        run.now_ns += S;
+        let reading = |(id, cpu_ns): (&ProcessId, u64)| {
+            let vitals = Vitals { cpu_ns: Some(cpu_ns), threads: cpu_ns, ..Vitals::default() };
+            Reading { id: *id, args: None, state: ReadingState::Alive(vitals, Some(Size::default())) }
+        };
+        let readings: Vec<_> = ids.iter().zip(cpu_ns).map(reading).collect();
+        run.sampling.read(&mut run.tree, run.now_ns, &readings);
+        let busiest = run.sampling.busiest(&run.tree, most);
+        busiest.into_iter().map(|(target, threads)| (target.pid, threads)).collect::<Vec<_>>()
+    };
+    assert_eq!(busiest([9, 3], 5), [(MAIN, 9), (CHILD, 3)]);
+    assert_eq!(busiest([10, 8], 5), [(CHILD, 8), (MAIN, 10)]);
+    assert_eq!(busiest([10, 9], 5), [(CHILD, 9)], "the first has rested");
+    assert_eq!(busiest([30, 30], 1), [(CHILD, 30)]);
+}
+
+#[test]
 fn another_stack_bottom_shows_an_exec_since_the_last_reading() {
     let mut run = Run::new(Made::with(10));
     let id = run.tree.alive()[0];

@@ -1,5 +1,6 @@
 //! Maxima, means and sums over the samples and the finalized processes.
 
+mod allowed_cores;
 mod busy_cores;
 mod cpu;
 mod floors;
@@ -10,6 +11,7 @@ mod ram;
 mod tests;
 mod totals;
 
+pub(crate) use allowed_cores::AllowedCores;
 pub use cpu::CpuUsage;
 pub(crate) use floors::Floor;
 pub(crate) use largest_by_sample::Largest;

@@ -1,0 +1,310 @@
+//! Whether others had the cores that the run was allowed to use, and whether the run waited for them.
+//!
+//! docs/GUIDE.md has the rule for users. Others are all that is neither of the run nor of its launcher and collector: other
+//! processes, threads of the kernel, and a hypervisor that ran another machine (steal time).
+//!
+//! - Their share alone proves nothing: they may have had cores that the run left idle. So its threads must have waited, too.
+//! - Threads that waited prove nothing: there may be more of them than cores. So the run lost no more cores than others had.
+//! - With a CPU quota, threads wait while the group is throttled. If others left as many cores as the quota allows, and the run used
+//!   that up, the limit made it wait. If it did not, others of the same group may have.
+
+use super::inputs::Inputs;
+use super::larger;
+use crate::model::observation::TaskTimes;
+use crate::model::report::{Contention, ContextSwitches, CpuTime};
+
+/// Values of the rule.
+struct Policy {
+    /// Over fewer clock ticks, their resolution dominates.
+    least_ticks: f64,
+    /// Cores that were lost to others count from here on: a machine's own work has less.
+    least_cores: f64,
+    /// And from this part of what the run had: by less, its time says as much as on a machine of its own.
+    least_part: f64,
+    /// How long threads waited is known if those that were read ran and waited for so long, nanoseconds.
+    least_task_ns: u64,
+    /// And if they ran for this part of the run's CPU time.
+    least_task_part: f64,
+    /// Or for this part of it, however little that is: a run that mostly sleeps has no more.
+    whole_task_part: f64,
+    /// With fewer switches in a second than this, threads did not wait for a tenth of it: a wait takes a few milliseconds.
+    least_switches_per_s: f64,
+    /// Involuntary switches in a second of CPU time, from which on threads were driven off their cores. A thread that has a core
+    /// of its own had 5, one of two on a core 400 (Linux 6.18).
+    preempted_per_s: f64,
+    /// Less than this part of the cores was idle: they were full.
+    full: f64,
+    /// The run used up its quota from this part of it on: throttling leaves some unused.
+    whole_quota: f64,
+    /// The cores have less CPU time than the run used, by this part of it and so many cores: ticks don't explain it.
+    most_missing: (f64, f64),
+}
+
+const POLICY: Policy = Policy {
+    least_ticks: 50.0,
+    least_cores: 0.1,
+    least_part: 0.1,
+    least_task_ns: 50_000_000,
+    least_task_part: 0.005,
+    whole_task_part: 0.1,
+    least_switches_per_s: 5.0,
+    preempted_per_s: 20.0,
+    full: 0.1,
+    whole_quota: 0.9,
+    most_missing: (0.2, 0.2),
+};
+
+/// What the rule concludes from: times in seconds, of the same span.
+#[derive(Debug, Clone, Copy)]
+struct Facts {
+    /// The span.
+    span_s: f64,
+    /// Its clock ticks.
+    ticks: f64,
+    /// The allowed cores.
+    cores: u32,
+    /// What all processes used of them.
+    busy_s: f64,
+    /// What a hypervisor took of them.
+    stolen_s: f64,
+    /// What the run used.
+    own_s: f64,
+    /// What launcher and collector used.
+    tools_s: f64,
+    /// Times of some of its threads.
+    tasks: TaskTimes,
+    /// Its switches.
+    switches: ContextSwitches,
+    /// The CPU quota of its cgroup, cores.
+    quota_cores: Option<f64>,
+}
+
+/// Whether others kept the run from using more cores.
+pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextSwitches) -> Contention {
+    let limits = &inputs.host_info.limits;
+    let allowed_cores = limits.cpus.as_ref().and_then(|cpus| u32::try_from(cpus.len()).ok());
+    let unknown =
+        |reason: String| Contention { allowed_cores, reason: Some(reason), ..Contention::default() };
+    let span = match inputs.run.cores.span() {
+        Ok(span) => span,
+        Err(absent) => return unknown(absent.to_string()),
+    };
+    // The kernel's own sum has children that no record covers.
+    let Some(total_s) = larger(cpu_time.total_s, cpu_time.kernel_s) else {
+        return unknown("the CPU time of the run is unknown".into());
+    };
+    let (from, to) = span.ticks;
+    let grown = to.busy.checked_sub(from.busy).zip(to.stolen.checked_sub(from.stolen));
+    let Some((busy, stolen)) = grown.filter(|_| from.cores == to.cores) else {
+        return unknown("cores went off or on line".into());
+    };
+    let tick_s = inputs.host_info.tick_us() as f64 / 1e6;
+    let span_s = span.at_ns.1.saturating_sub(span.at_ns.0) as f64 / 1e9;
+    let judged = judge(&Facts {
+        span_s,
+        ticks: span_s / tick_s,
+        cores: from.cores,
+        busy_s: busy as f64 * tick_s,
+        stolen_s: stolen as f64 * tick_s,
+        own_s: (total_s - span.own_before_ns as f64 / 1e9).max(0.0),
+        tools_s: span.tools_ns as f64 / 1e9,
+        tasks: inputs.run.cores.tasks,
+        switches,
+        quota_cores: limits.cpu_millicores.known().map(|millicores| millicores as f64 / 1000.0),
+    });
+    Contention { allowed_cores, ..judged }
+}
+
+fn judge(facts: &Facts) -> Contention {
+    let Facts { span_s, cores, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
+    let unknown = |reason: String| Contention { reason: Some(reason), ..Contention::default() };
+    if facts.ticks < POLICY.least_ticks {
+        return unknown(format!("the run took less than {} clock ticks", POLICY.least_ticks));
+    }
+    // Kernels without PARAVIRT_TIME_ACCOUNTING have stolen time in that of the process that it was stolen from.
+    let others_s = busy_s + stolen_s - own_s - tools_s;
+    let (missing_part, missing_cores) = POLICY.most_missing;
+    if -others_s > own_s * missing_part && -others_s > missing_cores * span_s {
+        return unknown("/proc/stat has less CPU time of its cores than the run used".into());
+    }
+    let [others, stolen, own] = [others_s.max(stolen_s), stolen_s, own_s].map(|s| s / span_s);
+    let waiting = waiting_threads(facts);
+    let least = POLICY.least_cores.max(own * POLICY.least_part);
+    let quota = facts.quota_cores.filter(|quota| f64::from(cores) - others >= *quota);
+    let has_waited = waiting.map(|waiting| waiting >= least).or_else(|| by_switches(facts, others));
+    let is_contended = match (quota, has_waited) {
+        _ if others < least => Some(false),
+        (Some(quota), _) if own >= quota * POLICY.whole_quota => Some(false),
+        (Some(_), Some(true)) => None,
+        (_, has_waited) => has_waited,
+    };
+    let reason = match waiting {
+        None => Some("how long its threads waited for a core is unknown"),
+        Some(_) if is_contended.is_none() => Some("a CPU quota made its threads wait, too"),
+        Some(_) => None,
+    };
+    Contention {
+        is_contended,
+        allowed_cores: Some(cores),
+        others_cores: Some(others),
+        stolen_cores: Some(stolen),
+        waiting_threads: waiting,
+        reason: reason.map(str::to_owned),
+    }
+}
+
+/// Threads that waited for a core, on average: those that were read stand for all.
+fn waiting_threads(facts: &Facts) -> Option<f64> {
+    let TaskTimes { ran_ns, waited_ns } = facts.tasks;
+    let is_part = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
+    let is_long = ran_ns.saturating_add(waited_ns) >= POLICY.least_task_ns;
+    let is_enough = is_part(POLICY.whole_task_part) || (is_long && is_part(POLICY.least_task_part));
+    (is_enough && ran_ns > 0).then(|| facts.own_s / facts.span_s * waited_ns as f64 / ran_ns as f64)
+}
+
+/// The same where it is unknown how long threads waited: whether they were driven off cores, none of which was idle.
+fn by_switches(facts: &Facts, others: f64) -> Option<bool> {
+    let used = others + (facts.own_s + facts.tools_s) / facts.span_s;
+    let is_full = f64::from(facts.cores) - used < f64::from(facts.cores) * POLICY.full;
+    let (voluntary, involuntary) = facts.switches.voluntary.zip(facts.switches.involuntary)?;
+    let few = facts.span_s * POLICY.least_switches_per_s;
+    if (voluntary.saturating_add(involuntary) as f64) < few {
+        return Some(false);
+    }
+    let is_preempted = involuntary as f64 >= few.max(facts.own_s * POLICY.preempted_per_s);
+    (is_full == is_preempted).then_some(is_full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten seconds on two cores, of which the run used one. Others used so many, and for each second that its threads ran they
+    /// waited so long.
+    fn facts(others: f64, waited: f64) -> Facts {
+        Facts {
+            span_s: 10.0,
+            ticks: 1000.0,
+            cores: 2,
+            busy_s: 10.0 + 0.2 + others * 10.0,
+            stolen_s: 0.0,
+            own_s: 10.0,
+            tools_s: 0.2,
+            tasks: TaskTimes { ran_ns: 1_000_000_000, waited_ns: (waited * 1e9) as u64 },
+            switches: ContextSwitches { voluntary: Some(1000), involuntary: Some(0) },
+            quota_cores: None,
+        }
+    }
+
+    fn verdict(facts: Facts) -> Option<bool> {
+        judge(&facts).is_contended
+    }
+
+    // Requirement: CPU-11
+    #[test]
+    fn others_with_cores_that_the_run_waited_for_are_in_its_way() {
+        let judged = judge(&facts(1.0, 0.9));
+        let figure = |figure: Option<f64>| (figure.unwrap() * 1000.0).round();
+        assert_eq!((figure(judged.others_cores), figure(judged.waiting_threads)), (1000.0, 900.0));
+        assert_eq!((judged.is_contended, judged.reason), (Some(true), None));
+        for (others, waited, is_contended, why) in [
+            (0.0, 0.0, false, "an idle machine"),
+            (0.0, 3.0, false, "more threads than cores, and nobody else"),
+            (1.0, 0.0, false, "others had the core that it left idle"),
+            (0.09, 3.0, false, "what a machine does by itself"),
+            (0.11, 3.0, true, "a tenth of what it had"),
+            (1.0, 0.09, false, "it hardly waited"),
+        ] {
+            assert_eq!(verdict(facts(others, waited)), Some(is_contended), "{why}");
+        }
+    }
+
+    // Requirement: CPU-11
+    #[test]
+    fn a_large_run_loses_little_by_what_stops_a_small_one() {
+        let large = Facts {
+            cores: 64,
+            own_s: 600.0,
+            busy_s: 600.0 + 20.2,
+            tasks: TaskTimes { ran_ns: 6_000_000_000, waited_ns: 1_000_000_000 },
+            ..facts(0.0, 0.0)
+        };
+        assert_eq!(verdict(large), Some(false), "2 of 60 cores");
+        assert_eq!(verdict(Facts { busy_s: 600.0 + 70.0, ..large }), Some(true));
+        // A process that got hardly any time.
+        let starved = Facts {
+            own_s: 0.1,
+            busy_s: 20.0,
+            tasks: TaskTimes { ran_ns: 10_000_000, waited_ns: 900_000_000 },
+            ..facts(0.0, 0.0)
+        };
+        assert_eq!(verdict(starved), Some(true));
+    }
+
+    // Requirement: CPU-11
+    #[test]
+    fn stolen_time_is_that_of_others() {
+        let stolen = Facts { stolen_s: 5.0, ..facts(0.0, 0.5) };
+        let judged = judge(&stolen);
+        assert_eq!((judged.is_contended, judged.stolen_cores), (Some(true), Some(0.5)));
+        // The run's time has it where the kernel does not account for it.
+        let judged = judge(&Facts { own_s: 15.0, ..stolen });
+        assert_eq!(judged.others_cores, Some(0.5));
+    }
+
+    // Requirement: CPU-11
+    #[test]
+    fn wait_within_a_quota_is_not_by_others_that_leave_it_room() {
+        let quota = |quota_cores, others| Facts { quota_cores: Some(quota_cores), ..facts(others, 2.0) };
+        assert_eq!(verdict(quota(1.1, 0.9)), Some(false), "the run used it up");
+        assert_eq!(verdict(quota(1.5, 0.9)), Some(true), "others left less than that");
+        // Others of the same group may have used it.
+        let judged = judge(&quota(1.5, 0.4));
+        assert_eq!((judged.is_contended, judged.may_be_contended()), (None, true));
+        assert_eq!(judged.reason.as_deref(), Some("a CPU quota made its threads wait, too"));
+        assert_eq!(verdict(Facts { quota_cores: Some(1.5), ..facts(0.4, 0.05) }), Some(false));
+    }
+
+    // Requirement: CPU-11
+    #[test]
+    fn run_that_sleeps_beside_others_does_not_wait_for_them() {
+        let asleep = |ran_ns, waited_ns| Facts {
+            own_s: 0.0015,
+            busy_s: 19.6,
+            tasks: TaskTimes { ran_ns, waited_ns },
+            switches: ContextSwitches { voluntary: Some(2), involuntary: Some(1) },
+            ..facts(0.0, 0.0)
+        };
+        assert_eq!(verdict(asleep(600_000, 2_000_000)), Some(false));
+        assert_eq!(verdict(asleep(0, 0)), Some(false), "it had too few switches to wait long");
+        // Of a program that computes, its first milliseconds say nothing.
+        let of_start =
+            judge(&Facts { tasks: TaskTimes { ran_ns: 600_000, waited_ns: 2_000_000 }, ..facts(1.0, 0.0) });
+        assert_eq!(of_start.waiting_threads, None);
+    }
+
+    // Requirement: CPU-12
+    #[test]
+    fn what_cannot_be_known_is_null_with_a_reason() {
+        let unread = |others, involuntary| {
+            let switches = ContextSwitches { voluntary: Some(30), involuntary };
+            let judged = judge(&Facts { tasks: TaskTimes::default(), switches, ..facts(others, 0.0) });
+            assert!(judged.waiting_threads.is_none() && judged.reason.is_some());
+            (judged.is_contended, judged.may_be_contended())
+        };
+        assert_eq!(unread(0.0, None), (Some(false), false), "nobody else");
+        assert_eq!(unread(0.98, Some(4000)), (Some(true), true), "driven off full cores");
+        assert_eq!(unread(0.98, Some(50)), (None, true), "full cores, perhaps one for each");
+        assert_eq!(unread(0.98, None), (None, true));
+        assert_eq!(unread(0.98, Some(19)), (Some(false), false), "it was hardly ever off its core");
+        assert_eq!(unread(0.5, Some(50)), (Some(false), false), "a core was idle at times");
+        let short = judge(&Facts { ticks: 49.0, ..facts(1.0, 1.0) });
+        assert_eq!((short.is_contended, short.others_cores), (None, None));
+        assert_eq!(short.reason.as_deref(), Some("the run took less than 50 clock ticks"));
+        let lacking = judge(&Facts { busy_s: 7.0, ..facts(0.0, 0.0) });
+        assert_eq!((lacking.others_cores, lacking.may_be_contended()), (None, false));
+        assert!(lacking.reason.unwrap().contains("less CPU time"));
+        let rounded = judge(&Facts { busy_s: 9.0, ..facts(0.0, 0.0) });
+        assert_eq!((rounded.is_contended, rounded.others_cores), (Some(false), Some(0.0)));
+    }
+}

@@ -1,0 +1,28 @@
+//! Cores that others had while the run took place, and whether it waited for them.
+
+use serde::{Deserialize, Serialize};
+
+/// What processes outside of the run had of the cores that it was allowed to use. Cores are means over the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Contention {
+    /// Whether the run was slower for it; `None`: not known.
+    pub is_contended: Option<bool>,
+    /// Cores that the run was allowed to use (affinity), which all figures are of.
+    pub allowed_cores: Option<u32>,
+    /// How many of them others had: other processes, the kernel's own threads, the hypervisor.
+    pub others_cores: Option<f64>,
+    /// How many of these the hypervisor took.
+    pub stolen_cores: Option<f64>,
+    /// Threads of the run that were ready and waited for a core, on average.
+    pub waiting_threads: Option<f64>,
+    /// Why one of these is `None`.
+    pub reason: Option<String>,
+}
+
+impl Contention {
+    /// Whether others may have kept the run from using more cores: they had some, and it is not known that nobody waited.
+    #[must_use]
+    pub fn may_be_contended(&self) -> bool {
+        self.is_contended.unwrap_or(self.others_cores.is_some())
+    }
+}

@@ -1,0 +1,89 @@
+//! The cores that the run is allowed to use: how busy they were by anybody, and how long the run's threads waited for one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::observation::{CoreTicks, NoCoreTicks, TaskTimes};
+
+/// From the first reading of the cores to the last.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct AllowedCores {
+    span: Option<Span>,
+    /// Why there is no reading.
+    absent: Option<NoCoreTicks>,
+    /// Times of the run's threads that were read.
+    pub(crate) tasks: TaskTimes,
+}
+
+/// Two readings.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Span {
+    /// CLOCK_MONOTONIC of both, nanoseconds.
+    pub(crate) at_ns: (u64, u64),
+    /// What they read.
+    pub(crate) ticks: (CoreTicks, CoreTicks),
+    /// CPU time of the run up to the first, nanoseconds.
+    pub(crate) own_before_ns: u64,
+    /// CPU time of launcher and collectors between them, nanoseconds.
+    pub(crate) tools_ns: u64,
+}
+
+impl AllowedCores {
+    /// The cores were read. `tools_ns` is CPU time of launcher and collector since the reading before, `own_ns` that of the run
+    /// so far, nanoseconds.
+    pub(crate) fn add(
+        &mut self,
+        at_ns: u64,
+        ticks: &Result<CoreTicks, NoCoreTicks>,
+        tools_ns: u64,
+        own_ns: u64,
+    ) {
+        match (ticks, &mut self.span) {
+            (Ok(ticks), Some(span)) => {
+                span.at_ns.1 = at_ns;
+                span.ticks.1 = *ticks;
+                span.tools_ns = span.tools_ns.saturating_add(tools_ns);
+            }
+            (Ok(ticks), None) => {
+                let (at_ns, ticks) = ((at_ns, at_ns), (*ticks, *ticks));
+                self.span = Some(Span { at_ns, ticks, own_before_ns: own_ns, tools_ns: 0 });
+            }
+            // It belongs to the time up to the next reading.
+            (Err(_), Some(span)) => span.tools_ns = span.tools_ns.saturating_add(tools_ns),
+            (Err(absent), None) => self.absent = Some(*absent),
+        }
+    }
+
+    /// Times of threads since they were read before.
+    pub(crate) fn add_tasks(&mut self, times: TaskTimes) {
+        self.tasks.ran_ns = self.tasks.ran_ns.saturating_add(times.ran_ns);
+        self.tasks.waited_ns = self.tasks.waited_ns.saturating_add(times.waited_ns);
+    }
+
+    /// Both readings, or why there are none.
+    pub(crate) fn span(&self) -> Result<Span, NoCoreTicks> {
+        self.span.ok_or(self.absent.unwrap_or(NoCoreTicks::NotRead))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn span_has_what_was_used_between_first_and_last_reading_also_after_a_restart() {
+        let ticks = |busy| CoreTicks { cores: 2, busy, stolen: 0 };
+        let mut cores = AllowedCores::default();
+        assert_eq!(cores.span().unwrap_err(), NoCoreTicks::NotRead);
+        cores.add(5, &Err(NoCoreTicks::Unreadable), 1, 0);
+        assert_eq!(cores.span().unwrap_err(), NoCoreTicks::Unreadable);
+        cores.add(10, &Ok(ticks(100)), 7, 40);
+        cores.add(20, &Ok(ticks(110)), 3, 90);
+        let mut resumed: AllowedCores =
+            serde_json::from_str(&serde_json::to_string(&cores).unwrap()).unwrap();
+        resumed.add(25, &Err(NoCoreTicks::Unreadable), 2, 95);
+        resumed.add(30, &Ok(ticks(125)), 4, 99);
+        let span = resumed.span().unwrap();
+        assert_eq!((span.at_ns, span.own_before_ns, span.tools_ns), ((10, 30), 40, 9));
+        assert_eq!((span.ticks.0.busy, span.ticks.1.busy), (100, 125));
+    }
+}

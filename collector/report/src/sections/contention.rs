@@ -1,0 +1,110 @@
+//! Cores that others had while the run took place.
+
+use crate::document::{Block, Section};
+use crate::figures::short;
+use crate::model::report::{Contention, Report};
+
+/// Others that had less of a core than this are no more than the machine's own work.
+const LEAST_CORES: f64 = 0.1;
+
+/// Nothing where others had nothing, or it is not known what they had.
+pub(super) fn contention(contention: &Contention) -> Section {
+    let section = Section::new("Contention");
+    let Some(others) = others(contention).filter(|_| contention.others_cores >= Some(LEAST_CORES)) else {
+        return section;
+    };
+    let stolen = contention.stolen_cores.filter(|cores| *cores > 0.0);
+    let waited = match contention.is_contended {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "not known",
+    };
+    section
+        .text("Others had", others)
+        .text("Of that a hypervisor", stolen.map(|cores| format!("{} cores", short(cores))))
+        .text(
+            "Threads that waited for a core",
+            contention.waiting_threads.map(|n| format!("{} on average", short(n))),
+        )
+        .text("The run waited for others", waited.to_owned())
+        .text("Not known", contention.reason.clone())
+}
+
+/// The row below the cores that the run used, where it may have had fewer because of others.
+pub(super) fn row(report: &Report) -> Option<Block> {
+    let contention = Some(&report.contention).filter(|contention| contention.may_be_contended())?;
+    let doubt =
+        if contention.is_contended.is_none() { "; whether it waited for them is not known" } else { "" };
+    Some(Block::text("", format!("others had {}{doubt}", others(contention)?)))
+}
+
+/// `1.30 of 2 cores`.
+fn others(contention: &Contention) -> Option<String> {
+    let (had, all) = (short(contention.others_cores?), contention.allowed_cores?);
+    Some(format!("{had} of {all} core{}", if all == 1 { "" } else { "s" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_core::samples::full;
+
+    use super::*;
+    use crate::model::style::Style;
+    use crate::text::text;
+
+    fn texts(is_contended: Option<bool>) -> [String; 2] {
+        let mut report = full();
+        report.contention = Contention {
+            is_contended,
+            allowed_cores: Some(2),
+            others_cores: Some(1.3),
+            stolen_cores: Some(0.2),
+            waiting_threads: is_contended.map(|_| 0.97),
+            reason: is_contended.is_none().then(|| "no schedstat".into()),
+        };
+        report.hints.cpus.as_mut().unwrap().is_lower_bound = report.contention.may_be_contended();
+        report.hints.cpus.as_mut().unwrap().is_fitting = false;
+        [false, true].map(|full| text(&report, &Style { full, ..Style::default() }))
+    }
+
+    // Requirement: HINT-5
+    #[test]
+    fn summary_says_what_others_had_and_asks_for_no_cores_then() {
+        let [summary, full] = texts(Some(true));
+        assert!(summary.contains("\n                 others had 1.30 of 2 cores\n"), "{summary}");
+        assert!(!summary.contains("--cpus-per-task"), "{summary}");
+        assert!(summary.contains("(alone it may use more cores, and take less time)"), "{summary}");
+        for line in [
+            "   Others had: 1.30 of 2 cores\n",
+            "   Of that a hypervisor: 0.20 cores\n",
+            "   Threads that waited for a core: 0.97 on average\n",
+            "   The run waited for others: yes\n",
+            "   CPUs: at least 4, from ",
+            "83.2 s; alone it may take less\n",
+        ] {
+            assert!(full.contains(line), "{line:?}: {full}");
+        }
+        assert!(!full.contains("Nextflow: cpus") && !full.contains("Snakemake: threads"), "{full}");
+    }
+
+    // Requirement: HINT-5
+    #[test]
+    fn summary_is_silent_of_others_that_it_did_not_wait_for() {
+        let [summary, full] = texts(Some(false));
+        assert!(!summary.contains("others had") && !summary.contains("alone"), "{summary}");
+        assert!(summary.contains("--cpus-per-task=4"), "{summary}");
+        assert!(full.contains("   The run waited for others: no\n"), "{full}");
+    }
+
+    // Requirement: HINT-5
+    #[test]
+    fn doubt_is_said() {
+        let [summary, full] = texts(None);
+        let line = "others had 1.30 of 2 cores; whether it waited for them is not known\n";
+        assert!(summary.contains(line), "{summary}");
+        assert!(
+            full.contains("   The run waited for others: not known\n   Not known: no schedstat\n"),
+            "{full}"
+        );
+    }
+}
