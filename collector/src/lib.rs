@@ -21,12 +21,13 @@ use gpu_track_report as report;
 
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
-    Config, DiscoveryConfig, Layer, Message, ReportConfig, SessionStart, TrackingConfig,
+    Config, DiscoveryConfig, Layer, Message, ReportConfig, ReportTarget, SessionStart, TrackingConfig,
 };
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, GpuConfig, Vendor};
 pub use model::order::{self, Action, Order, OrderId, OrderResult};
 pub use model::policy::SamplingPolicy;
+pub use model::report::Report;
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::format::{self, render};

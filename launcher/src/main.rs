@@ -31,8 +31,6 @@ mod wakeups;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use gpu_track_collector::Output;
-
 use crate::cli::{PatternValues, Request, UsageError};
 
 fn main() -> ExitCode {
@@ -52,26 +50,22 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             let mut warnings = Vec::new();
             let gpu = nvml_lib::with_environment(&options.gpu, &mut warnings);
             warnings.iter().for_each(console::message);
-            Ok(gpus::print(&gpu, &options.report.format))
+            Ok(gpus::print(&gpu, options.places.format()))
         }
         Request::Recover(mut options) => {
-            if options.output.is_none() {
-                options.report.style.console = console::of_stderr();
-            }
+            options.report.style.console = console::of_stderr();
             recover::recover(&options)
         }
         Request::Run(mut options) => {
             options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
-            if options.report.output == Output::Stderr {
-                options.report.style.console = console::of_stderr();
-            }
+            options.report.style.console = console::of_stderr();
             let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
             if !options.tracking.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
-            let lock = cli::lock(&options.report.output, &mut options.report.warnings)?;
+            let locks = cli::locks(&mut options.report)?;
             let tracking = cli::tracking_file(&mut options)?;
-            Ok(run::run(&options, lock, tracking))
+            Ok(run::run(&options, locks, tracking))
         }
     }
 }

@@ -58,7 +58,7 @@ impl Session {
         let has_failed =
             |exit: CommandExit| libc::WIFEXITED(exit.status) && libc::WEXITSTATUS(exit.status) != 0;
         let is_over = stage == Stage::Over && self.end.exit.is_some_and(has_failed);
-        if is_over { disks::full(&self.config.report.output) } else { Vec::new() }
+        if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
     }
 
     /// The last sample, the last records, the report, and nothing left behind.
@@ -92,11 +92,9 @@ impl Session {
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
         let report = Arc::new(self.report(&self.run, &end));
-        let written = self
-            .sinks
-            .report(&report, Stage::Over)
-            .map_err(|source| SessionError::Output { output: self.config.report.output.to_string(), source });
-        if !is_complete(&self.config.report.format) && !self.config.tracking.disable_logs {
+        let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
+        let has_place = self.config.report.targets.iter().any(|target| is_complete(&target.format));
+        if !has_place && !self.config.tracking.disable_logs {
             // The report has no place for them.
             let lines = report
                 .warnings

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpu_track_collector::format::GPU_TRACKER;
-use gpu_track_collector::{Output, RamUnit, Style, TimeUnit};
+use gpu_track_collector::{Output, RamUnit, ReportTarget, Style, TimeUnit};
 
 use super::args::Options;
 use super::usage_error::UsageError;
@@ -37,11 +37,14 @@ pub(super) fn apply_to(options: &mut Options) -> Result<(), UsageError> {
             "gpu-tracker sub-track is not there yet: only tracking is (gpu-tracker -e \"COMMAND ARG...\")",
         ));
     }
-    if options.output.is_none() {
-        options.report.output = Output::Stdout;
+    if options.places.outputs.is_empty() {
+        options.report.targets = vec![ReportTarget { output: Output::Stdout, ..ReportTarget::default() }];
+    }
+    // gpu_tracker does not look at the names of files.
+    for target in &mut options.report.targets {
+        target.format = format!("{GPU_TRACKER}{}", options.places.format());
     }
     options.tracking.sampling_interval.get_or_insert(INTERVAL);
-    options.report.format.insert_str(0, GPU_TRACKER);
     options.exit_manner = Manner::GpuTracker;
     let given = options.report.style;
     options.report.style = Style {

@@ -184,6 +184,17 @@ pub enum Output {
     Stream(StreamFile),
 }
 
+impl Output {
+    /// The file, if it is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
 /// What a path stood for at the start of the run. Another user may replace it until the report is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamFile {

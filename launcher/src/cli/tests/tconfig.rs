@@ -138,7 +138,7 @@ fn name_gpu_tracker_has_its_defaults() {
     };
     let options = run(&["-e", r"grep it's  a\.b"]);
     assert_eq!(options.command.words, words(&["grep", "it's", r"a\.b"]), "str.split of Python");
-    assert_eq!(options.report.output, Output::Stdout);
+    assert_eq!(options.report.targets, [target(Output::Stdout, "gpu_tracker text")]);
     assert_eq!(options.tracking.interval_ns(), 1_000_000_000);
     let units = Style {
         ram_unit: Some(RamUnit::Gigabytes),
@@ -148,15 +148,11 @@ fn name_gpu_tracker_has_its_defaults() {
         ..Style::default()
     };
     assert_eq!(options.report.style, units);
-    assert_eq!(
-        (options.report.format.as_str(), options.exit_manner),
-        ("gpu_tracker text", Manner::GpuTracker)
-    );
+    assert_eq!(options.exit_manner, Manner::GpuTracker);
     let options = run(&["-e", "ls", "-f=json", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
-    assert_eq!(options.report.output, Output::Stderr);
+    assert_eq!(options.report.targets, [target(Output::Stderr, "gpu_tracker json")]);
     assert_eq!(options.tracking.interval_ns(), 500_000_000);
     assert_eq!(options.report.style, Style { time_unit: Some(TimeUnit::Days), ..units });
-    assert_eq!(options.report.format, "gpu_tracker json");
     let refused = by_the_name_gpu_tracker(&["sub-track", "analyze", "--tf=x"]).unwrap_err().to_string();
     assert!(refused.starts_with("gpu-tracker sub-track is not there yet"), "{refused}");
 }
