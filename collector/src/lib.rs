@@ -21,7 +21,7 @@ use gpu_track_report as report;
 
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
-    Config, DiscoveryConfig, Layer, Message, ReportConfig, ReportTarget, SessionStart, TrackingConfig,
+    Config, DiscoveryConfig, Keep, Layer, Message, ReportConfig, ReportTarget, SessionStart, TrackingConfig,
 };
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, GpuConfig, Vendor};
@@ -34,6 +34,7 @@ pub use report::format::{self, render};
 pub use report::quote;
 pub use report::read::{NotRead, ReadReport, read as read_report};
 pub use session::{Inheritance, serve, untracked};
+pub use sinks::kept;
 pub use sinks::output::{output_at, write_report};
 pub use sinks::tracking_file;
 pub use sources::cgroup;
@@ -46,7 +47,7 @@ pub use store::state_file::StateFile;
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};
-pub use sys::{clock, pidfd, priority};
+pub use sys::{clock, pidfd, priority, safe_path};
 
 /// What tests hand garbage to: parsers and the core.
 pub mod hostile_input {

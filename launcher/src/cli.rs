@@ -35,6 +35,8 @@ pub(crate) enum Request {
     Gpus(Box<Options>),
     /// Write reports of runs that were killed.
     Recover(Box<Options>),
+    /// Show the newest report that was kept.
+    Last(Box<Options>),
 }
 
 /// Parses a command line, whose first word is the name of this program. The options in the result have what a file adds
@@ -65,6 +67,10 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.without_effect = without_effect(&keywords).filter(|_| !options.report.style.quiet);
     let is_quiet = options.report.style.quiet || options.tracking.disable_logs || as_gpu_tracker;
     options.tracking.tells_waiting = options.command.wait_all && !is_quiet;
+    options.is_rank = patterns.number.is_some();
+    if options.information.last {
+        return Ok(Request::Last(options));
+    }
     options.report.targets = targets(&options.places, patterns)?;
     if let Some(given) = options.preparations.tracking_file.clone() {
         options.preparations.tracking_file = Some(tracking_file::path(&given, &options.report, patterns)?);

@@ -10,6 +10,8 @@ mod config;
 mod console;
 mod exit;
 mod gpus;
+mod keep;
+mod last;
 mod not_executed;
 mod nvml_lib;
 mod orders;
@@ -19,7 +21,6 @@ mod reap;
 mod recover;
 mod restart;
 mod run;
-mod safe_path;
 mod session;
 mod shim_file;
 mod signals;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     collector::serve_if_started_as_one(&args);
     gpus::serve_if_started_as_lister(&args);
+    keep::serve_if_started_as_keeper(&args);
     cli::parse(args, &PatternValues::here()).and_then(serve).unwrap_or_else(|error| {
         console::message(&error);
         ExitCode::from(UsageError::STATUS)
@@ -52,6 +54,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             warnings.iter().for_each(console::message);
             Ok(gpus::print(&gpu, options.places.format()))
         }
+        Request::Last(options) => last::show(&options),
         Request::Recover(mut options) => {
             options.report.style.console = console::of_stderr();
             recover::recover(&options)
@@ -63,6 +66,11 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             if !options.tracking.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
+            let keep = keep::of_run(&keep::here, console::is_on_terminal(), options.is_rank);
+            options.report.keep = keep.unwrap_or_else(|problem| {
+                console::message(problem);
+                None
+            });
             let locks = cli::locks(&mut options.report)?;
             let tracking = cli::tracking_file(&mut options)?;
             Ok(run::run(&options, locks, tracking))

@@ -28,9 +28,17 @@ const TEXT: Format = Format {
     report: text::text,
     gpus: text::gpu_list::gpu_list,
 };
+/// The name of the form from which a report can be read back.
+pub const JSON_NAME: &str = "json";
+
 /// For programs.
-const JSON: Format =
-    Format { name: "json", extension: "json", is_complete: true, report: json::json, gpus: json::gpu_list };
+const JSON: Format = Format {
+    name: JSON_NAME,
+    extension: "json",
+    is_complete: true,
+    report: json::json,
+    gpus: json::gpu_list,
+};
 
 /// All of them. Those of gpu_tracker are named as ours, with [`GPU_TRACKER`] before that.
 const FORMATS: [Format; 4] = [

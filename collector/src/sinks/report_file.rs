@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::kept::Kept;
 use super::sink::{Place, Resume, Sink};
 use crate::model::config::ReportConfig;
 use crate::model::report::{Report, Stage};
@@ -11,10 +12,12 @@ use crate::sinks::output::{write_atomically, write_report};
 
 struct ReportFile {
     config: ReportConfig,
+    /// `None`: it is not kept.
+    kept: Option<Kept>,
 }
 
 pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
-    Some(Box::new(ReportFile { config: place.config.report.clone() }))
+    Some(Box::new(ReportFile { config: place.config.report.clone(), kept: None }))
 }
 
 impl Sink for ReportFile {
@@ -23,8 +26,9 @@ impl Sink for ReportFile {
         format!("The report to {}", places.join(", "))
     }
 
-    /// The files are replaced as a whole, so there is nothing to open.
+    /// The files are replaced as a whole, so there is nothing else to open.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
+        self.kept = self.config.keep.as_ref().and_then(Kept::prepare);
         Ok(())
     }
 
@@ -43,6 +47,8 @@ impl Sink for ReportFile {
             self.write_so_far(report);
             return Ok(());
         }
+        // The summary says so.
+        self.config.style.is_kept = self.kept.take().is_some_and(|kept| kept.keep(report));
         self.write(report)
     }
 }

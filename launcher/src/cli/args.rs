@@ -20,13 +20,15 @@ Examples:
   gpu-track-run -o - -- sh -c 'zcat reads.gz | sort | uniq -c'
   gpu-track-run -e \"python train.py --epochs 10\" --ru megabytes --tu seconds
   gpu-track-run --recover -f json -o killed.%p.json
+  gpu-track-run --last --full
 
 Exit status:
   The exit status of COMMAND; if a signal ended COMMAND, the same signal ends gpu-track-run
   126  COMMAND cannot be executed
   127  COMMAND is not found
   2    an option is wrong, and COMMAND was not started
-  With --recover: 0 if there was a run to recover and each has its report, otherwise 1";
+  With --recover: 0 if there was a run to recover and each has its report, otherwise 1
+  With --last: 0 if a report was kept and is written, otherwise 1";
 
 /// The format for people.
 const DEFAULT_FORMAT: &str = "text";
@@ -43,7 +45,7 @@ pub(super) const SHORT_HELP: [&str; 14] = [
     "sleep_time",
     "wait_all",
     "gpus",
-    "recover",
+    "last",
     "short_help",
     "help",
     "version",
@@ -110,6 +112,8 @@ pub(crate) struct Options {
     pub(crate) diagnosis: DiagnosisOptions,
     /// What was given and has no effect, in a line for the user.
     pub(crate) without_effect: Option<String>,
+    /// This is one of several ranks.
+    pub(crate) is_rank: bool,
     /// How the launcher ends.
     pub(crate) exit_manner: Manner,
 }
@@ -130,6 +134,7 @@ impl From<Arguments> for Options {
             discovery: discovery.into(),
             diagnosis,
             without_effect: None,
+            is_rank: false,
             exit_manner: Manner::default(),
         }
     }
@@ -191,6 +196,11 @@ pub(crate) struct InformationOptions {
     /// included, is kept until your next run
     #[arg(long, conflicts_with_all = ["command", "execute"])]
     pub(crate) recover: bool,
+
+    /// Show the newest report that was kept, and exit. It goes to stdout, or to the FILEs of -o. Reports are kept where stderr is a
+    /// terminal, in no batch job, and elsewhere with GPU_TRACK_KEEP=N: the last N
+    #[arg(long, conflicts_with_all = ["command", "execute", "recover", "gpus"])]
+    pub(crate) last: bool,
 
     /// Print a completion script for SHELL
     #[arg(long, value_name = "SHELL")]

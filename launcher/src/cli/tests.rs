@@ -76,6 +76,7 @@ fn bare_command_has_the_defaults() {
         targets: vec![target(Output::Stderr, "text")],
         most_heaviest: 10,
         warnings: Vec::new(),
+        keep: None,
     };
     assert_eq!(options.report, report);
     assert_eq!(options.tracking, TrackingConfig::default());
@@ -103,6 +104,7 @@ fn options_before_the_command_are_parsed() {
         targets: vec![target(Output::Stdout, "json")],
         most_heaviest: 3,
         warnings: Vec::new(),
+        keep: None,
     };
     let tracking = TrackingConfig {
         sampling_interval: Some(Duration::from_millis(1)),
@@ -228,6 +230,7 @@ fn bad_values_get_one_line_with_what_is_allowed() {
         ("", "COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...".into()),
         ("-f json --", "COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...".into()),
         ("--recover make -j4", "the argument '--recover' cannot be used with '[COMMAND]...'".into()),
+        ("--last make", "the argument '--last' cannot be used with '[COMMAND]...'".into()),
         ("-e ls make -j4", "the argument '--execute <COMMAND>' cannot be used with '[COMMAND]...'".into()),
     ] {
         assert_eq!(refused(&args.split_whitespace().collect::<Vec<_>>()), line, "{args}");

@@ -13,7 +13,7 @@ use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
-use crate::model::style::{Console, Output, StreamFile, Style};
+use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
 
 /// Time between two samples if the user gives none, nanoseconds: a tenth of gpu_tracker's, since a sample takes only
 /// microseconds.
@@ -154,6 +154,21 @@ pub struct ReportConfig {
     pub targets: Vec<ReportTarget>,
     /// Warnings of the launcher.
     pub warnings: Vec<String>,
+    /// How it is kept, if it is.
+    pub keep: Option<Keep>,
+}
+
+/// How reports are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {
+    /// It must exist; what is missing below it is made.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    pub home: PathBuf,
+    /// The directory of the reports, below that.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    pub directory: PathBuf,
+    /// How many there are at most.
+    pub most: usize,
 }
 
 /// A place that the report is written to.
@@ -191,6 +206,7 @@ impl Default for ReportConfig {
             most_heaviest: 10,
             targets: vec![ReportTarget::default()],
             warnings: Vec::new(),
+            keep: None,
         }
     }
 }
