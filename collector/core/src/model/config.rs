@@ -250,6 +250,8 @@ pub enum Message {
     Ended {
         /// The command's wait status.
         status: i32,
+        /// With `--wait-all`: the user did not wait for the end of the tree.
+        is_wait_interrupted: bool,
         /// CLOCK_MONOTONIC when the launcher saw the end, nanoseconds.
         monotonic_ns: u64,
         /// RUSAGE_CHILDREN of the launcher since its start, without collectors that it reaped, microseconds.
