@@ -21,18 +21,20 @@ use gpu_track_report as report;
 
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
-    Config, DiscoveryConfig, Layer, Message, ReportConfig, SessionStart, TrackingConfig,
+    Config, DiscoveryConfig, Keep, Layer, Message, ReportConfig, ReportTarget, SessionStart, TrackingConfig,
 };
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, GpuConfig, Vendor};
 pub use model::order::{self, Action, Order, OrderId, OrderResult};
 pub use model::policy::SamplingPolicy;
+pub use model::report::Report;
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::format::{self, render};
 pub use report::quote;
 pub use report::read::{NotRead, ReadReport, read as read_report};
 pub use session::{Inheritance, serve, untracked};
+pub use sinks::kept;
 pub use sinks::output::{output_at, write_report};
 pub use sinks::tracking_file;
 pub use sources::cgroup;
@@ -45,7 +47,7 @@ pub use store::state_file::StateFile;
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};
-pub use sys::{clock, pidfd, priority};
+pub use sys::{clock, pidfd, priority, safe_path};
 
 /// What tests hand garbage to: parsers and the core.
 pub mod hostile_input {

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::build::{self, Inputs};
 use crate::model::cgroup::RunCgroup;
-use crate::model::config::{Config, ReportConfig};
+use crate::model::config::{Config, ReportConfig, ReportTarget};
 use crate::model::host_info::HostInfo;
 use crate::model::journal::Journal;
 use crate::model::kernel_event::KernelEvent;
@@ -24,7 +24,6 @@ use crate::model::policy::BudgetPolicy;
 use crate::model::record_or_event::{Damage, Finding, StoredRecord};
 use crate::model::report::{Report, Stage, Topic, Warning};
 use crate::model::run_end::RunEnd;
-use crate::model::style::Output;
 use crate::run::RunState;
 use crate::sample_passes::Passes;
 use crate::sources::cgroup::{self, run_cgroup};
@@ -73,7 +72,7 @@ pub struct Recovered {
     /// The report.
     pub report: Report,
     cgroup: Option<RunCgroup>,
-    output: Output,
+    targets: Vec<ReportTarget>,
 }
 
 /// Writes what a recovery needs besides the run state: the configuration and the machine.
@@ -157,7 +156,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let ours = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
     let ours = ours.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
     report.warnings.splice(0..0, ours);
-    Ok(Recovered { report, cgroup: config.cgroups.own.and_then(Result::ok), output: config.report.output })
+    Ok(Recovered { report, cgroup: config.cgroups.own.and_then(Result::ok), targets: config.report.targets })
 }
 
 /// A copy of the segment, unless a process of the tree has spoilt it.
@@ -215,7 +214,7 @@ impl Recovered {
         if let Some(cgroup) = &self.cgroup {
             run_cgroup::remove(cgroup);
         }
-        if let Output::File(path) = &self.output {
+        for path in self.targets.iter().filter_map(|target| target.output.file()) {
             // Once taken and given back, it is removed.
             drop(OutputLock::take(path));
         }

@@ -6,6 +6,7 @@ mod gpu_tracker;
 mod groups;
 mod man;
 mod output;
+mod targets;
 mod tconfig;
 #[cfg(test)]
 mod tests;
@@ -14,15 +15,14 @@ mod usage_error;
 mod values;
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::{NoLock, Output, OutputLock};
 
 use args::Arguments;
 pub(crate) use args::Options;
 use gpu_tracker::Translated;
 pub(crate) use output::PatternValues;
+pub(crate) use targets::{locks, targets};
 pub(crate) use tracking_file::{HeldTrackingFile, tracking_file};
 pub(crate) use usage_error::UsageError;
 
@@ -41,6 +41,8 @@ pub(crate) enum Request {
     Gpus(Box<Options>),
     /// Write reports of runs that were killed.
     Recover(Box<Options>),
+    /// Show the newest report that was kept.
+    Last(Box<Options>),
 }
 
 /// Parses a command line, whose first word is the name of this program. The options in the result have what a file adds
@@ -77,14 +79,13 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.without_effect = without_effect(&keywords).filter(|_| !options.report.style.quiet);
     let is_quiet = options.report.style.quiet || options.tracking.disable_logs || as_gpu_tracker;
     options.tracking.tells_waiting = options.command.wait_all && !is_quiet;
-    options.report.output = output(options.output.as_deref(), patterns)?;
-    if let Some(given) = options.preparations.tracking_file.clone() {
-        options.preparations.tracking_file =
-            Some(tracking_file::path(&given, &options.report.output, patterns)?);
+    options.is_rank = patterns.number.is_some();
+    if options.information.last {
+        return Ok(Request::Last(options));
     }
-    if options.report.output != Output::Stderr {
-        // A summary is for the terminal. What is written to a file is read later, when nothing can be asked again.
-        (options.report.style.full, options.report.style.quiet) = (true, false);
+    options.report.targets = targets(&options.places, patterns)?;
+    if let Some(given) = options.preparations.tracking_file.clone() {
+        options.preparations.tracking_file = Some(tracking_file::path(&given, &options.report, patterns)?);
     }
     if options.information.recover {
         return Ok(Request::Recover(options));
@@ -101,38 +102,9 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     Ok(Request::Run(options))
 }
 
-/// Takes the lock of the report file. If there can be none because of another user, `warnings` gets the reason.
-///
-/// # Errors
-/// If another run that still lives writes to it.
-pub(crate) fn lock(output: &Output, warnings: &mut Vec<String>) -> Result<Option<OutputLock>, UsageError> {
-    let Output::File(path) = output else { return Ok(None) };
-    match OutputLock::take(path) {
-        Ok(lock) => Ok(lock),
-        Err(foreign @ NoLock::Foreign { .. }) => {
-            warnings.push(foreign.to_string());
-            Ok(None)
-        }
-        Err(in_use @ NoLock::InUse) => {
-            let problem = format!(
-                "{in_use}: give each run a name of its own, with %p (the pid), %r (the rank), %h (the host) or %j (the \
-                 job)"
-            );
-            Err(UsageError::of_file("--output", path, problem))
-        }
-    }
-}
-
 /// One line about the keywords that have no effect.
 fn without_effect(keywords: &[String]) -> Option<String> {
     (!keywords.is_empty()).then(|| format!("without effect: {}", keywords.join(", ")))
-}
-
-/// Where the report goes: to the output that `-o` names, or to stderr.
-pub(crate) fn output(given: Option<&Path>, patterns: &PatternValues) -> Result<Output, UsageError> {
-    given.map_or(Ok(Output::Stderr), |path| {
-        output::output(path, patterns).map_err(|error| UsageError::of_file("--output", path, error))
-    })
 }
 
 /// How a line is split into words, at least one.

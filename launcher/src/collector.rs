@@ -1,19 +1,19 @@
 //! The collector process: the same executable, started again under another name.
 //!
 //! Its arguments are seven descriptors and the paths of the segment and the state file. The descriptors are two pipes
-//! (messages, orders), the segment, the state file, the process connector's socket and inbox, and the report file's
-//! lock. "-" stands for one that is missing.
+//! (messages, orders), the segment, the state file, the process connector's socket and inbox, and the locks of
+//! the report's files. These are a list with commas, one for each place of the report. "-" stands for one that is missing.
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::priority::prefer_at_once;
 use gpu_track_collector::segment::named::NamedFile;
-use gpu_track_collector::{Config, Inheritance, Output, clock};
+use gpu_track_collector::{Config, Inheritance, Output, ReportTarget, clock};
 use libc::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 
 use crate::pipes::{MessagePipe, OrderPipe};
@@ -38,11 +38,13 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// Starts a collector in a session of its own, so that no signal to the command's process group or terminal ends
-    /// it. `shared`: the process connector's socket and inbox, and the lock of the report file. Of the standard streams only the report's stays open: a batch system waits until a task's stdout is closed.
+    /// it. `shared`: the process connector's socket and inbox. `locks`: for each place of the report its lock, if it
+    /// has one. Of the standard streams only the report's stays open: a batch system waits until a task's stdout is closed.
     pub(crate) fn start(
         segment: &NamedFile,
         state: &NamedFile,
-        shared: [Option<BorrowedFd>; 3],
+        shared: [Option<BorrowedFd>; 2],
+        locks: &[Option<BorrowedFd>],
         config: &Config,
     ) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
@@ -50,13 +52,17 @@ impl Collector {
         let orders = OrderPipe::new(orders_reader)?;
         let files = [segment, state];
         let [segment_fd, state_fd] = files.map(|file| Some(file.file().as_raw_fd()));
-        let [socket_fd, inbox_fd, lock_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
+        let [socket_fd, inbox_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
         let [pipe_fd, orders_fd] = [reader.as_raw_fd(), orders_writer.as_raw_fd()].map(Some);
-        let fds = [pipe_fd, orders_fd, segment_fd, state_fd, socket_fd, inbox_fd, lock_fd];
+        let fds = [pipe_fd, orders_fd, segment_fd, state_fd, socket_fd, inbox_fd];
+        let lock_fds: Vec<_> = locks.iter().map(|fd| fd.map(|fd| fd.as_raw_fd())).collect();
+        let is_stdout = |target: &ReportTarget| target.output == Output::Stdout;
         let stdout =
-            if matches!(config.report.output, Output::Stdout) { Stdio::inherit() } else { Stdio::null() };
+            if config.report.targets.iter().any(is_stdout) { Stdio::inherit() } else { Stdio::null() };
+        let argument = |fd: &Option<RawFd>| fd.map_or("-".into(), |fd: RawFd| fd.to_string());
+        let lock_list = lock_fds.iter().map(argument).collect::<Vec<_>>().join(",");
         let mut command = Command::new("/proc/self/exe");
-        command.arg0(NAME).args(fds.map(|fd| fd.map_or("-".into(), |fd| fd.to_string())));
+        command.arg0(NAME).args(fds.iter().map(argument)).arg(lock_list);
         command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
         // SAFETY: all calls are plain system calls; the descriptors are open until the command is spawned.
         unsafe {
@@ -64,7 +70,7 @@ impl Collector {
                 libc::setsid();
                 // The command starts at the same time, and may use every core.
                 prefer_at_once();
-                for fd in fds.into_iter().flatten() {
+                for fd in fds.iter().chain(&lock_fds).copied().flatten() {
                     if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
                         return Err(io::Error::last_os_error());
                     }
@@ -83,18 +89,30 @@ impl Collector {
 
 /// Runs the collector and ends with it, if these are the arguments of one.
 pub(crate) fn serve_if_started_as_one(args: &[OsString]) {
-    let fd = |arg: &OsString| arg.to_str().and_then(|fd| fd.parse().ok());
-    if let [name, pipe, orders, segment, state, socket, inbox, lock, segment_path, state_path] = args
+    let number = |arg: &str| arg.parse().ok();
+    let fd = |arg: &OsString| arg.to_str().and_then(number);
+    if let [name, pipe, orders, segment, state, socket, inbox, locks, segment_path, state_path] = args
         && name == NAME
         && let [Some(pipe), Some(orders), Some(segment), Some(state)] = [pipe, orders, segment, state].map(fd)
     {
         // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
         let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
         let [pipe, orders, segment, state] = [pipe, orders, segment, state].map(owned);
-        let [socket, inbox, output_lock] = [socket, inbox, lock].map(|arg| fd(arg).map(owned));
+        let [socket, inbox] = [socket, inbox].map(|arg| fd(arg).map(owned));
+        let locks = locks.to_string_lossy();
+        let output_locks = locks.split(',').map(|arg| number(arg).map(owned)).collect();
         let connector = socket.zip(inbox).map(|(socket, inbox)| Subscription { socket, inbox });
         let (segment_path, state_path) = (segment_path.into(), state_path.into());
-        serve(Inheritance { pipe, orders, segment, state, connector, output_lock, segment_path, state_path });
+        serve(Inheritance {
+            pipe,
+            orders,
+            segment,
+            state,
+            connector,
+            output_locks,
+            segment_path,
+            state_path,
+        });
     }
 }
 

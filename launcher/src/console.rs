@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use gpu_track_collector::{Console, quote};
@@ -58,8 +59,22 @@ pub(crate) fn print(text: &str) -> ExitCode {
 
 /// What can be shown on stderr.
 pub(crate) fn of_stderr() -> Console {
-    let columns = tcgetwinsize(io::stderr()).ok().map(|size| size.ws_col);
-    console(columns, io::stderr().is_terminal(), |name| env::var_os(name))
+    of(io::stderr())
+}
+
+/// What can be shown on stdout.
+pub(crate) fn of_stdout() -> Console {
+    of(io::stdout())
+}
+
+fn of(stream: impl AsFd + IsTerminal) -> Console {
+    let columns = tcgetwinsize(&stream).ok().map(|size| size.ws_col);
+    console(columns, stream.is_terminal(), |name| env::var_os(name))
+}
+
+/// Whether a person may look at stderr.
+pub(crate) fn is_on_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// `columns`: those of a terminal; 0 stands for unknown. NO_COLOR is that of <https://no-color.org>.

@@ -10,6 +10,8 @@ mod config;
 mod console;
 mod exit;
 mod gpus;
+mod keep;
+mod last;
 mod name;
 mod not_executed;
 mod nvml_lib;
@@ -21,7 +23,6 @@ mod reap;
 mod recover;
 mod restart;
 mod run;
-mod safe_path;
 mod session;
 mod shim_file;
 mod signals;
@@ -33,14 +34,13 @@ mod wakeups;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use gpu_track_collector::Output;
-
 use crate::cli::{PatternValues, Request, UsageError};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     collector::serve_if_started_as_one(&args);
     gpus::serve_if_started_as_lister(&args);
+    keep::serve_if_started_as_keeper(&args);
     cli::parse(args, &PatternValues::here()).and_then(serve).unwrap_or_else(|error| {
         console::error(&error);
         ExitCode::from(UsageError::status(name::is_this_gpu_tracker()))
@@ -55,26 +55,28 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             let mut warnings = Vec::new();
             let gpu = nvml_lib::with_environment(&options.gpu, &mut warnings);
             warnings.iter().for_each(console::message);
-            Ok(gpus::print(&gpu, &options.report.format))
+            Ok(gpus::print(&gpu, options.places.format()))
         }
+        Request::Last(options) => last::show(&options),
         Request::Recover(mut options) => {
-            if options.output.is_none() {
-                options.report.style.console = console::of_stderr();
-            }
+            options.report.style.console = console::of_stderr();
             recover::recover(&options)
         }
         Request::Run(mut options) => {
             options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
-            if options.report.output == Output::Stderr {
-                options.report.style.console = console::of_stderr();
-            }
+            options.report.style.console = console::of_stderr();
             let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
             if !options.tracking.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
-            let lock = cli::lock(&options.report.output, &mut options.report.warnings)?;
+            let keep = keep::of_run(&keep::here, console::is_on_terminal(), options.is_rank);
+            options.report.keep = keep.unwrap_or_else(|problem| {
+                console::message(problem);
+                None
+            });
+            let locks = cli::locks(&mut options.report)?;
             let tracking = cli::tracking_file(&mut options)?;
-            Ok(run::run(&options, lock, tracking))
+            Ok(run::run(&options, locks, tracking))
         }
     }
 }

@@ -8,9 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, absolute};
 
+use gpu_track_collector::safe_path::{Unsafe, User};
 use gpu_track_collector::{ENV_NVML_LIB, GpuConfig};
-
-use crate::safe_path::{Unsafe, User};
 
 /// Adds what the environment says to the configuration. If the library in it is left out, `warnings` gets the reason.
 pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -> GpuConfig {

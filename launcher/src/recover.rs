@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use gpu_track_collector::stale::Stale;
-use gpu_track_collector::{NotRecovered, Output, ProcRoot, Recovered, ReportConfig, render, write_report};
+use gpu_track_collector::{NotRecovered, ProcRoot, Recovered, ReportTarget, Style, render, write_report};
 
 use crate::cli::{self, Options, PatternValues, UsageError};
 use crate::console::message;
@@ -28,14 +28,14 @@ pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
     for run in &killed {
         let result = match gpu_track_collector::recover(run, &root) {
             Ok(recovered) => {
-                let output = output_of(options, run, &recovered)?;
-                if let Output::File(path) = &output
-                    && !files.insert(path.clone())
-                {
-                    let problem = "would hold several reports: put %p into its name";
-                    return Err(UsageError::of_file("--output", path, problem));
+                let targets = targets_of(options, run, &recovered)?;
+                for path in targets.iter().filter_map(|target| target.output.file()) {
+                    if !files.insert(path.to_owned()) {
+                        let problem = "would hold several reports: put %p into its name";
+                        return Err(UsageError::of_file("--output", path, problem));
+                    }
                 }
-                Ok((output, recovered))
+                Ok((targets, recovered))
             }
             Err(reason) => Err(reason),
         };
@@ -45,7 +45,7 @@ pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
     let mut status = ExitCode::SUCCESS;
     for (run, result) in &results {
         match result {
-            Ok((output, recovered)) if report(run, output, recovered, &options.report) => continue,
+            Ok((targets, recovered)) if report(run, targets, recovered, options.report.style) => continue,
             Ok(_) => {}
             Err(reason) => give_up(run, reason),
         }
@@ -55,12 +55,15 @@ pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
 }
 
 /// Writes the report and removes the data of the run. Returns whether that succeeded.
-fn report(run: &Stale, output: &Output, recovered: &Recovered, config: &ReportConfig) -> bool {
-    if let Err(error) = write_report(output, &render(&recovered.report, config)) {
-        message(format_args!(
-            "cannot write the report to {output}: {error}; the run is kept, so --recover can be tried again"
-        ));
-        return false;
+fn report(run: &Stale, targets: &[ReportTarget], recovered: &Recovered, style: Style) -> bool {
+    for target in targets {
+        let output = &target.output;
+        if let Err(error) = write_report(output, &render(&recovered.report, target, style)) {
+            message(format_args!(
+                "cannot write the report to {output}: {error}; the run is kept, so --recover can be tried again"
+            ));
+            return false;
+        }
     }
     recovered.clean_up();
     run.remove();
@@ -76,9 +79,13 @@ fn give_up(run: &Stale, reason: &NotRecovered) {
     message(format_args!("cannot recover {}: {reason}; {result}", run.path.display()));
 }
 
-fn output_of(options: &Options, run: &Stale, recovered: &Recovered) -> Result<Output, UsageError> {
+fn targets_of(
+    options: &Options,
+    run: &Stale,
+    recovered: &Recovered,
+) -> Result<Vec<ReportTarget>, UsageError> {
     let here = PatternValues::here();
     let pid = run.launcher_pid().unwrap_or(here.pid);
     let values = PatternValues { pid, time: recovered.report.started_at, number: None, ..here };
-    cli::output(options.output.as_deref(), &values)
+    cli::targets(&options.places, &values)
 }

@@ -5,7 +5,9 @@ use std::io;
 use std::process::ExitCode;
 
 use gpu_track_collector::write_report;
-use gpu_track_collector::{Layer, Message, Output, OutputLock, ProcRoot, clock, format, render, untracked};
+use gpu_track_collector::{
+    Layer, Message, OutputLock, ProcRoot, ReportTarget, clock, format, render, untracked,
+};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::{HeldTrackingFile, Options};
@@ -15,11 +17,11 @@ use crate::spawn::{self, InheritedState, SpawnError};
 use crate::supervise::{Started, Supervisor};
 use crate::{config, console, not_executed, reap, signals};
 
-/// Runs the command to its end, and ends as it ended. The lock is that of the report file; the tracking file is held until
-/// the end.
+/// Runs the command to its end, and ends as it ended. The locks are those of the report's files; the tracking file is
+/// held until the end.
 pub(crate) fn run(
     options: &Options,
-    output_lock: Option<OutputLock>,
+    output_locks: Vec<Option<OutputLock>>,
     tracking: Option<HeldTrackingFile>,
 ) -> ExitCode {
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
@@ -28,7 +30,7 @@ pub(crate) fn run(
     let signals = signals::all_but_faults();
     let inherited = InheritedState::replace(&signals);
     let session =
-        preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, output_lock));
+        preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, output_locks));
     let started = match session.and_then(|session| start(options, session, &inherited)) {
         Ok(started) => started,
         Err(SessionError::Spawn(SpawnError::Exec(error))) => return not_executed(options, &error),
@@ -109,17 +111,20 @@ fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     options.exit_manner.not_executed(status)
 }
 
-/// Writes a report without figures to the report's file. The report of an earlier run in it would be taken for this run's.
+/// Writes a report without figures to the report's files. The report of an earlier run there would be taken for this run's.
 fn report_untracked(options: &Options, exit_code: Option<u8>, why: String) {
-    let has_reason = format::is_complete(&options.report.format);
-    if !matches!(options.report.output, Output::File(_)) || !has_reason {
+    let has_reason =
+        |target: &ReportTarget| target.output.file().is_some() && format::is_complete(&target.format);
+    if !options.report.targets.iter().any(has_reason) {
         return;
     }
     let mut config = config::of(options, &ProcRoot::default());
     config.report.warnings.push(why);
     let report = untracked(&config, exit_code.map(|code| i32::from(code) << 8));
-    let output = &config.report.output;
-    if let Err(error) = write_report(output, &render(&report, &config.report)) {
-        console::message(format_args!("cannot write the report to {output}: {error}"));
+    for target in config.report.targets.iter().filter(|target| has_reason(target)) {
+        let output = &target.output;
+        if let Err(error) = write_report(output, &render(&report, target, config.report.style)) {
+            console::message(format_args!("cannot write the report to {output}: {error}"));
+        }
     }
 }

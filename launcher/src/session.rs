@@ -47,17 +47,17 @@ pub(crate) struct Session {
     state: StateFile,
     connector: Option<Subscription>,
     preload: Option<Preload>,
-    output_lock: Option<OutputLock>,
+    output_locks: Vec<Option<OutputLock>>,
     origin: Origin,
     config: Config,
 }
 
 impl Session {
-    /// Creates the session's files; keeps the lock of the report file. Nothing changes for the command yet.
+    /// Creates the session's files; keeps the locks of the report's files. Nothing changes for the command yet.
     pub(crate) fn new(
         options: &Options,
         preload: Option<Preload>,
-        output_lock: Option<OutputLock>,
+        output_locks: Vec<Option<OutputLock>>,
     ) -> Result<Self, SessionError> {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
@@ -91,7 +91,7 @@ impl Session {
             .cgroup
             .then(|| run_cgroup::create(&proc_root, pid, random.hash_one(2) as u32));
         let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
-        Ok(Self { segment, state, connector, preload, output_lock, origin, config })
+        Ok(Self { segment, state, connector, preload, output_locks, origin, config })
     }
 
     /// The command's environment.
@@ -126,12 +126,13 @@ impl Session {
 
     /// Starts the collector.
     pub(crate) fn start_collector(&self) -> Result<Collector, SessionError> {
-        let lock = self.output_lock.as_ref().map(|lock| lock.file().file());
+        let locks = self.output_locks.iter().map(|lock| lock.as_ref().map(|lock| lock.file().file()));
+        let locks: Vec<_> = locks.collect();
         let connector = self.connector.as_ref();
         let [socket, inbox] =
             [connector.map(|one| one.socket.as_fd()), connector.map(|one| one.inbox.as_fd())];
-        let shared = [socket, inbox, lock];
-        Collector::start(self.segment.named(), self.state.named(), shared, &self.config)
+        let shared = [socket, inbox];
+        Collector::start(self.segment.named(), self.state.named(), shared, &locks, &self.config)
             .map_err(SessionError::Collector)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The file is named by a hash of its content and written once. It goes to the first directory that only the user can
 //! write to and that is not mounted noexec. No other user may be able to replace it (see
-//! [`safe_path`](crate::safe_path)). An existing file is used only if no other user could have written it and every byte is right.
+//! [`safe_path`](gpu_track_collector::safe_path)). An existing file is used only if no other user could have written it and every byte is right.
 //!
 //! LD_PRELOAD names a link to the file, because AddressSanitizer checks names:
 //!
@@ -25,11 +25,11 @@ use std::ptr;
 use std::time::Duration;
 
 use gpu_track_abi::preload::SHIM_PREFIX;
+use gpu_track_collector::safe_path::{Unsafe, User};
 use rustix::mm::{MapFlags, ProtFlags};
 use thiserror::Error;
 
 use crate::old_shims::{self, Lock};
-use crate::safe_path::{Unsafe, User};
 use crate::time_limit;
 
 /// The built library (see build.rs).

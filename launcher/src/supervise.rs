@@ -24,8 +24,11 @@ use crate::{console, exit, orders};
 /// How long the launcher waits for orphans that were killed together with the command. Their usage is known only when
 /// they have ended; the kernel needs tens of milliseconds to free 1 GB.
 const KILLED_ORPHANS_WAIT_NS: u64 = 500_000_000;
-/// How often the launcher looks at killed orphans.
-const KILLED_ORPHANS_INTERVAL: Duration = Duration::from_millis(5);
+/// How long it waits for orphans that nobody killed. Helpers end when they see that the command has ended, such as the resource
+/// tracker of Python's multiprocessing, which needs some 20 ms where others keep the cores busy. Whoever leaves a daemon behind waits as long.
+const ENDING_ORPHANS_WAIT_NS: u64 = 20_000_000;
+/// How often the launcher looks at orphans that may end.
+const ENDING_ORPHANS_INTERVAL: Duration = Duration::from_millis(5);
 /// How often the launcher checks the collector while it waits for the report. SIGCHLD comes only from a collector that
 /// can be reaped.
 const COLLECTOR_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -115,7 +118,7 @@ impl Supervisor {
             self.reap();
             if let Some(exit) = self.exit {
                 if !self.wait_all || end_is_requested || self.children().is_empty() {
-                    self.reap_killed_orphans();
+                    self.reap_ending_orphans();
                     let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
                     self.finish(CommandExit { at_ns, ..exit })?;
                     return Ok(ExitStatus::from_raw(exit.status));
@@ -169,16 +172,24 @@ impl Supervisor {
         }
     }
 
-    /// Reaps orphans that were killed together with the command. Their usage is known only when they have ended.
-    fn reap_killed_orphans(&mut self) {
-        let until_ns = clock::monotonic_ns().saturating_add(KILLED_ORPHANS_WAIT_NS);
+    /// Reaps orphans that were killed together with the command, or end because it has ended. Their usage is known only when they
+    /// have ended. Waits only while there are orphans.
+    fn reap_ending_orphans(&mut self) {
+        let since_ns = clock::monotonic_ns();
         let proc_root = ProcRoot::default();
         let is_killed = |pid: u32| {
             proc_root.stat(pid).is_some_and(|stat| stat.is_ending())
                 || proc_root.status(pid).is_some_and(|status| status.is_killed)
         };
-        while clock::monotonic_ns() < until_ns && self.children().into_iter().any(is_killed) {
-            signals::wait_for_child(KILLED_ORPHANS_INTERVAL);
+        loop {
+            let waited_ns = clock::monotonic_ns().saturating_sub(since_ns);
+            let may_end = |pid: u32| {
+                waited_ns < ENDING_ORPHANS_WAIT_NS || (waited_ns < KILLED_ORPHANS_WAIT_NS && is_killed(pid))
+            };
+            if !self.children().into_iter().any(may_end) {
+                return;
+            }
+            signals::wait_for_child(ENDING_ORPHANS_INTERVAL);
             self.reap();
         }
     }
@@ -287,8 +298,10 @@ impl Supervisor {
         if let Some(line) = self.exit_manner.line(ExitStatus::from_raw(exit.status)) {
             console::print(&line);
         }
+        let is_wait_interrupted = self.wait_all && !self.children().is_empty();
         self.send(Message::Ended {
             status: exit.status,
+            is_wait_interrupted,
             monotonic_ns: exit.at_ns,
             children_cpu_us: cpu_us(&usage_of(libc::RUSAGE_CHILDREN)).saturating_sub(self.foreign_cpu_us),
         });

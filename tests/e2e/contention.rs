@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command};
 
-use gpu_track_collector::{ReportConfig, Style, read_report, render};
+use gpu_track_collector::{ReportTarget, Style, read_report, render};
 
 use crate::support::report::Report;
 use crate::support::{installed, is_root, or_skip, program, skip, tracked};
@@ -48,7 +48,7 @@ fn texts(report: &Report) -> [String; 2] {
     let report = read_report(&report.0.to_string()).unwrap().report;
     [false, true].map(|full| {
         let style = Style { full, hints: true, ..Style::default() };
-        render(&report, &ReportConfig { style, ..ReportConfig::default() })
+        render(&report, &ReportTarget::default(), style)
     })
 }
 

@@ -31,6 +31,7 @@ mod gpu_tracker;
 mod gpu_utilization;
 mod gpu_which;
 mod input;
+mod kept;
 mod languages;
 mod limits;
 mod live_file;

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use gpu_track_collector::{ReadReport, ReportConfig, Style, read_report, render, replay};
+use gpu_track_collector::{
+    ReadReport, Report, ReportConfig, ReportTarget, Style, read_report, render, replay,
+};
 
 use crate::support::tracked;
 
@@ -56,6 +58,47 @@ fn full_report_is_what_a_file_has() {
             "{report}"
         );
     }
+}
+
+// Requirement: OUT-27
+#[test]
+fn several_files_and_the_summary_tell_of_the_same_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (json, text) = (file("r.json"), file("r.txt"));
+    let run = tracked(["sh", "-c", "exit 3"])
+        .only_options(&["-o", &json, "--summary", "-o", &text, "-o", "-"])
+        .run();
+    assert_eq!(run.status.code(), Some(3));
+    let read = |path: &str| std::fs::read_to_string(path).unwrap();
+    assert_eq!(read(&text), run.stdout);
+    assert!(run.stdout.starts_with("sh -c 'exit 3': exited with code 3 after "), "{}", run.stdout);
+    assert!(
+        run.stderr.contains(" FAILED, exit 3 after ") && run.stderr.lines().count() <= 30,
+        "{}",
+        run.stderr
+    );
+    let ReadReport { report, .. } = read_report(&read(&json)).unwrap();
+    assert_eq!(
+        render(&report, &ReportTarget::default(), Style { full: true, ..Style::default() }),
+        run.stdout
+    );
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "a lock or a temporary file is left");
+}
+
+// Requirement: OUT-27
+#[test]
+fn file_that_cannot_be_written_costs_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let [lost, kept] = ["lost/r.json", "r.json"].map(|name| directory.path().join(name));
+    std::fs::create_dir(lost.parent().unwrap()).unwrap();
+    let run = tracked(["rm", "-r", lost.parent().unwrap().to_str().unwrap()])
+        .only_options(&["-o", lost.to_str().unwrap(), "-o", kept.to_str().unwrap()])
+        .run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    assert!(read_report(&std::fs::read_to_string(kept).unwrap()).is_ok());
+    let line = format!("gpu-track-run: cannot write the report to {}: ", lost.display());
+    assert!(run.stderr.lines().last().unwrap().starts_with(&line), "{}", run.stderr);
 }
 
 // Requirement: OUT-19
@@ -191,7 +234,7 @@ fn replayed_journal_gives_the_same_report() {
 /// The report of a journal, in the form that its run asked for.
 fn replayed(journal: &Path) -> String {
     let (report, config) = replay(journal).unwrap();
-    render(&report, &config)
+    render(&report, &config.targets[0], config.style)
 }
 
 /// A run in other forms than the one that it wrote: its journal and its JSON report give the same text.
@@ -212,24 +255,26 @@ fn json_report_that_is_read_back_gives_the_text_of_the_run() {
         std::fs::remove_file(&journal).unwrap();
         (std::fs::read_to_string(&written).unwrap(), of_journal, config)
     };
-    let form = |config: &ReportConfig, format: &str, full: bool| {
-        let style = Style { full, ..config.style };
-        ReportConfig { format: format.to_owned(), style, ..config.clone() }
+    let form = |report: &Report, config: &ReportConfig, format: &str, full: bool| {
+        let target = ReportTarget { format: format.to_owned(), ..ReportTarget::default() };
+        render(report, &target, Style { full, ..config.style })
     };
+    let as_written =
+        |report: &Report, config: &ReportConfig| render(report, &config.targets[0], config.style);
 
     // The program writes JSON; the texts are those of its journal.
     let (json, of_journal, config) = run(&["-f", "json"]);
     let ReadReport { report, note } = read_report(&json).unwrap();
     assert_eq!(note, None);
-    assert_eq!(render(&report, &config), json);
+    assert_eq!(as_written(&report, &config), json);
     for full in [true, false] {
-        let text = form(&config, "text", full);
-        assert_eq!(render(&report, &text), render(&of_journal, &text));
+        let text = |report: &Report| form(report, &config, "text", full);
+        assert_eq!(text(&report), text(&of_journal));
     }
-    assert!(render(&report, &form(&config, "text", false)).contains("RAM over time"), "{json}");
+    assert!(form(&report, &config, "text", false).contains("RAM over time"), "{json}");
 
     // The program writes text; the JSON is that of its journal.
     let (text, of_journal, config) = run(&["-f", "text"]);
-    let json = render(&of_journal, &form(&config, "json", true));
-    assert_eq!(render(&read_report(&json).unwrap().report, &config), text);
+    let json = form(&of_journal, &config, "json", true);
+    assert_eq!(as_written(&read_report(&json).unwrap().report, &config), text);
 }

@@ -72,6 +72,61 @@ fn interrupt_ends_the_wait_with_a_report() {
     kill(daemon.pid(), libc::SIGTERM);
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     assert_eq!(run.report().at("processes.still_running_processes")[0]["pid"], daemon.pid());
+    assert_eq!(run.report().at("exit.wait_interrupted"), true);
+    let warnings = run.report().at("warnings").as_array().unwrap();
+    let line = format!("Still running when --wait-all was interrupted: pid {} (daemon).", daemon.pid());
+    assert!(warnings[0]["text"].as_str().unwrap().starts_with(&line), "{warnings:?}");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+}
+
+// Requirement: SEE-102
+#[test]
+fn interrupted_wait_is_not_called_ok() {
+    let daemon = Daemon::new();
+    let running = tracked(daemon.words()).only_options(&["--wait-all"]).leaves_processes().start();
+    told(&running);
+    kill(running.pid(), libc::SIGINT);
+    let run = running.wait();
+    kill(daemon.pid(), libc::SIGTERM);
+    assert!(
+        run.stderr.contains(" exit 0, WAIT INTERRUPTED after ") && !run.stderr.contains("OK"),
+        "{}",
+        run.stderr
+    );
+}
+
+/// Its helper reads from the command, and ends a moment after it.
+const WITH_HELPER: &str = "mkfifo \"$0\"; (cat \"$0\"; exec sleep 0.005) & exec 3>\"$0\"; exit 0";
+
+/// On a busy machine, a helper can need longer than it has.
+// Requirement: SEE-105
+#[test]
+fn helper_that_ends_with_the_command_is_not_left_running() {
+    let is_complete = |_| {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        let run = tracked(["sh", "-c", WITH_HELPER, fifo.to_str().unwrap()]).leaves_processes().run();
+        assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+        assert_eq!(run.report().at("exit.wait_interrupted"), false);
+        // There is a sum of the kernel's only if the launcher has reaped the helper.
+        run.report().u64("processes.still_running") == 0 && run.report().at("cpu_time.kernel_s").is_number()
+    };
+    assert!((0..20).any(is_complete), "it was never waited for");
+}
+
+// Requirement: SEE-105, SEE-106
+#[test]
+fn what_lives_on_has_one_warning() {
+    let daemon = Daemon::new();
+    let run = tracked(daemon.words()).leaves_processes().run();
+    kill(daemon.pid(), libc::SIGTERM);
+    let warnings = run.report().at("warnings").as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0]["text"].as_str().unwrap().starts_with("Still running at the end: pid "),
+        "{warnings:?}"
+    );
+    assert_eq!(run.report().u64("processes.still_running"), 1);
 }
 
 // Requirement: SEE-102

@@ -155,6 +155,17 @@ fn file_system_that_does_not_answer_delays_the_command_only() {
     run.assert_clean(3).assert_all_exact(2);
 }
 
+// Requirement: OUT-28
+#[test]
+fn state_directory_that_does_not_answer_keeps_no_run_from_ending() {
+    let (_top, top) = top();
+    let run = tracked(["sh", "-c", "exit 3"]).only_options(&[]);
+    let run = or_skip!(with_hung_directories(run, &top, &["XDG_STATE_HOME"]));
+    let run = run.with(|command| command.env("GPU_TRACK_KEEP", "20")).run();
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    assert!(run.stderr.contains(" FAILED, exit 3 ") && !run.stderr.contains("Full report"), "{}", run.stderr);
+}
+
 // Requirement: FAULT-14
 #[test]
 fn signal_ends_the_launcher_while_a_file_system_does_not_answer() {

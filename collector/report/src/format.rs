@@ -1,7 +1,7 @@
 //! The forms in which a report, or the list of GPUs, is written: the values of `-f`.
 
 use super::{gpu_tracker, json, text};
-use crate::model::config::ReportConfig;
+use crate::model::config::ReportTarget;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
 use crate::model::style::{Output, Style};
@@ -10,6 +10,8 @@ use crate::model::style::{Output, Style};
 struct Format {
     /// Its name.
     name: &'static str,
+    /// What the name of a file in this form ends in.
+    extension: &'static str,
     /// It can say that the run is not over, and has a place for warnings. Only such forms are values of `-f`.
     is_complete: bool,
     /// Writes a report.
@@ -19,10 +21,24 @@ struct Format {
 }
 
 /// For people, and the default.
-const TEXT: Format =
-    Format { name: "text", is_complete: true, report: text::text, gpus: text::gpu_list::gpu_list };
+const TEXT: Format = Format {
+    name: "text",
+    extension: "txt",
+    is_complete: true,
+    report: text::text,
+    gpus: text::gpu_list::gpu_list,
+};
+/// The name of the form from which a report can be read back.
+pub const JSON_NAME: &str = "json";
+
 /// For programs.
-const JSON: Format = Format { name: "json", is_complete: true, report: json::json, gpus: json::gpu_list };
+const JSON: Format = Format {
+    name: JSON_NAME,
+    extension: "json",
+    is_complete: true,
+    report: json::json,
+    gpus: json::gpu_list,
+};
 
 /// All of them. Those of gpu_tracker are named as ours, with [`GPU_TRACKER`] before that.
 const FORMATS: [Format; 4] = [
@@ -40,6 +56,15 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().filter(|format| format.is_complete).map(|format| format.name)
 }
 
+/// The value of `-f` that a file with this extension has.
+#[must_use]
+pub fn of_extension(extension: &str) -> Option<&'static str> {
+    FORMATS
+        .iter()
+        .find(|format| format.is_complete && format.extension == extension)
+        .map(|format| format.name)
+}
+
 /// Whether a report in the form of this name can say that the run is not over, and what to warn of.
 #[must_use]
 pub fn is_complete(name: &str) -> bool {
@@ -54,12 +79,14 @@ pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
         .then(|| format!("Not known, and therefore 0 in the report: {}.", unknown.join(", ")))
 }
 
-/// The report in the form that `config` asks for; of one that nobody wants to see, what went wrong with tracking.
+/// The report as it is written to `target`, where the user asks for this style. Of one that nobody wants to see, what went wrong
+/// with tracking.
 #[must_use]
-pub fn render(report: &Report, config: &ReportConfig) -> String {
-    let format = if config.style.quiet { &TEXT } else { named(&config.format) };
-    let mut text = (format.report)(report, &config.style);
-    if !format.is_complete && matches!(config.output, Output::File(_)) {
+pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
+    let style = target.style(asked);
+    let format = if style.quiet { &TEXT } else { named(&target.format) };
+    let mut text = (format.report)(report, &style);
+    if !format.is_complete && matches!(target.output, Output::File(_)) {
         // gpu_tracker ends a file without a newline.
         text.truncate(text.trim_end_matches('\n').len());
     }

@@ -58,7 +58,7 @@ impl Session {
         let has_failed =
             |exit: CommandExit| libc::WIFEXITED(exit.status) && libc::WEXITSTATUS(exit.status) != 0;
         let is_over = stage == Stage::Over && self.end.exit.is_some_and(has_failed);
-        if is_over { disks::full(&self.config.report.output) } else { Vec::new() }
+        if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
     }
 
     /// The last sample, the last records, the report, and nothing left behind.
@@ -92,13 +92,12 @@ impl Session {
         let end = self.run_end(end_ns, Stage::Over);
         self.run.end(&end);
         let report = Arc::new(self.report(&self.run, &end));
-        let written = self
-            .sinks
-            .report(&report, Stage::Over)
-            .map_err(|source| SessionError::Output { output: self.config.report.output.to_string(), source });
-        if !is_complete(&self.config.report.format) && !self.config.tracking.disable_logs {
+        let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
+        let targets = &self.config.report.targets;
+        let has_place = targets.iter().any(|target| is_complete(&target.format));
+        if !has_place && !self.config.tracking.disable_logs {
             // The report has no place for them.
-            let stand_ins = stand_ins(&report, &self.config.report.format);
+            let stand_ins = targets.first().and_then(|target| stand_ins(&report, &target.format));
             let warnings = report.warnings.iter().map(|warning| &warning.text).chain(&stand_ins);
             let lines = warnings.map(|text| format!("WARNING:root:{}\n", quote::escape(text)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());

@@ -25,11 +25,6 @@ pub enum SessionError {
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// The report could not be written.
-    #[error("cannot write the report to {output}: {source}")]
-    Output {
-        /// Where to.
-        output: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    #[error("{0}")]
+    Output(io::Error),
 }

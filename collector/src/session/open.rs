@@ -1,5 +1,6 @@
 //! What a collector opens before its loop: the run state (new, or that of a killed collector), the pump and the readers.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::error::SessionError;
@@ -10,7 +11,6 @@ use super::run_loop::{End, Session};
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
-use crate::model::style::Output;
 use crate::recover;
 use crate::run::RunState;
 use crate::run::schedule::Schedule;
@@ -139,7 +139,7 @@ fn members(run: &RunState, config: &Config) -> Members {
 
 /// When the first report-so-far is written.
 fn first_interim_ns(config: &Config) -> u64 {
-    let is_replacing = matches!(&config.report.output, Output::File(path) if path.exists());
+    let is_replacing = config.report.files().any(Path::exists);
     let age_ns = if is_replacing { FIRST_INTERIM_OVER_ANOTHER_NS } else { FIRST_INTERIM_NS };
     config.start.monotonic_ns.saturating_add(age_ns)
 }

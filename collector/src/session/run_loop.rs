@@ -136,8 +136,9 @@ impl Session {
                     self.run.apply_now(Observation::OrderAnswered { id, result });
                 }
                 Message::Cancelled => self.end.is_cancelled = true,
-                Message::Ended { status, monotonic_ns, children_cpu_us } => {
-                    self.end.exit = Some(CommandExit { status, at_ns: monotonic_ns, children_cpu_us });
+                Message::Ended { status, is_wait_interrupted, monotonic_ns, children_cpu_us } => {
+                    let at_ns = monotonic_ns;
+                    self.end.exit = Some(CommandExit { status, is_wait_interrupted, at_ns, children_cpu_us });
                 }
             }
         }

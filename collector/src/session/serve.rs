@@ -11,7 +11,6 @@ use super::orders::OrderPipe;
 use super::own_process;
 use super::run_loop::Session;
 use crate::model::config::Config;
-use crate::model::style::Output;
 use crate::sources::connector::Subscription;
 use crate::store::output_lock::OutputLock;
 use crate::store::state_file::StateFile;
@@ -30,8 +29,8 @@ pub struct Inheritance {
     pub state: OwnedFd,
     /// The process connector.
     pub connector: Option<Subscription>,
-    /// The lock of the report file.
-    pub output_lock: Option<OwnedFd>,
+    /// For each place of the report its lock, if it is a file that has one.
+    pub output_locks: Vec<Option<OwnedFd>>,
     /// The segment's name.
     pub segment_path: PathBuf,
     /// The state file's name.
@@ -48,7 +47,7 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     // They are not for children; there are none, but a library may start one some day.
     let connector = from.connector.iter().flat_map(|connector| [&connector.socket, &connector.inbox]);
     let always = [&from.pipe, &from.orders, &from.segment, &from.state];
-    for fd in always.into_iter().chain(connector).chain(&from.output_lock) {
+    for fd in always.into_iter().chain(connector).chain(from.output_locks.iter().flatten()) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
     }
     let mut messages = Messages::new(from.pipe);
@@ -61,10 +60,9 @@ pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     };
     let config: Config = serde_json::from_slice(&line)?;
     messages.never_wait()?;
-    let _output_lock = match &config.report.output {
-        Output::File(path) => from.output_lock.and_then(|fd| OutputLock::inherited(path, fd)),
-        _ => None,
-    };
+    let targets = config.report.targets.iter().zip(from.output_locks);
+    let _output_locks: Vec<_> =
+        targets.filter_map(|(target, fd)| OutputLock::inherited(target.output.file()?, fd?)).collect();
     let segment = Arc::new(Segment::from_file(&from.segment_path, from.segment)?);
     let state = Arc::new(StateFile::from_file(&from.state_path, from.state)?);
     if state.is_reported() {

@@ -7,6 +7,7 @@
 //! restart an item may come again, and the process ids of this run may be others.
 
 pub mod csv;
+pub mod kept;
 mod live_ring;
 pub mod output;
 mod report_file;

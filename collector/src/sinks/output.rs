@@ -20,6 +20,9 @@ use rustix::io::Errno;
 
 use crate::model::style::Output;
 
+/// The name of a file begins so until it is whole.
+pub(crate) const TEMPORARY_PREFIX: &str = ".gpu-track.";
+
 /// Writes a report there.
 ///
 /// # Errors
@@ -146,7 +149,7 @@ fn create_in(directory: BorrowedFd<'_>) -> io::Result<(String, File)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     for attempt in 0..TRIES {
         let random = RandomState::new().hash_one(attempt);
-        let temporary = format!(".gpu-track.{}.{random:016x}", std::process::id());
+        let temporary = format!("{TEMPORARY_PREFIX}{}.{random:016x}", std::process::id());
         match openat(directory, temporary.as_str(), flags, Mode::from_raw_mode(0o666)) {
             Err(Errno::EXIST) => {}
             result => return Ok((temporary, result?.into())),

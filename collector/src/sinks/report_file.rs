@@ -1,7 +1,8 @@
-//! The report, as it is so far and at the end.
+//! The report, as it is so far and at the end, in each place that it is written to.
 
 use std::io::{self, Write};
 
+use super::kept::Kept;
 use super::sink::{Place, Resume, Sink};
 use crate::model::config::ReportConfig;
 use crate::model::report::{Report, Stage};
@@ -11,42 +12,72 @@ use crate::sinks::output::{write_atomically, write_report};
 
 struct ReportFile {
     config: ReportConfig,
+    /// `None`: it is not kept.
+    kept: Option<Kept>,
 }
 
 pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
-    Some(Box::new(ReportFile { config: place.config.report.clone() }))
+    Some(Box::new(ReportFile { config: place.config.report.clone(), kept: None }))
 }
 
 impl Sink for ReportFile {
     fn name(&self) -> String {
-        format!("The report to {}", self.config.output)
+        let places: Vec<_> = self.config.targets.iter().map(|target| target.output.to_string()).collect();
+        format!("The report to {}", places.join(", "))
     }
 
-    /// The file is replaced as a whole, so there is nothing to open.
+    /// The files are replaced as a whole, so there is nothing else to open.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
+        self.kept = self.config.keep.as_ref().and_then(Kept::prepare);
         Ok(())
     }
 
     /// gpu_tracker's form cannot say that it is unfinished.
     fn wants_report(&self, stage: Stage) -> bool {
-        let is_file = matches!(self.config.output, Output::File(_));
-        stage != Stage::SoFar || (is_file && is_complete(&self.config.format))
+        let is_so_far = self
+            .config
+            .targets
+            .iter()
+            .any(|target| target.output.file().is_some() && is_complete(&target.format));
+        stage != Stage::SoFar || is_so_far
     }
 
     fn report(&mut self, report: &Report, stage: Stage) -> io::Result<()> {
-        let text = render(report, &self.config);
-        match (&self.config.output, stage) {
-            (Output::File(path), Stage::SoFar) => {
-                // A report-so-far that can't be written is no trouble yet; the final one says so.
-                let _ = write_atomically(path, text.as_bytes());
-                Ok(())
-            }
-            (output, _) => write_report(output, &text).inspect_err(|_| {
-                // The run may have taken days: stderr may still be seen.
-                if !matches!(output, Output::Stderr) {
-                    let _ = io::stderr().write_all(text.as_bytes());
-                }
-            }),
+        if stage == Stage::SoFar {
+            self.write_so_far(report);
+            return Ok(());
         }
+        // The summary says so.
+        self.config.style.is_kept = self.kept.take().is_some_and(|kept| kept.keep(report));
+        self.write(report)
+    }
+}
+
+impl ReportFile {
+    /// A report-so-far that can't be written is no trouble yet; the final one says so.
+    fn write_so_far(&self, report: &Report) {
+        for target in self.config.targets.iter().filter(|target| is_complete(&target.format)) {
+            if let Some(path) = target.output.file() {
+                let _ = write_atomically(path, render(report, target, self.config.style).as_bytes());
+            }
+        }
+    }
+
+    /// Writes it to every place. The error names those where that failed.
+    fn write(&self, report: &Report) -> io::Result<()> {
+        let mut problems = Vec::new();
+        let mut lost = None;
+        for target in &self.config.targets {
+            let text = render(report, target, self.config.style);
+            if let Err(error) = write_report(&target.output, &text) {
+                problems.push(format!("cannot write the report to {}: {error}", target.output));
+                lost = lost.or((target.output != Output::Stderr).then_some(text));
+            }
+        }
+        if let Some(text) = lost {
+            // The run may have taken days: stderr may still be seen.
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+        if problems.is_empty() { Ok(()) } else { Err(io::Error::other(problems.join("; "))) }
     }
 }

@@ -7,27 +7,19 @@ use std::time::Duration;
 use rustix::fs::StatVfsMountFlags;
 
 use crate::model::report::{DiskFull, DiskRole};
-use crate::model::style::Output;
 
 /// Less space than this is none: a write that failed leaves up to its own length.
 const FULL_BYTES: u64 = 1 << 20;
 /// A file system of another machine may not answer; the report must not wait for it.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
-/// The full ones among those of the working directory, the directory for temporary files, and the report.
-pub(crate) fn full(output: &Output) -> Vec<DiskFull> {
+/// The full ones among those of the working directory, the directory for temporary files, and the reports.
+pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull> {
     let temporary = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
-    let report = match output {
-        Output::File(path) => path.parent().map(Path::to_owned),
-        Output::Stderr | Output::Stdout | Output::Stream(_) => None,
-    };
-    let all = [
-        (std::env::current_dir().ok(), DiskRole::Working),
-        (Some(temporary), DiskRole::Temporary),
-        (report, DiskRole::Report),
-    ];
+    let of_reports = reports.map(|path| (path.parent().map(Path::to_owned), DiskRole::Report));
+    let all = [(std::env::current_dir().ok(), DiskRole::Working), (Some(temporary), DiskRole::Temporary)];
     let (sender, found) = mpsc::channel();
-    for (path, role) in all {
+    for (path, role) in all.into_iter().chain(of_reports) {
         let Some(path) = path else { continue };
         let sender = sender.clone();
         // Without a thread this disk stays unknown. One that never answers ends with the collector.

@@ -7,5 +7,6 @@ pub mod pidfd;
 pub mod priority;
 pub mod proc_fs;
 pub mod rlimit;
+pub mod safe_path;
 pub mod segment;
 pub(crate) mod signal_mask;

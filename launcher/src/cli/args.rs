@@ -20,18 +20,23 @@ Examples:
   gpu-track-run -o - -- sh -c 'zcat reads.gz | sort | uniq -c'
   gpu-track-run -e \"python train.py --epochs 10\" --ru megabytes --tu seconds
   gpu-track-run --recover -f json -o killed.%p.json
+  gpu-track-run --last --full
 
 Exit status:
   The exit status of COMMAND; if a signal ended COMMAND, the same signal ends gpu-track-run
   126  COMMAND cannot be executed
   127  COMMAND is not found
   2    an option is wrong, and COMMAND was not started
-  With --recover: 0 if there was a run to recover and each has its report, otherwise 1";
+  With --recover: 0 if there was a run to recover and each has its report, otherwise 1
+  With --last: 0 if a report was kept and is written, otherwise 1";
+
+/// The format for people.
+const DEFAULT_FORMAT: &str = "text";
 
 /// The options of `-h`, by their ids.
 pub(super) const SHORT_HELP: [&str; 14] = [
     "execute",
-    "output",
+    "outputs",
     "format",
     "full",
     "quiet",
@@ -40,7 +45,7 @@ pub(super) const SHORT_HELP: [&str; 14] = [
     "sleep_time",
     "wait_all",
     "gpus",
-    "recover",
+    "last",
     "short_help",
     "help",
     "version",
@@ -68,17 +73,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     command: CommandOptions,
 
-    /// Write the report to FILE ("-": stdout) instead of stderr. In its name, %j is the batch job's id (or "nojob"), %r
-    /// the task's rank (or "norank"), %h the host, and %p the pid. %t is the time in UTC (20260131T235959), %% a percent
-    /// sign. With --recover, %p and %t are those of the killed run
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Report")]
-    output: Option<PathBuf>,
-
-    /// Format of the report [default: text]
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_default_value = true, help_heading = "Report",
-          value_parser = PossibleValuesParser::new(format::names()))]
-    format: String,
-
+    #[command(flatten)]
+    places: ReportPlaces,
     #[command(flatten)]
     report: ReportArgs,
     #[command(flatten)]
@@ -98,8 +94,8 @@ pub(super) struct Arguments {
 pub(crate) struct Options {
     /// What to run.
     pub(crate) command: CommandOptions,
-    /// The file of `-o`, as it was given.
-    pub(crate) output: Option<PathBuf>,
+    /// Where the report goes, as it was given.
+    pub(crate) places: ReportPlaces,
     /// What the report has, and where it goes.
     pub(crate) report: ReportConfig,
     /// How the run is tracked.
@@ -116,19 +112,21 @@ pub(crate) struct Options {
     pub(crate) diagnosis: DiagnosisOptions,
     /// What was given and has no effect, in a line for the user.
     pub(crate) without_effect: Option<String>,
+    /// This is one of several ranks.
+    pub(crate) is_rank: bool,
     /// How the launcher ends.
     pub(crate) exit_manner: Manner,
 }
 
 impl From<Arguments> for Options {
     fn from(arguments: Arguments) -> Self {
-        let Arguments { command, output, format, report, tracking, gpu, information, discovery, diagnosis } =
+        let Arguments { command, places, report, tracking, gpu, information, discovery, diagnosis } =
             arguments;
         let (tracking, preparations) = tracking.into();
         Self {
             command,
-            output,
-            report: ReportConfig { format, ..report.into() },
+            places,
+            report: report.into(),
             tracking,
             preparations,
             gpu: gpu.into(),
@@ -136,6 +134,7 @@ impl From<Arguments> for Options {
             discovery: discovery.into(),
             diagnosis,
             without_effect: None,
+            is_rank: false,
             exit_manner: Manner::default(),
         }
     }
@@ -159,6 +158,33 @@ pub(crate) struct CommandOptions {
     pub(crate) wait_all: bool,
 }
 
+/// Where the report goes, and in which form.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+#[command(next_help_heading = "Report")]
+pub(crate) struct ReportPlaces {
+    /// Write the report to FILE ("-": stdout) instead of stderr; repeatable. In its name, %j is the batch
+    /// job's id (or "nojob"), %r the task's rank (or "norank"), %h the host, and %p the pid. %t is the time in UTC
+    /// (20260131T235959), %% a percent sign. With --recover, %p and %t are those of the killed run
+    #[arg(short = 'o', long = "output", value_name = "FILE", value_hint = ValueHint::FilePath, action = ArgAction::Append)]
+    pub(crate) outputs: Vec<PathBuf>,
+
+    /// Format of the report [default: as FILE ends, else text]. FILE can end in .json or .txt. With several FILEs, FORMAT is for
+    /// those whose names do not tell it
+    #[arg(short, long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(format::names()))]
+    pub(super) format: Option<String>,
+
+    /// Write the summary to stderr, too, where -o names FILEs
+    #[arg(long, conflicts_with_all = ["quiet", "full"])]
+    pub(super) summary: bool,
+}
+
+impl ReportPlaces {
+    /// The format that holds where nothing else tells it.
+    pub(crate) fn format(&self) -> &str {
+        self.format.as_deref().unwrap_or(DEFAULT_FORMAT)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Information")]
 pub(crate) struct InformationOptions {
@@ -170,6 +196,11 @@ pub(crate) struct InformationOptions {
     /// included, is kept until your next run
     #[arg(long, conflicts_with_all = ["command", "execute"])]
     pub(crate) recover: bool,
+
+    /// Show the newest report that was kept, and exit. It goes to stdout, or to the FILEs of -o. Reports are kept where stderr is a
+    /// terminal, in no batch job, and elsewhere with GPU_TRACK_KEEP=N: the last N
+    #[arg(long, conflicts_with_all = ["command", "execute", "recover", "gpus"])]
+    pub(crate) last: bool,
 
     /// Print a completion script for SHELL
     #[arg(long, value_name = "SHELL")]

@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use gpu_track_collector::format::GPU_TRACKER;
-use gpu_track_collector::{Output, RamUnit, Style, TimeUnit, quote};
+use gpu_track_collector::{Output, RamUnit, ReportTarget, Style, TimeUnit, quote};
 
 use super::Request;
 use super::args::Options;
@@ -87,11 +87,14 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, UsageError> {
 
 /// Gives the options gpu_tracker's defaults and form.
 pub(super) fn apply_to(options: &mut Options) {
-    if options.output.is_none() {
-        options.report.output = Output::Stdout;
+    if options.places.outputs.is_empty() {
+        options.report.targets = vec![ReportTarget { output: Output::Stdout, ..ReportTarget::default() }];
+    }
+    // gpu_tracker does not look at the names of files.
+    for target in &mut options.report.targets {
+        target.format = format!("{GPU_TRACKER}{}", options.places.format());
     }
     options.tracking.sampling_interval.get_or_insert(INTERVAL);
-    options.report.format.insert_str(0, GPU_TRACKER);
     options.exit_manner = Manner::GpuTracker;
     let given = options.report.style;
     options.report.style = Style {

@@ -42,6 +42,15 @@ const SECTIONS: [Section; 2] = [
             ),
             ("SLURM_JOB_ID, PBS_JOBID, LSB_JOBID", "The batch job's id: %j in the name of a report."),
             (
+                "GPU_TRACK_KEEP",
+                "How many reports are kept for --last; 0: none. Without it, 20 where stderr is a terminal.",
+            ),
+            (
+                "SGE_TASK_ID, FLUX_JOB_ID, CI, JENKINS_URL",
+                "With one of these, or a batch job's id, no report is kept unless GPU_TRACK_KEEP says so.",
+            ),
+            ("XDG_STATE_HOME, HOME", "Where those are kept."),
+            (
                 "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, \
                  SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS",
                 "The task's rank, %r in the name of a report, and how many tasks there are.",
@@ -76,6 +85,10 @@ const SECTIONS: [Section; 2] = [
             (
                 "PREFIX/lib/gpu-track",
                 "The shim beside PREFIX/bin/gpu-track-run, if there is this directory: for container images.",
+            ),
+            (
+                "$XDG_STATE_HOME/gpu-track, ~/.local/state/gpu-track",
+                "Kept reports, in JSON: see GPU_TRACK_KEEP.",
             ),
             (
                 ".FILE.gpu-track-lock",

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use gpu_track_collector::{
-    DiscoveryConfig, GpuConfig, Layer, Output, RamUnit, ReportConfig, Style, TimeUnit, TrackingConfig, Vendor,
+    DiscoveryConfig, GpuConfig, Layer, Output, RamUnit, ReportConfig, ReportTarget, Style, TimeUnit,
+    TrackingConfig, Vendor,
 };
 
 use super::{Options, PatternValues, Request, UsageError};
@@ -56,6 +57,10 @@ fn of_uuids(uuids: &[&str]) -> GpuConfig {
     GpuConfig { uuids: Some(uuids.iter().map(|uuid| (*uuid).to_owned()).collect()), ..run(&["x"]).gpu }
 }
 
+fn target(output: Output, format: &str) -> ReportTarget {
+    ReportTarget { output, format: format.to_owned() }
+}
+
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(Into::into).collect()
 }
@@ -68,10 +73,10 @@ fn bare_command_has_the_defaults() {
     assert!(!options.command.wait_all);
     let report = ReportConfig {
         style: Style::default(),
-        format: "text".into(),
-        output: Output::Stderr,
+        targets: vec![target(Output::Stderr, "text")],
         most_heaviest: 10,
         warnings: Vec::new(),
+        keep: None,
     };
     assert_eq!(options.report, report);
     assert_eq!(options.tracking, TrackingConfig::default());
@@ -91,16 +96,15 @@ fn bare_command_has_the_defaults() {
 fn options_before_the_command_are_parsed() {
     let report = ReportConfig {
         style: Style {
-            full: true,
             ram_unit: Some(RamUnit::Megabytes),
             gpu_ram_unit: Some(RamUnit::Bytes),
             time_unit: Some(TimeUnit::Days),
             ..Style::default()
         },
-        format: "json".into(),
-        output: Output::Stdout,
+        targets: vec![target(Output::Stdout, "json")],
         most_heaviest: 3,
         warnings: Vec::new(),
+        keep: None,
     };
     let tracking = TrackingConfig {
         sampling_interval: Some(Duration::from_millis(1)),
@@ -162,7 +166,7 @@ fn last_value_of_a_repeated_option_is_used() {
     let options =
         run(&["--st", "1", "-f", "json", "--wait-all", "--wait-all", "--st", "2", "-f", "text", "x"]);
     assert_eq!(options.tracking.interval_ns(), 2_000_000_000);
-    assert_eq!(options.report.format, "text");
+    assert_eq!(options.report.targets, [target(Output::Stderr, "text")]);
 }
 
 // Requirement: CMD-14
@@ -226,6 +230,7 @@ fn bad_values_get_one_line_with_what_is_allowed() {
         ("", "COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...".into()),
         ("-f json --", "COMMAND is missing: gpu-track-run [OPTIONS] [--] COMMAND [ARG]...".into()),
         ("--recover make -j4", "the argument '--recover' cannot be used with '[COMMAND]...'".into()),
+        ("--last make", "the argument '--last' cannot be used with '[COMMAND]...'".into()),
         ("-e ls make -j4", "the argument '--execute <COMMAND>' cannot be used with '[COMMAND]...'".into()),
     ] {
         assert_eq!(refused(&args.split_whitespace().collect::<Vec<_>>()), line, "{args}");
@@ -258,6 +263,6 @@ fn gpu_options_select_gpus() {
         "--gb: \"voodoo\" is not allowed: one of nvidia, amd, intel"
     );
     assert!(
-        matches!(parse(&["--gpus", "-f", "json"]), Ok(Request::Gpus(options)) if options.report.format == "json")
+        matches!(parse(&["--gpus", "-f", "json"]), Ok(Request::Gpus(options)) if options.places.format() == "json")
     );
 }

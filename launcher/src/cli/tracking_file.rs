@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gpu_track_collector::tracking_file::{TrackingFile, check_form};
-use gpu_track_collector::{NoLock, Output, OutputLock};
+use gpu_track_collector::{NoLock, Output, OutputLock, ReportConfig};
 
 use super::args::Options;
 use super::output::{self, PatternValues};
@@ -21,11 +21,15 @@ pub(crate) struct HeldTrackingFile {
 }
 
 /// The path that `given` names.
-pub(super) fn path(given: &Path, report: &Output, patterns: &PatternValues) -> Result<PathBuf, UsageError> {
+pub(super) fn path(
+    given: &Path,
+    report: &ReportConfig,
+    patterns: &PatternValues,
+) -> Result<PathBuf, UsageError> {
     let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(OPTION, given, problem);
     check_form(given).map_err(|error| refused(&error))?;
     match output::output(given, patterns).map_err(|error| refused(&error))? {
-        Output::File(path) if *report == Output::File(path.clone()) => {
+        Output::File(path) if report.files().any(|file| file == path) => {
             Err(refused(&"is the file of the report: give another name"))
         }
         Output::File(path) => Ok(path),

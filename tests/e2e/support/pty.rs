@@ -65,7 +65,8 @@ impl Terminal {
         command
             .env(leftovers::VARIABLE, &mark)
             .env("TERM", "dumb")
-            .env("XDG_CACHE_HOME", super::run::cache_home());
+            .env("XDG_CACHE_HOME", super::run::cache_home())
+            .env("GPU_TRACK_KEEP", "0");
         command.stdin(slave.try_clone().unwrap());
         command.stdout(slave.try_clone().unwrap());
         command.stderr(slave.try_clone().unwrap());

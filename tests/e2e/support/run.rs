@@ -153,7 +153,11 @@ impl Tracked {
         }
         let mark = leftovers::new_mark();
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).env(leftovers::VARIABLE, &mark).env("XDG_CACHE_HOME", cache_home());
+        command
+            .args(&words[1..])
+            .env(leftovers::VARIABLE, &mark)
+            .env("XDG_CACHE_HOME", cache_home())
+            .env("GPU_TRACK_KEEP", "0");
         command.stdin(Stdio::null());
         command.stdout(File::create(self.directory.path().join("stdout")).unwrap());
         command.stderr(File::create(self.directory.path().join("stderr")).unwrap());

@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(withheld(&run(1.0)), None);
         assert_eq!(withheld(&run(0.999)).unwrap(), "the run took less than 1 s");
         let failed = Report {
-            ending: Ending { exit: Exit { code: Some(2), signal: None }, cause: None },
+            ending: Ending { exit: Exit { code: Some(2), signal: None }, ..Ending::default() },
             ..run(60.0)
         };
         assert_eq!(

@@ -63,6 +63,7 @@ pub fn report(inputs: &Inputs) -> Report {
         ending: Ending {
             exit: inputs.end.command_exit.map_or_else(Exit::default, |exit| exit_of_wait_status(exit.status)),
             cause: cause(inputs, cgroup.as_ref()),
+            wait_interrupted: inputs.end.command_exit.map(|exit| exit.is_wait_interrupted),
         },
         usable,
         hints: Hints::default(),

@@ -4,7 +4,7 @@
 //! One pipe carries it, one JSON object per line. End of file without [`Message::Ended`] means that the launcher is
 //! gone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
-use crate::model::style::{Output, StreamFile, Style};
+use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
 
 /// Time between two samples if the user gives none, nanoseconds: a tenth of gpu_tracker's, since a sample takes only
 /// microseconds.
@@ -146,16 +146,57 @@ impl TrackingConfig {
 /// What the report has, and where it goes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReportConfig {
-    /// How it is written.
+    /// How it is written to stderr.
     pub style: Style,
     /// How many processes it lists, of those with the most CPU time and of those with the largest peak RSS.
     pub most_heaviest: usize,
-    /// Name of its form.
-    pub format: String,
-    /// Where it is written.
-    pub output: Output,
+    /// Where it is written: at least one place, and none twice.
+    pub targets: Vec<ReportTarget>,
     /// Warnings of the launcher.
     pub warnings: Vec<String>,
+    /// How it is kept, if it is.
+    pub keep: Option<Keep>,
+}
+
+/// How reports are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {
+    /// It must exist; what is missing below it is made.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    pub home: PathBuf,
+    /// The directory of the reports, below that.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    pub directory: PathBuf,
+    /// How many there are at most.
+    pub most: usize,
+}
+
+/// A place that the report is written to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportTarget {
+    /// The place.
+    pub output: Output,
+    /// Name of the form there.
+    pub format: String,
+}
+
+impl ReportTarget {
+    /// How the report is written there, if the user asks for this style. A summary is for the terminal. What is written
+    /// elsewhere is read later, when nothing can be asked again.
+    #[must_use]
+    pub fn style(&self, asked: Style) -> Style {
+        match self.output {
+            Output::Stderr => asked,
+            _ => Style { full: true, quiet: false, console: Console::default(), ..asked },
+        }
+    }
+}
+
+impl ReportConfig {
+    /// The files that it is written to.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.targets.iter().filter_map(|target| target.output.file())
+    }
 }
 
 impl Default for ReportConfig {
@@ -163,9 +204,9 @@ impl Default for ReportConfig {
         Self {
             style: Style::default(),
             most_heaviest: 10,
-            format: String::new(),
-            output: Output::default(),
+            targets: vec![ReportTarget::default()],
             warnings: Vec::new(),
+            keep: None,
         }
     }
 }
@@ -209,6 +250,8 @@ pub enum Message {
     Ended {
         /// The command's wait status.
         status: i32,
+        /// With `--wait-all`: the user did not wait for the end of the tree.
+        is_wait_interrupted: bool,
         /// CLOCK_MONOTONIC when the launcher saw the end, nanoseconds.
         monotonic_ns: u64,
         /// RUSAGE_CHILDREN of the launcher since its start, without collectors that it reaped, microseconds.

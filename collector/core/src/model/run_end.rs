@@ -10,6 +10,8 @@ use super::report::{DiskFull, Stage};
 pub struct CommandExit {
     /// The command's wait status.
     pub status: i32,
+    /// With `--wait-all`: the user did not wait for the end of the tree.
+    pub is_wait_interrupted: bool,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
     /// RUSAGE_CHILDREN of the launcher over the run, microseconds.
@@ -43,7 +45,12 @@ impl RunEnd {
         Self {
             at_ns,
             stage: if status.is_some() { Stage::Over } else { Stage::SoFar },
-            command_exit: status.map(|status| CommandExit { status, at_ns, children_cpu_us: 0 }),
+            command_exit: status.map(|status| CommandExit {
+                status,
+                is_wait_interrupted: false,
+                at_ns,
+                children_cpu_us: 0,
+            }),
             dropped_events: 0,
             unreachable_programs: 0,
             is_truncated: false,

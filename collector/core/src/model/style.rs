@@ -64,6 +64,8 @@ pub struct Style {
     pub quiet: bool,
     /// What to ask a batch system for next time, also where this run says little about it.
     pub hints: bool,
+    /// The summary says that the report is kept.
+    pub is_kept: bool,
     /// Unit of RAM and I/O.
     pub ram_unit: Option<RamUnit>,
     /// Unit of GPU RAM.
@@ -184,6 +186,17 @@ pub enum Output {
     Stream(StreamFile),
 }
 
+impl Output {
+    /// The file, if it is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
 /// What a path stood for at the start of the run. Another user may replace it until the report is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamFile {
@@ -210,11 +223,11 @@ impl fmt::Display for Output {
 }
 
 /// As bytes: a path need not be UTF-8, a string of serde must be.
-fn path_to_bytes<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn path_to_bytes<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_os_str().as_encoded_bytes().serialize(serializer)
 }
 
-fn path_from_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+pub(crate) fn path_from_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
     Vec::deserialize(deserializer).map(|bytes| OsString::from_vec(bytes).into())
 }
 
@@ -248,7 +261,7 @@ mod tests {
         let sent = serde_json::to_string(&style).unwrap();
         assert_eq!(
             sent,
-            r#"{"full":true,"quiet":false,"hints":false,"ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days","console":{"columns":100,"is_unicode":true,"has_colour":false}}"#
+            r#"{"full":true,"quiet":false,"hints":false,"is_kept":false,"ram_unit":"megabytes","gpu_ram_unit":null,"time_unit":"days","console":{"columns":100,"is_unicode":true,"has_colour":false}}"#
         );
         assert_eq!(serde_json::from_str::<Style>(&sent).unwrap(), style);
     }

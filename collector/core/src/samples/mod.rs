@@ -122,7 +122,7 @@ pub fn full() -> Report {
             cores: 8,
             ram_bytes: Some(25_276_502_016),
         },
-        ending: Ending { exit: ended, cause: None },
+        ending: Ending { exit: ended, ..Ending::default() },
         usable: usable(),
         hints: hints(),
         max_ram: MaxRam {

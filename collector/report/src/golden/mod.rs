@@ -80,7 +80,7 @@ fn golden_causes() {
             assert_eq!(causes.len(), goldens.len());
             for ((name, golden), cause) in goldens.into_iter().zip(causes) {
                 let mut report = full();
-                report.ending = Ending { exit: cause.0, cause: Some(cause.1) };
+                report.ending = Ending { exit: cause.0, cause: Some(cause.1), ..Ending::default() };
                 let whole = json(&report, &Style::default());
                 let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
                 let exit = serde_json::json!({ "exit": whole["exit"] });

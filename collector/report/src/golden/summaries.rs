@@ -104,7 +104,7 @@ fn short() -> Report {
 fn on_gpus() -> Report {
     let mut report = exact(killed(), 5);
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
-    report.ending = Ending { exit: Exit { code: Some(0), signal: None }, cause: None };
+    report.ending = Ending { exit: Exit { code: Some(0), signal: None }, ..Ending::default() };
     report.ram_over_time = over_time(report.wall_s, 21_000_000_000);
     report.gpus[0].memory.max_combined_bytes = Some(61_200_000_000);
     report.gpus[1] =
@@ -317,7 +317,7 @@ fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
         report.gpus.iter_mut().for_each(|gpu| gpu.power.mean_span_s = Some(many as f64 * 100.0));
     }
     if let Some((exit, cause)) = causes().into_iter().chain(hostile_cause()).nth(cause) {
-        report.ending = Ending { exit, cause: Some(cause) };
+        report.ending = Ending { exit, cause: Some(cause), ..Ending::default() };
     }
     report.stage = [Stage::Over, Stage::SoFar, Stage::Recovered][many % 3];
     report.command = vec![text.to_owned(); many + 1];

@@ -124,7 +124,11 @@ fn filled() -> Vec<Report> {
     coverage.records_untrusted = Some("forged".into());
     report.warnings = vec![Warning::new(Topic::OutOfMemory, "Out of memory.".into())];
     let with = |cause| Report {
-        ending: Ending { exit: Exit { code: Some(1), signal: None }, cause: Some(cause) },
+        ending: Ending {
+            exit: Exit { code: Some(1), signal: None },
+            cause: Some(cause),
+            wait_interrupted: Some(true),
+        },
         ..report.clone()
     };
     filled_causes().into_iter().map(with).collect()
@@ -174,7 +178,7 @@ fn goldens_are_the_same_when_read_back() {
     for (name, report) in samples::all() {
         assert_same_when_read_back(name, &report);
         for (exit, cause) in causes() {
-            let ending = Ending { exit, cause: Some(cause) };
+            let ending = Ending { exit, cause: Some(cause), ..Ending::default() };
             assert_same_when_read_back(name, &Report { ending, ..report.clone() });
         }
         for stage in [Stage::SoFar, Stage::Over, Stage::Recovered] {

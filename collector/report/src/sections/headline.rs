@@ -34,6 +34,17 @@ fn title(report: &Report) -> Option<&'static str> {
 
 /// How the command ended: for a glance, and in a sentence.
 fn end(report: &Report) -> (Tone, String, String) {
+    let (tone, brief, full) = exit(report);
+    if report.ending.wait_interrupted != Some(true) {
+        return (tone, brief, full);
+    }
+    let brief = brief.strip_prefix("OK, ").unwrap_or(&brief);
+    let tone = if tone == Tone::Good { Tone::Caution } else { tone };
+    (tone, format!("{brief}, WAIT INTERRUPTED"), format!("{full}, and --wait-all was interrupted,"))
+}
+
+/// The same, of the command alone.
+fn exit(report: &Report) -> (Tone, String, String) {
     let (tone, brief, full) = match report.ending.exit {
         _ if report.stage == Stage::Recovered && report.processes.still_running == 0 => {
             (Tone::Caution, "TRACKING KILLED", "tracking was killed")

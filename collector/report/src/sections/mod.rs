@@ -15,9 +15,13 @@ use super::document::{Block, Section, Tone};
 use super::gpu_tracker;
 use super::units::Units;
 use crate::model::report::Report;
+use crate::model::style::Style;
 
 /// Most lines of evidence in the summary.
 const MOST_EVIDENCE: usize = 3;
+
+/// The command that shows all of a kept report.
+const SHOW_KEPT: &str = "gpu-track-run --last --full";
 
 /// All that there is to say.
 pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
@@ -47,7 +51,7 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
 
 /// Whether the command worked and what ended it; how much of what it might use it used, and by what. Then what to ask for next
 /// time. The commands that used most have `command_lines` lines.
-pub(super) fn summary(report: &Report, units: Units, shows_hints: bool, command_lines: usize) -> Vec<Block> {
+pub(super) fn summary(report: &Report, units: Units, style: &Style, command_lines: usize) -> Vec<Block> {
     let remark = |text| Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE };
     let mut blocks = vec![headline::brief(report, units)];
     blocks.extend(evidence(report, units).map(remark));
@@ -56,8 +60,9 @@ pub(super) fn summary(report: &Report, units: Units, shows_hints: bool, command_
     blocks.extend(usage::io_row(report, units));
     blocks.extend(processes::row(report));
     blocks.extend(processes::top_commands(report, units, command_lines));
-    blocks.extend(next_job::paragraph(report, units, shows_hints));
-    blocks.extend(warnings::remarks(report));
+    blocks.extend(next_job::paragraph(report, units, style.hints));
+    blocks.extend(warnings::remarks(report, style.is_kept));
+    blocks.extend(style.is_kept.then(|| Block::Paragraph("Full report", SHOW_KEPT.to_owned())));
     blocks
 }
 

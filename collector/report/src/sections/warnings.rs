@@ -13,7 +13,8 @@ pub(super) fn warnings(report: &Report) -> Section {
 }
 
 /// The most important ones, and how many more there are. What other lines of the summary say is not said again.
-pub(super) fn remarks(report: &Report) -> Vec<Block> {
+/// `is_kept`: the line below says how all of them are read.
+pub(super) fn remarks(report: &Report, is_kept: bool) -> Vec<Block> {
     let is_said = |warning: &&Warning| match warning.topic {
         Topic::IdleGpu => true,
         Topic::OutOfMemory => matches!(report.ending.cause, Some(Cause::OutOfMemory(_))),
@@ -27,7 +28,8 @@ pub(super) fn remarks(report: &Report) -> Vec<Block> {
         shown.iter().map(|warning| remark(Tone::Caution, warning.text.clone())).collect();
     if !others.is_empty() {
         let plural = if others.len() == 1 { "" } else { "s" };
-        remarks.push(remark(Tone::Plain, format!("and {} more warning{plural}: --full", others.len())));
+        let how = if is_kept { "" } else { ": --full" };
+        remarks.push(remark(Tone::Plain, format!("and {} more warning{plural}{how}", others.len())));
     }
     remarks
 }

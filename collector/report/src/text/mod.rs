@@ -35,7 +35,7 @@ fn full(report: &Report, style: &Style) -> String {
 fn summary(report: &Report, style: &Style) -> String {
     let units = Units::choose(report, style);
     let lines = |command_lines| {
-        let blocks = sections::summary(report, units, style.hints, command_lines);
+        let blocks = sections::summary(report, units, style, command_lines);
         lay_out(&blocks, Look::new(style.console), Form::Columns)
     };
     let left = MOST_LINES.saturating_sub(1 + lines(0).len());

@@ -10,11 +10,9 @@ use super::*;
 fn output_patterns_are_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let given = directory.path().join("r.%j.%r.%h.%p.%t.%%");
-    let Output::File(path) = run(&[OsStr::new("-o"), given.as_os_str(), OsStr::new("x")]).report.output
-    else {
-        panic!("no file");
-    };
-    assert_eq!(path, directory.path().join("r.17_4..._7.node3.4242.20251009T085320.%"));
+    let options = run(&[OsStr::new("-o"), given.as_os_str(), OsStr::new("x")]);
+    let files: Vec<_> = options.report.files().collect();
+    assert_eq!(files, [directory.path().join("r.17_4..._7.node3.4242.20251009T085320.%")]);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "checking writes nothing");
     assert_eq!(
         refused(&["-o", "/tmp/%x", "x"]),
@@ -29,7 +27,10 @@ fn output_patterns_are_replaced() {
 // Requirement: OUT-18, OUT-19
 #[test]
 fn summary_is_for_stderr_and_a_file_is_full() {
-    let style = |args: &[&str]| run(args).report.style;
+    let style = |args: &[&str]| {
+        let ReportConfig { style, targets, .. } = run(args).report;
+        targets[0].style(style)
+    };
     let [quiet, full] = [Style { quiet: true, ..Style::default() }, Style { full: true, ..Style::default() }];
     assert_eq!(style(&["x"]), Style::default());
     assert_eq!(style(&["-o", "/dev/stderr", "x"]), Style::default());
@@ -42,6 +43,45 @@ fn summary_is_for_stderr_and_a_file_is_full() {
     assert!(refused(&["-q", "--full", "x"]).contains("cannot be used with"));
 }
 
+/// The places of a command line and the form in each, sorted.
+fn forms(args: &str) -> Vec<String> {
+    let options = run(&args.split(' ').collect::<Vec<_>>());
+    let here = std::env::current_dir().unwrap();
+    let name = |target: &ReportTarget| match target.output.file() {
+        Some(path) => path.strip_prefix(&here).unwrap().display().to_string(),
+        None => target.output.to_string(),
+    };
+    options.report.targets.iter().map(|target| format!("{} {}", name(target), target.format)).collect()
+}
+
+// Requirement: OUT-27
+#[test]
+fn name_of_a_file_says_its_form_where_the_option_does_not() {
+    assert_eq!(forms("x"), ["stderr text"]);
+    assert_eq!(forms("-f json x"), ["stderr json"]);
+    assert_eq!(forms("-o a.json x"), ["a.json json"]);
+    assert_eq!(forms("-o a.json -o a.txt -o a.log x"), ["a.json json", "a.txt text", "a.log text"]);
+    // One file has the form that was asked for, whatever its name.
+    assert_eq!(forms("-f json -o a.txt x"), ["a.txt json"]);
+    assert_eq!(forms("-f json -o a.txt -o a x"), ["a.txt text", "a json"]);
+    assert_eq!(forms("-o a.json -o - -f text x"), ["a.json json", "stdout text"]);
+    let twice = "stands for the same place as another -o";
+    assert_eq!(refused(&["-o", "a.json", "-o", "./a.json", "x"]), format!("--output: \"./a.json\" {twice}"));
+}
+
+// Requirement: OUT-27
+#[test]
+fn summary_is_written_beside_files() {
+    assert_eq!(forms("--summary -f json -o a.txt x"), ["a.txt json", "stderr text"]);
+    assert_eq!(forms("--summary x"), ["stderr text"]);
+    assert_eq!(forms("--summary -o /dev/stderr x"), ["stderr text"]);
+    let options = run(&["--summary", "-o", "a.json", "x"]);
+    assert!(!options.report.targets[1].style(options.report.style).full);
+    for other in ["--quiet", "--full"] {
+        assert!(refused(&["--summary", other, "x"]).contains("cannot be used with"));
+    }
+}
+
 #[test]
 fn recover_takes_output_and_style() {
     let Ok(Request::Recover(options)) = parse(&["--recover", "-f", "json", "--ru", "bytes", "-o", "r.%p"])
@@ -49,8 +89,9 @@ fn recover_takes_output_and_style() {
         panic!("not recovered");
     };
     let style = Style { ram_unit: Some(RamUnit::Bytes), full: true, ..Style::default() };
-    assert_eq!(options.output, Some("r.%p".into()));
-    assert_eq!((options.report.format.as_str(), options.report.style), ("json", style));
+    assert_eq!(options.places.outputs, [PathBuf::from("r.%p")]);
+    let [target] = &options.report.targets[..] else { panic!("{:?}", options.report.targets) };
+    assert_eq!((target.format.as_str(), target.style(options.report.style)), ("json", style));
     assert_eq!(
         refused(&["--recover", "-o", "/no/such"]),
         "--output: \"/no/such\" needs the directory \"/no\", which does not exist: create it first"
@@ -60,12 +101,11 @@ fn recover_takes_output_and_style() {
 #[test]
 fn relative_output_becomes_absolute() {
     let here = std::env::current_dir().unwrap();
-    assert_eq!(run(&["-o", "report.json", "x"]).report.output, Output::File(here.join("report.json")));
-    assert_eq!(run(&["-o", "/dev/stderr", "x"]).report.output, Output::Stderr);
-    assert_eq!(run(&["-o", "/dev/stdout", "x"]).report.output, Output::Stdout);
-    let Output::Stream(null) = run(&["-o", "/dev/null", "x"]).report.output else {
-        panic!("a device is a stream")
-    };
+    let output = |given: &str| run(&["-o", given, "x"]).report.targets[0].output.clone();
+    assert_eq!(output("report.json"), Output::File(here.join("report.json")));
+    assert_eq!(output("/dev/stderr"), Output::Stderr);
+    assert_eq!(output("/dev/stdout"), Output::Stdout);
+    let Output::Stream(null) = output("/dev/null") else { panic!("a device is a stream") };
     assert_eq!((null.path, null.kind), (PathBuf::from("/dev/null"), libc::S_IFCHR));
 }
 

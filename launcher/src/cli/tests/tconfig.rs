@@ -138,7 +138,7 @@ fn name_gpu_tracker_has_its_defaults() {
     };
     let options = run(&["-e", r"grep it's  a\.b"]);
     assert_eq!(options.command.words, words(&["grep", "it's", r"a\.b"]), "str.split of Python");
-    assert_eq!(options.report.output, Output::Stdout);
+    assert_eq!(options.report.targets, [target(Output::Stdout, "gpu_tracker text")]);
     assert_eq!(options.tracking.interval_ns(), 1_000_000_000);
     let units = Style {
         ram_unit: Some(RamUnit::Gigabytes),
@@ -148,17 +148,14 @@ fn name_gpu_tracker_has_its_defaults() {
         ..Style::default()
     };
     assert_eq!(options.report.style, units);
-    assert_eq!(
-        (options.report.format.as_str(), options.exit_manner),
-        ("gpu_tracker text", Manner::GpuTracker)
-    );
+    assert_eq!(options.exit_manner, Manner::GpuTracker);
     let options = run(&["-e", "ls", "-fjson", "-o", "/dev/stderr", "--st=0.5", "--tu=days"]);
-    assert_eq!(options.report.output, Output::Stderr);
+    assert_eq!(options.report.targets, [target(Output::Stderr, "gpu_tracker json")]);
     assert_eq!(options.tracking.interval_ns(), 500_000_000);
     assert_eq!(options.report.style, Style { time_unit: Some(TimeUnit::Days), ..units });
-    assert_eq!(options.report.format, "gpu_tracker json");
     let patterns = run(&["-e", "ls", "--out=/tmp/100%j%.txt"]);
-    assert_eq!(patterns.report.output, Output::File("/tmp/100%j%.txt".into()), "no patterns");
+    let literal = target(Output::File("/tmp/100%j%.txt".into()), "gpu_tracker text");
+    assert_eq!(patterns.report.targets, [literal], "no patterns");
     let refused = |args: &[&str]| by_the_name_gpu_tracker(args).unwrap_err().to_string();
     assert!(refused(&["sub-track", "compare"]).starts_with("sub-track compare is not there"));
     assert_eq!(refused(&["-e", "  "]), "Empty command provided.");

@@ -276,7 +276,8 @@ fn cpu_above_kernel(context: &Context) -> Option<String> {
 }
 
 fn sampled_cpu(context: &Context) -> Option<String> {
-    let count = context.coverage.sampled;
+    // [`still_running`] says it of those.
+    let count = context.coverage.sampled.saturating_sub(context.inputs.run.totals.survivors.sampled);
     (count > 0).then(|| {
         format!(
             "The CPU time of {} is from the last sample: what was used after it is missing or unattributed.",
@@ -392,7 +393,9 @@ fn still_running(context: &Context) -> Option<String> {
     if left_out > 0 {
         names.push(format!("and {left_out} more"));
     }
+    let is_interrupted = context.inputs.end.command_exit.is_some_and(|exit| exit.is_wait_interrupted);
     let (when, cure) = match context.inputs.end.stage {
+        Stage::Over if is_interrupted => ("when --wait-all was interrupted", ""),
         Stage::Over => ("at the end", " (--wait-all waits for them)"),
         Stage::SoFar | Stage::Recovered => ("when this report was made", ""),
     };

@@ -129,6 +129,8 @@ pub struct Ending {
     pub exit: Exit,
     /// What ended the command, if it did not succeed and there is evidence.
     pub cause: Option<Cause>,
+    /// With `--wait-all`: the user ended the wait while processes of the tree lived. Null as `exit` is.
+    pub wait_interrupted: Option<bool>,
 }
 
 /// How far a run is when its report is made.

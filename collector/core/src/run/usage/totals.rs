@@ -52,6 +52,8 @@ pub(crate) struct Totals {
 pub(crate) struct Survivors {
     /// How many.
     pub count: u64,
+    /// How many of them have CPU time from a sample.
+    pub sampled: u64,
     /// Pids and commands of the first [`SURVIVORS`].
     pub listed: Vec<Running>,
 }
@@ -176,6 +178,7 @@ impl Totals {
 impl Survivors {
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
+        self.sampled += u64::from(process.own_usage.quality == Quality::Sampled);
         if self.listed.len() < SURVIVORS {
             self.listed.push(Running { pid: process.ids.pid(), command: process.name.command.to_string() });
         }

@@ -24,44 +24,60 @@ const OF_SYSTEM: [&str; 9] =
 
 /// Why a path is not safe.
 #[derive(Debug, Error)]
-pub(crate) enum Unsafe {
+pub enum Unsafe {
+    /// The path can't be looked at.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// Neither this user nor root owns it.
     #[error("user {1} owns {0}")]
     Owner(PathBuf, u32),
+    /// Others may write to it.
     #[error("other users can write to {0} (mode {1:03o})")]
     Writable(PathBuf, u32),
 }
 
 /// The user whose files are to be safe.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct User {
+pub struct User {
     uid: u32,
     /// Owner of the root directory.
     root_owner: u32,
+    /// Group members may write to the directories above.
+    trusts_groups: bool,
 }
 
 impl User {
     /// The effective user of this process.
-    pub(crate) fn this() -> Self {
+    #[must_use]
+    pub fn this() -> Self {
         let uid = rustix::process::geteuid().as_raw();
-        Self { uid, root_owner: fs::metadata("/").map_or(0, |root| root.uid()) }
+        let root_owner = fs::metadata("/").map_or(0, |root| root.uid());
+        Self { uid, root_owner, trusts_groups: false }
     }
 
-    /// A user where the root directory has this owner.
-    #[cfg(test)]
-    pub(crate) fn of(uid: u32, root_owner: u32) -> Self {
-        Self { uid, root_owner }
+    /// A user where the root directory has this owner, for tests.
+    #[must_use]
+    pub fn of(uid: u32, root_owner: u32) -> Self {
+        Self { uid, root_owner, trusts_groups: false }
+    }
+
+    /// The same user, unless it is root, for files that no program loads: who shares a group with that user, as many do on
+    /// machines with umask 002, may write to the directories above.
+    #[must_use]
+    pub fn trusting_groups(self) -> Self {
+        Self { trusts_groups: self.uid != 0, ..self }
     }
 
     /// The user's number.
-    pub(crate) fn uid(self) -> u32 {
+    #[must_use]
+    pub fn uid(self) -> u32 {
         self.uid
     }
 
     /// Whether this is the machine's root, or a container's. In a user namespace that maps one user to 0, the root
     /// directory belongs to another.
-    pub(crate) fn is_root(self) -> bool {
+    #[must_use]
+    pub fn is_root(self) -> bool {
         self.uid == 0 && self.root_owner != UNMAPPED
     }
 
@@ -84,7 +100,8 @@ impl User {
             return Err(Unsafe::Owner(path.to_owned(), found.uid()));
         }
         let is_sticky = found.is_dir() && found.mode() & libc::S_ISVTX != 0;
-        if found.mode() & 0o022 != 0 && !is_sticky {
+        let others = if self.trusts_groups { 0o002 } else { 0o022 };
+        if found.mode() & others != 0 && !is_sticky {
             return Err(Unsafe::Writable(path.to_owned(), found.mode() & 0o777));
         }
         Ok(())
@@ -94,7 +111,7 @@ impl User {
     ///
     /// # Errors
     /// If it does not exist, or another user could replace it.
-    pub(crate) fn resolve(self, path: &Path) -> Result<PathBuf, Unsafe> {
+    pub fn resolve(self, path: &Path) -> Result<PathBuf, Unsafe> {
         let resolved = fs::canonicalize(path)?;
         resolved.ancestors().try_for_each(|part| self.check(part))?;
         Ok(resolved)
@@ -102,7 +119,7 @@ impl User {
 
     /// The path without links of a directory that no other user can replace. Creates it and its parents as needed, each
     /// only in a safe directory.
-    pub(crate) fn resolve_or_create(self, directory: &Path, mode: u32) -> Result<PathBuf, Unsafe> {
+    pub fn resolve_or_create(self, directory: &Path, mode: u32) -> Result<PathBuf, Unsafe> {
         match self.resolve(directory) {
             Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
             resolved => return resolved,
@@ -151,6 +168,23 @@ mod tests {
         }
     }
 
+    // Requirement: OUT-28
+    #[test]
+    fn group_may_write_above_what_no_program_loads() {
+        let (_top, top) = top();
+        let user = User::of(User::this().uid().max(1), 0).trusting_groups();
+        let uid = fs::metadata(&top).unwrap().uid();
+        let own = User { uid, trusts_groups: true, ..user };
+        for (mode, is_safe) in [(0o775, true), (0o757, false)] {
+            set_mode(&top, mode);
+            assert_eq!(own.check(&top).is_ok(), is_safe, "{mode:o}");
+            assert!(
+                User::of(uid, 0).trusting_groups().check(&top).is_ok() == (is_safe && uid != 0),
+                "{mode:o}"
+            );
+        }
+    }
+
     // Requirement: FAULT-13
     #[test]
     fn links_are_resolved_and_nothing_is_made_behind_an_unsafe_one() {
@@ -186,19 +220,19 @@ mod tests {
     #[test]
     fn in_a_user_namespace_only_directories_of_the_system_may_be_of_unmapped_users() {
         let (_top, top) = top();
-        let inside = User { uid: 1000, root_owner: UNMAPPED };
+        let inside = User::of(1000, UNMAPPED);
         let Ok(of_nobody) = fs::metadata(&top) else { return };
         // The directory is the test's own: the rule is about the number alone.
-        let user = User { uid: of_nobody.uid(), root_owner: UNMAPPED };
+        let user = User::of(of_nobody.uid(), UNMAPPED);
         assert!(user.trusts(&top, &of_nobody));
         if of_nobody.uid() == 0 {
             chown(&top, Some(UNMAPPED), None).unwrap();
             let of_nobody = fs::metadata(&top).unwrap();
             assert!(!inside.trusts(&top, &of_nobody));
             assert!(inside.trusts(Path::new("/dev/shm"), &of_nobody));
-            let outside = User { uid: 1000, root_owner: 0 };
+            let outside = User::of(1000, 0);
             assert!(!outside.trusts(Path::new("/dev/shm"), &of_nobody));
         }
-        assert!(!User { uid: 0, root_owner: UNMAPPED }.is_root());
+        assert!(!User::of(0, UNMAPPED).is_root());
     }
 }

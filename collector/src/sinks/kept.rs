@@ -1,0 +1,68 @@
+//! Each report is kept as JSON in a directory of the user's, so that it can be read again (`--last`).
+//!
+//! A home directory may be on a file system that does not answer, and the end of the run must not wait for it. So a thread opens
+//! the directory while the command runs. A process of its own, the keeper, writes the file; nothing waits for that.
+
+pub mod directory;
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::model::config::{Keep, ReportTarget};
+use crate::model::report::Report;
+use crate::model::style::Style;
+use crate::report::format::{self, render};
+
+/// argv\[0\] of a keeper. Its argument is how many reports are kept. Its stdin is the report, and its stdout the directory.
+pub const KEEPER: &str = "gpu-track-keeper";
+/// A longer report is not kept, bytes.
+const MOST_BYTES: usize = 1_000_000;
+/// From the collector's start on, the directory has this time to open. So only the end of a run that is shorter than that can
+/// wait for it.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Keeps the report of this run.
+pub(super) struct Kept {
+    most: usize,
+    opened: Receiver<OwnedFd>,
+    deadline: Instant,
+}
+
+impl Kept {
+    /// Begins to open the directory. `None`: there can be no thread for it.
+    pub(super) fn prepare(keep: &Keep) -> Option<Self> {
+        let (sender, opened) = mpsc::sync_channel(1);
+        let (most, keep) = (keep.most, keep.clone());
+        let open = move || directory::open_or_create(&keep).map(|directory| sender.send(directory));
+        thread::Builder::new().spawn(open).ok()?;
+        Some(Self { most, opened, deadline: Instant::now() + PATIENCE })
+    }
+
+    /// Starts the keeper. Whether the report is kept, as far as can be known now.
+    pub(super) fn keep(&self, report: &Report) -> bool {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let Ok(directory) = self.opened.recv_timeout(left) else { return false };
+        let target = ReportTarget { format: format::JSON_NAME.to_owned(), ..ReportTarget::default() };
+        let json = render(report, &target, Style::default());
+        json.len() <= MOST_BYTES && start_keeper(&json, directory, self.most).is_ok()
+    }
+}
+
+/// The keeper needs nothing of the environment. With it, it would carry the shim of a run around this one.
+fn start_keeper(json: &str, directory: OwnedFd, most: usize) -> io::Result<()> {
+    let mut memory = File::from(memfd_create(KEEPER, MemfdFlags::CLOEXEC)?);
+    memory.write_all(json.as_bytes())?;
+    memory.rewind()?;
+    let mut keeper = Command::new("/proc/self/exe");
+    keeper.arg0(KEEPER).arg(most.to_string()).env_clear();
+    keeper.stdin(memory).stdout(directory).stderr(Stdio::null()).spawn()?;
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! The directory of kept reports: one JSON file for each run, named by the time at which it was kept.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat, unlinkat};
+
+use super::KEEPER;
+use crate::model::config::Keep;
+use crate::sinks::output::{TEMPORARY_PREFIX, replace};
+use crate::sys::safe_path::{Unsafe, User};
+
+/// How long a keeper lives at most. A temporary file that is older is one that a killed keeper left.
+pub const KEEPER_LIFE: Duration = Duration::from_secs(60);
+/// The end of a report's name.
+const SUFFIX: &str = ".json";
+/// How long a reader waits for keepers that have not ended.
+const READER_PATIENCE: Duration = Duration::from_secs(2);
+/// How often it looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// A kept report.
+#[derive(Debug)]
+pub struct KeptReport {
+    /// Its file.
+    pub path: PathBuf,
+    /// What is in it.
+    pub json: String,
+}
+
+/// Opens the directory. Creates it if the home directory exists. `None`: another user could decide where it is, or it can't
+/// be had.
+pub(super) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
+    if !keep.home.is_dir() || !has_own_links_only(&keep.directory) {
+        return None;
+    }
+    let path = user().resolve_or_create(&keep.directory, 0o700).ok()?;
+    let directory = open(&path).ok()?;
+    let found = File::from(directory.try_clone().ok()?).metadata().ok()?;
+    (found.uid() == user().uid() && found.mode() & 0o022 == 0).then_some(directory)
+}
+
+/// Whether this user or root made all that the path leads through, links among it. A link of another user could lead to any
+/// directory of this one. What is missing will be this user's.
+fn has_own_links_only(directory: &Path) -> bool {
+    let is_own = |path: &Path| {
+        fs::symlink_metadata(path).map_or(true, |found| [0, user().uid()].contains(&found.uid()))
+    };
+    directory.ancestors().all(is_own)
+}
+
+/// A home directory may be writable for the user's own group (umask 002). Root's may not, and is none of another user.
+fn user() -> User {
+    User::this().trusting_groups()
+}
+
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// Writes a report, and removes the oldest ones above `most`. Its file has the mode that the umask leaves.
+///
+/// # Errors
+/// If it can't be written.
+pub fn write(report: &mut File, directory: OwnedFd, most: usize) -> io::Result<()> {
+    let now = SystemTime::now();
+    let time = humantime::format_rfc3339_micros(now).to_string();
+    let time: String = time.chars().filter(|c| !"-:Z".contains(*c)).collect();
+    let name = format!("{time}-{}{SUFFIX}", std::process::id());
+    replace(directory.as_fd(), name.as_ref(), |file| io::copy(report, file).map(drop))?;
+    let mut names = reports(&directory)?;
+    names.truncate(names.len().saturating_sub(most));
+    names.extend(abandoned(&directory, now)?);
+    for name in names {
+        // Another keeper may have removed it.
+        let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
+    }
+    Ok(())
+}
+
+/// The newest report, once the keepers of this user have ended. `None`: there is none.
+///
+/// # Errors
+/// If the directory or the report can't be read.
+pub fn newest(keep: &Keep) -> io::Result<Option<KeptReport>> {
+    await_keepers();
+    if !has_own_links_only(&keep.directory) {
+        return Err(io::Error::other("another user owns a directory or a link in its path"));
+    }
+    let path = match user().resolve(&keep.directory) {
+        Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        resolved => resolved.map_err(io::Error::other)?,
+    };
+    let directory = open(&path)?;
+    let Some(name) = reports(&directory)?.pop() else { return Ok(None) };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut json = String::new();
+    File::from(openat(&directory, name.as_str(), flags, Mode::empty())?).read_to_string(&mut json)?;
+    Ok(Some(KeptReport { path: path.join(name), json }))
+}
+
+/// A run that ended just now may have a keeper that still writes.
+fn await_keepers() {
+    let end = Instant::now() + READER_PATIENCE;
+    while Instant::now() < end && is_any_keeper() {
+        thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// Whether this user has a keeper. /proc shows a user's own processes even where it hides others (hidepid).
+fn is_any_keeper() -> bool {
+    let uid = user().uid();
+    fs::read_dir("/proc").into_iter().flatten().flatten().any(|entry| {
+        let is_pid = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+        is_pid
+            && entry.metadata().is_ok_and(|found| found.uid() == uid)
+            && fs::read(entry.path().join("cmdline"))
+                .is_ok_and(|words| words.split(|byte| *byte == 0).next() == Some(KEEPER.as_bytes()))
+    })
+}
+
+/// The names of the reports, oldest first.
+fn reports(directory: &OwnedFd) -> io::Result<Vec<String>> {
+    let is_report = |name: &String| name.ends_with(SUFFIX) && name.starts_with(|c: char| c.is_ascii_digit());
+    let mut names = names(directory)?;
+    names.retain(is_report);
+    names.sort();
+    Ok(names)
+}
+
+/// Files of keepers that were killed.
+fn abandoned(directory: &OwnedFd, now: SystemTime) -> io::Result<Vec<String>> {
+    let now_s = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let is_old = |name: &String| {
+        name.starts_with(TEMPORARY_PREFIX)
+            && statat(directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
+                let written_s = u64::try_from(found.st_mtime).unwrap_or_default();
+                written_s.saturating_add(KEEPER_LIFE.as_secs()) < now_s
+            })
+    };
+    let mut names = names(directory)?;
+    names.retain(is_old);
+    Ok(names)
+}
+
+fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
+    let entries = Dir::read_from(directory)?;
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::io::{Seek, Write};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    fn keep(home: &Path) -> Keep {
+        Keep { home: home.to_owned(), directory: home.join(".local/state/gpu-track"), most: 2 }
+    }
+
+    fn kept(directory: &OwnedFd, text: &str, most: usize) {
+        let mut report = tempfile::tempfile().unwrap();
+        report.write_all(text.as_bytes()).unwrap();
+        report.rewind().unwrap();
+        write(&mut report, directory.try_clone().unwrap(), most).unwrap();
+    }
+
+    // Requirement: OUT-28
+    #[test]
+    fn newest_are_kept_and_what_a_killed_keeper_left_is_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let keep = keep(home.path());
+        assert!(newest(&keep).unwrap().is_none());
+        let directory = open_or_create(&keep).unwrap();
+        assert_eq!(fs::metadata(&keep.directory).unwrap().mode() & 0o777, 0o700);
+        let [old, young] = ["1", "2"].map(|end| keep.directory.join(format!("{TEMPORARY_PREFIX}{end}")));
+        fs::write(&young, "").unwrap();
+        File::create(&old).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        fs::write(keep.directory.join("notes.json"), "").unwrap();
+        for text in ["first", "second", "third"] {
+            kept(&directory, text, keep.most);
+            assert_eq!(newest(&keep).unwrap().unwrap().json, text);
+        }
+        assert_eq!(reports(&directory).unwrap().len(), 2);
+        assert!(young.exists() && !old.exists() && keep.directory.join("notes.json").exists());
+    }
+
+    // Requirement: OUT-28
+    #[test]
+    fn directory_is_of_this_user_and_no_other_wrote_its_path() {
+        let home = tempfile::tempdir().unwrap();
+        let keep = keep(home.path());
+        fs::create_dir_all(&keep.directory).unwrap();
+        for (mode, is_fit) in [(0o700, true), (0o755, true), (0o770, false), (0o777, false)] {
+            fs::set_permissions(&keep.directory, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(open_or_create(&keep).is_some(), is_fit, "{mode:o}");
+            assert_eq!(fs::metadata(&keep.directory).unwrap().mode() & 0o777, mode, "it is left as it is");
+        }
+        let no_home = Keep { home: home.path().join("absent"), ..keep.clone() };
+        assert!(open_or_create(&no_home).is_none());
+        if user().uid() != 0 {
+            println!("skipped: needs root, for a directory of another user");
+            return;
+        }
+        fs::set_permissions(&keep.directory, Permissions::from_mode(0o700)).unwrap();
+        // Another user's home, as in the environment of `sudo -E`.
+        chown(home.path(), Some(12345), None).unwrap();
+        assert!(open_or_create(&keep).is_none());
+        chown(home.path(), Some(0), None).unwrap();
+        // Another user's link to a directory of this one.
+        let other = tempfile::tempdir().unwrap();
+        fs::set_permissions(other.path(), Permissions::from_mode(0o700)).unwrap();
+        fs::remove_dir(&keep.directory).unwrap();
+        symlink(other.path(), &keep.directory).unwrap();
+        assert!(open_or_create(&keep).is_some(), "a link of this user");
+        std::os::unix::fs::lchown(&keep.directory, Some(12345), None).unwrap();
+        assert!(open_or_create(&keep).is_none());
+        assert!(newest(&keep).is_err());
+    }
+}

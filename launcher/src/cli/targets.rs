@@ -1,0 +1,75 @@
+//! Where the report goes, and in which form: what `-o`, `-f` and `--summary` say together.
+
+use std::path::Path;
+
+use gpu_track_collector::{NoLock, Output, OutputLock, ReportConfig, ReportTarget, format};
+
+use super::args::ReportPlaces;
+use super::output::{self, PatternValues};
+use super::usage_error::UsageError;
+
+const OPTION: &str = "--output";
+
+/// The places that the options name, each with its form; stderr, if they name none.
+///
+/// # Errors
+/// If there can be no report in one of them, or two are the same.
+pub(crate) fn targets(
+    places: &ReportPlaces,
+    patterns: &PatternValues,
+) -> Result<Vec<ReportTarget>, UsageError> {
+    let mut targets: Vec<ReportTarget> = Vec::new();
+    for given in &places.outputs {
+        let output =
+            output::output(given, patterns).map_err(|error| UsageError::of_file(OPTION, given, error))?;
+        if targets.iter().any(|other| other.output == output) {
+            return Err(UsageError::of_file(OPTION, given, "stands for the same place as another -o"));
+        }
+        targets.push(ReportTarget { format: form(given, places).to_owned(), output });
+    }
+    let is_asked = places.outputs.is_empty() || places.summary;
+    if is_asked && !targets.iter().any(|target| target.output == Output::Stderr) {
+        let format = if places.outputs.is_empty() { places.format() } else { "text" };
+        targets.push(ReportTarget { output: Output::Stderr, format: format.to_owned() });
+    }
+    Ok(targets)
+}
+
+/// The form in this file. `-f` beside a single `-o` can only be about that one. Beside several, their names tell them apart.
+fn form<'a>(given: &Path, places: &'a ReportPlaces) -> &'a str {
+    let extension = given.extension().and_then(|extension| extension.to_str());
+    let named = extension.and_then(format::of_extension);
+    let is_single = places.outputs.len() == 1;
+    named.filter(|_| !(is_single && places.format.is_some())).unwrap_or_else(|| places.format())
+}
+
+/// Takes the locks of the report's files, one for each target. If there can be none because of another user, the report's
+/// warnings get the reason.
+///
+/// # Errors
+/// If another run that still lives writes to one of them.
+pub(crate) fn locks(report: &mut ReportConfig) -> Result<Vec<Option<OutputLock>>, UsageError> {
+    let ReportConfig { targets, warnings, .. } = report;
+    let mut lock = |target: &ReportTarget| match target.output.file() {
+        Some(path) => lock_of(path, warnings),
+        None => Ok(None),
+    };
+    targets.iter().map(&mut lock).collect()
+}
+
+fn lock_of(path: &Path, warnings: &mut Vec<String>) -> Result<Option<OutputLock>, UsageError> {
+    match OutputLock::take(path) {
+        Ok(lock) => Ok(lock),
+        Err(foreign @ NoLock::Foreign { .. }) => {
+            warnings.push(foreign.to_string());
+            Ok(None)
+        }
+        Err(in_use @ NoLock::InUse) => {
+            let problem = format!(
+                "{in_use}: give each run a name of its own, with %p (the pid), %r (the rank), %h (the host) or %j (the \
+                 job)"
+            );
+            Err(UsageError::of_file(OPTION, path, problem))
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Whether the report of a run is kept, and the keeper process that writes it.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use gpu_track_abi::ENV_SESSION;
+use gpu_track_collector::Keep;
+use gpu_track_collector::kept::{KEEPER, directory};
+
+use crate::{exit, signals};
+
+/// How many reports are kept, or 0. It holds wherever the run is.
+const VARIABLE: &str = "GPU_TRACK_KEEP";
+/// How many there are without it.
+const MOST: usize = 20;
+/// Where one of these is set, nobody looks at the terminal: a batch job (Slurm, PBS, LSF, Grid Engine, Flux), a build server.
+const BATCH_VARIABLES: [&str; 7] =
+    ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID", "FLUX_JOB_ID", "CI", "JENKINS_URL"];
+
+type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// How the report of a run in this environment is kept, if it is. Arguments may hold secrets, and homes have quotas: without a
+/// word of the user, only a run that a person looks at is kept. A run inside another one, or one rank of several, is a part of
+/// what that person looks at. `is_rank`: this is one of several ranks.
+///
+/// # Errors
+/// If the user's word is none, in a line for the user.
+pub(crate) fn of_run(variable: Variable, is_terminal: bool, is_rank: bool) -> Result<Option<Keep>, String> {
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    let is_inside = BATCH_VARIABLES.into_iter().chain([ENV_SESSION]).any(is_set);
+    let by_default = if is_terminal && !is_rank && !is_inside { MOST } else { 0 };
+    let given = variable(VARIABLE).filter(|value| !value.is_empty());
+    let most = given.map_or(Ok(by_default), |given| {
+        let number = given.to_str().and_then(|given| given.parse().ok());
+        number.ok_or_else(|| {
+            format!(
+                "{VARIABLE}: \"{}\" is not allowed: a whole number of reports; none is kept",
+                given.display()
+            )
+        })
+    })?;
+    Ok(place(variable).map(|keep| Keep { most, ..keep }).filter(|keep| keep.most > 0))
+}
+
+/// Where reports are kept (XDG Base Directory). Relative paths are ignored there. `None`: there is no home.
+pub(crate) fn place(variable: Variable) -> Option<Keep> {
+    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let of_state = || {
+        let state = path("XDG_STATE_HOME")?;
+        Some(Keep { home: state.parent()?.to_owned(), directory: state.join("gpu-track"), most: MOST })
+    };
+    let of_home = || {
+        let home = path("HOME")?;
+        Some(Keep { directory: home.join(".local/state/gpu-track"), home, most: MOST })
+    };
+    of_state().or_else(of_home)
+}
+
+/// Writes the report and ends, if these are the arguments of a keeper.
+pub(crate) fn serve_if_started_as_keeper(args: &[OsString]) {
+    let [name, most] = args else { return };
+    let Some(most) = most.to_str().and_then(|most| most.parse().ok()).filter(|_| name == KEEPER) else {
+        return;
+    };
+    // A file system that does not answer must not keep the keeper for ever. The collector ignores the signal.
+    signals::set_ignored(libc::SIGALRM, false);
+    let life_s = u32::try_from(directory::KEEPER_LIFE.as_secs()).unwrap_or(u32::MAX);
+    // SAFETY: alarm has no preconditions.
+    unsafe { libc::alarm(life_s) };
+    close_inherited();
+    rustix::process::chdir("/").ok();
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    // SAFETY: the collector opened these for this process, and nothing else in it uses them.
+    let [report, directory] = [0, 1].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    let result = directory::write(&mut File::from(report), directory, most);
+    exit::without_handlers(i32::from(result.is_err()))
+}
+
+/// Closes what the launcher inherited: a reader of a pipe must see its end, however long the keeper lives.
+fn close_inherited() {
+    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in numbers.into_iter().filter(|fd| *fd > libc::STDERR_FILENO) {
+        // SAFETY: nothing in this process has a descriptor of its own yet; that of the directory above is closed.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// The environment of this process.
+pub(crate) fn here(name: &str) -> Option<OsString> {
+    env::var_os(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn most(variables: &[(&str, &str)], is_terminal: bool, is_rank: bool) -> Result<Option<usize>, String> {
+        let home = [("HOME", "/home/me")];
+        let all: Vec<_> = home.iter().chain(variables).collect();
+        let variable = |name: &str| all.iter().rev().find(|(set, _)| *set == name).map(|(_, to)| to.into());
+        of_run(&variable, is_terminal, is_rank).map(|keep| keep.map(|keep| keep.most))
+    }
+
+    // Requirement: OUT-28
+    #[test]
+    fn reports_are_kept_where_a_person_looks_or_the_user_says_so() {
+        assert_eq!(most(&[], true, false), Ok(Some(20)));
+        assert_eq!(most(&[], false, false), Ok(None));
+        assert_eq!(most(&[], true, true), Ok(None));
+        for name in BATCH_VARIABLES.into_iter().chain([ENV_SESSION]) {
+            assert_eq!(most(&[(name, "1")], true, false), Ok(None), "{name}");
+            assert_eq!(most(&[(name, "")], true, false), Ok(Some(20)), "{name}");
+            assert_eq!(most(&[(name, "1"), (VARIABLE, "3")], false, true), Ok(Some(3)), "{name}");
+        }
+        assert_eq!(most(&[(VARIABLE, "0")], true, false), Ok(None));
+        assert_eq!(most(&[(VARIABLE, "")], true, false), Ok(Some(20)));
+        let line = "GPU_TRACK_KEEP: \"many\" is not allowed: a whole number of reports; none is kept";
+        assert_eq!(most(&[(VARIABLE, "many")], true, false), Err(line.to_owned()));
+        assert_eq!(most(&[("HOME", "")], true, false), Ok(None));
+    }
+
+    #[test]
+    fn state_directory_is_of_xdg_or_in_the_home() {
+        let directory = |variables: &[(&str, &str)]| {
+            let variable =
+                |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, to)| to.into());
+            place(&variable).map(|keep| keep.directory)
+        };
+        let home = ("HOME", "/home/me");
+        assert_eq!(directory(&[home]), Some("/home/me/.local/state/gpu-track".into()));
+        assert_eq!(directory(&[home, ("XDG_STATE_HOME", "/s")]), Some("/s/gpu-track".into()));
+        assert_eq!(directory(&[home, ("XDG_STATE_HOME", "s")]), directory(&[home]));
+        assert_eq!(directory(&[]), None);
+    }
+}
