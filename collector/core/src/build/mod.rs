@@ -117,7 +117,9 @@ fn peak(run: &RunState) -> Option<Peak> {
     run.ram.peak.as_ref().map(|peak| Peak {
         at_s: peak.at_ns.saturating_sub(run.start_ns) as f64 / 1e9,
         footprint_bytes: peak.footprint_bytes,
-        processes: peak.holders.clone(),
+        processes: peak.holders.largest.clone(),
+        by_command: peak.holders.by_command.clone(),
+        other_commands: peak.holders.other_commands,
     })
 }
 

@@ -69,19 +69,25 @@ fn build() -> Report {
     report.mean_ram_bytes.combined = Some(152e6);
     report.ram_over_time = over_time(3.184, 271_400_000);
     report.io = Io { read_bytes: Some(0), write_bytes: Some(307_200) };
-    report.peak = Some(peak(2.1, &[("cc1plus", 3, 85_700_000), ("as", 1, 4_800_000), ("sh", 4, 2_100_000)]));
+    report.peak = Some(peak(2.1, &[("cc1plus", 3, 85_700_000), ("sh", 4, 2_100_000), ("as", 1, 4_800_000)]));
     report.hints.cpus = report.hints.cpus.map(|cpus| CpusHint { count: 2, is_fitting: false, ..cpus });
     report
 }
 
-fn peak(at_s: f64, holders: &[(&str, u32, u64)]) -> Peak {
-    let holders_of = |(command, count, rss_bytes): &(&str, u32, u64)| {
-        let command = (*command).to_owned();
-        let (rss_bytes, private_bytes, added_bytes) = (*rss_bytes, Some(*rss_bytes), *rss_bytes);
-        let holder = Holder { pid: 1, command, rss_bytes, private_bytes, added_bytes };
-        vec![holder; *count as usize]
-    };
-    Peak { at_s, footprint_bytes: 0, processes: holders.iter().flat_map(holders_of).collect() }
+fn peak(at_s: f64, holders: &[(&str, u64, u64)]) -> Peak {
+    let by_command = holders.iter().map(|(command, count, each_bytes)| CommandHolders {
+        command: (*command).to_owned(),
+        count: *count,
+        added_bytes: count * each_bytes,
+    });
+    let footprint_bytes = by_command.clone().map(|command| command.added_bytes).sum();
+    Peak {
+        at_s,
+        footprint_bytes,
+        processes: Vec::new(),
+        by_command: by_command.collect(),
+        other_commands: None,
+    }
 }
 
 /// One process that ended within a sampling interval.

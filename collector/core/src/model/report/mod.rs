@@ -36,7 +36,7 @@ pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use over_time::RamSpan;
 pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
-pub use ram::{Holder, MaxProportionalRam, MaxRam, Peak, SetRam};
+pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};
 
