@@ -172,6 +172,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         processes: seen.processes + failed_spawns,
         unknown: seen.unknown + failed_spawns,
         failed_spawns,
+        uncounted_reason: uncounted_reason(inputs, absent.is_some()),
         layers: Layers {
             preload: uses(Layer::Preload).then_some(preload),
             wait: uses(Layer::Wait).then_some(wait),
@@ -202,6 +203,26 @@ fn coverage(inputs: &Inputs) -> Coverage {
         records_untrusted: records_untrusted(inputs),
         ..seen.clone()
     }
+}
+
+/// Why processes may be missing from the count: each cause has a warning, too, which says more.
+fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String> {
+    let (totals, health) = (&inputs.run.totals, &inputs.run.health);
+    let is_static = !totals.static_executables().is_empty();
+    let reason = if !inputs.config.discovery.uses(Layer::Preload) {
+        "the preload layer is off: short processes are not counted"
+    } else if is_connector_absent && totals.coverage.uninstrumented > 0 && is_static {
+        "short children of static programs are not counted"
+    } else if is_connector_absent && totals.coverage.uninstrumented > 0 {
+        "short children of programs without the shim are not counted"
+    } else if health.connector.overruns > 0 {
+        "events of the kernel were lost: short processes of static programs may be missing"
+    } else if inputs.end.dropped_events > 0 || health.unread > 0 || health.is_state_lost {
+        "event records were lost: processes may be missing"
+    } else {
+        return None;
+    };
+    Some(reason.into())
 }
 
 fn records_untrusted(inputs: &Inputs) -> Option<String> {

@@ -253,6 +253,7 @@ fn coverage() -> Coverage {
         unknown: 0,
         joined: 1,
         failed_spawns: 3,
+        uncounted_reason: None,
         uninstrumented: 3,
         layers: Layers {
             preload: Some(2018),

@@ -1,4 +1,4 @@
-//! The summary of eight kinds of run, and what holds for that of any run.
+//! The summary of ten kinds of run, and what holds for that of any run.
 
 use proptest::prelude::*;
 
@@ -187,6 +187,8 @@ fn partly_unknown() -> Report {
     report.coverage.exact = 20;
     report.coverage.sampled = 4;
     report.coverage.unknown = 2;
+    report.coverage.peaks = Peaks { exact: 21, bound: 1, unknown: 4, ..Peaks::default() };
+    report.coverage.uncounted_reason = Some("short children of static programs are not counted".into());
     report.io = Io { read_bytes: None, write_bytes: None };
     report.processes.by_command[3].cpu_s = None;
     report.processes.by_command[3].peak_rss_bytes = None;
@@ -221,6 +223,29 @@ fn golden_summaries() {
     golden!(short(), style, "short");
 }
 
+// Requirement: SEE-107
+#[test]
+fn cpu_time_and_ram_are_exact_each_for_itself() {
+    let rows = |report: &Report| -> Vec<String> {
+        let text = text::text(report, &Style::default());
+        let from = text.lines().skip_while(|line| !line.starts_with("  Processes"));
+        from.take_while(|line| !line.starts_with("  Command")).map(|line| line[17..].to_owned()).collect()
+    };
+    let mut report = build();
+    assert_eq!(rows(&report), ["26, at most 9 at once, all exact"]);
+    report.coverage.peaks = Peaks { exact: 23, unknown: 3, ..Peaks::default() };
+    assert_eq!(rows(&report), ["26, at most 9 at once; CPU exact; RAM 23 exact, 3 unknown"]);
+    (report.coverage.exact, report.coverage.sampled) = (20, 6);
+    report.coverage.peaks = Peaks { exact: 26, ..Peaks::default() };
+    assert_eq!(rows(&report), ["26, at most 9 at once; CPU 20 exact, 6 sampled; RAM exact"]);
+    report = build();
+    report.coverage.uncounted_reason = Some("short ones are not counted".into());
+    assert_eq!(
+        rows(&report),
+        ["at least 26, at most 9 at once; short ones are not counted; these are exact"]
+    );
+}
+
 // Requirement: GPU-34
 #[test]
 fn mean_power_of_few_readings_has_its_time() {
@@ -246,6 +271,44 @@ fn long_figure_widens_its_column() {
     assert_eq!(table[1], row(["cc1plus", "12,345,678", "4.124", "85.90", "8.440"], &bar));
     let bar = format!("{:14}    1 %", "");
     assert_eq!(table[2], row(["as", "8", "0.032", "4.80", "0.071"], &bar));
+}
+
+// Requirement: OUT-25
+#[test]
+fn names_are_as_wide_as_the_terminal_allows_and_stay_apart() {
+    let mut report = build();
+    let names = ["bash pyenv-version-name", "bash pyenv-version-file", "bash pyenv-versions"];
+    let long =
+        ["1", "2"].map(|part| format!("python3 -m analysis.of_all_the_reads_of_part_{part}.with_long_names"));
+    let names = names.map(str::to_owned).into_iter().chain(long);
+    report.processes.by_command = names.map(|name| command(&name, 8, 1.0, MB, 1.0)).collect();
+    let shown = |columns| {
+        let console = Console { columns, ..Console::default() };
+        let text = text::text(&report, &Style { console, ..Style::default() });
+        let rows = text.lines().skip_while(|line| !line.starts_with("  Command ")).skip(1).take(5);
+        rows.map(|row| row.trim_start().split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        shown(60),
+        [
+            "bash pye...ion-name",
+            "bash pye...ion-file",
+            "bash pyenv-versions",
+            "python...1.wi...mes",
+            "python...2.wi...mes"
+        ]
+    );
+    assert_eq!(
+        shown(100),
+        [
+            "bash pyenv-version-name",
+            "bash pyenv-version-file",
+            "bash pyenv-versions",
+            "python3 -m analysi...1.with_long_names",
+            "python3 -m analysi...2.with_long_names"
+        ]
+    );
+    assert_eq!(shown(120)[3], "python3 -m analysis.of_all_t...s_of_part_1.with_long_names");
 }
 
 // Requirement: OUT-16, OUT-17
@@ -328,7 +391,7 @@ proptest! {
         let summary = text::text(&report, &style);
         prop_assert!(summary.lines().count() <= 30, "{summary}");
         for line in summary.lines() {
-            let most = usize::from(columns_given).clamp(60, 100);
+            let most = usize::from(columns_given).clamp(60, 120);
             prop_assert!(columns(line) <= most, "{} of {most}: {line:?}", columns(line));
             prop_assert!(is_unicode || line.is_ascii(), "{line:?}");
             prop_assert!(!line.ends_with(' '), "{line:?}");

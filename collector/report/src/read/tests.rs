@@ -111,6 +111,7 @@ fn filled() -> Vec<Report> {
     cgroup.memory_peak_bytes = Some(1);
     let coverage = &mut report.coverage;
     coverage.layers.connector = Some(1);
+    coverage.uncounted_reason = Some("short children are not counted".into());
     coverage.ram_floor_bytes = Some(1);
     coverage.private_ram_reason = Some("not read".into());
     coverage.records_untrusted = Some("forged".into());
