@@ -59,6 +59,7 @@ pub fn report(inputs: &Inputs) -> Report {
             exit: inputs.end.command_exit.map_or_else(Exit::default, |exit| exit_of_wait_status(exit.status)),
             cause: cause(inputs, cgroup.as_ref()),
         },
+        crashes: inputs.run.failures.crashes.list(oom_kills(inputs, cgroup.as_ref()).unwrap_or(0)),
         usable,
         hints: Hints::default(),
         mean_ram_bytes: mean_ram_bytes(inputs, &coverage, wall_s),
@@ -133,6 +134,11 @@ fn basis(inputs: &Inputs) -> Basis {
     }
 }
 
+/// Out-of-memory kills: in the command's own cgroup if it has one, else in the launcher's.
+fn oom_kills(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<u64> {
+    cgroup.and_then(|cgroup| cgroup.oom_kills).or(inputs.end.cgroups.oom_kills)
+}
+
 /// A command that runs on, or whose launcher was killed, has none.
 fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     let (run, end) = (inputs.run, inputs.end);
@@ -144,7 +150,7 @@ fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
         ended_s: (inputs.config.start.realtime_ns as f64 + since_session_ns as f64) / 1e9,
         failures: &run.failures,
         signals: &run.signals,
-        oom_kills: own_kills.or(end.cgroups.oom_kills),
+        oom_kills: oom_kills(inputs, cgroup),
         is_own_cgroup: own_kills.is_some(),
         memory_limits: &end.cgroups.memory_limits,
         limits: &inputs.host_info.limits,

@@ -119,6 +119,7 @@ pub fn full() -> Report {
             ram_bytes: Some(25_276_502_016),
         },
         ending: Ending { exit: ended, cause: None },
+        crashes: Vec::new(),
         usable: usable(),
         hints: hints(),
         max_ram: MaxRam {

@@ -106,9 +106,26 @@ fn short() -> Report {
     report
 }
 
+/// A pool of workers of which some crashed.
+fn crashed() -> Report {
+    let crash = |signal: i32, name: &str, command: &str, count| Crash {
+        command: Some(command.to_owned()),
+        signal,
+        signal_name: name.into(),
+        count,
+        is_probe: command == "conftest",
+    };
+    let crashes = vec![
+        crash(9, "SIGKILL", "python3 worker.py", 3),
+        crash(11, "SIGSEGV", "solve", 1),
+        crash(6, "SIGABRT", "conftest", 12),
+    ];
+    Report { crashes, ..build() }
+}
+
 /// A training run that used one of two GPUs.
 fn on_gpus() -> Report {
-    let mut report = exact(killed(), 5);
+    let mut report = Report { crashes: Vec::new(), ..exact(killed(), 5) };
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
     report.ending = Ending { exit: Exit { code: Some(0), signal: None }, cause: None };
     report.ram_over_time = over_time(report.wall_s, 21_000_000_000);
@@ -221,6 +238,7 @@ fn golden_summaries() {
     golden!(exact(full(), 2021), style, "no_gpu");
     golden!(partly_unknown(), style, "partly_unknown");
     golden!(short(), style, "short");
+    golden!(crashed(), style, "crashed");
 }
 
 // Requirement: SEE-107
@@ -333,6 +351,7 @@ fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
     }
     report.stage = [Stage::Over, Stage::SoFar, Stage::Recovered][many % 3];
     report.command = vec![text.to_owned(); many + 1];
+    report.crashes = crashed().crashes.into_iter().cycle().take(many % 9).collect();
     report.wall_s *= (many as f64).powi(4);
     report.processes.total += many as u64;
     report.processes.by_command = (0..many)

@@ -45,6 +45,8 @@ fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
     usable(report, lacking);
     gaps(report, lacking);
     holders(report, lacking);
+    report.insert("crashes".into(), json!([]));
+    lacking.push("processes that crashed");
 }
 
 fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {

@@ -6,6 +6,7 @@
 mod cause;
 mod coverage;
 mod cpu;
+mod crashes;
 mod gpu;
 mod hints;
 mod io;
@@ -27,6 +28,7 @@ pub use cause::{
 };
 pub use coverage::{Coverage, Layers, Nodes, Peaks, UnseenRanks};
 pub use cpu::{Cpu, CpuTime, Percent};
+pub use crashes::Crash;
 pub use gpu::{
     CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie, GpuPower,
     GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, MaxGpuRam, ProcessGpu,
@@ -58,6 +60,8 @@ pub struct Report {
     /// How the command ended.
     #[serde(rename = "exit", default)]
     pub ending: Ending,
+    /// The processes that crashed, most first; the test programs of build systems come last.
+    pub crashes: Vec<Crash>,
     /// What the command may use: the denominators.
     pub usable: Usable,
     /// What to ask for next time.
