@@ -24,6 +24,7 @@ pub mod rank;
 pub mod record;
 pub mod ring;
 pub mod sample;
+pub mod script;
 mod sync;
 
 /// Environment variable that names the session: a colon-separated list of segment paths, outermost session first.

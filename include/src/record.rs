@@ -127,7 +127,7 @@ events! {
         pidfd_inode: u64,
         /// ru_maxrss in KiB, which exec inherited.
         max_rss_kib: u64,
-        /// Base name of argv\[0\], NUL, base name of the first script argument, NUL-padded.
+        /// Base name of argv\[0\], NUL, base name of an interpreter's script ([`crate::script`]), NUL-padded.
         names: [u8; NAME_BYTES],
         /// The process's rank in a job; a `count` of 0: none.
         rank: Rank,

@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use gpu_track_abi::preload::file_name;
 use gpu_track_abi::record::{Event, NAME_BYTES};
+use gpu_track_abi::script::{Found, Search};
 
 use crate::hooks::{exit, fork};
 use crate::{emit, environment, identity, next, segments, state, sys};
@@ -86,68 +87,64 @@ fn cmdline_names() -> [u8; NAME_BYTES] {
     names.text
 }
 
-/// Base name of argv\[0\], NUL, and what the command runs: a script, a module (`-m NAME`), a file.
+/// Base name of argv\[0\], NUL, and what an interpreter runs: a script, a class, a module (`-m NAME`).
 struct Names {
     text: [u8; NAME_BYTES],
     used: usize,
-    state: Argument,
-    options: u32,
+    /// `None`: argv\[0\] comes next.
+    search: Option<Search>,
 }
 
-#[derive(Clone, Copy)]
-enum Argument {
-    Program,
-    Script,
-    Module,
-}
-
-/// Most bytes of the program's name, so that the script's name has space after a long one.
+/// Most bytes of an interpreter's name, so that the script's name has space after a long one.
 const MAX_PROGRAM_BYTES: usize = 31;
-/// Arguments that begin with `-` and are skipped in search of the script.
-const MAX_OPTIONS: u32 = 8;
 
 impl Default for Names {
     fn default() -> Self {
-        Self { text: [0; NAME_BYTES], used: 0, state: Argument::Program, options: 0 }
+        Self { text: [0; NAME_BYTES], used: 0, search: None }
     }
 }
 
 impl Names {
     /// Takes the next argument. Returns true when no further one is needed.
     fn add(&mut self, argument: &[u8]) -> bool {
-        match self.state {
-            Argument::Program => {
-                self.put(file_name(argument), MAX_PROGRAM_BYTES);
-                self.used += 1;
-                self.state = Argument::Script;
-                false
-            }
-            Argument::Module => {
+        let Some(search) = &mut self.search else {
+            let name = file_name(argument);
+            let search = Search::of_program(name);
+            let is_interpreter = search.has_language();
+            self.search = Some(search);
+            self.put(name, if is_interpreter { MAX_PROGRAM_BYTES } else { NAME_BYTES });
+            self.used += 1;
+            return !is_interpreter;
+        };
+        match search.add(argument) {
+            Found::NotYet => return false,
+            Found::Nothing => {}
+            Found::Script(script) => self.put(file_name(script), NAME_BYTES),
+            Found::Module(module) => {
                 self.put(b"-m ", NAME_BYTES);
-                self.put(argument, NAME_BYTES);
-                true
+                self.put(module, NAME_BYTES);
             }
-            Argument::Script => match argument {
-                b"-c" | b"-e" => true,
-                b"-m" => {
-                    self.state = Argument::Module;
-                    false
-                }
-                [b'-', ..] => {
-                    self.options += 1;
-                    self.options > MAX_OPTIONS
-                }
-                _ => {
-                    self.put(file_name(argument), NAME_BYTES);
-                    true
-                }
-            },
         }
+        true
     }
 
+    /// Of a name that is too long, the middle is left out: names often differ at their ends.
     fn put(&mut self, bytes: &[u8], most: usize) {
+        const MARK: &[u8] = b"...";
+        let room = most.min(NAME_BYTES.saturating_sub(self.used));
+        if bytes.len() <= room || room <= MARK.len() {
+            self.append(bytes.iter().take(room));
+            return;
+        }
+        let end = (room - MARK.len()) / 2;
+        self.append(bytes.iter().take(room - MARK.len() - end));
+        self.append(MARK.iter());
+        self.append(bytes.iter().skip(bytes.len() - end));
+    }
+
+    fn append<'a>(&mut self, bytes: impl Iterator<Item = &'a u8>) {
         let free = self.text.get_mut(self.used..).unwrap_or_default();
-        for (to, from) in free.iter_mut().zip(bytes.iter().take(most)) {
+        for (to, from) in free.iter_mut().zip(bytes) {
             *to = *from;
             self.used += 1;
         }

@@ -224,24 +224,29 @@ fn fork_into_a_new_pid_namespace_has_both_namespaces() {
 #[test]
 fn start_has_program_and_script_names() {
     for (args, wanted) in [
-        (&["return"][..], "prog|return"),
-        (&["-u", "-W", "/a/b/run.py", "x"], "prog|run.py"),
-        (&["-c", "print()"], "prog"),
-        (&["-m", "pkg.tool", "x"], "prog|-m pkg.tool"),
-        (&["-1", "-2", "-3", "-4", "-5", "-6", "-7", "-8", "-9", "late"], "prog"),
-        (&[], "prog"),
+        (&["return"][..], "python3|return"),
+        (&["-u", "-W", "ignore", "/a/b/run.py", "x"], "python3|run.py"),
+        (&["-c", "print()"], "python3"),
+        (&["-m", "pkg.tool", "x"], "python3|-m pkg.tool"),
+        (&[], "python3"),
     ] {
         let session = Session::new();
         let mut command = session.command(program("ends", &[]));
-        std::os::unix::process::CommandExt::arg0(command.args(args), "/usr/x/prog");
+        std::os::unix::process::CommandExt::arg0(command.args(args), "/usr/x/python3");
         run(&mut command);
         assert_eq!(starts(&session.events()), [wanted], "{args:?}");
     }
     let session = Session::new();
     let mut command = session.command(program("ends", &[]));
-    std::os::unix::process::CommandExt::arg0(command.arg("s".repeat(40)), "p".repeat(40));
+    let long = format!("python{}", "3".repeat(34));
+    std::os::unix::process::CommandExt::arg0(command.arg(format!("{}_7.py", "s".repeat(40))), &long);
     run(&mut command);
-    assert_eq!(starts(&session.events()), [format!("{}|{}", "p".repeat(31), "s".repeat(16))]);
+    assert_eq!(starts(&session.events()), ["python33333333...33333333333333|sssssss...s_7.py"]);
+    let session = Session::new();
+    let mut command = session.command(program("ends", &[]));
+    std::os::unix::process::CommandExt::arg0(command.arg("x"), format!("{}_7", "p".repeat(60)));
+    run(&mut command);
+    assert_eq!(starts(&session.events()), [format!("{}...{}_7", "p".repeat(23), "p".repeat(20))]);
 }
 
 /// A child that is forked from a parent of 300 MB and execs inherits its ru_maxrss. EXIT has the child's own peak.

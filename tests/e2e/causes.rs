@@ -205,6 +205,77 @@ fn fatal_signal_of_the_command_or_of_its_child_is_named() {
     }
 }
 
+/// The crashes of a report: signal, command and count.
+fn crashes(report: &Report) -> Vec<(&str, &str, u64)> {
+    let all = report.array("crashes").iter().map(|crash| {
+        let [signal, command] = ["signal_name", "command"].map(|key| crash[key].as_str().unwrap());
+        (signal, command, crash["count"].as_u64().unwrap())
+    });
+    all.collect()
+}
+
+/// A process that a signal ended counts once: neither the shell that exits with 128 + N nor `timeout`, which ends itself by its
+/// child's signal, crashed.
+// Requirement: WHY-9
+#[test]
+fn crashed_process_of_a_command_that_succeeds_is_in_the_first_line() {
+    let crash = "ulimit -c 0; kill -SEGV $$";
+    for script in [
+        "sh -c \"$1\"; exit 0",
+        "sh -c \"$1\" | cat",
+        "timeout 100 sh -c \"$1\"; exit 0",
+        "(sh -c \"$1\"); :",
+    ] {
+        let run = shell(script, &[crash]).run();
+        let report = run.report();
+        assert_eq!(run.status.code(), Some(0), "{script}");
+        assert_eq!(crashes(report), [("SIGSEGV", "sh", 1)], "{script}");
+        assert!(report.at("exit.cause").is_null());
+    }
+    let run = shell("sh -c \"$1\"; sh -c \"$1\"; :", &[crash]).only_options(&[]).run();
+    let summary = &run.stderr;
+    assert!(summary.contains(" OK, exit 0, but 2 processes crashed, after "), "{summary}");
+    assert!(summary.contains("\n  ! SIGSEGV ended 2 processes of sh\n"), "{summary}");
+    for script in ["sh -c 'exit 139'; :", "sh -c 'kill -9 $$'; :", "sh -c 'kill -TERM $$'; :"] {
+        let run = shell(script, &[]).run();
+        assert_eq!(crashes(run.report()), [], "{script}");
+    }
+}
+
+// Requirement: WHY-9
+#[test]
+fn crash_of_configures_test_program_is_not_in_the_first_line() {
+    let tools = tempfile::tempdir().unwrap();
+    let conftest = tools.path().join("conftest");
+    std::os::unix::fs::symlink("/bin/sh", &conftest).unwrap();
+    let job = || shell("\"$1\" -c 'ulimit -c 0; kill -ABRT $$'; :", &[conftest.to_str().unwrap()]);
+    let run = job().run();
+    assert_eq!(crashes(run.report()), [("SIGABRT", "conftest", 1)]);
+    assert_eq!(run.report().at("crashes.0.is_probe"), true);
+    let run = job().only_options(&[]).run();
+    assert!(run.stderr.contains(" OK, exit 0 after "), "{}", run.stderr);
+    assert!(run.stderr.contains("1 test program of configure or CMake crashed\n"), "{}", run.stderr);
+}
+
+// Requirement: WHY-9
+#[test]
+fn workers_that_the_kernel_killed_for_lack_of_memory_crashed() {
+    let group = or_skip!(Group::with_memory_limit(64 << 20));
+    let enter = group.enter();
+    let enter = enter.each_ref().map(String::as_str);
+    let script = "for i in 1 2 3; do \"$1\" hold 209715200 0; done; exit 0";
+    let job = || shell(script, &[&program("touch")]).through(&enter);
+    let run = job().run();
+    assert_eq!((run.status.code(), crashes(run.report())), (Some(0), vec![("SIGKILL", "touch", 3)]));
+    let run = job().only_options(&[]).run();
+    assert!(run.stderr.contains(" OK, exit 0, but 3 processes crashed, after "), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("the kernel killed 3 processes of touch for lack of memory"),
+        "{}",
+        run.stderr
+    );
+}
+
 // Requirement: WHY-7
 #[test]
 fn full_file_system_is_named() {

@@ -25,12 +25,31 @@ fn short_static_children_are_all_counted() {
         tracked([static_program("runs"), "100".into(), static_program("runs"), "0".into(), "x".into()]).run();
     let report = or_skip!(complete_report(&run));
     assert_eq!(report.u64("processes.total"), 101);
+    assert!(report.at("coverage.uncounted_reason").is_null(), "{report}");
     // A scan may find a process before its connector event is read.
     let found = ["connector", "scan"].map(|layer| report.u64(&format!("coverage.layers.{layer}")));
     assert_eq!(found.iter().sum::<u64>(), 100, "{found:?}");
     // If a zombie's CPU clock was read, its value is subtracted from the command's, so the sum stays right.
     report.assert_cpu(report.f64("cpu_time.kernel_s"), 1.0);
     assert_eq!(report.at("processes.heaviest.0.exit.code"), 0);
+}
+
+/// Children that are shorter than a sampling interval.
+// Requirement: SEE-107
+#[test]
+fn count_without_the_connector_is_called_a_lower_bound() {
+    let job =
+        || tracked([static_program("runs"), "200".into(), static_program("runs"), "0".into(), "x".into()]);
+    let without = ["--layers", "preload,wait,subreaper,scan"];
+    let reason = "short children of static programs are not counted";
+    let run = job().options(&without).run();
+    assert!(run.report().u64("processes.total") < 201, "{}", run.report());
+    assert_eq!(run.report().at("coverage.uncounted_reason"), reason);
+    let run = job().only_options(&without).run();
+    // The text goes on in the next line.
+    let summary = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(summary.contains("Processes at least ") && summary.contains(reason), "{}", run.stderr);
+    assert!(!summary.contains("all exact"), "{}", run.stderr);
 }
 
 // Requirement: SEE-7, SEE-53

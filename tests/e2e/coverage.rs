@@ -142,3 +142,19 @@ fn script_name_appears_in_the_command_name() {
     let names: Vec<_> = report.array("processes.by_command").iter().map(|entry| &entry["command"]).collect();
     assert!(names.iter().any(|name| name.as_str().unwrap().contains("analyse.pl")), "{names:?}");
 }
+
+// Requirement: SEE-13
+#[test]
+fn interpreters_are_named_by_what_they_run() {
+    let tools = tempfile::tempdir().unwrap();
+    for name in ["java", "node", "php", "R", "perl"] {
+        std::os::unix::fs::symlink("/bin/true", tools.path().join(name)).unwrap();
+    }
+    let script = "cd \"$0\"; ./java -Xmx1g -jar /opt/x.jar; ./java -cp a.jar:b.jar com.example.Main; \
+                  ./node -e 'a/b'; ./php -r 'echo 1/2;'; ./R --no-echo --file=/a/foo.R --args 1; ./perl -pe s/a/b/; :";
+    let run = tracked(["sh", "-c", script, tools.path().to_str().unwrap()]).run();
+    let report = run.assert_clean(0);
+    for name in ["java x.jar", "java com.example.Main", "node", "php", "R foo.R", "perl"] {
+        assert!(report.command(name).is_some(), "{name}: {}", report.at("processes.by_command"));
+    }
+}

@@ -209,3 +209,24 @@ fn steady_memory_has_its_mean_near_its_peak() {
     let mean = report.f64("mean_ram.main");
     assert!((0.95 * held..=1.03 * 100e6).contains(&mean), "mean is {mean}, at least {held} were held");
 }
+
+/// At a sample, and between two: then the exact peaks of the children's ends make the sum.
+// Requirement: RAM-27
+#[test]
+fn all_processes_at_the_peak_are_in_the_sums_by_command() {
+    for interval in ["0.01", "1"] {
+        let run = run(&["touch", "together", "40", "20000000", "30"], &["--st", interval]);
+        let report = run.assert_clean(0);
+        let held = report.at("peak.by_command.0");
+        assert_eq!(
+            (&held["command"], &held["count"]),
+            (&"touch".into(), &41.into()),
+            "--st {interval}: {report}"
+        );
+        let of_peak = report.f64("peak.combined_rss_bytes");
+        assert_within("held by name", report.held_at_peak() as f64, of_peak, 2.0);
+        assert!(report.array("peak.processes").len() == 10 && of_peak > 800e6, "{report}");
+    }
+    let run = tracked([&program("touch"), "together", "40", "20000000", "30"]).only_options(&[]).run();
+    assert!(run.stderr.contains(": 41 touch 8"), "{}", run.stderr);
+}

@@ -100,13 +100,34 @@ fn file_and_pipe_have_no_colours() {
 // Requirement: OUT-16
 #[test]
 fn summary_fits_the_terminal() {
-    for (columns, most) in [(None, 100), (Some(250), 100), (Some(72), 72)] {
+    for (columns, most) in [(None, 100), (Some(250), 120), (Some(72), 72)] {
         let text = visible(&Job::new(&[UTF8]).on_terminal(columns));
         let lines: Vec<_> = text.lines().collect();
         assert!(lines.len() <= 30, "{} lines: {lines:#?}", lines.len());
         let width = lines.iter().map(|line| line.chars().count()).max().unwrap();
         assert!(width <= most && width > most / 2, "{width} of {most} columns: {lines:#?}");
     }
+}
+
+// Requirement: OUT-25
+#[test]
+fn wide_terminal_shows_long_names_whole() {
+    let name = "tool-with-a-name-of-forty-six-columns-in-total";
+    let job = Job::new(&[UTF8]);
+    std::os::unix::fs::symlink("/bin/sh", job.tools.path().join(name)).unwrap();
+    let script = "\"$0\" -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; :";
+    let text = |columns| {
+        let (read, write) = pty::open(Some(columns));
+        let tool = job.tools.path().join(name);
+        let command = ["sh", "-c", script, tool.to_str().unwrap()];
+        let tracked = tracked(command).only_options(&[]).with(|command| command.stderr(write)).start();
+        let text = pty::read_all(read);
+        assert_eq!(tracked.wait().status.code(), Some(0));
+        text
+    };
+    let named = |columns| text(columns).lines().any(|line| visible(line).starts_with(&format!("  {name} ")));
+    assert!(named(120) && !named(80));
+    assert!(visible(&text(80)).contains("  tool-wit...in-total"), "both of its ends stand in 80 columns");
 }
 
 // Requirement: OUT-17

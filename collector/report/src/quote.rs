@@ -1,6 +1,7 @@
 //! Quoting of untrusted text (commands, paths, arguments) for a terminal. Nothing in the result can move the cursor, break
 //! a line or change the writing direction, and a command can be pasted into a shell.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -121,21 +122,88 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
+/// What stands for text that was left out.
+const MARK: &str = "...";
+
 /// `text`, cut to `max_width` columns.
 #[must_use]
 pub(crate) fn cut(text: &str, max_width: usize) -> String {
-    const MARK: &str = "...";
-    // No character takes more columns than bytes.
-    if text.len() <= max_width || width(text) <= max_width {
+    if fits(text, max_width) {
         return text.to_owned();
     }
-    let left = max_width.saturating_sub(MARK.len());
+    beginning(text, max_width.saturating_sub(MARK.len())).to_owned() + &MARK[..MARK.len().min(max_width)]
+}
+
+/// `text` in `max_width` columns: what is too much is left out of its middle, since names often differ at their ends.
+#[must_use]
+pub(crate) fn cut_middle(text: &str, max_width: usize) -> String {
+    if fits(text, max_width) || max_width <= MARK.len() {
+        return cut(text, max_width);
+    }
+    let left = max_width - MARK.len();
+    let first = beginning(text, left.div_ceil(2));
+    format!("{first}{MARK}{}", end(text, left - width(first)))
+}
+
+/// The texts in at most `max_width` columns each. Of those that would read alike, the places are shown where they differ.
+#[must_use]
+pub(crate) fn shorten(texts: &[&str], max_width: usize) -> Vec<String> {
+    /// Each round parts texts that read alike in at least two.
+    const ROUNDS: usize = 8;
+    let mut shown: Vec<String> = texts.iter().map(|text| cut_middle(text, max_width)).collect();
+    for _ in 0..ROUNDS {
+        let mut alike: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        shown.iter().enumerate().for_each(|(i, shown)| alike.entry(shown).or_default().push(i));
+        let differs = |group: &Vec<usize>| group.iter().any(|i| texts[*i] != texts[group[0]]);
+        let groups: Vec<Vec<usize>> = alike.into_values().filter(differs).collect();
+        if groups.is_empty() {
+            break;
+        }
+        for group in groups {
+            let same = group.iter().map(|i| common_bytes(texts[*i], texts[group[0]])).min().unwrap_or(0);
+            for i in group {
+                shown[i] = cut_around(texts[i], same, max_width);
+            }
+        }
+    }
+    shown
+}
+
+/// `text` in `max_width` columns: its first ones, and what stands behind its first `same` bytes.
+fn cut_around(text: &str, same: usize, max_width: usize) -> String {
+    let first = beginning(&text[..same], max_width / 3);
+    let rest = max_width.saturating_sub(width(first) + MARK.len());
+    format!("{first}{MARK}{}", cut_middle(&text[same..], rest))
+}
+
+/// How many bytes at the beginning of both are the same characters.
+fn common_bytes(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
+}
+
+fn fits(text: &str, max_width: usize) -> bool {
+    // No character takes more columns than bytes.
+    text.len() <= max_width || width(text) <= max_width
+}
+
+/// As much of the beginning of `text` as fits into these columns.
+fn beginning(text: &str, max_width: usize) -> &str {
+    &text[..bytes_within(text.chars(), max_width)]
+}
+
+/// As much of the end of `text` as fits into these columns.
+fn end(text: &str, max_width: usize) -> &str {
+    &text[text.len() - bytes_within(text.chars().rev(), max_width)..]
+}
+
+/// The bytes of the first characters that fit into these columns.
+fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
     let mut columns = 0;
     let fits = |c: &char| {
         columns += c.width().unwrap_or(1);
-        columns <= left
+        columns <= max_width
     };
-    text.chars().take_while(fits).collect::<String>() + &MARK[..MARK.len().min(max_width)]
+    chars.take_while(fits).map(char::len_utf8).sum()
 }
 
 /// Words in lines of at most `width` columns. A longer word has a line of its own.
@@ -228,6 +296,34 @@ mod tests {
         assert_eq!(cut("数据数据", 6), "数...");
         assert_eq!([cut("abcd", 2), cut("", 0)], ["..", ""]);
         assert_eq!(ascii("数 ok é"), r"\u6570 ok \u00e9");
+    }
+
+    #[test]
+    fn middle_of_a_wide_name_is_left_out() {
+        assert_eq!(cut_middle("bash align_reads.sh", 19), "bash align_reads.sh");
+        assert_eq!(cut_middle("bash align_reads_of_all.sh", 19), "bash ali...f_all.sh");
+        assert_eq!(cut_middle("数据数据数据", 9), "数...数据");
+        assert_eq!([cut_middle("abcdef", 3), cut_middle("abcdef", 0)], ["...", ""]);
+    }
+
+    // Requirement: OUT-25
+    #[test]
+    fn names_that_would_read_alike_are_told_apart() {
+        let names = [
+            "python3 process_of_region_1_of_the_first_sample.py",
+            "python3 process_of_region_2_of_the_first_sample.py",
+            "python3 process_of_region_2_of_the_third_sample.py",
+            "python3 process_of_region_2_of_the_third_sample.py",
+            "python3 process",
+        ];
+        for width in 12..=50 {
+            let shown = shorten(&names, width);
+            assert!(shown.iter().all(|name| super::width(name) <= width), "{shown:?}");
+            let parted: std::collections::BTreeSet<_> = shown.iter().collect();
+            assert_eq!(parted.len(), 4, "{width}: {shown:?}");
+        }
+        let shown = shorten(&names[..2], 24);
+        assert_eq!(shown, ["python3 ...1_of_...le.py", "python3 ...2_of_...le.py"]);
     }
 
     #[test]

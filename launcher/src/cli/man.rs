@@ -46,8 +46,8 @@ const SECTIONS: [Section; 2] = [
                 "How many reports are kept for --last; 0: none. Without it, 20 where stderr is a terminal.",
             ),
             (
-                "SGE_TASK_ID, FLUX_JOB_ID, CI, JENKINS_URL",
-                "With one of these, or a batch job's id, no report is kept unless GPU_TRACK_KEEP says so.",
+                "SGE_TASK_ID, FLUX_JOB_ID, JENKINS_URL",
+                "With one of these, CI, or a batch job's id, no report is kept unless GPU_TRACK_KEEP says so.",
             ),
             ("XDG_STATE_HOME, HOME", "Where those are kept."),
             (

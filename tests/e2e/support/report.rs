@@ -122,7 +122,14 @@ impl Report {
                     "{holder} is above the peak: {self}"
                 );
             }
+            assert!(self.held_at_peak() <= self.u64("peak.combined_rss_bytes"), "{self}");
         }
+    }
+
+    /// What all command names together held at the RAM peak, bytes.
+    pub fn held_at_peak(&self) -> u64 {
+        let named = self.array("peak.by_command").iter().map(|held| held["added_bytes"].as_u64().unwrap());
+        named.sum::<u64>() + self.at("peak.other_commands")["added_bytes"].as_u64().unwrap_or(0)
     }
 
     /// Asserts that the CPU time of the tree is `seconds` within `percent`.

@@ -65,6 +65,7 @@ pub fn report(inputs: &Inputs) -> Report {
             cause: cause(inputs, cgroup.as_ref()),
             wait_interrupted: inputs.end.command_exit.map(|exit| exit.is_wait_interrupted),
         },
+        crashes: inputs.run.failures.crashes.list(oom_kills(inputs, cgroup.as_ref()).unwrap_or(0)),
         usable,
         hints: Hints::default(),
         contention: contention::contention(inputs, &cpu_time, context_switches),
@@ -121,7 +122,9 @@ fn peak(run: &RunState) -> Option<Peak> {
     run.ram.peak.as_ref().map(|peak| Peak {
         at_s: peak.at_ns.saturating_sub(run.start_ns) as f64 / 1e9,
         footprint_bytes: peak.footprint_bytes,
-        processes: peak.holders.clone(),
+        processes: peak.holders.largest.clone(),
+        by_command: peak.holders.by_command.clone(),
+        other_commands: peak.holders.other_commands,
     })
 }
 
@@ -135,6 +138,11 @@ fn basis(inputs: &Inputs) -> Basis {
     }
 }
 
+/// Out-of-memory kills: in the command's own cgroup if it has one, else in the launcher's.
+fn oom_kills(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<u64> {
+    cgroup.and_then(|cgroup| cgroup.oom_kills).or(inputs.end.cgroups.oom_kills)
+}
+
 /// A command that runs on, or whose launcher was killed, has none.
 fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     let (run, end) = (inputs.run, inputs.end);
@@ -146,7 +154,7 @@ fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
         ended_s: (inputs.config.start.realtime_ns as f64 + since_session_ns as f64) / 1e9,
         failures: &run.failures,
         signals: &run.signals,
-        oom_kills: own_kills.or(end.cgroups.oom_kills),
+        oom_kills: oom_kills(inputs, cgroup),
         is_own_cgroup: own_kills.is_some(),
         memory_limits: &end.cgroups.memory_limits,
         limits: &inputs.host_info.limits,
@@ -174,6 +182,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         processes: seen.processes + failed_spawns,
         unknown: seen.unknown + failed_spawns,
         failed_spawns,
+        uncounted_reason: uncounted_reason(inputs, absent.is_some()),
         layers: Layers {
             preload: uses(Layer::Preload).then_some(preload),
             wait: uses(Layer::Wait).then_some(wait),
@@ -204,6 +213,26 @@ fn coverage(inputs: &Inputs) -> Coverage {
         records_untrusted: records_untrusted(inputs),
         ..seen.clone()
     }
+}
+
+/// Why processes may be missing from the count: each cause has a warning, too, which says more.
+fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String> {
+    let (totals, health) = (&inputs.run.totals, &inputs.run.health);
+    let is_static = !totals.static_executables().is_empty();
+    let reason = if !inputs.config.discovery.uses(Layer::Preload) {
+        "the preload layer is off: short processes are not counted"
+    } else if is_connector_absent && totals.coverage.uninstrumented > 0 && is_static {
+        "short children of static programs are not counted"
+    } else if is_connector_absent && totals.coverage.uninstrumented > 0 {
+        "short children of programs without the shim are not counted"
+    } else if health.connector.overruns > 0 {
+        "events of the kernel were lost: short processes of static programs may be missing"
+    } else if inputs.end.dropped_events > 0 || health.unread > 0 || health.is_state_lost {
+        "event records were lost: processes may be missing"
+    } else {
+        return None;
+    };
+    Some(reason.into())
 }
 
 fn records_untrusted(inputs: &Inputs) -> Option<String> {

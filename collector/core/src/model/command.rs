@@ -1,19 +1,10 @@
 //! Command names: the base name of argv\[0\], with the script's behind it for an interpreter.
 
 use gpu_track_abi::record::NAME_BYTES;
-
-/// Interpreters, which are named together with their script.
-fn is_interpreter(name: &str) -> bool {
-    const NAMES: [&str; 19] = [
-        "sh", "bash", "dash", "ksh", "zsh", "fish", "busybox", "python", "pypy", "perl", "ruby", "node",
-        "nodejs", "Rscript", "R", "julia", "lua", "php", "tclsh",
-    ];
-    let stem = name.trim_start_matches('-').trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    NAMES.contains(&stem)
-}
+use gpu_track_abi::script::{Found, Search};
 
 fn joined(name: &str, script: &str) -> String {
-    if script.is_empty() || !is_interpreter(name) { name.to_owned() } else { format!("{name} {script}") }
+    if script.is_empty() { name.to_owned() } else { format!("{name} {script}") }
 }
 
 fn base_name(path: &str) -> &str {
@@ -36,16 +27,17 @@ pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     if name.is_empty() {
         return None;
     }
-    let mut rest = rest.iter().map(AsRef::as_ref).take(8);
-    let script = loop {
-        match rest.next() {
-            None | Some("-c" | "-e") => break String::new(),
-            Some("-m") => break rest.next().map(|module| format!("-m {module}")).unwrap_or_default(),
-            Some(option) if option.starts_with('-') => {}
-            Some(script) => break base_name(script).to_owned(),
+    let mut search = Search::of_program(name.as_bytes());
+    let text = |bytes| String::from_utf8_lossy(bytes);
+    for argument in rest {
+        match search.add(argument.as_ref().as_bytes()) {
+            Found::NotYet => {}
+            Found::Nothing => break,
+            Found::Script(script) => return Some(joined(name, base_name(&text(script)))),
+            Found::Module(module) => return Some(joined(name, &format!("-m {}", text(module)))),
         }
-    };
-    Some(joined(name, &script))
+    }
+    Some(name.to_owned())
 }
 
 #[cfg(test)]
@@ -62,6 +54,10 @@ mod tests {
         );
         assert_eq!(named(&["python3", "-m", "http.server"]), "python3 -m http.server");
         assert_eq!(named(&["/bin/sh", "-c", "x"]), "sh");
+        assert_eq!(named(&["php", "-r", "echo 1/2;"]), "php");
+        assert_eq!(named(&["/usr/lib/R/bin/exec/R", "--no-echo", "--file=/a/foo.R"]), "R foo.R");
+        assert_eq!(named(&["java", "-Xmx1g", "-jar", "/opt/x.jar"]), "java x.jar");
+        assert_eq!(named(&["java", "-cp", "a.jar:b.jar", "com.example.Main"]), "java com.example.Main");
         assert_eq!(named(&["-bash", "configure"]), "-bash configure");
         assert_eq!(named(&["gcc", "-c", "a.c"]), "gcc");
         assert_eq!(named(&["cat", "file"]), "cat");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::crashes::Crashes;
 use super::tree::ProcessSummary;
 use crate::model::report::Exit;
 
@@ -21,6 +22,8 @@ pub(crate) struct Failures {
     pub near_address_space: Option<ProcessSummary>,
     /// Runs of `timeout` that ended their command, the last ones.
     pub timed_out: VecDeque<ProcessSummary>,
+    /// Those that crashed.
+    pub crashes: Crashes,
 }
 
 /// Processes that one signal ended.
@@ -41,6 +44,7 @@ impl Failures {
         if exit.signal.is_none() && exit.code.is_none_or(|code| code == 0) {
             return;
         }
+        self.crashes.add(process);
         if process.ids.is_main {
             self.main = Some(process.clone());
         }

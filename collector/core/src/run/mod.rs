@@ -1,6 +1,7 @@
 //! The core: from observations to what the run used. It does no I/O and reads no clock.
 
 pub mod cause;
+pub(crate) mod crashes;
 pub(crate) mod failures;
 pub mod gpu;
 pub(crate) mod nodes;

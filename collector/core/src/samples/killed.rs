@@ -118,6 +118,15 @@ pub fn killed() -> Report {
     report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["node18".into()] });
     report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
     report.ending.exit = killed;
+    let crash = |command: &str, signal, signal_name: &str, count, is_probe| Crash {
+        command: Some(command.into()),
+        signal,
+        signal_name: signal_name.into(),
+        count,
+        is_probe,
+    };
+    report.crashes =
+        vec![crash("python3 worker.py", 11, "SIGSEGV", 3, false), crash("conftest", 6, "SIGABRT", 12, true)];
     report.wall_s = 7384.4;
     report.ending.cause = Some(Cause::OutOfMemory(OutOfMemory {
         process: Some(DeadProcess {

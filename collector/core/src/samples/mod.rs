@@ -123,6 +123,7 @@ pub fn full() -> Report {
             ram_bytes: Some(25_276_502_016),
         },
         ending: Ending { exit: ended, ..Ending::default() },
+        crashes: Vec::new(),
         usable: usable(),
         hints: hints(),
         max_ram: MaxRam {
@@ -190,6 +191,8 @@ pub fn full() -> Report {
                 Holder { pid: 4242, command: "cc1".into(), rss_bytes: 80_000_000, private_bytes: Some(61_000_000), added_bytes: 80_000_000 },
                 Holder { pid: 4250, command: "cc1".into(), rss_bytes: 70_000_000, private_bytes: Some(51_000_000), added_bytes: 52_000_000 },
             ],
+            by_command: vec![CommandHolders { command: "cc1".into(), count: 2, added_bytes: 132_000_000 }],
+            other_commands: Some(OtherHolders { commands: 7, count: 30, added_bytes: 72_000_000 }),
         }),
         ram_over_time: over_time(83.25, 204_472_320),
         cgroup: None,
@@ -263,6 +266,7 @@ fn coverage() -> Coverage {
         unknown: 0,
         joined: 1,
         failed_spawns: 3,
+        uncounted_reason: None,
         uninstrumented: 3,
         layers: Layers {
             preload: Some(2018),

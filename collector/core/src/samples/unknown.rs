@@ -76,7 +76,12 @@ pub fn unknown() -> Report {
         processes: processes(),
         peak: None,
         ram_over_time: vec![],
-        coverage: Coverage { processes: 1, unknown: 1, ..Coverage::default() },
+        coverage: Coverage {
+            processes: 1,
+            unknown: 1,
+            peaks: Peaks { unknown: 1, ..Peaks::default() },
+            ..Coverage::default()
+        },
         warnings: warnings(),
         ..full()
     }

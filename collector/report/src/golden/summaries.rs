@@ -1,4 +1,4 @@
-//! The summary of eight kinds of run, and what holds for that of any run.
+//! The summary of ten kinds of run, and what holds for that of any run.
 
 use proptest::prelude::*;
 
@@ -69,19 +69,25 @@ fn build() -> Report {
     report.mean_ram_bytes.combined = Some(152e6);
     report.ram_over_time = over_time(3.184, 271_400_000);
     report.io = Io { read_bytes: Some(0), write_bytes: Some(307_200) };
-    report.peak = Some(peak(2.1, &[("cc1plus", 3, 85_700_000), ("as", 1, 4_800_000), ("sh", 4, 2_100_000)]));
+    report.peak = Some(peak(2.1, &[("cc1plus", 3, 85_700_000), ("sh", 4, 2_100_000), ("as", 1, 4_800_000)]));
     report.hints.cpus = report.hints.cpus.map(|cpus| CpusHint { count: 2, is_fitting: false, ..cpus });
     report
 }
 
-fn peak(at_s: f64, holders: &[(&str, u32, u64)]) -> Peak {
-    let holders_of = |(command, count, rss_bytes): &(&str, u32, u64)| {
-        let command = (*command).to_owned();
-        let (rss_bytes, private_bytes, added_bytes) = (*rss_bytes, Some(*rss_bytes), *rss_bytes);
-        let holder = Holder { pid: 1, command, rss_bytes, private_bytes, added_bytes };
-        vec![holder; *count as usize]
-    };
-    Peak { at_s, footprint_bytes: 0, processes: holders.iter().flat_map(holders_of).collect() }
+fn peak(at_s: f64, holders: &[(&str, u64, u64)]) -> Peak {
+    let by_command = holders.iter().map(|(command, count, each_bytes)| CommandHolders {
+        command: (*command).to_owned(),
+        count: *count,
+        added_bytes: count * each_bytes,
+    });
+    let footprint_bytes = by_command.clone().map(|command| command.added_bytes).sum();
+    Peak {
+        at_s,
+        footprint_bytes,
+        processes: Vec::new(),
+        by_command: by_command.collect(),
+        other_commands: None,
+    }
 }
 
 /// One process that ended within a sampling interval.
@@ -100,9 +106,26 @@ fn short() -> Report {
     report
 }
 
+/// A pool of workers of which some crashed.
+fn crashed() -> Report {
+    let crash = |signal: i32, name: &str, command: &str, count| Crash {
+        command: Some(command.to_owned()),
+        signal,
+        signal_name: name.into(),
+        count,
+        is_probe: command == "conftest",
+    };
+    let crashes = vec![
+        crash(9, "SIGKILL", "python3 worker.py", 3),
+        crash(11, "SIGSEGV", "solve", 1),
+        crash(6, "SIGABRT", "conftest", 12),
+    ];
+    Report { crashes, ..build() }
+}
+
 /// A training run that used one of two GPUs.
 fn on_gpus() -> Report {
-    let mut report = exact(killed(), 5);
+    let mut report = Report { crashes: Vec::new(), ..exact(killed(), 5) };
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
     report.ending = Ending { exit: Exit { code: Some(0), signal: None }, ..Ending::default() };
     report.ram_over_time = over_time(report.wall_s, 21_000_000_000);
@@ -189,6 +212,8 @@ fn partly_unknown() -> Report {
     report.coverage.exact = 20;
     report.coverage.sampled = 4;
     report.coverage.unknown = 2;
+    report.coverage.peaks = Peaks { exact: 21, bound: 1, unknown: 4, ..Peaks::default() };
+    report.coverage.uncounted_reason = Some("short children of static programs are not counted".into());
     report.io = Io { read_bytes: None, write_bytes: None };
     report.processes.by_command[3].cpu_s = None;
     report.processes.by_command[3].peak_rss_bytes = None;
@@ -221,6 +246,30 @@ fn golden_summaries() {
     golden!(exact(full(), 2021), style, "no_gpu");
     golden!(partly_unknown(), style, "partly_unknown");
     golden!(short(), style, "short");
+    golden!(crashed(), style, "crashed");
+}
+
+// Requirement: SEE-107
+#[test]
+fn cpu_time_and_ram_are_exact_each_for_itself() {
+    let rows = |report: &Report| -> Vec<String> {
+        let text = text::text(report, &Style::default());
+        let from = text.lines().skip_while(|line| !line.starts_with("  Processes"));
+        from.take_while(|line| !line.starts_with("  Command")).map(|line| line[17..].to_owned()).collect()
+    };
+    let mut report = build();
+    assert_eq!(rows(&report), ["26, at most 9 at once, all exact"]);
+    report.coverage.peaks = Peaks { exact: 23, unknown: 3, ..Peaks::default() };
+    assert_eq!(rows(&report), ["26, at most 9 at once; CPU exact; RAM 23 exact, 3 unknown"]);
+    (report.coverage.exact, report.coverage.sampled) = (20, 6);
+    report.coverage.peaks = Peaks { exact: 26, ..Peaks::default() };
+    assert_eq!(rows(&report), ["26, at most 9 at once; CPU 20 exact, 6 sampled; RAM exact"]);
+    report = build();
+    report.coverage.uncounted_reason = Some("short ones are not counted".into());
+    assert_eq!(
+        rows(&report),
+        ["at least 26, at most 9 at once; short ones are not counted; these are exact"]
+    );
 }
 
 /// The line of the summary with what to ask for next time.
@@ -299,6 +348,44 @@ fn long_figure_widens_its_column() {
     assert_eq!(table[2], row(["as", "8", "0.032", "4.80", "0.071"], &bar));
 }
 
+// Requirement: OUT-25
+#[test]
+fn names_are_as_wide_as_the_terminal_allows_and_stay_apart() {
+    let mut report = build();
+    let names = ["bash pyenv-version-name", "bash pyenv-version-file", "bash pyenv-versions"];
+    let long =
+        ["1", "2"].map(|part| format!("python3 -m analysis.of_all_the_reads_of_part_{part}.with_long_names"));
+    let names = names.map(str::to_owned).into_iter().chain(long);
+    report.processes.by_command = names.map(|name| command(&name, 8, 1.0, MB, 1.0)).collect();
+    let shown = |columns| {
+        let console = Console { columns, ..Console::default() };
+        let text = text::text(&report, &Style { console, ..Style::default() });
+        let rows = text.lines().skip_while(|line| !line.starts_with("  Command ")).skip(1).take(5);
+        rows.map(|row| row.trim_start().split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        shown(60),
+        [
+            "bash pye...ion-name",
+            "bash pye...ion-file",
+            "bash pyenv-versions",
+            "python...1.wi...mes",
+            "python...2.wi...mes"
+        ]
+    );
+    assert_eq!(
+        shown(100),
+        [
+            "bash pyenv-version-name",
+            "bash pyenv-version-file",
+            "bash pyenv-versions",
+            "python3 -m analysi...1.with_long_names",
+            "python3 -m analysi...2.with_long_names"
+        ]
+    );
+    assert_eq!(shown(120)[3], "python3 -m analysis.of_all_t...s_of_part_1.with_long_names");
+}
+
 // Requirement: OUT-16, OUT-17
 #[test]
 fn golden_summaries_of_other_terminals() {
@@ -321,6 +408,7 @@ fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
     }
     report.stage = [Stage::Over, Stage::SoFar, Stage::Recovered][many % 3];
     report.command = vec![text.to_owned(); many + 1];
+    report.crashes = crashed().crashes.into_iter().cycle().take(many % 9).collect();
     report.wall_s *= (many as f64).powi(4);
     report.processes.total += many as u64;
     report.processes.by_command = (0..many)
@@ -379,7 +467,7 @@ proptest! {
         let summary = text::text(&report, &style);
         prop_assert!(summary.lines().count() <= 30, "{summary}");
         for line in summary.lines() {
-            let most = usize::from(columns_given).clamp(60, 100);
+            let most = usize::from(columns_given).clamp(60, 120);
             prop_assert!(columns(line) <= most, "{} of {most}: {line:?}", columns(line));
             prop_assert!(is_unicode || line.is_ascii(), "{line:?}");
             prop_assert!(!line.ends_with(' '), "{line:?}");

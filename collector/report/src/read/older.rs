@@ -46,6 +46,8 @@ fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
     cpus_hint(report);
     gaps(report, lacking);
     holders(report, lacking);
+    report.insert("crashes".into(), json!([]));
+    lacking.push("processes that crashed");
 }
 
 /// It was not looked at whether others had cores: then the hint was no lower bound.
@@ -102,13 +104,17 @@ fn gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
     lacking.extend(has_lacked.then_some("how long GPUs could not be read"));
 }
 
-/// A holder of the peak did not say what it adds to the footprint.
+/// A holder of the peak did not say what it adds to the footprint, and only the largest were there.
 fn holders(report: &mut Object, lacking: &mut Vec<&'static str>) {
-    let Some(holders) = report.get_mut("peak").and_then(|peak| peak.get_mut("processes")) else { return };
-    if entries(Some(&mut *holders)).any(|holder| holder.get("added_bytes").is_none()) {
-        *holders = json!([]);
+    let Some(peak) = report.get_mut("peak").and_then(Value::as_object_mut) else { return };
+    let is_lacking = |holder: &mut Value| holder.get("added_bytes").is_none();
+    if entries(peak.get_mut("processes")).any(is_lacking) {
+        peak.insert("processes".into(), json!([]));
         lacking.push("what held the RAM at its peak");
+    } else {
+        lacking.push("RAM at its peak by command");
     }
+    peak.insert("by_command".into(), json!([]));
 }
 
 fn part<'a>(report: &'a Object, key: &str) -> Option<&'a Object> {

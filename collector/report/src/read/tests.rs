@@ -119,6 +119,7 @@ fn filled() -> Vec<Report> {
     cgroup.memory_peak_bytes = Some(1);
     let coverage = &mut report.coverage;
     coverage.layers.connector = Some(1);
+    coverage.uncounted_reason = Some("short children are not counted".into());
     coverage.ram_floor_bytes = Some(1);
     coverage.private_ram_reason = Some("not read".into());
     coverage.records_untrusted = Some("forged".into());
@@ -327,9 +328,13 @@ fn unknown_keys_are_ignored() {
 fn report_of_schema_2_is_read_with_a_note() {
     let ReadReport { report, note } =
         read(include_str!("../../../../tests/golden/older/schema_2.json")).unwrap();
-    assert_eq!(note.unwrap(), "Its schema_version is 2. It lacks: RAM over time.");
+    assert_eq!(
+        note.unwrap(),
+        "Its schema_version is 2. It lacks: RAM over time, RAM at its peak by command, processes that crashed."
+    );
     // It was written from this one, in other units.
-    let original = killed();
+    let mut original = Report { crashes: Vec::new(), ..killed() };
+    original.peak = original.peak.map(|peak| Peak { by_command: Vec::new(), other_commands: None, ..peak });
     assert!((report.wall_s / original.wall_s - 1.0).abs() < 1e-12, "{}", report.wall_s);
     let expected = Report {
         ram_over_time: Vec::new(),
@@ -348,7 +353,8 @@ fn report_of_schema_1_is_read_with_a_note() {
     let ReadReport { report, note } =
         read(include_str!("../../../../tests/golden/older/schema_1.json")).unwrap();
     let expected = "Its schema_version is 1. It lacks: RAM over time, what the command could use (shown are the expected \
-                    cores), how long GPUs could not be read, what held the RAM at its peak.";
+                    cores), how long GPUs could not be read, what held the RAM at its peak, processes that \
+                    crashed.";
     assert_eq!(note.unwrap(), expected);
     assert_eq!((report.stage, report.coverage.uninstrumented), (Stage::Over, 3));
     assert_eq!(report.max_ram.combined.private_bytes, Some(20_900_000_000));
@@ -382,7 +388,7 @@ fn older_warnings_are_read_without_their_topics() {
     older.as_object_mut().unwrap().remove("max_gpu_ram");
     let ReadReport { report, note } = read(&older.to_string()).unwrap();
     let expected = "Its schema_version is 2. It lacks: whether it was recovered (shown as a report so far), RAM over time, \
-                    the topics of warnings (shown as warnings about figures).";
+                    the topics of warnings (shown as warnings about figures), RAM at its peak by command, processes that crashed.";
     assert_eq!(note.unwrap(), expected);
     let texts: Vec<_> = report.warnings.iter().map(|warning| warning.text.as_str()).collect();
     assert_eq!((texts, report.stage), (vec!["One.", "Two."], Stage::SoFar));

@@ -23,6 +23,7 @@ pub(super) fn coverage(coverage: &Coverage) -> Section {
         .count("Exact", unless_all(coverage.exact))
         .count("Sampled", coverage.sampled)
         .count("Unknown", coverage.unknown)
+        .text("Not all processes", coverage.uncounted_reason.clone())
         .count("Joined", coverage.joined)
         .count("Failed spawns", coverage.failed_spawns)
         .count("Uninstrumented", coverage.uninstrumented)

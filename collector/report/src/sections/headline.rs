@@ -1,6 +1,6 @@
 //! The first line: the command, how it ended, and after what time.
 
-use super::cause;
+use super::{cause, crashes};
 use crate::document::{Block, Tone};
 use crate::figures::{duration, readable, short, signal_name};
 use crate::model::report::{Exit, Report, Stage};
@@ -50,7 +50,12 @@ fn exit(report: &Report) -> (Tone, String, String) {
             (Tone::Caution, "TRACKING KILLED", "tracking was killed")
         }
         _ if report.stage != Stage::Over => (Tone::Caution, "STILL RUNNING", "still running"),
-        Exit { code: Some(0), .. } => (Tone::Good, "OK, exit 0", "exited with code 0"),
+        Exit { code: Some(0), .. } => match crashes::in_headline(report) {
+            Some(but) => {
+                return (Tone::Caution, format!("OK, exit 0{but}"), format!("exited with code 0{but}"));
+            }
+            None => (Tone::Good, "OK, exit 0", "exited with code 0"),
+        },
         Exit { code: Some(code), .. } => {
             return (Tone::Bad, format!("FAILED, exit {code}"), format!("exited with code {code}"));
         }

@@ -3,6 +3,7 @@
 mod cause;
 mod contention;
 mod coverage;
+mod crashes;
 mod environment;
 mod gpus;
 mod headline;
@@ -37,6 +38,7 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
         usage::faults(report),
         usage::switches(report),
         processes::processes(&report.processes, units),
+        crashes::section(&report.crashes),
         environment::cgroup(report.cgroup.as_ref(), units),
         gpus::gpus(&report.gpus, units),
         environment::host(report),
@@ -50,11 +52,14 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
 }
 
 /// Whether the command worked and what ended it; how much of what it might use it used, and by what. Then what to ask for next
-/// time. The commands that used most have `command_lines` lines.
-pub(super) fn summary(report: &Report, units: Units, style: &Style, command_lines: usize) -> Vec<Block> {
+/// time. Crashes, and then the commands that used most, have `free_lines` lines.
+pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: usize) -> Vec<Block> {
     let remark = |text| Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE };
     let mut blocks = vec![headline::brief(report, units)];
     blocks.extend(evidence(report, units).map(remark));
+    let crashes = crashes::remarks(report, free_lines);
+    let command_lines = free_lines - crashes.len();
+    blocks.extend(crashes);
     blocks.extend(usage::rows(report, units));
     blocks.extend(gpus::rows(report, units));
     blocks.extend(usage::io_row(report, units));

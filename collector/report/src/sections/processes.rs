@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::{UNKNOWN, column, count, exit, number, thousands};
-use crate::model::report::{CommandUsage, ProcessUsage, Processes, Report};
+use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Processes, Report};
 use crate::quote;
 use crate::units::Units;
 
@@ -106,25 +106,53 @@ fn on_gpus<'a>(first: &'static str, rows: impl Iterator<Item = OnGpu<'a>>, units
     Table::new(head, rows.into_iter().map(cells))
 }
 
-/// The summary's row. Nothing for one process that is known exactly: the other figures are its own.
+/// The summary's row: how many, why there may be more, and how well they are known. Nothing for one process that is known
+/// exactly: the other figures are its own.
 pub(super) fn row(report: &Report) -> Option<Block> {
     let (processes, coverage) = (&report.processes, &report.coverage);
-    let is_exact = coverage.exact == processes.total;
-    if processes.total <= 1 && is_exact {
+    let (cpu, ram) = (cpu_known(report), ram_known(coverage));
+    let uncounted = coverage.uncounted_reason.as_deref();
+    let is_known = coverage.exact == processes.total && ram.is_none() && uncounted.is_none();
+    if processes.total <= 1 && is_known {
         return None;
     }
-    let count = |n: u64| thousands(n as f64);
-    let mut text = format!("{}, at most {} at once", count(processes.total), count(processes.max_concurrent));
-    if is_exact && report.cpu_time.above_kernel_s().is_none() {
-        text += ", all exact";
-    } else {
-        let counts =
-            [(coverage.exact, "exact"), (coverage.sampled, "sampled"), (coverage.unknown, "unknown")];
-        for (n, what) in counts.into_iter().filter(|(n, _)| *n > 0) {
-            text += &format!(", {} {what}", count(n));
-        }
+    let at_least = if uncounted.is_some() { "at least " } else { "" };
+    let (total, most) = (thousands(processes.total as f64), thousands(processes.max_concurrent as f64));
+    let mut text = format!("{at_least}{total}, at most {most} at once");
+    if let Some(reason) = uncounted {
+        text += &format!("; {reason}");
     }
-    Some(Block::text("Processes", text))
+    text += &match (cpu, ram) {
+        (None, None) if uncounted.is_some() => "; these are exact".to_owned(),
+        (None, None) => ", all exact".to_owned(),
+        known => {
+            let [cpu, ram] = <[_; 2]>::from(known).map(|known| known.unwrap_or_else(|| "exact".to_owned()));
+            format!("; CPU {cpu}; RAM {ram}")
+        }
+    };
+    Some(Block::Paragraph("Processes", text))
+}
+
+/// How well the CPU times are known; `None`: all exactly.
+fn cpu_known(report: &Report) -> Option<String> {
+    let Coverage { exact, sampled, unknown, .. } = report.coverage;
+    let is_exact = exact == report.processes.total && report.cpu_time.above_kernel_s().is_none();
+    (!is_exact).then(|| counts(&[(exact, "exact"), (sampled, "sampled"), (unknown, "unknown")]))
+}
+
+/// How well the peaks of RAM are known; `None`: all exactly.
+fn ram_known(coverage: &Coverage) -> Option<String> {
+    let Peaks { exact, sampled, bound, unknown } = coverage.peaks;
+    let is_exact = sampled == 0 && bound == 0 && unknown == 0;
+    let all = [(exact, "exact"), (sampled, "sampled"), (bound, "upper bound"), (unknown, "unknown")];
+    (!is_exact).then(|| counts(&all))
+}
+
+/// "20 exact, 2 unknown", without zeros.
+fn counts(counts: &[(u64, &str)]) -> String {
+    let known = counts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<_> = known.map(|(count, what)| format!("{} {what}", thousands(*count as f64))).collect();
+    parts.join(", ")
 }
 
 /// The commands that used most CPU time, in at most `most_lines` lines of the summary. Nothing for a single process: the other

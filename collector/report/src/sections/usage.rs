@@ -1,18 +1,19 @@
 //! What the tree used: CPU time, RAM, I/O, faults and switches.
 
-use std::cmp::Reverse;
-
 use super::contention;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{short, thousands};
 use crate::model::groups::Groups;
 use crate::model::report::{MemorySource, Peak, Report};
+use crate::quote;
 use crate::units::Units;
 
 /// A line of fewer spans of time shows nothing.
 const LEAST_SPANS: usize = 4;
 /// Most commands that the summary names as holders of the peak.
 const HOLDERS: usize = 3;
+/// Most columns of the name of one of them.
+const HOLDER: usize = 24;
 
 pub(super) fn cpu_time(report: &Report, units: Units) -> Section {
     let (time, unit) = (&report.cpu_time, units.time);
@@ -67,7 +68,22 @@ pub(super) fn peak(peak: Option<&Peak>, units: Units) -> Section {
     section
         .bytes("Combined RSS", Some(peak.footprint_bytes), units.ram)
         .text("Time", units.after_the_start(peak.at_s))
-        .section(Section::new("Held by").table(Table::new(head, holders)))
+        .section(Section::new("Largest processes").table(Table::new(head, holders)))
+        .section(Section::new("All by command").table(holders_by_command(peak, units)))
+}
+
+/// All processes at the peak: the sums are no more than the peak.
+fn holders_by_command(peak: &Peak, units: Units) -> Table {
+    let head = [Column::count("Count"), Column::number("Added", units.ram.symbol()), Column::text("Command")];
+    let row = |count: u64, bytes, command| [thousands(count as f64), units.ram_cell(Some(bytes)), command];
+    let named = peak
+        .by_command
+        .iter()
+        .map(|command| row(command.count, command.added_bytes, command.command.clone()));
+    let others = peak.other_commands.map(|others| {
+        row(others.count, others.added_bytes, format!("({} other names)", thousands(others.commands as f64)))
+    });
+    Table::new(head, named.chain(others))
 }
 
 pub(super) fn io(report: &Report, units: Units) -> Section {
@@ -148,26 +164,29 @@ fn ram_row(report: &Report, units: Units) -> Block {
 
 /// What held the RAM at its peak, where that was more than one process.
 fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
-    if peak.processes.len() < 2 {
+    let (named, others) = peak.by_command.split_at(peak.by_command.len().min(HOLDERS));
+    let others = others.iter().map(|command| (command.count, command.added_bytes));
+    let unnamed = peak.other_commands.map(|others| (others.count, others.added_bytes));
+    let (others, other_bytes) = others.chain(unnamed).fold((0, 0), |(count, bytes): (u64, u64), other| {
+        (count.saturating_add(other.0), bytes.saturating_add(other.1))
+    });
+    if named.iter().fold(others, |sum, command| sum.saturating_add(command.count)) < 2 {
         return None;
     }
-    let mut groups: Vec<(&str, usize, u64)> = Vec::new();
-    for holder in &peak.processes {
-        match groups.iter_mut().find(|(name, ..)| *name == holder.command) {
-            Some((_, count, bytes)) => {
-                *count += 1;
-                *bytes = bytes.saturating_add(holder.added_bytes);
-            }
-            None => groups.push((&holder.command, 1, holder.added_bytes)),
-        }
+    let held = |name: String, count: u64, bytes: u64| {
+        let count = if count == 1 { String::new() } else { format!("{} ", thousands(count as f64)) };
+        format!("{count}{name} {}", units.bytes(bytes))
+    };
+    let names: Vec<String> = named.iter().map(|command| quote::escape(&command.command)).collect();
+    let names = quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), HOLDER);
+    let parts = named.iter().zip(names);
+    let mut parts: Vec<String> =
+        parts.map(|(command, name)| held(name, command.count, command.added_bytes)).collect();
+    if others > 0 {
+        let name = if others == 1 { "1 other" } else { "others" };
+        parts.push(held(name.to_owned(), others, other_bytes));
     }
-    groups.sort_by_key(|(.., bytes)| Reverse(*bytes));
-    let named = groups.iter().take(HOLDERS).map(|(name, count, bytes)| {
-        let count = if *count == 1 { String::new() } else { format!("{count} ") };
-        format!("{count}{name} {}", units.bytes(*bytes))
-    });
-    let named = named.collect::<Vec<_>>().join(", ");
-    Some(Block::text("", format!("at {}: {named}", units.seconds(peak.at_s))))
+    Some(Block::text("", format!("at {}: {}", units.seconds(peak.at_s), parts.join(", "))))
 }
 
 fn over_time_row(report: &Report, units: Units) -> Option<Block> {

@@ -34,8 +34,8 @@ fn full(report: &Report, style: &Style) -> String {
 /// The default text. It begins with an empty line: the command's output may lack its last newline.
 fn summary(report: &Report, style: &Style) -> String {
     let units = Units::choose(report, style);
-    let lines = |command_lines| {
-        let blocks = sections::summary(report, units, style, command_lines);
+    let lines = |free_lines| {
+        let blocks = sections::summary(report, units, style, free_lines);
         lay_out(&blocks, Look::new(style.console), Form::Columns)
     };
     let left = MOST_LINES.saturating_sub(1 + lines(0).len());

@@ -7,6 +7,8 @@ use crate::quote;
 
 /// Columns of a page.
 pub(super) const WIDTH: usize = 100;
+/// Most columns of the summary.
+const MOST_WIDTH: usize = 120;
 /// The fewest columns that the summary is laid out for; lines of a narrower terminal wrap.
 const LEAST_WIDTH: usize = 60;
 
@@ -23,7 +25,7 @@ impl Look {
 
     /// Columns of the summary.
     pub(super) fn width(&self) -> usize {
-        usize::from(self.console.columns).clamp(LEAST_WIDTH, WIDTH)
+        usize::from(self.console.columns).clamp(LEAST_WIDTH, MOST_WIDTH)
     }
 
     /// Untrusted text: nothing in it moves the cursor, and it is ASCII where the terminal is.

@@ -13,6 +13,8 @@ pub struct Coverage {
     pub sampled: u64,
     /// CPU time unknown.
     pub unknown: u64,
+    /// Why short processes may be missing from `processes`, which is a lower bound then. `None`: nothing speaks for that.
+    pub uncounted_reason: Option<String>,
     /// Carried the session, and no known process is the parent.
     pub joined: u64,
     /// Children of posix_spawn that could not exec; they are in `processes` and `unknown`.

@@ -7,6 +7,7 @@ mod cause;
 mod contention;
 mod coverage;
 mod cpu;
+mod crashes;
 mod gpu;
 mod hints;
 mod io;
@@ -29,6 +30,7 @@ pub use cause::{
 pub use contention::Contention;
 pub use coverage::{Coverage, Layers, Nodes, Peaks, UnseenRanks};
 pub use cpu::{Cpu, CpuTime, Percent};
+pub use crashes::Crash;
 pub use gpu::{
     CommandGpu, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie, GpuPower,
     GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, MaxGpuRam, ProcessGpu,
@@ -39,7 +41,7 @@ pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use over_time::RamSpan;
 pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
-pub use ram::{Holder, MaxProportionalRam, MaxRam, Peak, SetRam};
+pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};
 
@@ -61,6 +63,8 @@ pub struct Report {
     /// How the command ended.
     #[serde(rename = "exit", default)]
     pub ending: Ending,
+    /// The processes that crashed, most first; the test programs of build systems come last.
+    pub crashes: Vec<Crash>,
     /// What the command may use: the denominators.
     pub usable: Usable,
     /// What to ask for next time.

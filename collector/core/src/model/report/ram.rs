@@ -60,6 +60,32 @@ pub struct Peak {
     pub footprint_bytes: u64,
     /// The processes with the largest RSS at that time, largest first.
     pub processes: Vec<Holder>,
+    /// The command names whose processes added most to the footprint then, largest sum first.
+    pub by_command: Vec<CommandHolders>,
+    /// The sum of all other command names; `None`: there are none.
+    pub other_commands: Option<OtherHolders>,
+}
+
+/// The processes of one command name at the moment of the tree's largest RAM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandHolders {
+    /// The name.
+    pub command: String,
+    /// How many processes had it.
+    pub count: u64,
+    /// What they added to the tree's footprint, bytes. The sums of all names are no more than the footprint.
+    pub added_bytes: u64,
+}
+
+/// The processes of several command names at that moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherHolders {
+    /// How many names.
+    pub commands: u64,
+    /// How many processes.
+    pub count: u64,
+    /// What they added to the tree's footprint, bytes.
+    pub added_bytes: u64,
 }
 
 /// A process at the moment of the tree's largest RAM.

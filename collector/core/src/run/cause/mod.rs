@@ -5,7 +5,7 @@
 //! kernel counted as an out-of-memory kill is no mere signal.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod timeout;
 
 use super::failures::Failures;

@@ -27,7 +27,7 @@ fn killed(signal: i32) -> Exit {
 }
 
 /// A process with this pid that ended so, at the end of the run.
-fn process(pid: u32, command: &str, exit: Exit) -> ProcessSummary {
+pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSummary {
     let ids = Ids {
         id: ProcessId(u64::from(pid)),
         key: Key { pid_ns: 1, pid },

@@ -63,6 +63,8 @@ pub(crate) struct Held {
     pub rss_bytes: u64,
     /// What it adds to footprints.
     pub contribution: Contribution,
+    /// What it added to the tree's footprint at all times since the sample before, bytes. `None`: it was not there by then.
+    pub steady_bytes: Option<u64>,
     /// How much more may be private, as it was never read, bytes.
     pub unread_bytes: u64,
 }
@@ -447,8 +449,10 @@ fn add_process(
     let at_peak = contribution.plus(Contribution::private(spike));
     let (is_main, threads) = (process.ids.is_main, reading.vitals.threads);
     sample.now.add(&TreeSums::of_estimate(is_main, estimate, reading));
+    let mut steady_bytes = None;
     if before.at_ns == from_ns && before.at_ns != 0 {
         let steady = contribution.min(before.contribution);
+        steady_bytes = Some(steady.added_bytes);
         let steady_unread = unread.max(before.unread_bytes);
         let threads_before = threads.min(before.threads);
         sample.steady.add(&TreeSums::of_one(is_main, &steady, steady_unread, threads_before));
@@ -470,7 +474,8 @@ fn add_process(
         sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread, rss + spike));
     }
     let rss_bytes = rss + reading.hugetlb_bytes;
-    sample.holders.push(Held { id: process.ids.id, rss_bytes, contribution, unread_bytes: unread });
+    let id = process.ids.id;
+    sample.holders.push(Held { id, rss_bytes, contribution, steady_bytes, unread_bytes: unread });
     process.observed = Observed {
         at_ns: now_ns,
         rss_bytes: rss,

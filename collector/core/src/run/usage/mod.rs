@@ -6,6 +6,7 @@ mod cpu;
 mod floors;
 mod heaviest;
 mod largest_by_sample;
+mod peak_moment;
 mod ram;
 #[cfg(test)]
 mod tests;

@@ -17,17 +17,18 @@
 //!   peak counts cache and kernel memory, and it holds the tree alone only with `--cgroup`.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::groups::Groups;
-use crate::model::report::Holder;
+use crate::run::sampling::Sample;
 use crate::run::sampling::sums::{Sums, TreeSums};
-use crate::run::sampling::{Held, Sample};
 use crate::run::series::Series;
-use crate::run::tree::{Contribution, LiveInterval, Tree};
+use crate::run::tree::{LiveInterval, Tree};
 
 use super::largest_by_sample::LargestBySample;
+use super::peak_moment::{PeakHolders, PeakMoment};
 
 /// A sum of proportional or private sizes is known if at most this many bytes of it were not read. Smaller processes are
 /// never read.
@@ -43,31 +44,8 @@ fn is_known(unread_bytes: u64, of_bytes: u64, part: u64) -> bool {
 }
 
 /// Whether the private part of memory of this size is known, if `unread_bytes` more may be private.
-fn is_private_known(unread_bytes: u64, of_bytes: u64) -> bool {
+pub(super) fn is_private_known(unread_bytes: u64, of_bytes: u64) -> bool {
     is_known(unread_bytes, of_bytes, PRIVATE_PART)
-}
-
-/// Most holders of a peak that are kept.
-const HOLDERS: usize = 10;
-
-/// The tree's RAM at its largest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PeakMoment {
-    /// CLOCK_MONOTONIC, nanoseconds.
-    pub at_ns: u64,
-    /// The tree's footprint, bytes.
-    pub footprint_bytes: u64,
-    /// The processes that held most of it.
-    pub holders: Vec<Holder>,
-}
-
-impl PeakMoment {
-    /// What is known of a process between two samples is its largest RSS, which can be of another moment. At this one it was
-    /// no larger than the footprint.
-    fn hold(&mut self, mut holders: Vec<Holder>) {
-        holders.iter_mut().for_each(|holder| holder.rss_bytes = holder.rss_bytes.min(self.footprint_bytes));
-        self.holders = holders;
-    }
 }
 
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
@@ -164,6 +142,19 @@ impl Window {
         life.end_ns >= self.from_ns && life.start_ns.min(life.end_ns) < self.until_ns
     }
 
+    /// The part of this window in which it was there.
+    fn time_of(&self, life: &LiveInterval) -> Range<u64> {
+        let start = life.start_ns.clamp(self.from_ns, self.until_ns);
+        let end = life.end_ns.clamp(start, self.until_ns);
+        // A process lived for a moment even if its start and end have the same time.
+        start..end.max(start + 1)
+    }
+
+    /// Whether it counts in the footprint at this time.
+    fn counts(&self, life: &LiveInterval, at_ns: u64) -> bool {
+        self.overlaps(life) && !life.is_end_rough && self.time_of(life).contains(&at_ns)
+    }
+
     /// Keeps what later records may overlap.
     fn keep_largest(&mut self) {
         self.intervals.retain(|life| life.memory.added_bytes >= KEPT_BYTES);
@@ -243,7 +234,7 @@ impl RamUsage {
         let combined = Sums { proportional_bytes: parts, ..all.combined };
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
         self.proportional_bytes = self.proportional_bytes.with(proportional, Ord::max);
-        let holders = || largest(live_holders(tree, sample, sample.at_ns));
+        let holders = || PeakHolders::at_sample(tree, sample);
         self.largest_by_sample.begin(sample.at_ns);
         self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with, holders);
     }
@@ -254,7 +245,7 @@ impl RamUsage {
         now: &TreeSums,
         [key_ns, at_ns]: [u64; 2],
         raised: fn(MaxFootprint, Sums) -> MaxFootprint,
-        holders: impl FnOnce() -> Vec<Holder>,
+        holders: impl FnOnce() -> PeakHolders,
     ) {
         let all = now.groups();
         self.max = self.max.with(all, raised);
@@ -264,8 +255,7 @@ impl RamUsage {
         let is_record = footprint_bytes > self.peak.as_ref().map_or(0, |peak| peak.footprint_bytes);
         self.largest_by_sample.raise(key_ns, at_ns, now, is_record);
         if is_record {
-            let peak = self.peak.insert(PeakMoment { at_ns, footprint_bytes, holders: Vec::new() });
-            peak.hold(holders());
+            self.peak = Some(PeakMoment::new(at_ns, footprint_bytes, holders()));
         }
     }
 
@@ -279,11 +269,9 @@ impl RamUsage {
     fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
         let mut steps: Vec<(u64, i8, &LiveInterval)> = Vec::with_capacity(window.intervals.len() * 2);
         for life in window.intervals.iter().filter(|life| window.overlaps(life)) {
-            let start = life.start_ns.clamp(window.from_ns, window.until_ns);
-            let end = life.end_ns.clamp(start, window.until_ns);
+            let Range { start, end } = window.time_of(life);
             steps.push((start, 1, life));
-            // A process lived for a moment even if its start and end have the same time.
-            steps.push((end.max(start + 1), -1, life));
+            steps.push((end, -1, life));
         }
         steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
         // A late interval can end before its start was counted.
@@ -300,12 +288,14 @@ impl RamUsage {
                 let now = level.map(positive);
                 self.raise_at_most(&at_most.map(positive));
                 self.series.raise(at, now.groups().combined.footprint_bytes);
-                self.raise(&now, [window.until_ns, at], MaxFootprint::with_moment, Vec::new);
+                self.raise(&now, [window.until_ns, at], MaxFootprint::with_moment, PeakHolders::default);
             }
         }
         // The holders are found once: with many starting processes, each may set a new peak.
         if let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) {
-            peak.hold(holders_at(tree, sample, &window.intervals, peak.at_ns));
+            let there: Vec<&LiveInterval> =
+                window.intervals.iter().filter(|life| window.counts(life, peak.at_ns)).collect();
+            peak.hold(PeakHolders::between_samples(tree, sample, &there, peak.at_ns));
         }
     }
 
@@ -326,60 +316,4 @@ impl RamUsage {
         }
         self.series.add_integral(self.byte_s.combined - before);
     }
-}
-
-fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
-    holders.retain(|holder| holder.rss_bytes > 0);
-    holders.sort_unstable_by_key(|holder| (std::cmp::Reverse(holder.rss_bytes), holder.pid));
-    holders.truncate(HOLDERS);
-    holders
-}
-
-/// The largest live processes of a sample that were there at this time.
-fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
-    let was_there =
-        |held: &&Held| tree.get(held.id).is_some_and(|process| process.lifetime.start_ns <= at_ns);
-    let mut there: Vec<&Held> = sample.holders.iter().filter(was_there).collect();
-    if there.len() > HOLDERS {
-        there.select_nth_unstable_by_key(HOLDERS, |held| std::cmp::Reverse(held.rss_bytes));
-        there.truncate(HOLDERS);
-    }
-    let named = there.into_iter().filter_map(|held| {
-        let process = tree.get(held.id)?;
-        let pid = process.ids.pid();
-        let command = process.name.command.to_string();
-        let Contribution { added_bytes, private_bytes, .. } = held.contribution;
-        let rss_bytes = held.rss_bytes;
-        let private_bytes = Some(private_bytes).filter(|_| is_private_known(held.unread_bytes, rss_bytes));
-        Some(Holder { pid, command, rss_bytes, private_bytes, added_bytes })
-    });
-    named.collect()
-}
-
-/// The holders at a time: live processes, and those that lived for a part of the window.
-fn holders_at(tree: &Tree, sample: &Sample, intervals: &[LiveInterval], at_ns: u64) -> Vec<Holder> {
-    let mut holders = live_holders(tree, sample, at_ns);
-    let there = intervals.iter().filter(|life| life.start_ns <= at_ns && at_ns <= life.end_ns);
-    let mut there: Vec<&LiveInterval> = there.filter(|life| !life.is_process && !life.is_end_rough).collect();
-    there.sort_unstable_by_key(|life| std::cmp::Reverse(life.rss_bytes));
-    for life in there.into_iter().take(HOLDERS) {
-        let Contribution { added_bytes, private_bytes, .. } = life.memory;
-        let is_read = life.unread_bytes.is_some_and(|unread| is_private_known(unread, life.rss_bytes));
-        let private_bytes = Some(private_bytes).filter(|_| is_read);
-        match holders.iter_mut().find(|holder| holder.pid == life.pid) {
-            Some(holder) => {
-                holder.rss_bytes = holder.rss_bytes.max(life.rss_bytes);
-                holder.private_bytes = holder.private_bytes.zip(private_bytes).map(|(a, b)| a.max(b));
-                holder.added_bytes = holder.added_bytes.max(added_bytes);
-            }
-            None => holders.push(Holder {
-                pid: life.pid,
-                command: life.command.to_string(),
-                rss_bytes: life.rss_bytes,
-                private_bytes,
-                added_bytes,
-            }),
-        }
-    }
-    largest(holders)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{CpuUsage, RamUsage, Totals};
 use crate::model::groups::Groups;
+use crate::model::report::{CommandHolders, OtherHolders};
 use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::sampling::{Held, Sample};
 use crate::run::tree::{ChildSeen, Contribution, Key, LiveInterval, ProcessId, RunContext, Tree};
@@ -46,7 +47,8 @@ fn tree_sums(main: u64, descendants: u64, combined: u64, processes: u64) -> Tree
 }
 
 fn held(id: ProcessId, bytes: u64) -> Held {
-    Held { id, rss_bytes: bytes, contribution: Contribution::private(bytes), unread_bytes: 0 }
+    let contribution = Contribution::private(bytes);
+    Held { id, rss_bytes: bytes, contribution, steady_bytes: Some(bytes), unread_bytes: 0 }
 }
 
 /// The memory of a descendant that was there from one second to another.
@@ -107,8 +109,8 @@ fn overlapping_children_add_up() {
         (500 * MB, 2, 2)
     );
     let peak = ram.peak.unwrap();
-    assert_eq!((peak.at_ns, peak.footprint_bytes, peak.holders.len()), (12 * S, 500 * MB, 2));
-    assert_eq!(peak.holders[0].rss_bytes, 300 * MB);
+    assert_eq!((peak.at_ns, peak.footprint_bytes, peak.holders.largest.len()), (12 * S, 500 * MB, 2));
+    assert_eq!(peak.holders.largest[0].rss_bytes, 300 * MB);
 }
 
 #[test]
@@ -286,8 +288,78 @@ fn peak_names_its_largest_holders_only() {
     sample.now = tree_sums(100, 9000, 9100, 0);
     let mut ram = RamUsage::default();
     ram.add(&tree, &mut sample);
-    let pids: Vec<_> = ram.peak.unwrap().holders.iter().map(|holder| holder.pid).collect();
+    let pids: Vec<_> = ram.peak.unwrap().holders.largest.iter().map(|holder| holder.pid).collect();
     assert_eq!(pids, [329, 328, 327, 326, 325, 324, 323, 322, 321, 320]);
+}
+
+/// The sums by command of a peak: count and megabytes.
+fn commands_of(ram: &RamUsage) -> Vec<(String, u64, u64)> {
+    let holders = &ram.peak.as_ref().unwrap().holders;
+    let of_name = |held: &CommandHolders| (held.command.clone(), held.count, held.added_bytes / MB);
+    holders.by_command.iter().map(of_name).collect()
+}
+
+/// The peak's sums by command, those of the names that are not listed included, bytes.
+fn held_in_all(ram: &RamUsage) -> u64 {
+    let holders = &ram.peak.as_ref().unwrap().holders;
+    let others = holders.other_commands.map_or(0, |others| others.added_bytes);
+    holders.by_command.iter().map(|held| held.added_bytes).sum::<u64>() + others
+}
+
+// Requirement: RAM-27
+#[test]
+fn all_processes_at_the_peak_are_in_a_sum_by_command() {
+    let mut tree = tree();
+    let main = main_id(&tree);
+    let mut sample = Sample { holders: vec![held(main, 100 * MB)], ..window() };
+    for pid in 300..340 {
+        let found = ChildSeen::of_test(Key { pid_ns: 1, pid }, main, S);
+        let id = tree.found_in_proc(&found);
+        // 20 workers, and 20 names with a process each.
+        let name = if pid < 320 { "worker".to_owned() } else { format!("tool{pid}") };
+        tree.get_mut(id).unwrap().name.command = name.into();
+        sample.holders.push(held(id, if pid < 320 { 20 * MB } else { MB }));
+    }
+    sample.now = tree_sums(100, 420, 520, 41);
+    let mut ram = RamUsage::default();
+    ram.add(&tree, &mut sample);
+    let commands = commands_of(&ram);
+    assert_eq!(
+        commands[..3],
+        [("worker".into(), 20, 400), ("main".into(), 1, 100), ("tool320".into(), 1, 1)]
+    );
+    let others = ram.peak.as_ref().unwrap().holders.other_commands;
+    assert_eq!(others, Some(OtherHolders { commands: 12, count: 12, added_bytes: 12 * MB }));
+    assert_eq!((commands.len(), held_in_all(&ram)), (10, 520 * MB));
+}
+
+// Requirement: RAM-27
+#[test]
+fn between_two_samples_each_process_counts_by_command_as_it_does_in_the_sum() {
+    let tree = tree();
+    // The first process grew from 30 to 400 MB in the window in which two children lived.
+    let grown = Held { steady_bytes: Some(30 * MB), ..held(main_id(&tree), 400 * MB) };
+    let mut ram = RamUsage::default();
+    let steady = tree_sums(30, 0, 30, 1);
+    let both = lives([child(11, 15, 200), child(12, 13, 300)]);
+    ram.add(&tree, &mut Sample { holders: vec![grown], steady, now: steady, ..both });
+    assert_eq!(ram.peak.as_ref().unwrap().footprint_bytes, 530 * MB);
+    assert_eq!(commands_of(&ram), [("child".into(), 2, 500), ("main".into(), 1, 30)]);
+}
+
+// Requirement: RAM-27
+#[test]
+fn sums_by_command_are_not_above_the_peak_where_sizes_of_that_time_are_gone() {
+    let (tree, mut ram) = (tree(), RamUsage::default());
+    let steady = tree_sums(10, 0, 10, 1);
+    ram.add(&tree, &mut Sample { steady, ..lives([child(12, 15, 50)]) });
+    // The record of another child comes when the first process has grown to 40 MB.
+    let late = lives([child(11, 14, 60)]).intervals;
+    let holders = vec![held(main_id(&tree), 40 * MB)];
+    ram.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: late, holders, ..window() });
+    assert_eq!(ram.peak.as_ref().unwrap().footprint_bytes, 120 * MB);
+    assert_eq!(commands_of(&ram), [("child".into(), 2, 88), ("main".into(), 1, 32)]);
+    assert!((119 * MB..=120 * MB).contains(&held_in_all(&ram)));
 }
 
 #[test]
@@ -302,7 +374,7 @@ fn spike_of_a_steady_process_adds_to_what_it_had() {
     ram.add(&tree, &mut sample);
     let peak = ram.peak.unwrap();
     assert_eq!(peak.footprint_bytes, 500 * MB);
-    assert_eq!(peak.holders.iter().map(|holder| holder.rss_bytes).sum::<u64>(), 500 * MB);
+    assert_eq!(peak.holders.largest.iter().map(|holder| holder.rss_bytes).sum::<u64>(), 500 * MB);
 }
 
 #[test]
@@ -313,7 +385,7 @@ fn no_holder_is_above_the_peak() {
     let mut ram = RamUsage::default();
     ram.add(&tree, &mut Sample { intervals: vec![child], ..window() });
     let peak = ram.peak.unwrap();
-    assert_eq!((peak.footprint_bytes, peak.holders[0].rss_bytes), (100 * MB, 100 * MB));
+    assert_eq!((peak.footprint_bytes, peak.holders.largest[0].rss_bytes), (100 * MB, 100 * MB));
 }
 
 #[test]

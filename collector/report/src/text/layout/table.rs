@@ -8,12 +8,14 @@ use crate::text::terminal::{left, right};
 
 /// Most rows; the JSON form has all of them.
 const MOST_ROWS: usize = 15;
-/// Columns of words on a terminal.
+/// Fewest columns of words on a terminal.
 const NAME: usize = 19;
 /// Fewest columns of a count there.
 const COUNT: usize = 8;
 /// Fewest columns of a figure with a unit there.
 const FIGURE: usize = 9;
+/// Columns before a bar.
+const GAP_OF_BAR: usize = 2;
 /// Most cells of a bar.
 const MOST_CELLS: usize = 12;
 
@@ -23,7 +25,9 @@ impl Page {
         let mut rows: Vec<Vec<String>> = vec![table.columns.iter().map(|column| self.head(column)).collect()];
         rows.extend(table.rows.iter().take(MOST_ROWS).map(clean));
         let room = self.page_width() - indent;
-        let widths = self.widths(&table.columns, &rows, room);
+        let bar = if table.parts.is_empty() { 0 } else { GAP_OF_BAR + MOST_CELLS + PERCENT };
+        let widths = self.widths(&table.columns, &rows, room, bar);
+        shorten_words(&table.columns, &mut rows, &widths);
         for (i, row) in rows.iter().enumerate() {
             let line = quote::cut(&self.aligned(row, &widths, &table.columns), room);
             let part = i.checked_sub(1).and_then(|i| *table.parts.get(i)?);
@@ -39,7 +43,7 @@ impl Page {
     /// Figures are aligned to the right, words to the left.
     fn aligned(&self, row: &[String], widths: &[usize], columns: &[Column]) -> String {
         let cells = row.iter().zip(widths).zip(columns).map(|((cell, width), column)| match column.is_text {
-            true => left(&quote::cut(cell, *width), *width),
+            true => left(cell, *width),
             false => right(cell, *width),
         });
         let line = cells.collect::<Vec<_>>().join(&" ".repeat(self.gap()));
@@ -59,14 +63,16 @@ impl Page {
         }
     }
 
-    /// Columns of figures are as wide as their widest cell; those of words have what is left of the page.
-    fn widths(&self, columns: &[Column], rows: &[Vec<String>], page: usize) -> Vec<usize> {
+    /// Columns of figures are as wide as their widest cell; those of words have what is left of the page beside a bar of so
+    /// many columns. Where that is not much, the bar gets smaller.
+    fn widths(&self, columns: &[Column], rows: &[Vec<String>], page: usize, bar: usize) -> Vec<usize> {
         let widest = |i: usize| rows.iter().map(|row| quote::width(&row[i])).max().unwrap_or(0);
         let mut widths: Vec<_> =
             columns.iter().enumerate().map(|(i, column)| widest(i).max(self.least(column))).collect();
         let figures = columns.iter().zip(&widths).filter(|(column, _)| !column.is_text);
         let rest = page.saturating_sub(figures.map(|(_, width)| width + self.gap()).sum());
-        let most = if self.form == Form::Outline { rest } else { rest.min(NAME) };
+        let most =
+            if self.form == Form::Outline { rest } else { rest.saturating_sub(bar).max(rest.min(NAME)) };
         for (width, _) in widths.iter_mut().zip(columns).filter(|(_, column)| column.is_text) {
             *width = most.min(*width);
         }
@@ -85,12 +91,22 @@ impl Page {
 
     /// A bar and a percentage, from 1% on; nothing where there is no room.
     fn bar_beside(&self, line: &str, part: f64, room: usize) -> String {
-        let room = room.saturating_sub(quote::width(line) + 2 + PERCENT);
+        let room = room.saturating_sub(quote::width(line) + GAP_OF_BAR + PERCENT);
         let cells = room.min(MOST_CELLS);
         if part < 0.005 || cells < LEAST_CELLS {
             return String::new();
         }
         let (filled, _) = self.look.bar(part, cells);
         format!("  {}{}", left(&filled, cells), right(&percent(part), PERCENT))
+    }
+}
+
+/// Words that are too wide for their column lose their middle, and rows of it stay apart.
+fn shorten_words(columns: &[Column], rows: &mut [Vec<String>], widths: &[usize]) {
+    for (i, width) in widths.iter().enumerate().filter(|(i, _)| columns[*i].is_text) {
+        let shown = quote::shorten(&rows.iter().map(|row| row[i].as_str()).collect::<Vec<_>>(), *width);
+        for (row, shown) in rows.iter_mut().zip(shown) {
+            row[i] = shown;
+        }
     }
 }

@@ -1,0 +1,18 @@
+//! The processes that crashed, whether the command failed or not.
+
+use serde::{Deserialize, Serialize};
+
+/// Processes of one command name that one signal ended: for a fault of their own, or (SIGKILL) for lack of memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crash {
+    /// The command name. `None`: the kernel killed some of several processes, and it is not known which.
+    pub command: Option<String>,
+    /// The signal's number.
+    pub signal: i32,
+    /// Its name, such as `SIGSEGV`.
+    pub signal_name: String,
+    /// How many processes.
+    pub count: u64,
+    /// A build system made the program to see whether it runs, so a crash of it is an answer.
+    pub is_probe: bool,
+}

@@ -1,0 +1,241 @@
+//! The processes that crashed, by signal and command: those that a fault of their own ended, or the kernel for lack of
+//! memory. A command can succeed although processes of its tree crashed.
+//!
+//! - A signal ended the process: an exit code of 128 + N is a shell's word for the end of its child, which is counted itself.
+//! - A process that ends itself by the signal that ended its child passes that on (`timeout`, gpu-track-run): the child alone
+//!   counts.
+//! - Nothing tells which process sent a SIGKILL. So it counts only as far as the kernel counted out-of-memory kills.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::tree::ProcessSummary;
+use crate::model::report::Crash;
+use crate::model::signal::signal_name;
+
+/// Signals that the kernel sends for a fault of the process, or at its limit of CPU time or file size, and SIGABRT.
+const FAULTS: [i32; 9] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGABRT,
+    libc::SIGSYS,
+    libc::SIGTRAP,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+];
+
+/// Most pairs of signal and command that are counted by themselves; the others share a name.
+const PAIRS: usize = 1000;
+/// Name of the rest.
+const OTHER: &str = "(other)";
+/// Most crashes that are kept one by one, to be compared with those of their parents and children: the last ones.
+const RECENT: usize = 64;
+/// A process passes the signal of its child on within this time: it only has to wake up.
+const PASSED_ON_NS: u64 = 1_000_000_000;
+
+/// The crashes of a run. Its size does not depend on how many there are.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Crashes {
+    /// How many, by signal and command.
+    counts: BTreeMap<(i32, Arc<str>), u64>,
+    recent: VecDeque<Recent>,
+}
+
+/// A crash.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Recent {
+    pid: u32,
+    parent_pid: Option<u32>,
+    end_ns: u64,
+    /// Signal, and the name under which it is counted.
+    counted_as: (i32, Arc<str>),
+}
+
+impl Recent {
+    /// Whether it passed this crash of its child on.
+    fn passes_on(&self, child: &Self) -> bool {
+        child.parent_pid == Some(self.pid)
+            && child.counted_as.0 == self.counted_as.0
+            && self.end_ns >= child.end_ns
+            && self.end_ns - child.end_ns <= PASSED_ON_NS
+    }
+}
+
+impl Crashes {
+    /// Take in a finalized process.
+    pub(super) fn add(&mut self, process: &ProcessSummary) {
+        let Some(signal) = process.exit.signal else { return };
+        if signal == libc::SIGKILL {
+            self.count(signal, &process.name.command);
+            return;
+        }
+        if !FAULTS.contains(&signal) {
+            return;
+        }
+        let crash = Recent {
+            pid: process.ids.pid(),
+            parent_pid: process.parent_pid,
+            end_ns: process.end_ns(),
+            counted_as: (signal, process.name.command.clone()),
+        };
+        if self.recent.iter().any(|child| crash.passes_on(child)) {
+            return;
+        }
+        // The parent may have been finalized first.
+        if let Some(at) = self.recent.iter().position(|parent| parent.passes_on(&crash)) {
+            self.take_back(at);
+        }
+        let counted_as = self.count(signal, &process.name.command);
+        if self.recent.len() >= RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Recent { counted_as, ..crash });
+    }
+
+    fn count(&mut self, signal: i32, command: &Arc<str>) -> (i32, Arc<str>) {
+        let own = (signal, command.clone());
+        let is_full = self.counts.len() >= PAIRS && !self.counts.contains_key(&own);
+        let counted_as = if is_full { (signal, OTHER.into()) } else { own };
+        *self.counts.entry(counted_as.clone()).or_default() += 1;
+        counted_as
+    }
+
+    fn take_back(&mut self, at: usize) {
+        let Some(parent) = self.recent.remove(at) else { return };
+        if let Some(count) = self.counts.get_mut(&parent.counted_as) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&parent.counted_as);
+            }
+        }
+    }
+
+    /// What is reported, most processes first, where the kernel killed so many for lack of memory.
+    pub(crate) fn list(&self, oom_kills: u64) -> Vec<Crash> {
+        let crash = |signal, command: Option<&str>, count| Crash {
+            command: command.map(str::to_owned),
+            signal,
+            signal_name: signal_name(signal),
+            count,
+            is_probe: command.is_some_and(is_probe),
+        };
+        let of_sigkill = || self.counts.iter().filter(|((signal, _), _)| *signal == libc::SIGKILL);
+        let killed: u64 = of_sigkill().map(|(_, count)| count).sum();
+        let are_all_known = killed <= oom_kills;
+        let counted = self.counts.iter().filter(|((signal, _), _)| *signal != libc::SIGKILL || are_all_known);
+        let mut list: Vec<Crash> =
+            counted.map(|((signal, command), count)| crash(*signal, Some(command), *count)).collect();
+        if !are_all_known && oom_kills > 0 {
+            list.push(crash(libc::SIGKILL, None, oom_kills));
+        }
+        list.sort_by(|a, b| {
+            let key = |crash: &Crash| (crash.is_probe, Reverse(crash.count));
+            key(a).cmp(&key(b)).then_with(|| (a.signal, &a.command).cmp(&(b.signal, &b.command)))
+        });
+        list
+    }
+}
+
+/// Whether a build system makes programs of this name only to see whether they run: autoconf's `conftest`, CMake's
+/// `cmTC_` with a number of five hexadecimal digits (cmCoreTryCompile.cxx).
+fn is_probe(command: &str) -> bool {
+    let of_cmake = command.strip_prefix("cmTC_");
+    command == "conftest"
+        || of_cmake.is_some_and(|number| number.len() == 5 && number.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::Exit;
+    use crate::run::cause::tests::process;
+
+    const S: u64 = 1_000_000_000;
+
+    /// A process that a signal ended at this time.
+    fn dead(pid: u32, parent_pid: u32, command: &str, signal: i32, end_ns: u64) -> ProcessSummary {
+        let whole = process(pid, command, Exit { code: None, signal: Some(signal) });
+        ProcessSummary { parent_pid: Some(parent_pid), start_ns: 0, wall_ns: end_ns, ..whole }
+    }
+
+    /// What is reported: signals, commands and counts.
+    fn listed(processes: &[ProcessSummary], oom_kills: u64) -> Vec<(String, Option<String>, u64)> {
+        let mut crashes = Crashes::default();
+        processes.iter().for_each(|process| crashes.add(process));
+        // A restarted collector goes on from this.
+        let kept: Crashes = postcard::from_bytes(&postcard::to_stdvec(&crashes).unwrap()).unwrap();
+        kept.list(oom_kills).into_iter().map(|c| (c.signal_name, c.command, c.count)).collect()
+    }
+
+    fn of(signal: &str, command: &str, count: u64) -> (String, Option<String>, u64) {
+        (signal.to_owned(), Some(command.to_owned()), count)
+    }
+
+    // Requirement: WHY-9
+    #[test]
+    fn crashes_are_counted_by_signal_and_command() {
+        let workers = (20..23).map(|pid| dead(pid, 10, "worker", libc::SIGSEGV, 2 * S));
+        let others = [
+            dead(30, 10, "tool", libc::SIGABRT, 3 * S),
+            dead(31, 10, "server", libc::SIGTERM, 3 * S),
+            dead(32, 10, "head", libc::SIGPIPE, 3 * S),
+            process(33, "sh", Exit { code: Some(139), signal: None }),
+        ];
+        let all: Vec<_> = workers.chain(others).collect();
+        assert_eq!(listed(&all, 0), [of("SIGSEGV", "worker", 3), of("SIGABRT", "tool", 1)]);
+    }
+
+    // Requirement: WHY-9, WHY-60
+    #[test]
+    fn process_that_passes_its_childs_signal_on_did_not_crash() {
+        let child = dead(21, 20, "crash", libc::SIGSEGV, 2 * S);
+        let timeout = dead(20, 10, "timeout", libc::SIGSEGV, 2 * S + S / 100);
+        for order in [[child.clone(), timeout.clone()], [timeout.clone(), child.clone()]] {
+            assert_eq!(listed(&order, 0), [of("SIGSEGV", "crash", 1)]);
+        }
+        // Another signal, or a later end, is a crash of its own.
+        for parent in [
+            dead(20, 10, "parent", libc::SIGABRT, 2 * S + S / 100),
+            dead(20, 10, "parent", libc::SIGSEGV, 4 * S),
+        ] {
+            assert_eq!(listed(&[child.clone(), parent], 0).len(), 2);
+        }
+    }
+
+    // Requirement: WHY-9, WHY-59
+    #[test]
+    fn sigkill_counts_as_far_as_the_kernel_killed_for_lack_of_memory() {
+        let workers: Vec<_> = (20..23).map(|pid| dead(pid, 10, "worker", libc::SIGKILL, 2 * S)).collect();
+        assert_eq!(listed(&workers, 0), []);
+        assert_eq!(listed(&workers, 3), [of("SIGKILL", "worker", 3)]);
+        // Which of them the kernel killed is not known.
+        assert_eq!(listed(&workers, 2), [("SIGKILL".to_owned(), None, 2)]);
+    }
+
+    // Requirement: WHY-9
+    #[test]
+    fn test_programs_of_build_systems_are_marked() {
+        for (name, expected) in [
+            ("conftest", true),
+            ("cmTC_1a2b3", true),
+            ("cmTC_tool", false),
+            ("conftests", false),
+            ("a.out", false),
+        ] {
+            assert_eq!(is_probe(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn size_does_not_depend_on_how_many_commands_crash() {
+        let many: Vec<_> =
+            (0..3000).map(|pid| dead(pid + 20, 10, &format!("x{pid}"), libc::SIGSEGV, S)).collect();
+        let listed = listed(&many, 0);
+        assert_eq!((listed.len(), &listed[0]), (PAIRS + 1, &of("SIGSEGV", OTHER, 2000)));
+    }
+}
