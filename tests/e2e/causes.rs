@@ -116,6 +116,23 @@ fn used_up_cpu_time_is_named() {
     }
 }
 
+// Requirement: WHY-10
+#[test]
+fn limit_of_file_sizes_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    let script = "ulimit -c 0; ulimit -f 4000; dd if=/dev/zero of=\"$1\" bs=1k status=none; exit 3";
+    let run = shell(script, &[file.to_str().unwrap()]).run();
+    // The shell says on stderr that the file was too large.
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    let report = run.report();
+    assert_eq!(kind(report), "file_size_limit");
+    assert_eq!(report.at("exit.cause.process.command"), "dd");
+    assert_eq!(report.at("exit.cause.process.exit.signal"), libc::SIGXFSZ);
+    let limit = report.at("exit.cause.limit_bytes");
+    assert!(limit.is_null() || *limit == std::fs::metadata(&file).unwrap().len(), "{limit}");
+}
+
 // Requirement: WHY-5, HINT-1
 #[test]
 fn timeout_inside_is_named_with_its_limit() {

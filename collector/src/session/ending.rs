@@ -93,11 +93,11 @@ impl Session {
         self.run.end(&end);
         let report = Arc::new(self.report(&self.run, &end));
         let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
-        let targets = &self.config.report.targets;
-        let has_place = targets.iter().any(|target| is_complete(&target.format));
+        let has_place = self.config.report.targets.iter().any(|target| is_complete(&target.format));
         if !has_place && !self.config.tracking.disable_logs {
             // The report has no place for them.
-            let stand_ins = targets.first().and_then(|target| stand_ins(&report, &target.format));
+            let first = self.config.report.targets.first();
+            let stand_ins = first.and_then(|target| stand_ins(&report, &target.format));
             let warnings = report.warnings.iter().map(|warning| &warning.text).chain(&stand_ins);
             let lines = warnings.map(|text| format!("WARNING:root:{}\n", quote::escape(text)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());

@@ -7,7 +7,8 @@ use crate::model::observation::ProcessLimits;
 pub fn of_process(pid: u32) -> Option<ProcessLimits> {
     let (address_space_bytes, _) = read(pid, libc::RLIMIT_AS)?;
     let (cpu_s, hard_cpu_s) = read(pid, libc::RLIMIT_CPU)?;
-    Some(ProcessLimits { address_space_bytes, cpu_s, hard_cpu_s })
+    let (file_size_bytes, _) = read(pid, libc::RLIMIT_FSIZE)?;
+    Some(ProcessLimits { address_space_bytes, cpu_s, hard_cpu_s, file_size_bytes })
 }
 
 #[cfg(target_env = "gnu")]
@@ -36,7 +37,7 @@ mod tests {
     #[test]
     fn limits_of_another_process_are_read() {
         let mut child = Command::new("sh")
-            .args(["-c", "ulimit -v 1000000; ulimit -t 77; echo ready; exec cat"])
+            .args(["-c", "ulimit -v 1000000; ulimit -t 77; ulimit -f 8; echo ready; exec cat"])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
@@ -46,8 +47,16 @@ mod tests {
         let limits = of_process(child.id());
         drop(child.stdin.take());
         child.wait().unwrap();
-        let expected =
-            ProcessLimits { address_space_bytes: Some(1_024_000_000), cpu_s: Some(77), hard_cpu_s: Some(77) };
+        let expected = ProcessLimits {
+            address_space_bytes: Some(1_024_000_000),
+            cpu_s: Some(77),
+            hard_cpu_s: Some(77),
+            // sh counts in blocks of 512 bytes, bash in those of 1,024.
+            file_size_bytes: limits
+                .and_then(|limits| limits.file_size_bytes)
+                .filter(|n| [4096, 8192].contains(n)),
+        };
+        assert!(expected.file_size_bytes.is_some(), "{limits:?}");
         assert_eq!(limits, Some(expected));
         assert_eq!(of_process(0), None);
     }

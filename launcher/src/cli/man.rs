@@ -30,6 +30,7 @@ const SECTIONS: [Section; 2] = [
                 "XDG_CACHE_HOME, HOME, XDG_RUNTIME_DIR",
                 "The shim goes to the first of these directories that no other user can write to. Root uses none of them.",
             ),
+            ("XDG_STATE_HOME, HOME", "The reports that are kept for --last are there."),
             (
                 "LC_ALL, LC_CTYPE, LANG, TERM, NO_COLOR",
                 "Whether the summary on a terminal has characters beyond ASCII, and colours.",
@@ -40,16 +41,12 @@ const SECTIONS: [Section; 2] = [
                 "CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL",
                 "The GPUs that COMMAND may use. They are marked in the report, and --visible tracks them alone.",
             ),
+            ("GPU_TRACK_KEEP", "How many reports are kept for --last, wherever the run is; 0: none."),
+            (
+                "CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID",
+                "Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.",
+            ),
             ("SLURM_JOB_ID, PBS_JOBID, LSB_JOBID", "The batch job's id: %j in the name of a report."),
-            (
-                "GPU_TRACK_KEEP",
-                "How many reports are kept for --last; 0: none. Without it, 20 where stderr is a terminal.",
-            ),
-            (
-                "SGE_TASK_ID, FLUX_JOB_ID, JENKINS_URL",
-                "With one of these, CI, or a batch job's id, no report is kept unless GPU_TRACK_KEEP says so.",
-            ),
-            ("XDG_STATE_HOME, HOME", "Where those are kept."),
             (
                 "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, \
                  SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS",
@@ -83,12 +80,12 @@ const SECTIONS: [Section; 2] = [
                 "The same for root.",
             ),
             (
-                "PREFIX/lib/gpu-track",
-                "The shim beside PREFIX/bin/gpu-track-run, if there is this directory: for container images.",
+                "$XDG_STATE_HOME/gpu-track, ~/.local/state/gpu-track",
+                "The reports of the last runs, as JSON: what --last shows.",
             ),
             (
-                "$XDG_STATE_HOME/gpu-track, ~/.local/state/gpu-track",
-                "Kept reports, in JSON: see GPU_TRACK_KEEP.",
+                "PREFIX/lib/gpu-track",
+                "The shim beside PREFIX/bin/gpu-track-run, if there is this directory: for container images.",
             ),
             (
                 ".FILE.gpu-track-lock",
@@ -164,7 +161,7 @@ mod tests {
     /// Names in capitals that are no variables of a user's run: of PCI devices, of the build, and of tests.
     const NO_VARIABLES: [&str; 5] = ["PCI_", "CARGO_", "GPU_TRACK_SHIM_", "GPU_TRACK_TEST_", "PROPTEST_"];
     /// Variables without an underscore, by which the others are found.
-    const SHORT: [&str; 6] = ["HOME", "PATH", "TMPDIR", "LANG", "TERM", "COLUMNS"];
+    const SHORT: [&str; 7] = ["CI", "HOME", "PATH", "TMPDIR", "LANG", "TERM", "COLUMNS"];
 
     /// The Rust files at or below a path, but for tests and this file.
     fn files(path: &Path) -> Vec<String> {

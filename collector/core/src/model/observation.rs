@@ -394,6 +394,8 @@ pub struct ProcessLimits {
     pub cpu_s: Option<u64>,
     /// Its hard limit, seconds: SIGKILL is sent there.
     pub hard_cpu_s: Option<u64>,
+    /// RLIMIT_FSIZE, bytes: SIGXFSZ is sent there.
+    pub file_size_bytes: Option<u64>,
 }
 
 /// Figures of smaps_rollup.

@@ -7,7 +7,8 @@ use crate::model::report::Report;
 use crate::model::report::*;
 use crate::model::report::{DiskFull, DiskRole};
 use crate::run::cause::{
-    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, OutOfMemory, TimeLimit, TimeLimitSource,
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, FileSizeLimit, OutOfMemory, TimeLimit,
+    TimeLimitSource,
 };
 
 fn cgroup() -> Cgroup {
@@ -209,6 +210,13 @@ pub fn causes() -> Vec<(Exit, Cause)> {
             }),
         ),
         (killed, Cause::CpuTimeLimit(CpuTimeLimit { process: process(killed), limit_s: Some(60) })),
+        (
+            failed,
+            Cause::FileSizeLimit(FileSizeLimit {
+                process: process(Exit { code: None, signal: Some(25) }),
+                limit_bytes: Some(4_096_000),
+            }),
+        ),
         (
             Exit { code: None, signal: Some(15) },
             Cause::TimeLimit(TimeLimit {

@@ -88,7 +88,7 @@ fn golden_causes() {
             }
         }};
     }
-    check!("cause_address_space" "cause_cpu_time" "cause_time" "cause_disk_full");
+    check!("cause_address_space" "cause_cpu_time" "cause_file_size" "cause_time" "cause_disk_full");
 }
 
 // Requirement: OUT-9

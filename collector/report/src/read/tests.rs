@@ -69,6 +69,7 @@ fn filled_causes() -> Vec<Cause> {
         }),
         Cause::AddressSpaceLimit(AddressSpaceLimit { process: dead(), limit_bytes: 1, peak_bytes: 2 }),
         Cause::CpuTimeLimit(CpuTimeLimit { process: dead(), limit_s: Some(4) }),
+        Cause::FileSizeLimit(FileSizeLimit { process: dead(), limit_bytes: Some(6) }),
         Cause::TimeLimit(TimeLimit {
             process: Some(dead()),
             signal: 15,

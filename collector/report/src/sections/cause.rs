@@ -16,6 +16,7 @@ pub(super) fn title(cause: &Cause) -> Option<&'static str> {
         Cause::OutOfMemory(_) => Some("OUT OF MEMORY"),
         Cause::AddressSpaceLimit(_) => Some("ADDRESS SPACE LIMIT"),
         Cause::CpuTimeLimit(_) => Some("CPU TIME LIMIT"),
+        Cause::FileSizeLimit(_) => Some("FILE SIZE LIMIT"),
         Cause::TimeLimit(_) => Some("TIME LIMIT"),
         Cause::Signal(_) => None,
         Cause::DiskFull(_) => Some("DISK FULL"),
@@ -43,6 +44,15 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
                 how(&end.process),
                 process(&end.process),
                 limit.unwrap_or_default()
+            )
+        }
+        Cause::FileSizeLimit(end) => {
+            let limit = end.limit_bytes.map(|size| format!(" is {}", bytes(size)));
+            let limit = limit.unwrap_or_else(|| " is not known".to_owned());
+            format!(
+                "{} ended {}: it wrote beyond the largest size of a file; its limit (ulimit -f){limit}",
+                how(&end.process),
+                process(&end.process)
             )
         }
         Cause::TimeLimit(end) => {

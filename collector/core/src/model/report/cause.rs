@@ -15,6 +15,8 @@ pub enum Cause {
     AddressSpaceLimit(AddressSpaceLimit),
     /// A process used up its CPU time (RLIMIT_CPU, `ulimit -t`).
     CpuTimeLimit(CpuTimeLimit),
+    /// A process wrote beyond the largest size of a file (RLIMIT_FSIZE, `ulimit -f`).
+    FileSizeLimit(FileSizeLimit),
     /// A limit of wall time: the batch system's, or that of `timeout`.
     TimeLimit(TimeLimit),
     /// A signal of another kind.
@@ -80,6 +82,15 @@ pub struct CpuTimeLimit {
     pub process: DeadProcess,
     /// The limit, seconds; `None` if no sample read it.
     pub limit_s: Option<u64>,
+}
+
+/// Evidence of a limit of the size of files: SIGXFSZ.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileSizeLimit {
+    /// The process.
+    pub process: DeadProcess,
+    /// The limit, bytes; `None` if no sample read it.
+    pub limit_bytes: Option<u64>,
 }
 
 /// Evidence of a limit of wall time.

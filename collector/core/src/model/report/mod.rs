@@ -24,8 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use super::groups::Groups;
 pub use cause::{
-    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, OutOfMemory,
-    TimeLimit, TimeLimitSource,
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, FileSizeLimit,
+    OutOfMemory, TimeLimit, TimeLimitSource,
 };
 pub use contention::Contention;
 pub use coverage::{Coverage, Layers, Nodes, Peaks, UnseenRanks};

@@ -12,7 +12,8 @@ use super::failures::Failures;
 use super::tree::{ProcessSummary, Quality};
 use crate::model::cgroup::MemoryLimitUse;
 pub(crate) use crate::model::report::{
-    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, FatalSignal, OutOfMemory, TimeLimit, TimeLimitSource,
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, FatalSignal, FileSizeLimit, OutOfMemory, TimeLimit,
+    TimeLimitSource,
 };
 use crate::model::report::{DiskFull, Exit, Limits};
 use crate::model::signal::{SignalReceived, signal_name};
@@ -49,7 +50,7 @@ const POLICY: Policy = Policy {
 
 /// Signals that end a process for a fault of its own, or that no process survives. A parent that fails after one failed
 /// because of it.
-const FATAL: [i32; 9] = [
+const FATAL: [i32; 8] = [
     libc::SIGSEGV,
     libc::SIGABRT,
     libc::SIGBUS,
@@ -57,7 +58,6 @@ const FATAL: [i32; 9] = [
     libc::SIGFPE,
     libc::SIGSYS,
     libc::SIGTRAP,
-    libc::SIGXFSZ,
     libc::SIGKILL,
 ];
 
@@ -108,6 +108,7 @@ pub(crate) fn cause(facts: &Facts) -> Option<Cause> {
         .out_of_memory()
         .map(Cause::OutOfMemory)
         .or_else(|| facts.cpu_time_limit().map(Cause::CpuTimeLimit))
+        .or_else(|| facts.file_size_limit().map(Cause::FileSizeLimit))
         .or_else(|| facts.time_limit().map(Cause::TimeLimit))
         .or_else(|| facts.address_space_limit().map(Cause::AddressSpaceLimit))
         .or_else(|| facts.signal().map(Cause::Signal))
@@ -160,6 +161,15 @@ impl Facts<'_> {
         let (process, limit_s) = at_soft.or_else(at_hard)?;
         self.is_followed_by_the_end(process.end_ns())
             .then(|| CpuTimeLimit { process: self.dead(process), limit_s })
+    }
+
+    /// SIGXFSZ is sent for nothing else.
+    fn file_size_limit(&self) -> Option<FileSizeLimit> {
+        let process = self.failures.of_signal(libc::SIGXFSZ)?.last.back()?;
+        self.is_followed_by_the_end(process.end_ns()).then(|| FileSizeLimit {
+            process: self.dead(process),
+            limit_bytes: process.bounds.limits.file_size_bytes,
+        })
     }
 
     fn time_limit(&self) -> Option<TimeLimit> {

@@ -161,6 +161,9 @@ impl Run {
                 )
             }
             Some(Cause::CpuTimeLimit(cause)) => format!("cpu: {}, {:?}", name(&cause.process), cause.limit_s),
+            Some(Cause::FileSizeLimit(cause)) => {
+                format!("file size: {}, {:?}", name(&cause.process), cause.limit_bytes)
+            }
             Some(Cause::TimeLimit(cause)) => {
                 format!(
                     "time: {:?} {:?}, {} to {}",
@@ -253,6 +256,16 @@ fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
     assert_eq!(limited(killed(9), Some(60), 56.6), "cpu: solve 11, Some(60)");
     for (limit_s, cpu_s) in [(Some(60), 56.4), (Some(60), 63.6), (None, 60.0)] {
         assert_eq!(limited(killed(9), limit_s, cpu_s), "signal: SIGKILL to solve 11, from -", "{cpu_s}");
+    }
+}
+
+// Requirement: WHY-10
+#[test]
+fn file_size_limit_is_known_by_its_signal() {
+    for limit in [Some(4096), None] {
+        let mut process = process(11, "dd", killed(libc::SIGXFSZ));
+        process.bounds.limits = ProcessLimits { file_size_bytes: limit, ..Default::default() };
+        assert_eq!(Run::ended(exited(1)).and(process).said(), format!("file size: dd 11, {limit:?}"));
     }
 }
 
