@@ -179,7 +179,10 @@ fn command_that_can_not_run_leaves_no_file() {
 #[test]
 fn gpu_columns_have_the_reports_maxima() {
     let gpus = FakeGpus::new(2, "*.samples 500000:0\n*.process_times");
-    let busy = gpus.script("busy", "0.memory_used 3000000000\n0.samples 500001:0 1500001:80 2500001:40");
+    let busy = gpus.script(
+        "busy",
+        "0.memory_used 3000000000\n0.samples 500001:0 1500001:80 2500001:40\n1.samples 500001:0 1500001:0",
+    );
     let (directory, script) = (tempfile::tempdir().unwrap(), format!("script:{busy}"));
     let path = directory.path().join("t.csv");
     let words = gpus.words(&[

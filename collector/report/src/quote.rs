@@ -92,14 +92,17 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     if shown.len() < 2 || width(&whole) <= max_width {
         return whole;
     }
-    let left = max_width.saturating_sub(" ... (1000 more)".len());
+    let left = max_width.saturating_sub(" ... 1000 more".len());
     let mut columns = 0;
     let fits = |shown: &&String| {
         columns += width(shown) + 1;
         columns <= left + 1
     };
     let kept = shown.iter().take_while(fits).count().max(1);
-    format!("{} ... ({} more)", shown[..kept].join(" "), shown.len() - kept)
+    let text = shown[..kept].join(" ");
+    // A word that was cut ends with the mark already.
+    let mark = if text.ends_with(MARK) { "" } else { " ..." };
+    format!("{text}{mark} {} more", shown.len() - kept)
 }
 
 /// A process's command in about `max_width` columns, without the directory of its program; its name where the arguments are not
@@ -331,8 +334,8 @@ mod tests {
         assert_eq!(command(&["make", "-j4"], 80), "make -j4");
         assert_eq!(command::<&str>(&[], 80), "");
         let many: Vec<String> = (0..1000).map(|i| format!("file{i}")).collect();
-        assert_eq!(command(&many, 36), "file0 file1 file2 ... (997 more)");
+        assert_eq!(command(&many, 36), "file0 file1 file2 ... 997 more");
         let long = ["x".repeat(1 << 20), "y".into()];
-        assert_eq!(command(&long, 20), format!("{}... ... (1 more)", "x".repeat(57)));
+        assert_eq!(command(&long, 20), format!("{}... 1 more", "x".repeat(57)));
     }
 }

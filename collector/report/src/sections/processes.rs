@@ -36,8 +36,10 @@ fn still_running(processes: &Processes) -> Section {
 }
 
 fn by_command(commands: &[CommandUsage], units: Units) -> Section {
-    let [cpu, peak, wall] = usage_columns(units);
-    let head = [Column::count("Count"), cpu, peak, wall, Column::text("Command")];
+    let [cpu, peak, _] = usage_columns(units);
+    // Processes of one command can run at the same time: their wall times can add up to more than the run's.
+    let walls = Column::number("Wall sum", units.time.symbol());
+    let head = [Column::count("Count"), cpu, peak, walls, Column::text("Command")];
     let rows = commands.iter().map(|command| {
         let [cpu, peak, wall] = usage_cells(command.cpu_s, command.peak_rss_bytes, command.wall_s, units);
         [command.count.to_string(), cpu, peak, wall, command.command.clone()]
@@ -195,7 +197,7 @@ fn commands_table(commands: &[CommandUsage], units: Units) -> Table {
         Column::count("count"),
         Column::number("CPU", time),
         Column::number("peak", ram),
-        Column::number("wall", time),
+        Column::number("wall sum", time),
     ];
     Table::new(head, rows)
 }
