@@ -177,9 +177,10 @@ fn unreachable_programs(context: &Context) -> Option<String> {
     let shim = context.inputs.config.discovery.shim_directory.as_deref().unwrap_or("the shim's directory");
     (count > 0).then(|| {
         format!(
-            "{} in a sandbox or container that can't see {shim} or /dev/shm: uninstrumented, like their children. Bind \
+            "{} in a sandbox or container that can't see {shim} or /dev/shm: uninstrumented, like {} children. Bind \
              both: bwrap --ro-bind {shim} {shim} --bind /dev/shm /dev/shm (after --dev); apptainer --bind {shim},/dev/shm.",
-            processes(count)
+            processes(count),
+            if count == 1 { "its" } else { "their" }
         )
     })
 }

@@ -85,7 +85,8 @@ impl Page {
             _ if self.form == Form::Outline => 0,
             Column { is_text: true, .. } => NAME,
             Column { unit: "", .. } => COUNT,
-            _ => FIGURE,
+            // Two heads of several words need more than a space between them.
+            Column { name, unit, .. } => FIGURE.max(name.len() + unit.len() + 2),
         }
     }
 
