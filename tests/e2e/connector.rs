@@ -195,7 +195,8 @@ fn dynamic_children_of_a_static_child_are_not_joined() {
     let report = or_skip!(complete_report(&run));
     report.assert_all_exact(22);
     assert_eq!(report.u64("coverage.joined"), 0);
-    assert_eq!(report.command("runs").unwrap()["count"], 1);
+    // On a busy machine no sample may have seen the name of the static one.
+    assert_eq!(report.command("true").unwrap()["count"], 20);
 }
 
 // Requirement: SEE-7

@@ -161,7 +161,8 @@ fn file_is_replaced_if_asked_for_on_the_command_line_or_in_tconfig() {
         std::fs::write(&path, "old").unwrap();
         let run = tracked(["/bin/true"]).options(&options).run();
         assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
-        assert_eq!(Rows::read(&path).keys().len(), 1);
+        // On a busy machine there is time for a second sample.
+        assert!(!Rows::read(&path).keys().is_empty());
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -55,6 +55,7 @@ impl Report {
                 || covers_less("energy")
                 || covers_less("utilization")
                 || (line.starts_with("The utilization of ") && line.contains(" and not for "))
+                || line.starts_with("GPU figures that are missing (read only once,")
         };
         let lines = self.all_warnings().into_iter();
         lines.filter(|line| !depends_on_load(line)).collect::<Vec<_>>().join("\n")
