@@ -41,6 +41,7 @@ pub use sources::cgroup;
 pub use sources::cgroup::run_cgroup;
 pub use sources::connector;
 pub use sources::gpu::list::{Present as PresentGpus, list as list_gpus, present as present_gpus};
+pub use sources::limits::batch_system;
 pub use store::output_lock::{NoLock, OutputLock};
 pub use store::stale;
 pub use store::state_file::StateFile;

@@ -66,7 +66,7 @@ impl Language {
     /// Of `-x`. Such letters can stand together: `-ne CODE`.
     fn letter(self, letter: u8) -> Meaning {
         match (self, letter) {
-            (Shell | Python, b'c') => Code,
+            (Shell | Python, b'c') | (Shell, b's') => Code,
             (Perl | Julia, b'e' | b'E') => Code,
             (Ruby | R | Lua, b'e') | (Node, b'e' | b'p') | (Php, b'r' | b'R' | b'B' | b'E') => Code,
             (Shell, b'o' | b'O') | (Python, b'W' | b'X' | b'Q') | (Perl, b'I') | (Lua, b'l') => Value,
@@ -165,6 +165,7 @@ impl Search {
             // A file with options and the class.
             [b'@', ..] if language == Java => Found::Nothing,
             [b'-', letters @ ..] => self.letters(language, letters),
+            [b'+', ..] if language == Shell => Found::NotYet,
             script => Found::Script(script),
         }
     }
@@ -234,6 +235,7 @@ mod tests {
             ("java -cp a.jar:b.jar -Dx=y com.example.Main 1", "com.example.Main"),
             ("java --module-path mods --add-modules=all Hello.java", "Hello.java"),
             ("sh -- -odd", "-odd"),
+            ("bash +e build.sh", "build.sh"),
         ] {
             let words: std::vec::Vec<&str> = line.split(' ').collect();
             assert_eq!(found(&words), Found::Script(script.as_bytes()), "{line}");
@@ -264,6 +266,7 @@ mod tests {
             "lua -e x",
             "java @options Main",
             "python3 -",
+            "bash -s -- token",
         ] {
             let words: std::vec::Vec<&'static str> = line.split(' ').collect();
             assert_eq!(found(&words), Found::Nothing, "{line}");

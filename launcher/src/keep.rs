@@ -7,8 +7,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use gpu_track_abi::ENV_SESSION;
-use gpu_track_collector::Keep;
 use gpu_track_collector::kept::{KEEPER, directory};
+use gpu_track_collector::{Keep, batch_system};
 
 use crate::{exit, signals};
 
@@ -16,9 +16,8 @@ use crate::{exit, signals};
 const VARIABLE: &str = "GPU_TRACK_KEEP";
 /// How many there are without it.
 const MOST: usize = 20;
-/// Where one of these is set, nobody looks at the terminal: a batch job (Slurm, PBS, LSF, Grid Engine, Flux), a build server.
-const BATCH_VARIABLES: [&str; 7] =
-    ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID", "FLUX_JOB_ID", "CI", "JENKINS_URL"];
+/// Where one of these is set, a build server runs, and nobody looks at the terminal.
+const BUILD_VARIABLES: [&str; 2] = ["CI", "JENKINS_URL"];
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
@@ -30,8 +29,10 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 /// If the user's word is none, in a line for the user.
 pub(crate) fn of_run(variable: Variable, is_terminal: bool, is_rank: bool) -> Result<Option<Keep>, String> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-    let is_inside = BATCH_VARIABLES.into_iter().chain([ENV_SESSION]).any(is_set);
-    let by_default = if is_terminal && !is_rank && !is_inside { MOST } else { 0 };
+    let is_inside = BUILD_VARIABLES.into_iter().chain([ENV_SESSION]).any(is_set);
+    // The keeper of a container's first process ends with it.
+    let is_unfit = is_rank || is_inside || batch_system(variable).is_some() || std::process::id() == 1;
+    let by_default = if is_terminal && !is_unfit { MOST } else { 0 };
     let given = variable(VARIABLE).filter(|value| !value.is_empty());
     let most = given.map_or(Ok(by_default), |given| {
         let number = given.to_str().and_then(|given| given.parse().ok());
@@ -65,8 +66,9 @@ pub(crate) fn serve_if_started_as_keeper(args: &[OsString]) {
     let Some(most) = most.to_str().and_then(|most| most.parse().ok()).filter(|_| name == KEEPER) else {
         return;
     };
-    // A file system that does not answer must not keep the keeper for ever. The collector ignores the signal.
+    // A file system that does not answer must not keep the keeper for ever. The collector ignores the signal, and blocks all.
     signals::set_ignored(libc::SIGALRM, false);
+    signals::unblock(libc::SIGALRM);
     let life_s = u32::try_from(directory::KEEPER_LIFE.as_secs()).unwrap_or(u32::MAX);
     // SAFETY: alarm has no preconditions.
     unsafe { libc::alarm(life_s) };
@@ -111,7 +113,7 @@ mod tests {
         assert_eq!(most(&[], true, false), Ok(Some(20)));
         assert_eq!(most(&[], false, false), Ok(None));
         assert_eq!(most(&[], true, true), Ok(None));
-        for name in BATCH_VARIABLES.into_iter().chain([ENV_SESSION]) {
+        for name in BUILD_VARIABLES.into_iter().chain([ENV_SESSION, "SLURM_JOB_ID", "_CONDOR_SLOT"]) {
             assert_eq!(most(&[(name, "1")], true, false), Ok(None), "{name}");
             assert_eq!(most(&[(name, "")], true, false), Ok(Some(20)), "{name}");
             assert_eq!(most(&[(name, "1"), (VARIABLE, "3")], false, true), Ok(Some(3)), "{name}");

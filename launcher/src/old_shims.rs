@@ -88,10 +88,10 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    /// The first run of a day looks for old shims at once, after its command was started.
-    pub(crate) fn new(installed: &Installed) -> Self {
-        let wait = if installed.is_first_today { Duration::ZERO } else { TOUCH_INTERVAL };
-        Self { shim: installed.link.clone(), due: Instant::now() + wait }
+    /// The first run of a day looks for old shims at once, after its command was started. `None`: nothing is removed there.
+    pub(crate) fn new(installed: &Installed) -> Option<Self> {
+        let wait = if installed.is_first_today? { Duration::ZERO } else { TOUCH_INTERVAL };
+        Some(Self { shim: installed.link.clone(), due: Instant::now() + wait })
     }
 
     /// Starts the work if it is due. Nothing waits for it, because the file system may not answer. Returns the time until it

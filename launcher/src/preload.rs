@@ -32,7 +32,7 @@ impl Preload {
 
     /// What keeps the shim from being removed while the run lasts.
     pub(crate) fn upkeep(&self) -> Option<Upkeep> {
-        self.installed.as_ref().map(Upkeep::new)
+        self.installed.as_ref().and_then(Upkeep::new)
     }
 
     /// The shim's directory.

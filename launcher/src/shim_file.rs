@@ -91,8 +91,8 @@ impl From<Unsafe> for Unfit {
 pub(crate) struct Installed {
     /// The link, which has no symbolic link in its directories.
     pub(crate) link: PathBuf,
-    /// Whether the run that found it is the first one in a day.
-    pub(crate) is_first_today: bool,
+    /// Whether the run that found it is the first one in a day. `None`: nothing is removed from its directory.
+    pub(crate) is_first_today: Option<bool>,
 }
 
 /// Writes the library to disk, unless that is done already.
@@ -101,7 +101,7 @@ pub(crate) fn install() -> Result<Installed, ShimFileError> {
     let of_all = std::env::current_exe().ok().and_then(|program| shared_directory(&program));
     if let Some(link) = of_all.and_then(|directory| installed_in(&directory, user)) {
         // Nothing is removed from a directory that an administrator made.
-        return Ok(Installed { link, is_first_today: false });
+        return Ok(Installed { link, is_first_today: None });
     }
     install_to(&candidates(|name| std::env::var_os(name), user), user)
 }
@@ -198,7 +198,7 @@ fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     if is_first_today {
         old_shims::touch(&shim);
     }
-    Ok(Installed { link, is_first_today })
+    Ok(Installed { link, is_first_today: Some(is_first_today) })
 }
 
 /// Creates a directory that only this user can write to, and that no other user can replace. If the user is root, others
@@ -363,10 +363,10 @@ mod tests {
     fn first_run_of_a_day_touches_the_file() {
         let top = dir();
         let link = install_in(top.path(), user()).unwrap().link;
-        assert!(!install_in(top.path(), user()).unwrap().is_first_today);
+        assert_eq!(install_in(top.path(), user()).unwrap().is_first_today, Some(false));
         let file = File::open(&link).unwrap();
         file.set_modified(std::time::SystemTime::now() - 40 * Duration::from_secs(24 * 3600)).unwrap();
-        assert!(install_in(top.path(), user()).unwrap().is_first_today);
+        assert_eq!(install_in(top.path(), user()).unwrap().is_first_today, Some(true));
         assert!(old_shims::was_used_today(&fs::canonicalize(&link).unwrap()));
     }
 

@@ -90,6 +90,12 @@ pub(crate) fn block(set: &SignalSet) -> SignalSet {
     }
 }
 
+/// Lets one signal through.
+pub(crate) fn unblock(signal: i32) {
+    // SAFETY: the set is ours; no old mask is asked for.
+    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &only(signal), std::ptr::null_mut()) };
+}
+
 /// Sets the mask that [`block`] returned.
 pub(crate) fn restore(mask: &SignalSet) {
     // SAFETY: the mask is initialised; no old mask is asked for.

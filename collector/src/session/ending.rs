@@ -111,7 +111,8 @@ impl Session {
         }
         let late = self.sinks.close();
         if !self.config.tracking.disable_logs {
-            let lines = late.iter().map(|line| format!("gpu-track-run: {}\n", quote::escape(line)));
+            let who = if has_place { "gpu-track-run: " } else { "WARNING:root:" };
+            let lines = late.iter().map(|line| format!("{who}{}\n", quote::escape(line)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
         }
         let _ = self.checkpoint.state().named().unlink();

@@ -83,7 +83,7 @@ impl Readers {
             passes: Passes::new(sampler, config.policy.budget, sampled_ns),
             gpu: GpuMonitor::start(&config.gpu, &root),
             machine: Machine::new(root.clone(), host.limits.cpus.clone(), config.start.launcher_pid),
-            run_delay: RunDelay::new(root.clone()),
+            run_delay: RunDelay::new(root.clone(), config.restarts > 0),
             segment_name: SegmentName::new(Arc::clone(segment)),
             root,
         }

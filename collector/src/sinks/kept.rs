@@ -26,7 +26,7 @@ pub const KEEPER: &str = "gpu-track-keeper";
 /// A longer report is not kept, bytes.
 const MOST_BYTES: usize = 1_000_000;
 /// From the collector's start on, the directory has this time to open. So only the end of a run that is shorter than that can
-/// wait for it.
+/// wait for it. The keeper has as long to start.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Keeps the report of this run.
@@ -52,7 +52,16 @@ impl Kept {
         let Ok(directory) = self.opened.recv_timeout(left) else { return false };
         let target = ReportTarget { format: format::JSON_NAME.to_owned(), ..ReportTarget::default() };
         let json = render(report, &target, Style::default());
-        json.len() <= MOST_BYTES && start_keeper(&json, directory, self.most).is_ok()
+        json.len() <= MOST_BYTES && self.start_keeper(json, directory)
+    }
+
+    /// The program may be on a file system that does not answer, too: a thread starts it.
+    fn start_keeper(&self, json: String, directory: OwnedFd) -> bool {
+        let (sender, started) = mpsc::sync_channel(1);
+        let most = self.most;
+        let start = move || sender.send(start_keeper(&json, directory, most).is_ok());
+        let is_begun = thread::Builder::new().spawn(start).is_ok();
+        is_begun && started.recv_timeout(PATIENCE).unwrap_or(false)
     }
 }
 

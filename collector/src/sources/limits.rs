@@ -3,6 +3,7 @@
 //! The collector reads its own, since it inherits them from the launcher as the command does.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use rustix::process::{Resource, getrlimit};
 
@@ -45,6 +46,12 @@ const BATCH_SYSTEMS: [(&str, &str); 6] = [
     ("FLUX_JOB_ID", "flux"),
 ];
 
+/// The batch system of whose job an environment is. An empty variable is none.
+pub fn batch_system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'static str> {
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    BATCH_SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)
+}
+
 /// The limits of this process, which must not have changed them yet.
 pub(crate) fn own(root: &ProcRoot) -> Limits {
     let places = Places::own(root);
@@ -73,10 +80,7 @@ pub(crate) fn own(root: &ProcRoot) -> Limits {
         // Known at the end of the run only.
         oom_kills: None,
         cpus: affinity(),
-        batch_system: BATCH_SYSTEMS
-            .iter()
-            .find(|(variable, _)| std::env::var_os(variable).is_some())
-            .map(|(_, name)| (*name).to_owned()),
+        batch_system: batch_system(&|name| std::env::var_os(name)).map(str::to_owned),
         ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
         slurm: slurm.collect::<BTreeMap<_, _>>(),
     }

@@ -81,7 +81,8 @@ impl User {
         self.uid == 0 && self.root_owner != UNMAPPED
     }
 
-    fn trusts(self, path: &Path, found: &Metadata) -> bool {
+    /// Whether this user trusts the owner of what a path names.
+    pub(crate) fn trusts(self, path: &Path, found: &Metadata) -> bool {
         let owner = found.uid();
         let is_unmapped = owner == UNMAPPED && self.root_owner == UNMAPPED;
         owner == self.uid
@@ -100,7 +101,7 @@ impl User {
             return Err(Unsafe::Owner(path.to_owned(), found.uid()));
         }
         let is_sticky = found.is_dir() && found.mode() & libc::S_ISVTX != 0;
-        let others = if self.trusts_groups { 0o002 } else { 0o022 };
+        let others = if self.trusts_groups && is_of_own_group(&found) { 0o002 } else { 0o022 };
         if found.mode() & others != 0 && !is_sticky {
             return Err(Unsafe::Writable(path.to_owned(), found.mode() & 0o777));
         }
@@ -134,6 +135,13 @@ impl User {
             result => Ok(result.map(|()| created)?),
         }
     }
+}
+
+/// Whether its group is one of this process.
+fn is_of_own_group(found: &Metadata) -> bool {
+    let is_its = |gid: rustix::process::Gid| gid.as_raw() == found.gid();
+    is_its(rustix::process::getegid())
+        || rustix::process::getgroups().is_ok_and(|all| all.into_iter().any(is_its))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ const SECTIONS: [Section; 2] = [
             ),
             ("GPU_TRACK_KEEP", "How many reports are kept for --last, wherever the run is; 0: none."),
             (
-                "CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID",
+                "CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT",
                 "Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.",
             ),
             ("SLURM_JOB_ID, PBS_JOBID, LSB_JOBID", "The batch job's id: %j in the name of a report."),
@@ -180,7 +180,8 @@ mod tests {
         let is_name = |text: &&str| {
             let is_upper =
                 text.bytes().all(|byte| byte.is_ascii_uppercase() || b"_0123456789".contains(&byte));
-            let is_long = text.contains('_') && text.starts_with(|first: char| first.is_ascii_uppercase());
+            let is_long = text.trim_start_matches('_').contains('_')
+                && text.bytes().any(|byte| byte.is_ascii_uppercase());
             (is_upper && is_long) || SHORT.contains(text)
         };
         let is_no_variable = |name: &&str| NO_VARIABLES.iter().any(|prefix| name.starts_with(prefix));

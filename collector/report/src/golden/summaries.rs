@@ -330,6 +330,23 @@ fn mean_power_of_few_readings_has_its_time() {
     assert!(summary.contains("413 W mean of 1.50 min, 3.05 MJ\n"), "{summary}");
 }
 
+// Requirement: WHY-9, SEE-102
+#[test]
+fn first_line_has_crashes_and_an_interrupted_wait() {
+    let mut report = crashed();
+    report.ending.wait_interrupted = Some(true);
+    let line = |full| {
+        let text = text::text(&report, &Style { full, ..Style::default() });
+        text.lines().find(|line| line.contains("after ")).unwrap().to_owned()
+    };
+    let [brief, full] = [false, true].map(line);
+    assert!(brief.contains("exit 0, but 4 processes crashed, WAIT INTERRUPTED after "), "{brief}");
+    assert!(
+        full.contains("code 0, but 4 processes crashed, and --wait-all was interrupted, after "),
+        "{full}"
+    );
+}
+
 // Requirement: OUT-16
 #[test]
 fn long_figure_widens_its_column() {

@@ -38,7 +38,8 @@ fn end(report: &Report) -> (Tone, String, String) {
     if report.ending.wait_interrupted != Some(true) {
         return (tone, brief, full);
     }
-    let brief = brief.strip_prefix("OK, ").unwrap_or(&brief);
+    let (brief, full) = (brief.trim_end_matches(','), full.trim_end_matches(','));
+    let brief = brief.strip_prefix("OK, ").unwrap_or(brief);
     let tone = if tone == Tone::Good { Tone::Caution } else { tone };
     (tone, format!("{brief}, WAIT INTERRUPTED"), format!("{full}, and --wait-all was interrupted,"))
 }

@@ -45,13 +45,11 @@ pub(super) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
     (found.uid() == user().uid() && found.mode() & 0o022 == 0).then_some(directory)
 }
 
-/// Whether this user or root made all that the path leads through, links among it. A link of another user could lead to any
-/// directory of this one. What is missing will be this user's.
+/// Whether only owners whom the user trusts made what the path leads through, links among it. A link of another user could
+/// lead to any directory of this one. What is missing will be this user's.
 fn has_own_links_only(directory: &Path) -> bool {
-    let is_own = |path: &Path| {
-        fs::symlink_metadata(path).map_or(true, |found| [0, user().uid()].contains(&found.uid()))
-    };
-    directory.ancestors().all(is_own)
+    let is_own = |path: &Path| fs::symlink_metadata(path).map_or(true, |found| user().trusts(path, &found));
+    directory.ancestors().filter(|path| *path != Path::new("/")).all(is_own)
 }
 
 /// A home directory may be writable for the user's own group (umask 002). Root's may not, and is none of another user.
@@ -127,11 +125,20 @@ fn is_any_keeper() -> bool {
 
 /// The names of the reports, oldest first.
 fn reports(directory: &OwnedFd) -> io::Result<Vec<String>> {
-    let is_report = |name: &String| name.ends_with(SUFFIX) && name.starts_with(|c: char| c.is_ascii_digit());
+    let is_report = |name: &String| is_kept_name(name);
     let mut names = names(directory)?;
     names.retain(is_report);
     names.sort();
     Ok(names)
+}
+
+/// Whether it is a name of [`write`]: `20261123T224500.123456-PID.json`.
+fn is_kept_name(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some((time, pid)) = name.strip_suffix(SUFFIX).and_then(|stem| stem.split_once('-')) else {
+        return false;
+    };
+    is_number(pid) && time.split(['T', '.']).count() == 3 && time.split(['T', '.']).all(is_number)
 }
 
 /// Files of keepers that were killed.
