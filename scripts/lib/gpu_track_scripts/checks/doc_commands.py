@@ -118,8 +118,11 @@ def prepare(directory: pathlib.Path, program: pathlib.Path) -> dict[str, str]:
     return {
         **env,
         "HOME": str(directory),
+        # For --last. Without it, runs on a terminal are kept alone.
+        "GPU_TRACK_KEEP": "20",
         "PATH": f"{directory}/bin:{env['PATH']}",
         "XDG_CACHE_HOME": f"{directory}/cache",
+        "XDG_STATE_HOME": f"{directory}/state",
     }
 
 
