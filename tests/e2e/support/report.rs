@@ -56,6 +56,7 @@ impl Report {
                 || covers_less("utilization")
                 || (line.starts_with("The utilization of ") && line.contains(" and not for "))
                 || line.starts_with("GPU figures that are missing (read only once,")
+                || line.contains("between two samples, and what the others held")
         };
         let lines = self.all_warnings().into_iter();
         lines.filter(|line| !depends_on_load(line)).collect::<Vec<_>>().join("\n")
