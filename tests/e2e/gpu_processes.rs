@@ -443,7 +443,7 @@ fn short_process_with_a_gpu_library_that_no_reading_saw_is_unknown() {
         let (stalled, child) = (gpus.line(&["stalled"]), gpus.line(&["for:60"]));
         let read = format!("until [ -s {} ]; do sleep 0.01; done", gpus.path("samples"));
         let script = format!("{stalled}; LD_PRELOAD={} {child}; : >{go}; {read}; exit 0", gpus.path(file));
-        let run = gpus.tracked(["sh", "-c", &script]).options(&["--st", "60", "--hints"]).run();
+        let run = gpus.tracked(["sh", "-c", &script]).options(&["--st", "1000", "--hints"]).run();
         assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
         let (report, gpu) = (run.report(), run.report().gpu(GPU0));
         let known = is_known.then_some(0);

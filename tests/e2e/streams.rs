@@ -5,13 +5,16 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::descriptors::{SIGNAL_FD, descriptors};
 use crate::support::run::{BINARY, cache_home};
-use crate::support::{kill, program, tracked, wait_until};
+use crate::support::{WATCHDOG, kill, program, tracked, wait_until};
 
 /// Runs a shell line that contains gpu-track-run.
 fn shell(line: &str) -> Output {
     let line = line.replace("gpu-track-run", &format!("{BINARY} -o /dev/null"));
     let mut command = Command::new("timeout");
-    command.args(["60", "sh", "-c", &line]).stdin(Stdio::null()).env("XDG_CACHE_HOME", cache_home());
+    command
+        .args([&WATCHDOG.as_secs().to_string(), "sh", "-c", &line])
+        .stdin(Stdio::null())
+        .env("XDG_CACHE_HOME", cache_home());
     command.output().unwrap()
 }
 
