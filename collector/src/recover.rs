@@ -129,7 +129,11 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
     let has_living = is_here && note_the_dead(&mut run, &host, root, known_ns, now_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
-    let run = finish(run, &host, has_living.then_some(root), end_ns);
+    let living = has_living.then(|| {
+        let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
+        Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns)
+    });
+    let run = finish(JournaledRun::new(run), living, end_ns);
     let mut report = build::report(&Inputs {
         config: &config,
         host_info: &host,
@@ -169,13 +173,10 @@ fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
 }
 
 /// The last sample, of the living if they can be seen, and the figures of all processes.
-fn finish(run: RunState, host: &HostInfo, root_of_living: Option<&ProcRoot>, end_ns: u64) -> RunState {
-    let mut run = JournaledRun::new(run);
+pub(crate) fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunState {
     run.apply(end_ns, Observation::Finalize { complete_ns: u64::MAX });
     // Processes that ended since the last sample enter the figures over time by the next one.
-    if let Some(root) = root_of_living {
-        let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
-        let mut passes = Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns);
+    if let Some(mut passes) = living {
         passes.read(&mut run, end_ns);
         passes.conclude(&mut run, end_ns);
     } else {

@@ -12,6 +12,7 @@ mod exit;
 mod gpus;
 mod keep;
 mod last;
+mod main_process;
 mod name;
 mod not_executed;
 mod nvml_lib;
@@ -29,6 +30,8 @@ mod signals;
 mod spawn;
 mod supervise;
 mod time_limit;
+mod tracked;
+mod untracked;
 mod wakeups;
 
 use std::ffi::OsString;

@@ -2,7 +2,9 @@
 
 use std::mem::MaybeUninit;
 
-use gpu_track_abi::record::Usage;
+use gpu_track_abi::record::{Event, Usage};
+use gpu_track_collector::MOST_SPLIT_RSS_KIB;
+use gpu_track_collector::pidfd::cpu_clock_ns;
 
 /// A child that ended or stopped. An ended child is reaped only when this is dropped, so its pid stays in use while its
 /// REAPED record is written. A process that finds the pid gone finds the record too.
@@ -13,6 +15,23 @@ pub(crate) struct ChildChange {
     pub(crate) status: i32,
     /// Usage of the child and of all children that it waited for.
     pub(crate) usage: Usage,
+}
+
+impl ChildChange {
+    /// The REAPED record of an ended child. It needs an upper limit of the peak that a child inherits by fork. On kernels with
+    /// per-thread RSS counters (`has_split_rss`), the reported peak can be lower than the real one by what a thread has not
+    /// added yet.
+    pub(crate) fn record(&self, has_split_rss: bool) -> Event {
+        let uncounted_kib = if has_split_rss { MOST_SPLIT_RSS_KIB } else { 0 };
+        Event::Reaped {
+            child: self.pid,
+            status: self.status,
+            reaper_max_rss_kib: usage_of(libc::RUSAGE_SELF).max_rss_kib + uncounted_kib,
+            usage: self.usage,
+            // The usage of a process without the shim does not tell its own CPU time from that of its children.
+            clock_ns: cpu_clock_ns(self.pid).unwrap_or(0),
+        }
+    }
 }
 
 impl Drop for ChildChange {

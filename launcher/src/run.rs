@@ -1,21 +1,35 @@
 //! Running a command: with its session if one can be made, otherwise untracked.
 
-use std::fmt::Display;
+use std::fs::File;
 use std::io;
 use std::process::ExitCode;
+use std::rc::Rc;
 
+use gpu_track_abi::record::Usage;
 use gpu_track_collector::write_report;
 use gpu_track_collector::{
-    Layer, Message, OutputLock, ProcRoot, ReportTarget, clock, format, render, untracked,
+    KnownToParent, Layer, Message, OutputLock, ProcRoot, ReportTarget, clock, format, render, untracked,
 };
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::{HeldTrackingFile, Options};
+use crate::main_process::MainProcess;
 use crate::preload::Preload;
 use crate::session::{Session, SessionError};
-use crate::spawn::{self, InheritedState, SpawnError};
-use crate::supervise::{Started, Supervisor};
+use crate::signals::SignalSet;
+use crate::spawn::{self, Environment, InheritedState, SpawnError};
+use crate::supervise::{Account, Supervisor};
+use crate::tracked::Tracked;
+use crate::untracked::Untracked;
 use crate::{config, console, not_executed, reap, signals};
+
+/// The launcher's signal state while it supervises a command, and what it had used before that.
+struct Ready {
+    signals: SignalSet,
+    inherited: InheritedState,
+    was_subreaper: bool,
+    children_before: Usage,
+}
 
 /// Runs the command to its end, and ends as it ended. The locks are those of the report's files; the tracking file is
 /// held until the end.
@@ -28,21 +42,37 @@ pub(crate) fn run(
     // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
     let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose();
     let signals = signals::all_but_faults();
-    let inherited = InheritedState::replace(&signals);
+    let ready = Ready {
+        inherited: InheritedState::replace(&signals),
+        signals,
+        was_subreaper: child_subreaper().ok().flatten().is_some(),
+        children_before,
+    };
+    let output_locks = Rc::from(output_locks);
+    let held = (Rc::clone(&output_locks), tracking);
     let session =
         preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, output_locks));
-    let started = match session.and_then(|session| start(options, session, &inherited)) {
-        Ok(started) => started,
-        Err(SessionError::Spawn(SpawnError::Exec(error))) => return not_executed(options, &error),
-        Err(error) => {
-            // This process may become the command.
-            drop(tracking);
-            return run_untracked(options, &inherited, error);
-        }
-    };
-    let ended = Supervisor::new(started, options, signals, &children_before).run();
+    match session.and_then(|session| start(options, session, &ready)) {
+        Ok((account, started)) => supervise(options, account, started, ready, held),
+        Err(SessionError::Spawn(SpawnError::Exec(error))) => not_executed(options, &error),
+        Err(error) => run_untracked(options, ready, held, &error),
+    }
+}
+
+/// What a run holds until its end, and the command that it may become must not.
+type Held = (Rc<[Option<OutputLock>]>, Option<HeldTrackingFile>);
+
+fn supervise<A: Account>(
+    options: &Options,
+    account: A,
+    started: (MainProcess, u64),
+    ready: Ready,
+    held: Held,
+) -> ExitCode {
+    let Ready { signals, children_before, .. } = ready;
+    let ended = Supervisor::new(account, started, options, signals, &children_before).run();
     // A signal may end this process below.
-    drop(tracking);
+    drop(held);
     match ended {
         Ok(status) => options.exit_manner.end(status),
         Err(error) => {
@@ -58,45 +88,67 @@ pub(crate) fn run(
 fn start(
     options: &Options,
     mut session: Session,
-    inherited: &InheritedState,
-) -> Result<Started, SessionError> {
+    ready: &Ready,
+) -> Result<(Tracked, (MainProcess, u64)), SessionError> {
     let env = session.environment();
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
-    let was_subreaper = child_subreaper().ok().flatten().is_some();
-    if options.discovery.uses(Layer::Subreaper) {
-        // If it fails, the other layers still find orphans.
-        set_child_subreaper(Some(getpid())).ok();
-    }
-    let started_ns = clock::monotonic_ns();
-    match spawn::spawn(&options.command.words, env, inherited, cgroup_procs.as_ref()) {
-        Ok(main_pid) => Ok(Started { session, collector, main_pid, started_ns }),
+    match spawn(options, env, ready, cgroup_procs.as_ref()) {
+        Ok(started) => Ok((Tracked::new(session, collector, started.0, options), started)),
         Err(error) => {
             collector.messages.send(&Message::Cancelled);
             collector.messages.flush_all();
             session.wake_collector();
             reap::wait_for(collector.pid);
             session.clean_up();
-            // This process may become the command, and exec keeps the attribute.
-            if !was_subreaper {
-                set_child_subreaper(None).ok();
-            }
             Err(error.into())
         }
     }
 }
 
-/// Tracking must not keep the command from running: without a session, this process becomes the command.
-fn run_untracked(options: &Options, inherited: &InheritedState, error: impl Display) -> ExitCode {
-    console::message(format_args!("the command runs untracked and without a report: {error}"));
+/// Starts the command. Gives the time just before its fork, CLOCK_MONOTONIC.
+fn spawn(
+    options: &Options,
+    env: Environment,
+    ready: &Ready,
+    cgroup_procs: Option<&File>,
+) -> Result<(MainProcess, u64), SpawnError> {
+    if options.discovery.uses(Layer::Subreaper) {
+        // If it fails, the other layers still find orphans.
+        set_child_subreaper(Some(getpid())).ok();
+    }
+    let started_ns = clock::monotonic_ns();
+    let spawned = spawn::spawn(&options.command.words, env, &ready.inherited, cgroup_procs);
+    // This process may become the command, and exec keeps the attribute.
+    if spawned.is_err() && !ready.was_subreaper {
+        set_child_subreaper(None).ok();
+    }
+    Ok((MainProcess { pid: spawned? }, started_ns))
+}
+
+/// Tracking must not keep the command from running. Without a session, the launcher reports what a parent knows. Where it
+/// can't even have a child, it becomes the command.
+fn run_untracked(options: &Options, mut ready: Ready, held: Held, error: &SessionError) -> ExitCode {
+    console::message(format_args!("the command runs untracked: {error}"));
     report_untracked(
         options,
         None,
-        format!("The command runs untracked, and nothing is known of it: {error}."),
+        format!("The command runs untracked, and nothing is known of it yet: {error}."),
     );
+    let account = Untracked::new(options, error.to_string());
+    // A collector may have been started and reaped.
+    ready.children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
+    match spawn(options, std::env::vars_os().collect(), &ready, None) {
+        Ok(started) => return supervise(options, account, started, ready, held),
+        Err(SpawnError::Exec(error)) => return not_executed(options, &error),
+        Err(SpawnError::NoProcess(error)) => {
+            console::message(format_args!("there is no report of it: cannot create a process: {error}"));
+        }
+    }
+    drop(held);
     // A signal that the attempt raised (SIGXFSZ under a file size limit) must not reach the command.
-    signals::discard_pending(&signals::all_but_faults());
-    not_executed(options, &spawn::become_command(&options.command.words, inherited))
+    signals::discard_pending(&ready.signals);
+    not_executed(options, &spawn::become_command(&options.command.words, &ready.inherited))
 }
 
 /// The exit status is that of a shell: 127 for a command that is not found, 126 for one that cannot be executed.
@@ -120,7 +172,14 @@ fn report_untracked(options: &Options, exit_code: Option<u8>, why: String) {
     }
     let mut config = config::of(options, &ProcRoot::default());
     config.report.warnings.push(why);
-    let report = untracked(&config, exit_code.map(|code| i32::from(code) << 8));
+    let ended = exit_code.map(|code| Message::Ended {
+        status: i32::from(code) << 8,
+        is_wait_interrupted: false,
+        monotonic_ns: clock::monotonic_ns(),
+        children_cpu_us: 0,
+    });
+    let known = KnownToParent { messages: ended.into_iter().collect(), ..KnownToParent::default() };
+    let report = untracked(&config, &known);
     for target in config.report.targets.iter().filter(|target| has_reason(target)) {
         let output = &target.output;
         if let Err(error) = write_report(output, &render(&report, target, config.report.style)) {

@@ -5,15 +5,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use gpu_track_abi::MAX_SESSIONS;
 use gpu_track_abi::layout::{FLAG_NO_ENV_REPAIR, FLAG_NO_WAIT_RECORDS, FLAG_PIDFS, FLAG_SPLIT_RSS};
-use gpu_track_abi::record::{Event, Origin};
+use gpu_track_abi::record::Origin;
 use gpu_track_collector::connector::Subscription;
-use gpu_track_collector::pidfd::{cpu_clock_ns, has_pidfs};
+use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
-    Config, Layer, MOST_SPLIT_RSS_KIB, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError,
-    StateFile, clock, connector, has_split_rss, run_cgroup, segment, stale,
+    Config, Layer, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError, StateFile, clock,
+    connector, has_split_rss, run_cgroup, segment, stale,
 };
 use thiserror::Error;
 
@@ -22,7 +23,7 @@ use crate::collector::Collector;
 use crate::config;
 use crate::old_shims::Upkeep;
 use crate::preload::{Preload, is_nested_too_deep};
-use crate::reap::{ChildChange, usage_of};
+use crate::reap::ChildChange;
 use crate::shim_file::ShimFileError;
 use crate::spawn::{Environment, SpawnError};
 
@@ -47,7 +48,7 @@ pub(crate) struct Session {
     state: StateFile,
     connector: Option<Subscription>,
     preload: Option<Preload>,
-    output_locks: Vec<Option<OutputLock>>,
+    output_locks: Rc<[Option<OutputLock>]>,
     origin: Origin,
     config: Config,
 }
@@ -57,7 +58,7 @@ impl Session {
     pub(crate) fn new(
         options: &Options,
         preload: Option<Preload>,
-        output_locks: Vec<Option<OutputLock>>,
+        output_locks: Rc<[Option<OutputLock>]>,
     ) -> Result<Self, SessionError> {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
@@ -159,18 +160,7 @@ impl Session {
         if !(self.config.discovery.uses(Layer::Wait) || is_main) {
             return;
         }
-        // The record needs an upper limit of the peak that a child inherits by fork. On kernels with per-thread RSS
-        // counters, the reported peak can be lower than the real one by what a thread has not added yet.
-        let has_split_rss = self.segment.header().flags & FLAG_SPLIT_RSS != 0;
-        let uncounted_kib = if has_split_rss { MOST_SPLIT_RSS_KIB } else { 0 };
-        let event = Event::Reaped {
-            child: ended.pid,
-            status: ended.status,
-            reaper_max_rss_kib: usage_of(libc::RUSAGE_SELF).max_rss_kib + uncounted_kib,
-            usage: ended.usage,
-            // The usage of a process without the shim does not tell its own CPU time from that of its children.
-            clock_ns: cpu_clock_ns(ended.pid).unwrap_or(0),
-        };
+        let event = ended.record(self.segment.header().flags & FLAG_SPLIT_RSS != 0);
         self.segment.push_event(&Origin { monotonic_ns: clock::monotonic_ns(), ..self.origin }, &event);
     }
 

@@ -35,6 +35,11 @@ pub(crate) fn requests_end(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGTERM | SIGQUIT | SIGHUP)
 }
 
+/// Lets the signals through that [`requests_end`] knows.
+pub(crate) fn unblock_requests_to_end() {
+    [SIGINT, SIGTERM, SIGQUIT, SIGHUP].into_iter().for_each(unblock);
+}
+
 /// Whether a program gets this signal for a fault of its own.
 pub(crate) fn is_fault(signal: i32) -> bool {
     matches!(signal, SIGSEGV | SIGBUS | SIGABRT | SIGILL | SIGFPE | SIGSYS | SIGTRAP)

@@ -11,15 +11,14 @@ use crate::support::{skip, tracked, wait_until};
 // Requirement: HINT-3
 #[test]
 fn gpu_figures_of_one_process_are_exact() {
-    let gpus = FakeGpus::new(1, "0.samples 500000:0\n0.process_times\n0.energy 5000000");
-    let busy = gpus.script(
-        "busy",
-        "0.memory_used 3000000000\n0.power 300000\n0.energy 5001000\n0.temperature 77\n0.pstate 2\n0.ecc_corrected 6\n\
-         0.samples 500001:0 1500001:80 2500001:40\n0.process_times 1000000\n0.pcie_tx 5000\n0.memory_utilization 21",
-    );
-    let script = format!("script:{busy}");
-    let run =
-        gpus.run(&["sampled", "hold:0:2000000000,c,60", &script, "sampled", "hold:0:500000000,c", "sampled"]);
+    let idle = "0.samples 500000:0\n0.process_times\n0.energy 5000000";
+    let busy = "0.memory_used 3000000000\n0.power 300000\n0.energy 5001000\n0.temperature 77\n0.pstate 2\n\
+        0.ecc_corrected 6\n0.samples 500001:0 1500001:80 2500001:40\n0.process_times 1000000\n0.pcie_tx 5000\n\
+        0.memory_utilization 21";
+    let (_, run) = FakeGpus::with_these_samples(1, idle, |gpus| {
+        let script = format!("script:{}", gpus.script("busy", busy));
+        gpus.run(&["sampled", "hold:0:2000000000,c,60", &script, "sampled", "hold:0:500000000,c", "sampled"])
+    });
     let report = run.assert_clean(0);
     assert_eq!(report.gpu_ram(), [Some(2_000_000_000), Some(0), Some(2_000_000_000)]);
     assert_eq!(report.f64("max_gpu_ram.system_capacity"), 85_899_345_920.0);

@@ -50,8 +50,9 @@ fn holders(gpus: &FakeGpus) -> [u64; 3] {
 
 #[test]
 fn gpu_columns_of_commands_and_processes_are_exact() {
-    let gpus = FakeGpus::new(2, "*.samples 500000:0\n*.process_times");
-    let run = gpus.tracked(["sh", "-c", &trainers(&gpus, "")]).run();
+    let idle = "*.samples 500000:0\n*.process_times";
+    let (gpus, run) =
+        FakeGpus::with_these_samples(2, idle, |gpus| gpus.tracked(["sh", "-c", &trainers(gpus, "")]).run());
     let report = run.assert_clean(0);
     assert_eq!(report.gpu_ram(), [Some(0), Some(4_500_000_000), Some(4_500_000_000)]);
     assert_eq!(report.f64("processes.max_sm_percent.main"), 0.0);

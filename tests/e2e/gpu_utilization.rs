@@ -7,10 +7,12 @@ use crate::support::gpu::{FakeGpus, GPU0, GPU1};
 #[test]
 fn gpu_utilization_ignores_stale_samples_and_stops_at_100() {
     // Sample times are microseconds after the driver's start. The stale driver returns all samples at every call.
-    let gpus = FakeGpus::new(1, "0.stale 1\n0.samples 500000:90\n0.process_times");
+    let idle = "0.stale 1\n0.samples 500000:90\n0.process_times";
     let busy = "0.stale 1\n0.samples 500000:90 500001:0 2000001:150 2500001:20\n0.process_times 1000000";
-    let script = format!("script:{}", gpus.script("busy", busy));
-    let run = gpus.run(&["hold:0:500,c,140", "sampled", &script, "sampled", "sampled"]);
+    let (_, run) = FakeGpus::with_these_samples(1, idle, |gpus| {
+        let script = format!("script:{}", gpus.script("busy", busy));
+        gpus.run(&["hold:0:500,c,140", "sampled", &script, "sampled", "sampled"])
+    });
     let report = run.assert_clean(0);
     let gpu = report.gpu(GPU0);
     assert_eq!(gpu.f64("utilization.max_percent"), 100.0);
@@ -26,9 +28,10 @@ fn gpu_utilization_ignores_stale_samples_and_stops_at_100() {
 fn gpu_utilization_is_exact_with_any_driver_clock() {
     for clock in ["boot", "-90000000", "7200000000"] {
         let script = |times: &str| format!("clock {clock}\n0.samples {times}\n0.process_times");
-        let gpus = FakeGpus::new(1, &script("500000:0"));
-        let busy = gpus.script("busy", &(script("500001:0 1500001:80 2500001:40") + " 1000000"));
-        let run = gpus.run(&["hold:0:500,c,60", "sampled", &format!("script:{busy}"), "sampled", "sampled"]);
+        let (_, run) = FakeGpus::with_these_samples(1, &script("500000:0"), |gpus| {
+            let busy = gpus.script("busy", &(script("500001:0 1500001:80 2500001:40") + " 1000000"));
+            gpus.run(&["hold:0:500,c,60", "sampled", &format!("script:{busy}"), "sampled", "sampled"])
+        });
         let gpu = run.assert_clean(0).gpu(GPU0);
         assert_eq!((gpu.f64("utilization.active_s"), gpu.f64("utilization.mean_percent")), (1.2, 60.0));
         assert_eq!(gpu.f64("processes.0.max_sm_percent"), 60.0, "{clock}");
@@ -63,9 +66,10 @@ fn unreadable_gpu_samples_add_no_busy_time() {
 /// The driver takes samples only while a process uses the GPU.
 #[test]
 fn gpu_is_idle_while_its_driver_takes_no_samples() {
-    let gpus = FakeGpus::new(1, "0.utilization 0\n0.samples 1:0");
-    let busy = gpus.script("busy", "0.utilization 0\n0.samples 2:0 1000002:80 9000002:40");
-    let run = gpus.run(&["sampled", &format!("script:{busy}"), "sampled", "sampled"]);
+    let (_, run) = FakeGpus::with_these_samples(1, "0.utilization 0\n0.samples 1:0", |gpus| {
+        let busy = gpus.script("busy", "0.utilization 0\n0.samples 2:0 1000002:80 9000002:40");
+        gpus.run(&["sampled", &format!("script:{busy}"), "sampled", "sampled"])
+    });
     let gpu = run.assert_clean(0).gpu(GPU0);
     // 1 s at 80%, 7 s idle, 1 s at 40%.
     assert_eq!(gpu.f64("utilization.active_s"), 1.2);

@@ -50,5 +50,6 @@ mod support;
 mod terminal;
 mod tracking_file;
 mod trees;
+mod untracked;
 mod users;
 mod wait_all;

@@ -150,8 +150,7 @@ fn growing_shared_mappings_count_once() {
 fn proportional_sizes_divide_what_processes_share() {
     let run = run(&["share", "maps", "1", &(100 * MIB).to_string(), "3", "3"], &[]);
     let report = run.assert_clean(0);
-    // Four processes have a quarter each. Program and libc are others', too. While the children still touch the memory, one
-    // process is read after another, so the sum is too large for a moment.
+    // Four processes have a quarter each. Program and libc are others', too.
     let proportional = |set: &str| report.f64(&format!("max_ram_proportional.{set}"));
     assert_within("descendants", proportional("descendants"), (75 * MIB) as f64, 10.0);
     assert_within("combined", proportional("combined"), (100 * MIB) as f64, 10.0);

@@ -65,18 +65,22 @@ fn killed_launcher_still_leaves_a_report() {
     report.assert_cpu_between(0.3, 0.1);
 }
 
-/// Asserts that with this file system on /dev/shm the command runs, and one line on stderr says that tracking failed.
+/// Asserts that with this file system on /dev/shm the command runs, and that a line on stderr and the report say what failed.
 #[track_caller]
 fn assert_command_runs_with(dev_shm: &str) {
     let run = tracked(["sh", "-c", "echo ran; exit 3"]).with_mounts(dev_shm).run();
-    assert_ran_untracked(&run);
+    let failure = assert_ran_untracked(&run);
+    assert_eq!(run.report().at("coverage.untracked_reason"), failure);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 }
 
+/// Gives what the line on stderr says.
 #[track_caller]
-fn assert_ran_untracked(run: &Run) {
+fn assert_ran_untracked(run: &Run) -> &str {
     assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
     assert_eq!(run.stdout, "ran\n");
-    assert_eq!(run.stderr.lines().count(), 1, "one line on stderr, not {:?}", run.stderr);
+    let line = run.stderr.lines().next().unwrap();
+    line.strip_prefix("gpu-track-run: the command runs untracked: ").expect("a line says so")
 }
 
 // Requirement: CMD-10, FAULT-8, FAULT-51

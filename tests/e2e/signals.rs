@@ -6,14 +6,15 @@ use std::process::{Command, Stdio};
 
 use crate::support::signals::with_default_signals;
 use crate::support::{kill, program, tracked};
+use crate::untracked::NO_SESSION;
 
 /// The output of tests/programs/signals.c under gpu-track-run: the signal state at its start.
-fn tracked_signal_state(through: &[&str]) -> String {
-    let running = tracked([program("signals"), "15".into()]).through(through).start();
+fn tracked_signal_state(options: &[&str], through: &[&str]) -> String {
+    let running = tracked([program("signals"), "15".into()]).options(options).through(through).start();
     running.wait_for_output("ready");
     kill(running.pid(), libc::SIGTERM);
     let run = running.wait();
-    run.assert_clean(0);
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     run.stdout.clone()
 }
 
@@ -39,7 +40,10 @@ fn command_starts_with_unchanged_signal_dispositions() {
     for traps in ["", "trap '' PIPE;", "trap '' HUP USR2 TSTP;"] {
         let script = format!("{traps} exec \"$@\"");
         let through = ["sh", "-c", &script, "sh"];
-        assert_eq!(tracked_signal_state(&through), untracked_signal_state(&through), "after {script}");
+        for options in [&[][..], &NO_SESSION] {
+            let with = tracked_signal_state(options, &through);
+            assert_eq!(with, untracked_signal_state(&through), "after {script}, with {options:?}");
+        }
     }
 }
 

@@ -24,18 +24,24 @@ fn assert_tracked_after(setup: &str) {
 
 /// Asserts also that the command was not tracked, and that one line on stderr names this cause.
 #[track_caller]
-fn assert_untracked_after(setup: &str, cause: &str) {
+fn assert_untracked_after(setup: &str, cause: &str) -> Run {
     let run = run_after(setup);
     assert_eq!(run.stderr.lines().count(), 1, "{setup}: {}", run.stderr);
     assert!(run.stderr.contains("untracked") && run.stderr.contains(cause), "{setup}: {}", run.stderr);
+    run
 }
 
 // Requirement: CMD-10, FAULT-8, FAULT-54
 #[test]
 fn few_descriptors_track_or_run_untracked() {
     assert_tracked_after("ulimit -n 32");
-    for limit in [5, 8, 12] {
-        assert_untracked_after(&format!("ulimit -n {limit}"), "Too many open files");
+    let run = run_after("ulimit -n 5");
+    assert!(run.stderr.contains("there is no report of it: cannot create a process: "), "{}", run.stderr);
+    for limit in [8, 12] {
+        let run = assert_untracked_after(&format!("ulimit -n {limit}"), "Too many open files");
+        let reason = run.report().at("coverage.untracked_reason").as_str().unwrap_or_default();
+        assert!(reason.contains("Too many open files"), "{limit}: {}", run.report());
+        assert!(run.report().f64("cpu_time.total_s") > 0.0);
     }
 }
 
@@ -95,7 +101,10 @@ fn process_limit_of_the_command_alone_runs_untracked() {
         }
         let run = tracked(["sh", "-c", "echo ran; exit 3"]).only_options(&[]).through(&setpriv).run();
         assert_eq!((run.status.code(), run.stdout.as_str()), (Some(3), "ran\n"), "{limit}: {}", run.stderr);
-        assert!(run.stderr.contains("without a report: cannot"), "{limit}: {}", run.stderr);
+        // The command takes the place of its launcher where that may have no child.
+        let (is_reported, cannot) = (limit > 1, "there is no report of it: cannot create a process: ");
+        assert_eq!(run.stderr.contains("exit 3 after "), is_reported, "{limit}: {}", run.stderr);
+        assert_eq!(run.stderr.contains(cannot), !is_reported, "{limit}: {}", run.stderr);
     }
 }
 

@@ -5,12 +5,17 @@
  * share growing MAPS MAP_BYTES FORKS SECONDS
  *     The same, but each child takes SECONDS to touch them.
  *
+ * Of the mappings, the children touch each MiB in step: where one is ahead of another, what a sample adds up over the
+ * processes that it reads one after another is more than there was at any time.
+ *
  * All processes hold their memory for SECONDS after the last of them is ready. */
 #include "common.h"
+#include <pthread.h>
 
 static char *maps[64];
 static size_t map_count, map_bytes, own_bytes;
 static double growing_s;
+static pthread_barrier_t *in_step;
 
 static void child_touches(void) {
     const size_t step = 1 << 20;
@@ -18,6 +23,7 @@ static void child_touches(void) {
     for (size_t i = 0; i < map_count; i++) {
         for (size_t from = 0; from < map_bytes; from += step) {
             touch_pages(maps[i] + from, map_bytes - from < step ? map_bytes - from : step);
+            pthread_barrier_wait(in_step);
             if (growing_s > 0) hold_us((long)(growing_s * 1e6 * step / (map_count * map_bytes)));
         }
     }
@@ -40,6 +46,11 @@ int main(int argc, char **argv) {
     } else {
         return 97;
     }
+    in_step = map_touched(sizeof *in_step, MAP_SHARED);
+    pthread_barrierattr_t shared;
+    if (pthread_barrierattr_init(&shared) || pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED) ||
+        pthread_barrier_init(in_step, &shared, (unsigned)forks))
+        die("pthread_barrier_init");
     int ready[2], release[2];
     if (forks > 64 || pipe(ready) || pipe(release)) die("pipe");
     pid_t children[64];

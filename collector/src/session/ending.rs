@@ -44,7 +44,7 @@ impl Session {
         RunEnd {
             at_ns,
             stage,
-            command_exit: self.end.exit,
+            command_exit: self.told.exit,
             dropped_events: self.segment.ring().dropped(),
             unreachable_programs: self.segment.header().unreachable.0.load(Ordering::Relaxed),
             is_truncated: self.segment.is_lost(),
@@ -57,13 +57,13 @@ impl Session {
     fn full_disks(&self, stage: Stage) -> Vec<DiskFull> {
         let has_failed =
             |exit: CommandExit| libc::WIFEXITED(exit.status) && libc::WEXITSTATUS(exit.status) != 0;
-        let is_over = stage == Stage::Over && self.end.exit.is_some_and(has_failed);
+        let is_over = stage == Stage::Over && self.told.exit.is_some_and(has_failed);
         if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
     }
 
     /// The last sample, the last records, the report, and nothing left behind.
     pub(super) fn finish(mut self) -> Result<(), SessionError> {
-        if self.end.is_cancelled {
+        if self.told.is_cancelled {
             return Ok(());
         }
         // What is not read yet is waited for again below.
@@ -71,7 +71,7 @@ impl Session {
         self.drain();
         let now_ns = clock::monotonic_ns();
         self.sample(Terms::default());
-        let end_ns = self.end.exit.map_or(now_ns, |exit| exit.at_ns);
+        let end_ns = self.told.exit.map_or(now_ns, |exit| exit.at_ns);
         self.run.apply_now(Observation::WindowsEnd { end_ns });
         self.readers.note_survivors(&mut self.run);
         self.segment.close();
@@ -103,7 +103,7 @@ impl Session {
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
         }
         self.checkpoint.state().note_reported();
-        if self.end.exit.is_none()
+        if self.told.exit.is_none()
             && let Some(Ok(cgroup)) = &self.config.cgroups.own
         {
             // The launcher, which made it, is gone.

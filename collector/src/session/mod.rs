@@ -12,7 +12,8 @@ mod run_loop;
 mod sample;
 mod serve;
 mod to_sinks;
+mod told;
 mod untracked;
 
 pub use serve::{Inheritance, serve};
-pub use untracked::untracked;
+pub use untracked::{KnownToParent, untracked};

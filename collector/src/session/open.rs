@@ -7,7 +7,8 @@ use super::error::SessionError;
 use super::orders::OrderPipe;
 use super::own_process;
 use super::readers::Readers;
-use super::run_loop::{End, Session};
+use super::run_loop::Session;
+use super::told::Told;
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
@@ -78,7 +79,7 @@ impl Session {
             interim_ns: first_interim_ns(&config),
             schedule: Schedule::new(config.policy, config.tracking.interval_ns(), config.start.monotonic_ns),
             earlier_damage: run.health.damage,
-            end: End::default(),
+            told: Told::default(),
             config,
             host,
             segment,

@@ -11,15 +11,14 @@ use super::error::SessionError;
 use super::messages::Messages;
 use super::orders::OrderPipe;
 use super::readers::Readers;
-use crate::model::config::{Config, Message};
+use super::told::Told;
+use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
 use crate::model::record_or_event::Damage;
-use crate::model::run_end::CommandExit;
 use crate::run::schedule::{Decision, Facts, Schedule};
 use crate::sinks::Sinks;
 use crate::sources::pump::Pump;
-use crate::sources::signal_sender;
 use crate::store::checkpoint::CheckpointWriter;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock;
@@ -45,14 +44,7 @@ pub(super) struct Session {
     pub(super) interim_ns: u64,
     /// What was wrong with the records that earlier collectors read.
     pub(super) earlier_damage: Damage,
-    pub(super) end: End,
-}
-
-/// How the run ends.
-#[derive(Debug, Default)]
-pub(super) struct End {
-    pub(super) exit: Option<CommandExit>,
-    pub(super) is_cancelled: bool,
+    pub(super) told: Told,
 }
 
 impl Session {
@@ -98,7 +90,7 @@ impl Session {
     fn is_over(&self, messages: &Messages, decision: Decision) -> bool {
         let is_left =
             messages.is_closed && matches!(decision, Decision::Sample(_)) && self.run.tree.alive().is_empty();
-        self.end.exit.is_some() || self.end.is_cancelled || is_left
+        self.told.exit.is_some() || self.told.is_cancelled || is_left
     }
 
     /// Until the next sample, or until the pump's doorbell.
@@ -110,37 +102,11 @@ impl Session {
     }
 
     fn listen(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
-        while self.end.exit.is_none()
+        while self.told.exit.is_none()
             && let Some(line) = messages.line()?
         {
-            match serde_json::from_slice(&line)? {
-                Message::Started { pid, monotonic_ns: start_ns } => {
-                    let program = self.config.command.first().map_or("", String::as_str);
-                    let command = program.rsplit('/').next().unwrap_or(program).to_owned();
-                    self.run.apply_now(Observation::CommandStarted { pid, start_ns, command });
-                }
-                Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } => {
-                    let received = signal_sender::received(
-                        &self.readers.root,
-                        signal,
-                        monotonic_ns,
-                        sender_pid,
-                        sender_uid,
-                    );
-                    self.run.apply_now(Observation::SignalReceived(received));
-                }
-                Message::WaitingForTree { since_ns } => {
-                    self.run.apply_now(Observation::WaitingForTree { since_ns });
-                }
-                Message::OrderAnswered { id, result } => {
-                    self.run.apply_now(Observation::OrderAnswered { id, result });
-                }
-                Message::Cancelled => self.end.is_cancelled = true,
-                Message::Ended { status, is_wait_interrupted, monotonic_ns, children_cpu_us } => {
-                    let at_ns = monotonic_ns;
-                    self.end.exit = Some(CommandExit { status, is_wait_interrupted, at_ns, children_cpu_us });
-                }
-            }
+            let message = serde_json::from_slice(&line)?;
+            self.told.take_in(&message, &self.config, &self.readers.root, &mut self.run);
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ impl Session {
             None => Outcome::Taken(Taken { at_ns, from_ns, cost_ns, largest_before, largest }),
         });
         if large_end.is_none() {
-            self.readers.after_sample(&mut self.run, at_ns, self.end.exit.is_some());
+            self.readers.after_sample(&mut self.run, at_ns, self.told.exit.is_some());
             self.hand_on();
             self.show();
         }

@@ -23,6 +23,7 @@ use crate::model::observation::Observation;
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{TreeSample, Wants};
 use crate::run::outbox::Outbox;
+pub use report_file::write_everywhere;
 pub(crate) use sink::Place;
 use sink::{Resume, Sink};
 use worker::Worker;

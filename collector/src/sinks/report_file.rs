@@ -20,6 +20,15 @@ pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
     Some(Box::new(ReportFile { config: place.config.report.clone(), kept: None }))
 }
 
+/// Keeps the last report of a run without a collector, and writes it to every place.
+///
+/// # Errors
+/// If that fails somewhere.
+pub fn write_everywhere(config: &ReportConfig, report: &Report) -> io::Result<()> {
+    let kept = config.keep.as_ref().and_then(Kept::prepare);
+    ReportFile { config: config.clone(), kept }.report(report, report.stage)
+}
+
 impl Sink for ReportFile {
     fn name(&self) -> String {
         let places: Vec<_> = self.config.targets.iter().map(|target| target.output.to_string()).collect();

@@ -85,7 +85,7 @@ fn bare_command_has_the_defaults() {
     assert_eq!((uuids, vendor, nvml_lib), (None, None, None));
     assert_eq!((only_visible, accounting, root), (false, false, "/".into()));
     let layers = vec![Layer::Preload, Layer::Wait, Layer::Subreaper, Layer::Scan, Layer::Connector];
-    assert_eq!(options.discovery, DiscoveryConfig { layers, shim_directory: None, connector_absent: None });
+    assert_eq!(options.discovery, DiscoveryConfig { layers, ..DiscoveryConfig::default() });
     assert!(!options.diagnosis.no_env_repair);
     assert_eq!(options.diagnosis.session_dir, Path::new("/dev/shm"));
     assert_eq!(options.without_effect, None);

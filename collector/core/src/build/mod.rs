@@ -4,6 +4,7 @@ mod contention;
 mod gpu;
 mod hints;
 mod inputs;
+mod untracked;
 mod usable;
 mod warnings;
 
@@ -102,6 +103,9 @@ pub fn report(inputs: &Inputs) -> Report {
         coverage,
     };
     report.hints = hints::hints(&report, &basis(inputs));
+    if report.coverage.untracked_reason.is_some() {
+        untracked::keep_what_a_parent_knows(&mut report);
+    }
     report
 }
 
@@ -182,6 +186,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         processes: seen.processes + failed_spawns,
         unknown: seen.unknown + failed_spawns,
         failed_spawns,
+        untracked_reason: inputs.config.discovery.untracked.clone(),
         uncounted_reason: uncounted_reason(inputs, absent.is_some()),
         layers: Layers {
             preload: uses(Layer::Preload).then_some(preload),
@@ -219,7 +224,9 @@ fn coverage(inputs: &Inputs) -> Coverage {
 fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String> {
     let (totals, health) = (&inputs.run.totals, &inputs.run.health);
     let is_static = !totals.static_executables().is_empty();
-    let reason = if !inputs.config.discovery.uses(Layer::Preload) {
+    let reason = if inputs.config.discovery.untracked.is_some() {
+        "tracking could not begin: other processes are not counted"
+    } else if !inputs.config.discovery.uses(Layer::Preload) {
         "the preload layer is off: short processes are not counted"
     } else if is_connector_absent && totals.coverage.uninstrumented > 0 && is_static {
         "short children of static programs are not counted"
@@ -280,6 +287,9 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
 
 /// Whether there were no descendants, or none with memory of its own, as far as all that is unknown.
 fn had_none(coverage: &Coverage) -> bool {
+    if coverage.untracked_reason.is_some() {
+        return false;
+    }
     coverage.processes <= 1 || (coverage.peaks.unknown == 0 && coverage.peaks.bound == 0)
 }
 

@@ -102,11 +102,13 @@ pub struct DiscoveryConfig {
     pub shim_directory: Option<String>,
     /// Why there is no process connector.
     pub connector_absent: Option<String>,
+    /// Why tracking could not begin: then only what the launcher was told as the command's parent is known.
+    pub untracked: Option<String>,
 }
 
 impl Default for DiscoveryConfig {
     fn default() -> Self {
-        Self { layers: Layer::ALL.to_vec(), shim_directory: None, connector_absent: None }
+        Self { layers: Layer::ALL.to_vec(), shim_directory: None, connector_absent: None, untracked: None }
     }
 }
 

@@ -266,6 +266,7 @@ fn coverage() -> Coverage {
         unknown: 0,
         joined: 1,
         failed_spawns: 3,
+        untracked_reason: None,
         uncounted_reason: None,
         uninstrumented: 3,
         layers: Layers {

@@ -120,6 +120,7 @@ fn filled() -> Vec<Report> {
     cgroup.memory_peak_bytes = Some(1);
     let coverage = &mut report.coverage;
     coverage.layers.connector = Some(1);
+    coverage.untracked_reason = Some("no room".into());
     coverage.uncounted_reason = Some("short children are not counted".into());
     coverage.ram_floor_bytes = Some(1);
     coverage.private_ram_reason = Some("not read".into());

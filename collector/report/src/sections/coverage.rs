@@ -5,6 +5,9 @@ use crate::model::report::Coverage;
 
 pub(super) fn coverage(coverage: &Coverage) -> Section {
     let Coverage { layers, peaks, .. } = coverage;
+    if let Some(reason) = &coverage.untracked_reason {
+        return Section::new("Coverage").text("Not tracked", reason.clone());
+    }
     let unless_all = |n: u64| Some(n).filter(|n| *n != coverage.processes);
     let found = Section::new("Found first by")
         .count("Preload", layers.preload.and_then(unless_all))

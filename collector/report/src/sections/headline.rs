@@ -25,7 +25,13 @@ pub(super) fn brief(report: &Report, units: Units) -> Block {
 
 fn headline(report: &Report, tone: Tone, end: &str, time: &str, title: Option<String>) -> Block {
     let title = title.map(|title| format!(": {title}")).unwrap_or_default();
-    Block::Headline { command: report.command.clone(), verdict: format!("{end} after {time}{title}"), tone }
+    let untracked = if report.coverage.untracked_reason.is_some() { ", UNTRACKED" } else { "" };
+    let tone = if untracked.is_empty() || tone != Tone::Good { tone } else { Tone::Caution };
+    Block::Headline {
+        command: report.command.clone(),
+        verdict: format!("{end} after {time}{title}{untracked}"),
+        tone,
+    }
 }
 
 fn title(report: &Report) -> Option<&'static str> {

@@ -37,7 +37,7 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
         usage::io(report, units),
         usage::faults(report),
         usage::switches(report),
-        processes::processes(&report.processes, units),
+        processes::processes(report, units),
         crashes::section(&report.crashes),
         environment::cgroup(report.cgroup.as_ref(), units),
         gpus::gpus(&report.gpus, units),

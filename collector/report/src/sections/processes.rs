@@ -13,7 +13,14 @@ const COMMAND: usize = 100;
 /// Most commands in the summary.
 const MOST: usize = 5;
 
-pub(super) fn processes(processes: &Processes, units: Units) -> Section {
+pub(super) fn processes(report: &Report, units: Units) -> Section {
+    let processes = &report.processes;
+    if report.coverage.untracked_reason.is_some() {
+        return Section::new("Processes")
+            .unknown("Total", Some(&"the run was not tracked".to_owned()))
+            .count("Still running at the end", processes.still_running)
+            .section(still_running(processes));
+    }
     Section::new("Processes")
         .text("Total", processes.total.to_string())
         .text("Most at one time", processes.max_concurrent.to_string())
@@ -112,6 +119,9 @@ fn on_gpus<'a>(first: &'static str, rows: impl Iterator<Item = OnGpu<'a>>, units
 /// exactly: the other figures are its own.
 pub(super) fn row(report: &Report) -> Option<Block> {
     let (processes, coverage) = (&report.processes, &report.coverage);
+    if coverage.untracked_reason.is_some() {
+        return Some(Block::text("Processes", "not counted"));
+    }
     let (cpu, ram) = (cpu_known(report), ram_known(coverage));
     let uncounted = coverage.uncounted_reason.as_deref();
     let is_known = coverage.exact == processes.total && ram.is_none() && uncounted.is_none();

@@ -153,6 +153,7 @@ fn ram_row(report: &Report, units: Units) -> Block {
     let Some(peak) = report.max_ram.combined.footprint_bytes else { return Block::text(LABEL, "not known") };
     let memory = &report.usable.memory;
     let note = match memory.source {
+        _ if report.coverage.untracked_reason.is_some() => "of one process",
         Some(MemorySource::Cgroup) => "limit",
         Some(MemorySource::Slurm) => "Slurm",
         Some(MemorySource::Machine) | None => "",

@@ -8,10 +8,7 @@ use std::time::Duration;
 use super::policy::POLICY;
 use super::worker::{Start, Worker};
 use super::{drm, nvml};
-use crate::model::gpu::{GpuConfig, NVIDIA, Vendor};
-
-/// The name of AMD's and Intel's backend in reports.
-const DRM: &str = "AMD and Intel";
+use crate::model::gpu::{AMD_AND_INTEL, GpuConfig, NVIDIA, Vendor};
 
 /// The workers, one for each backend. Costs a few `stat` calls where there is no driver.
 pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
@@ -22,11 +19,11 @@ pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
         let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own, interval)?)));
         workers.push(Worker::start(NVIDIA, config, start));
     }
-    let own = config_of(DRM, config);
+    let own = config_of(AMD_AND_INTEL, config);
     if (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config) {
         let of_drm = own.clone();
         let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&of_drm)?)));
-        workers.push(Worker::start(DRM, &own, start));
+        workers.push(Worker::start(AMD_AND_INTEL, &own, start));
     }
     workers
 }
@@ -35,7 +32,7 @@ pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
 /// for those.
 pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {
     let mut own = config.clone();
-    if backend == DRM && may_have_nvidia(config) {
+    if backend == AMD_AND_INTEL && may_have_nvidia(config) {
         own.visible.cuda = None;
     }
     own

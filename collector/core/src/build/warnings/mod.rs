@@ -61,15 +61,32 @@ const CAUSES: [(Topic, CauseOf); 27] = [
     (Topic::Command, still_running),
 ];
 
+/// The causes where the run was not tracked. All others are about what tracking found.
+const UNTRACKED_CAUSES: [(Topic, CauseOf); 3] =
+    [(Topic::Tracking, untracked), (Topic::OutOfMemory, out_of_memory), (Topic::Figures, no_length)];
+
 /// The launcher's own warnings, those of [`CAUSES`], then those of the GPUs.
 pub(super) fn warnings(context: &Context) -> Vec<Warning> {
     let inputs = context.inputs;
     let ours = inputs.config.report.warnings.iter().map(|text| Warning::new(Topic::Tracking, text.clone()));
     let mut warnings: Vec<_> = ours.collect();
-    let found = CAUSES.iter().filter_map(|(topic, cause)| Some(Warning::new(*topic, cause(context)?)));
+    let causes = if context.coverage.untracked_reason.is_some() { &UNTRACKED_CAUSES[..] } else { &CAUSES };
+    let found = causes.iter().filter_map(|(topic, cause)| Some(Warning::new(*topic, cause(context)?)));
     warnings.extend(found);
     warnings.extend(gpu::warnings(inputs));
     warnings
+}
+
+/// What is known then is what wait4(2) tells a parent.
+fn untracked(context: &Context) -> Option<String> {
+    let reason = context.coverage.untracked_reason.as_deref()?;
+    let known = if context.inputs.end.command_exit.is_some() {
+        "CPU time is that of the command and of the processes that it waited for, the largest RAM is that of one of them, and \
+         nothing else is known."
+    } else {
+        "Nothing is known of it."
+    };
+    Some(format!("The command ran untracked: {reason}. {known}"))
 }
 
 fn sink_troubles(context: &Context) -> Option<String> {

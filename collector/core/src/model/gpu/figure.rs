@@ -63,6 +63,9 @@ pub enum Missing {
     /// The energy counter did not count, though the device drew power.
     #[error("its counter stood still while power was drawn")]
     StandsStill,
+    /// Tracking could not begin.
+    #[error("the run was not tracked")]
+    Untracked,
     /// Two readings were too far apart: what was in between is not known.
     #[error("not read for longer than two intervals")]
     Unread,

@@ -17,3 +17,5 @@ pub use sample::{AccountingEntry, Busy, DeviceSample, ProcessBusy, ProcessMemory
 
 /// The name of the NVML backend in reports.
 pub const NVIDIA: &str = "NVIDIA";
+/// The name of the DRM backend in reports.
+pub const AMD_AND_INTEL: &str = "AMD and Intel";

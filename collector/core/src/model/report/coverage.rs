@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// How many processes are known from which source, and what was lost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
+    /// Why tracking could not begin, so that only what the launcher was told as the command's parent is known. `None`: the run
+    /// was tracked.
+    pub untracked_reason: Option<String>,
     /// All processes.
     pub processes: u64,
     /// CPU time from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.

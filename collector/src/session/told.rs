@@ -1,0 +1,46 @@
+//! What the launcher tells of the command becomes observations, and the command's exit.
+
+use crate::model::config::{Config, Message};
+use crate::model::observation::Observation;
+use crate::model::run_end::CommandExit;
+use crate::sources::signal_sender;
+use crate::store::replay_journal::JournaledRun;
+use crate::sys::proc_fs::ProcRoot;
+
+/// How the launcher said that the run ended.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// The command's exit.
+    pub(super) exit: Option<CommandExit>,
+    /// The command could not be executed.
+    pub(super) is_cancelled: bool,
+}
+
+impl Told {
+    /// `root`: where the sender of a signal is looked up.
+    pub(super) fn take_in(
+        &mut self,
+        message: &Message,
+        config: &Config,
+        root: &ProcRoot,
+        run: &mut JournaledRun,
+    ) {
+        match *message {
+            Message::Started { pid, monotonic_ns: start_ns } => {
+                let program = config.command.first().map_or("", String::as_str);
+                let command = program.rsplit('/').next().unwrap_or(program).to_owned();
+                run.apply_now(Observation::CommandStarted { pid, start_ns, command });
+            }
+            Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } => {
+                let received = signal_sender::received(root, signal, monotonic_ns, sender_pid, sender_uid);
+                run.apply_now(Observation::SignalReceived(received));
+            }
+            Message::WaitingForTree { since_ns } => run.apply_now(Observation::WaitingForTree { since_ns }),
+            Message::OrderAnswered { id, result } => run.apply_now(Observation::OrderAnswered { id, result }),
+            Message::Cancelled => self.is_cancelled = true,
+            Message::Ended { status, is_wait_interrupted, monotonic_ns: at_ns, children_cpu_us } => {
+                self.exit = Some(CommandExit { status, is_wait_interrupted, at_ns, children_cpu_us });
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The account of a tracked run: the session and its collector, which the launcher starts, replaces and waits for.
+
+use std::io;
+use std::time::Duration;
+
+use gpu_track_collector::{Message, ProcRoot, clock};
+
+use crate::cli::Options;
+use crate::collector::Collector;
+use crate::main_process::MainProcess;
+use crate::old_shims::Upkeep;
+use crate::reap::{self, ChildChange};
+use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
+use crate::session::Session;
+use crate::supervise::Account;
+use crate::wakeups::Wakeups;
+use crate::{console, orders, signals};
+
+/// How often the launcher checks the collector while it waits for the report. SIGCHLD comes only from a collector that
+/// can be reaped.
+const COLLECTOR_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Number of requests to end (Ctrl-C) after which the launcher stops waiting for the report. The collector still writes
+/// it.
+const MAX_END_REQUESTS: u32 = 2;
+
+/// A session, its collector, and what each collector is told.
+pub(crate) struct Tracked {
+    session: Session,
+    collector: Option<Collector>,
+    killed_collectors: KilledCollectors,
+    main: MainProcess,
+    /// Messages that each collector gets after its configuration.
+    messages: Vec<Message>,
+    shim_upkeep: Option<Upkeep>,
+    is_quiet: bool,
+}
+
+impl Tracked {
+    /// `main`: the command, which has just been started.
+    pub(crate) fn new(session: Session, collector: Collector, main: MainProcess, options: &Options) -> Self {
+        Self {
+            shim_upkeep: session.shim_upkeep(),
+            session,
+            collector: Some(collector),
+            killed_collectors: KilledCollectors::default(),
+            main,
+            messages: Vec::new(),
+            is_quiet: options.tracking.disable_logs,
+        }
+    }
+
+    /// Replaces a collector that a signal ended. One that exited has written the report, or a message that says why not.
+    fn collector_ended(&mut self, status: i32) {
+        let Some(ended) = self.collector.take() else { return };
+        if !libc::WIFSIGNALED(status) {
+            return;
+        }
+        let signal = libc::WTERMSIG(status);
+        let life_ns = clock::monotonic_ns().saturating_sub(ended.started_ns);
+        let is_finishing = self.messages.iter().any(|message| matches!(message, Message::Ended { .. }));
+        let crashed_by = match self.killed_collectors.add(signal, life_ns, is_finishing) {
+            Successor::Same => None,
+            Successor::WithoutNvml => Some(signal),
+            Successor::None => {
+                let times = MAX_SHORT_LIVES;
+                self.warn(&format!(
+                    "signal {signal} ended the collector {times} times in a row; there is no report"
+                ));
+                return;
+            }
+        };
+        match self.session.restart_collector(self.main.pid, crashed_by) {
+            Ok(mut collector) => {
+                for message in &self.messages {
+                    collector.messages.send(message);
+                }
+                self.collector = Some(collector);
+            }
+            Err(error) => {
+                self.warn(&format!("signal {signal} ended the collector; there is no report: {error}"));
+            }
+        }
+    }
+
+    /// Whether the collector's main thread is dead. It cannot be reaped while another thread is in an uninterruptible
+    /// call (state D) of a GPU driver. Such a call may never return, so the launcher does not wait for it.
+    fn is_collector_dead(&self) -> bool {
+        let stat = self.collector.as_ref().and_then(|collector| ProcRoot::default().stat(collector.pid));
+        stat.is_some_and(|stat| stat.is_dead())
+    }
+
+    fn warn(&self, text: &str) {
+        if !self.is_quiet {
+            console::message(text);
+        }
+    }
+
+    /// A collector that was killed meanwhile is replaced.
+    fn wait_for_report(&mut self, wakeups: &Wakeups) -> io::Result<()> {
+        // The signal that ended the command (Ctrl-C) was sent to the launcher too. It must not end the wait.
+        wakeups.discard_pending();
+        let mut end_requests = 0;
+        let mut was_dead = false;
+        loop {
+            while let Some(change) = reap::next() {
+                if self.is_foreign(change.pid) {
+                    self.collector_ended(change.status);
+                }
+            }
+            if end_requests >= MAX_END_REQUESTS {
+                return Ok(());
+            }
+            let Some(collector) = &mut self.collector else { return Ok(()) };
+            collector.messages.flush();
+            // The run is over, and with it what an order can be about.
+            collector.orders.close();
+            match wakeups.wait(Some(collector), Some(COLLECTOR_CHECK_INTERVAL))? {
+                Some(received) => end_requests += u32::from(signals::requests_end(received.signal)),
+                None => {
+                    let is_dead = self.is_collector_dead();
+                    if is_dead && was_dead {
+                        // The collector's status cannot be read. Without a report, it was killed.
+                        self.collector_ended(if self.session.is_reported() { 0 } else { libc::SIGKILL });
+                    }
+                    was_dead = is_dead;
+                }
+            }
+        }
+    }
+}
+
+impl Account for Tracked {
+    fn collector(&self) -> Option<&Collector> {
+        self.collector.as_ref()
+    }
+
+    fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// This collector and those that replace it.
+    fn tell(&mut self, message: Message) {
+        self.messages.push(message);
+        if let Some(collector) = &mut self.collector {
+            collector.messages.send(&message);
+        }
+    }
+
+    fn is_foreign(&self, pid: u32) -> bool {
+        self.collector.as_ref().is_some_and(|collector| collector.pid == pid)
+    }
+
+    fn foreign_ended(&mut self, status: i32) {
+        self.collector_ended(status);
+    }
+
+    fn child_ended(&mut self, ended: &ChildChange, is_main: bool) {
+        self.session.record(ended, is_main);
+    }
+
+    /// Sends what has found the collector's pipe full, and obeys the orders that have come. Upkeep of the shim's file is due now and then.
+    fn attend(&mut self) -> Option<Duration> {
+        if let Some(collector) = &mut self.collector {
+            collector.messages.flush();
+        }
+        while let Some(order) = self.collector.as_mut().and_then(|collector| collector.orders.next()) {
+            let is_its =
+                |message: &&Message| matches!(message, Message::OrderAnswered { id, .. } if *id == order.id);
+            let answer = self.messages.iter().find(is_its).copied();
+            match (answer, &mut self.collector) {
+                // The collector that got the answer was killed, or this one had issued the order before it came.
+                (Some(answer), Some(collector)) => collector.messages.send(&answer),
+                _ => {
+                    if let Some(result) = orders::obey(&order.action) {
+                        self.tell(Message::OrderAnswered { id: order.id, result });
+                    }
+                }
+            }
+        }
+        self.shim_upkeep.as_mut().map(Upkeep::attend)
+    }
+
+    fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()> {
+        self.session.wake_collector();
+        self.wait_for_report(wakeups)?;
+        self.session.clean_up();
+        Ok(())
+    }
+}
