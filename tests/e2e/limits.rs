@@ -92,6 +92,11 @@ fn own_cgroup_has_the_same_cpu_time() {
         .options(&["--cgroup"])
         .run();
     let report = run.assert_clean(0);
+    if let (true, Some(reason)) = (report.at("cgroup.path").is_string(), report.at("cgroup.reason").as_str())
+    {
+        let warning = format!("--cgroup: figures of the command's cgroup are missing: {reason}.");
+        assert!(report.all_warnings().contains(&warning.as_str()), "{}", report.warnings());
+    }
     let Some(usage_s) = report.at("cgroup.cpu_usage_s").as_f64() else {
         assert!(report.at("cgroup.reason").is_string(), "a missing figure has a reason");
         skip!("{}", report.at("cgroup.reason"));

@@ -227,5 +227,5 @@ fn all_processes_at_the_peak_are_in_the_sums_by_command() {
         assert!(report.array("peak.processes").len() == 10 && of_peak > 800e6, "{report}");
     }
     let run = tracked([&program("touch"), "together", "40", "20000000", "30"]).only_options(&[]).run();
-    assert!(run.stderr.contains(": 41 touch 8"), "{}", run.stderr);
+    assert!(run.stderr.contains(": 41 touch "), "{}", run.stderr);
 }

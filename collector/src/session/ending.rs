@@ -15,7 +15,6 @@ use crate::report::quote;
 use crate::run::RunState;
 use crate::run::schedule::Terms;
 use crate::sources::cgroup::{self, run_cgroup};
-use crate::sources::disks;
 use crate::sys::clock;
 
 /// The report-so-far is written each time the run is twice as old, or this much older.
@@ -58,7 +57,7 @@ impl Session {
         let has_failed =
             |exit: CommandExit| libc::WIFEXITED(exit.status) && libc::WEXITSTATUS(exit.status) != 0;
         let is_over = stage == Stage::Over && self.told.exit.is_some_and(has_failed);
-        if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
+        if is_over { self.disks.full(self.config.report.files()) } else { Vec::new() }
     }
 
     /// The last sample, the last records, the report, and nothing left behind.

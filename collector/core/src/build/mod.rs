@@ -53,6 +53,11 @@ pub fn report(inputs: &Inputs) -> Report {
         voluntary: counted(own.voluntary_switches),
         involuntary: counted(own.involuntary_switches),
     };
+    let ending = Ending {
+        exit: inputs.end.command_exit.map_or_else(Exit::default, |exit| exit_of_wait_status(exit.status)),
+        cause: cause(inputs, cgroup.as_ref()),
+        wait_interrupted: inputs.end.command_exit.map(|exit| exit.is_wait_interrupted),
+    };
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
@@ -61,11 +66,6 @@ pub fn report(inputs: &Inputs) -> Report {
         ),
         wall_s,
         host: inputs.host_info.host.clone(),
-        ending: Ending {
-            exit: inputs.end.command_exit.map_or_else(Exit::default, |exit| exit_of_wait_status(exit.status)),
-            cause: cause(inputs, cgroup.as_ref()),
-            wait_interrupted: inputs.end.command_exit.map(|exit| exit.is_wait_interrupted),
-        },
         crashes: inputs.run.failures.crashes.list(oom_kills(inputs, cgroup.as_ref()).unwrap_or(0)),
         usable,
         hints: Hints::default(),
@@ -91,11 +91,13 @@ pub fn report(inputs: &Inputs) -> Report {
             coverage: &coverage,
             limits: &limits,
             cgroup: cgroup.as_ref(),
+            ending: &ending,
             max_ram: &max_ram,
             cpu_time: &cpu_time,
             max_ram_at_most: &max_ram_at_most,
             wall_s,
         }),
+        ending,
         max_ram,
         cpu_time,
         cgroup,

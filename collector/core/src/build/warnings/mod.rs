@@ -9,7 +9,7 @@ use super::inputs::Inputs;
 use crate::model::config::Layer;
 use crate::model::counts_in_words::{processes, records, times};
 use crate::model::groups::Groups;
-use crate::model::report::{Cgroup, Coverage, CpuTime, Limits, MaxRam, Stage, Topic, Warning};
+use crate::model::report::{Cause, Cgroup, Coverage, CpuTime, Ending, Limits, MaxRam, Stage, Topic, Warning};
 
 /// Most processes that one warning names.
 const MOST_NAMED: usize = 10;
@@ -20,6 +20,7 @@ pub(super) struct Context<'a> {
     pub(super) coverage: &'a Coverage,
     pub(super) limits: &'a Limits,
     pub(super) cgroup: Option<&'a Cgroup>,
+    pub(super) ending: &'a Ending,
     pub(super) max_ram: &'a MaxRam,
     pub(super) cpu_time: &'a CpuTime,
     pub(super) max_ram_at_most: &'a Groups<Option<u64>>,
@@ -31,7 +32,7 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 27] = [
+const CAUSES: [(Topic, CauseOf); 28] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
@@ -58,6 +59,7 @@ const CAUSES: [(Topic, CauseOf); 27] = [
     (Topic::Figures, no_ram),
     (Topic::Figures, no_process),
     (Topic::Figures, no_length),
+    (Topic::Command, limited_address_space),
     (Topic::Command, still_running),
 ];
 
@@ -109,13 +111,39 @@ fn out_of_memory(context: &Context) -> Option<String> {
     })
 }
 
-/// `--cgroup` was asked for, and no group could be made.
+/// `--cgroup` was asked for, and no group could be made, or the group lacks figures.
 fn no_cgroup(context: &Context) -> Option<String> {
-    let cgroup = context.cgroup.filter(|cgroup| cgroup.path.is_none())?;
+    let cgroup = context.cgroup?;
     let reason = cgroup.reason.as_deref()?;
-    Some(format!(
-        "--cgroup: the command ran without a cgroup of its own, and its figures are missing: {reason}."
-    ))
+    Some(match cgroup.path {
+        None => {
+            format!(
+                "--cgroup: the command ran without a cgroup of its own, and its figures are missing: {reason}."
+            )
+        }
+        Some(_) => format!("--cgroup: figures of the command's cgroup are missing: {reason}."),
+    })
+}
+
+/// A request that fails leaves no trace: the process is far below its limit then. So this is said where nothing else explains
+/// the failure.
+fn limited_address_space(context: &Context) -> Option<String> {
+    let exit = context.ending.exit;
+    let has_failed = match exit.signal {
+        Some(signal) => matches!(signal, libc::SIGABRT | libc::SIGSEGV),
+        None => exit.code.is_some_and(|code| code != 0),
+    };
+    let is_unexplained = matches!(context.ending.cause, None | Some(Cause::Signal(_)));
+    let nearest = context.inputs.run.failures.near_address_space.as_ref();
+    let of_launcher = || context.limits.ulimits.get("address_space_bytes")?.soft.known();
+    let limit = nearest.and_then(|process| process.bounds.limits.address_space_bytes).or_else(of_launcher)?;
+    (has_failed && is_unexplained).then(|| {
+        format!(
+            "ulimit -v is {:.1} MB: a request for more than is left of it fails, and no figure shows that. Raise it, and \
+             compare.",
+            limit as f64 / 1e6
+        )
+    })
 }
 
 fn launcher_killed(context: &Context) -> Option<String> {
