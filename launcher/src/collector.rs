@@ -17,10 +17,7 @@ use gpu_track_collector::{Config, Inheritance, Output, ReportTarget, clock};
 use libc::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 
 use crate::pipes::{MessagePipe, OrderPipe};
-use crate::{console, exit, signals};
-
-/// argv\[0\] of a collector.
-const NAME: &str = "gpu-track-collector";
+use crate::{console, exit, name, signals};
 
 /// Signals that a batch system or a user may send to all processes at the end of a job. The collector ignores them: it
 /// ends when the command has ended, and must write the report until then.
@@ -62,7 +59,7 @@ impl Collector {
         let argument = |fd: &Option<RawFd>| fd.map_or("-".into(), |fd: RawFd| fd.to_string());
         let lock_list = lock_fds.iter().map(argument).collect::<Vec<_>>().join(",");
         let mut command = Command::new("/proc/self/exe");
-        command.arg0(NAME).args(fds.iter().map(argument)).arg(lock_list);
+        command.arg0(name::of_collectors()).args(fds.iter().map(argument)).arg(lock_list);
         command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
         // SAFETY: all calls are plain system calls; the descriptors are open until the command is spawned.
         unsafe {
@@ -91,8 +88,8 @@ impl Collector {
 pub(crate) fn serve_if_started_as_one(args: &[OsString]) {
     let number = |arg: &str| arg.parse().ok();
     let fd = |arg: &OsString| arg.to_str().and_then(number);
-    if let [name, pipe, orders, segment, state, socket, inbox, locks, segment_path, state_path] = args
-        && name == NAME
+    if let [program, pipe, orders, segment, state, socket, inbox, locks, segment_path, state_path] = args
+        && name::is_collector(program)
         && let [Some(pipe), Some(orders), Some(segment), Some(state)] = [pipe, orders, segment, state].map(fd)
     {
         // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.

@@ -5,13 +5,26 @@ use std::path::Path;
 
 /// A link to this program, or a copy, of this name takes gpu_tracker's command line.
 const GPU_TRACKER: &str = "gpu-tracker";
+/// argv\[0\] of the collectors of launchers that were called by another name, and of those that were called so.
+const COLLECTORS: [&str; 2] = ["gpu-track-collector", "gpu-tracker-collector"];
 
 /// Whether argv\[0\] is gpu_tracker's.
 pub(crate) fn is_gpu_tracker(name: Option<&OsString>) -> bool {
     name.and_then(|name| Path::new(name).file_name()) == Some(OsStr::new(GPU_TRACKER))
 }
 
-/// Whether this process was called so.
+/// Whether this process, or its launcher, was called so.
 pub(crate) fn is_this_gpu_tracker() -> bool {
-    is_gpu_tracker(std::env::args_os().next().as_ref())
+    let name = std::env::args_os().next();
+    is_gpu_tracker(name.as_ref()) || name.is_some_and(|name| name == COLLECTORS[1])
+}
+
+/// argv\[0\] of this launcher's collectors.
+pub(crate) fn of_collectors() -> &'static str {
+    COLLECTORS[usize::from(is_this_gpu_tracker())]
+}
+
+/// Whether argv\[0\] is a collector's.
+pub(crate) fn is_collector(name: &OsStr) -> bool {
+    COLLECTORS.iter().any(|collector| name == *collector)
 }

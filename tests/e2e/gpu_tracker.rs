@@ -83,6 +83,17 @@ fn errors_have_status_and_form_of_those_of_gpu_tracker() {
     }
 }
 
+/// The collector says it, under the name that its launcher was called by.
+// Requirement: CMD-16
+#[test]
+fn report_that_cannot_be_written_is_told_in_the_form_of_gpu_tracker() {
+    let run = ours(&["-e", "true", "--output=/dev/full"]);
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let told = "WARNING:root:cannot write the report to /dev/full: ";
+    assert!(run.stderr.lines().any(|line| line.starts_with(told)), "{}", run.stderr);
+    assert!(!run.stderr.contains("gpu-track-run"), "{}", run.stderr);
+}
+
 // Requirement: CMD-16
 #[test]
 fn figures_of_a_short_run_are_numbers_and_those_not_known_are_named() {

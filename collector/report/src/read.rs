@@ -30,7 +30,9 @@ pub enum NotRead {
     #[error("it is no JSON: {0}")]
     NotJson(serde_json::Error),
     /// JSON of something else.
-    #[error("it has no schema_version: gpu-track-run did not write it, or in the form of gpu_tracker")]
+    #[error(
+        "it has no schema_version: gpu-track-run did not write it, or wrote it in the form of gpu_tracker"
+    )]
     Foreign,
     /// A later version wrote it.
     #[error(

@@ -270,7 +270,7 @@ fn set_ram(max: &MaxFootprint, floor: &Floor, is_empty: bool) -> SetRam {
 }
 
 /// Why private, shared or proportional RAM is null.
-const SHARING_UNKNOWN: &str = "at no sample was known how all of their memory is shared";
+const SHARING_UNKNOWN: &str = "no sample knew how all of their memory was shared";
 
 fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
@@ -279,7 +279,7 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
         max.footprint_bytes > 0 && (max.private_bytes.is_none() || max.shared_bytes.is_none())
     };
     if sets.iter().any(|(max, floor)| floor.is_missed_by(max)) {
-        Some("how much RAM is shared is known of samples only, and the largest RAM was between two".into())
+        Some("only samples show how much RAM is shared, and the largest RAM was between two of them".into())
     } else if sets.iter().any(|(max, _)| is_unread(max)) {
         Some(SHARING_UNKNOWN.into())
     } else {

@@ -40,7 +40,7 @@ impl fmt::Display for AbsenceReason {
         out.write_str(match self {
             Self::NoEvents => "the kernel sends no events here: not in the initial namespaces",
             Self::Cost => {
-                "given up: the machine starts so many processes that reading it would cost 5% of a core"
+                "given up: the machine starts so many processes that reading their events would cost 5% of a core"
             }
         })
     }

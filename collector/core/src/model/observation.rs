@@ -204,7 +204,9 @@ pub enum NoCoreTicks {
     #[error("/proc/stat does not have the cores")]
     Unreadable,
     /// As lxcfs makes it for containers.
-    #[error("/proc/stat is made by a file system of the container, and has its own processes alone")]
+    #[error(
+        "/proc/stat comes from a file system of the container, which shows only the container's own processes"
+    )]
     Virtual,
     /// sched_getaffinity(2) failed.
     #[error("which cores the run may use is not known")]

@@ -36,7 +36,7 @@ pub fn unknown() -> Report {
         mean_ram_bytes: Groups::default(),
         max_ram_at_most: Groups::default(),
         max_ram_proportional: MaxProportionalRam {
-            reason: Some("at no sample was known how all of their memory is shared".into()),
+            reason: Some("no sample knew how all of their memory was shared".into()),
             ..MaxProportionalRam::default()
         },
         max_gpu_ram: MaxGpuRam {
@@ -128,7 +128,7 @@ fn warnings() -> Vec<Warning> {
         Warning::new(
             Topic::Figures,
             "The RAM of 1 process is unknown and missing from the RAM figures: no sample saw it, and no record has it. A \
-             smaller --st sees more."
+             smaller --st shows more."
                 .into(),
         ),
     ]

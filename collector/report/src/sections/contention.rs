@@ -21,7 +21,7 @@ pub(super) fn contention(contention: &Contention) -> Section {
     };
     section
         .text("Others had", others)
-        .text("Of that a hypervisor", stolen.map(|cores| format!("{} cores", short(cores))))
+        .text("Taken by a hypervisor", stolen.map(|cores| format!("{} cores", short(cores))))
         .text(
             "Threads that waited for a core",
             contention.waiting_threads.map(|n| format!("{} on average", short(n))),
@@ -76,7 +76,7 @@ mod tests {
         assert!(summary.contains("(alone it may use more cores, and take less time)"), "{summary}");
         for line in [
             "   Others had: 1.30 of 2 cores\n",
-            "   Of that a hypervisor: 0.20 cores\n",
+            "   Taken by a hypervisor: 0.20 cores\n",
             "   Threads that waited for a core: 0.97 on average\n",
             "   The run waited for others: yes\n",
             "   CPUs: at least 4, from ",

@@ -68,7 +68,7 @@ fn cpus(hint: CpusHint) -> String {
     let serial = if hint.is_serial { "; it ran serially" } else { "" };
     let (busy, given) = (short(hint.p95_busy_cores), given(hint.given.map(short), hint.is_fitting));
     let count = format!("{}{}", at_least(hint.is_lower_bound), hint.count);
-    format!("{count}, from {busy} cores that were busy at most for 95% of the time{given}{serial}")
+    format!("{count}, from {busy} cores: for 95% of the time no more were busy{given}{serial}")
 }
 
 fn gpu_memory(hint: &GpuMemoryHint, units: Units) -> String {

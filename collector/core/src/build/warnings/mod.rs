@@ -361,7 +361,7 @@ fn unknown_ram(context: &Context) -> Option<String> {
     (count > 0).then(|| {
         format!(
             "The RAM of {} is unknown and missing from the RAM figures: no sample saw it, and no record has it. A smaller \
-             --st sees more.",
+             --st shows more.",
             processes(count)
         )
     })
@@ -370,14 +370,14 @@ fn unknown_ram(context: &Context) -> Option<String> {
 fn ram_floor(context: &Context) -> Option<String> {
     let (ram, floors) = (&context.inputs.run.ram, &context.inputs.run.totals.floors);
     let sets = [
-        ("combined", &floors.combined, &ram.max.combined),
-        ("descendants", &floors.descendants, &ram.max.descendants),
-        ("main", &floors.main, &ram.max.main),
+        ("the whole tree (combined)", &floors.combined, &ram.max.combined),
+        ("all descendants", &floors.descendants, &ram.max.descendants),
+        ("the first process (main)", &floors.main, &ram.max.main),
     ];
     let (set, floor, _) = sets.into_iter().find(|(_, floor, seen)| floor.is_missed_by(seen))?;
     Some(format!(
         "The largest RAM of {set} may be too low: a process held {:.1} MB between two samples, and what the others held just \
-         then is unknown. A smaller --st sees more.",
+         then is unknown. A smaller --st shows more.",
         floor.rss_bytes as f64 / 1e6
     ))
 }
@@ -393,7 +393,7 @@ fn ram_at_most(context: &Context) -> Option<String> {
     (at_most - seen > NEGLIGIBLE_BYTES.max(seen / part)).then(|| {
         format!(
             "The largest RAM can have been up to {:.1} MB, and was {:.1} MB for certain: processes ended between two samples, \
-             and how much the others held just then is unknown. A smaller --st knows more.",
+             and how much the others held just then is unknown. A smaller --st shows more.",
             at_most as f64 / 1e6,
             seen as f64 / 1e6
         )
@@ -410,7 +410,7 @@ fn no_ram(context: &Context) -> Option<String> {
     (!names.is_empty() && !is_said).then(|| {
         format!(
             "The RAM of {} is unknown: the processes ended before a sample saw them, and no record has it. A smaller --st \
-             sees more.",
+             shows more.",
             names.join(", ")
         )
     })

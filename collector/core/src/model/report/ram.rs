@@ -40,7 +40,7 @@ pub struct MaxRam {
 }
 
 /// Largest sums of proportional set sizes (PSS) at one time, bytes. A page counts with a part for each process that maps
-/// it, those outside of the tree included. `None`: at no sample was known how all of their memory is shared.
+/// it, those outside of the tree included. `None`: no sample knew how all of their memory was shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaxProportionalRam {
     /// Of each group.
