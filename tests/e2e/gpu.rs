@@ -190,7 +190,9 @@ fn gpu_mig_instances_are_separate_devices() {
     let missing = |gpu: &Report| -> Vec<String> {
         let lines =
             gpu.array("missing").iter().map(|entry| format!("{}: {}", entry["figure"], entry["reason"]));
-        lines.map(|text| text.replace('"', "")).collect()
+        // How often a counter is read depends on how busy the machine is.
+        let is_lasting = |text: &String| !text.ends_with("read only once, so no difference is known");
+        lines.map(|text| text.replace('"', "")).filter(is_lasting).collect()
     };
     assert_eq!(
         missing(&report.gpu(GPU0)),
