@@ -47,6 +47,7 @@ mod tests {
 
     use super::*;
     use layout::Header;
+    use sample::{Sample, SampleSlot};
 
     /// The C header with the values of this crate.
     fn c_header() -> String {
@@ -116,6 +117,18 @@ mod tests {
             magic version slot_size capacity first_slot session_id samples
         );
         assert_eq!(c_struct("gpu_track_live_header"), live);
+        // A slot is an array of numbers: the sequence, then the fields in the order in which they are written.
+        macro_rules! slot {
+            ($($field:ident)*) => {{
+                let Sample { $($field: _),* } = Sample::default();
+                let word = |sample: Sample| sample.to_fields().iter().position(|value| *value == 1).unwrap() + 1;
+                let words = [$((stringify!($field), word(Sample { $field: 1, ..Sample::default() }))),*];
+                [("sequence", 0)].into_iter().chain(words).map(|(name, word)| (name, word * 8)).collect()
+            }};
+        }
+        let words: Vec<(&str, usize)> =
+            slot!(monotonic_ns main_bytes descendants_bytes combined_bytes cpu_ns processes threads);
+        assert_eq!(c_struct("gpu_track_sample"), (words, size_of::<SampleSlot>()));
     }
 
     /// The fields of a struct of the C header with their offsets, and its size.

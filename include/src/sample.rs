@@ -49,7 +49,8 @@ const _: () = assert!(core::mem::size_of::<SampleSlot>() == 64);
 const TRIES: usize = if cfg!(loom) { 2 } else { 8 };
 
 impl Sample {
-    fn to_fields(self) -> [u64; FIELDS] {
+    /// Gives the fields in the order in which a slot has them.
+    pub(crate) fn to_fields(self) -> [u64; FIELDS] {
         [
             self.monotonic_ns,
             self.main_bytes,
@@ -61,6 +62,7 @@ impl Sample {
         ]
     }
 
+    /// Takes fields in the order in which a slot has them.
     fn from_fields(f: [u64; FIELDS]) -> Self {
         let [monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads] = f;
         Self { monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads }
@@ -74,6 +76,7 @@ impl<const N: usize> Default for Slot<N> {
 }
 
 impl<const N: usize> Slot<N> {
+    /// Writes the fields. A reader sees all of them, or none.
     fn write_fields(&self, fields: [u64; N]) {
         // The sequence is odd where the writer before was killed while it wrote.
         let writing = self.sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
@@ -86,6 +89,7 @@ impl<const N: usize> Slot<N> {
         self.sequence.store(writing.wrapping_add(1), Ordering::Release);
     }
 
+    /// Reads the fields. `None`: the slot is empty, or was being written at each try.
     fn read_fields(&self) -> Option<[u64; N]> {
         for _ in 0..TRIES {
             let before = self.sequence.load(Ordering::Acquire);
@@ -105,12 +109,12 @@ impl<const N: usize> Slot<N> {
 }
 
 impl SampleSlot {
-    /// Collector only: stores a sample.
+    /// Stores a sample. For the collector only.
     pub fn write(&self, sample: Sample) {
         self.write_fields(sample.to_fields());
     }
 
-    /// The sample. `None` if the slot is empty, or was being written at each try.
+    /// Reads the sample. `None`: the slot is empty, or was being written at each try.
     #[must_use]
     pub fn read(&self) -> Option<Sample> {
         self.read_fields().map(Sample::from_fields)

@@ -60,6 +60,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
+    /// Opens the sources. The budget of samples begins at `sampled_ns`, CLOCK_MONOTONIC.
     pub(super) fn open(
         config: &Config,
         host: &HostInfo,
@@ -89,7 +90,7 @@ impl Readers {
         }
     }
 
-    /// What the core asks of programs that began by `by_ns`, and of processes that the kernel says ended.
+    /// Answers what the core asks of programs that began by `by_ns`, and of processes that the kernel says ended.
     pub(super) fn answer(&mut self, run: &mut JournaledRun, by_ns: u64, now_ns: u64) {
         for request in run.requests(by_ns, now_ns) {
             let answer = match request {
@@ -108,6 +109,7 @@ impl Readers {
         }
     }
 
+    /// Reads what is left of a process that the kernel says ended at `at_ns`, CLOCK_MONOTONIC.
     fn read_end(&self, target: &Target, at_ns: u64) -> Observation {
         let stat = self.root.stat(target.pid);
         // Later than its end: its reaper may write more about it.
@@ -120,7 +122,7 @@ impl Readers {
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 
-    /// Ends that pidfds showed, and accounts of exits, which are read while there are uninstrumented programs.
+    /// Takes ends that pidfds showed, and accounts of exits, which are read while there are uninstrumented programs.
     pub(super) fn take_exits(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let programs = run.tree.counts().uninstrumented_programs;
         let is_new = std::mem::replace(&mut self.uninstrumented_programs, programs) != programs;
@@ -133,7 +135,7 @@ impl Readers {
         seen.into_iter().for_each(|observation| run.apply_now(observation));
     }
 
-    /// Which processes that ended have left /proc. `asks_all`: not only where it is due.
+    /// Finds which processes that ended have left /proc. `asks_all`: not only where it is due.
     pub(super) fn find_absent(&mut self, run: &mut JournaledRun, asks_all: bool) {
         let is_due = self.absence.is_due(clock::monotonic_ns(), ABSENCE_NS);
         let questions = run.tree.absence_questions(is_due || asks_all);
@@ -144,7 +146,7 @@ impl Readers {
         }
     }
 
-    /// A pid that only a record names may be that of a process outside of the tree, which must not be measured.
+    /// Checks whether pids that only records name are of the tree. Others must not be measured.
     pub(super) fn check_memberships(&self, run: &mut JournaledRun, now_ns: u64) {
         for target in run.membership_requests() {
             let is_known = |pid| pid == self.launcher_pid || run.tree.is_proven(pid);
@@ -153,12 +155,12 @@ impl Readers {
         }
     }
 
-    /// Until when to scan /proc for children now, if it is time to.
+    /// Begins a scan of /proc for children, if it is time to. Gives until when to scan.
     pub(super) fn begin_scan(&mut self, run: &RunState, now_ns: u64) -> Option<Instant> {
         if self.scans { self.scanner.begin(&run.tree, now_ns, run.has_connector()) } else { None }
     }
 
-    /// What the processes run and hold, before a sample sees it.
+    /// Reads what the processes run and hold, before a sample sees it.
     pub(super) fn before_sample(&mut self, run: &mut JournaledRun, now_ns: u64) {
         if self.scans && !run.has_connector() {
             // The kernel does not tell of ends: processes whose parents will not report theirs are watched.
@@ -189,20 +191,21 @@ impl Readers {
         }
     }
 
-    /// GPUs, and what has a period of its own. `is_last`: the command has ended.
+    /// Reads GPUs, and what has a period of its own. `is_last`: the command has ended.
     pub(super) fn after_sample(&mut self, run: &mut JournaledRun, now_ns: u64, is_last: bool) {
         run.apply(now_ns, Observation::GpuTick);
         let gpus = self.gpu.exchange(&run.gpu.pids(), now_ns);
+        let is_alive = |id| run.tree.get(id).is_some_and(|process| process.is_alive());
         let seen = [
             gpus.map(|seen| Observation::Gpu(Box::new(seen))),
             self.machine.read(now_ns, is_last),
-            self.run_delay.read(run, now_ns),
+            self.run_delay.read(now_ns, is_alive, |most| run.sampling.busiest(&run.tree, most)),
             self.segment_name.read(now_ns, is_last),
         ];
         seen.into_iter().flatten().for_each(|observation| run.apply(now_ns, observation));
     }
 
-    /// Block I/O of processes that live on; it can't be learnt later.
+    /// Reads the block I/O of processes that live on; it can't be learnt later.
     pub(super) fn note_survivors(&self, run: &mut JournaledRun) {
         let alive = run.tree.alive().iter().filter_map(|id| run.tree.get(*id)?.target());
         for target in alive.collect::<Vec<_>>() {
@@ -211,7 +214,7 @@ impl Readers {
         }
     }
 
-    /// The last that the drivers say.
+    /// Takes the last that the drivers say.
     pub(super) fn finish(&mut self, run: &mut JournaledRun) {
         run.apply_now(Observation::GpuTick);
         let last = self.gpu.finish(&run.gpu.pids());

@@ -25,6 +25,16 @@ enum Task {
     Report(Arc<Report>, Stage),
 }
 
+/// Whether a task is in a sink's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queued {
+    Yes,
+    /// The sink is too slow.
+    IsFull,
+    /// The sink has failed, which its trouble tells.
+    HasFailed,
+}
+
 /// What a sink's thread tells.
 #[derive(Debug, Default)]
 struct Progress {
@@ -51,6 +61,7 @@ impl Progress {
 pub(super) struct Worker {
     name: String,
     pub(super) wants: Wants,
+    /// Whether it takes a report-so-far, and whether it takes the last one.
     takes_report: [bool; 2],
     queue: Option<SyncSender<Task>>,
     progress: Arc<Progress>,
@@ -60,6 +71,8 @@ pub(super) struct Worker {
     queued: u64,
     /// Items that found the queue full.
     dropped: u64,
+    /// The last report found the queue full.
+    lacks_report: bool,
     /// What the core knows already.
     told: Trouble,
     told_dropped: u64,
@@ -80,6 +93,7 @@ impl Worker {
             end,
             queued: 0,
             dropped: 0,
+            lacks_report: false,
             told: Trouble::default(),
             told_dropped: 0,
         };
@@ -103,8 +117,12 @@ impl Worker {
             Outgoing::Ended(_) => self.wants.ended,
             Outgoing::Event(_) => self.wants.events,
         };
-        if is_wanted && self.queue(Task::Item(number, Arc::clone(item))) {
-            self.queued = number + 1;
+        if is_wanted {
+            match self.queue(Task::Item(number, Arc::clone(item))) {
+                Queued::Yes => self.queued = number + 1,
+                Queued::IsFull => self.dropped += 1,
+                Queued::HasFailed => {}
+            }
         }
     }
 
@@ -113,26 +131,26 @@ impl Worker {
         let [so_far, over] = self.takes_report;
         let is_wanted = if stage == Stage::SoFar { so_far } else { over };
         if is_wanted {
-            self.queue(Task::Report(Arc::clone(report), stage));
+            let queued = self.queue(Task::Report(Arc::clone(report), stage));
+            // A later report takes the place of a report-so-far.
+            self.lacks_report = stage == Stage::Over && queued == Queued::IsFull;
         }
     }
 
-    fn queue(&mut self, task: Task) -> bool {
+    /// Queues a task without waiting.
+    fn queue(&mut self, task: Task) -> Queued {
         match self.queue.as_ref().map(|queue| queue.try_send(task)) {
-            Some(Ok(())) => true,
-            Some(Err(TrySendError::Full(_))) => {
-                self.dropped += 1;
-                false
-            }
-            // It has failed, which its trouble tells.
+            Some(Ok(())) => Queued::Yes,
+            Some(Err(TrySendError::Full(_))) => Queued::IsFull,
             Some(Err(TrySendError::Disconnected(_))) | None => {
                 self.queue = None;
-                false
+                Queued::HasFailed
             }
         }
     }
 
-    /// The number of the first item that is not where it belongs; `None`: nothing is waited for.
+    /// Gives the number of the first queued item that is not where it belongs. `None`: nothing is waited for, or the sink
+    /// has failed.
     pub(super) fn first_open(&self) -> Option<u64> {
         let written = self.progress.written.load(Ordering::Acquire);
         // The thread of a failed sink takes nothing more, though its end of the queue may be there for a moment.
@@ -140,7 +158,7 @@ impl Worker {
         (is_taking && written < self.queued).then_some(written)
     }
 
-    /// What the core does not know yet.
+    /// Gives what the core does not know yet: a failure, and lines that were lost or dropped.
     pub(super) fn news(&mut self) -> Vec<Observation> {
         let now = self.progress.trouble().clone();
         let mut seen = Vec::new();
@@ -160,7 +178,7 @@ impl Worker {
         seen
     }
 
-    /// Nothing more comes.
+    /// Closes the queue: nothing more comes.
     pub(super) fn end(&mut self) {
         self.queue = None;
     }
@@ -175,18 +193,24 @@ impl Worker {
         if is_left && !has_ended {
             return Some(format!("{name}: it takes too long to write, and its last lines can be missing"));
         }
-        seen.into_iter().find_map(|news| match news {
+        let trouble = seen.into_iter().find_map(|news| match news {
             Observation::SinkFailed { error, .. } => Some(format!("{name}: {error}")),
             Observation::SinkLost { lost, error, .. } => {
                 let why = error.map_or(String::new(), |error| format!(": {error}"));
                 Some(format!("{name}: {lost} of its last lines are missing{why}"))
             }
             _ => None,
-        })
+        });
+        let lacks_report = || {
+            format!(
+                "{name}: it was written too slowly to take the report: its last line and its totals can be missing"
+            )
+        };
+        trouble.or_else(|| self.lacks_report.then(lacks_report))
     }
 }
 
-/// The thread: until the queue is closed, or the sink fails.
+/// Runs the thread: until the queue is closed, or the sink fails.
 fn work(mut sink: Box<dyn Sink>, resume: Resume, tasks: &Receiver<Task>, progress: &Progress) {
     let mut serve = || -> io::Result<()> {
         sink.open(resume)?;
@@ -249,6 +273,10 @@ mod tests {
             Wants { samples: true, ..Wants::default() }
         }
 
+        fn wants_report(&self, _stage: Stage) -> bool {
+            true
+        }
+
         fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
             self.gate.recv().map_err(io::Error::other)?;
             if sample.at_ns == self.fails_at {
@@ -299,6 +327,26 @@ mod tests {
         let seen: Vec<u64> = seen.iter().collect();
         // The one that made room came after those that were dropped.
         assert!(seen.len() as u64 == taken && seen.starts_with(&(0..QUEUE as u64).collect::<Vec<_>>()));
+    }
+
+    #[test]
+    fn report_that_finds_the_queue_full_is_no_missing_line() {
+        let (mut worker, open, _seen) = gated(u64::MAX);
+        // One is with the thread, and the others fill the queue.
+        for number in 0..=QUEUE as u64 {
+            while worker.queue(Task::Item(number, sample(number))) == Queued::IsFull {
+                std::thread::yield_now();
+            }
+        }
+        let report = Arc::new(gpu_track_core::samples::unknown());
+        worker.hand_report(&report, Stage::SoFar);
+        assert!(!worker.lacks_report, "a later one follows");
+        worker.hand_report(&report, Stage::Over);
+        assert!(worker.news().is_empty());
+        (0..=QUEUE).for_each(|_| open.send(()).unwrap());
+        worker.end();
+        let line = worker.close(soon()).unwrap();
+        assert!(line.contains("too slowly to take the report") && !line.contains("1 of"), "{line}");
     }
 
     // Requirement: TIME-4

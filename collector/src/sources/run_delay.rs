@@ -7,9 +7,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::ids::ProcessId;
+use crate::model::ids::{ProcessId, Target};
 use crate::model::observation::{Observation, TaskTimes};
-use crate::run::RunState;
 use crate::sys::clock::Timer;
 use crate::sys::proc_fs::ProcRoot;
 
@@ -32,20 +31,26 @@ pub(crate) struct RunDelay {
 }
 
 impl RunDelay {
-    /// That of this /proc. `is_resumed`: another collector has read the run's threads before.
+    /// Reads nothing yet. `is_resumed`: another collector has read the run's threads before.
     pub(crate) fn new(root: ProcRoot, is_resumed: bool) -> Self {
         Self { root, timer: Timer::default(), last: FxHashMap::default(), is_resumed }
     }
 
-    /// Times of threads since they were last read, or since their start, if a reading is due. The sample has just been taken.
-    pub(crate) fn read(&mut self, run: &RunState, now_ns: u64) -> Option<Observation> {
+    /// Reads how long threads ran and waited since they were last read, or since their start. `busiest` gives at most so many
+    /// processes by CPU time in the last sample, each with its number of threads. `None`: no reading is due, or both times are 0.
+    pub(crate) fn read(
+        &mut self,
+        now_ns: u64,
+        is_alive: impl Fn(ProcessId) -> bool,
+        busiest: impl FnOnce(usize) -> Vec<(Target, u64)>,
+    ) -> Option<Observation> {
         if !self.timer.is_due(now_ns, PERIOD_NS) {
             return None;
         }
-        self.last.retain(|id, _| run.tree.get(*id).is_some_and(|process| process.is_alive()));
+        self.last.retain(|id, _| is_alive(*id));
         let mut sum = TaskTimes::default();
         let mut left = MOST_TASKS;
-        for (target, threads) in run.sampling.busiest(&run.tree, MOST_TASKS) {
+        for (target, threads) in busiest(MOST_TASKS) {
             let tasks = if threads <= 1 { vec![target.pid] } else { self.root.threads(target.pid) };
             let last = self.last.entry(target.id).or_default();
             if !last.is_empty() {
@@ -69,5 +74,47 @@ impl RunDelay {
         }
         self.is_resumed = false;
         (sum != TaskTimes::default()).then_some(Observation::TaskTimes(sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::model::ids::Identity;
+
+    /// A /proc with one process of this pid, whose threads ran and waited so long.
+    fn proc_with(pid: u32, tasks: &[(u32, u64, u64)]) -> (tempfile::TempDir, ProcRoot) {
+        let dir = tempfile::tempdir().unwrap();
+        for (task, ran_ns, waited_ns) in tasks {
+            let path = dir.path().join(format!("{pid}/task/{task}"));
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("schedstat"), format!("{ran_ns} {waited_ns} 1\n")).unwrap();
+        }
+        let root = ProcRoot::new(dir.path());
+        (dir, root)
+    }
+
+    #[test]
+    fn threads_of_the_busiest_count_since_the_reading_before() {
+        let (dir, root) = proc_with(7, &[(7, 100, 10), (8, 50, 5)]);
+        let identity =
+            Identity { pidfd_inode: 0, latest_start_ns: 0, is_start_rough: false, is_pid_held: false };
+        let target = Target { id: ProcessId(1), pid: 7, identity };
+        let mut delay = RunDelay::new(root, false);
+        let mut read = |now_ns, is_alive: bool| {
+            let busiest = |most| [(target, 2)].into_iter().take(most).collect();
+            match delay.read(now_ns, |_| is_alive, busiest)? {
+                Observation::TaskTimes(times) => Some((times.ran_ns, times.waited_ns)),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(read(1, true), Some((150, 15)));
+        fs::write(dir.path().join("7/task/8/schedstat"), "70 9 2\n").unwrap();
+        assert_eq!(read(2, true), None, "no reading is due");
+        assert_eq!(read(1 + PERIOD_NS, true), Some((20, 4)));
+        assert_eq!(read(1 + 2 * PERIOD_NS, true), None, "nothing ran");
+        assert_eq!(read(1 + 3 * PERIOD_NS, false), Some((170, 19)), "a new process has the pid");
     }
 }
