@@ -83,6 +83,7 @@ pub fn note(state: &StateFile, config: &Config, host: &HostInfo) {
     }
 }
 
+/// Reads what the collector noted at the start of the run: the configuration and the machine.
 fn noted(state: &StateFile) -> Result<(Config, HostInfo), NotRecovered> {
     let is_empty = state.named().length() == 0;
     let bytes =
@@ -99,7 +100,7 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, NotRecovered> {
     serde_json::from_slice(bytes).map_err(|_| NotRecovered::Damaged)
 }
 
-/// What is known of a session that was left behind.
+/// Reads what is known of a session that was left behind.
 ///
 /// # Errors
 /// If nothing is.
@@ -163,7 +164,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     Ok(Recovered { report, cgroup: config.cgroups.own.and_then(Result::ok), targets: config.report.targets })
 }
 
-/// A copy of the segment, unless a process of the tree has spoilt it.
+/// Maps a copy of the segment. `None`: a process of the tree has spoilt it.
 fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
     match Segment::copy_of(file.try_clone()?) {
         Ok(segment) => Ok(Some(segment)),
@@ -172,7 +173,7 @@ fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
     }
 }
 
-/// The last sample, of the living if they can be seen, and the figures of all processes.
+/// Takes a last sample, of the living if they can be seen, and finalizes all processes.
 pub(crate) fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunState {
     run.apply(end_ns, Observation::Finalize { complete_ns: u64::MAX });
     // Processes that ended since the last sample enter the figures over time by the next one.
@@ -191,7 +192,7 @@ pub(crate) fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64)
     run.into_state()
 }
 
-/// The report of a run that was written down (`--journal`), and the form that the run asked for.
+/// Makes the report of a run that was written down (`--journal`). Gives it with the form that the run asked for.
 ///
 /// # Errors
 /// If the journal can't be read, or is not whole.
@@ -210,7 +211,7 @@ impl NotRecovered {
 }
 
 impl Recovered {
-    /// Its report is written: take away what it has besides its files.
+    /// Removes what the run left besides its files: its cgroup and the locks of its reports. The report must be written.
     pub fn clean_up(&self) {
         if let Some(cgroup) = &self.cgroup {
             run_cgroup::remove(cgroup);
@@ -286,6 +287,7 @@ struct Known {
 }
 
 impl Known {
+    /// Gives the report's warning about what is missing after that time.
     fn warning(&self, has_living: bool) -> String {
         let missing = if has_living {
             "nothing was sampled after that, and processes that started and ended since may be missing,"

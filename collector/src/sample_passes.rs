@@ -21,13 +21,13 @@ impl Passes {
         Self { sampler, budget: Budget::new(policy, start_ns), peak_cursor: 0 }
     }
 
-    /// Clock, size and state of all.
+    /// Reads clock, size and state of all live processes.
     pub(crate) fn read(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let readings = self.sampler.read(&Sampling::targets(&run.tree), now_ns);
         run.apply(now_ns, Observation::Readings(readings));
     }
 
-    /// Peaks and sharing, and what all of it comes to.
+    /// Reads peaks and sharing as far as the budget allows. The core then knows all of the sample.
     pub(crate) fn conclude(&mut self, run: &mut JournaledRun, now_ns: u64) {
         self.budget.refill(now_ns);
         self.read_peaks(run, now_ns);
@@ -36,7 +36,7 @@ impl Passes {
         self.sampler.retain(|id| run.tree.get(id).is_some_and(|process| process.is_alive()));
     }
 
-    /// Peaks so far: of each new image, of the others in turn while there is budget.
+    /// Reads peaks so far: of each new image, of the others in turn while there is budget.
     fn read_peaks(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let sampling = &run.sampling;
         let credit_ns = self.budget.policy().credit_ns;
@@ -67,8 +67,8 @@ impl Passes {
         run.apply(now_ns, Observation::Peaks(peaks));
     }
 
-    /// How memory is shared, most uncertain first. Beyond the budget it is read on credit where the sample would otherwise set
-    /// an uncertain peak. With what is left, figures that are no part of the footprint are brought up to date.
+    /// Reads how memory is shared, most uncertain first. Beyond the budget it is read on credit where the sample would
+    /// otherwise set an uncertain peak. With what is left, figures that are no part of the footprint are brought up to date.
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let mark = run.ram.high_water_mark();
         let policy = self.budget.policy();

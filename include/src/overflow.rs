@@ -28,7 +28,7 @@ const BLOCK_BYTES: u64 = 512;
 
 const _: () = assert!(FILE_SIZE.is_multiple_of(SLOT));
 
-/// The slot of a record whose writer read this `head` before.
+/// Makes the slot of a record whose writer read this `head` before.
 #[must_use]
 pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
@@ -40,7 +40,7 @@ pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
     slot
 }
 
-/// The record and the head in a slot; zeros where the slot is too short.
+/// Reads the record and the head in a slot; zeros where the slot is too short.
 #[must_use]
 pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
     let mut record = [0; RECORD_WORDS];

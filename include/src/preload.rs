@@ -9,14 +9,14 @@ pub const ANY_SHIM_PREFIX: &str = "libgpu_track_shim.v";
 /// this is a shim of this ABI, so no second one is added.
 pub const SHIM_PREFIX: &str = concat!("libgpu_track_shim.v", abi_version!(), ".");
 
-/// The path of the shim in an LD_PRELOAD, if there is one.
+/// Finds the path of the shim in an LD_PRELOAD.
 #[must_use]
 pub fn shim_in(preload: &[u8]) -> Option<&[u8]> {
     let is_shim = |path: &&[u8]| file_name(path).starts_with(SHIM_PREFIX.as_bytes());
     preload.split(|b| matches!(b, b':' | b' ')).find(is_shim)
 }
 
-/// The part after the last slash.
+/// Gives the part after the last slash.
 #[must_use]
 pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default()

@@ -38,7 +38,7 @@ pub const VARIABLES: [&str; WAYS * OF_WAY] = [
     "SLURM_STEP_ID",
 ];
 
-/// The rank in each way, by the values of [`VARIABLES`]. The first one applies; the others may be inherited.
+/// Gives the rank in each way, by the values of [`VARIABLES`]. The first one applies; the others may be inherited.
 #[must_use]
 pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] {
     let (ways, _) = values.as_chunks::<OF_WAY>();
@@ -52,12 +52,12 @@ pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] 
     ranks
 }
 
-/// FNV-1a.
+/// Adds a byte to a hash (FNV-1a).
 fn hashed(hash: u32, byte: &u8) -> u32 {
     (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
 }
 
-/// A decimal number.
+/// Parses a decimal number.
 fn number(text: &[u8]) -> Option<u32> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u32::from(byte - b'0'));
     let add = |number: u32, byte| number.checked_mul(10)?.checked_add(digit(byte)?);

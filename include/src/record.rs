@@ -186,7 +186,9 @@ type Reader<'a> = core::slice::Iter<'a, u32>;
 
 /// What a record consists of.
 trait Field: Sized {
+    /// Writes the value as words, as far as there is room.
     fn put(&self, words: &mut Words<'_>);
+    /// Reads the value from words; behind their end there are zeros.
     fn take(words: &mut Reader<'_>) -> Self;
 }
 
@@ -269,7 +271,7 @@ struct_of_fields!(Usage {
 const ORIGIN_BYTES: usize = 6 * size_of::<u32>();
 
 impl Event {
-    /// The record of this event.
+    /// Encodes this event as a record.
     #[must_use]
     pub fn encode(&self, origin: &Origin) -> [u32; RECORD_WORDS] {
         let mut record = [0; RECORD_WORDS];
@@ -288,7 +290,7 @@ impl Event {
         self.put(words);
     }
 
-    /// The event of a record; `None` if its kind is unknown.
+    /// Decodes the event of a record. `None`: its kind is unknown.
     #[must_use]
     pub fn decode(record: &[u32; RECORD_WORDS]) -> Option<(Origin, Event)> {
         let words = &mut record.iter();

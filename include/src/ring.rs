@@ -58,10 +58,12 @@ pub enum Pop<const N: usize> {
     Damaged,
 }
 
+/// Gives the tag of a word that is empty in this lap.
 const fn empty(lap: u32) -> u32 {
     lap.wrapping_mul(2)
 }
 
+/// Makes a word of a tag and a payload.
 const fn word(tag: u32, payload: u32) -> u64 {
     ((tag as u64) << 32) | payload as u64
 }
@@ -84,7 +86,7 @@ fn overwrite(cell: &AtomicU64, value: u64) {
 }
 
 impl<'a, const N: usize> Ring<'a, N> {
-    /// A ring over `words.len() / N` slots. `None` if that is no power of two.
+    /// Makes a ring over `words.len() / N` slots. `None`: that is no power of two.
     #[must_use]
     pub fn new(
         head: &'a AtomicU64,
@@ -103,7 +105,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         (self.words.len() / N) as u64
     }
 
-    /// The words of a ticket's slot, and its lap. Never `None`, because the index is masked by the capacity.
+    /// Gives the words of a ticket's slot, and its lap. Never `None`, because the index is masked by the capacity.
     fn slot(&self, ticket: u64) -> Option<(&'a [AtomicU64], u32)> {
         let capacity = self.capacity();
         let start = (ticket & (capacity - 1)) as usize * N;
@@ -111,7 +113,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         self.words.get(start..start + N).map(|words| (words, lap))
     }
 
-    /// Records dropped so far.
+    /// Gives how many records were dropped so far.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -134,7 +136,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         Push::Full
     }
 
-    /// A ticket, and how many slots were used before it. `None` if the ring is full.
+    /// Takes a ticket. Gives it, and how many slots were used before it. `None`: the ring is full.
     fn ticket(&self) -> Option<(u64, u64)> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -156,6 +158,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         }
     }
 
+    /// Writes a record's words, the last one last. Gives `false` if another process has changed the slot: it was retired.
     fn write(slot: &[AtomicU64], lap: u32, record: &[u32; N]) -> bool {
         let (free, full) = (empty(lap), empty(lap).wrapping_add(1));
         slot.iter().zip(record).enumerate().all(|(i, (cell, payload))| {
@@ -170,7 +173,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         })
     }
 
-    /// Reader only: the record at `position`, which must be the value of `tail`.
+    /// Reads the record at `position`, which must be the value of `tail`. For the reader only.
     #[must_use]
     pub fn peek(&self, position: u64) -> Pop<N> {
         let ahead = self.head.load(Ordering::Relaxed).wrapping_sub(position);
@@ -202,7 +205,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         Pop::Record(record)
     }
 
-    /// Reader only: frees the slot at `position` for the next lap and moves `tail` behind it.
+    /// Frees the slot at `position` for the next lap and moves `tail` behind it. For the reader only.
     pub fn release(&self, position: u64) {
         if let Some((slot, lap)) = self.slot(position) {
             for cell in slot {
@@ -213,7 +216,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         self.tail.store(position.wrapping_add(1), Ordering::Release);
     }
 
-    /// Reader only: retires the slot at `position`. Returns false if its record was published after all, to be read.
+    /// Retires the slot at `position`. Returns false if its record was published after all, to be read. For the reader only.
     #[must_use]
     pub fn retire(&self, position: u64) -> bool {
         let Some((slot, lap)) = self.slot(position) else { return false };

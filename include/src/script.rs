@@ -45,7 +45,7 @@ use Language::{Java, Julia, Lua, Node, Other, Perl, Php, Python, R, Ruby, Shell}
 use Meaning::{Code, Flag, Module, Rest, Script, Value};
 
 impl Language {
-    /// By the name of the program, without its version: `python` is `python3.11`, too.
+    /// Finds the language by the name of the program, without its version: `python` is `python3.11`, too.
     fn of_program(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"sh" | b"bash" | b"dash" | b"ksh" | b"zsh" | b"fish" => Shell,
@@ -63,7 +63,7 @@ impl Language {
         })
     }
 
-    /// Of `-x`. Such letters can stand together: `-ne CODE`.
+    /// Gives the meaning of `-x`. Such letters can stand together: `-ne CODE`.
     fn letter(self, letter: u8) -> Meaning {
         match (self, letter) {
             (Shell | Python, b'c') | (Shell, b's') => Code,
@@ -81,7 +81,7 @@ impl Language {
         }
     }
 
-    /// Of `--name`, and of Java's `-name`.
+    /// Gives the meaning of `--name`, and of Java's `-name`.
     fn word(self, name: &[u8]) -> Meaning {
         match (self, name) {
             (Shell, b"command") | (Node | Julia, b"eval" | b"print") | (Php, b"run") => Code,
@@ -123,7 +123,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Of the program of this name, without its directory. A login shell's begins with `-`.
+    /// Begins a search in the arguments of the program of this name, without its directory. A login shell's begins with `-`.
     #[must_use]
     pub fn of_program(name: &[u8]) -> Self {
         let name = name.strip_prefix(b"-").unwrap_or(name);
@@ -155,6 +155,7 @@ impl Search {
         }
     }
 
+    /// Takes an argument that is no value of an option: another option, or the script.
     fn any<'a>(&mut self, language: Language, argument: &'a [u8]) -> Found<'a> {
         match argument {
             b"--" => self.option(Script, None),
@@ -170,12 +171,14 @@ impl Search {
         }
     }
 
+    /// Takes an option of a whole word, with its value after `=`.
     fn word<'a>(&mut self, language: Language, option: &'a [u8]) -> Found<'a> {
         let length = option.iter().take_while(|byte| **byte != b'=').count();
         let name = option.get(..length).unwrap_or_default();
         self.option(language.word(name), option.get(length + 1..))
     }
 
+    /// Takes options of single letters.
     fn letters<'a>(&mut self, language: Language, mut letters: &'a [u8]) -> Found<'a> {
         while let [letter, rest @ ..] = letters {
             match language.letter(*letter) {
@@ -187,7 +190,7 @@ impl Search {
         Found::NotYet
     }
 
-    /// An option, with the value that stands in the same argument.
+    /// Takes an option, with the value that stands in the same argument.
     fn option<'a>(&mut self, meaning: Meaning, value: Option<&'a [u8]>) -> Found<'a> {
         match (meaning, value) {
             (Code, _) => Found::Nothing,

@@ -8,6 +8,7 @@ use crate::signals;
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
+/// Notes the state of SIGPIPE and of the standard descriptors.
 #[ctor::ctor(unsafe)]
 fn record() {
     SIGPIPE_IGNORED.store(signals::is_ignored(libc::SIGPIPE), Ordering::Relaxed);
@@ -22,7 +23,7 @@ pub(crate) fn was_sigpipe_ignored() -> bool {
     SIGPIPE_IGNORED.load(Ordering::Relaxed)
 }
 
-/// The standard descriptors that were closed when the launcher was started.
+/// Gives the standard descriptors that were closed when the launcher was started.
 pub(crate) fn closed_descriptors() -> impl Iterator<Item = i32> {
     (0..).zip(&CLOSED).filter(|(_, closed)| closed.load(Ordering::Relaxed)).map(|(fd, _)| fd)
 }

@@ -102,7 +102,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     Ok(Request::Run(options))
 }
 
-/// One line about the keywords that have no effect.
+/// Gives a line about the keywords that have no effect. `None`: there are none.
 fn without_effect(keywords: &[String]) -> Option<String> {
     (!keywords.is_empty()).then(|| format!("without effect: {}", keywords.join(", ")))
 }
@@ -110,7 +110,7 @@ fn without_effect(keywords: &[String]) -> Option<String> {
 /// How a line is split into words, at least one.
 type Split = fn(&str) -> Result<Vec<String>, UsageError>;
 
-/// As a shell does it.
+/// Splits a line into words as a shell does it.
 fn split(line: &str) -> Result<Vec<String>, UsageError> {
     let problem = match shell_words::split(line) {
         Ok(words) if words.is_empty() => "contains no command: give COMMAND [ARG]...",
@@ -120,7 +120,7 @@ fn split(line: &str) -> Result<Vec<String>, UsageError> {
     Err(UsageError::of("--execute", format_args!("\"{line}\" {problem}")))
 }
 
-/// The command's words, from either form. clap refuses both together.
+/// Gives the command's words, from either form. clap refuses both together.
 fn command(words: Vec<OsString>, execute: Option<&str>, split: Split) -> Result<Vec<OsString>, UsageError> {
     match execute {
         Some(line) => Ok(split(line)?.into_iter().map(Into::into).collect()),

@@ -113,6 +113,7 @@ pub(crate) fn serve_if_started_as_one(args: &[OsString]) {
     }
 }
 
+/// Runs this process as a collector, and ends it.
 fn serve(inheritance: Inheritance) -> ! {
     for signal in IGNORED {
         signals::set_ignored(signal, true);

@@ -4,7 +4,7 @@ use gpu_track_collector::{Config, ProcRoot, SessionStart, cgroup, clock};
 
 use crate::cli::Options;
 
-/// The configuration of a run that starts now, without connector and cgroup.
+/// Makes the configuration of a run that starts now, without connector and cgroup.
 pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
     let pid = std::process::id();
     let tracking = &options.tracking;

@@ -39,6 +39,7 @@ pub(crate) fn message_without_waiting(text: impl Display) -> io::Result<()> {
 const WARNING: &str = "WARNING:root:";
 const ERROR: &str = "ERROR:root:";
 
+/// Writes a line to stderr, with our prefix or gpu_tracker's.
 fn write_line(gpu_trackers: &str, text: impl Display) -> io::Result<()> {
     let prefix = if name::is_this_gpu_tracker() { gpu_trackers } else { "gpu-track-run: " };
     let line = format!("{prefix}{}\n", quote::escape(&text.to_string()));
@@ -57,16 +58,17 @@ pub(crate) fn print(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What can be shown on stderr.
+/// Finds out what can be shown on stderr.
 pub(crate) fn of_stderr() -> Console {
     of(io::stderr())
 }
 
-/// What can be shown on stdout.
+/// Finds out what can be shown on stdout.
 pub(crate) fn of_stdout() -> Console {
     of(io::stdout())
 }
 
+/// Finds out what can be shown on this stream.
 fn of(stream: impl AsFd + IsTerminal) -> Console {
     let columns = tcgetwinsize(&stream).ok().map(|size| size.ws_col);
     console(columns, stream.is_terminal(), |name| env::var_os(name))
@@ -77,7 +79,8 @@ pub(crate) fn is_on_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// `columns`: those of a terminal; 0 stands for unknown. NO_COLOR is that of <https://no-color.org>.
+/// Decides what can be shown. `columns`: those of a terminal; 0 stands for unknown. NO_COLOR is that of
+/// <https://no-color.org>.
 fn console(columns: Option<u16>, is_terminal: bool, env: impl Fn(&str) -> Option<OsString>) -> Console {
     let set = |name| env(name).filter(|value| !value.is_empty());
     // The first that is set counts (locale(7)).

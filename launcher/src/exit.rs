@@ -35,7 +35,7 @@ impl Manner {
         }
     }
 
-    /// The line about a command that can't be executed, and why.
+    /// Gives the line about a command that can't be executed, and why.
     pub(crate) fn cannot_run(self, program: &str, error: &io::Error, hint: Option<&str>) -> String {
         let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
         match (self, error.kind()) {
@@ -47,7 +47,7 @@ impl Manner {
         }
     }
 
-    /// What stdout gets before the report; a signal as Python's `returncode` has it.
+    /// Gives what stdout gets before the report; a signal as Python's `returncode` has it. `None`: nothing.
     pub(crate) fn line(self, status: ExitStatus) -> Option<String> {
         let code = status.code().or(status.signal().map(|signal| -signal)).unwrap_or_default();
         let line = || format!("Resource tracking complete. Process completed with status code: {code}\n");
@@ -64,7 +64,7 @@ fn as_command(status: ExitStatus) -> ExitCode {
     }
 }
 
-/// A signal that ends whole jobs (Ctrl-C) ends gpu_tracker, too.
+/// Ends as gpu_tracker ends: with 0, but a signal that ends whole jobs (Ctrl-C) ends it, too.
 fn as_gpu_tracker(status: ExitStatus) -> ExitCode {
     match status.signal() {
         Some(signal) if signals::requests_end(signal) => by_signal(signal),

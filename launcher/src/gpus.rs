@@ -21,7 +21,7 @@ const LISTER_NAME: &str = "gpu-track-gpus";
 /// A driver that takes longer than this to initialise counts as unresponsive.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `--gpus`: prints the GPUs and the figures that each supports. Fails if it is not known how many there are.
+/// Prints the GPUs and the figures that each supports (`--gpus`). Fails if it is not known how many there are.
 pub(crate) fn print(config: &GpuConfig, format: &str) -> ExitCode {
     let listing = match ask(config) {
         Ok(listing) => listing,
@@ -45,6 +45,7 @@ pub(crate) fn check_selected(config: &GpuConfig) -> Result<Option<String>, Usage
     }
 }
 
+/// Checks the names of `--guuids`. Gives a warning if no GPU was found at all.
 fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, UsageError> {
     let Some(missing) = present.unknown(uuids) else { return Ok(None) };
     if present.devices.is_empty() {
@@ -89,7 +90,7 @@ fn ask(config: &GpuConfig) -> io::Result<Listing> {
     })
 }
 
-/// The line that a child writes, and the signal that ended it.
+/// Asks a child. Gives the line that it writes, and the signal that ended it.
 fn ask_child(config: &GpuConfig) -> io::Result<(String, Option<i32>)> {
     let mut child = Command::new("/proc/self/exe")
         .arg0(LISTER_NAME)

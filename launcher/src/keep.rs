@@ -21,9 +21,9 @@ const BUILD_VARIABLES: [&str; 2] = ["CI", "JENKINS_URL"];
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// How the report of a run in this environment is kept, if it is. Arguments may hold secrets, and homes have quotas: without a
-/// word of the user, only a run that a person looks at is kept. A run inside another one, or one rank of several, is a part of
-/// what that person looks at. `is_rank`: this is one of several ranks.
+/// Decides how the report of a run in this environment is kept, if it is. Arguments may hold secrets, and homes have quotas:
+/// without a word of the user, only a run that a person looks at is kept. A run inside another one, or one rank of several,
+/// is a part of what that person looks at. `is_rank`: this is one of several ranks.
 ///
 /// # Errors
 /// If the user's word is none, in a line for the user.
@@ -46,7 +46,7 @@ pub(crate) fn of_run(variable: Variable, is_terminal: bool, is_rank: bool) -> Re
     Ok(place(variable).map(|keep| Keep { most, ..keep }).filter(|keep| keep.most > 0))
 }
 
-/// Where reports are kept (XDG Base Directory). Relative paths are ignored there. `None`: there is no home.
+/// Finds where reports are kept (XDG Base Directory). Relative paths are ignored there. `None`: there is no home.
 pub(crate) fn place(variable: Variable) -> Option<Keep> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let of_state = || {
@@ -91,7 +91,7 @@ fn close_inherited() {
     }
 }
 
-/// The environment of this process.
+/// Reads a variable of this process's environment.
 pub(crate) fn here(name: &str) -> Option<OsString> {
     env::var_os(name)
 }

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
     })
 }
 
+/// Does what the command line asks for.
 fn serve(request: Request) -> Result<ExitCode, UsageError> {
     match request {
         Request::Print(text) => Ok(console::print(&text)),

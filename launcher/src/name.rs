@@ -19,7 +19,7 @@ pub(crate) fn is_this_gpu_tracker() -> bool {
     is_gpu_tracker(name.as_ref()) || name.is_some_and(|name| name == COLLECTORS[1])
 }
 
-/// argv\[0\] of this launcher's collectors.
+/// Gives argv\[0\] of this launcher's collectors.
 pub(crate) fn of_collectors() -> &'static str {
     COLLECTORS[usize::from(is_this_gpu_tracker())]
 }

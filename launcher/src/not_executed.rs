@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The kernel reads no more of a script's first line (BINPRM_BUF_SIZE).
 const MOST_OF_FIRST_LINE: u64 = 256;
 
-/// Why the first of these words could not be executed, beyond the error. `directories` is PATH. `None`: the error says
+/// Gives why the first of these words could not be executed, beyond the error. `directories` is PATH. `None`: the error says
 /// it all.
 pub(crate) fn hint<S: AsRef<OsStr>>(
     words: &[S],
@@ -29,7 +29,7 @@ pub(crate) fn hint<S: AsRef<OsStr>>(
     }
 }
 
-/// The file of a command: the name itself if it has a slash, else the first in PATH.
+/// Finds the file of a command: the name itself if it has a slash, else the first in PATH.
 fn find(command: &OsStr, directories: Option<&OsStr>) -> Option<PathBuf> {
     let exists = |path: &PathBuf| !command.is_empty() && path.exists();
     if command.as_bytes().contains(&b'/') {
@@ -38,7 +38,8 @@ fn find(command: &OsStr, directories: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(directories?).map(|directory| directory.join(command)).find(exists)
 }
 
-/// The file is there, so what the kernel did not find is the program that loads it.
+/// Says which loader or interpreter is missing: the file is there, so what the kernel did not find is the program that loads
+/// it.
 fn of_missing_loader(file: &Path) -> Option<String> {
     let mut start = Vec::new();
     // Opening a device or a fifo can have side effects.
@@ -54,6 +55,8 @@ fn of_missing_loader(file: &Path) -> Option<String> {
     Some(format!("it is a script for {:?}, and {why}", String::from_utf8_lossy(interpreter)))
 }
 
+/// Says what is wrong with a command that is not there: it sets a variable, or is a whole line. `None`: nothing more is
+/// known.
 fn of_missing_command(command: &OsStr, is_alone: bool) -> Option<String> {
     let text = command.to_string_lossy();
     let is_name = |name: &str| {
@@ -67,6 +70,7 @@ fn of_missing_command(command: &OsStr, is_alone: bool) -> Option<String> {
         .then(|| "for a command in one string, use -e, or sh -c for a shell's syntax".into())
 }
 
+/// Says why a file that is there may not be executed. `None`: nothing more is known.
 fn of_refused_file(file: &Path) -> Option<String> {
     let found = fs::metadata(file).ok()?;
     let is_executable = found.permissions().mode() & 0o111 != 0;

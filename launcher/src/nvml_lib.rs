@@ -30,8 +30,8 @@ pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -
         .with_environment(|name| if name == ENV_NVML_LIB { library.clone() } else { env::var_os(name) })
 }
 
-/// What is loaded for this path. For root that is the file without links: a link in another user's directory can be turned
-/// after it was checked. Without a slash, the dynamic linker searches the system's directories for it (dlopen(3)).
+/// Gives what is loaded for this path. For root that is the file without links: a link in another user's directory can be
+/// turned after it was checked. Without a slash, the dynamic linker searches the system's directories for it (dlopen(3)).
 fn to_load(path: &OsStr, user: User) -> Result<OsString, Unsafe> {
     if !user.is_root() || !path.as_bytes().contains(&b'/') {
         return Ok(path.to_owned());

@@ -48,7 +48,7 @@ pub(crate) fn touch(shim: &Path) {
     let _ = File::open(shim).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
-/// The time since a file or link was last touched.
+/// Gives the time since a file or link was last touched.
 fn age(path: &Path) -> Option<Duration> {
     let modified = fs::symlink_metadata(path).and_then(|found| found.modified()).ok()?;
     Some(SystemTime::now().duration_since(modified).unwrap_or_default())
@@ -88,7 +88,8 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    /// The first run of a day looks for old shims at once, after its command was started. `None`: nothing is removed there.
+    /// Prepares the upkeep of a shim. The first run of a day looks for old shims at once, after its command was started.
+    /// `None`: nothing is removed there.
     pub(crate) fn new(installed: &Installed) -> Option<Self> {
         let wait = if installed.is_first_today? { Duration::ZERO } else { TOUCH_INTERVAL };
         Some(Self { shim: installed.link.clone(), due: Instant::now() + wait })
@@ -141,8 +142,8 @@ struct OldFile {
 }
 
 impl OldFile {
-    /// By the name: `PREFIX.HASH.so`, the link `PREFIX.HASH.not-libasan.so`, or a new file that is not complete,
-    /// `.PREFIX.HASH.so.PID.NANOS`.
+    /// Finds which shim a file belongs to, by the name: `PREFIX.HASH.so`, the link `PREFIX.HASH.not-libasan.so`, or a new
+    /// file that is not complete, `.PREFIX.HASH.so.PID.NANOS`.
     fn of(path: PathBuf) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let name = name.strip_prefix('.').unwrap_or(name);
@@ -161,7 +162,7 @@ impl OldFile {
     }
 }
 
-/// All files of shims in a directory. A link comes before its shim, so no process finds one that leads nowhere.
+/// Lists all files of shims in a directory. A link comes before its shim, so no process finds one that leads nowhere.
 fn shim_files(directory: &Path) -> io::Result<Vec<OldFile>> {
     let mut paths =
         fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
@@ -169,7 +170,7 @@ fn shim_files(directory: &Path) -> io::Result<Vec<OldFile>> {
     Ok(paths.into_iter().filter_map(OldFile::of).collect())
 }
 
-/// Which shims a process has mapped or names in its environment. The content hash in the name tells them apart, in any
+/// Finds which shims a process has mapped or names in its environment. The content hash in the name tells them apart, in any
 /// directory. A process that this user may not read is taken not to use one: it is another user's, or hides itself.
 fn used_shims<'a>(
     shims: impl Iterator<Item = &'a OsStr>,

@@ -34,6 +34,7 @@ impl MessagePipe {
         self.send_line(message);
     }
 
+    /// Sends a line, or keeps it until there is room for it.
     fn send_line(&mut self, line: &impl Serialize) {
         if let Ok(line) = serde_json::to_vec(line) {
             self.unsent.extend(line);
@@ -65,7 +66,7 @@ impl MessagePipe {
         }
     }
 
-    /// The pipe, if something waits for room in it.
+    /// Gives the pipe, if something waits for room in it.
     pub(crate) fn blocked(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().filter(|_| !self.unsent.is_empty()).map(AsFd::as_fd)
     }
@@ -85,7 +86,7 @@ impl OrderPipe {
         Ok(Self { pipe: Some(pipe), read: Vec::new() })
     }
 
-    /// The next order that has come. What is no order is left out.
+    /// Reads the next order that has come. What is no order is left out.
     pub(crate) fn next(&mut self) -> Option<Order> {
         while let Some(line) = self.line() {
             if let Ok(order) = serde_json::from_slice(&line) {
@@ -95,7 +96,7 @@ impl OrderPipe {
         None
     }
 
-    /// The next whole line that has come.
+    /// Reads the next whole line that has come.
     fn line(&mut self) -> Option<Vec<u8>> {
         let mut chunk = [0; LONGEST_LINE_BYTES];
         loop {
@@ -119,7 +120,7 @@ impl OrderPipe {
         self.pipe = None;
     }
 
-    /// The pipe, as long as orders can come.
+    /// Gives the pipe, as long as orders can come.
     pub(crate) fn open(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }

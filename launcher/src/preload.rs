@@ -20,7 +20,7 @@ pub(crate) struct Preload {
 }
 
 impl Preload {
-    /// The launcher's own LD_PRELOAD with the shim in it. The shim is written to disk, unless an outer run has done so.
+    /// Puts the shim into the launcher's own LD_PRELOAD. The shim is written to disk, unless an outer run has done so.
     pub(crate) fn new() -> Result<Self, ShimFileError> {
         let value = env::var_os(ENV_PRELOAD).unwrap_or_default();
         if shim_in(value.as_bytes()).is_some() {
@@ -30,18 +30,18 @@ impl Preload {
         Ok(Self { value: joined(installed.link.as_os_str(), &value), installed: Some(installed) })
     }
 
-    /// What keeps the shim from being removed while the run lasts.
+    /// Gives what keeps the shim from being removed while the run lasts.
     pub(crate) fn upkeep(&self) -> Option<Upkeep> {
         self.installed.as_ref().and_then(Upkeep::new)
     }
 
-    /// The shim's directory.
+    /// Gives the shim's directory, for the warning about sandboxes that can't see it.
     pub(crate) fn directory(&self) -> Option<String> {
         let shim = Path::new(OsStr::from_bytes(shim_in(self.value.as_bytes())?));
         Some(shim.parent()?.to_string_lossy().into_owned())
     }
 
-    /// The command's environment: the launcher's, with the shim and this session's segment.
+    /// Gives the command's environment: the launcher's, with the shim and this session's segment.
     pub(crate) fn environment(&self, segment: &Path) -> Environment {
         let sessions = joined(&outer_sessions(), segment.as_os_str());
         env::vars_os()
@@ -57,11 +57,12 @@ pub(crate) fn is_nested_too_deep() -> bool {
     outer.as_bytes().split(|b| *b == b':').filter(|path| !path.is_empty()).count() >= MAX_SESSIONS
 }
 
+/// Gives the segments of the runs around this one, by their variable.
 fn outer_sessions() -> OsString {
     env::var_os(ENV_SESSION).unwrap_or_default()
 }
 
-/// `a:b`, without empty parts.
+/// Joins two lists to `a:b`, without empty parts.
 fn joined(a: &OsStr, b: &OsStr) -> OsString {
     let parts: Vec<_> = [a, b].into_iter().map(OsStr::as_bytes).filter(|part| !part.is_empty()).collect();
     OsString::from_vec(parts.join(&b':'))

@@ -79,6 +79,7 @@ fn give_up(run: &Stale, reason: &NotRecovered) {
     message(format_args!("cannot recover {}: {reason}; {result}", run.path.display()));
 }
 
+/// Gives where the report of a recovered run goes. Patterns in the names are those of that run.
 fn targets_of(
     options: &Options,
     run: &Stale,

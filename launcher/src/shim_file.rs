@@ -47,6 +47,7 @@ pub(crate) struct ShimFileError {
 }
 
 impl ShimFileError {
+    /// Gives the error with the cure for this user.
     fn new(reasons: &[String], user: User) -> Self {
         let cure = if user.is_root() {
             "make one of them that is root's, that only root can write to, and that is not mounted noexec; or make \
@@ -106,14 +107,14 @@ pub(crate) fn install() -> Result<Installed, ShimFileError> {
     install_to(&candidates(|name| std::env::var_os(name), user), user)
 }
 
-/// `PREFIX/lib/gpu-track` of `PREFIX/bin/gpu-track-run`, if there is such a directory. Sandboxes that show the program
+/// Gives `PREFIX/lib/gpu-track` of `PREFIX/bin/gpu-track-run`, if there is such a directory. Sandboxes that show the program
 /// (`bwrap --ro-bind /usr /usr`) show it, too.
 fn shared_directory(program: &Path) -> Option<PathBuf> {
     let directory = program.parent()?.parent()?.join("lib/gpu-track");
     directory.is_dir().then_some(directory)
 }
 
-/// The library in a directory of root's or this user's, if it is there. Its owner's next run puts it there.
+/// Finds the library in a directory of root's or this user's, if it is there. Its owner's next run puts it there.
 fn installed_in(directory: &Path, user: User) -> Option<PathBuf> {
     let directory = user.resolve(directory).ok()?;
     let found = fs::symlink_metadata(&directory).ok()?;
@@ -128,7 +129,7 @@ fn installed_in(directory: &Path, user: User) -> Option<PathBuf> {
     check_executable(&file).ok().map(|()| link)
 }
 
-/// The directories to try, best first. Relative ones from the environment are ignored (XDG Base Directory).
+/// Lists the directories to try, best first. Relative ones from the environment are ignored (XDG Base Directory).
 ///
 /// Processes of root's tree can become other users, and the dynamic linker prints an error in each one that cannot read
 /// the library. So root's library goes to a directory that all users can read. It never goes to one that the environment
@@ -154,6 +155,7 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>, user: User) -> Vec<Pa
     .collect()
 }
 
+/// Puts the library into the first of these directories that can hold it. One that does not answer is given up.
 fn install_to(directories: &[PathBuf], user: User) -> Result<Installed, ShimFileError> {
     let mut reasons = Vec::new();
     for directory in directories {
@@ -172,6 +174,7 @@ fn install_to(directories: &[PathBuf], user: User) -> Result<Installed, ShimFile
     Err(ShimFileError::new(&reasons, user))
 }
 
+/// Puts the library into a directory. If that fails, a new directory is removed again.
 fn install_or_leave_nothing(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let is_new = !directory.exists();
     install_in(directory, user).inspect_err(|_| {
@@ -182,6 +185,7 @@ fn install_or_leave_nothing(directory: &Path, user: User) -> Result<Installed, U
     })
 }
 
+/// Puts the library and the link to it into a directory.
 fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let directory = &make_private_directory(directory, user)?;
     if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
@@ -248,7 +252,7 @@ fn replace(path: &Path, create: impl FnOnce(&Path) -> Result<(), Unfit>) -> Resu
     result
 }
 
-/// A name that no other launcher uses, in any pid namespace that shares the directory.
+/// Makes a name that no other launcher uses, in any pid namespace that shares the directory.
 fn temporary_name(path: &Path) -> OsString {
     let nanos =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
@@ -272,6 +276,7 @@ fn open_if_right(path: &Path, user: User) -> Option<File> {
     (content == BYTES).then_some(file)
 }
 
+/// Writes the library to a new file, which all users can read and execute.
 fn write_new(path: &Path) -> Result<File, Unfit> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create_new(true).mode(0o755).open(path)?;

@@ -22,7 +22,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// From the fields of a siginfo_t. si_code is above 0 for what the kernel sent. It is 0 or below for what a process
+    /// Takes the fields of a siginfo_t. si_code is above 0 for what the kernel sent. It is 0 or below for what a process
     /// sent (SI_USER, SI_QUEUE, SI_TKILL). A SIGPIPE for a write to the ended collector has the pid of this process.
     pub(crate) fn new(signal: u32, code: i32, pid: u32, uid: u32) -> Self {
         let is_of_another = code <= 0 && pid != std::process::id();
@@ -61,7 +61,7 @@ pub(crate) fn set_ignored(signal: i32, ignored: bool) {
     unsafe { libc::signal(signal, action) };
 }
 
-/// All signals except those that a fault raises. A blocked fault ends the process at once, without its handler.
+/// Gives all signals except those that a fault raises. A blocked fault ends the process at once, without its handler.
 pub(crate) fn all_but_faults() -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigfillset and sigdelset initialise and change the set that they are given.
@@ -74,7 +74,7 @@ pub(crate) fn all_but_faults() -> SignalSet {
     }
 }
 
-/// The set of this signal alone.
+/// Gives the set of this signal alone.
 pub(crate) fn only(signal: i32) -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigemptyset and sigaddset initialise and change the set that they are given.

@@ -39,6 +39,7 @@ impl InheritedState {
         Self { mask, sigchld_ignored }
     }
 
+    /// Gives the command its signal state and closed descriptors back. Async-signal-safe.
     fn restore(&self) {
         signals::set_ignored(libc::SIGCHLD, self.sigchld_ignored);
         signals::set_ignored(libc::SIGPIPE, before_main::was_sigpipe_ignored());
@@ -59,6 +60,7 @@ struct ExecArgs {
 }
 
 impl ExecArgs {
+    /// Prepares the arguments. Fails if one has a NUL byte in it.
     fn new(command: &[OsString], env: Environment) -> io::Result<Self> {
         let c_string = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
         let program = c_string(command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
@@ -130,6 +132,7 @@ pub(crate) fn spawn(
     }
 }
 
+/// Waits until the child execs or fails. Gives the error of its exec.
 fn exec_error(mut reader: PipeReader) -> Option<io::Error> {
     let mut bytes = [0; size_of::<i32>()];
     reader.read_exact(&mut bytes).ok()?;

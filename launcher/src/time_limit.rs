@@ -13,7 +13,7 @@ use crate::signals;
 /// Enough for system calls with paths. Memory for it counts for `ulimit -v`.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// What `work` returns, or `None` if that takes longer than `limit`. It goes on then, in a thread that ends with the
+/// Gives what `work` returns, or `None` if that takes longer than `limit`. It goes on then, in a thread that ends with the
 /// process.
 ///
 /// The thread blocks all signals: one that it took would end the process although the launcher has blocked it.
@@ -54,7 +54,7 @@ pub(crate) fn is_on_disk(directory: &Path) -> bool {
         .is_ok_and(|found| found.stx_dev_major != 0)
 }
 
-/// As [`within`] without a thread, for what answers.
+/// Does work as [`within`], but without a thread, for what answers.
 ///
 /// A file size limit raises SIGXFSZ, which would end the launcher. The error of the write says the same.
 pub(crate) fn unlimited<T>(work: impl FnOnce() -> T) -> T {

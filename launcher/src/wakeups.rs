@@ -22,8 +22,8 @@ pub(crate) struct Wakeups {
 }
 
 impl Wakeups {
-    /// Made after the command's fork. Rust's runtime has opened what was closed of the descriptors 0 to 2, so this is none of
-    /// them.
+    /// Opens a signalfd, after the command's fork. Rust's runtime has opened what was closed of the descriptors 0 to 2, so
+    /// this is none of them.
     pub(crate) fn new(signals: SignalSet) -> Self {
         // SAFETY: the set is initialised; -1 asks for a new descriptor.
         let fd = unsafe { libc::signalfd(-1, &raw const signals, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
@@ -57,6 +57,7 @@ impl Wakeups {
     }
 }
 
+/// Waits for a signal, orders, or `room` in the pipe for messages. Gives the signal, if there is one.
 fn poll_for(
     signal_fd: &OwnedFd,
     orders: Option<BorrowedFd<'_>>,
@@ -75,7 +76,7 @@ fn poll_for(
     }
 }
 
-/// The next pending signal.
+/// Takes the next pending signal.
 fn take(signal_fd: &OwnedFd) -> io::Result<Option<Received>> {
     // SAFETY: the struct has integers only, so zeroed is valid.
     let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };

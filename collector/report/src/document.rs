@@ -105,11 +105,12 @@ impl Section {
         Self { title: Some(title.into()), ..Self::default() }
     }
 
-    /// One of texts; nothing without any.
+    /// Makes a section with one block of texts; nothing without any.
     pub(super) fn list(title: &str, items: Vec<String>) -> Self {
         Self::new(title).block(Block::List(items))
     }
 
+    /// Adds a block.
     fn block(mut self, block: Block) -> Self {
         self.blocks.push(block);
         self
@@ -134,7 +135,7 @@ impl Section {
         }
     }
 
-    /// Why a figure is unknown.
+    /// Adds the row `LABEL: n/a (REASON)`; nothing without a reason.
     pub(super) fn unknown(self, label: &str, reason: Option<&String>) -> Self {
         self.text(label, reason.map(|reason| format!("n/a ({reason})")))
     }
@@ -157,7 +158,7 @@ impl Section {
 }
 
 impl Table {
-    /// A table of `rows`, which are all that there are.
+    /// Makes a table of `rows`, which are all that there are.
     pub(super) fn new<const N: usize>(
         columns: [Column; N],
         rows: impl IntoIterator<Item = [String; N]>,
@@ -168,17 +169,17 @@ impl Table {
 }
 
 impl Column {
-    /// Figures in a unit.
+    /// Makes a column of figures in a unit.
     pub(super) fn number(name: &'static str, unit: &'static str) -> Self {
         Self { name, unit, is_text: false }
     }
 
-    /// Figures without a unit.
+    /// Makes a column of figures without a unit.
     pub(super) fn count(name: &'static str) -> Self {
         Self::number(name, "")
     }
 
-    /// Words.
+    /// Makes a column of words.
     pub(super) fn text(name: &'static str) -> Self {
         Self { name, unit: "", is_text: true }
     }

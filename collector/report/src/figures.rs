@@ -7,7 +7,7 @@ use crate::model::style::RamUnit;
 /// Stands for an unknown value.
 pub(super) const UNKNOWN: &str = "n/a";
 
-/// With three decimals.
+/// Writes a number with three decimals.
 pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| format!("{v:.3}"))
 }
@@ -17,7 +17,7 @@ pub(super) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| v.to_string())
 }
 
-/// With about three digits, and commas between thousands: `0.020`, `4.18`, `66.2`, `25,277`.
+/// Writes a number with about three digits, and commas between thousands: `0.020`, `4.18`, `66.2`, `25,277`.
 pub(super) fn short(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude == 0.0 {
@@ -35,7 +35,7 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// A whole number with commas between thousands.
+/// Writes a whole number with commas between thousands.
 pub(super) fn thousands(whole: f64) -> String {
     let digits = format!("{whole:.0}");
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -48,7 +48,7 @@ pub(super) fn thousands(whole: f64) -> String {
     out
 }
 
-/// Values below one another: all with the decimals that give the largest about four digits.
+/// Writes values that stand below one another: all with the decimals that give the largest about four digits.
 pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     let decimals = match largest {
@@ -65,18 +65,18 @@ pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     values.iter().map(cell).collect()
 }
 
-/// A part of a whole.
+/// Writes a part of a whole, from 0 to 1, in percent.
 pub(super) fn percent(part: f64) -> String {
     if part < 9.995 { format!("{:.0} %", part * 100.0) } else { ">999 %".to_owned() }
 }
 
-/// Bytes in the largest unit that fits.
+/// Writes bytes in the largest unit that fits.
 pub(super) fn bytes(bytes: u64) -> String {
     let unit = RamUnit::that_fits(bytes as f64);
     format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
 }
 
-/// A time that a person reads: in up to three units.
+/// Writes a time that a person reads: in up to three units.
 pub(super) fn readable(seconds: f64) -> String {
     let s = seconds.round() as u64;
     match s {
@@ -86,7 +86,7 @@ pub(super) fn readable(seconds: f64) -> String {
     }
 }
 
-/// In one to three units; short times have milliseconds.
+/// Writes a time in one to three units; short times have milliseconds.
 pub(super) fn duration(seconds: f64) -> String {
     let ms = (seconds * 1e3).round() as u64;
     let s = seconds.round() as u64;
@@ -98,7 +98,7 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// An exit code, or the name of a signal.
+/// Writes an exit code, or the name of a signal.
 pub(super) fn exit(exit: Exit) -> String {
     match exit {
         Exit { code: Some(code), .. } => code.to_string(),

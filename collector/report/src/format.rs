@@ -51,12 +51,12 @@ const FORMATS: [Format; 4] = [
 /// Before the name of a form: what gpu_tracker 5 writes in that form, and nothing more.
 pub const GPU_TRACKER: &str = "gpu_tracker ";
 
-/// The values of `-f`, the default first.
+/// Gives the values of `-f`, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().filter(|format| format.is_complete).map(|format| format.name)
 }
 
-/// The value of `-f` that a file with this extension has.
+/// Gives the value of `-f` that a file with this extension has.
 #[must_use]
 pub fn of_extension(extension: &str) -> Option<&'static str> {
     FORMATS
@@ -71,7 +71,7 @@ pub fn is_complete(name: &str) -> bool {
     named(name).is_complete
 }
 
-/// The figures that a report in the form of this name gives as 0 because it has no word for "not known", in a sentence.
+/// Names, in a sentence, the figures that are unknown and 0 in this form, which has no word for "not known".
 #[must_use]
 pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
     let unknown = if is_complete(name) { Vec::new() } else { json::unknown(report) };
@@ -79,8 +79,8 @@ pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
         .then(|| format!("Not known, and therefore 0 in the report: {}.", unknown.join(", ")))
 }
 
-/// The report as it is written to `target`, where the user asks for this style. Of one that nobody wants to see, what went wrong
-/// with tracking.
+/// Renders the report as it is written to `target`, where the user asks for this style. With `--quiet`, renders what went
+/// wrong with tracking.
 #[must_use]
 pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     let style = target.style(asked);
@@ -93,13 +93,13 @@ pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     text
 }
 
-/// The output of `--gpus` in the form of this name.
+/// Renders the output of `--gpus` in the form of this name.
 #[must_use]
 pub fn render_gpus(listing: &Listing, format: &str) -> String {
     (named(format).gpus)(listing)
 }
 
-/// The command line gives no other names.
+/// Gives the form of this name. The command line gives no other names.
 fn named(name: &str) -> &'static Format {
     FORMATS.iter().find(|format| format.name == name).unwrap_or(&TEXT)
 }

@@ -6,12 +6,13 @@ use super::units::Units;
 use crate::model::report::{MaxGpuRam, Percent, Report, SetRam};
 use crate::model::style::{RamUnit, Style};
 
-/// The text that gpu_tracker writes, with a newline at its end: every row, units in rows of their own, and numbers as Python
-/// writes them. It has no word for an unknown figure: that is 0, as for gpu_tracker where it did not get to read it.
+/// Renders the text that gpu_tracker writes: every row, units in rows of their own, and numbers as Python writes them. A
+/// newline ends it. It has no word for an unknown figure: that is 0, as for gpu_tracker where it did not get to read it.
 pub(super) fn text(report: &Report, style: &Style) -> String {
     sections(report, Units::choose(report, style)).iter().map(|section| lines_of(section, "")).collect()
 }
 
+/// Renders a section and those in it, indented.
 fn lines_of(section: &Section, indent: &str) -> String {
     let inner = format!("{indent}   ");
     let unit = section.unit.map(|name| format!("{inner}Unit: {name}\n")).unwrap_or_default();
@@ -26,6 +27,7 @@ fn lines_of(section: &Section, indent: &str) -> String {
     format!("{indent}{title}:\n{unit}{}", lines.collect::<String>())
 }
 
+/// Renders a cell; an unknown number is 0.
 fn value(cell: &Cell) -> String {
     match cell {
         Cell::Number(value, _) => python(&number(value.or(Some(0.0)))).to_owned(),
@@ -35,14 +37,14 @@ fn value(cell: &Cell) -> String {
     }
 }
 
-/// `1.200` as `1.2`, and `3.000` as `3.0`.
+/// Writes `1.200` as `1.2`, and `3.000` as `3.0`.
 fn python(number: &str) -> &str {
     let digits = number.trim_end_matches('0');
     let is_whole = digits.ends_with('.');
     number.get(..digits.len() + usize::from(is_whole)).unwrap_or(number)
 }
 
-/// The sections that gpu_tracker has. The full text begins with them, too.
+/// Makes the sections that gpu_tracker has. The full text begins with them, too.
 pub(super) fn sections(report: &Report, units: Units) -> [Section; 5] {
     [
         max_ram(report, units.ram),
@@ -53,6 +55,7 @@ pub(super) fn sections(report: &Report, units: Units) -> [Section; 5] {
     ]
 }
 
+/// Makes a section whose numbers are in this unit.
 fn measured(title: &str, unit: &'static str) -> Section {
     Section { unit: Some(unit), ..Section::new(title) }
 }
@@ -104,6 +107,7 @@ fn gpu_utilization(report: &Report) -> Section {
         .section(percentages("GPU percentages", gpu.percent, gpu.expected_gpus.unwrap_or(0)))
 }
 
+/// Makes a section of four percentages: sums, and divided by `units`.
 fn percentages(title: &str, percent: Percent, units: u32) -> Section {
     Section::new(title)
         .number("Max sum percent", percent.max_sum, "")

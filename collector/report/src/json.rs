@@ -19,27 +19,27 @@ use layout::Layout;
 /// - 3: an entry of `warnings` is an object, and the whole report can be read back.
 pub(super) const SCHEMA_VERSION: u64 = 3;
 
-/// The report as JSON, indented as in gpu_tracker, with a newline at its end.
+/// Renders the report as JSON, indented as in gpu_tracker, with a newline at its end.
 pub(super) fn json(report: &Report, style: &Style) -> String {
     let gpu_tracker = GpuTracker::new(report, style, Unknown::NULL);
     let finished = report.stage == Stage::Over;
     text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, finished, report }, " ")
 }
 
-/// The objects that gpu_tracker has, and nothing more. Programs that read them know no null: an unknown figure is 0, as for
-/// gpu_tracker where it did not get to read it. [`unknown`] names those.
+/// Renders the objects that gpu_tracker has, and nothing more. Programs that read them know no null: an unknown figure is 0,
+/// as for gpu_tracker where it did not get to read it. [`unknown`] names those.
 pub(super) fn gpu_tracker(report: &Report, style: &Style) -> String {
     text(&GpuTracker::new(report, style, Unknown::ZERO), " ")
 }
 
-/// The keys of gpu_tracker's objects whose figures are not known: `max_ram.main.private_rss`. An object without any known
-/// figure is named as a whole.
+/// Gives the keys of gpu_tracker's objects whose figures are not known: `max_ram.main.private_rss`. An object without any
+/// known figure is named as a whole.
 pub(super) fn unknown(report: &Report) -> Vec<String> {
     let value = serde_json::to_value(GpuTracker::new(report, &Style::default(), Unknown::NULL));
     nulls(&value.expect("numbers and strings serialize"))
 }
 
-/// The paths of all nulls in `value`; the empty path is `value` itself.
+/// Gives the paths of all nulls in `value`; the empty path is `value` itself.
 fn nulls(value: &Value) -> Vec<String> {
     let entries = match value {
         Value::Null => return vec![String::new()],
@@ -56,6 +56,7 @@ fn nulls(value: &Value) -> Vec<String> {
     entries.iter().flat_map(named).collect()
 }
 
+/// Renders JSON with this indent and a newline at its end, and no hidden characters in it.
 fn text(value: &impl Serialize, indent: &str) -> String {
     let mut bytes = Vec::with_capacity(16 * 1024);
     let mut serializer = ser::Serializer::with_formatter(&mut bytes, Layout::new(indent));
@@ -64,7 +65,7 @@ fn text(value: &impl Serialize, indent: &str) -> String {
     escape_json(&String::from_utf8(bytes).expect("JSON is UTF-8"))
 }
 
-/// The output of `--gpus` as JSON, with a newline at its end.
+/// Renders the output of `--gpus` as JSON, with a newline at its end.
 pub(super) fn gpu_list(listing: &Listing) -> String {
     text(listing, "  ")
 }
@@ -164,6 +165,7 @@ impl Unknown {
 }
 
 impl GpuTracker {
+    /// Makes gpu_tracker's objects, in the units of `style`; `unknown` stands for figures that are not known.
     fn new(report: &Report, style: &Style, unknown: Unknown) -> Self {
         let ram_unit = style.ram_unit.unwrap_or(RamUnit::Gigabytes);
         let gpu_ram_unit = style.gpu_ram_unit.unwrap_or(RamUnit::Gigabytes);

@@ -30,7 +30,7 @@ fn push_escaped(out: &mut String, c: char) {
     };
 }
 
-/// `text` with every hidden character escaped.
+/// Escapes every hidden character of `text`.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -40,15 +40,15 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The format characters that [`is_hidden`] leaves alone in text, since they have a shape (Unicode 16, category Cf).
+/// Whether [`is_hidden`] leaves this format character alone in text, since it has a shape (Unicode 16, category Cf).
 fn is_visible_format(c: char) -> bool {
     matches!(c,
         '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{110bd}' | '\u{110cd}'
         | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
 }
 
-/// JSON with `\uXXXX` in place of control and format characters (Unicode's Cc and Cf). JSON itself escapes U+0000 to U+001F
-/// only. Of these characters, only line feeds stand outside of strings.
+/// Puts `\uXXXX` in place of control and format characters (Unicode's Cc and Cf). JSON itself escapes U+0000 to U+001F only.
+/// Of these characters, only line feeds stand outside of strings.
 pub(super) fn escape_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -63,7 +63,7 @@ pub(super) fn escape_json(json: &str) -> String {
     out
 }
 
-/// One word, quoted for a shell if it needs to be.
+/// Quotes a word for a shell, if it needs to be.
 #[must_use]
 pub(crate) fn word(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "%+,-./:=@_^".contains(c);
@@ -84,7 +84,7 @@ pub(crate) fn word(word: &str) -> String {
     }
 }
 
-/// A command in about `max_width` columns. Long words are cut; words that don't fit are only counted.
+/// Renders a command in about `max_width` columns. Long words are cut; words that don't fit are only counted.
 #[must_use]
 pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     let shown: Vec<String> = words.iter().map(|full| word(&cut(full.as_ref(), WORD_WIDTH))).collect();
@@ -105,8 +105,8 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     format!("{text}{mark} {} more", shown.len() - kept)
 }
 
-/// A process's command in about `max_width` columns, without the directory of its program; its name where the arguments are not
-/// known.
+/// Renders a process's command in about `max_width` columns, without the directory of its program; its name where the
+/// arguments are not known.
 #[must_use]
 pub(crate) fn process(args: Option<&[String]>, name: &str, max_width: usize) -> String {
     let Some([first, rest @ ..]) = args else { return cut(&escape(name), max_width) };
@@ -119,7 +119,7 @@ pub(crate) fn process(args: Option<&[String]>, name: &str, max_width: usize) -> 
     command(&words, max_width)
 }
 
-/// Columns that `text` takes on a terminal.
+/// Counts the columns that `text` takes on a terminal.
 #[must_use]
 pub(crate) fn width(text: &str) -> usize {
     text.width()
@@ -128,7 +128,7 @@ pub(crate) fn width(text: &str) -> usize {
 /// What stands for text that was left out.
 const MARK: &str = "...";
 
-/// `text`, cut to `max_width` columns.
+/// Cuts `text` to `max_width` columns.
 #[must_use]
 pub(crate) fn cut(text: &str, max_width: usize) -> String {
     if fits(text, max_width) {
@@ -137,7 +137,7 @@ pub(crate) fn cut(text: &str, max_width: usize) -> String {
     beginning(text, max_width.saturating_sub(MARK.len())).to_owned() + &MARK[..MARK.len().min(max_width)]
 }
 
-/// `text` in `max_width` columns: what is too much is left out of its middle, since names often differ at their ends.
+/// Cuts `text` to `max_width` columns: what is too much is left out of its middle, since names often differ at their ends.
 #[must_use]
 pub(crate) fn cut_middle(text: &str, max_width: usize) -> String {
     if fits(text, max_width) || max_width <= MARK.len() {
@@ -148,7 +148,7 @@ pub(crate) fn cut_middle(text: &str, max_width: usize) -> String {
     format!("{first}{MARK}{}", end(text, left - width(first)))
 }
 
-/// The texts in at most `max_width` columns each. Of those that would read alike, the places are shown where they differ.
+/// Cuts texts to `max_width` columns each. Of those that would read alike, the places are shown where they differ.
 #[must_use]
 pub(crate) fn shorten(texts: &[&str], max_width: usize) -> Vec<String> {
     /// Each round parts texts that read alike in at least two.
@@ -172,34 +172,35 @@ pub(crate) fn shorten(texts: &[&str], max_width: usize) -> Vec<String> {
     shown
 }
 
-/// `text` in `max_width` columns: its first ones, and what stands behind its first `same` bytes.
+/// Cuts `text` to `max_width` columns: its first ones, and what stands behind its first `same` bytes.
 fn cut_around(text: &str, same: usize, max_width: usize) -> String {
     let first = beginning(&text[..same], max_width / 3);
     let rest = max_width.saturating_sub(width(first) + MARK.len());
     format!("{first}{MARK}{}", cut_middle(&text[same..], rest))
 }
 
-/// How many bytes at the beginning of both are the same characters.
+/// Gives how many bytes at the beginning of both are the same characters.
 fn common_bytes(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
 }
 
+/// Whether `text` takes at most these columns.
 fn fits(text: &str, max_width: usize) -> bool {
     // No character takes more columns than bytes.
     text.len() <= max_width || width(text) <= max_width
 }
 
-/// As much of the beginning of `text` as fits into these columns.
+/// Gives as much of the beginning of `text` as fits into these columns.
 fn beginning(text: &str, max_width: usize) -> &str {
     &text[..bytes_within(text.chars(), max_width)]
 }
 
-/// As much of the end of `text` as fits into these columns.
+/// Gives as much of the end of `text` as fits into these columns.
 fn end(text: &str, max_width: usize) -> &str {
     &text[text.len() - bytes_within(text.chars().rev(), max_width)..]
 }
 
-/// The bytes of the first characters that fit into these columns.
+/// Counts the bytes of the first characters that fit into these columns.
 fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
     let mut columns = 0;
     let fits = |c: &char| {
@@ -209,7 +210,7 @@ fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
     chars.take_while(fits).map(char::len_utf8).sum()
 }
 
-/// Words in lines of at most `width` columns. A longer word has a line of its own.
+/// Breaks words into lines of at most `width` columns. A longer word has a line of its own.
 #[must_use]
 pub(crate) fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
@@ -228,7 +229,7 @@ pub(crate) fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) 
     lines
 }
 
-/// `text` with every character escaped that is not ASCII.
+/// Escapes every character of `text` that is not ASCII.
 #[must_use]
 pub(crate) fn ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

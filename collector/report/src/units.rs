@@ -18,6 +18,7 @@ pub(super) struct Units {
 }
 
 impl Units {
+    /// Chooses the units that the user asked for, or those in which the largest figures read well.
     pub(super) fn choose(report: &Report, style: &Style) -> Self {
         let (ram, gpu) = (&report.max_ram, &report.max_gpu_ram);
         let of_tree =
@@ -34,7 +35,7 @@ impl Units {
         }
     }
 
-    /// RAM as text, in the report's unit; much more than the report's other figures in a larger one, unless the user asked for
+    /// Writes RAM in the report's unit; much more than the report's other figures in a larger one, unless the user asked for
     /// a unit.
     pub(super) fn bytes(&self, bytes: u64) -> String {
         const MOST: f64 = 9_999.5;
@@ -43,50 +44,50 @@ impl Units {
         format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
     }
 
-    /// A time as text, in the report's unit.
+    /// Writes a time in the report's unit.
     pub(super) fn seconds(&self, seconds: f64) -> String {
         format!("{} {}", short(self.time.convert(seconds)), self.time.symbol())
     }
 
-    /// GPU RAM as text, in the report's unit of that.
+    /// Writes GPU RAM in the report's unit of that.
     pub(super) fn gpu_bytes(&self, bytes: u64) -> String {
         format!("{} {}", short(self.gpu_ram.convert(bytes as f64)), self.gpu_ram.symbol())
     }
 
-    /// RAM with three decimals.
+    /// Writes RAM with three decimals.
     pub(super) fn exact_bytes(&self, bytes: u64) -> String {
         format!("{:.3} {}", self.ram.convert(bytes as f64), self.ram.symbol())
     }
 
-    /// A moment of the run.
+    /// Writes a moment of the run.
     pub(super) fn after_the_start(&self, at_s: f64) -> String {
         format!("{:.3} {} after the start", self.time.convert(at_s), self.time.symbol())
     }
 
-    /// RAM in a column that has the report's unit in its head.
+    /// Writes RAM for a column that has the report's unit in its head.
     pub(super) fn ram_cell(&self, bytes: Option<u64>) -> String {
         number(bytes.map(|bytes| self.ram.convert(bytes as f64)))
     }
 
-    /// GPU RAM in such a column.
+    /// Writes GPU RAM for such a column.
     pub(super) fn gpu_ram_cell(&self, bytes: Option<u64>) -> String {
         number(bytes.map(|bytes| self.gpu_ram.convert(bytes as f64)))
     }
 
-    /// A time in such a column.
+    /// Writes a time for such a column.
     pub(super) fn time_cell(&self, seconds: Option<f64>) -> String {
         number(seconds.map(|seconds| self.time.convert(seconds)))
     }
 
-    /// Bytes read or written, as far as there are any. Their number has nothing to do with that of RAM, so their unit is their
-    /// own unless the user asked for one.
+    /// Writes bytes that were read or written. `None`: there are none. Their number has nothing to do with that of RAM, so
+    /// their unit is their own unless the user asked for one.
     pub(super) fn io(&self, n: Option<u64>) -> Option<String> {
         let n = n.filter(|n| *n > 0)?;
         Some(if self.asked_ram.is_some() { self.bytes(n) } else { bytes(n) })
     }
 }
 
-/// The unit in which `bytes` read well; gpu_tracker's default if they are 0 or unknown.
+/// Gives the unit in which `bytes` read well; gpu_tracker's default if they are 0 or unknown.
 fn unit_that_fits(bytes: Option<u64>) -> RamUnit {
     bytes.filter(|b| *b > 0).map_or(RamUnit::Gigabytes, |b| RamUnit::that_fits(b as f64))
 }

@@ -17,12 +17,12 @@ impl Messages {
         Self { pipe: pipe.into(), buffer: Vec::new(), is_closed: false }
     }
 
-    /// From now on a line that has not come yet is not waited for.
+    /// Makes [`Self::line`] wait no longer for a line that has not come yet.
     pub(super) fn never_wait(&self) -> io::Result<()> {
         rustix::io::ioctl_fionbio(&self.pipe, true).map_err(io::Error::from)
     }
 
-    /// The next whole line, if there is one.
+    /// Reads the next whole line. `None`: there is none yet, or the pipe is closed.
     pub(super) fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut chunk = [0; 4096];
         loop {

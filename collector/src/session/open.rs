@@ -34,6 +34,7 @@ const FIRST_INTERIM_NS: u64 = 2_000_000_000;
 const FIRST_INTERIM_OVER_ANOTHER_NS: u64 = 200_000_000;
 
 impl Session {
+    /// Opens what the loop works with. It goes on from the state that a killed collector left, if there is one.
     pub(super) fn open(
         config: Config,
         segment: Arc<Segment>,
@@ -96,7 +97,7 @@ impl Session {
     }
 }
 
-/// Written down for developers, if they asked for it. If the file can't be created, there is none.
+/// Writes the run down for developers, if they asked for it (`--journal`). If the file can't be created, there is none.
 fn journaled(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
     let mut run = JournaledRun::new(run);
     if let Some(path) = config.journal.as_ref().filter(|_| config.restarts == 0) {
@@ -105,7 +106,7 @@ fn journaled(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
     run
 }
 
-/// The outputs of the run.
+/// Opens the outputs of the run, and tells the core what they take.
 fn open_sinks(
     run: &mut JournaledRun,
     config: &Config,
@@ -119,7 +120,7 @@ fn open_sinks(
     sinks
 }
 
-/// What the core must know of this collector.
+/// Tells the core what it must know of this collector.
 fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now_ns: u64) {
     if !has_connector {
         let reason = config.discovery.connector_absent.clone().unwrap_or("no socket".into());
@@ -130,8 +131,8 @@ fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now
     run.apply(now_ns, Observation::PidNumber { pid, pidfd_inode });
 }
 
-/// The processes whose events count. What waits in the connector's socket may be about a process that has ended since. It may
-/// be about the command, too, before the run state knows of that.
+/// Gives the processes whose events count. What waits in the connector's socket may be about a process that has ended since.
+/// It may be about the command, too, before the run state knows of that.
 fn members(run: &RunState, config: &Config) -> Members {
     let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
     Members::new(
@@ -141,7 +142,7 @@ fn members(run: &RunState, config: &Config) -> Members {
     )
 }
 
-/// When the first report-so-far is written.
+/// Gives when the first report-so-far is written, CLOCK_MONOTONIC nanoseconds.
 fn first_interim_ns(config: &Config) -> u64 {
     let is_replacing = config.report.files().any(Path::exists);
     let age_ns = if is_replacing { FIRST_INTERIM_OVER_ANOTHER_NS } else { FIRST_INTERIM_NS };

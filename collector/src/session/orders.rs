@@ -17,6 +17,7 @@ impl OrderPipe {
         Ok(Self(Some(pipe.into())))
     }
 
+    /// Writes the orders, a line each. A line that is too long, or finds the pipe full, is dropped.
     pub(super) fn send(&mut self, orders: Vec<Order>) {
         for order in orders {
             let Ok(mut line) = serde_json::to_vec(&order) else { continue };

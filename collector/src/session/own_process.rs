@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, Rlimit};
 
-/// Two files are held open per process, and the state file is long, though nearly empty.
+/// Raises the soft limits of open files and of file size to the hard ones. Two files are held open per process, and the
+/// state file is long, though nearly empty.
 pub(super) fn raise_limits() {
     for resource in [Resource::Nofile, Resource::Fsize] {
         let limit = rustix::process::getrlimit(resource);
@@ -12,7 +13,8 @@ pub(super) fn raise_limits() {
     }
 }
 
-/// A burst of records takes memory for a moment; glibc's allocator would keep it, in an arena for each thread.
+/// Makes glibc's allocator return freed memory. A burst of records takes memory for a moment; it would keep that, in an
+/// arena for each thread.
 pub(super) fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     {

@@ -55,7 +55,7 @@ impl Session {
         at_ns
     }
 
-    /// What is expensive to read, and all that happened before the processes were found dead.
+    /// Reads what is expensive, and applies all that happened before the processes were found dead. Completes the sample.
     fn conclude(&mut self, at_ns: u64) {
         self.readers.passes.conclude(&mut self.run, at_ns);
         if let Some(dead_ns) = self.run.sampling.current.dead_ns {

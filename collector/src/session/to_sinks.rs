@@ -21,6 +21,7 @@ impl Session {
         }
     }
 
+    /// Hands the core what the sinks tell.
     fn note(&mut self, seen: Vec<Observation>) {
         seen.into_iter().for_each(|observation| self.run.apply_now(observation));
     }

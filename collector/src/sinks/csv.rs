@@ -73,6 +73,7 @@ struct CsvFile {
     loss: Loss,
 }
 
+/// Gives the sink, if `--tf` was given.
 pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
     let (tracking, style, host) = (&place.config.tracking, &place.config.report.style, &place.host.host);
     let form = Form {
@@ -164,12 +165,12 @@ impl CsvFile {
         Ok(())
     }
 
-    /// All before the first row.
+    /// Gives all before the first row.
     fn head(&self, report: Option<&Report>) -> String {
         format!("{STATIC_COLUMNS}\n{}{COLUMNS},{OWN_COLUMNS}\n", self.static_row(report))
     }
 
-    /// Of GPUs nothing is known before the report.
+    /// Gives the row below [`STATIC_COLUMNS`], of [`STATIC_ROW`] bytes. Of GPUs nothing is known before the report.
     fn static_row(&self, report: Option<&Report>) -> String {
         let form = &self.form;
         let gpus = report.map(|report| (&report.gpu, report.max_gpu_ram.system_capacity_bytes));
@@ -189,13 +190,15 @@ impl CsvFile {
         format!("{row:<width$}\n", width = STATIC_ROW - 1)
     }
 
+    /// Replaces the row below [`STATIC_COLUMNS`], if the file has one.
     fn write_static_row(&mut self, report: Option<&Report>) -> io::Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| self.end > 0) else { return Ok(()) };
         // The place is written already, so this needs no space.
         file.write_all_at(self.static_row(report).as_bytes(), STATIC_COLUMNS.len() as u64 + 1)
     }
 
-    /// Without space the row is lost, and a later one may find some.
+    /// Writes a row of `count` samples, the first one after the head. Without space the row is lost, and a later one may
+    /// find some.
     fn write_row(&mut self, sample: &TreeSample, count: u64) -> io::Result<()> {
         let row = self.form.row(sample, count, clock::realtime_ns().saturating_sub(clock::monotonic_ns()));
         let result = if self.end == 0 { self.append(&self.head(None)) } else { Ok(()) };
@@ -210,6 +213,7 @@ impl CsvFile {
         Ok(())
     }
 
+    /// Writes lines at the end of the file. After an error none of them is there.
     fn append(&mut self, lines: &str) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         match file.write_all_at(lines.as_bytes(), self.end) {
@@ -224,7 +228,7 @@ impl CsvFile {
     }
 }
 
-/// With spaces up to the end of the page, if a whole row has no place after it.
+/// Gives the row that begins at byte `at`, with a line break. Spaces fill the page if no whole row fits after it.
 fn padded(mut row: String, at: u64) -> String {
     let end = at + row.len() as u64 + 1;
     let rest = end.next_multiple_of(PAGE) - end;
@@ -242,13 +246,13 @@ fn is_no_space(error: &io::Error) -> bool {
     )
 }
 
-/// A value, or nothing where it is not known. Of a number with a fraction Python's reader must see that it is one.
+/// Gives a value's text, or nothing where it is not known. A number with a fraction keeps it, as Python's reader needs.
 fn cell(value: Option<impl std::fmt::Debug>) -> String {
     value.map_or(String::new(), |value| format!("{value:?}"))
 }
 
 impl Form {
-    /// A row of `count` samples. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
+    /// Gives a row of `count` samples, without line break. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
     fn row(&self, sample: &TreeSample, count: u64, epoch_ns: u64) -> String {
         let realtime_us = sample.at_ns.saturating_add(epoch_ns) / 1000;
         let mut cells = self.ram_cells(sample);
@@ -261,10 +265,12 @@ impl Form {
         cells.join(",")
     }
 
+    /// Converts bytes to the unit of the file's RAM columns.
     fn ram(&self, bytes: u64) -> f64 {
         self.ram_unit.convert(bytes as f64)
     }
 
+    /// Gives the largest RAM of the first process, its descendants, both and the machine.
     fn ram_cells(&self, sample: &TreeSample) -> Vec<String> {
         let [main, descendants, combined] = sample.footprint_bytes.values().map(|bytes| bytes.max);
         // The machine uses at least what the tree does.
@@ -272,6 +278,7 @@ impl Form {
         [main, descendants, combined, system].map(|bytes| cell(Some(self.ram(bytes)))).to_vec()
     }
 
+    /// Gives the largest GPU RAM of the same four, and GPU utilization: the sum, and per expected GPU.
     fn gpu_cells(&self, sample: &TreeSample) -> Vec<String> {
         let gpu = &sample.gpu;
         let run = gpu.run_bytes.map_or([None; 3], |bytes: Groups<u64>| bytes.values().map(Some));
@@ -282,6 +289,7 @@ impl Form {
         ram.chain(percent).map(|value| gpu_cell(!gpu.devices.is_empty(), value)).collect()
     }
 
+    /// Gives CPU utilization of the machine and the three groups: the sum, and per core.
     fn cpu_cells(&self, sample: &TreeSample) -> Vec<String> {
         // Only a sample at the very start of a run has none.
         let percent = |cpu: CpuSample| cpu.percent.unwrap_or(0.0);
@@ -294,6 +302,7 @@ impl Form {
         sums.flat_map(of_sum).map(|percent| cell(Some(rounded(percent)))).collect()
     }
 
+    /// Gives the cells of [`OWN_COLUMNS`] after the first.
     fn own_cells(&self, sample: &TreeSample) -> Vec<String> {
         let mut cells = vec![sample.processes.max.to_string()];
         cells.extend(sample.max_ram.values().map(|max| cell(Some(self.ram(max.bytes)))));
@@ -304,17 +313,17 @@ impl Form {
     }
 }
 
-/// 0 on a machine without GPU, as gpu_tracker has it, and before one is found. Then empty where a device gave nothing.
+/// Gives 0 on a machine without GPU, as gpu_tracker has it, and before one is found. Then empty where a device gave nothing.
 fn gpu_cell(has_gpus: bool, value: Option<f64>) -> String {
     if has_gpus { cell(value) } else { cell(Some(0.0)) }
 }
 
-/// To a thousandth: clocks give no more.
+/// Rounds to a thousandth: clocks give no more.
 fn rounded(percent: f64) -> f64 {
     (percent * 1000.0).round() / 1000.0
 }
 
-/// What shows the largest RAM of a row.
+/// Gives `max_ram_source`, a number for what shows the largest RAM of a row.
 fn source_number(source: MaximumSource) -> u8 {
     match source {
         MaximumSource::Sample => 0,

@@ -46,7 +46,7 @@ impl Kept {
         Some(Self { most, opened, deadline: Instant::now() + PATIENCE })
     }
 
-    /// Starts the keeper. Whether the report is kept, as far as can be known now.
+    /// Starts the keeper. Gives whether the report is kept, as far as can be known now.
     pub(super) fn keep(&self, report: &Report) -> bool {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let Ok(directory) = self.opened.recv_timeout(left) else { return false };
@@ -55,7 +55,8 @@ impl Kept {
         json.len() <= MOST_BYTES && self.start_keeper(json, directory)
     }
 
-    /// The program may be on a file system that does not answer, too: a thread starts it.
+    /// Starts the keeper in a thread, because the program's own file system may not answer either. Gives whether it started
+    /// in time.
     fn start_keeper(&self, json: String, directory: OwnedFd) -> bool {
         let (sender, started) = mpsc::sync_channel(1);
         let most = self.most;
@@ -65,7 +66,8 @@ impl Kept {
     }
 }
 
-/// The keeper needs nothing of the environment. With it, it would carry the shim of a run around this one.
+/// Starts the keeper, with the report as stdin and the directory as stdout. Its environment is empty: with this one, it
+/// would carry the shim of a run around this one.
 fn start_keeper(json: &str, directory: OwnedFd, most: usize) -> io::Result<()> {
     let mut memory = File::from(memfd_create(KEEPER, MemfdFlags::CLOEXEC)?);
     memory.write_all(json.as_bytes())?;

@@ -15,6 +15,7 @@ struct LiveRing {
     file: Option<LiveFile>,
 }
 
+/// Gives the sink. Every run has it.
 pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
     let (segment, session_id) = place.segment;
     Some(Box::new(LiveRing { path: live::path_of(segment), session_id, file: None }))
@@ -35,7 +36,7 @@ impl Sink for LiveRing {
         Ok(())
     }
 
-    /// Its readers are told by the sample's time that it is the last one, which is still open.
+    /// Appends the open sample. A reader tells by its time that it is the last one, which can still change.
     fn sample(&mut self, now: &TreeSample) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         file.push(Sample {

@@ -59,7 +59,7 @@ pub(crate) fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Where a report to `path` goes. Symbolic links are resolved here, once, and not followed when it is written.
+/// Finds where a report to `path` goes. Symbolic links are resolved here, once, and not followed when it is written.
 ///
 /// # Errors
 /// If the path can't be resolved, or permissions forbid writing there.
@@ -101,8 +101,8 @@ pub(crate) fn replace(
     result
 }
 
-/// The mode of an earlier report. Another user's file has the mode that this user wants: with 0777, root's report would be
-/// one that all may change.
+/// Gives the mode of an earlier report. `None`: there is none, or it is another user's. With that user's 0777, root's report
+/// would be one that all may change.
 fn mode_to_keep(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u32> {
     let old = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_own = FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
@@ -131,7 +131,7 @@ fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Resul
     file.write_all(bytes)
 }
 
-/// The directory of a path that had no symbolic links when it was resolved.
+/// Opens the directory of a path that had no symbolic links when it was resolved.
 pub(crate) fn directory_of(target: &Path) -> io::Result<OwnedFd> {
     // O_PATH alone does not trigger an automount (autofs); to resolve "." in the directory does.
     let parent = &target.parent().unwrap_or(target).join(".");

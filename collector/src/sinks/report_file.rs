@@ -16,6 +16,7 @@ struct ReportFile {
     kept: Option<Kept>,
 }
 
+/// Gives the sink. Every run has it.
 pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
     Some(Box::new(ReportFile { config: place.config.report.clone(), kept: None }))
 }
@@ -51,19 +52,20 @@ impl Sink for ReportFile {
         stage != Stage::SoFar || is_so_far
     }
 
+    /// Writes the report to every place. A report-so-far goes only to files whose form can say so, and its errors are ignored.
     fn report(&mut self, report: &Report, stage: Stage) -> io::Result<()> {
         if stage == Stage::SoFar {
             self.write_so_far(report);
             return Ok(());
         }
-        // The summary says so.
+        // The text of the report tells the user whether the report is kept, so it is kept first.
         self.config.style.is_kept = self.kept.take().is_some_and(|kept| kept.keep(report));
         self.write(report)
     }
 }
 
 impl ReportFile {
-    /// A report-so-far that can't be written is no trouble yet; the final one says so.
+    /// Writes the report-so-far to the files whose form can say so. An error is no trouble yet; the final report says so.
     fn write_so_far(&self, report: &Report) {
         for target in self.config.targets.iter().filter(|target| is_complete(&target.format)) {
             if let Some(path) = target.output.file() {

@@ -29,13 +29,13 @@ pub(crate) struct Loss {
 
 /// An output of the run. After the first error it is closed.
 pub(crate) trait Sink: Send {
-    /// Its name, for the report.
+    /// Gives its name, for the report.
     fn name(&self) -> String;
 
     /// Called before anything else, in the thread of the other calls.
     fn open(&mut self, resume: Resume) -> io::Result<()>;
 
-    /// What of the run it takes.
+    /// Gives what of the run it takes.
     fn wants(&self) -> Wants {
         Wants::default()
     }
@@ -45,22 +45,22 @@ pub(crate) trait Sink: Send {
         false
     }
 
-    /// A sample: a closed one in a thread, the provisional one in the loop.
+    /// Takes a sample: a closed one in a thread, the provisional one in the loop.
     fn sample(&mut self, _sample: &TreeSample) -> io::Result<()> {
         Ok(())
     }
 
-    /// The figures of a process are final.
+    /// Takes a process whose figures are final.
     fn process_ended(&mut self, _process: &ProcessSummary) -> io::Result<()> {
         Ok(())
     }
 
-    /// Something else is known.
+    /// Takes what else became known, such as more RAM of a closed sample.
     fn event(&mut self, _event: &Event) -> io::Result<()> {
         Ok(())
     }
 
-    /// The report so far, or the last one; nothing follows that.
+    /// Takes the report so far, or the last one; nothing follows that one.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
         Ok(())
     }
@@ -70,7 +70,7 @@ pub(crate) trait Sink: Send {
         true
     }
 
-    /// What it could not write so far.
+    /// Gives what it could not write so far, all together.
     fn loss(&self) -> Loss {
         Loss::default()
     }

@@ -38,7 +38,7 @@ pub struct TrackingFile {
     target: StreamFile,
 }
 
-/// Whether rows can be written in the form that the file's name asks for.
+/// Checks that rows can be written in the form that the file's name asks for.
 ///
 /// # Errors
 /// If they can't.
@@ -48,8 +48,8 @@ pub fn check_form(path: &Path) -> Result<(), NoTrackingFile> {
 }
 
 impl TrackingFile {
-    /// A new empty file at a path that [`output_at`](crate::sinks::output::output_at) found. `overwrite`: another may have its
-    /// name.
+    /// Creates an empty file at a path that [`output_at`](crate::sinks::output::output_at) found. `overwrite`: it may take
+    /// the place of another.
     ///
     /// # Errors
     /// If there is one and it is not to be replaced, or it can't be made.
@@ -77,7 +77,7 @@ impl TrackingFile {
         Ok(Self { file, directory, target })
     }
 
-    /// What collectors find it by.
+    /// Gives what collectors find it by.
     #[must_use]
     pub fn target(&self) -> StreamFile {
         self.target.clone()
@@ -85,7 +85,7 @@ impl TrackingFile {
 }
 
 impl Drop for TrackingFile {
-    /// A run that was not tracked has no rows.
+    /// Removes the file if it is empty: a run that was not tracked has no rows.
     fn drop(&mut self) {
         let is_empty = self.file.metadata().is_ok_and(|found| found.len() == 0);
         let Some(name) = self.target.path.file_name().filter(|_| is_empty) else { return };

@@ -36,12 +36,12 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// The groups of this process. Hierarchies that cannot be read are absent.
+    /// Finds the groups of this process. Hierarchies that cannot be read are absent.
     #[must_use]
     pub fn own(root: &ProcRoot) -> Self {
         let (Ok(groups), Ok(mounts)) = (
-            ProcessCGroups::from_file(root.file("self/cgroup")),
-            MountInfos::from_file(root.file("self/mountinfo")),
+            ProcessCGroups::from_file(root.top_path("self/cgroup")),
+            MountInfos::from_file(root.top_path("self/mountinfo")),
         ) else {
             return Self::default();
         };
@@ -65,13 +65,13 @@ impl Places {
         self.v1_memory.as_ref().or(self.v2.as_ref()).map(|place| place.name.as_str())
     }
 
-    /// The smallest memory limit of the group and its ancestors, bytes.
+    /// Reads the smallest memory limit of the group and its ancestors, bytes.
     pub(crate) fn memory_limit(&self) -> Limit {
         let place = self.v1_memory.as_ref().or(self.v2.as_ref());
         place.map_or(Limit::Unknown, |place| place.smallest(memory_limit))
     }
 
-    /// The smallest CPU quota of the group and its ancestors, thousandths of a core.
+    /// Reads the smallest CPU quota of the group and its ancestors, thousandths of a core.
     pub(crate) fn cpu_limit(&self) -> Limit {
         let limit = |quota: &str, period: &str| {
             let period: u64 = period.trim().parse().ok().filter(|period| *period > 0)?;
@@ -93,7 +93,7 @@ impl Places {
         }
     }
 
-    /// The smallest limit of processes and threads (pids.max) of the group and its ancestors.
+    /// Reads the smallest limit of processes and threads (pids.max) of the group and its ancestors.
     pub(crate) fn task_limit(&self) -> Limit {
         let place = self.v1_pids.as_ref().or(self.v2.as_ref());
         place.map_or(Limit::Unknown, |place| {
@@ -101,7 +101,7 @@ impl Places {
         })
     }
 
-    /// The counter of OOM kills in the group.
+    /// Reads the counter of OOM kills in the group. `None`: there is none.
     fn oom_counter(&self) -> Option<OomCounter> {
         let file = match (&self.v1_memory, &self.v2) {
             (Some(place), _) => place.dir.join("memory.oom_control"),
@@ -115,14 +115,14 @@ impl Places {
 /// The v2 file that counts OOM kills. `memory.events.local` would leave out descendant groups.
 const MEMORY_EVENTS: &str = "memory.events";
 
-/// The groups that this process is in. The command has none of its own.
+/// Finds the groups that this process is in. The command has none of its own.
 #[must_use]
 pub fn of_this_process(root: &ProcRoot) -> Cgroups {
     let places = Places::own(root);
     Cgroups { own: None, oom: places.oom_counter(), memory_limits: places.memory_limits() }
 }
 
-/// What the run has used of its groups.
+/// Reads what the run has used of its groups.
 pub(crate) fn usage(cgroups: &Cgroups) -> CgroupUse {
     CgroupUse {
         own: cgroups.own.as_ref().and_then(|made| Some(run_cgroup::figures(made.as_ref().ok()?))),
@@ -131,18 +131,19 @@ pub(crate) fn usage(cgroups: &Cgroups) -> CgroupUse {
     }
 }
 
-/// OOM kills since the start of the session; `None` if the group is gone.
+/// Reads the OOM kills since the start of the session. `None`: the group is gone.
 pub(crate) fn oom_kills_since(counter: &OomCounter) -> Option<u64> {
     oom_kills(&counter.file)?.checked_sub(counter.before)
 }
 
-/// OOM kills in a group. Both versions have this line since Linux 4.13; the root group of v2 has no such file.
+/// Reads the OOM kills in a group. Both versions have this line since Linux 4.13; the root group of v2 has no such file.
 fn oom_kills(file: &Path) -> Option<u64> {
     read(file)?.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
 impl Place {
-    /// The group of this name in a hierarchy that is mounted at `top` with `shown` as root.
+    /// Finds the group of this name in a hierarchy that is mounted at `top` with `shown` as root. `None`: the mount shows
+    /// another cgroup namespace.
     fn below(top: &Path, shown: &Path, name: &str) -> Option<Self> {
         // A launcher that moved into a group of its own counts as a member of the parent group.
         let name = without_aside(name);
@@ -158,15 +159,15 @@ impl Place {
         Some(Self { top: top.to_owned(), dir, name: name.to_owned() })
     }
 
-    /// The smallest limit that the group and its ancestors have. A group without the controller, such as the root group,
-    /// has none.
+    /// Gives the smallest limit that the group and its ancestors have. A group without the controller, such as the root
+    /// group, has none.
     fn smallest(&self, limit: impl Fn(&Path) -> Option<Limit>) -> Limit {
         let above = self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top));
         above.filter_map(limit).fold(Limit::Unlimited, Limit::min)
     }
 }
 
-/// The memory limit of one group; `None` if it has no such file, as the topmost one of v2.
+/// Reads the memory limit of one group. `None`: it has no such file, as the topmost one of v2.
 fn memory_limit(dir: &Path) -> Option<Limit> {
     // v1 writes the largest number of pages for "no limit".
     const NO_LIMIT: u64 = 1 << 62;
@@ -175,7 +176,7 @@ fn memory_limit(dir: &Path) -> Option<Limit> {
         .find_map(|file| Limit::parse(&read(&dir.join(file))?, NO_LIMIT))
 }
 
-/// Name of the group that the launcher was started in, from the name of its current group.
+/// Gives the name of the group that the launcher was started in, from the name of its current group.
 fn without_aside(name: &str) -> &str {
     match name.rsplit_once('/') {
         Some(("", own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => "/",

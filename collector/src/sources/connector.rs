@@ -91,6 +91,7 @@ pub fn subscribe() -> Result<Subscription, SubscribeError> {
     Ok(Subscription { socket, inbox: inbox::create().map_err(SubscribeError::Io)? })
 }
 
+/// Opens a socket that receives fork, exec and exit events, but not those of threads.
 fn socket() -> io::Result<OwnedFd> {
     let socket = netlink::open(rustix::net::netlink::CONNECTOR, BUFFER_BYTES)?;
     filter(&socket)?;
@@ -288,7 +289,7 @@ impl Members {
         }
     }
 
-    /// Processes that have ended, with the time of the exit event. All their events are in the socket by now.
+    /// Gives the processes that have ended, with the time of the exit event. All their events are in the socket by now.
     ///
     /// The exit event of the first thread is not enough: other threads can continue, and fork.
     pub(crate) fn gone(&self) -> Vec<(u32, u64)> {

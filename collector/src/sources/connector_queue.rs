@@ -85,6 +85,7 @@ struct Unreported {
 }
 
 impl Unreported {
+    /// Takes in an event: after a fork or exec, a record of the process is awaited.
     fn note_event(&mut self, event: &KernelEvent) {
         let pid = event.pid;
         match event.what {
@@ -100,11 +101,13 @@ impl Unreported {
         }
     }
 
+    /// Notes that a process has written a record.
     fn note_record(&mut self, pid: u32) {
         self.new.remove(&pid);
         self.processes.remove(&pid);
     }
 
+    /// See [`ConnectorQueue::take_unreported`].
     fn take(&mut self, by_ns: u64) -> bool {
         let before = self.new.len();
         self.new.retain(|_, at_ns| *at_ns > by_ns);
@@ -218,6 +221,7 @@ impl ConnectorQueue {
         self.has_proof = true;
     }
 
+    /// Removes members that were found ended at the last look, and looks again when that is due.
     fn remove_ended(&mut self) {
         self.members.forget(&self.ended);
         self.ended.clear();
@@ -233,6 +237,7 @@ impl ConnectorQueue {
         self.pending.push_back(event);
     }
 
+    /// Ends the subscription, and queues why.
     fn give_up(&mut self, reason: AbsenceReason, journal: &mut impl FnMut(&[KernelEvent])) {
         self.end();
         self.push(What::GivenUp(reason), journal);
@@ -245,7 +250,7 @@ impl ConnectorQueue {
         }
     }
 
-    /// The next event, if it happened by `at_ns`.
+    /// Gives the next event, if it happened by `at_ns`.
     pub(crate) fn next_by(&mut self, at_ns: u64) -> Option<KernelEvent> {
         if self.pending.front()?.at_ns > at_ns {
             return None;

@@ -29,9 +29,9 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// Asks all that may answer at once.
+    /// Finds the local file systems with space. Only those are asked, which answer at once.
     pub(crate) fn at_start(root: &ProcRoot) -> Self {
-        let mounts = MountInfos::from_file(root.file("self/mountinfo")).map(|mounts| mounts.0);
+        let mounts = MountInfos::from_file(root.top_path("self/mountinfo")).map(|mounts| mounts.0);
         let mut known = HashSet::new();
         let is_local = |mount: &MountInfo| LOCAL.contains(&mount.fs_type.as_str());
         let had_space = mounts
@@ -45,8 +45,8 @@ impl Disks {
         Self { had_space }
     }
 
-    /// The full ones among those of the working directory, the directory for temporary files, and the reports. After these
-    /// those that had space at the start.
+    /// Finds the full file systems among those of the working directory, the directory for temporary files, and the reports.
+    /// After these come those that had space at the start.
     pub(crate) fn full<'a>(&self, reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull> {
         let temporary = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         let of_reports = reports.map(|path| (path.parent().map(Path::to_owned), DiskRole::Report));
@@ -70,13 +70,13 @@ impl Disks {
     }
 }
 
-/// A file system that may be written to and has no space left for this user.
+/// Gives the file system of a path, if it may be written to and has no space left for this user.
 fn disk(path: &Path, role: DiskRole) -> Option<DiskFull> {
     let available_bytes = available_bytes(path).filter(|bytes| *bytes < FULL_BYTES)?;
     Some(DiskFull { path: path.display().to_string(), role, available_bytes })
 }
 
-/// The space for this user. `None`: it is unknown, or the file system may not be written to.
+/// Gives the space for this user, bytes. `None`: it is unknown, or the file system may not be written to.
 fn available_bytes(path: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(path).ok()?;
     let blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };

@@ -77,7 +77,7 @@ impl ExitAccounts {
         }
     }
 
-    /// The accounts of processes that `find` knows by pid and start (CLOCK_MONOTONIC, nanoseconds).
+    /// Takes the accounts that have come, of processes that `find` knows by pid and start (CLOCK_MONOTONIC, nanoseconds).
     pub(crate) fn take(
         &mut self,
         now_ns: u64,
@@ -111,6 +111,7 @@ struct Readers {
 }
 
 impl Readers {
+    /// Starts the threads, each with a socket for a group of CPUs.
     fn start() -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let (sender, accounts) = std::sync::mpsc::channel();
@@ -144,7 +145,8 @@ impl Drop for Readers {
     }
 }
 
-/// The CPUs that the command may use, as the collector was started by the same process.
+/// Divides the CPUs that the command may use into at most [`MOST_THREADS`] groups. The collector was started by the same
+/// process, so they are its own.
 fn groups_of_cpus() -> io::Result<Vec<CpuSet>> {
     let usable = rustix::thread::sched_getaffinity(None)?;
     let mut groups = Vec::new();
@@ -157,15 +159,17 @@ fn groups_of_cpus() -> io::Result<Vec<CpuSet>> {
     Ok(groups)
 }
 
+/// Gives the numbers of the CPUs in a set.
 fn numbers(cpus: &CpuSet) -> impl Iterator<Item = usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu))
 }
 
-/// As the kernel writes and reads it: `0,64`.
+/// Gives CPUs as the kernel writes and reads them: `0,64`.
 fn list(cpus: &CpuSet) -> String {
     numbers(cpus).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
 }
 
+/// Reads a socket in a thread, as far as the budget allows, until `stop` is readable.
 fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender<Account>) {
     let mut buffer = [0; 4096];
     let mut used_ns = clock::thread_cpu_ns();
@@ -194,7 +198,7 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
 }
 
 impl Account {
-    /// With the process's clock, unless it was reaped by now.
+    /// Adds the process's clock to an account, unless it was reaped by now.
     fn with_clock(account: &taskstats::Account) -> Self {
         let clock_ns = pidfd::cpu_clock_ns(account.pid).filter(|clock_ns| *clock_ns > account.cpu_ns);
         // Other threads may still exit on other CPUs, where the clock has not their last tick.
@@ -223,7 +227,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// How long to pause, as it is used up.
+    /// Gives how long to pause. `None`: the budget of this window is not used up.
     fn pause(&self, now_ns: u64) -> Option<Timespec> {
         let left_ns = WINDOW_NS.saturating_sub(now_ns.saturating_sub(self.since_ns.load(Ordering::Acquire)));
         if left_ns == 0 {

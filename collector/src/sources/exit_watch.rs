@@ -70,7 +70,7 @@ impl ExitWatch {
         }
     }
 
-    /// Which of them ended since this was last asked, and how, as far as the kernel tells. `is_open` tells whether a
+    /// Takes which of them ended since this was last called, and how, as far as the kernel tells. `is_open` tells whether a
     /// process's figures are not final.
     pub fn take(&mut self, is_open: impl Fn(ProcessId) -> bool) -> Vec<Observation> {
         let Some(watcher) = &self.watcher else { return Vec::new() };
@@ -107,6 +107,7 @@ const PID_BITS: u32 = 22;
 const STOP: u64 = u64::MAX;
 
 impl Watcher {
+    /// Starts the thread that waits for ends.
     fn start(root: ProcRoot, main: Thread) -> io::Result<Self> {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -120,6 +121,7 @@ impl Watcher {
         Ok(Self { epoll, exits, stop, thread: Some(thread) })
     }
 
+    /// Has the thread wait for the end of a process, too.
     fn watch(&self, fd: &OwnedFd, target: &Target) -> io::Result<()> {
         let data = epoll::EventData::new_u64(target.id.0 << PID_BITS | u64::from(target.pid));
         // Once: a dead process stays readable.
@@ -139,6 +141,7 @@ impl Drop for Watcher {
     }
 }
 
+/// Waits for ends in the thread. Reads what is left of each process, and wakes `main`.
 fn report_exits(epoll: &OwnedFd, root: &ProcRoot, ends: &Sender<Exit>, main: &Thread) {
     priority::prefer_at_once();
     let mut events = Vec::with_capacity(64);

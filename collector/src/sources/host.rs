@@ -9,7 +9,7 @@ use crate::model::report::Host;
 use crate::sources::limits;
 use crate::sys::proc_fs::ProcRoot;
 
-/// The current machine, and the limits of this process.
+/// Describes this machine, and the limits of this process.
 pub(crate) fn of_this_machine(root: &ProcRoot) -> HostInfo {
     let uname = rustix::system::uname();
     let text = |s: &std::ffi::CStr| Some(s.to_string_lossy().into_owned()).filter(|s| !s.is_empty());
@@ -29,7 +29,7 @@ pub(crate) fn of_this_machine(root: &ProcRoot) -> HostInfo {
     }
 }
 
-/// The ranks in this process's environment, which is the launcher's.
+/// Reads the ranks in this process's environment, which is the launcher's.
 fn own_ranks() -> Vec<Rank> {
     let values = rank::VARIABLES.map(std::env::var_os);
     let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));

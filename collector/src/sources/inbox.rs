@@ -86,7 +86,7 @@ impl Inbox {
         unsafe { self.slots.as_mut() }
     }
 
-    /// The messages in the slots.
+    /// Gives the messages in the slots.
     pub(super) fn messages(&self) -> impl Iterator<Item = &[u8]> {
         let length = |slot: &Slot| {
             slot.first_chunk::<WORD>().map_or(0, |word| u32::from_ne_bytes(*word) as usize).min(MESSAGE)

@@ -46,13 +46,13 @@ const BATCH_SYSTEMS: [(&str, &str); 6] = [
     ("FLUX_JOB_ID", "flux"),
 ];
 
-/// The batch system of whose job an environment is. An empty variable is none.
+/// Gives the batch system of whose job an environment is. An empty variable is none.
 pub fn batch_system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'static str> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     BATCH_SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)
 }
 
-/// The limits of this process, which must not have changed them yet.
+/// Reads the limits of this process, which must not have changed them yet.
 pub(crate) fn own(root: &ProcRoot) -> Limits {
     let places = Places::own(root);
     let limit = |resource| {
@@ -86,7 +86,7 @@ pub(crate) fn own(root: &ProcRoot) -> Limits {
     }
 }
 
-/// The CPUs that this process may run on.
+/// Reads which CPUs this process may run on. `None`: the kernel does not say it.
 fn affinity() -> Option<Vec<u32>> {
     let set = rustix::thread::sched_getaffinity(None).ok()?;
     let all = 0..rustix::thread::CpuSet::MAX_CPU;

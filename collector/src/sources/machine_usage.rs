@@ -23,14 +23,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// That of this /proc. The launcher's CPU time counts from now on, the collector's from its start.
+    /// Prepares to read this /proc. The launcher's CPU time counts from now on, the collector's from its start.
     pub(crate) fn new(root: ProcRoot, cpus: Option<Vec<u32>>, launcher_pid: u32) -> Self {
         let is_virtual = root.has_virtual_stat();
         let clocks_ns = (0, pidfd::cpu_clock_ns(launcher_pid).unwrap_or(0));
         Self { root, timer: Timer::default(), cpus, is_virtual, launcher_pid, clocks_ns }
     }
 
-    /// The figures, if they are due. The last sample of a run has them in any case.
+    /// Reads the figures, if they are due. The last sample of a run has them in any case.
     pub(crate) fn read(&mut self, now_ns: u64, is_last: bool) -> Option<Observation> {
         if !self.timer.is_due(now_ns, PERIOD_NS) && !is_last {
             return None;
@@ -44,6 +44,7 @@ impl Machine {
         })
     }
 
+    /// Gives the time of the command's cores, from the text of /proc/stat, or why it is unknown.
     fn core_ticks(&self, stat: Option<&[u8]>) -> Result<CoreTicks, NoCoreTicks> {
         if self.is_virtual {
             return Err(NoCoreTicks::Virtual);
@@ -52,7 +53,7 @@ impl Machine {
         stat.and_then(|text| parse_core_ticks(text, cpus)).ok_or(NoCoreTicks::Unreadable)
     }
 
-    /// CPU time of collector and launcher since the last reading, nanoseconds.
+    /// Gives the CPU time of collector and launcher since the last reading, nanoseconds.
     fn tools_ns(&mut self) -> u64 {
         let (collector, launcher) = self.clocks_ns;
         let now = (clock::process_cpu_ns(), pidfd::cpu_clock_ns(self.launcher_pid).unwrap_or(launcher));

@@ -32,11 +32,13 @@ impl<'a> Merge<'a> {
         Self { segment, overflow: Overflow::resume(begin.overflow), queue, journal, findings: Vec::new() }
     }
 
+    /// Queues the connector's new events, and journals them.
     pub(super) fn read_connector(&mut self) {
         let journal = &mut self.journal;
         self.queue.read(|events| journal.write_events(events));
     }
 
+    /// Adds a finding to those that are sent and journaled next. `words` are those of a record.
     pub(super) fn push(&mut self, finding: Finding, words: &[u32; RECORD_WORDS]) {
         self.journal.entries.push(finding.entry(words));
         self.findings.push(finding);
@@ -87,6 +89,7 @@ impl JournalWriter<'_> {
         self.events += slots.len() as u64;
     }
 
+    /// Writes the entries that were added since the last call.
     fn write(&mut self) {
         if !self.entries.is_empty() {
             self.journal.write_findings(self.count, &self.entries);

@@ -33,7 +33,7 @@ pub(crate) struct Overflow {
 }
 
 impl Overflow {
-    /// A reader that continues after the first `count` records, which an earlier collector has read.
+    /// Gives a reader that continues after the first `count` records, which an earlier collector has read.
     pub(crate) fn resume(count: u64) -> Self {
         Self { next: count, end: count, ..Self::default() }
     }
@@ -46,7 +46,7 @@ impl Overflow {
         }
     }
 
-    /// The next record, if it comes before this position in the ring.
+    /// Gives the next record, if it comes before this position in the ring.
     pub(crate) fn next_before(&mut self, segment: &Segment, position: u64) -> Option<Read> {
         if self.read.is_empty() && self.next < self.end {
             self.fetch(segment);
@@ -64,6 +64,7 @@ impl Overflow {
         self.read.pop_front().map(|(read, _)| read)
     }
 
+    /// Reads the next batch of records. After a damaged one, none is read.
     fn fetch(&mut self, segment: &Segment) {
         let count = usize::try_from(self.end - self.next).unwrap_or(BATCH).min(BATCH);
         let mut bytes = vec![0; count * SLOT];

@@ -15,7 +15,7 @@ use crate::sys::proc_fs::ProcRoot;
 /// Most bytes of a command line that are read.
 const MOST_ARGS_BYTES: u64 = 4096;
 
-/// The arguments of a process.
+/// Reads the arguments of a process. `None`: it has none, or is gone.
 #[must_use]
 pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
     root.args(pid, MOST_ARGS_BYTES)
@@ -39,6 +39,7 @@ pub fn runs_other_than(root: &ProcRoot, pid: u32, parent: Option<u32>) -> bool {
     matches!(executables, (Some(own), Some(parents)) if own != parents)
 }
 
+/// Finds out whose memory a process has: its own, a copy of its parent's, or its parent's.
 fn memory(root: &ProcRoot, pid: u32, parent: Option<u32>) -> UnreportedMemory {
     match parent {
         Some(parent) if pidfd::shares_memory(parent, pid) => UnreportedMemory::Parents,
@@ -47,7 +48,7 @@ fn memory(root: &ProcRoot, pid: u32, parent: Option<u32>) -> UnreportedMemory {
     }
 }
 
-/// What a process runs, and its own pid where it is in another pid namespace.
+/// Reads what a process runs, and its own pid where it is in another pid namespace.
 fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
     let args = args(root, pid);
     let command = args.as_deref().and_then(command_of_args).or_else(|| root.comm(pid));

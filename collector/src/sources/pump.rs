@@ -108,6 +108,7 @@ pub(crate) struct Sources {
 }
 
 impl Shared {
+    /// Runs the thread: sends findings, wakes `main` where that is due, and sleeps until the doorbell rings.
     fn run(&self, queue: ConnectorQueue, batches: &Sender<Vec<Finding>>, main: &Thread) {
         priority::prefer_at_once();
         let mut reader = RecordReader::resume(&self.segment, self.begin.position);
@@ -187,6 +188,7 @@ impl Shared {
         is_drained
     }
 
+    /// Gives how long to sleep at most. `is_all`: all that there was is sent.
     fn nap(&self, is_all: bool, now_ns: u64) -> Duration {
         if !is_all || self.is_eager.load(Ordering::Relaxed) {
             SHORT_NAP
@@ -253,7 +255,7 @@ impl Pump {
         })
     }
 
-    /// New findings in order, and the time (CLOCK_MONOTONIC, nanoseconds) up to which all findings have come.
+    /// Takes new findings in order. Gives also the time (CLOCK_MONOTONIC, nanoseconds) up to which all findings have come.
     pub(crate) fn take(&mut self) -> (impl Iterator<Item = Vec<Finding>>, u64) {
         // The time is loaded first: the thread stores it after it has sent the findings.
         let complete_ns = self.shared.complete_ns.load(Ordering::Acquire);
@@ -274,7 +276,7 @@ impl Pump {
         self.shared.is_distrusted.store(true, Ordering::Relaxed);
     }
 
-    /// Programs that began by this time have had time enough to report, CLOCK_MONOTONIC nanoseconds.
+    /// Gives the time by which a program must have begun to have had time enough to report, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn reported_by_ns(&self, now_ns: u64) -> u64 {
         let is_eager = now_ns < self.eager_until_ns;
         now_ns.saturating_sub(if is_eager { 0 } else { START_GRACE_NS })
@@ -342,7 +344,7 @@ impl Pump {
         true
     }
 
-    /// Number of records that were written and not read.
+    /// Counts the records that were written and not read.
     pub(crate) fn unread(&self) -> u64 {
         let segment = &self.shared.segment;
         let tail = segment.header().tail.0.load(Ordering::Acquire);
@@ -351,7 +353,7 @@ impl Pump {
         in_ring + segment.appended().saturating_sub(overflow_read)
     }
 
-    /// Damage of the records that this thread has read.
+    /// Gives the damage of the records that this thread has read.
     pub(crate) fn damage(&self) -> Damage {
         Damage {
             events: self.shared.damaged.load(Ordering::Relaxed),
@@ -379,6 +381,7 @@ impl Patience {
     /// Longest wait in any case.
     const LONGEST: Duration = Duration::from_secs(10);
 
+    /// Whether to wait no longer: the thread has had its turns and read nothing more, or all of it takes too long.
     fn is_over(&mut self, waited: Duration, turns: u64, read: u64) -> bool {
         if self.turns == 0 || read != self.read {
             *self = Self { progress_at: waited, read, turns };

@@ -58,7 +58,7 @@ enum Stop {
 }
 
 impl RecordReader {
-    /// A reader that continues at `position`, after the records that an earlier collector has read.
+    /// Gives a reader that continues at `position`, after the records that an earlier collector has read.
     pub(crate) fn resume(segment: &Segment, position: u64) -> Self {
         let freed = segment.header().tail.0.load(Ordering::Relaxed);
         let capacity = RING_CAPACITY as u64;
@@ -154,6 +154,7 @@ impl RecordReader {
         }
     }
 
+    /// Goes on to the next slot.
     fn advance(&mut self) {
         self.position = self.position.wrapping_add(1);
         self.pending_since_ns = None;

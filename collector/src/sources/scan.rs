@@ -45,12 +45,13 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner over a /proc whose clock ticks take `tick_us`, for a part of the sampling interval at each sample.
+    /// Gives a scanner over a /proc whose clock ticks take `tick_us`. It uses a part of the sampling interval at each
+    /// sample.
     #[must_use]
     pub fn new(root: ProcRoot, tick_us: u64, interval_ns: u64) -> Self {
         let limit = Duration::from_nanos(interval_ns) / SHARE_OF_INTERVAL;
         let limit = limit.clamp(Duration::from_micros(20), Duration::from_millis(20));
-        let loadavg = File::open(root.file("loadavg")).ok();
+        let loadavg = File::open(root.top_path("loadavg")).ok();
         Self { root, tick_us, limit, checks: Timer::default(), loadavg, last_pid: None, queue: Vec::new() }
     }
 
@@ -67,14 +68,14 @@ impl Scanner {
         is_any_new
     }
 
-    /// Until when to look around, from now on.
+    /// Gives until when to look around, from now on.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.limit
     }
 
-    /// Begin to look for children of the live processes, unless the last round is not over or nothing is new. Until when to
-    /// look; `None`: not now.
+    /// Begins to look for children of the live processes, unless the last round is not over or nothing is new. Gives until
+    /// when to look; `None`: not now.
     pub fn begin(&mut self, table: &impl ProcessTable, now_ns: u64, is_check: bool) -> Option<Instant> {
         if is_check && !self.checks.is_due(now_ns, CHECK_NS) {
             return None;
@@ -85,7 +86,7 @@ impl Scanner {
         Some(self.deadline())
     }
 
-    /// What is found next, to be applied before this is asked again. `None`: nothing is left, or no time.
+    /// Looks on until it finds something, which must be applied before the next call. `None`: nothing is left, or no time.
     pub fn next(&mut self, table: &impl ProcessTable, deadline: Instant) -> Option<Observation> {
         while Instant::now() <= deadline {
             let found = match self.queue.pop()? {
@@ -111,11 +112,13 @@ impl Scanner {
         self.checks = Timer::default();
     }
 
+    /// Whether `stat` is this process's, and not that of a later one with its pid.
     fn is_shown(&self, target: &Target, stat: &Stat) -> bool {
         let inode = || pidfd::inode(target.pid).unwrap_or(0);
         target.identity.is_shown(stat.start_ns(self.tick_us), inode)
     }
 
+    /// Queues the children of a process. Reads its program, if it has not reported that.
     fn look_at(&mut self, table: &impl ProcessTable, id: ProcessId) -> Option<Observation> {
         let (target, known) = table.target(id).zip(table.program(id))?;
         // Its pid may be another process's by now.
@@ -131,6 +134,7 @@ impl Scanner {
         found
     }
 
+    /// Looks at a child, and queues it or what it turned out to be.
     fn look_at_child(
         &mut self,
         table: &impl ProcessTable,
@@ -146,6 +150,7 @@ impl Scanner {
         found
     }
 
+    /// Gives a child that the table does not have, or the pid here of one whose pid inside its namespace it has.
     fn child(&self, table: &impl ProcessTable, parent: ProcessId, pid: u32) -> Option<Observation> {
         let here = Key { pid_ns: table.pid_ns(), pid };
         let seen_ns = clock::monotonic_ns();
@@ -192,13 +197,15 @@ impl Scanner {
         }))
     }
 
+    /// Reads what a process runs, and whether its memory is its own or its parent's. The program had begun by `at_ns`,
+    /// CLOCK_MONOTONIC.
     fn read_program(&self, target: &Target, known: &KnownProgram, at_ns: u64) -> Observation {
         let question = ProgramQuestion::WhatAndWhose(known.parent_pid);
         Observation::Program(program::read(&self.root, target, question, at_ns))
     }
 
-    /// Where the kernel does not tell of execs: what a process runs if readings at `since_ns` and at `now_ns` found two
-    /// programs in it. Empty if the second program reported its start, so that it is known.
+    /// Reads what a process runs if readings at `since_ns` and at `now_ns` found two programs in it. For kernels that do not
+    /// tell of execs. Empty if the second program reported its start, so that it is known.
     #[must_use]
     pub fn look_at_changed(
         &self,
@@ -221,8 +228,8 @@ impl Scanner {
         is_static(&self.root.path(pid, "exe")) == Some(true)
     }
 
-    /// Where the kernel does not tell of execs: what a process runs that was read for the first time. The bottom of its stack
-    /// was `start_stack` then.
+    /// Reads what a process runs that was read for the first time, if that is not known. For kernels that do not tell of
+    /// execs. The bottom of its stack was `start_stack` then.
     #[must_use]
     pub fn look_at_newcomer(
         &self,
@@ -252,7 +259,7 @@ impl Scanner {
         }
     }
 
-    /// It exec'd before what was read at `now_ns`, and what it runs.
+    /// Reads what a process runs. Gives that, and that it exec'd before `now_ns`.
     fn exec(&self, target: &Target, now_ns: u64) -> Vec<Observation> {
         let program = program::read(&self.root, target, ProgramQuestion::What, now_ns);
         vec![

@@ -24,7 +24,7 @@ impl SegmentName {
         Self { segment, timer: Timer::default(), is_gone: false }
     }
 
-    /// Whether it was removed since this was last asked, if it is time to look.
+    /// Reports once that the name was removed, if it is time to look. `is_last`: it is.
     pub(crate) fn read(&mut self, now_ns: u64, is_last: bool) -> Option<Observation> {
         if self.is_gone || !(self.timer.is_due(now_ns, PERIOD_NS) || is_last) {
             return None;

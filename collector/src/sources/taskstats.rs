@@ -34,7 +34,7 @@ pub(super) fn subscribe(cpus: &str, buffer_bytes: usize) -> io::Result<OwnedFd> 
     Ok(socket)
 }
 
-/// The payload of the kernel's answer, which is in the socket when the request was sent.
+/// Sends a request. Gives the payload of the kernel's answer, which is in the socket when the request was sent.
 fn ask(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
     let payload = [&[command, 1, 0, 0], attributes].concat();
     let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK;
@@ -100,6 +100,7 @@ impl Account {
     }
 }
 
+/// Parses what the struct has of the thread alone.
 fn thread(stats: &[u8]) -> Option<ThreadAccount> {
     let page_bytes = rustix::param::page_size() as u64;
     Some(ThreadAccount {

@@ -19,7 +19,7 @@ const SHORTEST_NS: u64 = 100_000_000;
 /// Journal entries after which a checkpoint is saved early, to release their space.
 const MAX_IN_JOURNAL: u64 = 16_384;
 
-/// The sequence number of the newest snapshot (0: there is none), and its run state with the journal applied.
+/// Loads the sequence number of the newest snapshot (0: there is none), and its run state with the journal applied.
 ///
 /// Without both, the state is `new`, and reading continues at the records of `segment` that are still there.
 pub(crate) fn load(
@@ -42,14 +42,14 @@ pub(crate) fn load(
     (sequence, run_state)
 }
 
-/// What closed for the sinks since the snapshot.
+/// Restores what closed for the sinks since the snapshot.
 fn restore_outgoing(state: &StateFile, outbox: &mut Outbox) {
-    let (entries, end) = state.outgoing(outbox.kept_at);
+    let (entries, end) = state.read_outgoing(outbox.kept_at);
     outbox.restore(entries.iter().map_while(|entry| postcard::from_bytes(entry).ok()));
     outbox.kept_at = end;
 }
 
-/// Where reading continues if it is unknown what was read: at the records that are still there.
+/// Gives where reading continues if it is unknown what was read: at the records that are still there.
 fn first_unread(segment: &Segment) -> ReadUpTo {
     let position = segment.header().tail.0.load(Ordering::Relaxed);
     ReadUpTo { position, overflow: segment.appended(), ..ReadUpTo::default() }
@@ -68,7 +68,8 @@ pub(crate) struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// A writer, and the run state in the state file, or a `new` one. `is_replacement`: an earlier collector was killed.
+    /// Gives a writer, and the run state in the state file, or a `new` one. `is_replacement`: an earlier collector was
+    /// killed.
     pub(crate) fn resume(
         state: Arc<StateFile>,
         segment: &Segment,

@@ -78,6 +78,7 @@ impl OutputLock {
         result.or_else(|error| if error == Errno::WOULDBLOCK { Err(NoLock::InUse) } else { Ok(None) })
     }
 
+    /// Takes the lock on this file: a lock file if it may be created, else the report itself.
     fn take_file(path: &Path, may_create: bool) -> Result<Option<Self>, Errno> {
         for _ in 0..TRIES {
             let fd = open(path, may_create)?;
@@ -101,7 +102,7 @@ impl OutputLock {
         Err(Errno::WOULDBLOCK)
     }
 
-    /// The lock of which a collector inherited the descriptor.
+    /// Takes over the lock of which a collector inherited the descriptor.
     #[must_use]
     pub fn inherited(report: &Path, fd: OwnedFd) -> Option<Self> {
         let beside = NamedFile::held(&lock_path(report)?, fd);
@@ -126,7 +127,7 @@ impl Drop for OutputLock {
     }
 }
 
-/// `.NAME.gpu-track-lock` beside the report.
+/// Gives the path `.NAME.gpu-track-lock` beside the report.
 fn lock_path(report: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(report.file_name()?);
@@ -134,13 +135,13 @@ fn lock_path(report: &Path) -> Option<PathBuf> {
     Some(report.with_file_name(name))
 }
 
-/// The owner of what has this name, if that is neither this user nor root.
+/// Gives the owner of what has this name, if that is neither this user nor root.
 fn foreign_owner(path: &Path) -> Option<u32> {
     let owner = std::fs::symlink_metadata(path).ok()?.uid();
     (owner != 0 && owner != rustix::process::geteuid().as_raw()).then_some(owner)
 }
 
-/// Nothing is written to the file, so a link that another user made in its place does no harm.
+/// Opens a file to lock it. Nothing is written to the file, so a link that another user made in its place does no harm.
 fn open(path: &Path, may_create: bool) -> Result<OwnedFd, Errno> {
     let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let create = if may_create { OFlags::CREATE } else { OFlags::empty() };

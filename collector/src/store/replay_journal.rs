@@ -63,6 +63,7 @@ struct ReplayJournal {
 }
 
 impl ReplayJournal {
+    /// Creates the file, with version, configuration and machine at its start.
     fn create(path: &Path, config: &Config, host: &HostInfo) -> io::Result<Self> {
         let mut journal = Self { file: BufWriter::new(File::create_new(path)?) };
         // JSON: what the pipe and the state file hold has forms that postcard can't read back.
@@ -71,6 +72,7 @@ impl ReplayJournal {
         Ok(journal)
     }
 
+    /// Writes a part, with its length before it.
     fn write(&mut self, part: &impl Serialize) -> io::Result<()> {
         let bytes = postcard::to_stdvec(part).map_err(io::Error::other)?;
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
@@ -126,7 +128,7 @@ impl JournaledRun {
         self.run.take_orders(now_ns)
     }
 
-    /// What waits for the sinks. What they have taken is no conclusion, so it is not written down.
+    /// Gives what waits for the sinks. What they have taken is no conclusion, so it is not written down.
     pub(crate) fn outbox(&mut self) -> &mut Outbox {
         &mut self.run.samples.outbox
     }
@@ -137,7 +139,7 @@ impl JournaledRun {
         self.run
     }
 
-    /// The report is about to be made of this.
+    /// Writes down the end, of which the report is about to be made.
     pub fn end(&mut self, end: &RunEnd) {
         self.note(&Part::End(end.clone()));
         if let Some(mut journal) = self.journal.take() {
@@ -146,6 +148,7 @@ impl JournaledRun {
         }
     }
 
+    /// Writes a part, if the run is written down. After an error nothing more is written.
     fn note(&mut self, part: &Part) {
         if let Some(journal) = &mut self.journal
             && journal.write(part).is_err()
@@ -188,6 +191,7 @@ pub fn replay(path: &Path) -> Result<Replayed, ReplayError> {
     }
 }
 
+/// Reads the next part.
 fn read<T: DeserializeOwned>(file: &mut impl Read) -> Result<T, ReplayError> {
     let mut length = [0; 4];
     file.read_exact(&mut length).map_err(|error| match error.kind() {

@@ -14,6 +14,7 @@ use crate::sys::segment::named::NamedFile;
 
 const STATE_SUFFIX: &str = ".state";
 
+/// Gives how the names of this user's sessions begin.
 fn prefix(uid: u32) -> String {
     format!("gpu-track.{uid}.")
 }
@@ -41,7 +42,7 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// All stale sessions of this user, the oldest first.
+    /// Finds all stale sessions of this user, the oldest first.
     #[must_use]
     pub fn all(dir: &Path, uid: u32) -> Vec<Self> {
         let prefix = prefix(uid);
@@ -60,6 +61,7 @@ impl Stale {
         all
     }
 
+    /// Opens and locks the files of a session. Fails if a process has one of them locked.
     fn at(dir: &Path, name: &str, uid: u32) -> io::Result<Self> {
         let path = dir.join(name);
         let left = |path: &Path| match NamedFile::left_behind(path, uid) {

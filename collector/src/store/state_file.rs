@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 0        | the run: configuration and machine
-//! 1 << 38  | what closed for the sinks, entries of any length: each is there before a sink has it
+//! 1 << 38  | closed samples, ended processes and events for the sinks, entries of any length: each is there before a sink
+//!          | has it
 //! 1 << 39  | connector events, as they are read; each becomes a finding when its turn in the merge comes
 //! 1 << 40  | snapshot A: the run state
 //! 2 << 40  | snapshot B: the same; the two are written in turn
@@ -82,7 +83,7 @@ impl StateFile {
         Ok(state)
     }
 
-    /// The state file behind this open descriptor.
+    /// Takes the state file behind this open descriptor.
     ///
     /// # Errors
     /// If it cannot be locked, or the process has no descriptors left.
@@ -90,7 +91,7 @@ impl StateFile {
         Self::of(NamedFile::opened(path, file)?)
     }
 
-    /// The state file in this file. A stale one can only be read.
+    /// Takes the state file in this file. A stale one can only be read.
     ///
     /// # Errors
     /// If the process has no descriptors left.
@@ -120,7 +121,7 @@ impl StateFile {
         }
     }
 
-    /// Slots from number `from` on, up to the first that was not written.
+    /// Reads slots from number `from` on, up to the first that was not written.
     fn slots<const N: usize>(&self, begin: u64, from: u64) -> Vec<[u32; N]> {
         let mut slots = Vec::new();
         let mut bytes = vec![0; size_of::<[u32; N]>()];
@@ -136,7 +137,7 @@ impl StateFile {
         slots
     }
 
-    /// Journal entries from number `from` on.
+    /// Reads journal entries from number `from` on.
     #[must_use]
     pub fn journal(&self, from: u64) -> Vec<Entry> {
         self.slots(JOURNAL, from)
@@ -170,7 +171,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// The newest complete snapshot and its sequence number.
+    /// Loads the newest complete snapshot and its sequence number.
     #[must_use]
     pub fn load<T: DeserializeOwned>(&self) -> Option<(u64, T)> {
         let newest = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?.0, at))).max()?;
@@ -191,8 +192,9 @@ impl StateFile {
         Ok(at + entry.len() as u64)
     }
 
-    /// The whole entries for the sinks from this offset on, and the offset after them.
-    pub(crate) fn outgoing(&self, mut at: u64) -> (Vec<Vec<u8>>, u64) {
+    /// Reads the entries for the sinks from byte `at` of their area on, up to the first that is missing or damaged. Gives
+    /// their bodies, and the offset after the last.
+    pub(crate) fn read_outgoing(&self, mut at: u64) -> (Vec<Vec<u8>>, u64) {
         let written = self.file.metadata().map_or(0, |file| file.blocks().saturating_mul(512));
         let mut entries = Vec::new();
         let mut head = [0; OUTGOING_HEAD];
@@ -230,7 +232,7 @@ impl StateFile {
         self.write_part(RUN, 1, run)
     }
 
-    /// The bytes that [`StateFile::save_run`] wrote.
+    /// Reads the bytes that [`StateFile::save_run`] wrote.
     pub(crate) fn load_run(&self) -> Option<Vec<u8>> {
         Some(self.read_part(RUN)?.1)
     }
@@ -252,6 +254,7 @@ impl StateFile {
         SNAPSHOTS.into_iter().any(|at| self.head(at).is_some())
     }
 
+    /// Writes a part, and its head last.
     fn write_part(&self, at: u64, sequence: u64, body: &[u8]) -> io::Result<()> {
         self.file.write_all_at(&[0; HEAD], at)?;
         self.file.write_all_at(body, at + HEAD as u64)?;
@@ -262,6 +265,7 @@ impl StateFile {
         self.file.write_all_at(&head, at)
     }
 
+    /// Reads sequence and body of a part. `None`: it was not written, or is damaged.
     fn read_part(&self, at: u64) -> Option<(u64, Vec<u8>)> {
         let (sequence, length, sum) = self.head(at)?;
         // A damaged head can claim any length: more than the file's blocks is refused.
@@ -271,7 +275,7 @@ impl StateFile {
         (checksum(&body) == sum).then_some((sequence, body))
     }
 
-    /// Sequence, length and checksum of a part, if it was written.
+    /// Reads sequence, length and checksum of a part, if it was written.
     fn head(&self, at: u64) -> Option<(u64, u64, u64)> {
         let mut head = [0; HEAD];
         self.file.read_exact_at(&mut head, at).ok()?;
@@ -282,7 +286,7 @@ impl StateFile {
     }
 }
 
-/// A checksum that is the same in every process of one version.
+/// Gives a checksum that is the same in every process of one version.
 fn checksum(body: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(body);
@@ -302,21 +306,21 @@ mod tests {
     #[test]
     fn entries_for_the_sinks_are_there_up_to_the_first_that_is_not_whole() {
         let (state, _dir) = file();
-        assert_eq!(state.outgoing(0), (Vec::new(), 0));
+        assert_eq!(state.read_outgoing(0), (Vec::new(), 0));
         let first = state.write_outgoing(0, b"first").unwrap();
         let second = state.write_outgoing(first, &[7; 5000]).unwrap();
         assert!(!state.is_reported());
-        assert_eq!(state.outgoing(0), (vec![b"first".to_vec(), vec![7; 5000]], second));
-        assert_eq!(state.outgoing(first), (vec![vec![7; 5000]], second));
+        assert_eq!(state.read_outgoing(0), (vec![b"first".to_vec(), vec![7; 5000]], second));
+        assert_eq!(state.read_outgoing(first), (vec![vec![7; 5000]], second));
         state.release_outgoing(first);
-        assert_eq!(state.outgoing(0).0, [b""; 0]);
+        assert_eq!(state.read_outgoing(0).0, [b""; 0]);
         // A writer that was killed: the head and a part of the body.
         state.file.write_all_at(&[100, 0, 0, 0, 0, 0, 0, 0, 9, 9], OUTGOING + second).unwrap();
-        assert_eq!(state.outgoing(first), (vec![vec![7; 5000]], second));
+        assert_eq!(state.read_outgoing(first), (vec![vec![7; 5000]], second));
         state.file.write_all_at(&[0xff; 100], OUTGOING + second).unwrap();
-        assert_eq!(state.outgoing(first).1, second, "any length is claimed");
+        assert_eq!(state.read_outgoing(first).1, second, "any length is claimed");
         let third = state.write_outgoing(second, b"third").unwrap();
-        assert_eq!(state.outgoing(second), (vec![b"third".to_vec()], third));
+        assert_eq!(state.read_outgoing(second), (vec![b"third".to_vec()], third));
     }
 
     #[test]

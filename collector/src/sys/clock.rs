@@ -2,6 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
+/// Reads a clock, nanoseconds.
 fn now_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)

@@ -14,6 +14,7 @@ pub(crate) fn is_before(version: (u32, u32)) -> bool {
 /// Largest batch of a thread, KiB: 65 faults (TASK_RSS_EVENTS_THRESH) of 64 KiB each (fault_around_bytes).
 pub const MOST_SPLIT_RSS_KIB: u64 = 65 * 64;
 
+/// Whether a kernel's release, such as `6.1.0-13-amd64`, is older than this version. One that can't be parsed is not.
 fn is_older(release: &str, than: (u32, u32)) -> bool {
     let mut numbers =
         release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());

@@ -13,7 +13,8 @@ const HEADER: usize = 16;
 /// Length of nlattr.
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// A socket of this netlink protocol that does not block. Only root gets a receive buffer of more than net.core.rmem_max.
+/// Opens a socket of this netlink protocol that does not block. Only root gets a receive buffer of more than
+/// net.core.rmem_max.
 pub(crate) fn open(protocol: Protocol, buffer_bytes: usize) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(protocol))?;
@@ -43,7 +44,7 @@ pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     Ok(rustix::io::write(socket, message).map(drop)?)
 }
 
-/// A message with its header.
+/// Gives a message with its header.
 pub(crate) fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend(((HEADER + payload.len()) as u32).to_ne_bytes());
@@ -54,13 +55,13 @@ pub(crate) fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Type and payload of the first message of a datagram.
+/// Gives type and payload of the first message of a datagram. `None`: it is cut off.
 pub(crate) fn first_message(datagram: &[u8]) -> Option<(u16, &[u8])> {
     let length = u32_at(datagram, 0)? as usize;
     Some((u16_at(datagram, 4)?, datagram.get(HEADER..length)?))
 }
 
-/// An attribute with its header, padded.
+/// Gives an attribute with its header, padded.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(aligned(ATTRIBUTE_HEADER + value.len()));
     bytes.extend(((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());
@@ -70,7 +71,7 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The value of the first attribute of this type.
+/// Gives the value of the first attribute of this type.
 pub(crate) fn find_attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     // Without NLA_F_NESTED and NLA_F_NET_BYTEORDER.
     const TYPE: u16 = 0x3fff;
@@ -96,6 +97,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+/// Rounds a length up to the next attribute's begin.
 const fn aligned(length: usize) -> usize {
     length.next_multiple_of(4)
 }

@@ -21,13 +21,13 @@ pub(crate) fn inode_of(fd: &OwnedFd) -> Option<u64> {
     Some(rustix::fs::fstat(fd).ok()?.st_ino)
 }
 
-/// A pidfd of the process that has this pid now.
+/// Opens a pidfd of the process that has this pid now. `None`: there is no such process, or the kernel has no pidfds.
 #[must_use]
 pub fn open(pid: u32) -> Option<OwnedFd> {
     rustix::process::pidfd_open(as_pid(pid)?, PidfdFlags::empty()).ok()
 }
 
-/// Wait status of a reaped process. Since Linux 6.15 the kernel keeps it while a pidfd is open (PIDFD_INFO_EXIT).
+/// Reads the wait status of a reaped process. Since Linux 6.15 the kernel keeps it while a pidfd is open (PIDFD_INFO_EXIT).
 pub(crate) fn exit_status(fd: &OwnedFd) -> Option<i32> {
     /// First version of `struct pidfd_info` (linux/pidfd.h). Later versions only append fields.
     #[repr(C)]
@@ -55,7 +55,7 @@ pub fn has_pidfs() -> bool {
     own.ok().and_then(|fd| rustix::fs::fstatfs(&fd).ok()).is_some_and(|fs| fs.f_type == PID_FS_MAGIC)
 }
 
-/// CPU time of a process and all its threads, ended ones included, nanoseconds.
+/// Reads the CPU time of a process and all its threads, ended ones included, nanoseconds. `None`: the process is gone.
 ///
 /// Reads the process's CPU-time clock (clock_getcpuclockid(3)), which needs no permission. A zombie has it until it is
 /// reaped.

@@ -2,7 +2,7 @@
 
 use crate::model::observation::ProcessLimits;
 
-/// The limits of this process that can end it; `None` if it is gone, or another user's.
+/// Reads the limits of this process that can end it. `None`: it is gone, or another user's.
 #[must_use]
 pub fn of_process(pid: u32) -> Option<ProcessLimits> {
     let (address_space_bytes, _) = read(pid, libc::RLIMIT_AS)?;
@@ -16,7 +16,7 @@ type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
 type Resource = libc::c_int;
 
-/// Soft and hard limit; `None` in them: unlimited.
+/// Reads soft and hard limit; `None` in them: unlimited.
 fn read(pid: u32, resource: Resource) -> Option<(Option<u64>, Option<u64>)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // 0 would be this process itself.

@@ -61,8 +61,8 @@ impl User {
         Self { uid, root_owner, trusts_groups: false }
     }
 
-    /// The same user, unless it is root, for files that no program loads: who shares a group with that user, as many do on
-    /// machines with umask 002, may write to the directories above.
+    /// Gives the same user for files that no program loads. Groups may then write to the directories above, as many do with
+    /// umask 002; for root they may not.
     #[must_use]
     pub fn trusting_groups(self) -> Self {
         Self { trusts_groups: self.uid != 0, ..self }
@@ -108,7 +108,7 @@ impl User {
         Ok(())
     }
 
-    /// The path without links, of an existing file or directory that no other user can replace.
+    /// Resolves the links in the path of an existing file or directory that no other user can replace.
     ///
     /// # Errors
     /// If it does not exist, or another user could replace it.
@@ -118,8 +118,8 @@ impl User {
         Ok(resolved)
     }
 
-    /// The path without links of a directory that no other user can replace. Creates it and its parents as needed, each
-    /// only in a safe directory.
+    /// Resolves the links in the path of a directory that no other user can replace. Creates it and its parents as needed,
+    /// each only in a safe directory.
     pub fn resolve_or_create(self, directory: &Path, mode: u32) -> Result<PathBuf, Unsafe> {
         match self.resolve(directory) {
             Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}

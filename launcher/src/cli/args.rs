@@ -179,7 +179,7 @@ pub(crate) struct ReportPlaces {
 }
 
 impl ReportPlaces {
-    /// The format that holds where nothing else tells it.
+    /// Gives the format that holds where nothing else tells it.
     pub(crate) fn format(&self) -> &str {
         self.format.as_deref().unwrap_or(DEFAULT_FORMAT)
     }
@@ -243,6 +243,7 @@ pub(crate) struct DiagnosisOptions {
     pub(crate) sampling: Option<SamplingPolicy>,
 }
 
+/// Parses `--sampling`: fields of a [`SamplingPolicy`] as JSON.
 fn sampling_policy(fields: &str) -> Result<SamplingPolicy, String> {
     serde_json::from_str(fields).map_err(|error| format!("\"{fields}\" is no sampling policy: {error}"))
 }

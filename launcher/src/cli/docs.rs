@@ -9,7 +9,7 @@ use super::args::{AFTER_SHORT_HELP, SHORT_HELP};
 /// The program's name.
 const NAME: &str = "gpu-track-run";
 
-/// The options that are used most, on one screen.
+/// Renders the options that are used most, on one screen.
 pub(super) fn short_help(command: Command) -> String {
     let shortened = |arg: Arg| {
         if !SHORT_HELP.contains(&arg.get_id().as_str()) {
@@ -26,7 +26,7 @@ pub(super) fn short_help(command: Command) -> String {
     command.mut_args(shortened).after_help(AFTER_SHORT_HELP).render_help().to_string()
 }
 
-/// A completion script for `shell`: options, then commands, then what the command's own completion offers.
+/// Makes a completion script for `shell`: options, then commands, then what the command's own completion offers.
 pub(super) fn completions(command: &Command, shell: Shell) -> String {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
     let bare = Command::new(NAME).version("").disable_help_flag(true).disable_version_flag(true);
@@ -44,15 +44,15 @@ pub(super) fn completions(command: &Command, shell: Shell) -> String {
     }
 }
 
-/// An option in all its forms, with hyphens.
+/// Gives an option in all its forms, with hyphens.
 fn names(option: &Arg) -> Vec<String> {
     let short = option.get_short().map(|short| format!("-{short}"));
     let long = option.get_long_and_visible_aliases().unwrap_or_default();
     short.into_iter().chain(long.into_iter().map(|long| format!("--{long}"))).collect()
 }
 
-/// Bash: clap's function completes the options. Behind them bash-completion's `_command_offset` takes over, which has
-/// another name from 2.12 on. Without that package, commands and files are offered.
+/// Completes clap's script for Bash: its function completes the options. Behind them bash-completion's `_command_offset`
+/// takes over, which has another name from 2.12 on. Without that package, commands and files are offered.
 ///
 /// Bash breaks words at `=`, so `--st=1` is three of them.
 fn bash(script: &str, with_value: &[String]) -> String {
@@ -95,7 +95,7 @@ if [[",
     format!("{functions}{function}{registration}")
 }
 
-/// Zsh: after the first word that is no option, none of ours is offered.
+/// Completes clap's script for Zsh: after the first word that is no option, none of ours is offered.
 fn zsh(script: &str) -> String {
     let is_command = |line: &str| line.starts_with("'*::command -- ");
     let command = "'(-)1:COMMAND:_command_names -e' \\\n'*::ARG:_normal' \\";
@@ -109,7 +109,7 @@ fn zsh(script: &str) -> String {
         .collect()
 }
 
-/// Fish: our options have the condition that no command stands before the cursor.
+/// Completes clap's script for Fish: our options have the condition that no command stands before the cursor.
 fn fish(script: &str, with_value: &[String]) -> String {
     let with_value = with_value.join(" ");
     let function = format!(

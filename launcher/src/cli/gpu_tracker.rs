@@ -64,7 +64,7 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
     Ok(Translated::Line([name.clone()].into_iter().chain(ours).collect()))
 }
 
-/// gpu_tracker takes names of files as they are: `%` is no pattern, and `-` is a file.
+/// Escapes the name of a file. gpu_tracker takes names of files as they are: `%` is no pattern, and `-` is a file.
 fn literal(option: &str, value: OsString) -> OsString {
     match (option, value.as_bytes()) {
         ("--output" | "--tf", b"-") => "./-".into(),

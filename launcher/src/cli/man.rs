@@ -108,7 +108,7 @@ The guide, the limits and the reference of the JSON report are installed with th
 .I PREFIX/share/doc/gpu\\-track
 ";
 
-/// The man page, as roff.
+/// Renders the man page, as roff.
 pub(super) fn page(command: Command) -> String {
     let after_help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let command = command.after_help(Resettable::Reset).mut_args(with_aliases);
@@ -140,7 +140,7 @@ fn with_aliases(arg: Arg) -> Arg {
     }
 }
 
-/// Text that roff shows unchanged, with ASCII hyphens and quotes, so that an example can be copied.
+/// Escapes text so that roff shows it unchanged, with ASCII hyphens and quotes: an example can be copied.
 fn literal(text: &str) -> String {
     // A dot that begins a line would be a request.
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('~', "\\(ti");

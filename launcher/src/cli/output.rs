@@ -31,11 +31,12 @@ pub(crate) struct PatternValues {
 }
 
 impl PatternValues {
-    /// The values for this process, now.
+    /// Gives the values for this process, now.
     pub(crate) fn here() -> Self {
         Self::of(|name| env::var_os(name))
     }
 
+    /// Gives the values for this process, by these environment variables.
     fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let first_of =
             |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
@@ -65,7 +66,7 @@ pub(super) enum OutputError {
     Io(#[from] io::Error),
 }
 
-/// The output that `given` names.
+/// Finds the output that `given` names.
 pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, OutputError> {
     // These name our own descriptors, which can be sockets, and a socket cannot be opened by name.
     match given.as_os_str().as_bytes() {
@@ -95,7 +96,7 @@ fn tells_ranks_apart(given: &Path) -> bool {
     ["%r", "%p"].iter().any(|pattern| name.contains(pattern))
 }
 
-/// `usage.json` becomes `usage.3.json`.
+/// Inserts a number before the extension: `usage.json` becomes `usage.3.json`.
 fn insert_number(path: &mut PathBuf, number: u32) {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{number}"));
@@ -106,6 +107,7 @@ fn insert_number(path: &mut PathBuf, number: u32) {
     path.set_file_name(name);
 }
 
+/// Replaces the patterns in a name by their values.
 fn expand(given: &Path, values: &PatternValues) -> Result<PathBuf, OutputError> {
     let mut path = Vec::new();
     let mut bytes = given.as_os_str().as_bytes().iter();
@@ -130,12 +132,12 @@ fn expand(given: &Path, values: &PatternValues) -> Result<PathBuf, OutputError> 
     Ok(OsString::from_vec(path).into())
 }
 
-/// A job id or host name can contain any bytes. A slash would lead into another directory.
+/// Appends a value to a name. A job id or host name can contain any bytes. A slash would lead into another directory.
 fn push_name(path: &mut Vec<u8>, name: &OsString) {
     path.extend(name.as_bytes().iter().map(|byte| if *byte == b'/' { b'_' } else { *byte }));
 }
 
-/// `20260131T235959`, in UTC.
+/// Writes a time as `20260131T235959`, in UTC.
 fn compact(time: SystemTime) -> String {
     let time = humantime::format_rfc3339_seconds(time).to_string();
     time.chars().filter(|c| !"-:Z".contains(*c)).collect()

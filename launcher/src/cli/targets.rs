@@ -10,7 +10,7 @@ use super::usage_error::UsageError;
 
 const OPTION: &str = "--output";
 
-/// The places that the options name, each with its form; stderr, if they name none.
+/// Finds the places that the options name, each with its form; stderr, if they name none.
 ///
 /// # Errors
 /// If there can be no report in one of them, or two are the same.
@@ -35,7 +35,8 @@ pub(crate) fn targets(
     Ok(targets)
 }
 
-/// The form in this file. `-f` beside a single `-o` can only be about that one. Beside several, their names tell them apart.
+/// Gives the form in this file. `-f` beside a single `-o` can only be about that one. Beside several, their names tell them
+/// apart.
 fn form<'a>(given: &Path, places: &'a ReportPlaces) -> &'a str {
     let extension = given.extension().and_then(|extension| extension.to_str());
     let named = extension.and_then(format::of_extension);
@@ -57,6 +58,8 @@ pub(crate) fn locks(report: &mut ReportConfig) -> Result<Vec<Option<OutputLock>>
     targets.iter().map(&mut lock).collect()
 }
 
+/// Takes the lock of a report file. Where another user has its name, a warning is added; where another run holds it, that is
+/// an error.
 fn lock_of(path: &Path, warnings: &mut Vec<String>) -> Result<Option<OutputLock>, UsageError> {
     match OutputLock::take(path) {
         Ok(lock) => Ok(lock),

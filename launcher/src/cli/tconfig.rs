@@ -79,15 +79,17 @@ fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError
     Ok(())
 }
 
+/// Sets an option, unless the command line gives it.
 fn add<T>(option: &mut Option<T>, value: T) {
     option.get_or_insert(value);
 }
 
+/// Gives a value as it would be on the command line.
 fn as_on_command_line(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// gpu_tracker's command takes the UUIDs as one string, its class as a set.
+/// Joins a list by commas. gpu_tracker's command takes the UUIDs as one string, its class as a set.
 fn joined(value: &Value) -> String {
     match value {
         Value::Array(items) => items.iter().map(as_on_command_line).collect::<Vec<_>>().join(","),

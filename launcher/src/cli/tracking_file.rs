@@ -20,7 +20,7 @@ pub(crate) struct HeldTrackingFile {
     lock: Option<OutputLock>,
 }
 
-/// The path that `given` names.
+/// Finds the path that `given` names. Refuses what is no file, or the report's.
 pub(super) fn path(
     given: &Path,
     report: &ReportConfig,

@@ -14,29 +14,30 @@ use thiserror::Error;
 pub(crate) struct UsageError(String);
 
 impl UsageError {
-    /// The exit status that goes with it. gpu_tracker has one for all its errors.
+    /// Gives the exit status that goes with it. gpu_tracker has one for all its errors.
     pub(crate) const fn status(is_gpu_tracker: bool) -> u8 {
         if is_gpu_tracker { 1 } else { 2 }
     }
 
+    /// Makes one line of the message.
     pub(crate) fn new(message: impl Display) -> Self {
         // The user's values can contain line breaks.
         Self(quote::escape(&message.to_string()))
     }
 
-    /// A problem with the value of `option`.
+    /// Makes the error about the value of `option`.
     pub(crate) fn of(option: &str, problem: impl Display) -> Self {
         Self::new(format_args!("{option}: {problem}"))
     }
 
-    /// A problem with the file that `option` names.
+    /// Makes the error about the file that `option` names.
     pub(crate) fn of_file(option: &str, path: &Path, problem: impl Display) -> Self {
         Self::of(option, format_args!("\"{}\" {problem}", path.display()))
     }
 }
 
 impl From<clap::Error> for UsageError {
-    /// clap's own messages have several lines.
+    /// Makes one line of clap's own messages, which have several.
     fn from(error: clap::Error) -> Self {
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => text.as_str(),

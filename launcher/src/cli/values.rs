@@ -34,7 +34,7 @@ pub(super) enum ValueError {
     },
 }
 
-/// A sampling interval.
+/// Parses a sampling interval, seconds.
 ///
 /// # Errors
 /// If it is none.
@@ -45,7 +45,7 @@ pub(super) fn seconds(given: &str) -> Result<Duration, ValueError> {
     }
 }
 
-/// A number of cores.
+/// Parses a number of cores.
 ///
 /// # Errors
 /// If it is none.
@@ -59,7 +59,7 @@ pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
 /// A list in one value. For a bare `Vec`, clap would expect the option several times.
 pub(super) type Uuids = Vec<String>;
 
-/// A list of GPU UUIDs without repetitions.
+/// Parses a list of GPU UUIDs, and drops repetitions.
 ///
 /// # Errors
 /// If it is none.
@@ -76,7 +76,7 @@ pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     Ok(uuids)
 }
 
-/// The value of this name.
+/// Finds the value of this name.
 ///
 /// # Errors
 /// If it is none.
@@ -87,7 +87,7 @@ pub(super) fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str)
     })
 }
 
-/// A value that is one of a few names, which help, completions and errors list.
+/// Makes a parser of a value that is one of a few names, which help, completions and errors list.
 pub(super) fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,

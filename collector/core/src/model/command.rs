@@ -11,7 +11,7 @@ fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The name in a START record.
+/// Gives the name in a START record.
 #[must_use]
 pub fn command_of_record(names: &[u8; NAME_BYTES]) -> String {
     let mut parts = names.split(|b| *b == 0).map(String::from_utf8_lossy);
@@ -19,7 +19,7 @@ pub fn command_of_record(names: &[u8; NAME_BYTES]) -> String {
     joined(&next(), &next())
 }
 
-/// The name that a command line gives, as the shim forms it.
+/// Gives the name that a command line gives, as the shim forms it. `None`: there is no name in it.
 #[must_use]
 pub fn command_of_args<S: AsRef<str>>(args: &[S]) -> Option<String> {
     let (program, rest) = args.split_first()?;

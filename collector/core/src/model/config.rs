@@ -98,7 +98,7 @@ pub struct SessionStart {
 pub struct DiscoveryConfig {
     /// The layers in use.
     pub layers: Vec<Layer>,
-    /// The directory of the shim, if it is preloaded.
+    /// The directory of the shim, if it is preloaded; a warning names it for sandboxes.
     pub shim_directory: Option<String>,
     /// Why there is no process connector.
     pub connector_absent: Option<String>,
@@ -263,7 +263,7 @@ pub enum Message {
 
 #[cfg(any(test, feature = "test-support"))]
 impl Config {
-    /// That of a made-up run.
+    /// Gives the configuration of a made-up run.
     pub fn of_test() -> Self {
         Self {
             command: vec!["prog".into()],

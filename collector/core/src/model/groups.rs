@@ -14,12 +14,12 @@ pub struct Groups<T> {
 }
 
 impl<T: Copy> Groups<T> {
-    /// That of the first process, or of all others.
+    /// Gives the figure of the first process, or that of all others.
     pub fn part_mut(&mut self, is_main: bool) -> &mut T {
         if is_main { &mut self.main } else { &mut self.descendants }
     }
 
-    /// All three.
+    /// Gives all three figures: main, descendants, both.
     pub fn values(self) -> [T; 3] {
         [self.main, self.descendants, self.combined]
     }
@@ -31,7 +31,7 @@ impl<T: Copy> Groups<T> {
         self.combined = plus(self.combined, figure);
     }
 
-    /// A figure of two, group by group.
+    /// Combines the figures of two, group by group.
     pub fn with<U, V>(self, other: Groups<U>, combine: impl Fn(T, U) -> V) -> Groups<V> {
         Groups {
             main: combine(self.main, other.main),
@@ -40,7 +40,7 @@ impl<T: Copy> Groups<T> {
         }
     }
 
-    /// A figure of one, group by group.
+    /// Converts the figures, group by group.
     pub fn map<V>(self, combine: impl Fn(T) -> V) -> Groups<V> {
         self.with(self, |figure, _| combine(figure))
     }

@@ -72,7 +72,7 @@ impl KernelEvent {
         [kind, value, self.pid, self.at_ns as u32, (self.at_ns >> 32) as u32, 0, 0, 0]
     }
 
-    /// The event in a slot of the state file.
+    /// Reads what [`Self::encode`] wrote, from the first five words. `None`: there are fewer, or the kind is unknown.
     #[must_use]
     pub fn decode(words: &[u32]) -> Option<Self> {
         let [kind, value, pid, low, high, ..] = *words else { return None };

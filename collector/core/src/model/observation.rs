@@ -242,7 +242,7 @@ pub struct ChildSeen {
 }
 
 impl ChildSeen {
-    /// The earliest and the latest start of a process, nanoseconds. /proc shows the clock tick in which it started. It
+    /// Gives the earliest and the latest start of a process, nanoseconds. /proc shows the clock tick in which it started. It
     /// started before it was seen, and after the session.
     #[must_use]
     pub fn starts(shown_ns: u64, tick_ns: u64, seen_ns: u64, session_start_ns: u64) -> (u64, u64) {
@@ -416,7 +416,7 @@ pub struct Rollup {
 }
 
 impl Rollup {
-    /// What statm has of the same pages.
+    /// Gives what statm has of the same pages.
     #[must_use]
     pub fn size(&self) -> Size {
         let shared_bytes = self.rss_bytes.saturating_sub(self.anonymous_bytes);

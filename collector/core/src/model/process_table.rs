@@ -7,7 +7,7 @@ pub trait ProcessTable {
     /// The live processes, oldest first.
     fn live(&self) -> Vec<ProcessId>;
 
-    /// A live process.
+    /// Gives how to address a live process. `None`: it is dead, or its pid in the collector's pid namespace is not known.
     fn target(&self, id: ProcessId) -> Option<Target>;
 
     /// The live process that has this pid in its own pid namespace, the youngest if several are claimed.

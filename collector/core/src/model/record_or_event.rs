@@ -22,7 +22,7 @@ pub struct StoredRecord {
 /// Marks a position in the overflow area.
 pub const OVERFLOW_MARK: u64 = 1 << 63;
 
-/// The number of a record in the overflow area, from its position; `None` for a record of the ring.
+/// Gives the number of a record in the overflow area, from its position. `None` for a record of the ring.
 pub fn number(position: u64) -> Option<u64> {
     (position & OVERFLOW_MARK != 0).then_some(position & !OVERFLOW_MARK)
 }
@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for Finding {
 const NO_POSITION: u64 = u64::MAX;
 
 impl Finding {
-    /// The finding as a journal entry; `words` are those of a record.
+    /// Encodes the finding as a journal entry; `words` are those of a record.
     #[must_use]
     pub fn entry(&self, words: &[u32; RECORD_WORDS]) -> Entry {
         let mut entry = [0; ENTRY_WORDS];
@@ -77,7 +77,7 @@ impl Finding {
         entry
     }
 
-    /// The finding in a journal entry.
+    /// Reads what [`Self::entry`] encoded. `None`: the entry is damaged.
     #[must_use]
     pub fn of_entry(entry: &Entry) -> Option<Self> {
         let (words, [low, high, ..]) = entry.split_first_chunk()? else { return None };
@@ -119,7 +119,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// The damage of both.
+    /// Adds up the damage of both.
     pub fn plus(self, other: Self) -> Self {
         Self {
             events: self.events.saturating_add(other.events),

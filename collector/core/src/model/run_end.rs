@@ -40,7 +40,7 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// An end at this time of which only the command's wait status is known, if it is over.
+    /// Gives an end at this time of which only the command's wait status is known, if it is over.
     pub fn of_status(at_ns: u64, status: Option<i32>) -> Self {
         Self {
             at_ns,

@@ -33,13 +33,13 @@ const NAMES: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// The number of a signal, by its name in capitals without `SIG`.
+/// Gives the number of a signal, by its name in capitals without `SIG`.
 pub fn signal_number(name: &str) -> Option<i32> {
     let at = NAMES.iter().position(|known| *known == name)?;
     i32::try_from(at + 1).ok()
 }
 
-/// The name of a signal.
+/// Gives a signal's name as `SIGTERM`, or `signal 34` where the number has no name.
 #[must_use]
 pub fn signal_name(signal: i32) -> String {
     let name = usize::try_from(signal).ok().and_then(|n| NAMES.get(n.checked_sub(1)?));

@@ -116,7 +116,7 @@ impl RamUnit {
         bytes / self.bytes()
     }
 
-    /// The largest unit of which `bytes` is at least one.
+    /// Gives the largest unit of which `bytes` is at least one.
     #[must_use]
     pub fn that_fits(bytes: f64) -> Self {
         Self::ALL.into_iter().rev().find(|unit| bytes >= unit.bytes()).unwrap_or(Self::Bytes)
@@ -161,7 +161,7 @@ impl TimeUnit {
         seconds / self.seconds()
     }
 
-    /// The unit in which a run of `seconds` reads well. Batch systems count in hours, so days are not among them.
+    /// Gives the unit in which a run of `seconds` reads well. Batch systems count in hours, so days are not among them.
     #[must_use]
     pub fn that_fits(seconds: f64) -> Self {
         const FROM: f64 = 10.0;
@@ -222,7 +222,7 @@ impl fmt::Display for Output {
     }
 }
 
-/// As bytes: a path need not be UTF-8, a string of serde must be.
+/// Writes a path as bytes: it need not be UTF-8, and a string of serde must be.
 pub(crate) fn path_to_bytes<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_os_str().as_encoded_bytes().serialize(serializer)
 }

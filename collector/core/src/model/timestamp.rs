@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// The time as text can have it, to the millisecond. A machine's clock can be set to any time, but humantime panics outside
-/// of 1970 to 9999, so the time is clamped to that.
+/// Clamps a time to what its text can have, to the millisecond. A machine's clock can be set to any time, but humantime
+/// panics outside of 1970 to 9999.
 pub fn representable(time: SystemTime) -> SystemTime {
     const LAST_S: u64 = 253_402_300_799;
     let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);

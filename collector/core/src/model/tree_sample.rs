@@ -161,7 +161,7 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// What either wants.
+    /// Gives what either wants.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -178,19 +178,19 @@ impl<T: Copy + Ord> Span<T> {
         Self { end, max: end }
     }
 
-    /// It was this large within the time.
+    /// Notes that it was this large within the time.
     pub fn raise(&mut self, to: T) {
         self.max = self.max.max(to);
     }
 
-    /// With the time that follows.
+    /// Joins it with the time that follows.
     fn then(self, next: Self) -> Self {
         Self { end: next.end, max: self.max.max(next.max) }
     }
 }
 
 impl TreeSample {
-    /// This sample and the next one as one.
+    /// Joins this sample and the next one.
     #[must_use]
     pub fn then(&self, next: Self) -> Self {
         let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);

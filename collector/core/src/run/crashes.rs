@@ -97,6 +97,7 @@ impl Crashes {
         self.recent.push_back(Recent { counted_as, ..crash });
     }
 
+    /// Counts a crash; as one of [`OTHER`] commands, if there are [`PAIRS`] pairs. Gives what it was counted as.
     fn count(&mut self, signal: i32, command: &Arc<str>) -> (i32, Arc<str>) {
         let own = (signal, command.clone());
         let is_full = self.counts.len() >= PAIRS && !self.counts.contains_key(&own);
@@ -105,6 +106,7 @@ impl Crashes {
         counted_as
     }
 
+    /// Takes the recent crash at this place back: it passed on that of its child, which counts instead.
     fn take_back(&mut self, at: usize) {
         let Some(parent) = self.recent.remove(at) else { return };
         if let Some(count) = self.counts.get_mut(&parent.counted_as) {
@@ -115,7 +117,7 @@ impl Crashes {
         }
     }
 
-    /// What is reported, most processes first, where the kernel killed so many for lack of memory.
+    /// Lists the crashes, most processes first, where the kernel killed so many for lack of memory.
     pub(crate) fn list(&self, oom_kills: u64) -> Vec<Crash> {
         let crash = |signal, command: Option<&str>, count| Crash {
             command: command.map(str::to_owned),

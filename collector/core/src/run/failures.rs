@@ -63,13 +63,14 @@ impl Failures {
         }
     }
 
-    /// Those that this signal ended.
+    /// Gives those that this signal ended.
     pub(crate) fn of_signal(&self, signal: i32) -> Option<&Killed> {
         self.by_signal.get(&signal)
     }
 }
 
 impl Killed {
+    /// Takes in a process that the signal ended.
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
         push(&mut self.last, process);
@@ -90,6 +91,7 @@ fn is_timed_out(process: &ProcessSummary) -> bool {
     &*process.name.command == "timeout" && (matches!(code, Some(124 | 137)) || signal == Some(libc::SIGKILL))
 }
 
+/// Adds a process to a list of the last [`KEPT`] ones.
 fn push(list: &mut VecDeque<ProcessSummary>, process: &ProcessSummary) {
     if list.len() >= KEPT {
         list.pop_front();

@@ -57,6 +57,7 @@ impl RemoteStarts {
         }
     }
 
+    /// Takes in the arguments of an srun: the nodes that it asks for.
     fn add_srun(&mut self, args: &[String]) {
         let number = |short, long| value(args, short, long)?.split('-').next_back()?.parse().ok();
         match value(args, 'w', "nodelist") {
@@ -68,7 +69,7 @@ impl RemoteStarts {
         }
     }
 
-    /// The machines besides this one; `None` if nothing was started elsewhere.
+    /// Gives the machines besides this one. `None`: nothing was started elsewhere.
     pub(crate) fn unseen(&self, here: &Here) -> Option<Nodes> {
         let mut names: BTreeSet<String> = self.daemons.union(&self.listed).cloned().collect();
         let mut unnamed = 0;
@@ -92,7 +93,7 @@ impl RemoteStarts {
     }
 }
 
-/// The host on which ssh starts an MPI daemon.
+/// Gives the host on which ssh starts an MPI daemon. `None`: it starts something else.
 fn daemon_host(args: &[String]) -> Option<String> {
     let mut rest = args.iter().map(String::as_str);
     let host = loop {
@@ -113,7 +114,7 @@ fn daemon_host(args: &[String]) -> Option<String> {
         .then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
-/// The last value of an option before the command, in any of its forms.
+/// Finds the last value of an option before the command, in any of its forms.
 fn value<'a>(args: &'a [String], short: char, long: &str) -> Option<&'a str> {
     let mut found = None;
     let mut args = args.iter().map(String::as_str).peekable();
@@ -133,7 +134,7 @@ fn value<'a>(args: &'a [String], short: char, long: &str) -> Option<&'a str> {
     found
 }
 
-/// Slurm's `n[1-2,07],m` as names. What it can't read stays as it is.
+/// Expands Slurm's `n[1-2,07],m` to names. What it can't read stays as it is.
 fn expanded(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut depth = 0;

@@ -31,14 +31,15 @@ impl Orders {
         self.is_answered(id) || self.open.iter().any(|order| order.id == id)
     }
 
-    /// A rule has decided this.
+    /// Adds an order that a rule has decided.
     pub(super) fn issue(&mut self, order: Order) {
         if !self.knows(order.id) {
             self.open.push(order);
         }
     }
 
-    /// The launcher has answered. A collector that resumes an older state can hear of orders that it has not decided yet.
+    /// Notes that the launcher has answered. A collector that resumes an older state can hear of orders that it has not
+    /// decided yet.
     pub(super) fn answer(&mut self, id: OrderId) {
         self.open.retain(|order| order.id != id);
         self.taken.retain(|(taken, _)| *taken != id);
@@ -46,7 +47,7 @@ impl Orders {
         *last = id.epoch.max(*last);
     }
 
-    /// The orders that the launcher is to get now.
+    /// Gives the orders that the launcher is to get now.
     pub fn take(&mut self, now_ns: u64) -> Vec<Order> {
         self.taken.retain(|(_, at_ns)| now_ns.saturating_sub(*at_ns) < REPEATED_AFTER_NS);
         let is_waiting = |order: &&Order| self.taken.iter().all(|(id, _)| *id != order.id);

@@ -37,7 +37,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// A sample has closed. It is kept once, also if a killed collector had closed it.
+    /// Adds a closed sample. It is kept once, also if a killed collector had closed it.
     pub(super) fn add_sample(&mut self, sample: TreeSample) {
         if self.wants.samples && sample.at_ns > self.closed_ns {
             self.closed_ns = sample.at_ns;
@@ -45,20 +45,21 @@ impl Outbox {
         }
     }
 
-    /// The figures of a process are final.
+    /// Adds a process whose figures are final.
     pub(super) fn add_ended(&mut self, process: &ProcessSummary) {
         if self.wants.ended {
             self.push(Outgoing::Ended(Box::new(process.clone())));
         }
     }
 
-    /// Something else is known.
+    /// Adds what else became known.
     pub(super) fn add_event(&mut self, event: Event) {
         if self.wants.events {
             self.push(Outgoing::Event(event));
         }
     }
 
+    /// Adds an item. The first one is lost if there are too many.
     fn push(&mut self, item: Outgoing) {
         self.items.push_back(item);
         if self.items.len() > MOST {
@@ -77,19 +78,19 @@ impl Outbox {
         self.first + self.items.len() as u64
     }
 
-    /// The items from this number on, with their numbers.
+    /// Gives the items from this number on, with their numbers.
     pub fn since(&self, number: u64) -> impl Iterator<Item = (u64, &Outgoing)> {
         (self.first..).zip(&self.items).filter(move |(item, _)| *item >= number)
     }
 
-    /// The sinks have taken all items before this number.
+    /// Removes the items before this number: the sinks have taken them.
     pub fn taken(&mut self, before: u64) {
         while self.first < before && self.items.pop_front().is_some() {
             self.first += 1;
         }
     }
 
-    /// What a killed collector had closed after this state was saved.
+    /// Adds what a killed collector had closed after this state was saved.
     pub fn restore(&mut self, items: impl IntoIterator<Item = Outgoing>) {
         for item in items {
             if let Outgoing::Sample(sample) = &item {

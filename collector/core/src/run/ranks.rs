@@ -27,8 +27,8 @@ impl Ranks {
         }
     }
 
-    /// The ranks without a process in the tree; `None` if none is missing. The launcher's own ranks are those of jobs that
-    /// it is itself a part of, and its environment goes to the whole tree.
+    /// Counts the ranks without a process in the tree. `None`: none is missing. The launcher's own ranks are those of jobs
+    /// that it is itself a part of, and its environment goes to the whole tree.
     pub(crate) fn unseen(&self, own: &[Rank]) -> Option<UnseenRanks> {
         if self.kept >= MOST_RANKS {
             return None;

@@ -33,7 +33,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// The machine was read.
+    /// Takes in a reading of the machine. `None` of CPU time: it is too near to the reading before.
     pub(super) fn note_system(&mut self, at_ns: u64, ram_bytes: Option<u64>, cpu_percent: Option<f64>) {
         // Two readings can be too near to each other.
         let cpu_percent = cpu_percent.or(self.system.cpu_percent);
@@ -45,6 +45,7 @@ impl Samples {
         self.cpu_ns.combined
     }
 
+    /// Adds the CPU time that a sample found, and that of the processes that ended since the sample before.
     pub(super) fn add_cpu(&mut self, sample: &Sample) {
         self.cpu_ns = self.cpu_ns.with(sample.cpu_ns, u64::saturating_add);
         for life in &sample.intervals {
@@ -65,7 +66,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Samples {
-    /// A sample is complete, and open from now on. RAM and CPU have it already.
+    /// Opens a sample that is complete. RAM and CPU have it already.
     pub(super) fn begin(&mut self, sample: &Sample, parts: Parts) {
         let all = sample.now.groups();
         let percent = parts.cpu.percent(sample.at_ns);
@@ -82,7 +83,7 @@ impl Samples {
         });
     }
 
-    /// The open sample closes. Gives its key.
+    /// Closes the open sample. Gives its key, `at_ns`.
     pub(super) fn close(&mut self, parts: Parts) -> Option<u64> {
         let sample = self.now(parts)?;
         let at_ns = sample.at_ns;
@@ -92,7 +93,7 @@ impl Samples {
         Some(at_ns)
     }
 
-    /// The open sample as far as it is known.
+    /// Gives the open sample as far as it is known.
     pub(super) fn now(&self, parts: Parts) -> Option<TreeSample> {
         let mut sample = self.open.clone()?;
         let Largest { footprint_bytes, processes, threads } =
@@ -117,7 +118,7 @@ impl Samples {
     }
 }
 
-/// The largest RAM so far. Samples tell `told_bytes` of it.
+/// Gives the largest RAM so far, and what shows it. Samples tell `told_bytes` of it.
 fn maximum(max: MaxFootprint, floor: Floor, told_bytes: u64) -> RamMaximum {
     let source = match () {
         () if floor.rss_bytes > max.footprint_bytes => MaximumSource::Floor,
@@ -127,7 +128,7 @@ fn maximum(max: MaxFootprint, floor: Floor, told_bytes: u64) -> RamMaximum {
     RamMaximum { bytes: max.footprint_bytes.max(floor.rss_bytes), source }
 }
 
-/// The commands that use most.
+/// Gives the commands that use most: [`COMMANDS`] by RAM, and as many others by CPU time.
 fn commands(tree: &Tree, sample: &Sample) -> Vec<CommandSample> {
     let mut by_name: FxHashMap<&str, CommandSample> = FxHashMap::default();
     for held in &sample.holders {

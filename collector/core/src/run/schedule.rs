@@ -55,7 +55,7 @@ pub struct LargeEnd {
 }
 
 impl LargeEnd {
-    /// When a sample can be taken, if any of these is such an end.
+    /// Gives when a sample can be taken, if any of these ends is large enough to delay it.
     fn until_ns(&self, ended: &[LiveInterval]) -> Option<u64> {
         let large = ended.iter().filter(|life| life.memory.added_bytes >= self.bytes);
         large.map(|life| life.end_ns).max().map(|end_ns| end_ns.saturating_add(self.together_ns))
@@ -127,7 +127,7 @@ impl Schedule {
         }
     }
 
-    /// Whether to sample now or to wait. A wait for large ends is kept; else nothing changes.
+    /// Decides whether to sample now or to wait. A wait for large ends is kept; else nothing changes.
     pub fn decide(&mut self, now_ns: u64, facts: &Facts) -> Decision {
         let is_on_grid = now_ns >= self.next_tick_ns;
         if facts.ended.len() > self.policy.most_waiting {
@@ -148,7 +148,8 @@ impl Schedule {
         }
     }
 
-    /// When a sample comes for programs that have not reported.
+    /// Gives when a sample comes for programs that have not reported, CLOCK_MONOTONIC nanoseconds; the largest number: none
+    /// comes.
     fn unreported_ns(&self, facts: &Facts) -> u64 {
         let policy = &self.policy;
         let youngest_ns = facts.youngest_unreported_ns.filter(|_| policy.unreported_rest_ns > 0);
@@ -159,7 +160,7 @@ impl Schedule {
         })
     }
 
-    /// Which ends may delay the sample that was planned for this time.
+    /// Gives which ends may delay the sample that was planned for this time. `None`: none may.
     fn large_end(&self, now_ns: u64, planned_ns: u64, facts: &Facts) -> Option<LargeEnd> {
         let policy = &self.policy;
         let window_ns = planned_ns.saturating_sub(facts.sampled_ns);
@@ -174,7 +175,7 @@ impl Schedule {
         })
     }
 
-    /// What a sample came to.
+    /// Takes in what a sample came to, which decides when the next one comes.
     pub fn sampled(&mut self, outcome: &Outcome) {
         match *outcome {
             Outcome::PutOff { at_ns, cost_ns, large_end } => {
@@ -188,6 +189,7 @@ impl Schedule {
         }
     }
 
+    /// Takes in a sample that counts, and plans the next one.
     fn taken(&mut self, taken: &Taken) {
         if taken.at_ns < self.next_tick_ns.min(self.early_ns) {
             self.pay(taken);
@@ -209,7 +211,7 @@ impl Schedule {
         }
     }
 
-    /// It was taken for a program that has not reported.
+    /// Pays for a sample that was taken for a program that has not reported.
     fn pay(&mut self, taken: &Taken) {
         let time_for = |cost_ns: u64| cost_ns.saturating_mul(self.policy.share_of_unreported);
         let saved_ns = time_for(self.policy.saved_for_unreported_ns);

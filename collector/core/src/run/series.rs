@@ -38,13 +38,13 @@ impl Default for Series {
 }
 
 impl Point {
-    /// Mean over its time; `None` if it has none.
+    /// Gives the mean over its time. `None`: it has no length.
     pub(crate) fn mean(&self) -> Option<f64> {
         let seconds = self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9;
         (seconds > 0.0).then(|| self.integral / seconds)
     }
 
-    /// Take in the point after this one.
+    /// Takes in the point after this one.
     fn merge(&mut self, next: &Self) {
         self.end_ns = self.end_ns.max(next.end_ns);
         self.min = self.min.min(next.min);
@@ -59,7 +59,7 @@ impl Series {
         &self.points
     }
 
-    /// A window, with the value at its end.
+    /// Adds a window, with the value at its end.
     pub(crate) fn push(&mut self, start_ns: u64, end_ns: u64, value: u64) {
         let window = Point { start_ns, end_ns, min: value, max: value, integral: 0.0 };
         match self.points.last_mut().filter(|_| self.windows_in_last < self.windows_per_point) {
@@ -75,14 +75,14 @@ impl Series {
         }
     }
 
-    /// The integral over the window that was pushed last, value x seconds.
+    /// Adds the integral over the window that was pushed last, value x seconds.
     pub(crate) fn add_integral(&mut self, integral: f64) {
         if let Some(last) = self.points.last_mut() {
             last.integral += integral;
         }
     }
 
-    /// The quantity was this large at a time of a window that was pushed, or of one before.
+    /// Notes that the quantity was this large at a time of a window that was pushed, or of one before.
     pub(crate) fn raise(&mut self, at_ns: u64, value: u64) {
         let after = self.points.partition_point(|point| point.end_ns <= at_ns);
         let index = after.min(self.points.len().saturating_sub(1));
@@ -91,6 +91,7 @@ impl Series {
         }
     }
 
+    /// Merges neighbours if there are [`MOST_POINTS`].
     fn halve_if_full(&mut self) {
         if self.points.len() < MOST_POINTS {
             return;

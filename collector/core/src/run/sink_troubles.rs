@@ -20,12 +20,12 @@ pub struct SinkTrouble {
 pub struct SinkTroubles(pub BTreeMap<String, SinkTrouble>);
 
 impl SinkTroubles {
-    /// An output failed. The first reason counts.
+    /// Notes that an output failed. The first reason counts.
     pub(super) fn failed(&mut self, sink: &str, error: &str) {
         self.0.entry(sink.to_owned()).or_default().failed.get_or_insert_with(|| error.to_owned());
     }
 
-    /// So much more of it is lost.
+    /// Notes that so many more lines of an output are lost.
     pub(super) fn lost(&mut self, sink: &str, lost: u64, error: Option<&str>) {
         let trouble = self.0.entry(sink.to_owned()).or_default();
         trouble.lost = trouble.lost.saturating_add(lost);

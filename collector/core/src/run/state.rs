@@ -100,7 +100,7 @@ pub struct ConnectorState {
     pub dropped: u32,
 }
 
-/// The CPU time in a record.
+/// Gives the CPU time that a record claims, microseconds.
 fn claimed_cpu_us(event: &Event) -> u64 {
     let cpu_us = |usage| Rusage::from(usage).cpu_us();
     match event {
@@ -111,7 +111,7 @@ fn claimed_cpu_us(event: &Event) -> u64 {
 }
 
 impl RunState {
-    /// A run that has just begun, on this machine.
+    /// Makes the state of a run that has just begun, on this machine.
     pub fn of_run(config: &Config, host: &HostInfo) -> Self {
         let start_ns = config.start.monotonic_ns;
         let context = RunContext {
@@ -130,7 +130,7 @@ impl RunState {
         run
     }
 
-    /// A run without findings, from its parts.
+    /// Makes the state of a run without findings, from its parts.
     #[must_use]
     pub fn new(context: RunContext, cpu: CpuUsage, trust: Trust, most_heaviest: usize) -> Self {
         let start_ns = context.session_monotonic_ns;
@@ -250,6 +250,7 @@ impl RunState {
         }
     }
 
+    /// Applies records and connector events in their order.
     fn apply_findings(&mut self, findings: &[Finding], now_ns: u64) {
         for finding in findings {
             self.found.count += 1;
@@ -260,6 +261,7 @@ impl RunState {
         }
     }
 
+    /// Applies a record, unless its CPU time is impossible or the records are forged. Counts it as read in any case.
     fn apply_record(&mut self, record: &StoredRecord, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(self.tree.context().session_monotonic_ns);
         if !self.cpu.is_possible(claimed_cpu_us(&record.event), age_ns) {
@@ -273,7 +275,7 @@ impl RunState {
         }
     }
 
-    /// Each kind of record has its row: the parts of the run that it tells something.
+    /// Gives a record to the parts of the run that it tells something. Each kind of record has its row.
     fn give_to_owners(&mut self, record: &StoredRecord, now_ns: u64) {
         let StoredRecord { origin, event, .. } = record;
         match event {
@@ -289,6 +291,7 @@ impl RunState {
         }
     }
 
+    /// Applies a connector event, and notes what happened to the connector itself.
     fn apply_kernel_event(&mut self, event: &KernelEvent, now_ns: u64) {
         let connector = &mut self.health.connector;
         match event.what {
@@ -303,6 +306,7 @@ impl RunState {
         self.found.events += 1;
     }
 
+    /// Applies what /proc showed of a process's program.
     fn apply_program(&mut self, seen: &ProgramSeen) {
         if let Some(key) = seen.inner {
             self.tree.found_inside(seen.id, key);
@@ -317,6 +321,7 @@ impl RunState {
         }
     }
 
+    /// Adds up a sample that all passes have read, closes the one before, and opens this one.
     fn complete_sample(&mut self) {
         let Some(mut sample) = self.sampling.take() else { return };
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
@@ -330,7 +335,7 @@ impl RunState {
         self.sampled_ns = sample.at_ns;
     }
 
-    /// The open sample closes. What is learnt of closed ones is news from then on.
+    /// Closes the open sample. What is learnt of closed ones is news from then on.
     fn close_sample(&mut self) {
         let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };
@@ -343,19 +348,20 @@ impl RunState {
         }
     }
 
-    /// The last sample as far as it is known: it is open, and may have more RAM when it closes.
+    /// Gives the last sample as far as it is known: it is open, and may have more RAM when it closes.
     pub fn now(&self) -> Option<TreeSample> {
         let Self { tree, ram, cpu, totals, gpu, .. } = self;
         self.samples.now(Parts { tree, ram, cpu, totals, gpu: &gpu.usage })
     }
 
-    /// The launcher tells a restarted collector again.
+    /// Keeps the first of each signal. The launcher tells a restarted collector again.
     fn note_signal(&mut self, received: &SignalReceived) {
         if self.signals.iter().all(|known| known.signal != received.signal) {
             self.signals.push(received.clone());
         }
     }
 
+    /// Counts the processes that were finalized since the last call.
     fn count_finalized(&mut self) {
         for process in self.tree.take_summaries() {
             self.totals.add(&process);
@@ -367,8 +373,8 @@ impl RunState {
         }
     }
 
-    /// What the core wants to know now. It asks about programs that began by `by_ns` and have written no record since. It
-    /// asks about programs whose time for that is over, and zombies that the connector reported.
+    /// Gives what the core wants to know now. It asks about programs that began by `by_ns` and have written no record since.
+    /// It asks about programs whose time for that is over, and zombies that the connector reported.
     pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
         let tree = &self.tree;
         let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));
@@ -387,17 +393,17 @@ impl RunState {
         programs.chain(ends).collect()
     }
 
-    /// Pids that only records name.
+    /// Gives the processes that only records name, to be checked.
     pub fn membership_requests(&self) -> Vec<Target> {
         self.tree.memberships_to_check().collect()
     }
 
-    /// The orders that the launcher is to get now.
+    /// Gives the orders that the launcher is to get now.
     pub fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
         self.orders.take(now_ns)
     }
 
-    /// Whether the records seem forged, judged by the kernel's count of processes.
+    /// Gives the evidence that the records are forged, judged by the kernel's count of processes.
     pub fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
         self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
     }
@@ -407,7 +413,7 @@ impl RunState {
         self.health.connector.absent.is_none()
     }
 
-    /// A restarted collector resumes: connector events may have been lost meanwhile, and no sample was taken.
+    /// Notes that a collector resumes: connector events may have been lost meanwhile, and no sample was taken.
     pub fn resume(&mut self, now_ns: u64) {
         self.tree.forget_watched();
         self.health.unsampled_ns += now_ns.saturating_sub(self.sampled_ns);

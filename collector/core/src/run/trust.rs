@@ -75,8 +75,8 @@ impl Trust {
         Self { start_ns, cores: cores.into(), made: is_counted.then_some(0) }
     }
 
-    /// Evidence that the records are forged, with this many `findings` applied. If there are more
-    /// processes than the last kernel count, that must be read again before it is concluded.
+    /// Gives the evidence that the records are forged, with this many `findings` applied. If there are more processes than
+    /// the last kernel count, that must be read again before it is concluded.
     pub(crate) fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
         if tree.may_have_unseen(MOST_UNSEEN)
             && let count = tree.unseen()
@@ -87,6 +87,7 @@ impl Trust {
         self.too_much(tree.counts().created, findings, now_ns)
     }
 
+    /// Compares the processes and findings that are `reported` with what the machine can have made.
     fn too_much(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
         let made = self.made?;
         if reported > made.saturating_mul(2).saturating_add(MOST_DOUBLE) {

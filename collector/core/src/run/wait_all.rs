@@ -37,8 +37,8 @@ impl Waiting {
     }
 }
 
-/// The line for the user; `None` if nothing is waited for. Processes that joined are no descendants: the launcher does not
-/// wait for them.
+/// Gives the line for the user. `None`: nothing is waited for. Processes that joined are no descendants: the launcher does
+/// not wait for them.
 fn line(tree: &Tree) -> Option<String> {
     let waited: Vec<_> = tree.live_descendants().collect();
     let named = waited.iter().take(MOST_NAMED);

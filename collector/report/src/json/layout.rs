@@ -14,12 +14,13 @@ pub(super) struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
+    /// Makes a layout that indents by this text.
     pub(super) fn new(indent: &'a str) -> Self {
         let pretty = PrettyFormatter::with_indent(indent.as_bytes());
         Self { pretty, lists: Vec::new(), is_first: false }
     }
 
-    /// The next value is no number: if it begins a list, that list takes a line for each entry.
+    /// Begins a value that is no number: if it begins a list, that list takes a line for each entry.
     fn begin_wide<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         if std::mem::take(&mut self.is_first) {
             if let Some(has_lines) = self.lists.last_mut() {
@@ -30,6 +31,7 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
+    /// Whether the entries of the innermost list stand on lines of their own.
     fn has_lines(&self) -> bool {
         self.lists.last() == Some(&true)
     }
@@ -83,6 +85,7 @@ impl Formatter for Layout<'_> {
         self.pretty.begin_object_value(writer)
     }
 
+    /// [`PrettyFormatter`] notes here that the object is not empty; the trait's default does nothing.
     fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         self.pretty.end_object_value(writer)
     }

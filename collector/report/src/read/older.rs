@@ -7,7 +7,7 @@ use crate::model::style::{RamUnit, TimeUnit};
 
 type Object = Map<String, Value>;
 
-/// The document as if this version had written it, and a note on what it lacks.
+/// Makes the document as if this version had written it, and a note on what it lacks.
 pub(super) fn upgraded(mut document: Value, schema: u64) -> (Value, String) {
     let mut lacking = Vec::new();
     if let Value::Object(report) = &mut document {
@@ -19,7 +19,7 @@ pub(super) fn upgraded(mut document: Value, schema: u64) -> (Value, String) {
     (document, format!("Its schema_version is {schema}. It lacks: {}.", lacking.join(", ")))
 }
 
-/// `coverage.silent` became `coverage.uninstrumented`.
+/// Makes schema 2 of schema 1: `coverage.silent` became `coverage.uninstrumented`.
 fn from_1(report: &mut Object) {
     if let Some(Value::Object(coverage)) = report.get_mut("coverage") {
         let count = coverage.remove("silent");
@@ -27,7 +27,8 @@ fn from_1(report: &mut Object) {
     }
 }
 
-/// The exact figures are made of gpu_tracker's objects. Sections were added while this schema was in use.
+/// Makes schema 3 of schema 2. The exact figures are made of gpu_tracker's objects. Sections were added while this schema
+/// was in use.
 fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let exact = [
         ("cpu", report.get("cpu_utilization").cloned()),
@@ -50,7 +51,7 @@ fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
     lacking.push("processes that crashed");
 }
 
-/// It was not looked at whether others had cores: then the hint was no lower bound.
+/// Adds that the hint about cores was no lower bound: it was not looked at whether others had cores.
 fn cpus_hint(report: &mut Object) {
     let hint = report.get_mut("hints").and_then(|hints| hints.get_mut("cpus"));
     if let Some(Value::Object(hint)) = hint {
@@ -58,6 +59,7 @@ fn cpus_hint(report: &mut Object) {
     }
 }
 
+/// Makes `stage` of `finished`.
 fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {
     let is_finished = report.get("finished")?.as_bool()?;
     if !is_finished {
@@ -66,12 +68,13 @@ fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {
     Some(if is_finished { "final" } else { "so_far" }.into())
 }
 
+/// Gives RAM over time without any, and notes that it is lacking.
 fn no_spans(lacking: &mut Vec<&'static str>) -> Value {
     lacking.push("RAM over time");
     json!({"start_s": [], "end_s": [], "min_bytes": [], "mean_bytes": [], "max_bytes": []})
 }
 
-/// A warning was a text.
+/// Makes warnings with a topic of warnings that were texts.
 fn warnings(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let mut has_any = false;
     for warning in entries(report.get_mut("warnings")) {
@@ -81,7 +84,7 @@ fn warnings(report: &mut Object, lacking: &mut Vec<&'static str>) {
     lacking.extend(has_any.then_some("the topics of warnings (shown as warnings about figures)"));
 }
 
-/// Without it, the cores that percentages were of are the only ones that are known.
+/// Adds what the command could use: the cores that percentages were of are the only ones that are known.
 fn usable(report: &mut Object, lacking: &mut Vec<&'static str>) {
     if report.contains_key("usable") {
         return;
@@ -93,6 +96,7 @@ fn usable(report: &mut Object, lacking: &mut Vec<&'static str>) {
     report.insert("usable".into(), json!({"cores": {"count": expected, "source": source}}));
 }
 
+/// Adds that GPUs had no gaps, where nothing is said of them.
 fn gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let mut has_lacked = false;
     for device in entries(report.get_mut("gpus")).filter_map(Value::as_object_mut) {
@@ -104,7 +108,7 @@ fn gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
     lacking.extend(has_lacked.then_some("how long GPUs could not be read"));
 }
 
-/// A holder of the peak did not say what it adds to the footprint, and only the largest were there.
+/// Removes the holders of the peak, if they do not say what they add to the footprint. Only the largest were there.
 fn holders(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let Some(peak) = report.get_mut("peak").and_then(Value::as_object_mut) else { return };
     let is_lacking = |holder: &mut Value| holder.get("added_bytes").is_none();
@@ -117,16 +121,17 @@ fn holders(report: &mut Object, lacking: &mut Vec<&'static str>) {
     peak.insert("by_command".into(), json!([]));
 }
 
+/// Gives the object of this key.
 fn part<'a>(report: &'a Object, key: &str) -> Option<&'a Object> {
     report.get(key).and_then(Value::as_object)
 }
 
-/// The entries of a list.
+/// Gives the entries of a list.
 fn entries(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// gpu_tracker's RAM in its unit, which it names, as bytes. Bytes are whole numbers, so rounding gives them back.
+/// Converts gpu_tracker's RAM in its unit, which it names, to bytes. Bytes are whole numbers, so rounding gives them back.
 fn in_bytes(ram: &Object) -> Option<Value> {
     fn converted(value: &Value, bytes_of_unit: f64) -> Value {
         match value {
@@ -144,7 +149,7 @@ fn in_bytes(ram: &Object) -> Option<Value> {
     Some(converted(&Value::Object(ram.clone()), unit.bytes()))
 }
 
-/// The wall time in its unit, which it names, as seconds.
+/// Converts the wall time in its unit, which it names, to seconds.
 fn in_seconds(time: &Object) -> Option<f64> {
     let unit =
         TimeUnit::ALL.into_iter().find(|unit| time.get("unit").is_some_and(|name| name == unit.name()))?;

@@ -10,7 +10,7 @@ use crate::units::Units;
 /// Columns of a command in the evidence.
 const COMMAND: usize = 40;
 
-/// In capitals, for the first line; `None` if the way that the command ended says it all.
+/// Gives a title in capitals, for the first line. `None`: the way that the command ended says it all.
 pub(super) fn title(cause: &Cause) -> Option<&'static str> {
     match cause {
         Cause::OutOfMemory(_) => Some("OUT OF MEMORY"),
@@ -23,7 +23,7 @@ pub(super) fn title(cause: &Cause) -> Option<&'static str> {
     }
 }
 
-/// The evidence in a sentence; `None` if the way that the command ended says it all.
+/// Gives the evidence in a sentence. `None`: the way that the command ended says it all.
 pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
     Some(match cause {
         Cause::OutOfMemory(killed) => out_of_memory(killed, units),
@@ -83,6 +83,7 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
     })
 }
 
+/// Says which process the kernel killed for lack of memory, and whose limit that was.
 fn out_of_memory(shortage: &OutOfMemory, units: Units) -> String {
     let limit = match (&shortage.cgroup, shortage.limit_bytes) {
         (Some(cgroup), Some(limit)) => format!("; the limit of cgroup {cgroup} is {}", units.bytes(limit)),
@@ -109,13 +110,13 @@ fn out_of_memory(shortage: &OutOfMemory, units: Units) -> String {
     }
 }
 
-/// `pid 4242 (python3 train.py)`
+/// Names a process: `pid 4242 (python3 train.py)`.
 fn process(process: &DeadProcess) -> String {
     let command = quote::process(process.args.as_deref(), &process.command, COMMAND);
     format!("pid {} ({})", process.pid, quote::cut(&command, COMMAND))
 }
 
-/// `SIGKILL`, or `exit 1`.
+/// Says how a process ended: `SIGKILL`, or `exit 1`.
 fn how(process: &DeadProcess) -> String {
     match process.exit.code {
         Some(code) => format!("exit {code}"),
@@ -123,6 +124,7 @@ fn how(process: &DeadProcess) -> String {
     }
 }
 
+/// Names the process that sent a signal: `pid 7 (timeout) of user 1000`.
 fn sender(sender: &Sender) -> String {
     match (sender.pid, &sender.command) {
         (Some(pid), Some(command)) => format!("pid {pid} ({command}) of user {}", sender.uid),

@@ -7,7 +7,7 @@ use crate::model::report::{Contention, Report};
 /// Others that had less of a core than this are no more than the machine's own work.
 const LEAST_CORES: f64 = 0.1;
 
-/// Nothing where others had nothing, or it is not known what they had.
+/// Makes the section about others; it is empty where others had nothing, or it is not known what they had.
 pub(super) fn contention(contention: &Contention) -> Section {
     let section = Section::new("Contention");
     let Some(others) = others(contention).filter(|_| contention.others_cores >= Some(LEAST_CORES)) else {
@@ -30,7 +30,7 @@ pub(super) fn contention(contention: &Contention) -> Section {
         .text("Not known", contention.reason.clone())
 }
 
-/// The row below the cores that the run used, where it may have had fewer because of others.
+/// Makes the row below the cores that the run used, where it may have had fewer because of others.
 pub(super) fn row(report: &Report) -> Option<Block> {
     let contention = Some(&report.contention).filter(|contention| contention.may_be_contended())?;
     let doubt =
@@ -38,7 +38,7 @@ pub(super) fn row(report: &Report) -> Option<Block> {
     Some(Block::text("", format!("others had {}{doubt}", others(contention)?)))
 }
 
-/// `1.30 of 2 cores`.
+/// Writes what others had: `1.30 of 2 cores`. `None`: it is not known.
 fn others(contention: &Contention) -> Option<String> {
     let (had, all) = (short(contention.others_cores?), contention.allowed_cores?);
     Some(format!("{had} of {all} core{}", if all == 1 { "" } else { "s" }))

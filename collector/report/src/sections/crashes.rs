@@ -10,27 +10,29 @@ const MOST: usize = 3;
 /// Most lines of each.
 const MOST_LINES: usize = 1;
 
-/// ", but 3 processes crashed,". Nothing for the test programs of build systems, which may crash.
+/// Writes ", but 3 processes crashed,". Nothing for the test programs of build systems, which may crash.
 pub(super) fn in_headline(report: &Report) -> Option<String> {
     let count = count(report);
     (count > 0).then(|| format!(", but {} crashed,", processes(count)))
 }
 
-/// How many, without the test programs of build systems.
+/// Counts the processes that crashed, without the test programs of build systems.
 fn count(report: &Report) -> u64 {
     sum(of_the_job(report))
 }
 
+/// Gives the crashes without those of test programs of build systems.
 fn of_the_job(report: &Report) -> impl Iterator<Item = &Crash> {
     report.crashes.iter().filter(|crash| !crash.is_probe)
 }
 
+/// Counts the processes that crashed.
 fn sum<'a>(crashes: impl Iterator<Item = &'a Crash>) -> u64 {
     crashes.fold(0, |sum, crash| sum.saturating_add(crash.count))
 }
 
-/// A line for each signal and command. What ended a command that failed is in the evidence: one crash is not said again. At
-/// most `most_lines`, the first ones.
+/// Makes a line for each signal and command. What ended a command that failed is in the evidence: one crash is not said
+/// again. At most `most_lines`, the first ones.
 pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     let has_succeeded = matches!(report.ending.exit, Exit { code: Some(0), .. });
     if !has_succeeded && count(report) <= 1 {
@@ -55,7 +57,7 @@ pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     remarks
 }
 
-/// "SIGSEGV ended 3 processes of solve"
+/// Writes "SIGSEGV ended 3 processes of solve".
 fn sentence(crash: &Crash) -> String {
     let which = match (&crash.command, crash.count) {
         (None, count) => processes(count),
@@ -68,7 +70,7 @@ fn sentence(crash: &Crash) -> String {
     }
 }
 
-/// All of them.
+/// Makes a table of all crashes.
 pub(super) fn section(crashes: &[Crash]) -> Section {
     let rows = crashes.iter().map(|crash| {
         let command = match &crash.command {

@@ -17,7 +17,7 @@ pub(super) fn host(report: &Report) -> Section {
         .text("Started at", rfc3339(report.started_at))
 }
 
-/// A limit that is not set, or not known, has no row.
+/// Makes a row for each limit that is set and known.
 pub(super) fn limits(report: &Report, units: Units) -> Section {
     let Limits { memory_bytes, cpu_millicores, tasks, ulimits, slurm, .. } = &report.limits;
     let quota = cpu_millicores.known().map(|n| format!("{:.3} cores", n as f64 / 1000.0));
@@ -35,7 +35,7 @@ pub(super) fn limits(report: &Report, units: Units) -> Section {
     slurm.iter().fold(section, |section, (name, value)| section.text(name, value.clone()))
 }
 
-/// Nothing without `--cgroup`.
+/// Makes the rows about the command's own cgroup; none without `--cgroup`.
 pub(super) fn cgroup(cgroup: Option<&Cgroup>, units: Units) -> Section {
     let section = Section::new("Cgroup");
     let Some(cgroup) = cgroup else { return section };

@@ -8,11 +8,12 @@ use crate::units::Units;
 /// Most rows of used GPUs in the summary.
 const MOST: usize = 4;
 
-/// A section for each GPU.
+/// Makes a section for each GPU.
 pub(super) fn gpus(gpus: &[GpuDevice], units: Units) -> Section {
     gpus.iter().fold(Section::new("GPUs"), |section, gpu| section.section(device(gpu, units)))
 }
 
+/// Makes the section of a GPU.
 fn device(gpu: &GpuDevice, units: Units) -> Section {
     let (ram, time) = (units.gpu_ram, units.time);
     let states = Option::zip(gpu.pstate.fastest, gpu.pstate.slowest);
@@ -86,7 +87,7 @@ fn processes(gpu: &GpuDevice, units: Units) -> Section {
     Section::new("Processes").table(Table::new(head, rows))
 }
 
-/// The summary's rows: one for each GPU that was used, as far as there is room, and one for those that were not.
+/// Makes the summary's rows: one for each GPU that was used, as far as there is room, and one for those that were not.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let is_shown = |gpu: &&GpuDevice| gpu.used == Some(true) || gpu.lost_at_s.is_some();
     let used: Vec<&GpuDevice> = report.gpus.iter().filter(is_shown).collect();
@@ -100,6 +101,7 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     rows
 }
 
+/// Makes the summary's row of a GPU: when it was lost, or its figures.
 fn row(gpu: &GpuDevice, units: Units) -> Block {
     let number = gpu.index.map_or_else(|| gpu.id.clone(), |index| index.to_string());
     let name = gpu.name.as_deref().map(model).unwrap_or_default();
@@ -108,7 +110,7 @@ fn row(gpu: &GpuDevice, units: Units) -> Block {
     Block::Row(format!("GPU {number} {name}").trim().to_owned(), cells)
 }
 
-/// Of several, the mean of their use and the sums of their memory, power and energy.
+/// Makes the cells of GPUs. Of several, the mean of their use and the sums of their memory, power and energy.
 fn facts(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
     let sum = |figure: fn(&GpuDevice) -> Option<f64>| gpus.iter().map(|gpu| figure(gpu)).sum::<Option<f64>>();
     let busy = sum(|gpu| gpu.utilization.mean_percent).map(|sum| sum / gpus.len() as f64);
@@ -119,7 +121,8 @@ fn facts(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
     vec![Cell::Figure(Tone::Plain, busy), Cell::Text(Tone::Plain, facts.join(", "))]
 }
 
-/// Memory that the command held, of what there is; where the driver does not tell processes apart, that of all users.
+/// Writes the memory that the command held, of what there is; where the driver does not tell processes apart, that of all
+/// users.
 fn held_memory(gpus: &[&GpuDevice], units: Units) -> Option<String> {
     let amount = |bytes: u64| short(units.gpu_ram.convert(bytes as f64));
     let sum = |figure: fn(&GpuDevice) -> Option<u64>| gpus.iter().map(|gpu| figure(gpu)).sum::<Option<u64>>();
@@ -131,7 +134,7 @@ fn held_memory(gpus: &[&GpuDevice], units: Units) -> Option<String> {
     Some(format!("{}{} {}{whose}", amount(held), total.unwrap_or_default(), units.gpu_ram.symbol()))
 }
 
-/// Mean power, with its time where that is not the time of the energy: the readings may be few.
+/// Writes the mean power, with its time where that is not the time of the energy: the readings may be few.
 fn mean_power(watts: f64, gpus: &[&GpuDevice], units: Units) -> String {
     let others = gpus.iter().filter(|gpu| gpu.power.mean_span_s != gpu.power.energy_span_s);
     let span = others.filter_map(|gpu| gpu.power.mean_span_s).reduce(f64::min);
@@ -139,13 +142,14 @@ fn mean_power(watts: f64, gpus: &[&GpuDevice], units: Units) -> String {
     format!("{} W mean{span}", short(watts))
 }
 
+/// Writes energy in the largest unit that fits.
 fn energy(joules: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J")];
     let (size, symbol) = UNITS.into_iter().find(|(size, _)| joules >= *size).unwrap_or((1.0, "J"));
     format!("{} {symbol}", short(joules / size))
 }
 
-/// The model in a product name: "NVIDIA A100-SXM4-80GB" is an A100.
+/// Finds the model in a product name: "NVIDIA A100-SXM4-80GB" is an A100.
 fn model(name: &str) -> String {
     const MAKERS: [&str; 9] =
         ["NVIDIA", "AMD", "Intel", "Intel(R)", "Tesla", "GeForce", "Quadro", "Instinct", "Corporation"];
@@ -159,7 +163,7 @@ fn model(name: &str) -> String {
     }
 }
 
-/// GPUs that the command may use and did not.
+/// Makes the row about GPUs that the command may use and did not.
 fn idle(gpus: &[GpuDevice]) -> Option<Block> {
     let given = || gpus.iter().filter(|gpu| gpu.visible == Some(true));
     let idle = given().filter(|gpu| gpu.used == Some(false) && gpu.lost_at_s.is_none()).count();

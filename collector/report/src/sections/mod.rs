@@ -24,7 +24,7 @@ const MOST_EVIDENCE: usize = 3;
 /// The command that shows all of a kept report.
 const SHOW_KEPT: &str = "gpu-track-run --last --full";
 
-/// All that there is to say.
+/// Makes all sections.
 pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     let mut sections = vec![Section::list("Evidence", evidence(report, units).into_iter().collect())];
     sections.extend(gpu_tracker::sections(report, units));
@@ -51,8 +51,8 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     std::iter::once(headline).chain(sections.into_iter().map(Block::Section)).collect()
 }
 
-/// Whether the command worked and what ended it; how much of what it might use it used, and by what. Then what to ask for next
-/// time. Crashes, and then the commands that used most, have `free_lines` lines.
+/// Makes the summary: whether the command worked and what ended it; how much of what it might use it used, and by what. Then
+/// what to ask for next time. Crashes, and then the commands that used most, have `free_lines` lines.
 pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: usize) -> Vec<Block> {
     let remark = |text| Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE };
     let mut blocks = vec![headline::brief(report, units)];

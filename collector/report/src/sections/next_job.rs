@@ -11,18 +11,19 @@ use crate::units::Units;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Slurm's binary units: `1G`, `1280M`.
+/// Writes memory in Slurm's binary units: `1G`, `1280M`.
 fn slurm_memory(bytes: u64) -> String {
     if bytes.is_multiple_of(GIB) { format!("{}G", bytes / GIB) } else { format!("{}M", bytes.div_ceil(MIB)) }
 }
 
-/// Slurm's form: `00:10:00`, `1-06:00:00`.
+/// Writes a time in Slurm's form: `00:10:00`, `1-06:00:00`.
 fn slurm_time(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     let of_day = format!("{hours:02}:{minutes:02}:{:02}", seconds % 60);
     if days > 0 { format!("{days}-{of_day}") } else { of_day }
 }
 
+/// Makes the section of all hints, each with its basis, and of all forms.
 pub(super) fn next_job(report: &Report, units: Units) -> Section {
     let hints = &report.hints;
     let held_idle = hints.gpus.as_ref().map(|hint| hint.held_idle.clone()).unwrap_or_default();
@@ -41,6 +42,7 @@ pub(super) fn next_job(report: &Report, units: Units) -> Section {
         .text("Snakemake", some(snakemake(hints)))
 }
 
+/// Writes the memory to ask for, its basis, and what the job was given.
 fn memory(hint: &MemoryHint, units: Units) -> String {
     let basis = match hint.basis {
         MemoryBasis::CombinedRam => "peak RAM",
@@ -52,6 +54,7 @@ fn memory(hint: &MemoryHint, units: Units) -> String {
     format!("{}{memory}, from {basis}, {from}{given}", at_least(hint.is_lower_bound))
 }
 
+/// Writes the time to ask for, its basis, and what the job was given.
 fn time(hint: &TimeHint, report: &Report, units: Units) -> String {
     let basis = match hint.basis {
         TimeBasis::Wall => "the time that it took",
@@ -64,6 +67,7 @@ fn time(hint: &TimeHint, report: &Report, units: Units) -> String {
     format!("{}{time}, from {basis}, {from}{given}{alone}", at_least(hint.is_lower_bound))
 }
 
+/// Writes the cores to ask for, their basis, and what the job was given.
 fn cpus(hint: CpusHint) -> String {
     let serial = if hint.is_serial { "; it ran serially" } else { "" };
     let (busy, given) = (short(hint.p95_busy_cores), given(hint.given.map(short), hint.is_fitting));
@@ -71,6 +75,7 @@ fn cpus(hint: CpusHint) -> String {
     format!("{count}, from {busy} cores: for 95% of the time no more were busy{given}{serial}")
 }
 
+/// Writes the memory of a GPU to ask for, its basis, and what the job was given.
 fn gpu_memory(hint: &GpuMemoryHint, units: Units) -> String {
     let (memory, from) = (slurm_memory(hint.bytes), units.gpu_bytes(hint.basis_bytes));
     let given = given(hint.capacity_bytes.map(|bytes| units.gpu_bytes(bytes)), hint.is_fitting);
@@ -81,22 +86,24 @@ fn at_least(is_lower_bound: bool) -> &'static str {
     if is_lower_bound { "at least " } else { "" }
 }
 
+/// Writes what the job was given: `; given: 16 GB, which fits`. Nothing where it is not known.
 fn given(given: Option<String>, is_fitting: bool) -> String {
     let fitting = if is_fitting { ", which fits" } else { "" };
     given.map(|given| format!("; given: {given}{fitting}")).unwrap_or_default()
 }
 
-/// Parts that are known, with something between them.
+/// Joins the parts that are known, with something between them.
 fn join(parts: [Option<String>; 4], between: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(between)
 }
 
-/// Cores to ask for. Nothing where others had some of those that it waited for: what it got says too little of what it can use.
+/// Gives the cores to ask for. `None` where others had some of those that it waited for: what it got says too little of what
+/// it can use.
 fn known_cpus(hints: &Hints) -> Option<CpusHint> {
     hints.cpus.filter(|hint| !hint.is_lower_bound)
 }
 
-/// Slurm's options, without those for what fits unless all are wanted.
+/// Writes Slurm's options, without those for what fits unless all are wanted.
 fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
     let cpus = known_cpus(hints).filter(|hint| is_wanted(hint.is_fitting));
@@ -112,11 +119,13 @@ fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     join(parts, " ")
 }
 
+/// Writes the line of a Slurm job script; empty if there are no hints.
 fn slurm(hints: &Hints) -> String {
     let options = slurm_options(hints, true);
     if options.is_empty() { options } else { format!("#SBATCH {options}") }
 }
 
+/// Writes the directives of a Nextflow process; empty if there are no hints.
 fn nextflow(hints: &Hints) -> String {
     let parts = [
         known_cpus(hints).map(|hint| format!("cpus {}", hint.count)),
@@ -128,6 +137,7 @@ fn nextflow(hints: &Hints) -> String {
     join(parts, "; ")
 }
 
+/// Writes the resources and threads of a Snakemake rule; empty if there are no hints.
 fn snakemake(hints: &Hints) -> String {
     let parts = [
         hints.gpus.as_ref().map(|hint| format!("gpu={}", hint.count)),
@@ -141,8 +151,8 @@ fn snakemake(hints: &Hints) -> String {
     join([threads, resources, None, None], "; ")
 }
 
-/// Slurm's options for the summary. Nothing where the run says little, what it was given fits, or nobody asks for resources;
-/// all of them where the user asked.
+/// Makes the summary's row of Slurm's options. Nothing where the run says little, what it was given fits, or nobody asks for
+/// resources; all of them where the user asked.
 pub(super) fn paragraph(report: &Report, units: Units, shows_hints: bool) -> Option<Block> {
     if !shows_hints && (report.hints.withheld.is_some() || !is_of_use(report)) {
         return None;
@@ -159,7 +169,7 @@ fn is_of_use(report: &Report) -> bool {
     is_batch_job || report.hints.is_any_given() || report.hints.is_any_above_least()
 }
 
-/// What the options can't say.
+/// Gives what the options can't say.
 fn remarks(report: &Report, units: Units) -> Vec<String> {
     let hints = &report.hints;
     let mut remarks = Vec::new();

@@ -12,8 +12,8 @@ pub(super) fn warnings(report: &Report) -> Section {
     Section::list("Warnings", report.warnings.iter().map(|warning| warning.text.clone()).collect())
 }
 
-/// The most important ones, and how many more there are. What other lines of the summary say is not said again.
-/// `is_kept`: the line below says how all of them are read.
+/// Makes remarks of the most important ones, and how many more there are. What other lines of the summary say is not said
+/// again. `is_kept`: the line below says how all of them are read.
 pub(super) fn remarks(report: &Report, is_kept: bool) -> Vec<Block> {
     let is_said = |warning: &&Warning| match warning.topic {
         Topic::IdleGpu => true,

@@ -6,7 +6,7 @@ use crate::document::Section;
 use crate::model::gpu::listing::{Listed, Listing};
 use crate::model::style::Console;
 
-/// The GPUs and their figures, with a newline at the end.
+/// Renders the GPUs and their figures, with a newline at the end.
 pub(crate) fn gpu_list(listing: &Listing) -> String {
     let why: Vec<_> =
         listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason)).collect();
@@ -25,6 +25,7 @@ pub(crate) fn gpu_list(listing: &Listing) -> String {
     lines.join("\n") + "\n"
 }
 
+/// Makes the rows about a GPU.
 fn device(gpu: &Listed) -> Section {
     let device = &gpu.device;
     let memory = device.memory_bytes.map(|bytes| format!("{:.3} gigabytes", bytes as f64 / 1e9));

@@ -41,7 +41,7 @@ const USUAL_WIDTH: usize = 80;
 /// A command in fewer columns says nothing; the verdict gets a line of its own then.
 const LEAST_COMMAND: usize = 16;
 
-/// The lines of these blocks.
+/// Lays blocks out as lines.
 pub(super) fn lay_out(blocks: &[Block], look: Look, form: Form) -> Vec<String> {
     let mut page = Page { look, form, lines: Vec::new() };
     page.blocks(0, blocks);
@@ -56,9 +56,10 @@ struct Page {
 }
 
 /// Text in one colour.
-type Span = (Tone, String);
+type Piece = (Tone, String);
 
 impl Page {
+    /// Adds the lines of blocks, at this level of nesting.
     fn blocks(&mut self, level: usize, blocks: &[Block]) {
         let indent = if self.form == Form::Outline { level * INDENT } else { MARGIN };
         for block in blocks {
@@ -75,11 +76,12 @@ impl Page {
         }
     }
 
+    /// Adds a line, indented by so many columns.
     fn line(&mut self, indent: usize, line: &str) {
         self.lines.push(format!("{:indent$}{line}", "").trim_end().to_owned());
     }
 
-    /// `command: verdict` in an outline, else `command ......... VERDICT`.
+    /// Adds `command: verdict` in an outline, else `command ......... VERDICT`.
     fn headline(&mut self, command: &[String], verdict: &str, tone: Tone) {
         if self.form == Form::Outline {
             let end = format!(": {verdict}");
@@ -97,11 +99,11 @@ impl Page {
         let command = look.command(command, most);
         let taken = quote::width(&command) + verdict.len() + 2;
         let dots = ".".repeat(width.min(USUAL_WIDTH).saturating_sub(taken).max(3));
-        let spans = [(Tone::Strong, command.as_str()), (Tone::Faint, &dots), (tone, verdict)];
-        self.line(0, &spans.map(|(tone, text)| look.paint(tone, text)).join(" "));
+        let pieces = [(Tone::Strong, command.as_str()), (Tone::Faint, &dots), (tone, verdict)];
+        self.line(0, &pieces.map(|(tone, text)| look.paint(tone, text)).join(" "));
     }
 
-    /// Its title stands only above lines.
+    /// Adds the lines of a section. Its title stands only above lines.
     fn section(&mut self, level: usize, section: &Section) {
         let title_at = self.lines.len();
         if let Some(title) = &section.title {
@@ -114,7 +116,7 @@ impl Page {
         }
     }
 
-    /// Nothing if its values are unknown or show as zero. In columns, its end is cut.
+    /// Adds a row; nothing if its values are unknown or show as zero. In columns, its end is cut.
     fn row(&mut self, indent: usize, label: &str, cells: &[Cell]) {
         let label = self.look.text(label);
         let (mut line, mut room) = match self.form {
@@ -125,7 +127,7 @@ impl Page {
         };
         let mut has_value = false;
         for cell in cells {
-            for (tone, text) in self.spans(cell, room) {
+            for (tone, text) in self.pieces(cell, room) {
                 let text = quote::cut(&text, room);
                 room -= quote::width(&text);
                 line += &self.look.paint(tone, &text);
@@ -137,17 +139,19 @@ impl Page {
         }
     }
 
+    /// Gives the columns of a line.
     fn page_width(&self) -> usize {
         if self.form == Form::Outline { WIDTH } else { self.look.width() }
     }
 
-    /// Columns after a label.
+    /// Gives the columns after a label.
     fn room(&self) -> usize {
         self.look.width() - MARGIN - LABEL
     }
 
-    /// A value as text; nothing if it is unknown or shows as zero, or can be left out where `room` columns are left.
-    fn spans(&self, cell: &Cell, room: usize) -> Vec<Span> {
+    /// Gives a value as pieces of coloured text. A number that is unknown or shows as zero has none, nor has a note that is
+    /// too long for `room` columns.
+    fn pieces(&self, cell: &Cell, room: usize) -> Vec<Piece> {
         match cell {
             Cell::Number(value, unit) => match number(*value) {
                 shown if value.is_none() || shown == number(Some(0.0)) => Vec::new(),
@@ -166,8 +170,8 @@ impl Page {
         }
     }
 
-    /// `[████····]   50 %`, with fewer cells on a narrow terminal.
-    fn gauge(&self, part: f64, room: usize) -> Vec<Span> {
+    /// Draws `[████····]   50 %`, with fewer cells on a narrow terminal.
+    fn gauge(&self, part: f64, room: usize) -> Vec<Piece> {
         const AROUND: usize = MARGIN + LABEL + 2 * FIGURE + "[] >999 %  12.3 s".len();
         let cells = self.look.width().saturating_sub(AROUND).clamp(BAR_CELLS.0, BAR_CELLS.1);
         let cells = cells.min(room.saturating_sub("[]".len() + PERCENT));
@@ -179,13 +183,14 @@ impl Page {
         vec![(Tone::Plain, format!("[{filled}")), (Tone::Faint, empty), (Tone::Plain, format!("]{percent}"))]
     }
 
+    /// Adds a line with what the figures below it are.
     fn heads(&mut self, heads: &[&str]) {
         let heads: String = heads.iter().map(|head| left(head, FIGURE)).collect();
         let line = format!("{:indent$}{}", "", heads.trim_end(), indent = MARGIN + LABEL);
         self.line(0, &self.look.paint(Tone::Faint, &line));
     }
 
-    /// One text of a list, broken between words at the page's edge.
+    /// Adds one text of a list, broken between words at the page's edge.
     fn item(&mut self, indent: usize, text: &str) {
         let text = self.look.text(text);
         for (i, line) in quote::wrap(text.split_whitespace(), WIDTH - indent - 2).iter().enumerate() {
@@ -193,13 +198,14 @@ impl Page {
         }
     }
 
+    /// Adds words behind a label, in at most [`MOST_LINES`] lines.
     fn paragraph(&mut self, indent: usize, label: &str, text: &str) {
         for (i, line) in self.look.wrap(text, self.room()).into_iter().take(MOST_LINES).enumerate() {
             self.row(indent, if i == 0 { label } else { "" }, &[Cell::Text(Tone::Plain, line)]);
         }
     }
 
-    /// `! text`; the first sentence alone if the whole text does not fit, and as much of it as does.
+    /// Adds `! text`; the first sentence alone if the whole text does not fit, and as much of it as does.
     fn remark(&mut self, indent: usize, tone: Tone, text: &str, most_lines: usize) {
         let width = self.page_width() - indent - 2;
         // Lines are broken between words, so some columns stay empty.

@@ -15,23 +15,23 @@ use crate::model::style::{Console, Style};
 /// Most lines of the summary.
 const MOST_LINES: usize = 30;
 
-/// The report as text, with a newline at its end.
+/// Renders the report as text, with a newline at its end.
 pub(super) fn text(report: &Report, style: &Style) -> String {
     match style {
-        Style { quiet: true, .. } => damage(report),
+        Style { quiet: true, .. } => tracking_warnings(report),
         Style { full: true, .. } => full(report, style),
         _ => summary(report, style),
     }
 }
 
-/// Every section. What is zero, unknown, or as it should be has no line.
+/// Renders every section. What is zero, unknown, or as it should be has no line.
 fn full(report: &Report, style: &Style) -> String {
     let blocks = sections::full(report, Units::choose(report, style));
     let look = Look::new(Console { has_colour: false, ..style.console });
     lay_out(&blocks, look, Form::Outline).join("\n") + "\n"
 }
 
-/// The default text. It begins with an empty line: the command's output may lack its last newline.
+/// Renders the default text. It begins with an empty line: the command's output may lack its last newline.
 fn summary(report: &Report, style: &Style) -> String {
     let units = Units::choose(report, style);
     let lines = |free_lines| {
@@ -42,8 +42,8 @@ fn summary(report: &Report, style: &Style) -> String {
     format!("\n{}\n", lines(left).join("\n"))
 }
 
-/// What went wrong with tracking, a line for each warning.
-fn damage(report: &Report) -> String {
+/// Gives the text of `--quiet`: a line for each warning about the tracking itself, or nothing.
+fn tracking_warnings(report: &Report) -> String {
     let of_tracking = report.warnings.iter().filter(|warning| warning.topic == Topic::Tracking);
     of_tracking.map(|warning| format!("gpu-track-run: {}\n", quote::escape(&warning.text))).collect()
 }

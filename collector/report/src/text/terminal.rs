@@ -23,17 +23,17 @@ impl Look {
         Self { console }
     }
 
-    /// Columns of the summary.
+    /// Gives the columns of the summary.
     pub(super) fn width(&self) -> usize {
         usize::from(self.console.columns).clamp(LEAST_WIDTH, MOST_WIDTH)
     }
 
-    /// Untrusted text: nothing in it moves the cursor, and it is ASCII where the terminal is.
+    /// Makes untrusted text harmless: nothing in it moves the cursor, and it is ASCII where the terminal is.
     pub(super) fn text(&self, text: &str) -> String {
         self.ascii(quote::escape(text))
     }
 
-    /// The beginning of a command, in at most `width` columns.
+    /// Renders the beginning of a command, in at most `width` columns.
     pub(super) fn command<S: AsRef<str>>(&self, words: &[S], width: usize) -> String {
         let mut line = String::new();
         for word in words {
@@ -48,11 +48,12 @@ impl Look {
         quote::cut(&line, width)
     }
 
+    /// Escapes what is not ASCII, where the terminal is.
     fn ascii(&self, text: String) -> String {
         if self.console.is_unicode { text } else { quote::ascii(&text) }
     }
 
-    /// `text` in the colour of `tone`, where there are colours.
+    /// Puts `text` in the colour of `tone`, where there are colours.
     pub(super) fn paint(&self, tone: Tone, text: &str) -> String {
         if !self.console.has_colour || text.is_empty() {
             return text.to_owned();
@@ -68,14 +69,14 @@ impl Look {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// A part of a whole, as the filled and the empty cells of a bar. More than the whole fills it.
+    /// Draws a part of a whole, as the filled and the empty cells of a bar. More than the whole fills it.
     pub(super) fn bar(&self, part: f64, cells: usize) -> (String, String) {
         let filled = (part.clamp(0.0, 1.0) * cells as f64).round() as usize;
         let [full, empty] = if self.console.is_unicode { ["█", "·"] } else { ["#", "-"] };
         (full.repeat(filled), empty.repeat(cells - filled))
     }
 
-    /// Heights over time, of the largest one; a blank where nothing is known.
+    /// Draws heights over time, of the largest one; a blank where nothing is known.
     pub(super) fn sparkline(&self, heights: &[Option<u64>]) -> String {
         const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         const ASCII: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
@@ -88,13 +89,13 @@ impl Look {
         heights.iter().map(|height| cell(height).copied().unwrap_or(' ')).collect()
     }
 
-    /// The text in lines of at most `width` columns, broken between words; longer words are cut.
+    /// Breaks text into lines of at most `width` columns, between words; longer words are cut.
     pub(super) fn wrap(&self, text: &str, width: usize) -> Vec<String> {
         quote::wrap(self.text(text).split_whitespace().map(|word| quote::cut(word, width)), width)
     }
 }
 
-/// The largest RAM in each of `parts` equal parts of the run; `None` where no span reaches.
+/// Gives the largest RAM in each of `parts` equal parts of the run, bytes. `None` where no span reaches.
 pub(super) fn heights(spans: &[RamSpan], wall_s: f64, parts: usize) -> Vec<Option<u64>> {
     let mut heights = vec![None; parts];
     let part_of = |at_s: f64| (at_s / wall_s * parts as f64).max(0.0);
@@ -109,13 +110,13 @@ pub(super) fn heights(spans: &[RamSpan], wall_s: f64, parts: usize) -> Vec<Optio
     heights
 }
 
-/// Aligned to the left in `width` columns. Wider text stays as it is.
+/// Aligns text to the left in `width` columns. Wider text stays as it is.
 pub(super) fn left(text: &str, width: usize) -> String {
     let padding = width.saturating_sub(quote::width(text));
     format!("{text}{:padding$}", "")
 }
 
-/// Aligned to the right in `width` columns. Wider text stays as it is.
+/// Aligns text to the right in `width` columns. Wider text stays as it is.
 pub(super) fn right(text: &str, width: usize) -> String {
     let padding = width.saturating_sub(quote::width(text));
     format!("{:padding$}{text}", "")

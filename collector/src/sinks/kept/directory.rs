@@ -52,11 +52,13 @@ fn has_own_links_only(directory: &Path) -> bool {
     directory.ancestors().filter(|path| *path != Path::new("/")).all(is_own)
 }
 
-/// A home directory may be writable for the user's own group (umask 002). Root's may not, and is none of another user.
+/// Gives the user that this process runs as. A home directory may be writable for that user's own group (umask 002). Root's
+/// may not, and is none of another user.
 fn user() -> User {
     User::this().trusting_groups()
 }
 
+/// Opens a directory, which must not be a link.
 fn open(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(CWD, path, flags, Mode::empty())?)
@@ -82,7 +84,7 @@ pub fn write(report: &mut File, directory: OwnedFd, most: usize) -> io::Result<(
     Ok(())
 }
 
-/// The newest report, once the keepers of this user have ended. `None`: there is none.
+/// Reads the newest report, once the keepers of this user have ended. `None`: there is none.
 ///
 /// # Errors
 /// If the directory or the report can't be read.
@@ -103,7 +105,7 @@ pub fn newest(keep: &Keep) -> io::Result<Option<KeptReport>> {
     Ok(Some(KeptReport { path: path.join(name), json }))
 }
 
-/// A run that ended just now may have a keeper that still writes.
+/// Waits while there are keepers: a run that ended just now may have one that still writes.
 fn await_keepers() {
     let end = Instant::now() + READER_PATIENCE;
     while Instant::now() < end && is_any_keeper() {
@@ -123,7 +125,7 @@ fn is_any_keeper() -> bool {
     })
 }
 
-/// The names of the reports, oldest first.
+/// Gives the names of the reports, oldest first.
 fn reports(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let is_report = |name: &String| is_kept_name(name);
     let mut names = names(directory)?;
@@ -141,7 +143,7 @@ fn is_kept_name(name: &str) -> bool {
     is_number(pid) && time.split(['T', '.']).count() == 3 && time.split(['T', '.']).all(is_number)
 }
 
-/// Files of keepers that were killed.
+/// Gives the names of the files that killed keepers left.
 fn abandoned(directory: &OwnedFd, now: SystemTime) -> io::Result<Vec<String>> {
     let now_s = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let is_old = |name: &String| {
@@ -156,6 +158,7 @@ fn abandoned(directory: &OwnedFd, now: SystemTime) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// Gives all names in the directory, but those that are not UTF-8.
 fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let entries = Dir::read_from(directory)?;
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)).collect())

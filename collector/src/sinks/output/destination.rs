@@ -17,7 +17,7 @@ use crate::model::style::{Output, StreamFile};
 /// The kernel's limit (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 
-/// The output at an absolute path.
+/// Finds the output at an absolute path.
 ///
 /// # Errors
 /// If the path can't be resolved, is a directory, or is another user's where all users may write.
@@ -66,12 +66,13 @@ pub(super) fn find(given: &Path) -> io::Result<Output> {
     Err(io::ErrorKind::IsADirectory.into())
 }
 
-/// The names in a path, the last one first.
+/// Splits a path into its names, the last one first.
 fn reversed(path: &Path) -> Vec<OsString> {
     let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
     path.components().filter(is_name).map(|part| part.as_os_str().to_owned()).rev().collect()
 }
 
+/// Gives the output to a file that is not to be replaced, with what identifies it.
 fn stream(path: &Path) -> io::Result<Output> {
     let found = fs::metadata(path)?;
     Ok(Output::Stream(StreamFile {
@@ -82,6 +83,7 @@ fn stream(path: &Path) -> io::Result<Output> {
     }))
 }
 
+/// Fails if the file at the path is another user's, and all users may write to its directory.
 fn check(directory: &Path, path: &Path, found: &Metadata) -> io::Result<()> {
     if !is_foreign(&fs::symlink_metadata(directory)?, found) {
         return Ok(());

@@ -30,13 +30,15 @@ pub(super) fn append(stream: &StreamFile, bytes: &[u8]) -> io::Result<()> {
     append_within(stream, bytes, READER_PATIENCE)
 }
 
+/// Appends a report, as [`append`]. Waits this long for the reader of a fifo.
 fn append_within(stream: &StreamFile, bytes: &[u8], patience: Duration) -> io::Result<()> {
     write_all(&mut open_within(stream, patience)?, bytes)
 }
 
+/// Opens the file to append to it. Waits this long for the reader of a fifo.
 fn open_within(stream: &StreamFile, patience: Duration) -> io::Result<File> {
     let start = Instant::now();
-    let found = held(stream)?;
+    let found = open_path(stream)?;
     // The same file, whatever has its name by now.
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -54,8 +56,8 @@ fn open_within(stream: &StreamFile, patience: Duration) -> io::Result<File> {
     }
 }
 
-/// Holds the file of the path without opening it.
-fn held(stream: &StreamFile) -> io::Result<OwnedFd> {
+/// Opens the path as O_PATH, which opens no device. Fails if it is another file than at the start of the run.
+fn open_path(stream: &StreamFile) -> io::Result<OwnedFd> {
     let found = openat(CWD, &stream.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let stat = fstat(&found)?;
     let is_it =
@@ -63,6 +65,7 @@ fn held(stream: &StreamFile) -> io::Result<OwnedFd> {
     if is_it { Ok(found) } else { Err(io::Error::other("it is another file than at the start of the run")) }
 }
 
+/// Writes all of it, and waits where the file takes no more for the moment.
 fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {
@@ -76,6 +79,7 @@ fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Waits until the file takes bytes again. Fails after [`STALL_SECONDS`].
 fn await_space(file: &File) -> io::Result<()> {
     let mut fds = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)];
     match poll(&mut fds, Some(&Timespec { tv_sec: STALL_SECONDS, tv_nsec: 0 })) {

@@ -7,7 +7,7 @@ use crate::model::cgroup::{MemoryLimit, MemoryLimitUse};
 use crate::model::report::Limit;
 
 impl Places {
-    /// The groups with a memory limit, innermost first.
+    /// Finds the groups with a memory limit, innermost first.
     pub(super) fn memory_limits(&self) -> Vec<MemoryLimit> {
         let Some(place) = self.v1_memory.as_ref().or(self.v2.as_ref()) else { return Vec::new() };
         let groups = place.groups().filter_map(|(dir, name)| {
@@ -21,14 +21,14 @@ impl Places {
 }
 
 impl Place {
-    /// The group and those above it: directory and name.
+    /// Gives directory and name of the group and of those above it.
     fn groups(&self) -> impl Iterator<Item = (&Path, String)> {
         let names = Path::new(&self.name).ancestors().map(|name| name.display().to_string());
         self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top)).zip(names)
     }
 }
 
-/// What has happened in the group since the start of the session; `None` if it is gone.
+/// Reads what has happened in the group since the start of the session. `None`: it is gone.
 pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
     // The limit may have been changed meanwhile.
     let Limit::Known(limit_bytes) = memory_limit(&limit.dir)? else { return None };
@@ -43,8 +43,8 @@ pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
     })
 }
 
-/// How often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap. A 0 there says
-/// nothing: newer kernels (such as 6.18) have the files and do not count.
+/// Reads how often an allocation met the limit. v1 counts the limits of memory alone, and of memory with swap. A 0 there
+/// says nothing: newer kernels (such as 6.18) have the files and do not count.
 fn hits(dir: &Path) -> Option<u64> {
     let number = |file: &str| read(&dir.join(file))?.trim().parse::<u64>().ok();
     if let Some(hits) = number("memory.failcnt") {
@@ -56,7 +56,7 @@ fn hits(dir: &Path) -> Option<u64> {
     events.lines().find_map(|line| line.strip_prefix("oom "))?.trim().parse().ok()
 }
 
-/// The largest charge since the group was made, bytes. v2 has it since Linux 5.19.
+/// Reads the largest charge since the group was made, bytes. v2 has it since Linux 5.19.
 fn peak(dir: &Path) -> Option<u64> {
     let files = ["memory.max_usage_in_bytes", "memory.peak"];
     files.iter().find_map(|file| read(&dir.join(file))?.trim().parse().ok())

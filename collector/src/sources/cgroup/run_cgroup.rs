@@ -94,7 +94,7 @@ fn move_launcher_aside(run: &mut RunCgroup, name: &str, launcher: u32) {
     }
 }
 
-/// The file `cgroup.procs`: a process moves itself into the group by writing "0".
+/// Opens the file `cgroup.procs`: a process moves itself into the group by writing "0".
 ///
 /// # Errors
 /// If this process may not write to it.
@@ -102,11 +102,12 @@ pub fn entrance(run: &RunCgroup) -> io::Result<File> {
     File::options().write(true).open(run.dir.join("cgroup.procs"))
 }
 
-/// The kernel's figures for all processes that were ever in the group.
+/// Reads the kernel's figures for all processes that were ever in the group.
 pub(crate) fn figures(run: &RunCgroup) -> Figures {
     figures_with(run, Path::new(BLOCK_DEVICES))
 }
 
+/// Reads the figures. `block_devices` is the kernel's directory of these.
 fn figures_with(run: &RunCgroup, block_devices: &Path) -> Figures {
     let path = Some(run.dir.display().to_string());
     let stat = read(&run.dir.join("cpu.stat")).unwrap_or_default();
@@ -153,7 +154,7 @@ pub fn remove(run: &RunCgroup) {
     }
 }
 
-/// The sum over the lines of io.stat, one per device.
+/// Adds up a count over the lines of io.stat, one per device.
 ///
 /// A stacked device (LVM, dm-crypt, md) is skipped, since the devices below it count the same bytes. Multipath counts:
 /// it forwards requests, which the devices below do not count again.
@@ -189,7 +190,7 @@ fn empty_into(dir: &Path, into: &Path) {
     }
 }
 
-/// A group and its descendants, children before parents.
+/// Finds a group and its descendants, children before parents.
 fn groups_below(dir: &Path) -> Vec<PathBuf> {
     let mut groups = vec![dir.to_owned()];
     let mut next = 0;
@@ -203,7 +204,7 @@ fn groups_below(dir: &Path) -> Vec<PathBuf> {
     groups
 }
 
-/// Groups of any run below this one, with the pid of its launcher.
+/// Finds the groups of any run below this one, with the pid of its launcher.
 fn siblings(home: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
     std::fs::read_dir(home).into_iter().flatten().flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
@@ -212,6 +213,7 @@ fn siblings(home: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
     })
 }
 
+/// Reads the words in a file; none if it can't be read.
 fn words(file: &Path) -> Vec<String> {
     read(file).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }

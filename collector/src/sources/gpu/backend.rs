@@ -36,7 +36,7 @@ pub(crate) trait Backend: Send {
     /// Ask for the devices that are present now.
     fn devices(&mut self) -> Vec<Device>;
 
-    /// The devices as they are known, without asking the driver.
+    /// Gives the devices as they are known, without asking the driver.
     fn known_devices(&self) -> Vec<Device> {
         Vec::new()
     }
@@ -44,12 +44,12 @@ pub(crate) trait Backend: Send {
     /// Read what is due. A turn is short where calls are slow: its figures are handed over as soon as it is done.
     fn turn(&mut self, ask: &Ask<'_>) -> Turn;
 
-    /// How many driver settings were changed, and are not restored.
+    /// Gives how many driver settings were changed, and are not restored.
     fn changed_settings(&self) -> usize {
         0
     }
 
-    /// Restore one of them.
+    /// Restores one changed setting.
     fn restore_one(&mut self) {}
 
     /// Why devices that could not be identified can't be read.

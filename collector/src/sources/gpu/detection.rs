@@ -10,7 +10,7 @@ use super::worker::{Start, Worker};
 use super::{drm, nvml};
 use crate::model::gpu::{AMD_AND_INTEL, GpuConfig, NVIDIA, Vendor};
 
-/// The workers, one for each backend. Costs a few `stat` calls where there is no driver.
+/// Starts the workers, one for each backend. Costs a few `stat` calls where there is no driver.
 pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
     let mut workers = Vec::new();
     let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
@@ -28,8 +28,8 @@ pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
     workers
 }
 
-/// The configuration of a backend. HIP reads CUDA_VISIBLE_DEVICES, too; but where there are NVIDIA's devices as well, it is meant
-/// for those.
+/// Gives the configuration of a backend. HIP reads CUDA_VISIBLE_DEVICES, too; but where there are NVIDIA's devices as well,
+/// it is meant for those.
 pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {
     let mut own = config.clone();
     if backend == AMD_AND_INTEL && may_have_nvidia(config) {

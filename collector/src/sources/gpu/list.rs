@@ -19,7 +19,7 @@ pub struct Present {
 }
 
 impl Present {
-    /// The first name that means no device of the machine for certain.
+    /// Finds the first name that means no device of the machine for certain.
     #[must_use]
     pub fn unknown<'a>(&self, given: &'a [String]) -> Option<&'a String> {
         // No file names the instances of a divided device.
@@ -34,7 +34,7 @@ impl Present {
     }
 }
 
-/// The GPUs that the kernel's files show.
+/// Finds the GPUs that the kernel's files show.
 #[must_use]
 pub fn present(config: &GpuConfig) -> Present {
     let mut present = Present::default();
@@ -85,6 +85,7 @@ pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
     listing
 }
 
+/// Gives the listed devices, with the figures that readings showed.
 fn gpus(config: &GpuConfig, batches: &[Batch]) -> Vec<Listed> {
     let listed = batches.iter().rev().find_map(|batch| batch.devices.as_ref());
     let listed = listed.map(|list| list.tracked.clone()).unwrap_or_default();
@@ -103,6 +104,7 @@ fn gpus(config: &GpuConfig, batches: &[Batch]) -> Vec<Listed> {
     listed.into_iter().map(gpu).collect()
 }
 
+/// Gives each figure, and why it is not available if it isn't.
 fn capabilities(sample: &DeviceSample) -> Vec<Capability> {
     let all = sample.capabilities().into_iter();
     all.map(|(figure, reading)| {

@@ -45,7 +45,7 @@ impl GpuMonitor {
         !self.workers.is_empty()
     }
 
-    /// What the workers had read at the tick before; from now on they read about these processes. `None`: there is no
+    /// Gives what the workers had read at the tick before. From now on they read about these processes. `None`: there is no
     /// backend.
     pub(crate) fn exchange(&mut self, pids: &GpuPids, now_ns: u64) -> Option<GpuObservation> {
         if !self.is_active() {
@@ -59,7 +59,7 @@ impl GpuMonitor {
         Some(observation)
     }
 
-    /// The last observation of the run: all that waits, and a last reading if it comes at once.
+    /// Gives the last observation of the run: all that waits, and a last reading if it comes at once.
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
         batches.extend(self.take(&pids.all()));
@@ -110,10 +110,12 @@ impl GpuMonitor {
         GpuObservation { end: Some(end), ..self.observation(batches, pids, now_ns) }
     }
 
+    /// Takes what the workers have read. Their next readings are about these processes.
     fn take(&self, pids: &[u32]) -> Vec<Batch> {
         self.workers.iter().flat_map(|worker| worker.exchange(pids)).collect()
     }
 
+    /// Makes an observation of what was read, with the facts about the pids in it.
     fn observation(&mut self, batches: Vec<Batch>, pids: &GpuPids, now_ns: u64) -> GpuObservation {
         // When each pid was named last.
         let mut named: BTreeMap<u32, u64> = BTreeMap::new();
@@ -144,7 +146,7 @@ impl GpuMonitor {
         }
     }
 
-    /// The warning that the last reading is old, unless the driver is unresponsive, which has a warning of its own.
+    /// Warns that the last reading is old, unless the driver is unresponsive, which has a warning of its own.
     fn late_reading(&self, worker: &Worker, now_ns: u64) -> Option<String> {
         let age = worker.age(now_ns);
         let is_late = age > POLICY.late_reading.max(self.interval.saturating_mul(2));

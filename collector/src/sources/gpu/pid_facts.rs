@@ -52,8 +52,8 @@ impl PidFactReader {
         self.absent.retain(|pid, _| named.contains_key(pid));
     }
 
-    /// The facts about an id that a driver named; `pids` are the ids of the run. Facts about others are read again once in a
-    /// while: pids are used again, and a thread of the run can have a stranger's.
+    /// Gives the facts about an id that a driver named; `pids` are the ids of the run. Facts about others are read again
+    /// once in a while: pids are used again, and a thread of the run can have a stranger's.
     pub(super) fn read(&mut self, pid: u32, pids: &GpuPids, [named_ns, now_ns]: [u64; 2]) -> PidFacts {
         let facts = self.present(pid, pids, now_ns);
         if facts.thread_group_leader.is_some() || self.root.has_id(pid) {
@@ -65,6 +65,7 @@ impl PidFactReader {
         PidFacts { is_absent: since_ns < named_ns, ..facts }
     }
 
+    /// Gives the facts as /proc shows them, for ids of no process of the run those of a while ago.
     fn present(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok()
             || pids.inner.binary_search(&pid).is_ok()
@@ -91,6 +92,7 @@ impl PidFactReader {
         facts
     }
 
+    /// Reads the facts about an id from /proc.
     fn facts(&self, pid: u32, pids: &GpuPids) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok();
         let thread_group_leader =
@@ -109,10 +111,12 @@ impl PidFactReader {
         PidFacts { thread_group_leader, has_gpu_open, has_memory, is_absent: false }
     }
 
+    /// Whether a process has memory. `None`: it is gone.
     fn has_memory(&self, pid: u32) -> Option<bool> {
         Statm::parse(&self.root.read(pid, "statm")?).map(|statm| statm.size > 0)
     }
 
+    /// Whether a process has a GPU's device file open. `None`: it may not be looked at, or is a zombie.
     fn has_gpu_open(&self, pid: u32) -> Option<bool> {
         let is_device = |link: PathBuf| {
             let link = link.as_os_str().as_encoded_bytes();

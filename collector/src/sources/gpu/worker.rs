@@ -134,7 +134,7 @@ impl Worker {
         state.phase == Phase::Ready && Duration::from_nanos(in_driver_ns) < POLICY.last_reading_wait
     }
 
-    /// Since when the driver, which had answered before, has not returned from a call, CLOCK_MONOTONIC nanoseconds;
+    /// Gives since when the driver, which had answered before, has not returned from a call, CLOCK_MONOTONIC nanoseconds.
     /// `None`: it answers.
     pub(super) fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
         let state = self.shared.lock();
@@ -142,7 +142,7 @@ impl Worker {
         (now_ns.saturating_sub(since_ns) >= POLICY.unresponsive_ns).then_some(since_ns)
     }
 
-    /// How long ago the last reading began.
+    /// Gives how long ago the last reading began.
     pub(super) fn age(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(now_ns.saturating_sub(self.shared.lock().read_ns))
     }
@@ -176,6 +176,7 @@ impl Worker {
         self.wait(deadline, |state| state.has_read_all || matches!(state.phase, Phase::Failed(_)));
     }
 
+    /// Waits until the state is like that, or the deadline.
     fn wait(&self, deadline: Instant, until: impl Fn(&State) -> bool) {
         let mut state = self.shared.lock();
         while !until(&state) {
@@ -188,6 +189,7 @@ impl Worker {
     }
 }
 
+/// Runs the thread: starts the backend and reads until the last reading. Then it restores the settings that were changed.
 fn work(shared: &Shared, config: &GpuConfig, start: Start) {
     let mut backend = match start() {
         Ok(backend) => backend,
@@ -278,6 +280,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads what is due. The list of devices is asked for once in a while.
     fn read(&mut self, backend: &mut dyn Backend, pids: &[u32], is_last: bool) -> (Batch, Turn) {
         let mut batch = Batch::default();
         let began = Instant::now();
@@ -315,6 +318,7 @@ impl<'a> Reader<'a> {
         Some(list)
     }
 
+    /// Gives the devices as they count in this run.
     fn device_list(&self, all: &[Device], wanted: Vec<Device>) -> DeviceList {
         let visibility = Visibility::new(&self.config.visible, all);
         let tracked =

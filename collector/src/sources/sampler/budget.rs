@@ -12,7 +12,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A full one at `start_ns`, CLOCK_MONOTONIC.
+    /// Gives a full budget at `start_ns`, CLOCK_MONOTONIC.
     #[must_use]
     pub fn new(policy: BudgetPolicy, start_ns: u64) -> Self {
         Self { policy, nanoseconds: policy.saved_ns, refilled_ns: start_ns }
@@ -40,8 +40,8 @@ impl Budget {
         result
     }
 
-    /// A credit (what may be owed, see [`Self::has_credit`]) that lets a quarter of the rest be spent: of what is left beyond
-    /// this reserve, nanoseconds. It is negative, since the other three quarters must stay. `None`: nothing is left.
+    /// Gives a credit (what may be owed, see [`Self::has_credit`]) that lets a quarter of what is left beyond this reserve
+    /// be spent, nanoseconds. It is negative, since the other three quarters must stay. `None`: nothing is left.
     #[must_use]
     pub fn credit_of_quarter(&self, reserved_ns: i64) -> Option<i64> {
         let beyond_ns = self.nanoseconds.saturating_sub(reserved_ns);

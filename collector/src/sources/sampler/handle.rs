@@ -67,6 +67,7 @@ impl Handle {
         handle.stat(root).filter(is_shown).map(|_| handle).ok_or(OpenError::Gone)
     }
 
+    /// Reads stat, by the open file if there is one.
     fn stat(&self, root: &ProcRoot) -> Option<Stat> {
         let mut buffer = [0; 1024];
         match &self.files {
@@ -145,6 +146,7 @@ impl Handle {
         })
     }
 
+    /// Reads the size of the memory, by the open file if there is one.
     fn memory(&self, root: &ProcRoot, page: u64) -> Memory {
         let mut buffer = [0; 256];
         let statm = match &self.files {
@@ -162,12 +164,12 @@ impl Handle {
         }
     }
 
-    /// Its size now; `None`: it has no memory any more.
+    /// Reads its size now. `None`: it has no memory any more.
     pub(super) fn size(&self, root: &ProcRoot, page: u64) -> Option<Size> {
         if let Memory::Size(size) = self.memory(root, page) { Some(size) } else { None }
     }
 
-    /// Its peak so far.
+    /// Reads its peak so far.
     pub(super) fn peak(&self, root: &ProcRoot, target: &Target) -> PeakReading {
         let status = root.status(self.memory_of);
         PeakReading {
@@ -178,8 +180,8 @@ impl Handle {
         }
     }
 
-    /// How its memory is shared, and its size right after that: both figures must be of one time. It may have exec'd or begun
-    /// to end since it was last read.
+    /// Reads how its memory is shared, and its size right after that: both figures must be of one time. It may have exec'd
+    /// or begun to end since it was last read.
     pub(super) fn sharing(&self, root: &ProcRoot, page: u64, wants_mappings: bool) -> SharingReading {
         let mappings = wants_mappings.then(|| root.mappings(self.memory_of)).flatten();
         // smaps has the same sums, so one of both is enough: each takes milliseconds for a large process.

@@ -46,7 +46,7 @@ impl Sampler {
         Self { root, page, tick_us, handles: FxHashMap::default() }
     }
 
-    /// Clock, stat and statm of these processes, all that live. Those that can't be read are left out.
+    /// Reads clock, stat and statm of these processes, all that live. Those that can't be read are left out.
     pub fn read(&mut self, targets: &[SampleTarget], now_ns: u64) -> Vec<Reading> {
         let mut readings = Vec::with_capacity(targets.len());
         for SampleTarget { target, wants_args, is_alone } in targets {
@@ -75,7 +75,7 @@ impl Sampler {
         self.handles.retain(|id, _| is_alive(*id));
     }
 
-    /// A process's peak so far.
+    /// Reads a process's peak so far. `None`: no sample has read the process.
     #[must_use]
     pub fn peak(&self, id: ProcessId) -> Option<PeakReading> {
         let (target, handle) = self.handles.get(&id)?;
@@ -92,7 +92,7 @@ impl Sampler {
         handle.size(&self.root, self.page)
     }
 
-    /// How the memory of `members` is shared: of those in `order`, as many as the budget allows with this credit, in
+    /// Reads how the memory of `members` is shared: of those in `order`, as many as the budget allows with this credit, in
     /// nanoseconds.
     #[must_use]
     pub fn read_sharing(

@@ -21,7 +21,7 @@ use pages::PageMap;
 pub use parse::{Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
 use parse::{line, parse_fork_count, parse_task_times, parse_u64};
 
-/// The final figures of the process with this pid, if its `stat` shows that all its threads are dead.
+/// Gives the final figures of the process with this pid, if its `stat` shows that all its threads are dead.
 #[must_use]
 pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
     // `stat` comes first: a CPU clock that is read before the end is not final.
@@ -48,13 +48,13 @@ impl Default for ProcRoot {
 }
 
 impl ProcRoot {
-    /// The directory `root`.
+    /// Gives a reader of the /proc that is mounted at `root`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Path of a file of a process.
+    /// Gives the path of a file of a process, such as `stat`.
     #[must_use]
     pub(crate) fn path(&self, pid: u32, file: &str) -> PathBuf {
         self.root.join(pid.to_string()).join(file)
@@ -65,37 +65,37 @@ impl ProcRoot {
         File::open(self.path(pid, file))
     }
 
-    /// Path of a file of the machine.
+    /// Gives the path of a file that is below no pid, such as `loadavg` or `self/cgroup`.
     #[must_use]
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn top_path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The content of a file of a process; `None` if the process is gone or the file may not be read.
+    /// Reads a file of a process. `None`: the process is gone, or the file may not be read.
     #[must_use]
     pub(crate) fn read(&self, pid: u32, file: &str) -> Option<Vec<u8>> {
         read_all(&self.path(pid, file))
     }
 
-    /// /proc/PID/stat.
+    /// Reads /proc/PID/stat.
     #[must_use]
     pub fn stat(&self, pid: u32) -> Option<Stat> {
         Stat::parse(&self.read(pid, "stat")?)
     }
 
-    /// The final figures of a zombie.
+    /// Reads the final figures of a zombie. `None`: it is no zombie, or is gone.
     #[must_use]
     pub(crate) fn remains(&self, pid: u32) -> Option<Remains> {
         remains_if_over(pid, &self.stat(pid)?)
     }
 
-    /// /proc/PID/status.
+    /// Reads /proc/PID/status.
     #[must_use]
     pub fn status(&self, pid: u32) -> Option<Status> {
         Some(Status::parse(&self.read(pid, "status")?))
     }
 
-    /// /proc/PID/smaps_rollup. `None` if the process is gone.
+    /// Reads /proc/PID/smaps_rollup. `None`: the process is gone.
     ///
     /// # Errors
     /// If it may not be read (other users' processes).
@@ -108,8 +108,8 @@ impl ProcRoot {
         }
     }
 
-    /// /proc/PID/smaps, with the pages of large file mappings by pagemap; `None` if it can't be read or the process has no
-    /// memory any more.
+    /// Reads /proc/PID/smaps, with the pages of large file mappings by pagemap. `None`: it can't be read, or the process has
+    /// no memory any more.
     #[must_use]
     pub(crate) fn mappings(&self, pid: u32) -> Option<Mappings> {
         let bytes = read_whole(&self.open(pid, "smaps").ok()?, u64::MAX).ok()?;
@@ -130,7 +130,7 @@ impl ProcRoot {
         Some((file.dev(), file.ino()))
     }
 
-    /// Arguments of /proc/PID/cmdline, at most `limit` bytes; `None` if empty (zombies, kernel threads).
+    /// Reads the arguments in /proc/PID/cmdline, at most `limit` bytes. `None`: there are none (zombies, kernel threads).
     #[must_use]
     pub fn args(&self, pid: u32, limit: u64) -> Option<Vec<String>> {
         let bytes = read_whole(&self.open(pid, "cmdline").ok()?, limit).ok()?;
@@ -147,7 +147,7 @@ impl ProcRoot {
         Some(String::from_utf8_lossy(self.read(pid, "comm")?.trim_ascii_end()).into_owned())
     }
 
-    /// Bytes read from and written to storage by the process and its waited-for children (/proc/PID/io).
+    /// Reads how many bytes the process and its waited-for children read from storage and wrote to it (/proc/PID/io).
     #[must_use]
     pub fn io_bytes(&self, pid: u32) -> Option<(u64, u64)> {
         let text = self.read(pid, "io")?;
@@ -170,7 +170,8 @@ impl ProcRoot {
         text.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
     }
 
-    /// Children of all threads of a process. Needs CONFIG_PROC_CHILDREN, which distributions set.
+    /// Reads the pids of the children of all threads of a process, which has this many. Needs CONFIG_PROC_CHILDREN, which
+    /// distributions set.
     #[must_use]
     pub fn children(&self, pid: u32, threads: u64) -> Vec<u32> {
         let mut found = Vec::new();
@@ -184,23 +185,23 @@ impl ProcRoot {
         found
     }
 
-    /// Thread ids of a process; empty if it is gone.
+    /// Reads the thread ids of a process; none if it is gone.
     #[must_use]
     pub fn threads(&self, pid: u32) -> Vec<u32> {
         let Ok(tasks) = std::fs::read_dir(self.path(pid, "task")) else { return Vec::new() };
         tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// Processes and threads created since boot; `None` if the kernel does not count them.
+    /// Reads how many processes and threads were created since boot. `None`: the kernel does not count them.
     #[must_use]
     pub fn forks(&self) -> Option<u64> {
-        parse_fork_count(&read_all(&self.file("stat"))?)
+        parse_fork_count(&read_all(&self.top_path("stat"))?)
     }
 
     /// The text of /proc/stat.
     #[must_use]
     pub fn machine_stat(&self) -> Option<Vec<u8>> {
-        read_all(&self.file("stat"))
+        read_all(&self.top_path("stat"))
     }
 
     /// Whether /proc/stat is a file of FUSE, as lxcfs mounts it in containers: their cores have other numbers, and other
@@ -208,19 +209,19 @@ impl ProcRoot {
     #[must_use]
     pub(crate) fn has_virtual_stat(&self) -> bool {
         const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
-        rustix::fs::statfs(self.file("stat")).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
+        rustix::fs::statfs(self.top_path("stat")).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
     }
 
-    /// How long a thread ran and waited for a core (/proc/PID/task/TID/schedstat).
+    /// Reads how long a thread ran and waited for a core (/proc/PID/task/TID/schedstat).
     #[must_use]
     pub(crate) fn task_times(&self, pid: u32, task: u32) -> Option<TaskTimes> {
         parse_task_times(&self.read(pid, &format!("task/{task}/schedstat"))?)
     }
 
-    /// Memory in use (MemTotal - MemAvailable) and MemTotal, bytes.
+    /// Reads the memory in use (MemTotal - MemAvailable) and MemTotal, bytes.
     #[must_use]
     pub fn system_memory(&self) -> Option<(u64, u64)> {
-        let memory = Meminfo::from_file(self.file("meminfo")).ok()?;
+        let memory = Meminfo::from_file(self.top_path("meminfo")).ok()?;
         Some((memory.mem_total.saturating_sub(memory.mem_available?), memory.mem_total))
     }
 }

@@ -28,8 +28,8 @@ impl PageMap {
         Self { file, page_bytes }
     }
 
-    /// The pieces of these addresses that are all resident pages of the file, as offsets from the first address. `None` if
-    /// there are too many, or they can't be read.
+    /// Finds the pieces of these addresses that are all resident pages of the file, as offsets from the first address.
+    /// `None`: there are too many, or they can't be read.
     pub(super) fn pieces(&self, addresses: &Range<u64>) -> Option<Vec<Range<u64>>> {
         let length = addresses.end - addresses.start;
         if length > MOST_BYTES {

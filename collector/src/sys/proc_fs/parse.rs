@@ -67,7 +67,7 @@ impl Stat {
         })
     }
 
-    /// Start time, CLOCK_MONOTONIC nanoseconds, rounded down to a tick of this many microseconds.
+    /// Gives the start time, CLOCK_MONOTONIC nanoseconds, rounded down to a tick of this many microseconds.
     ///
     /// The file counts on CLOCK_BOOTTIME. If the machine was suspended after the start, the result is too early by that
     /// time.
@@ -173,6 +173,7 @@ impl Mapping {
         Some(Self { address, file: (device, inode), start, end, ..Self::default() })
     }
 
+    /// Adds the mapping's figures to the sums. `pieces` gives the resident pieces of its addresses, if they are known.
     fn add_to(&self, mappings: &mut Mappings, mut pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) {
         let is_file = self.file.1 != 0;
         // A page of the file that was never written is clean. A written one is an anonymous page, and dirty.
@@ -212,7 +213,7 @@ impl Mapping {
     }
 }
 
-/// A mapping as its resident pieces, each with its part of the proportional size.
+/// Splits a mapping into its resident pieces, each with its part of the proportional size.
 fn split(mapping: FileMapping, resident_pieces: &[Range<u64>]) -> impl Iterator<Item = FileMapping> {
     let length = |piece: &Range<u64>| piece.end - piece.start;
     let resident_bytes: u64 = resident_pieces.iter().map(length).sum();
@@ -225,7 +226,7 @@ fn split(mapping: FileMapping, resident_pieces: &[Range<u64>]) -> impl Iterator<
     })
 }
 
-/// `bytes` times `part` / `whole`.
+/// Gives `bytes` times `part` / `whole`, and 0 for a `whole` of 0.
 fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
     (u128::from(bytes) * u128::from(part)).checked_div(u128::from(whole)).unwrap_or(0) as u64
 }
@@ -304,16 +305,17 @@ impl Status {
     }
 }
 
-/// The rest of the first line that starts with `key`.
+/// Gives the rest of the first line that starts with `key`.
 pub(super) fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key))
 }
 
-/// The value of a "Key:   123 kB" line in bytes. The kernel's kB is 1024 bytes.
+/// Gives the value of a "Key:   123 kB" line in bytes. The kernel's kB is 1024 bytes.
 fn kib(text: &[u8], key: &[u8]) -> Option<u64> {
     kib_value(line(text, key)?)
 }
 
+/// Parses `123 kB`, and gives bytes.
 fn kib_value(text: &[u8]) -> Option<u64> {
     let value = text.trim_ascii();
     let digits = value.strip_suffix(b"kB").unwrap_or(value);

@@ -55,6 +55,7 @@ impl Guard {
     }
 }
 
+/// Installs the handler of SIGBUS, once.
 fn install() {
     INSTALL.call_once(|| {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -67,6 +68,7 @@ fn install() {
     });
 }
 
+/// Handles SIGBUS: zero pages take the place of a guarded mapping whose file was truncated.
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid siginfo with the address of the fault.
     let address = unsafe { (*info).si_addr() } as usize;

@@ -15,7 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use super::guard;
 use super::named::NamedFile;
 
-/// The live file of the segment of this path.
+/// Gives the path of the live file of this segment.
 #[must_use]
 pub fn path_of(segment: &Path) -> PathBuf {
     let mut path = segment.as_os_str().to_owned();
@@ -36,7 +36,7 @@ unsafe impl Send for LiveFile {}
 unsafe impl Sync for LiveFile {}
 
 impl LiveFile {
-    /// A new live file. It gets its name last, so no reader sees it without its header.
+    /// Creates a live file. It gets its name last, so no reader sees it without its header.
     ///
     /// # Errors
     /// If it cannot be created, or there is no room for it.
@@ -56,7 +56,7 @@ impl LiveFile {
         Ok(live)
     }
 
-    /// The live file that an earlier collector of this session made, for the next one.
+    /// Opens the live file that an earlier collector of this session made, to go on in it.
     ///
     /// # Errors
     /// `NotFound` if there is none; other errors if it is another user's, or of another session.
@@ -67,7 +67,7 @@ impl LiveFile {
         if is_it { Ok(live) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    /// A live file for a reader, which may be root and the run another user's.
+    /// Opens a live file for a reader, which may be root and the run another user's.
     ///
     /// # Errors
     /// If there is none, or this version cannot read it.
@@ -75,6 +75,7 @@ impl LiveFile {
         Self::existing(path, OFlags::RDONLY, ProtFlags::READ)
     }
 
+    /// Opens and maps a live file that is there. Fails if it has another length or version.
     fn existing(path: &Path, access: OFlags, protection: ProtFlags) -> io::Result<Self> {
         let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file: OwnedFd = openat(CWD, path, flags, Mode::empty())?;
@@ -87,6 +88,7 @@ impl LiveFile {
         if live.header().is_compatible() { Ok(live) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
+    /// Maps the file, and guards against its truncation.
     fn map(named: NamedFile, protection: ProtFlags) -> io::Result<Self> {
         // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe {
@@ -127,7 +129,7 @@ impl LiveFile {
         self.header().samples.0.load(Ordering::Acquire)
     }
 
-    /// A sample by its number, if it is still there.
+    /// Reads a sample by its number, if it is still there.
     #[must_use]
     pub fn sample(&self, number: u64) -> Option<Sample> {
         let is_there =

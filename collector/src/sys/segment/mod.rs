@@ -122,6 +122,7 @@ impl Segment {
         Ok(made)
     }
 
+    /// Maps the file, and guards against its truncation.
     fn map(named: NamedFile, flags: MapFlags) -> Result<Self, SegmentError> {
         let failed = |source: rustix::io::Errno| SegmentError::Map {
             path: named.path().into(),
@@ -155,6 +156,7 @@ impl Segment {
         Self::existing(left, MapFlags::PRIVATE)
     }
 
+    /// Maps a segment that was created before. Fails if it is too short, or of another version.
     fn existing(named: NamedFile, flags: MapFlags) -> Result<Self, SegmentError> {
         let path = named.path().to_owned();
         let size = match rustix::fs::fstat(named.file()) {

@@ -20,7 +20,7 @@ pub struct NamedFile {
 }
 
 impl NamedFile {
-    /// A new file with mode 0600, which gets this name by [`NamedFile::link`].
+    /// Creates a file with mode 0600, which gets this name by [`NamedFile::link`].
     ///
     /// # Errors
     /// If the file cannot be created.
@@ -30,7 +30,7 @@ impl NamedFile {
         Self::opened(path, rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)?)
     }
 
-    /// The file behind this open descriptor.
+    /// Takes the file behind this open descriptor, and a shared lock on it.
     ///
     /// # Errors
     /// If the file cannot be locked.
@@ -39,12 +39,12 @@ impl NamedFile {
         Ok(Self { path: path.into(), file })
     }
 
-    /// The file behind this open descriptor, which the caller has locked.
+    /// Takes the file behind this open descriptor, which the caller has locked.
     pub(crate) fn held(path: &Path, file: OwnedFd) -> Self {
         Self { path: path.into(), file }
     }
 
-    /// The stale file of this name: a regular file of this user that no process has locked.
+    /// Opens the stale file of this name: a regular file of this user that no process has locked.
     ///
     /// Holds an exclusive lock, so no other process takes the file for stale meanwhile.
     ///
@@ -82,7 +82,7 @@ impl NamedFile {
         Ok(rustix::fs::linkat(CWD, unnamed, CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?)
     }
 
-    /// A duplicate of the descriptor, which shares the lock.
+    /// Gives a duplicate of the descriptor, which shares the lock.
     ///
     /// # Errors
     /// If the process has no descriptors left.

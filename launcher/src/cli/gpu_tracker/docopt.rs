@@ -139,12 +139,13 @@ pub(super) fn read(args: &[OsString]) -> Result<Asked, Refused> {
     Ok(Asked::Track(pieces.into_iter().filter_map(option).collect()))
 }
 
-/// The name of an option in a form.
+/// Gives the name of an option in a form.
 fn name(known: &Known) -> &'static str {
     if known.1.is_empty() { known.0 } else { known.1 }
 }
 
 impl Form {
+    /// Whether these words and options are what the form takes.
     fn fits(&self, pieces: &[Piece]) -> bool {
         let words = pieces.iter().filter_map(|piece| match piece {
             Piece::Word(word) => Some(word.as_os_str()),
@@ -171,6 +172,7 @@ impl Form {
     }
 }
 
+/// Splits arguments into words, and options with their values.
 fn pieces(args: &[OsString]) -> Result<Vec<Piece>, Refused> {
     let mut args = args.iter();
     let mut pieces = Vec::new();
@@ -190,7 +192,7 @@ fn pieces(args: &[OsString]) -> Result<Vec<Piece>, Refused> {
     Ok(pieces)
 }
 
-/// `--NAME`, `--NAME=VALUE` or `--NAME VALUE`, with a prefix of the name.
+/// Reads `--NAME`, `--NAME=VALUE` or `--NAME VALUE`, with a prefix of the name.
 fn long<'a>(bytes: &[u8], rest: &mut impl Iterator<Item = &'a OsString>) -> Result<Piece, Refused> {
     let mut parts = bytes.splitn(2, |byte| *byte == b'=');
     let given = parts.next().unwrap_or_default();
@@ -217,7 +219,7 @@ fn long<'a>(bytes: &[u8], rest: &mut impl Iterator<Item = &'a OsString>) -> Resu
     }
 }
 
-/// Letters behind one hyphen. The first one that takes a value takes what stands behind it, or the next word.
+/// Reads letters behind one hyphen. The first one that takes a value takes what stands behind it, or the next word.
 fn shorts<'a>(
     mut letters: &[u8],
     rest: &mut impl Iterator<Item = &'a OsString>,

@@ -124,7 +124,7 @@ impl GpuConfig {
         Self { visible: Visible::from_environment(variable), nvml_lib: self.nvml_lib.or(library), ..self }
     }
 
-    /// Read at this interval, which the user gave or did not give.
+    /// Sets the interval of readings, which the user gave or did not give.
     #[must_use]
     pub fn at_interval(self, interval_ns: u64, is_given: bool) -> Self {
         let driver_percent = if is_given { DRIVER_PERCENT_AT_INTERVAL } else { DRIVER_PERCENT };
@@ -136,7 +136,7 @@ impl GpuConfig {
         self.vendor.is_none_or(|only| only == vendor)
     }
 
-    /// A path below the root.
+    /// Gives a path below the root.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }

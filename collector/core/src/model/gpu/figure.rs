@@ -75,7 +75,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// The parts that the device is divided into report the figure: a sum over devices lacks nothing.
+    /// Whether the parts that the device is divided into report the figure: then a sum over devices lacks nothing.
     pub fn is_reported_by_parts(&self) -> bool {
         matches!(self, Self::ReportedByInstances | Self::ReportedByPartitions)
     }
@@ -84,7 +84,7 @@ impl Missing {
 /// A value, or why there is none.
 pub type Reading<T> = Result<T, Missing>;
 
-/// Of two readings of a figure, what is known: of both, what `of` makes of them.
+/// Gives what is known of two readings of a figure: of both, what `combine` makes of them.
 pub fn either<T>(a: Reading<T>, b: Reading<T>, combine: impl FnOnce(T, T) -> T) -> Reading<T> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok(combine(a, b)),
@@ -157,7 +157,7 @@ figures! {
 }
 
 impl Figure {
-    /// The driver adds it up, so a reading includes what happened while it could not be read.
+    /// Whether the driver adds it up, so that a reading includes what happened while it could not be read.
     pub fn is_cumulative(self) -> bool {
         use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
         matches!(self, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)

@@ -36,8 +36,8 @@ pub struct ProcessBusy {
 }
 
 impl ProcessBusy {
-    /// The stretch of a process that started at this time; the reading began at `at_ns`. `None`: it is not known, since the
-    /// process used what is older than itself. A counter is read up to `slack_ns` after the reading began.
+    /// Gives the stretch of a process that started at this time; the reading began at `at_ns`. `None`: it is not known,
+    /// since the process used what is older than itself. A counter is read up to `slack_ns` after the reading began.
     pub fn stretch(&self, start_ns: u64, at_ns: u64, slack_ns: u64) -> Option<Busy> {
         if !self.is_from_start {
             return Some(self.busy);
@@ -70,7 +70,7 @@ pub struct DeviceSample {
     pub device: String,
     /// When the reading began, CLOCK_MONOTONIC nanoseconds; 0: with its batch.
     pub at_ns: u64,
-    /// The device is lost.
+    /// The device fell off the bus ([`Missing::Lost`]), or its driver no longer has it.
     pub is_lost: bool,
     /// Single values: gauges and counters.
     pub values: Vec<(Figure, Reading<f64>)>,
@@ -99,17 +99,17 @@ pub struct DeviceSample {
 }
 
 impl DeviceSample {
-    /// Of a device of which nothing was read.
-    pub fn of_device(device: &str) -> Self {
-        Self { device: device.to_owned(), ..Self::default() }
+    /// Gives a sample without figures, of the device with this id.
+    pub fn of_device(id: &str) -> Self {
+        Self { device: id.to_owned(), ..Self::default() }
     }
 
-    /// Of a device that is lost.
-    pub fn lost(device: &str) -> Self {
-        Self { is_lost: true, ..Self::of_device(device) }
+    /// Gives a sample without figures, of a device that fell off the bus ([`Missing::Lost`]) or that its driver no longer has.
+    pub fn lost(id: &str) -> Self {
+        Self { is_lost: true, ..Self::of_device(id) }
     }
 
-    /// Together with a later reading of the device: each figure as it was read first.
+    /// Adds a later reading of the device: each figure stays as it was read first.
     pub fn with_later(mut self, later: Self) -> Self {
         self.values.extend(later.values);
         Self {
@@ -141,7 +141,7 @@ impl DeviceSample {
             || self.accounting.is_some()
     }
 
-    /// Every pid that the driver names.
+    /// Gives every pid that the driver names.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         let listed = self.processes.iter().flatten().flatten().map(|process| process.pid);
         let busy = self.process_busy.iter().flatten().flatten().map(|process| process.pid);
@@ -149,7 +149,7 @@ impl DeviceSample {
         listed.chain(busy).chain(accounted)
     }
 
-    /// Which figures the device reports, and why not the others, in the order of [`Figure::ALL`].
+    /// Gives which figures the device reports, and why not the others, in the order of [`Figure::ALL`].
     pub fn capabilities(&self) -> Vec<(Figure, Reading<()>)> {
         fn whether<T>(reading: &Reading<T>) -> Reading<()> {
             reading.as_ref().map(|_| ()).map_err(Clone::clone)

@@ -21,7 +21,7 @@ fn names(name: &str, device: &Device) -> bool {
         || device.uuid.as_ref().is_some_and(|uuid| is_start(uuid))
 }
 
-/// The first name that means none of the devices.
+/// Finds the first name that means none of the devices.
 #[must_use]
 pub fn unknown<'a>(given: &'a [String], devices: &[Device]) -> Option<&'a String> {
     given.iter().find(|name| !devices.iter().any(|device| names(name, device)))
@@ -54,7 +54,7 @@ enum Number {
 }
 
 impl Visibility {
-    /// Of all devices of the machine.
+    /// Finds which of all devices of the machine the command sees.
     pub fn new(visible: &Visible, all: &[Device]) -> Self {
         let mut visibility = Self::default();
         for vendor in [Vendor::Nvidia, Vendor::Amd] {
@@ -84,7 +84,7 @@ impl Visibility {
     }
 }
 
-/// The variable that CUDA or ROCm reads for a maker's devices.
+/// Gives the variable that CUDA or ROCm reads for a maker's devices.
 fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     let (own, number) = match vendor {
         Vendor::Nvidia => (&visible.cuda, Number::Rank),
@@ -95,16 +95,16 @@ fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
     own.or_else(|| visible.slurm.as_deref().map(|text| List { text, number: Number::Node }))
 }
 
-/// The variable that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's where its own is not set, and an empty one is not set
-/// (ROCm's rocdevice.cpp).
+/// Gives the variable that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's where its own is not set, and an empty one
+/// is not set (ROCm's rocdevice.cpp).
 fn hip(visible: &Visible) -> Option<List<'_>> {
     let variables = [&visible.hip, &visible.cuda, &visible.opencl];
     let text = variables.into_iter().flatten().find(|list| !list.is_empty())?;
     Some(List { text, number: Number::Rank })
 }
 
-/// The devices that lists name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
-/// divided into them has none; of MIG it is the other way round.
+/// Gives the devices that lists name, in the order of the driver's numbers. AMD's partitions have numbers, and the device
+/// that is divided into them has none; of MIG it is the other way round.
 fn counted<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
     let is_divided = |device: &Device| device.index.is_none() && has_part(device, devices);
     let mut counted: Vec<&Device> = devices.iter().copied().filter(|device| !is_divided(device)).collect();
@@ -116,7 +116,7 @@ fn has_part(device: &Device, devices: &[&Device]) -> bool {
     devices.iter().any(|part| part.parent.as_ref() == Some(&device.id))
 }
 
-/// The devices that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation of
+/// Finds the devices that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation of
 /// CUDA_VISIBLE_DEVICES). The beginning of a UUID must be unique.
 fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
     let has_number = |device: &&&Device| device.parent.is_none() || device.index.is_some();
@@ -149,8 +149,8 @@ fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
     named
 }
 
-/// CUDA counts the fastest device first unless CUDA_DEVICE_ORDER is PCI_BUS_ID. That matters where devices of different
-/// models are selected by number.
+/// Whether the numbers of a list may mean other devices. CUDA counts the fastest device first unless CUDA_DEVICE_ORDER is
+/// PCI_BUS_ID. That matters where devices of different models are selected by number.
 fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named: usize) -> bool {
     let whole = || devices.iter().filter(|device| device.parent.is_none());
     let is_by_number = list.text.split(',').any(|word| word.trim().parse::<u32>().is_ok());
@@ -161,7 +161,7 @@ fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], name
         && (1..whole().count()).contains(&named)
 }
 
-/// The devices that are tracked.
+/// Finds the devices that are tracked.
 pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
     let visibility = Visibility::new(&config.visible, all);
     let is_wanted = |device: &&Device| {

@@ -28,7 +28,7 @@ impl Percent {
     }
 }
 
-/// 0 without units, as gpu_tracker has it on a machine without a GPU.
+/// Divides by the number of units. 0 without units, as gpu_tracker has it on a machine without a GPU.
 fn per_unit(sum: f64, units: u32) -> f64 {
     if units == 0 { 0.0 } else { sum / f64::from(units) }
 }
@@ -85,7 +85,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// How far `total_s` is above the kernel's own sum, seconds. It is given where rounding and the time between two
+    /// Gives how far `total_s` is above the kernel's own sum, seconds. It is given where rounding and the time between two
     /// readings (1% and 5 ms) do not explain it.
     #[must_use]
     pub fn above_kernel_s(&self) -> Option<f64> {

@@ -25,7 +25,7 @@ impl Limit {
         }
     }
 
-    /// From a kernel file: "max" or a number. Numbers from `none` on mean "no limit", too.
+    /// Parses a limit in a kernel file: "max" or a number. Numbers from `none` on mean "no limit", too.
     #[must_use]
     pub fn parse(text: &str, none: u64) -> Option<Self> {
         match text.trim() {
@@ -34,7 +34,7 @@ impl Limit {
         }
     }
 
-    /// The stricter of two limits; an unknown one changes nothing.
+    /// Gives the stricter of two limits; an unknown one changes nothing.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         match (self, other) {

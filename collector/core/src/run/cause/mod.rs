@@ -98,7 +98,7 @@ pub(crate) struct Facts<'a> {
     pub full_disks: &'a [DiskFull],
 }
 
-/// What ended the command. `None`: it succeeded, has not ended, or failed by itself as far as is known.
+/// Concludes what ended the command. `None`: it succeeded, has not ended, or failed by itself as far as is known.
 pub(crate) fn cause(facts: &Facts) -> Option<Cause> {
     let has_failed = facts.exit.signal.is_some() || facts.exit.code.is_some_and(|code| code != 0);
     if !has_failed {
@@ -122,7 +122,7 @@ fn is_hit(limit: &MemoryLimitUse) -> bool {
 }
 
 impl Facts<'_> {
-    /// The kernel ended processes for want of memory, and SIGKILL ended processes of the tree.
+    /// Finds evidence that the kernel ended processes for want of memory: SIGKILL ended processes of the tree.
     fn out_of_memory(&self) -> Option<OutOfMemory> {
         let oom_kills = self.oom_kills.filter(|kills| *kills > 0)?;
         let killed = self.failures.of_signal(libc::SIGKILL);
@@ -142,7 +142,8 @@ impl Facts<'_> {
         })
     }
 
-    /// SIGXCPU is sent for nothing else. SIGKILL is, so the CPU time must have reached the hard limit.
+    /// Finds a process that met its limit of CPU time. SIGXCPU is sent for nothing else. SIGKILL is, so the CPU time must
+    /// have reached the hard limit.
     fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
         let last = |signal| {
             self.failures.of_signal(signal).into_iter().flat_map(|failures| failures.last.iter().rev())
@@ -163,7 +164,7 @@ impl Facts<'_> {
             .then(|| CpuTimeLimit { process: self.dead(process), limit_s })
     }
 
-    /// SIGXFSZ is sent for nothing else.
+    /// Finds a process that met its limit of file size: SIGXFSZ is sent for nothing else.
     fn file_size_limit(&self) -> Option<FileSizeLimit> {
         let process = self.failures.of_signal(libc::SIGXFSZ)?.last.back()?;
         self.is_followed_by_the_end(process.end_ns()).then(|| FileSizeLimit {
@@ -172,11 +173,12 @@ impl Facts<'_> {
         })
     }
 
+    /// Finds a time limit that ended the command, set around the launcher or inside the tree.
     fn time_limit(&self) -> Option<TimeLimit> {
         self.limit_outside().or_else(|| self.limit_inside())
     }
 
-    /// A signal to the launcher: from `timeout`, or at the end time of the Slurm job.
+    /// Finds a time limit by a signal to the launcher: from `timeout`, or at the end time of the Slurm job.
     fn limit_outside(&self) -> Option<TimeLimit> {
         self.signals.iter().find_map(|received| {
             if !self.is_followed_by_the_end(received.at_ns) {
@@ -196,7 +198,7 @@ impl Facts<'_> {
         })
     }
 
-    /// Slurm ends a job at its end time or up to a minute later, never before.
+    /// Whether the signal is the one by which Slurm ends a job: at its end time or up to a minute later, never before.
     fn is_at_slurm_end(&self, received: &SignalReceived) -> bool {
         let before_end_s = self.span_ns.1.saturating_sub(received.at_ns) as f64 / 1e9;
         let received_s = self.ended_s - before_end_s;
@@ -205,13 +207,14 @@ impl Facts<'_> {
             && end_s.is_some_and(|end_s| received_s >= end_s as f64 - POLICY.clock_slack_s)
     }
 
+    /// Gives the time limit of the Slurm job, seconds.
     fn slurm_limit_s(&self) -> Option<f64> {
         let time = |name| self.limits.slurm_number(name);
         let limit_s = time("SLURM_JOB_END_TIME")?.checked_sub(time("SLURM_JOB_START_TIME")?)?;
         Some(limit_s as f64)
     }
 
-    /// A `timeout` in the tree exited as it does at its limit, and not before.
+    /// Finds a `timeout` in the tree that exited as it does at its limit, and not before.
     fn limit_inside(&self) -> Option<TimeLimit> {
         let (timeout, limit_s, asked) = self.failures.timed_out.iter().rev().find_map(|timeout| {
             let args = timeout.name.args.as_deref();
@@ -238,6 +241,7 @@ impl Facts<'_> {
         })
     }
 
+    /// Finds a process that failed near its limit of address space.
     fn address_space_limit(&self) -> Option<AddressSpaceLimit> {
         let process = self.failures.near_address_space.as_ref()?;
         let is_near = process.address_space_used() >= POLICY.near_address_space;
@@ -249,7 +253,7 @@ impl Facts<'_> {
         })
     }
 
-    /// Any other signal. It ended the command, or the command passed it on as 128 + N, as shells do. Or the launcher
+    /// Finds any other signal. It ended the command, or the command passed it on as 128 + N, as shells do. Or the launcher
     /// received it, or it was fatal for another process, shortly before the command failed.
     fn signal(&self) -> Option<FatalSignal> {
         let main = self.failures.main.as_ref();
@@ -281,6 +285,7 @@ impl Facts<'_> {
         passed_on().or_else(received).or_else(fatal)
     }
 
+    /// Describes a process that this signal ended, and what sent the launcher the same signal.
     fn fatal(&self, process: &ProcessSummary, signal: i32) -> FatalSignal {
         let received = self.signals.iter().find(|received| received.signal == signal);
         FatalSignal {
@@ -296,6 +301,7 @@ impl Facts<'_> {
         self.span_ns.1.saturating_sub(at_ns) <= POLICY.aftermath_ns
     }
 
+    /// Describes a process that ended, for the report.
     fn dead(&self, process: &ProcessSummary) -> DeadProcess {
         DeadProcess {
             pid: process.ids.pid(),

@@ -2,12 +2,12 @@
 
 use crate::model::signal::signal_number;
 
-/// Its limit, seconds; `None`: the arguments are none of it, or name no limit.
+/// Gives its limit, seconds. `None`: the arguments are none of it, or name no limit.
 pub(super) fn limit_s(args: &[String]) -> Option<f64> {
     seconds(parse(args).duration?).filter(|limit_s| *limit_s > 0.0)
 }
 
-/// The signal that it sends first; `None`: no name of a signal that we know.
+/// Gives the signal that it sends first. `None`: no name of a signal that we know.
 pub(super) fn signal(args: &[String]) -> Option<i32> {
     let Some(name) = parse(args).signal else { return Some(libc::SIGTERM) };
     if let Ok(number) = name.parse() {
@@ -23,6 +23,7 @@ struct Arguments<'a> {
     signal: Option<&'a str>,
 }
 
+/// Finds the signal and the duration among the arguments.
 fn parse(args: &[String]) -> Arguments<'_> {
     let mut parsed = Arguments::default();
     let mut rest = args.iter().skip(1).map(String::as_str);
@@ -46,7 +47,7 @@ fn parse(args: &[String]) -> Arguments<'_> {
     parsed
 }
 
-/// A number with a unit: s (the default), m, h or d.
+/// Parses a number with a unit, s (the default), m, h or d, and gives seconds.
 fn seconds(duration: &str) -> Option<f64> {
     let (number, unit_s) = match duration.char_indices().next_back()? {
         (at, 's') => (duration.get(..at)?, 1.0),

@@ -32,7 +32,7 @@ impl GpuState {
         }
     }
 
-    /// The ids by which drivers may name processes of the run.
+    /// Gives the ids by which drivers may name processes of the run.
     pub fn pids(&self) -> GpuPids {
         if self.is_active { self.table.pids() } else { GpuPids::default() }
     }
@@ -67,7 +67,7 @@ impl GpuState {
         self.is_active = observation.is_active;
     }
 
-    /// A process ended. Gives its GPU memory peak in bytes, if it used a GPU.
+    /// Takes over a process that ended. Gives its GPU memory peak in bytes, if it used a GPU.
     pub(crate) fn finalized(&mut self, process: &ProcessSummary) -> Option<u64> {
         if !self.is_active {
             return None;
@@ -76,7 +76,7 @@ impl GpuState {
         self.usage.processes.by_id.get(&process.ids.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
 
-    /// The run is over: no more observations come.
+    /// Counts the processes that live on: the run is over, and no more observations come.
     pub(crate) fn finish(&mut self, tree: &Tree) {
         self.update(tree);
         if self.is_active {

@@ -31,6 +31,7 @@ pub(crate) struct PidEntry {
 }
 
 impl PidEntry {
+    /// Whether it lived at some time between these, CLOCK_MONOTONIC nanoseconds, give or take a little.
     fn existed_between(&self, from_ns: u64, to_ns: u64) -> bool {
         self.start_ns <= to_ns.saturating_add(POLICY.start_slack_ns)
             && self.end_ns.is_none_or(|end| end >= from_ns)
@@ -103,8 +104,9 @@ impl PidTable {
         self.add_gpu_open(pid, facts.has_gpu_open);
     }
 
-    /// Some drivers name a process by the id of the thread that opened the device (NVIDIA's open kernel modules 560.28 and
-    /// 570.86 do). An id that is no process's pid is then resolved through the thread group leader.
+    /// Notes which process a thread belongs to. Some drivers name a process by the id of the thread that opened the device
+    /// (NVIDIA's open kernel modules 560.28 and 570.86 do). An id that is no process's pid is then resolved through the
+    /// thread group leader.
     fn add_leader(&mut self, pid: u32, leader: Option<u32>) {
         if self.by_pid.contains_key(&pid) {
             return;
@@ -117,8 +119,9 @@ impl PidTable {
         }
     }
 
-    /// A driver's pid of another pid namespace can equal the pid of a process of the run by chance. A process without a GPU
-    /// open is not the one that the driver means; once it had one open, it stays resolved.
+    /// Notes whether a process has a GPU open. A driver's pid of another pid namespace can equal the pid of a process of the
+    /// run by chance. A process without a GPU open is not the one that the driver means; once it had one open, it stays
+    /// resolved.
     fn add_gpu_open(&mut self, pid: u32, is_open: Option<bool>) {
         let pid = self.leaders.get(&pid).copied().unwrap_or(pid);
         if let (Some(id), Some(is_open)) = (self.running(pid), is_open)
@@ -128,6 +131,7 @@ impl PidTable {
         }
     }
 
+    /// Finds the running process with this pid.
     fn running(&self, pid: u32) -> Option<u64> {
         let ids = self.by_pid.get(&pid).into_iter().flatten();
         ids.copied().find(|id| self.entries.get(id).is_some_and(|process| process.end_ns.is_none()))
@@ -138,6 +142,7 @@ impl PidTable {
         self.has_gpu_open.get(&process.id) == Some(&false)
     }
 
+    /// Adds a process, or replaces what is known of it, in all indices.
     pub(super) fn put(&mut self, process: PidEntry) {
         let (id, pid, own_pid) = (process.id, process.pid, process.own_pid);
         if self.entries.get(&id).is_none_or(|known| known.pid != pid) {
@@ -152,7 +157,7 @@ impl PidTable {
         self.entries.insert(id, process);
     }
 
-    /// Remove and return the processes that ended too long ago.
+    /// Removes and gives the processes that ended too long ago.
     pub(super) fn forget(&mut self, now_ns: u64) -> Vec<PidEntry> {
         let mut gone = Vec::new();
         while let Some(id) = self.ended.front().copied() {
@@ -167,6 +172,7 @@ impl PidTable {
         gone
     }
 
+    /// Removes a process from all indices.
     fn remove(&mut self, id: u64) -> Option<PidEntry> {
         let process = self.entries.remove(&id)?;
         for (index, pid) in [(&mut self.by_pid, process.pid), (&mut self.by_own_pid, Some(process.own_pid))] {
@@ -188,7 +194,7 @@ impl PidTable {
         self.entries.values()
     }
 
-    /// The ids by which drivers may name the processes.
+    /// Gives the ids by which drivers may name the processes.
     pub fn pids(&self) -> GpuPids {
         let has_gpu_open = self.has_gpu_open.iter().filter(|(_, is_open)| **is_open);
         let with_gpu_open = has_gpu_open.filter_map(|(id, _)| {
@@ -203,8 +209,9 @@ impl PidTable {
         }
     }
 
-    /// The process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`. It means a process
-    /// with this pid in its own pid namespace, if no process in the collector's could use a GPU under it (`is_taken`).
+    /// Finds the process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`. It means a
+    /// process with this pid in its own pid namespace, if no process in the collector's could use a GPU under it
+    /// (`is_taken`).
     fn resolve(
         &self,
         pid: u32,
@@ -227,7 +234,7 @@ impl PidTable {
         }
     }
 
-    /// The process that an accounting entry is about: one of this pid that ran at `started_us` (microseconds since the
+    /// Finds the process that an accounting entry is about: one of this pid that ran at `started_us` (microseconds since the
     /// epoch), when the entry began.
     pub(super) fn resolve_accounting(&self, pid: u32, started_us: u64) -> Option<&PidEntry> {
         let us = started_us.saturating_sub(self.epoch_us);
@@ -253,11 +260,12 @@ pub(super) struct PidResolver<'a> {
 }
 
 impl<'a> PidResolver<'a> {
+    /// Gives what /proc says of an id; nothing is known of one that was not read.
     fn facts_of(&self, pid: u32) -> PidFacts {
         self.facts.get(&pid).copied().unwrap_or_default()
     }
 
-    /// The process of the run that the driver means.
+    /// Finds the process of the run that the driver means.
     pub(super) fn resolve(&self, pid: u32, from_to_ns: [u64; 2]) -> Option<&'a PidEntry> {
         // A kernel thread and a zombie use no GPU.
         let is_taken = || self.facts_of(pid).has_memory == Some(true);

@@ -44,7 +44,7 @@ struct Part {
     since_ns: u64,
 }
 
-/// All of it is resident.
+/// Whether all of it is resident.
 fn is_whole(mapping: &FileMapping) -> bool {
     mapping.rss_bytes == mapping.end - mapping.start
 }
@@ -60,7 +60,7 @@ pub(crate) struct FileTable {
 }
 
 impl FileTable {
-    /// From smaps; `bytes` is what statm and status have of file pages at that time.
+    /// Makes a table of what smaps shows; `bytes` is what statm and status have of file pages at that time.
     pub(crate) fn new(mut files: Vec<FileMapping>, bytes: u64, read_ns: u64, before: Option<&Self>) -> Self {
         files.sort_unstable_by_key(|mapping| (mapping.file, mapping.start));
         let mut parts: Vec<Part> = Vec::with_capacity(files.len());
@@ -90,7 +90,7 @@ impl FileTable {
         Self { parts, bytes, read_ns }
     }
 
-    /// The part for this mapping, if it has as many pages.
+    /// Finds the part for this mapping, if it has as many pages.
     fn like(&self, mapping: &FileMapping) -> Option<&Part> {
         let key = |mapping: &FileMapping| (mapping.file, mapping.start);
         let at = self.parts.binary_search_by_key(&key(mapping), |part| key(&part.mapping)).ok()?;
@@ -114,7 +114,7 @@ pub(crate) struct KnownPrograms {
 }
 
 impl KnownPrograms {
-    /// A process that runs this command was read.
+    /// Keeps the table of a process that runs this command.
     pub(crate) fn remember(&mut self, command: &Arc<str>, table: &Arc<FileTable>) {
         if table.bytes > FilePolicy::MOST_ASSUMED_BYTES {
             return;
@@ -125,7 +125,7 @@ impl KnownPrograms {
         self.tables.insert(command.clone(), table.clone());
     }
 
-    /// The files that a process of this command with this many file pages has mapped, as far as can be assumed.
+    /// Gives the files that a process of this command with this many file pages has mapped, as far as can be assumed.
     pub(crate) fn find(&self, command: &Arc<str>, bytes: u64) -> Option<&Arc<FileTable>> {
         self.tables.get(command).filter(|table| table.may_stand_for(bytes))
     }
@@ -167,15 +167,17 @@ struct Segment {
 }
 
 impl Segment {
-    /// All of it is resident, in one process or in several.
+    /// Whether all of it is resident, in one process or in several.
     fn is_whole(&self) -> bool {
         self.rss_bytes == self.end - self.start
     }
 
+    /// Gives a lower bound of its resident pages, bytes.
     fn certain_bytes(&self) -> u64 {
         if self.is_whole() { self.rss_bytes } else { self.rss_bytes.max(self.pss_bytes) }
     }
 
+    /// Gives how much more it can be, bytes.
     fn uncertain_bytes(&self) -> u64 {
         let most_bytes = if self.is_whole() { 0 } else { self.pss_bytes + self.stale_pss_bytes };
         most_bytes.saturating_sub(self.certain_bytes())
@@ -187,7 +189,7 @@ impl Segment {
 pub(crate) struct FileTimes(FxHashMap<(u64, u64), u64>);
 
 impl FileTimes {
-    /// A process maps these.
+    /// Takes in the files that a process maps.
     pub(crate) fn add(&mut self, table: &FileTable) {
         for part in &table.parts {
             let changed_ns = self.0.entry(part.mapping.file).or_default();
@@ -218,24 +220,24 @@ pub(crate) struct FileFootprint {
 }
 
 impl FileFootprint {
-    /// A lower bound, bytes.
+    /// Gives a lower bound, bytes.
     fn certain_bytes(&self) -> u64 {
         self.read_bytes.max(self.largest_bytes) + self.denied_bytes
     }
 
-    /// How much more it can be, bytes.
+    /// Gives how much more it can be, bytes.
     pub(crate) fn uncertain_bytes(&self) -> u64 {
         let most = self.read_bytes + self.unread_bytes + self.denied_bytes;
         most.saturating_add_signed(self.stale_bytes).saturating_sub(self.certain_bytes())
     }
 
-    /// How much more there must be by the proportional sizes, bytes. Programs of one name don't map the same files, or
+    /// Gives how much more there must be by the proportional sizes, bytes. Programs of one name don't map the same files, or
     /// processes that mapped them have ended.
     pub(crate) fn missing_bytes(&self) -> u64 {
         self.pss_bytes.saturating_sub(self.certain_bytes())
     }
 
-    /// Add a process with this many file pages, and their proportional size.
+    /// Adds a process with this many file pages, and their proportional size.
     pub(crate) fn add(&mut self, bytes: u64, pss_bytes: u64, files: KnownFiles, times: &FileTimes) -> Added {
         let before = self.certain_bytes();
         self.pss_bytes += pss_bytes;
@@ -305,6 +307,7 @@ impl FileFootprint {
         bytes.saturating_sub(table.bytes).max(stale_pss_bytes)
     }
 
+    /// Merges a segment into those of a file that it overlaps.
     fn add_segment(&mut self, file: (u64, u64), mut merged: Segment) {
         let segments = self.segments.entry(file).or_default();
         let (mut rss_bytes, mut certain_bytes, mut uncertain_bytes) = (0, 0, 0);

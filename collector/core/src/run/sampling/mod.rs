@@ -132,7 +132,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// The live processes to be read.
+    /// Gives the live processes to be read.
     pub fn targets(tree: &Tree) -> Vec<SampleTarget> {
         let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
         let target = |process: &Process| {
@@ -146,7 +146,7 @@ impl Sampling {
         alive.filter_map(target).collect()
     }
 
-    /// The first pass.
+    /// Takes in the first pass: clock, size and state of all live processes.
     pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
         let before = std::mem::take(&mut self.alive);
@@ -204,6 +204,7 @@ impl Sampling {
         is_new || reading.size != size_before || reading.touched() != touched_before
     }
 
+    /// Notes a process that the sample found dead at `at_ns`, or gone at `gone_ns`.
     fn found_dead(&mut self, tree: &mut Tree, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
         self.current.dead_ns = Some(at_ns);
         self.current.dead_bytes =
@@ -212,7 +213,7 @@ impl Sampling {
         tree.observe_missing(id, self.current.at_ns);
     }
 
-    /// The processes that used most CPU time since the sample before, at most so many, and how many threads each has.
+    /// Gives the processes that used most CPU time since the sample before, at most so many, and how many threads each has.
     pub fn busiest(&self, tree: &Tree, most: usize) -> Vec<(Target, u64)> {
         let mut ran = self.current.ran_ns.clone();
         ran.sort_unstable_by_key(|(_, ns)| Reverse(*ns));
@@ -220,11 +221,12 @@ impl Sampling {
         ran.iter().filter_map(|(id, _)| of(id)).take(most).collect()
     }
 
-    /// Processes whose image is newer than what is known of its peak.
+    /// Gives the processes whose image is newer than what is known of its peak.
     pub fn new_images(&self, tree: &Tree) -> Vec<ProcessId> {
         self.alive.iter().copied().filter(|id| self.is_new_image(tree, *id)).collect()
     }
 
+    /// Whether a process's image is newer than what is known of its peak.
     fn is_new_image(&self, tree: &Tree, id: ProcessId) -> bool {
         let image_ns = tree.get(id).map(Process::program_start_ns);
         self.readings.get(&id).zip(image_ns).is_some_and(|(reading, image_ns)| image_ns >= reading.peak_at_ns)
@@ -239,7 +241,7 @@ impl Sampling {
         })
     }
 
-    /// The second pass. What was known of the memory of images that were replaced is void.
+    /// Takes in the second pass: peaks. What was known of the memory of images that were replaced is void.
     pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
         for id in self.new_images(tree) {
             if let Some(reading) = self.readings.get_mut(&id) {
@@ -281,7 +283,8 @@ impl Sampling {
         }
     }
 
-    /// The reading of how memory is shared that makes most of the footprint certain, if that is worth it.
+    /// Gives the reading of how memory is shared that makes most of the footprint certain, if that is worth it. `mark` is
+    /// the largest RAM so far, bytes.
     pub fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
         if self.is_settled {
             return None;
@@ -289,12 +292,12 @@ impl Sampling {
         self.estimates.next_unit(tree, self.last_readings(), &self.current.tried, mark)
     }
 
-    /// Processes whose private and proportional sizes are not known any more.
+    /// Gives the processes whose private and proportional sizes are not known any more.
     pub fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
         if self.is_settled { Vec::new() } else { self.estimates.stale(tree) }
     }
 
-    /// The third pass, one unit at a time.
+    /// Takes in the third pass, one unit at a time: how its members share memory.
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         let mut may_change_footprint = unit.members.len() > 1;
         // The relatives of a process that is read by itself are not looked up: then none counts as read since.
@@ -318,7 +321,8 @@ impl Sampling {
         }
     }
 
-    /// The first of its relatives was read at `oldest_ns`. Returns whether it tells of mapped files.
+    /// Takes in a reading of how memory is shared. The first of its relatives was read at `oldest_ns`. Returns whether it
+    /// tells of mapped files.
     fn note_sharing(&mut self, tree: &Tree, id: ProcessId, read: &SharingReading, oldest_ns: u64) -> bool {
         let at_ns = self.current.at_ns;
         let Some(reading) = self.readings.get_mut(&id) else { return false };
@@ -363,8 +367,8 @@ impl Sampling {
         has_files
     }
 
-    /// While the members of a unit were read one after another, one may have exec'd or ended. Then their proportional sizes
-    /// are of different times and don't add up.
+    /// Discards a unit's readings if a member may have exec'd or ended while they were read one after another. Then their
+    /// proportional sizes are of different times and don't add up.
     fn discard_if_moved(&mut self, sizes_after: &[(ProcessId, Option<Size>)]) {
         let mut has_moved = false;
         for (id, size) in sizes_after {
@@ -390,7 +394,7 @@ impl Sampling {
         }
     }
 
-    /// The passes are over: turn what was read into sums, and store it with the processes.
+    /// Turns what the passes read into sums, and stores it with the processes.
     pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
         if self.current.is_any_sharing_read {
             // Other members may have mapped memory while one after another was read.
@@ -420,13 +424,13 @@ impl Sampling {
         self.sample = Some(sample);
     }
 
-    /// What the passes came to, once.
+    /// Takes what the passes came to, once.
     pub(crate) fn take(&mut self) -> Option<Sample> {
         self.sample.take()
     }
 }
 
-/// One process's part of a sample.
+/// Adds one process's part to a sample.
 fn add_process(
     sample: &mut Sample,
     process: &mut Process,
@@ -498,7 +502,7 @@ fn add_process(
     sample.cpu_ns.add(is_main, spent, u64::saturating_add);
 }
 
-/// The last reading of a process's CPU clock counts if no record has more.
+/// Takes in the last reading of a process's CPU clock, which counts if no record has more.
 fn note_clock(tree: &mut Tree, id: ProcessId, vitals: &Vitals) {
     if let Some(process) = tree.get_mut(id)
         && let Some(cpu_ns) = vitals.cpu_ns

@@ -79,19 +79,20 @@ impl Size {
 }
 
 impl Sharing {
-    /// Anonymous pages that no other process had mapped, at least, bytes: of smaps_rollup's private pages, some can be a file's.
+    /// Gives the anonymous pages that no other process had mapped, at least, bytes: of smaps_rollup's private pages, some
+    /// can be a file's.
     pub(super) fn private_anon_bytes(&self) -> u64 {
         let at_least = self.rollup.private_bytes.saturating_sub(self.size.shared_bytes);
         self.mapped_private_anon_bytes.unwrap_or(at_least.min(self.rollup.pss_anon_bytes))
     }
 
-    /// Private anonymous memory at most, bytes.
+    /// Gives private anonymous memory at most, bytes.
     pub(super) fn most_private_anon_bytes(&self) -> u64 {
         self.mapped_private_anon_bytes.unwrap_or(self.rollup.private_bytes.min(self.rollup.pss_anon_bytes))
     }
 
-    /// Anonymous pages less its proportional part of them, bytes. What falls is by pages that it copied or unmapped: by at
-    /// least half of each, as at least two processes had it.
+    /// Gives its anonymous pages less its proportional part of them, bytes. What falls is by pages that it copied or
+    /// unmapped: by at least half of each, as at least two processes had it.
     fn anon_of_others_bytes(&self) -> u64 {
         (self.size.rss_bytes - self.size.shared_bytes).saturating_sub(self.rollup.pss_anon_bytes)
     }
@@ -109,21 +110,21 @@ impl Sharing {
         };
     }
 
-    /// What a relative that was read at this time may still show as shared with it, bytes.
+    /// Gives what a relative that was read at this time may still show as shared with it, bytes.
     pub(super) fn unshared_since(&self, oldest_ns: u64) -> u64 {
         if self.at_ns > oldest_ns { self.unshared_before_bytes } else { 0 }
     }
 }
 
 impl LastReading {
-    /// The process may have exec'd between smaps_rollup and statm: then one is of another program.
+    /// Whether smaps_rollup and statm are of one program. The process may have exec'd between the two readings.
     pub(super) fn is_of_one_program(&self, rollup: &Rollup) -> bool {
         let (rss, of_rollup) = (self.size.rss_bytes, rollup.rss_bytes);
         rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
     }
 
-    /// What it may have copied by writing since it has relatives that were not read, and what it unmapped, bytes. Those
-    /// relatives may have the old pages.
+    /// Gives what it may have copied by writing since it has relatives that were not read, and what it unmapped, bytes.
+    /// Those relatives may have the old pages.
     pub(super) fn copied_since(&self, page_bytes: u64) -> u64 {
         let Some(before) = self.before_relatives else { return 0 };
         let faults = self.vitals.minor_faults.saturating_sub(before.minor_faults);
@@ -132,23 +133,23 @@ impl LastReading {
         faults.saturating_mul(page_bytes).saturating_sub(grown).min(before.anonymous_bytes) + unmapped
     }
 
-    /// What it had touched by then.
+    /// Gives what it had touched by then.
     pub(super) fn touched(&self) -> Touched {
         Touched { minor_faults: self.vitals.minor_faults, anonymous_bytes: self.anonymous_bytes() }
     }
 
-    /// Resident anonymous pages, bytes.
+    /// Gives its resident anonymous pages, bytes.
     pub(super) fn anonymous_bytes(&self) -> u64 {
         self.size.rss_bytes - self.size.shared_bytes
     }
 
-    /// Resident pages of files, shared memory and hugetlbfs, bytes.
+    /// Gives its resident pages of files, shared memory and hugetlbfs, bytes.
     pub(super) fn file_bytes(&self) -> u64 {
         self.size.shared_bytes + self.hugetlb_bytes
     }
 }
 
-/// The two largest shared memories of several processes, bytes, and the process with the first.
+/// Finds the two largest shared memories of several processes, bytes, and the process with the first.
 pub(super) fn largest_shared(
     readings: &FxHashMap<ProcessId, LastReading>,
     members: &[ProcessId],
@@ -173,8 +174,9 @@ pub(super) struct LargestShared {
     second: u64,
 }
 
-/// How much of a process's growth may be other processes' memory too, bytes. It is the largest shared memory of another
-/// process. It is counted if nearly all memory of this one is shared, and is more than common programs and libraries.
+/// Gives how much of a process's growth may be other processes' memory too, bytes. It is the largest shared memory of
+/// another process. It is counted if nearly all memory of this one is shared, and is more than common programs and
+/// libraries.
 pub(super) fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
     const MUCH: u64 = 16 << 20;
     let is_sharing =

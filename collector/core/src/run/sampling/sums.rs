@@ -25,6 +25,7 @@ pub struct Sums<N = u64> {
 }
 
 impl<N: Copy> Sums<N> {
+    /// Combines the figures of two, sum by sum.
     fn with<M>(self, other: Self, combine: impl Fn(N, N) -> M) -> Sums<M> {
         Sums {
             footprint_bytes: combine(self.footprint_bytes, other.footprint_bytes),
@@ -54,7 +55,7 @@ pub struct TreeSums<N = u64> {
 }
 
 impl<N: Copy> TreeSums<N> {
-    /// A figure of two, sum by sum.
+    /// Combines the figures of two, sum by sum.
     pub(crate) fn with<M>(self, other: Self, combine: impl Fn(N, N) -> M) -> TreeSums<M> {
         TreeSums {
             main: self.main.with(other.main, &combine),
@@ -64,14 +65,14 @@ impl<N: Copy> TreeSums<N> {
         }
     }
 
-    /// A figure of one, sum by sum.
+    /// Converts the figures, sum by sum.
     pub(crate) fn map<M>(self, combine: impl Fn(N) -> M) -> TreeSums<M> {
         self.with(self, |sum, _| combine(sum))
     }
 }
 
 impl TreeSums {
-    /// One process with a contribution. So many more bytes of it may be private.
+    /// Gives the sums of one process with a contribution. So many more bytes of it may be private.
     pub(crate) fn of_one(
         is_main: bool,
         contribution: &Contribution,
@@ -89,7 +90,7 @@ impl TreeSums {
         sums
     }
 
-    /// One process as a sample has it.
+    /// Gives the sums of one process as a sample has it.
     pub(crate) fn of_estimate(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
         let (unread_bytes, threads) = (estimate.unread_private_bytes, reading.vitals.threads);
         let mut sums = Self::of_one(is_main, &estimate.contribution, unread_bytes, threads);
@@ -99,16 +100,17 @@ impl TreeSums {
         sums
     }
 
+    /// Gives the sums of the first process, or those of all others.
     fn part_mut(&mut self, is_main: bool) -> &mut Sums {
         if is_main { &mut self.main } else { &mut self.descendants }
     }
 
-    /// Add another's. A record may claim any size.
+    /// Adds another's sums. A record may claim any size.
     pub(crate) fn add(&mut self, other: &Self) {
         *self = self.with(*other, u64::saturating_add);
     }
 
-    /// Main, descendants and both. No set of processes has a smaller footprint than a part of it.
+    /// Gives main, descendants and both. No set of processes has a smaller footprint than a part of it.
     pub(crate) fn groups(&self) -> Groups<Sums> {
         let (main, descendants) = (self.main, self.descendants);
         let of_parts = main.footprint_bytes.max(descendants.footprint_bytes);

@@ -12,7 +12,7 @@ use super::{Image, Key, Parent, Process, ProcessId, Tree};
 pub(super) type Replaced = FxHashMap<ProcessId, Option<ProcessId>>;
 
 impl Tree {
-    /// The parent that a process names by its pid.
+    /// Finds the parent that a process names by its pid.
     pub(super) fn parent_of(&self, parent: Key) -> Parent {
         if parent == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid }) {
             return Parent::Launcher;
@@ -28,8 +28,8 @@ impl Tree {
             .map_or(Parent::Unknown, Parent::Known)
     }
 
-    /// The nearest ancestor, this parent included, that runs an uninstrumented program. An ancestor whose own parent is
-    /// unknown takes that place until the parent is known.
+    /// Finds the nearest ancestor, this parent included, that runs an uninstrumented program. An ancestor whose own parent
+    /// is unknown takes that place until the parent is known.
     pub(super) fn uninstrumented_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
         let id = parent.known()?;
         let process = self.processes.get_mut(&id)?;
@@ -47,7 +47,7 @@ impl Tree {
         }
     }
 
-    /// Other processes take the places of these as nearest uninstrumented ancestors. Looks at every process of the tree.
+    /// Puts other processes in the places of these as nearest uninstrumented ancestors. Looks at every process of the tree.
     pub(super) fn replace_uninstrumented_ancestors(&mut self, replaced: &Replaced) {
         if replaced.is_empty() {
             return;
@@ -62,7 +62,7 @@ impl Tree {
         }
     }
 
-    /// The command that a child of this parent runs until it execs.
+    /// Gives the command that a child of this parent runs until it execs.
     pub(super) fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
         let id = parent.known()?;
         if let Some(process) = self.processes.get(&id) {
@@ -72,7 +72,7 @@ impl Tree {
         finalized.map(|finalized| finalized.command.clone())
     }
 
-    /// The unknown parent that some processes named is known now.
+    /// Notes that the unknown parent that some processes named is known now.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
         let mut adopted = Replaced::default();
         let uninstrumented_ancestor = self.uninstrumented_ancestor(Parent::Known(id));
@@ -104,8 +104,8 @@ impl Tree {
         self.replace_uninstrumented_ancestors(&adopted);
     }
 
-    /// The processes that may have waited for an unreaped one: its parent, and those that reap it as an orphan. Its usage is
-    /// subtracted from theirs, so they are finalized after it.
+    /// Gives the processes that may have waited for an unreaped one: its parent, and those that reap it as an orphan. Its
+    /// usage is subtracted from theirs, so they are finalized after it.
     pub(super) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
         let process = self.processes.get(&id).filter(|process| process.end.reaped.is_none());
         let parent = process.and_then(|process| {
@@ -116,7 +116,7 @@ impl Tree {
         parent.into_iter().chain(others).chain(adopter)
     }
 
-    /// The parent that a process had at its EXIT record, if another one had made it.
+    /// Gives the parent that a process had at its EXIT record, if another one had made it.
     pub(super) fn adopted_by(&self, process: &Process) -> Option<Parent> {
         let maker = process.ancestry.parent.known()?;
         let (maker, own) = (self.processes.get(&maker)?.ids.key, process.ids.key);
@@ -124,8 +124,8 @@ impl Tree {
         (maker.pid_ns == own.pid_ns && last.pid != 0 && last != maker).then(|| self.parent_of(last))
     }
 
-    /// The processes that may reap an orphan without a REAPED record, nearest first: uninstrumented ancestors, which may be
-    /// subreapers, and its pid namespace's init.
+    /// Gives the processes that may reap an orphan without a REAPED record, nearest first: uninstrumented ancestors, which
+    /// may be subreapers, and its pid namespace's init.
     pub(super) fn unreporting_reapers(&self, process: &Process) -> Vec<ProcessId> {
         let next = |id: &ProcessId| self.processes.get(id)?.ancestry.uninstrumented_ancestor;
         let ancestors = std::iter::successors(process.ancestry.uninstrumented_ancestor, next)
@@ -147,11 +147,12 @@ impl Tree {
         self.end_of(Parent::Known(other)).is_some_and(|end| process.last_seen_ns() > end)
     }
 
+    /// Gives when a parent ended, CLOCK_MONOTONIC nanoseconds. `None`: it has not, or it is no process of the tree.
     pub(super) fn end_of(&self, parent: Parent) -> Option<u64> {
         self.processes.get(&parent.known()?)?.lifetime.end_ns
     }
 
-    /// Live processes whose parent will not report their exit.
+    /// Gives the live processes whose parent will not report their exit.
     pub fn unawaited(&self) -> impl Iterator<Item = &Process> {
         let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();
         let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));

@@ -21,6 +21,7 @@ impl Tree {
         }
     }
 
+    /// Adds a process that the connector reported, or completes it if a record or a scan was first.
     fn kernel_fork(&mut self, key: Key, parent: Key, at_ns: u64) {
         let known = self.open_instance(key);
         // A record or a scan may have added this process before the fork event.
@@ -68,6 +69,7 @@ impl Tree {
         }
     }
 
+    /// Notes an exec. Of an unknown process it is kept: the launcher may not have reported the command yet.
     fn kernel_exec(&mut self, key: Key, at_ns: u64) {
         let Some(id) = self.open_instance(key) else {
             // Before the launcher's report only the command and collectors exist.
@@ -84,13 +86,14 @@ impl Tree {
         process.ancestry.is_watched |= process.ancestry.parent == Parent::Launcher;
     }
 
+    /// Notes the end of a process's first thread, and its wait status.
     fn kernel_exit(&mut self, key: Key, exit: KernelExit) {
         let Some(id) = self.open_instance(key) else { return };
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.end.kernel_exit = Some(exit);
         self.by_state.kernel_ends.insert(id);
         if !libc::WIFSIGNALED(exit.status) {
-            self.note_free_end(id, exit.at_ns);
+            self.note_unkilled_end(id, exit.at_ns);
         }
         self.note_failed_exec(id, exit.status);
     }
@@ -106,21 +109,21 @@ impl Tree {
         }
     }
 
-    /// Connector events were lost, so no process's children are known to be complete any more.
+    /// Notes that connector events were lost, so no process's children are known to be complete any more.
     pub(crate) fn forget_watched(&mut self) {
         for process in self.processes.values_mut() {
             process.ancestry.is_watched = false;
         }
     }
 
-    /// Live processes whose end the connector reported, and when. Other threads of theirs may live on.
+    /// Gives the live processes whose end the connector reported, and when. Other threads of theirs may live on.
     pub fn ends_to_read(&self) -> impl Iterator<Item = (&Process, KernelExit)> {
         let ends = self.by_state.kernel_ends.iter().filter_map(|id| self.processes.get(id));
         let live = ends.filter(|process| process.is_alive());
         live.filter_map(|process| Some((process, process.end.kernel_exit?)))
     }
 
-    /// The connector reported the end of a process's first thread, and the process lives on.
+    /// Notes that a process lives on whose first thread ended.
     pub(crate) fn first_thread_ended(&mut self, id: ProcessId) {
         self.by_state.kernel_ends.remove(&id);
     }

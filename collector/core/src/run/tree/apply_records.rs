@@ -22,6 +22,7 @@ struct Writer {
 }
 
 impl Writer {
+    /// Makes the query for the process that wrote the record, by this evidence.
     fn query(&self, evidence: Evidence) -> MatchQuery {
         MatchQuery {
             key: self.key,
@@ -74,6 +75,7 @@ impl Tree {
         }
     }
 
+    /// Describes a record's writer. `parent_pid_ns`: the pid namespace in which the record names the parent.
     fn writer(
         &self,
         origin: &Origin,
@@ -92,8 +94,8 @@ impl Tree {
         }
     }
 
-    /// What must be added to a process's clock to get the collector's: 0 unless its time is impossible here, as in a time
-    /// namespace.
+    /// Gives what must be added to a process's clock to get the collector's: 0 unless its time is impossible here, as in a
+    /// time namespace.
     fn clock_skew(&self, monotonic_ns: u64, realtime_ns: u64, now_ns: u64) -> i64 {
         let context = &self.context;
         if (context.session_monotonic_ns..=now_ns).contains(&monotonic_ns) {
@@ -104,17 +106,19 @@ impl Tree {
         i64::try_from(here - i128::from(monotonic_ns)).unwrap_or(0)
     }
 
+    /// Converts a time of a record to the collector's clock. No record is from before the session, or from later than now.
     fn clamp_time(&self, monotonic_ns: u64, skew_ns: i64, now_ns: u64) -> u64 {
         let start = self.context.session_monotonic_ns.min(now_ns);
         monotonic_ns.saturating_add_signed(skew_ns).clamp(start, now_ns)
     }
 
+    /// Converts the time of a record that this process wrote, or an unknown one.
     pub(super) fn time_of(&self, id: Option<ProcessId>, origin: &Origin, now_ns: u64) -> u64 {
         let process = id.and_then(|id| self.processes.get(&id));
         self.clamp_time(origin.monotonic_ns, process.map_or(0, |process| process.ids.clock_skew_ns), now_ns)
     }
 
-    /// The live instance that a record with this pid and pidfd inode is about.
+    /// Finds the live instance that a record with this pid and pidfd inode is about.
     fn same_instance(&self, writer: &Writer) -> Option<ProcessId> {
         let id = self.open_instance(writer.key)?;
         let process = self.processes.get(&id)?;
@@ -126,6 +130,7 @@ impl Tree {
         (known == 0 || writer.pidfd_inode == 0 || known == writer.pidfd_inode).then_some(id)
     }
 
+    /// Applies a START: a new image was loaded. `inherited`: ru_maxrss that exec passed on, bytes.
     fn start(&mut self, writer: &Writer, inherited: u64, command: &str) {
         let (key, at_ns) = (writer.key, writer.at_ns);
         let known =
@@ -172,6 +177,7 @@ impl Tree {
         self.note_record(id);
     }
 
+    /// Applies a FORK: the process runs in a copy of its parent's memory.
     fn fork(&mut self, writer: &Writer, rss_at_fork_bytes: u64) {
         let (key, at_ns) = (writer.key, writer.at_ns);
         // The only known process that it can be is one that a scan found a moment ago.
@@ -224,6 +230,7 @@ impl Tree {
         self.note_record(id);
     }
 
+    /// Applies an EXIT: the process is about to end.
     fn exit(&mut self, key: Key, origin: &Origin, record: ExitRecord, now_ns: u64) {
         let is_borrowed = record.has_borrowed_memory();
         // A vfork child has no earlier record: a process of its pid that has one is another.
@@ -249,14 +256,14 @@ impl Tree {
             process.program.image = Image::Borrowed;
         }
         process.end.exit = Some(record);
-        self.note_free_end(id, at_ns);
+        self.note_unkilled_end(id, at_ns);
         self.end(id, at_ns);
     }
 }
 
 impl Process {
-    /// The peak of the image that ends with a START, bytes. ru_maxrss survives exec: where it grew since the last image
-    /// began, that image's own peak made it grow.
+    /// Gives the peak of the image that ends with a START, bytes. ru_maxrss survives exec: where it grew since the last
+    /// image began, that image's own peak made it grow.
     fn peak_before_start(&self, inherited: u64) -> Option<u64> {
         if self.program.image.has_grown(inherited) {
             return Some(inherited);
@@ -265,8 +272,8 @@ impl Process {
         self.program.exec_peak_bytes.or_else(sampled)
     }
 
-    /// What it grew by before a START, bytes, if since its last record it was taken for uninstrumented. That image, the one
-    /// before, or the new one before its START can have grown.
+    /// Gives what it grew by before a START, bytes, if since its last record it was taken for uninstrumented. That image,
+    /// the one before, or the new one before its START can have grown.
     fn growth_before_start(&self, inherited: u64) -> Option<u64> {
         let is_uninstrumented = self.program.image == Image::Uninstrumented;
         let recorded =

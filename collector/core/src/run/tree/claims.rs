@@ -66,8 +66,9 @@ impl Tree {
         }
     }
 
-    /// Where none of those that are left can have waited for it, the kernel reaped it. Where none is left, its parent was
-    /// finalized before, and the launcher has not reaped it. Processes that joined are counted where they are finalized.
+    /// Charges another possible reaper, or counts why there is none. Where none of those that are left can have waited for
+    /// it, the kernel reaped it. Where none is left, its parent was finalized before, and the launcher has not reaped it.
+    /// Processes that joined are counted where they are finalized.
     fn charge_another_or_none(&mut self, claim: &Claim, has_joined: bool) {
         let is_any_left = claim.others.iter().any(|id| self.processes.contains_key(id));
         match self.charge_another(claim) {
@@ -78,7 +79,7 @@ impl Tree {
         }
     }
 
-    /// The parent did not wait for it. Returns whether another process is there that may have.
+    /// Charges the next possible reaper: the parent did not wait for it. Returns whether there is one.
     #[must_use]
     fn charge_another(&mut self, claim: &Claim) -> bool {
         let can = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
@@ -96,7 +97,8 @@ impl Tree {
         true
     }
 
-    /// Its parent may have left the process as a zombie: the adopter's sums may have more than what is known of its children.
+    /// Notes that an adopter's sums may have more than what is known of its children: the parent may have left the process
+    /// as a zombie.
     fn mark_possible_adopter(&mut self, claim: &Claim) {
         let adopter = claim.others.iter().find(|id| self.processes.contains_key(id));
         if let Some(adopter) = adopter.and_then(|id| self.processes.get_mut(id)) {
@@ -104,6 +106,7 @@ impl Tree {
         }
     }
 
+    /// Counts a process that the kernel killed and reaped with its pid namespace's init.
     fn count_killed_with_init(&mut self, claim: &Claim) {
         self.counts.autoreaped += 1;
         self.counts.killed_with_namespace += u64::from(claim.quality == Quality::Unknown);
@@ -123,7 +126,8 @@ impl Tree {
         !is_alive && claim.end_ns > since_ns && claim.was_killed && !has_waited
     }
 
-    /// All claims on a process are known, and its sums are final: those that fit into them best are its children's.
+    /// Decides which claims on a process count. All are known, and its sums are final: those that fit into them best are its
+    /// children's.
     pub(super) fn settle_claims(&mut self, process: &mut Process) {
         let (by_parent, mut claims): (Vec<_>, Vec<_>) =
             std::mem::take(&mut process.claims).into_iter().partition(|claim| claim.is_by_parent);
@@ -153,8 +157,8 @@ impl Tree {
         }
     }
 
-    /// Children that the process or the kernel reaped. Its REAPED record has those that it waited for, beside its own time.
-    /// What does not fit into that beside its clock, the kernel reaped: SIGCHLD was ignored.
+    /// Decides which children the process reaped, and which the kernel. Its REAPED record has those that it waited for,
+    /// beside its own time. What does not fit into that beside its clock, the kernel reaped: SIGCHLD was ignored.
     fn settle_own(&mut self, process: &mut Process, claims: &[Claim]) {
         let room_us = process.room_beside_clock_us().unwrap_or(u64::MAX);
         let all_us = claims.iter().fold(0, |sum: u64, claim| sum.saturating_add(claim.used.cpu_us()));
@@ -169,6 +173,7 @@ impl Tree {
         }
     }
 
+    /// Charges the process with a child that it waited for, or notes that the kernel reaped the child.
     fn charge_or_autoreap(&mut self, process: &mut Process, claim: &Claim, is_waited_for: bool) {
         if is_waited_for {
             process.charge(claim);
@@ -180,6 +185,7 @@ impl Tree {
 }
 
 impl Process {
+    /// Adds what a child used to what its sums contain.
     fn charge(&mut self, child: &Claim) {
         self.cpu.unreaped_children = self.cpu.unreaped_children.plus(&child.used);
         self.cpu.unreaped_count += 1;
@@ -188,7 +194,7 @@ impl Process {
     }
 }
 
-/// Which of these add up to the most that is not above `room`. Of more than a few, the largest are taken first.
+/// Finds which of these add up to the most that is not above `room`. Of more than a few, the largest are taken first.
 fn best_fit(sizes: &[u64], room: u64) -> Vec<bool> {
     const FEW: usize = 12;
     let sum_of = |set: u32| {

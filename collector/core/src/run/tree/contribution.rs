@@ -15,16 +15,17 @@ pub struct Contribution {
 }
 
 impl Contribution {
-    /// Memory that no other process maps.
+    /// Gives the contribution of memory that no other process maps.
     pub(crate) fn private(bytes: u64) -> Self {
         Self { added_bytes: bytes, added_to_descendants_bytes: bytes, private_bytes: bytes }
     }
 
-    /// To the footprint of the first process alone, or of the descendants.
+    /// Gives what it adds to the footprint of the first process alone, or of the descendants, bytes.
     pub(crate) fn added_to_part_bytes(&self, is_main: bool) -> u64 {
         if is_main { self.added_bytes } else { self.added_to_descendants_bytes }
     }
 
+    /// Combines the parts of two by `f`.
     fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             added_bytes: f(self.added_bytes, other.added_bytes),

@@ -47,7 +47,7 @@ impl OwnUsage {
 }
 
 impl Process {
-    /// What it used itself.
+    /// Gives what it used itself, and how that is known.
     pub(super) fn own(&self, tick_us: u64) -> OwnUsage {
         let own = |usage, quality| {
             let unattributed_us = self.end.exit.map_or(0, |exit| {
@@ -71,8 +71,8 @@ impl Process {
         }
     }
 
-    /// What it used itself, of the sum of that and what it waited for. The rest of the sum without its children is its own,
-    /// but in three cases:
+    /// Gives what it used itself, from the sum of that and what it waited for. The rest of the sum without its children is
+    /// its own, but in three cases:
     ///
     /// - Clock and children are more than the sum: the kernel reaped children. Its clock is its own time.
     /// - The figures of its children are not exact, or it is not certain which are in the sum. The rest then has what those
@@ -105,8 +105,8 @@ impl Process {
         self.cpu.has_inexact_children || is_clock_closer || is_fit
     }
 
-    /// CPU time that its REAPED record leaves for children beside what is known of it and them, microseconds. `None`: it
-    /// has no such record, or its EXIT record says what it waited for.
+    /// Gives the CPU time that its REAPED record leaves for children beside what is known of it and them, microseconds.
+    /// `None`: it has no such record, or its EXIT record says what it waited for.
     pub(super) fn room_beside_clock_us(&self) -> Option<u64> {
         let reaped = self.end.reaped.filter(|_| self.end.exit.is_none())?;
         let room_us = reaped.usage.cpu_us().saturating_add(Tolerance::CHILD_ROUNDING_US);
@@ -121,19 +121,19 @@ impl Process {
             .is_some_and(|reaped| known_us > reaped.usage.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US))
     }
 
-    /// Its clock, microseconds, when it was last read; 0: it never was.
+    /// Gives its clock, microseconds, when it was last read; 0: it never was.
     fn clock_us(&self) -> u64 {
         self.clock_ns().unwrap_or(0) / 1000
     }
 
-    /// Its clock, nanoseconds, when it was last read.
+    /// Gives its clock, nanoseconds, when it was last read.
     fn clock_ns(&self) -> Option<u64> {
         self.observed.cpu_ns.max(self.end.account.and_then(|account| account.cpu_ns))
     }
 
-    /// How its CPU time is known by its clock alone. The kernel's account of its exit comes before the teardown of its memory,
-    /// which takes time in proportion to its size. If that is less than the clock is ahead anyway, or 1% of its time, the
-    /// account is exact.
+    /// Gives how its CPU time is known by its clock alone. The kernel's account of its exit comes before the teardown of its
+    /// memory, which takes time in proportion to its size. If that is less than the clock is ahead anyway, or 1% of its
+    /// time, the account is exact.
     fn clock_quality(&self) -> Quality {
         let is_accounted = self.end.account.is_some_and(|account| {
             let held_bytes = account.peak_rss_bytes.unwrap_or(0);
@@ -148,8 +148,8 @@ impl Process {
         }
     }
 
-    /// What REAPED contains of its children. After the last record of a pid namespace's init the kernel reaps the zombies
-    /// that are left there. So for an init the known children may be more than its EXIT record has.
+    /// Gives what REAPED contains of its children. After the last record of a pid namespace's init the kernel reaps the
+    /// zombies that are left there. So for an init the known children may be more than its EXIT record has.
     fn waited_for(&self, exit: &ExitRecord) -> Rusage {
         let known = self.known_children();
         if self.ids.key.pid == 1 && known.cpu_us() > exit.children_usage.cpu_us() {
@@ -159,22 +159,22 @@ impl Process {
         }
     }
 
-    /// The children whose usage is known.
+    /// Adds up the usage of its children, as far as it is known.
     fn known_children(&self) -> Rusage {
         self.cpu.reaped_children.plus(&self.cpu.unreaped_children)
     }
 
-    /// What its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process and the children that it waited for.
+    /// Gives what its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process and the children that it waited for.
     pub(super) fn total_usage(&self, own: &Rusage) -> Rusage {
         own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children_usage))
     }
 
-    /// The CPU time in `total_usage` without children that no record says were reaped, microseconds.
+    /// Gives the CPU time in `total_usage` without children that no record says were reaped, microseconds.
     pub(super) fn least_total_us(&self, own: &Rusage) -> u64 {
         own.plus(&self.end.exit.map_or(self.cpu.reaped_children, |exit| exit.children_usage)).cpu_us()
     }
 
-    /// How `total_usage` is known.
+    /// Gives how `total_usage` is known.
     pub(super) fn total_quality(&self, own: &OwnUsage) -> Quality {
         match own.quality {
             Quality::Exact if self.end.exit.is_none() && self.cpu.has_inexact_children => Quality::Sampled,
@@ -192,7 +192,7 @@ impl Process {
         used.cpu_us() <= self.room_for_children_us()
     }
 
-    /// How much CPU time of its children its sums have beyond that of the known ones, microseconds.
+    /// Gives how much CPU time of its children its sums have beyond that of the known ones, microseconds.
     pub(super) fn room_for_children_us(&self) -> u64 {
         let all_us = self.children_us().unwrap_or(u64::MAX).saturating_add(Tolerance::CHILD_ROUNDING_US);
         let own_claims = self.claims.iter().filter(|claim| claim.is_by_parent);
@@ -214,7 +214,7 @@ impl Process {
         self.children_us().is_some()
     }
 
-    /// The most CPU time of children that its sums can have, microseconds. `None`: it has no sums yet.
+    /// Gives the most CPU time of children that its sums can have, microseconds. `None`: it has no sums yet.
     fn children_us(&self) -> Option<u64> {
         match (&self.end.exit, &self.end.reaped) {
             (Some(exit), _) => Some(exit.children_usage.cpu_us()),
@@ -224,8 +224,8 @@ impl Process {
         }
     }
 
-    /// The clock as a usage, with what the last sample had besides. The clock is exact; the split into user and system time
-    /// follows the ticks.
+    /// Makes a usage of the clock, with what the last sample had besides. The clock is exact; the split into user and system
+    /// time follows the ticks.
     fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
         let observed = &self.observed;
         let sampled = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);

@@ -7,7 +7,7 @@ use crate::model::exit_account::{ExitAccount, Remains};
 use crate::model::ids::Target;
 
 impl Tree {
-    /// A child that /proc shows below a known process.
+    /// Adds a child that /proc shows below a known process and that the tree does not have. Gives its id.
     pub(crate) fn found_in_proc(&mut self, child: &ChildSeen) -> ProcessId {
         let parent = Parent::Known(child.parent);
         let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
@@ -28,9 +28,9 @@ impl Tree {
         id
     }
 
-    /// /proc shows a child where the connector reports every process. An unknown child may just be ahead of its events;
-    /// those of an earlier process with its pid would be taken for its own. It waits until all events up to its sighting
-    /// are applied.
+    /// Keeps a child that /proc shows where the connector reports every process. An unknown child may just be ahead of its
+    /// events; those of an earlier process with its pid would be taken for its own. It waits until all events up to its
+    /// sighting are applied.
     pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
         self.by_state.found_ahead.push(child);
     }
@@ -48,7 +48,7 @@ impl Tree {
         self.by_state.found_ahead = waiting;
     }
 
-    /// A process is finalized. A child of [`Self::found_ahead`] that may be this one is not another one.
+    /// Forgets a child of [`Self::found_ahead`] that may be this process, which is finalized: it is not another one.
     pub(super) fn forget_found_ahead(&mut self, process: &Process) {
         let is_pid = |child: &ChildSeen| match process.ids.host_pid {
             Some(host_pid) => host_pid == child.host_pid,
@@ -60,7 +60,7 @@ impl Tree {
             .retain(|child| !(is_pid(child) && identity.can_be(child.pidfd_inode, child.earliest_start_ns)));
     }
 
-    /// /proc showed the pid that a process of another pid namespace has in the collector's.
+    /// Sets the pid that a process of another pid namespace has in the collector's, as /proc showed it.
     pub(crate) fn set_host_pid(&mut self, id: ProcessId, host_pid: u32) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         if process.ids.host_pid.is_none() {
@@ -70,12 +70,13 @@ impl Tree {
         }
     }
 
+    /// Makes a process findable by its pid in the collector's namespace.
     fn index_host_pid(&mut self, id: ProcessId, pid: u32) {
         self.by_state.index.entry(Key { pid_ns: self.context.pid_ns, pid }).or_default().push(id);
     }
 
-    /// What /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has no
-    /// record. Own memory does not count where the connector reports execs: its event will follow, with the exact time.
+    /// Takes in what /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has
+    /// no record. Own memory does not count where the connector reports execs: its event will follow, with the exact time.
     pub(crate) fn set_unreported_image(&mut self, id: ProcessId, memory: UnreportedMemory, at_ns: u64) {
         let was_forked = |process: &Process| matches!(process.program.image, Image::Forked { .. });
         let is_reported = |process: &Process| {
@@ -108,13 +109,13 @@ impl Tree {
         }
     }
 
-    /// New live processes that only records name: such a pid may be that of a process outside of the tree.
+    /// Gives the new live processes that only records name: such a pid may be that of a process outside of the tree.
     pub fn memberships_to_check(&self) -> impl Iterator<Item = Target> {
         let unproven = self.by_state.unproven.iter().filter_map(|id| self.processes.get(id));
         unproven.filter(|process| process.is_alive() && !process.ids.is_proven).filter_map(Process::target)
     }
 
-    /// Whether the pid of such a process is that of a process of the tree. If not, nothing is counted for it.
+    /// Takes in whether the pid of such a process is that of a process of the tree. If not, nothing is counted for it.
     pub(crate) fn prove(&mut self, id: ProcessId, is_member: bool, now_ns: u64) {
         self.by_state.unproven.remove(&id);
         let Some(process) = self.processes.get_mut(&id).filter(|process| process.is_alive()) else { return };
@@ -132,7 +133,7 @@ impl Tree {
         id.and_then(|id| self.processes.get(&id)).is_some_and(|process| process.ids.is_proven)
     }
 
-    /// Number of live processes of other pid namespaces that only records name.
+    /// Counts the live processes of other pid namespaces that only records name.
     pub(in crate::run) fn unseen(&self) -> usize {
         let inner = self.by_state.inner.iter().filter_map(|(_, id)| self.processes.get(id));
         inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()
@@ -143,8 +144,8 @@ impl Tree {
         self.by_state.inner.len() >= count
     }
 
-    /// A process was dead at this time: a zombie, or not found. Its records may not all have been applied, so it ends at a
-    /// [`Tree::finalize`] that has all records up to this time. `gone_ns` is when it was not found.
+    /// Notes that a process was dead at this time: a zombie, or not found. Its records may not all have been applied, so it
+    /// ends at a [`Tree::finalize`] that has all records up to this time. `gone_ns` is when it was not found.
     pub(crate) fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.lifetime.seen_dead_ns.get_or_insert(at_ns);
@@ -154,14 +155,14 @@ impl Tree {
         }
     }
 
-    /// A sample of this time, CLOCK_MONOTONIC nanoseconds, found a process dead.
+    /// Notes that a sample of this time, CLOCK_MONOTONIC nanoseconds, found a process dead.
     pub(crate) fn observe_missing(&mut self, id: ProcessId, at_ns: u64) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.lifetime.missing_ns.get_or_insert(at_ns);
         }
     }
 
-    /// A process was no longer in /proc at this time, CLOCK_MONOTONIC nanoseconds.
+    /// Notes that a process was no longer in /proc at this time, CLOCK_MONOTONIC nanoseconds.
     pub fn observe_absence(&mut self, id: ProcessId, at_ns: u64) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.lifetime.gone_ns.get_or_insert(at_ns);
@@ -171,7 +172,7 @@ impl Tree {
         }
     }
 
-    /// Figures of a zombie.
+    /// Takes in the figures of a zombie.
     pub(crate) fn note_remains(&mut self, id: ProcessId, remains: &Remains) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.cpu.is_clock_final = true;
@@ -181,7 +182,7 @@ impl Tree {
         (observed.minor_faults, observed.major_faults) = (remains.minor_faults, remains.major_faults);
     }
 
-    /// The kernel's account of its exit.
+    /// Takes in the kernel's account of a process's exit.
     pub(crate) fn note_account(&mut self, id: ProcessId, account: ExitAccount) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.end.account = Some(account);
@@ -189,8 +190,8 @@ impl Tree {
         }
     }
 
-    /// The process that exited with this pid of the collector's namespace, by its account. `start_ns`, CLOCK_MONOTONIC, is
-    /// when its last thread started, or somewhat later.
+    /// Finds the process that exited with this pid of the collector's namespace, by its account. `start_ns`,
+    /// CLOCK_MONOTONIC, is when its last thread started, or somewhat later.
     #[must_use]
     pub fn accounted(&self, pid: u32, start_ns: u64) -> Option<ProcessId> {
         let of_pid = self.by_state.index.get(&Key { pid_ns: self.context.pid_ns, pid })?;
@@ -204,21 +205,22 @@ impl Tree {
         (start_ns <= end_ns.saturating_add(Tolerance::ACCOUNT_READ_LATE_NS)).then_some(id)
     }
 
-    /// The wait status that a pidfd gave.
+    /// Takes in the wait status that a pidfd gave.
     pub(crate) fn note_status(&mut self, id: ProcessId, status: i32) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.end.kept_status = Some(status);
         }
     }
 
-    /// Without the connector: a process has exec'd by this time (CLOCK_MONOTONIC, nanoseconds), and no START record came.
+    /// Notes that a process has exec'd by this time (CLOCK_MONOTONIC, nanoseconds), and no START record came. Without the
+    /// connector only.
     pub(crate) fn observe_exec(&mut self, id: ProcessId, at_ns: u64) {
         if self.processes.get(&id).is_some_and(Process::is_alive) {
             self.note_exec(id, at_ns);
         }
     }
 
-    /// A process has exec'd; its program has not reported yet.
+    /// Notes that a process has exec'd; its program has not reported yet.
     pub(super) fn note_exec(&mut self, id: ProcessId, at: u64) {
         // If the program before has not reported either, it was uninstrumented.
         self.confirm_uninstrumented(id);
@@ -234,7 +236,8 @@ impl Tree {
         self.by_state.young.insert(id);
     }
 
-    /// What /proc shows of the program of a process that has not reported. What was read while the program ran is kept.
+    /// Takes in what /proc shows of the program of a process that has not reported. What was read while the program ran is
+    /// kept.
     pub(crate) fn set_program(&mut self, id: ProcessId, program: Program) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let is_uninstrumented = process.program.image == Image::Uninstrumented;
@@ -252,20 +255,21 @@ impl Tree {
         }
     }
 
-    /// Processes that were made, or exec'd, by this time, and have written no record since.
+    /// Gives the processes that were made, or exec'd, by this time, and have written no record since.
     pub fn programs_to_read(&self, by_ns: u64) -> impl Iterator<Item = &Process> {
         let unread = self.by_state.unreported.iter().filter_map(|id| self.processes.get(id));
         unread.filter(move |p| p.is_alive() && p.awaits_record() && p.program_start_ns() <= by_ns)
     }
 
-    /// The program of such a process was read. It still has time to write a START record.
+    /// Notes that the program of such a process was read. It still has time to write a START record.
     pub(in crate::run) fn program_was_read(&mut self, id: ProcessId) {
         if self.by_state.unreported.remove(&id) {
             self.by_state.unconfirmed.push_back(id);
         }
     }
 
-    /// Processes whose time to write a START record is over: their programs are read once more before that is concluded.
+    /// Gives the processes whose time to write a START record is over: their programs are read once more before that is
+    /// concluded.
     pub fn overdue_starts(&self, now_ns: u64) -> impl Iterator<Item = &Process> {
         let unconfirmed = self.by_state.unconfirmed.iter().map(|id| self.processes.get(id));
         let overdue =
@@ -273,7 +277,7 @@ impl Tree {
         overdue.flatten().filter(|process| process.is_alive() && process.program.unreported_exec.is_some())
     }
 
-    /// Time has passed: programs whose time to write a START record is over are uninstrumented.
+    /// Concludes that programs whose time to write a START record is over are uninstrumented.
     pub fn tick(&mut self, now_ns: u64) {
         while let Some(id) = self.by_state.unconfirmed.front().copied() {
             if self.processes.get(&id).is_some_and(|process| process.may_still_report(now_ns)) {
@@ -305,14 +309,14 @@ impl Tree {
         alive.into_iter().any(|process| process.program.image == Image::Uninstrumented)
     }
 
-    /// When the youngest program began, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), that has not reported, if there is a
-    /// young one.
+    /// Gives when the youngest program began, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), that has not reported, if there is
+    /// a young one.
     pub fn youngest_unreported_ns(&self, by_ns: u64) -> Option<u64> {
         let young = self.by_state.young.iter().filter_map(|id| self.processes.get(id));
         young.map(Process::program_start_ns).filter(|start_ns| *start_ns <= by_ns).max()
     }
 
-    /// The program that a process exec'd writes no record: it has ended, or had enough time.
+    /// Concludes that the program that a process exec'd writes no record: it has ended, or had enough time.
     pub(super) fn confirm_uninstrumented(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Some(exec) = process.program.unreported_exec.clone() else { return };

@@ -32,7 +32,7 @@ impl FailedSpawn {
     }
 }
 
-/// Nothing but the connector or /proc has reported this child of that parent.
+/// Whether nothing but the connector or /proc has reported this child of that parent.
 fn is_childs(process: &Process, parent: ProcessId) -> bool {
     process.ancestry.parent == Parent::Known(parent)
         && !process.program.has_record
@@ -40,7 +40,8 @@ fn is_childs(process: &Process, parent: ProcessId) -> bool {
 }
 
 impl Tree {
-    /// A posix_spawn of this process failed after its child was made, by `at_ns`. The child never became a process of its own.
+    /// Counts a posix_spawn of this process that failed after its child was made, by `at_ns`. The child never became a
+    /// process of its own.
     pub(super) fn spawn_failed(&mut self, parent: Option<ProcessId>, at_ns: u64) {
         self.counts.created += 1;
         self.counts.failed_spawns += 1;
@@ -58,7 +59,8 @@ impl Tree {
         unmatched.push_back(FailedSpawn { parent, at_ns });
     }
 
-    /// The connector reported the end of this process. If a SPAWN_FAILED record has counted it already, forgets it.
+    /// Takes in the wait status with which a process ended, by the connector. If a SPAWN_FAILED record has counted the
+    /// process already, forgets it.
     pub(super) fn note_failed_exec(&mut self, id: ProcessId, status: i32) {
         if status == COULD_NOT_EXEC && !self.forget_failed_spawn(id) {
             self.by_state.could_not_exec.insert(id);

@@ -13,8 +13,8 @@ use super::{Parent, Process, ProcessId, Tree};
 use crate::model::ids::Target;
 
 impl Tree {
-    /// Processes whose absence from /proc would allow to finalize something. They ended and were not reaped (without `all`:
-    /// only if an ancestor waits for them), or are live children of processes that ended.
+    /// Gives the processes whose absence from /proc would allow to finalize something. They ended and were not reaped
+    /// (without `all`: only if an ancestor waits for them), or are live children of processes that ended.
     #[must_use]
     pub fn absence_questions(&self, all: bool) -> Vec<Target> {
         let mut ended_parents = FxHashSet::default();
@@ -124,7 +124,7 @@ impl Tree {
         false
     }
 
-    /// The end of the run: finalize all processes, the living as they are.
+    /// Finalizes all processes at the end of the run, the living as they are.
     pub fn finalize_all(&mut self, now_ns: u64) {
         self.end_seen_dead(u64::MAX);
         self.by_state.alive.clear();
@@ -134,7 +134,7 @@ impl Tree {
         }
     }
 
-    /// Orders them so that each comes before its parent, or the process that would reap it as an orphan. Its usage is
+    /// Orders processes so that each comes before its parent, or the process that would reap it as an orphan. Its usage is
     /// subtracted from theirs.
     fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
         let mut depths: FxHashMap<ProcessId, u32> =
@@ -163,7 +163,8 @@ impl Tree {
         ids
     }
 
-    /// If it was the nearest uninstrumented ancestor of others, gives the next one.
+    /// Computes a process's figures, and removes it from the tree. If it was the nearest uninstrumented ancestor of others,
+    /// gives the next one.
     pub(super) fn finalize_one(
         &mut self,
         id: ProcessId,
@@ -191,7 +192,7 @@ impl Tree {
         replaced
     }
 
-    /// Its children may still name it, and a REAPED record may still come.
+    /// Remembers a finalized process: its children may still name it, and a REAPED record may still come.
     fn remember(&mut self, process: &Process, now_ns: u64) {
         if self.recently_finalized.len() >= Tolerance::FINALIZED_KEPT {
             self.recently_finalized.pop_front();
@@ -205,6 +206,7 @@ impl Tree {
         });
     }
 
+    /// Gives the pid of a process's parent in the collector's namespace, or else as the process named it. `None`: unknown.
     fn parent_pid(&self, process: &Process) -> Option<u32> {
         let reported = Some(process.ancestry.parent_pid).filter(|pid| *pid != 0);
         match process.ancestry.parent {

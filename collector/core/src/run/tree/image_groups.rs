@@ -27,29 +27,30 @@ impl ImageGroups {
         self.by_id.get(&group)
     }
 
-    /// How often a process of any group has come, gone, or got another kind of image.
+    /// Gives how often a process of any group has come, gone, or got another kind of image.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The id of a group that has no process so far.
+    /// Makes the id of a group that has no process so far.
     pub(super) fn new_id(&mut self) -> ImageGroup {
         self.last += 1;
         ImageGroup(self.last)
     }
 
-    /// A new process: what was read of the others' sharing stays true, it is not read itself.
+    /// Adds a new process: what was read of the others' sharing stays true, it is not read itself.
     pub(super) fn add_new(&mut self, id: ProcessId, group: ImageGroup) {
         self.changes += 1;
         self.by_id.entry(group).or_default().members.push(id);
     }
 
-    /// A process of another group.
+    /// Adds a process of another group: the sharing of all members must be read again.
     pub(super) fn add(&mut self, id: ProcessId, group: ImageGroup) {
         self.add_new(id, group);
         self.by_id.entry(group).or_default().epoch += 1;
     }
 
+    /// Removes a process: the sharing of the others must be read again.
     pub(super) fn remove(&mut self, id: ProcessId, group: ImageGroup) {
         let Some(members) = self.by_id.get_mut(&group) else { return };
         self.changes += 1;
@@ -60,7 +61,7 @@ impl ImageGroups {
         }
     }
 
-    /// A process stays in its group, but it is known better how it got its image.
+    /// Notes that it is known better how a process got its image. It stays in its group.
     pub(super) fn note_image(&mut self) {
         self.changes += 1;
     }

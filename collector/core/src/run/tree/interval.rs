@@ -44,7 +44,7 @@ pub struct LiveInterval {
 }
 
 impl Process {
-    /// What a process that started since the last sample adds to the time until now: itself, and its memory.
+    /// Gives what a process that started since the last sample adds to the time until now: itself, and its memory.
     pub(in crate::run) fn intervals_until(
         &self,
         now_ns: u64,
@@ -57,7 +57,7 @@ impl Process {
         [self.process_interval(now_ns), image]
     }
 
-    /// The time of its image since the last sample, without memory.
+    /// Gives the time of its image since the last sample, without memory.
     pub(super) fn image_interval(&self, end_ns: u64) -> LiveInterval {
         let start_ns = self.program.image_start_ns.max(self.observed.at_ns).min(end_ns);
         let process = self.process_interval(end_ns);
@@ -72,7 +72,7 @@ impl Process {
         }
     }
 
-    /// Its time since the last sample, without CPU time.
+    /// Gives its time since the last sample, without CPU time.
     pub(super) fn process_interval(&self, end_ns: u64) -> LiveInterval {
         LiveInterval {
             is_process: true,

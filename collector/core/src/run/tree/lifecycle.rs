@@ -7,7 +7,7 @@ use super::tolerance::Tolerance;
 use super::{FoundBy, ImageGroup, Key, LiveInterval, Parent, Process, ProcessId, Tree};
 
 impl Tree {
-    /// The launcher reported the command's first process.
+    /// Adds the command's first process, which the launcher reported. If a record was first, marks that process.
     pub fn set_main(&mut self, pid: u32, start_ns: u64, command: &str) {
         let key = Key { pid_ns: self.context.pid_ns, pid };
         let id = match self.main {
@@ -31,6 +31,7 @@ impl Tree {
         }
     }
 
+    /// Adds a process that the tree does not have, in an image group of its own. Gives its id.
     pub(super) fn insert(&mut self, key: Key, parent: Parent, found_by: FoundBy, start_ns: u64) -> ProcessId {
         let id = ProcessId(self.next_id);
         self.next_id += 1;
@@ -91,6 +92,7 @@ impl Tree {
         id
     }
 
+    /// Moves a process to another image group.
     pub(super) fn join_group(&mut self, id: ProcessId, group: ImageGroup) {
         let Some(old) = self.processes.get(&id).map(|process| process.program.group) else { return };
         self.groups.remove(id, old);
@@ -100,7 +102,7 @@ impl Tree {
         }
     }
 
-    /// A process ended at this time.
+    /// Ends a process at this time: what it used since its last sample waits for the next one. It is finalized later.
     pub(super) fn end(&mut self, id: ProcessId, at_ns: u64) {
         self.confirm_uninstrumented(id);
         let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
@@ -127,7 +129,7 @@ impl Tree {
         self.by_state.ended.push(id);
     }
 
-    /// A new process has this pid, so the one that had it before has ended.
+    /// Ends the process that had this pid before: a new process has it now.
     pub(super) fn end_stale(&mut self, key: Key, at: u64) {
         if let Some(old) = self.open_instance(key) {
             let exit = self.processes.get(&old).and_then(|process| process.end.kernel_exit);
@@ -138,6 +140,7 @@ impl Tree {
         }
     }
 
+    /// Takes a process off the list of live ones.
     fn no_longer_alive(&mut self, id: ProcessId) {
         if let Ok(at) = self.by_state.alive.binary_search(&id) {
             self.by_state.alive.remove(at);
@@ -145,7 +148,7 @@ impl Tree {
         self.by_state.seen_dead.remove(&id);
     }
 
-    /// The process wrote a record.
+    /// Notes that the process wrote a record.
     pub(super) fn note_record(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.program.has_record = true;
@@ -163,6 +166,7 @@ impl Tree {
         }
     }
 
+    /// Takes a process that is no longer in the tree off all lists and indices.
     pub(super) fn drop_from_lists(&mut self, process: &Process) {
         let id = process.ids.id;
         if process.ancestry.parent == Parent::Unknown {

@@ -125,7 +125,7 @@ impl Tree {
         &self.context
     }
 
-    /// Counts over the whole run.
+    /// Gives the counts over the whole run.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
@@ -147,13 +147,13 @@ impl Tree {
         &self.by_state.alive
     }
 
-    /// The live processes without those that joined, oldest first.
+    /// Gives the live processes without those that joined, oldest first.
     pub(super) fn live_descendants(&self) -> impl Iterator<Item = &Process> {
         let live = self.alive().iter().filter_map(|id| self.get(*id));
         live.filter(|process| !process.has_joined())
     }
 
-    /// Pids, in the collector's namespace, of the processes that are not finalized.
+    /// Gives the pids, in the collector's namespace, of the processes that are not finalized.
     pub fn host_pids(&self) -> impl Iterator<Item = u32> {
         self.processes.values().filter_map(|process| process.ids.host_pid)
     }
@@ -173,7 +173,7 @@ impl Tree {
         self.groups.changes()
     }
 
-    /// The latest time at which any process certainly existed, CLOCK_MONOTONIC nanoseconds.
+    /// Gives the latest time at which any process certainly existed, CLOCK_MONOTONIC nanoseconds.
     pub fn last_seen_ns(&self) -> u64 {
         let last_seen = |process: &Process| process.last_seen_ns().max(process.lifetime.end_ns.unwrap_or(0));
         self.processes.values().map(last_seen).max().unwrap_or(0)
@@ -185,7 +185,7 @@ impl Tree {
         self.processes.values().fold(0, |sum: u64, process| sum.saturating_add(process.cpu.counted_cpu_ns))
     }
 
-    /// The intervals up to this time. What is left of them, and those that began later, wait for the next call.
+    /// Takes the intervals up to this time. What is left of them, and those that began later, wait for the next call.
     pub fn take_intervals(&mut self, at_ns: u64) -> Vec<LiveInterval> {
         let mut taken = Vec::with_capacity(self.intervals.len());
         for life in std::mem::take(&mut self.intervals) {
@@ -212,17 +212,17 @@ impl Tree {
         &self.intervals
     }
 
-    /// Processes that were finalized since the last call.
+    /// Takes the processes that were finalized since the last call.
     pub fn take_summaries(&mut self) -> Vec<ProcessSummary> {
         std::mem::take(&mut self.summaries)
     }
 
-    /// The parent's pid in the collector's namespace, where it is known and the parent is not finalized.
+    /// Gives the parent's pid in the collector's namespace, where it is known and the parent is not finalized.
     pub(crate) fn parent_host_pid(&self, process: &Process) -> Option<u32> {
         self.processes.get(&process.ancestry.parent.known()?)?.ids.host_pid
     }
 
-    /// A live process with this pid, the youngest if there are several claims.
+    /// Finds the live process with this pid, the youngest if there are several claims.
     pub(crate) fn open_instance(&self, key: Key) -> Option<ProcessId> {
         let of_pid = self.by_state.index.get(&key)?;
         of_pid.iter().rev().copied().find(|id| self.processes.get(id).is_some_and(Process::is_alive))

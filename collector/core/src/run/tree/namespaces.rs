@@ -42,7 +42,8 @@ pub(super) enum Evidence {
 }
 
 impl Tree {
-    /// The connector reported that this process forked: the number of the fork in another pid namespace, if it is in one.
+    /// Counts a fork that the connector reported of this process. Gives its number in another pid namespace, if the process
+    /// is in one.
     pub(super) fn count_fork(&mut self, maker: ProcessId) -> Option<ForkNumber> {
         let pid_ns = self.namespace_of(self.processes.get(&maker)?)?;
         let forks = self.forks.entry(pid_ns).or_default();
@@ -50,20 +51,20 @@ impl Tree {
         Some(ForkNumber { pid_ns, number: forks.count })
     }
 
-    /// Inode of the other pid namespace that a process is in, as far as known.
+    /// Gives the inode of the other pid namespace that a process is in, as far as known.
     pub(super) fn namespace_of(&self, process: &Process) -> Option<u32> {
         let has_own_pid = process.ids.key.pid_ns != self.context.pid_ns;
         has_own_pid.then_some(process.ids.key.pid_ns).or(process.ids.fork_number.map(|fork| fork.pid_ns))
     }
 
-    /// The init of the other pid namespace that a process is in, if that is another process.
+    /// Finds the init of the other pid namespace that a process is in, if that is another process.
     pub(super) fn init_of(&self, process: &Process) -> Option<ProcessId> {
         let of_pid = self.by_state.index.get(&Key { pid_ns: self.namespace_of(process)?, pid: 1 })?;
         of_pid.last().copied().filter(|init| *init != process.ids.id)
     }
 
-    /// A process ended without being killed, so its pid namespace's init had not ended before.
-    pub(super) fn note_free_end(&mut self, id: ProcessId, at_ns: u64) {
+    /// Notes that a process ended without being killed, so its pid namespace's init had not ended before.
+    pub(super) fn note_unkilled_end(&mut self, id: ProcessId, at_ns: u64) {
         let process = self.processes.get(&id).filter(|process| process.ids.key.pid != 1);
         if let Some(forks) = process.and_then(|p| self.namespace_of(p)).and_then(|ns| self.forks.get_mut(&ns))
         {
@@ -71,15 +72,15 @@ impl Tree {
         }
     }
 
-    /// A process of the collector's pid namespace has a pidfd of this inode (0: unknown).
+    /// Notes that a process of the collector's pid namespace has a pidfd of this inode (0: unknown).
     pub(crate) fn note_number(&mut self, pid: u32, inode: u64) {
         if inode != 0 {
             self.pid_number = Some(PidNumber { pid, inode });
         }
     }
 
-    /// The process that a record from another pid namespace is about, if only the connector has reported it. It has the
-    /// same pidfd. Else it is of the same parent, alive at the time, and of the pid that comes next there. Without pidfs
+    /// Finds the process that a record from another pid namespace is about, if only the connector has reported it. It has
+    /// the same pidfd. Else it is of the same parent, alive at the time, and of the pid that comes next there. Without pidfs
     /// (before Linux 6.9) siblings that start at once may be confused where threads take pids between them.
     pub(super) fn match_in_namespace(&mut self, query: &MatchQuery) -> Option<ProcessId> {
         if query.key.pid_ns == self.context.pid_ns {
@@ -106,7 +107,7 @@ impl Tree {
         Some(id)
     }
 
-    /// How well a process matches, best last; `None` if it can't be the one.
+    /// Gives how well a process matches, best last. `None`: it can't be the one.
     fn score(
         &self,
         process: &Process,
@@ -142,7 +143,7 @@ impl Tree {
         Some((are_pidfds_known, has_expected_pid, relation, was_alive, is_likely, ahead <= 0, -ahead.abs()))
     }
 
-    /// How well the parents match, best largest; `None` if they can't.
+    /// Gives how well the parents match, best largest. `None`: they can't.
     fn relation(&self, process: &Process, query: &MatchQuery, parent: Option<ProcessId>) -> Option<u8> {
         let is_numbered = process.ids.fork_number.is_some_and(|fork| fork.pid_ns == query.key.pid_ns);
         match (process.ancestry.parent, parent) {
@@ -165,11 +166,12 @@ impl Tree {
             && self.processes.get(&id).is_some_and(|process| process.ids.key.pid_ns == self.context.pid_ns)
     }
 
+    /// Whether it has ended, as far as records or the connector have reported.
     fn has_ended(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_none_or(|process| !process.is_alive() || process.end.kernel_exit.is_some())
     }
 
-    /// The pid inside of a process that the connector reported became known.
+    /// Sets the pid inside of a process that the connector reported.
     fn set_pid_inside(&mut self, id: ProcessId, key: Key) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.ids.key = key;
@@ -181,7 +183,8 @@ impl Tree {
         self.adopt(key, id);
     }
 
-    /// /proc showed the pid inside of a process that may be known from the connector alone.
+    /// Takes in the pid inside that /proc showed of a process that may be known from the connector alone. If the tree has
+    /// that pid as another process, the two become one.
     pub(crate) fn found_inside(&mut self, id: ProcessId, key: Key) {
         let own_ns = self.context.pid_ns;
         let Some(process) = self.processes.get(&id).filter(|p| p.ids.key.pid_ns == own_ns) else { return };

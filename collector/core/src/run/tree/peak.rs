@@ -17,7 +17,7 @@ use super::tolerance::Tolerance;
 use crate::model::quality::Quality;
 
 impl Process {
-    /// Its peak RSS over all its images, bytes, and how that is known.
+    /// Gives its peak RSS over all its images, bytes, and how that is known.
     pub(crate) fn peak(&self) -> (Option<u64>, Quality) {
         let program = &self.program;
         let (last, quality) = self.last_image_peak();
@@ -34,8 +34,8 @@ impl Process {
         (peak, quality)
     }
 
-    /// What is known of single processes' RSS from all that is known of this one. ru_maxrss survives fork and exec, so a sum
-    /// of waited-for children shows an RSS of theirs only above what they inherited.
+    /// Gives what is known of single processes' RSS from all that is known of this one. ru_maxrss survives fork and exec, so
+    /// a sum of waited-for children shows an RSS of theirs only above what they inherited.
     pub(super) fn known_rss(&self) -> KnownRss {
         let is_lower_bound = |quality| matches!(quality, Quality::Exact | Quality::Sampled);
         let above = |max: u64, inherited: u64| if max > inherited { max } else { 0 };
@@ -65,7 +65,7 @@ impl Process {
         self.peak() == (None, Quality::Unknown) && !held_little
     }
 
-    /// The peak of the image that it ran last.
+    /// Gives the peak of the image that it ran last, bytes, and how that is known.
     pub(super) fn last_image_peak(&self) -> (Option<u64>, Quality) {
         match (&self.end.exit, &self.end.reaped) {
             // A child of a raw clone has memory of its own, and writes the same record as a vfork child.
@@ -80,7 +80,8 @@ impl Process {
         }
     }
 
-    /// The peak of its last image in the kernel's account of its exit, bytes, and whether no earlier image can have had more.
+    /// Gives the peak of its last image in the kernel's account of its exit, bytes, and whether no earlier image can have
+    /// had more.
     fn accounted_peak(&self) -> Option<(u64, bool)> {
         let account = self.end.account?;
         let program = &self.program;
@@ -97,6 +98,7 @@ impl Process {
         is_own.then_some((peak, is_all))
     }
 
+    /// Gives the peak by an EXIT record, bytes, and how that is known.
     fn peak_of_exit(&self, exit: &ExitRecord) -> (Option<u64>, Quality) {
         let max = exit.own_usage.max_rss_bytes.max(self.reaped_own_peak(exit));
         // The kernel's maximum leaves out what its CPUs have not yet added up (up to 32 pages each); statm includes it. So
@@ -114,7 +116,7 @@ impl Process {
         }
     }
 
-    /// The peak without an EXIT record: REAPED's is a maximum over the process and all that it waited for.
+    /// Gives the peak without an EXIT record: REAPED's is a maximum over the process and all that it waited for.
     fn peak_of_reaped(&self, reaped: &ReapRecord) -> (Option<u64>, Quality) {
         let image = self.program.image;
         let max = reaped.usage.max_rss_bytes;
@@ -143,7 +145,7 @@ impl Process {
         }
     }
 
-    /// The most that its ru_maxrss can have been without memory of its own, bytes.
+    /// Gives the most that its ru_maxrss can have been without memory of its own, bytes.
     fn most_inherited(&self, reaped: &ReapRecord) -> Option<u64> {
         match self.program.image {
             Image::Loaded { inherited } => Some(inherited),
@@ -161,7 +163,7 @@ impl Process {
         }
     }
 
-    /// The peak without records: the kernel's account of its exit, or the last sample.
+    /// Gives the peak without records: the kernel's account of its exit, or the last sample.
     fn peak_without_records(&self) -> (Option<u64>, Quality) {
         let accounted = self.accounted_peak();
         let peak = self.least_peak().max(accounted.map(|(peak, _)| peak));
@@ -173,7 +175,7 @@ impl Process {
         (peak, quality)
     }
 
-    /// What it had at least: the largest sample, or the RSS at its fork if the connector has reported no exec since.
+    /// Gives what it had at least: the largest sample, or the RSS at its fork if the connector has reported no exec since.
     fn least_peak(&self) -> Option<u64> {
         let at_fork = match self.program.image {
             Image::Forked { rss_at_fork_bytes }
@@ -186,8 +188,8 @@ impl Process {
         Some(self.observed.peak_rss_bytes.max(at_fork)).filter(|peak| *peak > 0)
     }
 
-    /// REAPED's peak, bytes, if it exceeds that of all waited-for children and so is the process's own; else 0. It includes
-    /// all threads, which have ended by then.
+    /// Gives REAPED's peak, bytes, if it exceeds that of all waited-for children and so is the process's own; else 0. It
+    /// includes all threads, which have ended by then.
     fn reaped_own_peak(&self, exit: &ExitRecord) -> u64 {
         let of_children = exit.children_usage.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);
         let max = self.end.reaped.map_or(0, |reaped| reaped.usage.max_rss_bytes);

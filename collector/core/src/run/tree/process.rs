@@ -161,7 +161,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Of a program that could not be read while it ran.
+    /// Gives the name of a program that could not be read while it ran.
     pub(super) fn unseen() -> Self {
         Self { command: Arc::from("(unseen)"), args: None, static_executable: None }
     }
@@ -212,14 +212,14 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// A source that knows its start reported it.
+    /// Sets the start, as a source reported it that knows it.
     pub fn set_start(&mut self, start_ns: u64) {
         if start_ns <= self.start_ns {
             (self.start_ns, self.earliest_start_ns) = (start_ns, start_ns);
         }
     }
 
-    /// The middle of the times at which it can have started: as often too early as too late.
+    /// Gives the middle of the times at which it can have started: as often too early as too late.
     pub fn likely_start_ns(&self) -> u64 {
         self.earliest_start_ns.midpoint(self.start_ns)
     }
@@ -324,7 +324,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process that nothing else is known of.
+    /// Makes a process that nothing else is known of.
     pub(super) fn new(ids: Ids, ancestry: Ancestry, group: ImageGroup, start_ns: u64) -> Self {
         Self {
             ids,
@@ -351,14 +351,14 @@ impl Process {
         }
     }
 
-    /// It can have started from this time on, and was there at `lifetime.start_ns`.
+    /// Notes that it can have started from this time on, and was there at `lifetime.start_ns`.
     pub(super) fn set_earliest_start(&mut self, earliest_ns: u64) {
         let lifetime = &mut self.lifetime;
         lifetime.earliest_start_ns = earliest_ns.min(lifetime.start_ns);
         self.cpu.counted_at_ns = lifetime.likely_start_ns();
     }
 
-    /// It was there at this time.
+    /// Notes that it was there at this time.
     pub(super) fn note_alive(&mut self, at_ns: u64) {
         let lifetime = &mut self.lifetime;
         let start_ns = at_ns.max(lifetime.earliest_start_ns);
@@ -389,14 +389,14 @@ impl Process {
         self.bounds = Bounds { program_start_ns, peak_virtual_bytes: before.max(virtual_bytes), limits };
     }
 
-    /// A record named the inode of a pidfd of it; 0: it did not.
+    /// Takes in the inode of a pidfd of it that a record named; 0: it did not.
     pub(super) fn note_inode(&mut self, pidfd_inode: u64) {
         if pidfd_inode != 0 {
             self.ids.pidfd_inode = pidfd_inode;
         }
     }
 
-    /// Distinguishes it from a process that gets its pid later.
+    /// Gives what distinguishes it from a process that gets its pid later.
     pub(crate) fn identity(&self) -> Identity {
         let last_ns = self.lifetime.start_ns.max(self.last_seen_ns());
         Identity {
@@ -408,12 +408,12 @@ impl Process {
         }
     }
 
-    /// How sources address it; `None` while its pid in the collector's namespace is unknown.
+    /// Gives how sources address it. `None` while its pid in the collector's namespace is unknown.
     pub fn target(&self) -> Option<Target> {
         Some(Target { id: self.ids.id, pid: self.ids.host_pid?, identity: self.identity() })
     }
 
-    /// The latest time at which it certainly existed, CLOCK_MONOTONIC nanoseconds.
+    /// Gives the latest time at which it certainly existed, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn last_seen_ns(&self) -> u64 {
         let recorded_end_ns = self.lifetime.end_ns.filter(|_| self.end.exit.is_some());
         let reported_ns = self.end.kernel_exit.map(|exit| exit.at_ns).max(recorded_end_ns).unwrap_or(0);
@@ -425,7 +425,7 @@ impl Process {
         self.end.exit.is_some_and(|exit| exit.flags & FLAG_AUTOREAP != 0)
     }
 
-    /// Its EXIT record says that it had a library of a GPU's driver loaded. Without that record it is not known.
+    /// Whether its EXIT record says that it had a library of a GPU's driver loaded. Without that record it is not known.
     pub(crate) fn had_gpu_library(&self) -> bool {
         self.end.exit.is_some_and(|exit| exit.had_gpu_library())
     }
@@ -436,7 +436,7 @@ impl Process {
         !self.program.has_record || (self.end.exit.is_none() && by_exit)
     }
 
-    /// How it ended.
+    /// Gives how it ended, by REAPED, EXIT, the connector or a pidfd.
     pub(crate) fn exit_status(&self) -> Exit {
         match (&self.end.reaped, &self.end.exit) {
             (Some(reaped), _) => exit_of_wait_status(reaped.status),
@@ -456,7 +456,7 @@ impl Process {
     }
 }
 
-/// Exit code or signal of a wait status.
+/// Gives exit code or signal of a wait status.
 pub(crate) fn exit_of_wait_status(status: i32) -> Exit {
     if libc::WIFEXITED(status) {
         Exit { code: Some(libc::WEXITSTATUS(status)), signal: None }

@@ -10,14 +10,14 @@ use super::tolerance::Tolerance;
 use crate::model::observation::Program;
 use crate::model::quality::Quality;
 
-/// What a fork child does not share with its parent, bytes. It is the pages that it touched since (copied or new), at least
-/// what it grew by: a huge page is one fault. It is never more than it has.
+/// Gives what a fork child does not share with its parent, bytes. It is the pages that it touched since (copied or new), at
+/// least what it grew by: a huge page is one fault. It is never more than it has.
 pub(in crate::run) fn fork_share(rss_bytes: u64, rss_at_fork_bytes: u64, faulted_bytes: u64) -> u64 {
     rss_bytes.min(faulted_bytes.max(rss_bytes.saturating_sub(rss_at_fork_bytes)))
 }
 
 impl Image {
-    /// How much of its memory is a copy of its parent's, bytes.
+    /// Gives how much of its memory is a copy of its parent's, bytes.
     pub(super) fn copied_bytes(&self) -> u64 {
         if let Self::Forked { rss_at_fork_bytes } = self { *rss_at_fork_bytes } else { 0 }
     }
@@ -36,7 +36,7 @@ impl Image {
         }
     }
 
-    /// How much of an RSS peak above `rss_bytes` is the image's own; a fork child's copy of its parent is not.
+    /// Gives how much of an RSS peak above `rss_bytes` is the image's own; a fork child's copy of its parent is not.
     pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
         match self {
             Self::Loaded { .. } | Self::Uninstrumented => peak_bytes.saturating_sub(rss_bytes),
@@ -49,18 +49,18 @@ impl Image {
 }
 
 impl Observed {
-    /// A new image began after the sample.
+    /// Forgets memory and peak: a new image began after the sample.
     fn forget_memory(&mut self) {
         (self.rss_bytes, self.peak_rss_bytes, self.contribution) = (0, 0, Contribution::default());
     }
 
-    /// A new image began before the sample, whose peak may still be the old image's.
+    /// Forgets the peak: a new image began before the sample, and the peak may still be the old image's.
     pub(super) fn forget_peak(&mut self) {
         self.peak_rss_bytes = self.rss_bytes;
     }
 
-    /// What it added to footprints when the RSS was at this peak. If no sample has seen the peak, the growth since the sample
-    /// counts as the process's own, except what may be other processes' too.
+    /// Gives what it added to footprints when the RSS was at this peak. If no sample has seen the peak, the growth since the
+    /// sample counts as the process's own, except what may be other processes' too.
     fn contribution_at(&self, peak_bytes: u64) -> Contribution {
         let is_new = peak_bytes > self.peak_rss_bytes.saturating_add(Tolerance::rss(self.peak_rss_bytes));
         let grown = if is_new { peak_bytes.saturating_sub(self.rss_bytes) } else { 0 };
@@ -110,30 +110,31 @@ impl Process {
         self.name.static_executable = program.static_executable;
     }
 
-    /// When its present program began, CLOCK_MONOTONIC nanoseconds.
+    /// Gives when its present program began, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn program_start_ns(&self) -> u64 {
         let exec_ns = self.program.unreported_exec.as_ref().map_or(0, |exec| exec.at_ns);
         exec_ns.max(self.program.image_start_ns)
     }
 
-    /// Peak of this image as samples saw it, up to an unreported exec.
+    /// Gives the peak of this image as samples saw it, up to an unreported exec, bytes.
     pub(super) fn peak_before_exec(&self) -> Option<u64> {
         let exec = self.program.unreported_exec.as_ref();
         exec.map_or_else(|| self.sampled_peak(), |exec| exec.previous_peak_bytes)
     }
 
-    /// Peak of this image as samples saw it.
+    /// Gives the peak of this image as samples saw it, bytes.
     pub(super) fn sampled_peak(&self) -> Option<u64> {
         let is_sampled = self.is_image_sampled() && self.observed.peak_rss_bytes > 0;
         is_sampled.then_some(self.observed.peak_rss_bytes)
     }
 
+    /// Whether a sample has seen this image.
     pub(super) fn is_image_sampled(&self) -> bool {
         self.observed.at_ns >= self.program.image_start_ns
     }
 
-    /// Another image begins at this time. The one before had this peak, if that is known; what it added to footprints
-    /// since its last sample goes to `intervals`.
+    /// Replaces the image at this time. The one before had this peak, if that is known; what it added to footprints since
+    /// its last sample goes to `intervals`.
     pub(super) fn change_image(
         &mut self,
         intervals: Option<&mut Vec<LiveInterval>>,
@@ -161,13 +162,13 @@ impl Process {
         }
     }
 
-    /// An image that is replaced by now had this peak, bytes.
+    /// Notes that an image that is replaced by now had this peak, bytes.
     pub(super) fn note_earlier_peak(&mut self, peak_bytes: Option<u64>) {
         let peak = peak_bytes.filter(|peak| *peak > 0);
         self.program.earlier_images_peak_bytes = self.program.earlier_images_peak_bytes.max(peak);
     }
 
-    /// How much of its memory may have been a copy of its parent's before it exec'd a program without a record, bytes.
+    /// Gives how much of its memory may have been a copy of its parent's before it exec'd a program without a record, bytes.
     pub(super) fn copied_before_exec(&self) -> u64 {
         match (self.program.image, self.program.recorded) {
             (Image::Uninstrumented, Some(recorded)) => recorded.copied_bytes(),
@@ -175,7 +176,7 @@ impl Process {
         }
     }
 
-    /// The own peak of an image that is replaced, bytes, and what it added to footprints since its last sample.
+    /// Gives the own peak of an image that is replaced, bytes, and what it added to footprints since its last sample.
     fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, Contribution) {
         let observed = &self.observed;
         match (self.program.image, peak_bytes) {
@@ -193,8 +194,8 @@ impl Process {
         }
     }
 
-    /// What a source that came after its end reports beyond what was counted then. Only the connector dates an end well
-    /// enough: the memory of a process that a sample found dead may have been used by others since.
+    /// Takes what a source that came after its end reports beyond what was counted then. Only the connector dates an end
+    /// well enough: the memory of a process that a sample found dead may have been used by others since.
     pub(super) fn take_late_memory(&mut self, page_bytes: u64) -> Option<LiveInterval> {
         let (end_ns, counted) = self.lifetime.end_ns.zip(self.lifetime.counted)?;
         let memory = self.contribution_since_sample(page_bytes);
@@ -204,8 +205,8 @@ impl Process {
         (!more.is_zero()).then(|| LiveInterval { memory: more, is_end_rough, ..self.image_interval(end_ns) })
     }
 
-    /// The most that it added to footprints since its last sample. It is the peak of its image if no sample saw that; for a
-    /// fork child only what it does not share with its parent.
+    /// Gives the most that it added to footprints since its last sample. It is the peak of its image if no sample saw that;
+    /// for a fork child only what it does not share with its parent.
     pub(super) fn contribution_since_sample(&self, page_bytes: u64) -> Contribution {
         let (peak, quality) = self.last_image_peak();
         let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);

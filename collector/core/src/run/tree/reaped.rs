@@ -18,6 +18,7 @@ struct Reaper {
 }
 
 impl Tree {
+    /// Applies a REAPED: the writer has reaped `child`, which it names in its own pid namespace.
     pub(super) fn reaped(
         &mut self,
         reaper_key: Key,
@@ -65,7 +66,7 @@ impl Tree {
         }
     }
 
-    /// A process that only its REAPED record reports.
+    /// Adds a process that only its REAPED record reports. `None`: its reaper is unknown.
     fn insert_reaped(&mut self, key: Key, reaper: Reaper, at_ns: u64) -> Option<ProcessId> {
         let (parent, found_by) = match reaper.id {
             Some(reaper) => (Parent::Known(reaper), FoundBy::Wait),
@@ -84,6 +85,7 @@ impl Tree {
         Some(id)
     }
 
+    /// Takes in what the record says of a process: usage, status, clock, and its pid where that was unknown.
     fn set_reaped(&mut self, id: ProcessId, reaper: Reaper, child: u32, record: ReapRecord) {
         let page = self.context.page;
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -106,8 +108,8 @@ impl Tree {
         }
     }
 
-    /// A process of another pid namespace was reaped. If its maker is unknown, that was the reaper, or a process that left the
-    /// child to the reaper.
+    /// Notes who made a process of another pid namespace that was reaped. If its maker is unknown, that was the reaper, or a
+    /// process that left the child to the reaper.
     fn made_by_reaper(&mut self, id: ProcessId, reaper: Reaper) {
         let parent = if reaper.is_launcher { Some(Parent::Launcher) } else { reaper.id.map(Parent::Known) };
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -120,7 +122,7 @@ impl Tree {
         }
     }
 
-    /// A pid namespace's init was reaped: before that the kernel killed all others in it (pid_namespaces(7)).
+    /// Ends all processes of a pid namespace whose init was reaped: the kernel killed them before that (pid_namespaces(7)).
     fn end_namespace(&mut self, pid_ns: u32, at_ns: u64) {
         let all = self.by_state.inner.range((pid_ns, ProcessId(0))..=(pid_ns, ProcessId(u64::MAX)));
         for (_, id) in all.copied().collect::<Vec<_>>() {
@@ -130,7 +132,7 @@ impl Tree {
         }
     }
 
-    /// The process that a REAPED record is about, by the first of these rules that finds one:
+    /// Finds the process that a REAPED record is about, by the first of these rules that finds one:
     ///
     /// - the oldest unreaped process of that pid whose parent is the reaper, or can no longer reap it;
     /// - the youngest process of that pid;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 
-/// Records hold KiB, as getrusage(2) and /proc do.
+/// Converts KiB, which records hold as getrusage(2) and /proc do.
 pub(super) fn bytes(kib: u64) -> u64 {
     kib.saturating_mul(1024)
 }
@@ -29,7 +29,7 @@ pub struct ExitRecord {
 }
 
 impl ExitRecord {
-    /// The record of this event, if it is an EXIT.
+    /// Gives the record of this event, if it is an EXIT.
     pub(super) fn of_event(origin: &Origin, event: &Event) -> Option<Self> {
         let Event::Exit { status, vm_hwm_kib, ref own, ref children } = *event else { return None };
         Some(Self {
@@ -42,8 +42,8 @@ impl ExitRecord {
         })
     }
 
-    /// How far the CPU time of a REAPED record differs, microseconds. `None`: the record can't be about this process, by status
-    /// or sums, or its reaper is in its pid namespace.
+    /// Gives how far the CPU time of a REAPED record differs, microseconds. `None`: the record can't be about this process,
+    /// by status or sums, or its reaper is in its pid namespace.
     pub(super) fn fits(&self, reaped: &ReapRecord) -> Option<u64> {
         let is_status =
             self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;
@@ -55,12 +55,12 @@ impl ExitRecord {
         can_be.then(|| all_us.abs_diff(sum_us))
     }
 
-    /// It ran in its parent's memory (vfork), or was made by a raw clone, which looks the same to the shim.
+    /// Whether it ran in its parent's memory (vfork), or was made by a raw clone, which looks the same to the shim.
     pub(super) fn has_borrowed_memory(&self) -> bool {
         self.flags & FLAG_BORROWED_MEMORY != 0
     }
 
-    /// A library of a GPU's driver was loaded at its end.
+    /// Whether a library of a GPU's driver was loaded at its end.
     pub(super) fn had_gpu_library(&self) -> bool {
         self.flags & FLAG_GPU_LIBRARY != 0
     }
@@ -80,7 +80,7 @@ pub struct ReapRecord {
 }
 
 impl ReapRecord {
-    /// The record of this event, if it is a REAPED.
+    /// Gives the record of this event, if it is a REAPED.
     pub(super) fn of_event(event: &Event) -> Option<Self> {
         let Event::Reaped { status, reaper_max_rss_kib, ref usage, clock_ns, .. } = *event else {
             return None;

@@ -49,12 +49,12 @@ impl Rusage {
         self.user_us.saturating_add(self.system_us)
     }
 
-    /// Both together; the peak is the larger one.
+    /// Adds both up; the peak is the larger one.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         self.combine(other, u64::saturating_add, self.max_rss_bytes.max(other.max_rss_bytes))
     }
 
-    /// What is left without `other`; the peak stays.
+    /// Gives what is left without `other`; the peak stays.
     ///
     /// The kernel scales user and system time so that only their sum is exact. If one of them would be negative, the other
     /// one is reduced instead.
@@ -66,12 +66,13 @@ impl Rusage {
         left
     }
 
-    /// This usage with another CPU time. Only the difference is added to, or taken from, one of its two parts.
+    /// Gives this usage with another CPU time. Only the difference is added to, or taken from, one of its two parts.
     pub(crate) fn with_cpu_us(&self, cpu_us: u64) -> Self {
         let user_us = self.user_us.min(cpu_us).max(cpu_us.saturating_sub(self.system_us));
         Self { user_us, system_us: cpu_us - user_us, ..*self }
     }
 
+    /// Combines the sums of two by `f`; the peak is given.
     fn combine(&self, other: &Self, f: impl Fn(u64, u64) -> u64, max_rss_bytes: u64) -> Self {
         Self {
             user_us: f(self.user_us, other.user_us),

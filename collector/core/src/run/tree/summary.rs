@@ -77,7 +77,7 @@ pub struct ProcessSummary {
 }
 
 impl ProcessSummary {
-    /// The final figures of a process that was taken out of the tree.
+    /// Makes the final figures of a process that was taken out of the tree.
     pub(super) fn new(process: Process, own_usage: OwnUsage, parent_pid: Option<u32>, now_ns: u64) -> Self {
         let (peak_rss_bytes, peak_quality) = process.peak();
         let lifetime = process.lifetime;
@@ -113,7 +113,7 @@ impl ProcessSummary {
         self.start_ns.saturating_add(self.wall_ns)
     }
 
-    /// The largest part of its limit of address space that a sample saw it use; 0 without a limit.
+    /// Gives the largest part of its limit of address space that a sample saw it use, from 0 to 1; 0 without a limit.
     pub(crate) fn address_space_used(&self) -> f64 {
         let limit = self.bounds.limits.address_space_bytes.filter(|limit| *limit > 0);
         limit.map_or(0.0, |limit| self.bounds.peak_virtual_bytes as f64 / limit as f64)

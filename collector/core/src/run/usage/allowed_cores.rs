@@ -28,8 +28,8 @@ pub(crate) struct Span {
 }
 
 impl AllowedCores {
-    /// The cores were read. `tools_ns` is CPU time of launcher and collector since the reading before, `own_ns` that of the run
-    /// so far, nanoseconds.
+    /// Takes in a reading of the cores. `tools_ns` is CPU time of launcher and collector since the reading before, `own_ns`
+    /// that of the run so far, nanoseconds.
     pub(crate) fn add(
         &mut self,
         at_ns: u64,
@@ -53,13 +53,13 @@ impl AllowedCores {
         }
     }
 
-    /// Times of threads since they were read before.
+    /// Adds the times of threads since they were read before.
     pub(crate) fn add_tasks(&mut self, times: TaskTimes) {
         self.tasks.ran_ns = self.tasks.ran_ns.saturating_add(times.ran_ns);
         self.tasks.waited_ns = self.tasks.waited_ns.saturating_add(times.waited_ns);
     }
 
-    /// Both readings, or why there are none.
+    /// Gives what the first and the last reading show, or why there are none.
     pub(crate) fn span(&self) -> Result<Span, NoCoreTicks> {
         self.span.ok_or(self.absent.unwrap_or(NoCoreTicks::NotRead))
     }

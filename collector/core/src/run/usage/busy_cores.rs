@@ -15,15 +15,15 @@ pub(crate) struct BusyCores {
 }
 
 impl BusyCores {
-    /// So many cores were busy on average over this time.
+    /// Adds a time, over which so many cores were busy on average.
     pub(super) fn add(&mut self, cores: f64, time_ns: u64) {
         // A value from f64 saturates.
         let bin = self.time_ns.entry((cores * BINS_PER_CORE) as u32).or_default();
         *bin = bin.saturating_add(time_ns);
     }
 
-    /// The number of busy cores that was not exceeded for this part of the time, a twentieth of a core exact; `None` without
-    /// any time.
+    /// Gives the number of busy cores that was not exceeded for this part of the time, a twentieth of a core exact. `None`:
+    /// there is no time.
     pub(crate) fn quantile(&self, part: f64) -> Option<f64> {
         let total: f64 = self.time_ns.values().map(|ns| *ns as f64).sum();
         let mut below = 0.0;

@@ -34,7 +34,7 @@ struct SystemSpan {
 }
 
 impl CpuUsage {
-    /// Windows of at least the sampling interval, from `start_ns` on; `cores` bounds what is possible.
+    /// Makes windows of at least the sampling interval, from `start_ns` on; `cores` bounds what is possible.
     #[must_use]
     pub fn new(interval_ns: u64, cores: u32, start_ns: u64) -> Self {
         Self {
@@ -74,13 +74,14 @@ impl CpuUsage {
         cpu_us <= most_us
     }
 
-    /// The end of the run. The last, incomplete window counts only if there was no complete one.
+    /// Ends the last window with the run. It is incomplete, and counts only if there was no complete one.
     pub(crate) fn finish(&mut self, end_ns: u64) {
         if self.max_percent.combined.is_none() {
             self.close(end_ns);
         }
     }
 
+    /// Closes the open window, and opens the next one.
     fn close(&mut self, at_ns: u64) {
         let length = at_ns.saturating_sub(self.open_since_ns);
         if length == 0 {
@@ -97,14 +98,15 @@ impl CpuUsage {
         self.open_since_ns = at_ns;
     }
 
-    /// Utilisation in the open window. The clocks of a sample are read one after another, which can give a little more than is
-    /// possible.
+    /// Gives the utilisation in the open window, percent. The clocks of a sample are read one after another, which can give
+    /// a little more than is possible.
     fn open_percent(&self, length_ns: u64) -> Groups<f64> {
         let open = Groups { combined: self.open.main + self.open.descendants, ..self.open };
         open.map(|ns| (ns / length_ns as f64 * 100.0).min(self.possible()))
     }
 
-    /// Utilisation in the last window that closed by this time. Before there is one, that of the open window.
+    /// Gives the utilisation in the last window that closed by this time, percent. Before there is one, that of the open
+    /// window.
     pub(crate) fn percent(&self, at_ns: u64) -> Groups<Option<f64>> {
         let length_ns = at_ns.saturating_sub(self.open_since_ns);
         match self.last_percent.combined {
@@ -113,13 +115,13 @@ impl CpuUsage {
         }
     }
 
-    /// All cores.
+    /// Gives the utilisation of all cores, percent.
     fn possible(&self) -> f64 {
         f64::from(self.cores) * 100.0
     }
 
-    /// The machine's busy ticks at a time. Gives its utilisation since the reading before; `None`: there is none, or the time is
-    /// too short.
+    /// Takes in the machine's busy ticks at a time. Gives its utilisation since the reading before, percent. `None`: there
+    /// is none, or the time is too short.
     pub(crate) fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) -> Option<f64> {
         let now = (at_ns, busy_ticks);
         let possible = self.possible();
@@ -134,14 +136,15 @@ impl CpuUsage {
         Some(percent)
     }
 
-    /// Largest and mean utilisation of the machine.
+    /// Gives the largest and the mean utilisation of the machine, percent.
     pub(crate) fn system_percent(&self, ticks_per_second: u64) -> (Option<f64>, Option<f64>) {
         let mean = self.system.and_then(|span| percent_between(span.first, span.last, ticks_per_second));
         (self.max_system_percent, mean.map(|mean| mean.min(self.possible())))
     }
 }
 
-/// `None` if the time is too short for the resolution of clock ticks.
+/// Gives the utilisation between two readings of time (nanoseconds) and busy ticks, percent. `None`: the time is too short
+/// for the resolution of clock ticks.
 fn percent_between(from: (u64, u64), to: (u64, u64), ticks_per_second: u64) -> Option<f64> {
     let seconds = to.0.checked_sub(from.0).filter(|ns| *ns >= SHORTEST_WINDOW_NS)? as f64 / 1e9;
     let busy = to.1.saturating_sub(from.1) as f64 / ticks_per_second as f64;

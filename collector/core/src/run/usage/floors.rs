@@ -19,6 +19,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
+    /// Raises the floor to what a process is known to have held, bytes.
     fn raise(&mut self, rss_bytes: u64, own_bytes: u64) {
         (self.rss_bytes, self.own_bytes) = (self.rss_bytes.max(rss_bytes), self.own_bytes.max(own_bytes));
     }

@@ -24,16 +24,18 @@ impl Heaviest {
         Self { most, ..Self::default() }
     }
 
+    /// Keeps a process if it is among the largest by peak RSS, or by CPU time.
     pub(super) fn add(&mut self, process: &ProcessSummary) {
         insert(&mut self.by_peak, process.memory.peak_rss_bytes.unwrap_or(0), process, self.most);
         insert(&mut self.by_cpu, known_cpu_us(process).unwrap_or(0), process, self.most);
     }
 
+    /// Keeps a process if it is among the largest by GPU memory, bytes.
     pub(super) fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
         insert(&mut self.on_gpus, peak, process, self.most);
     }
 
-    /// Each process once.
+    /// Lists each process once: most CPU time first, then peak RSS, then GPU memory.
     pub(super) fn list(&self) -> Vec<(ProcessId, ProcessUsage)> {
         let mut list: Vec<(ProcessId, ProcessUsage)> = Vec::new();
         let mut listed = HashSet::new();
@@ -46,6 +48,7 @@ impl Heaviest {
     }
 }
 
+/// Gives a process as the report has it.
 fn usage_of(process: &ProcessSummary) -> ProcessUsage {
     ProcessUsage {
         pid: process.ids.pid(),
@@ -62,6 +65,7 @@ fn usage_of(process: &ProcessSummary) -> ProcessUsage {
     }
 }
 
+/// Gives the CPU time of a process, microseconds. `None`: it is unknown.
 fn known_cpu_us(process: &ProcessSummary) -> Option<u64> {
     (process.own_usage.quality != Quality::Unknown).then(|| process.own_usage.cpu_us())
 }

@@ -24,6 +24,7 @@ pub(crate) struct Largest {
 }
 
 impl Largest {
+    /// Raises the figures to what the tree had at a moment.
     fn raise(&mut self, now: &TreeSums) {
         let all = now.groups();
         self.footprint_bytes =
@@ -51,7 +52,7 @@ pub struct LargestBySample {
 }
 
 impl LargestBySample {
-    /// A sample is taken.
+    /// Opens the sample of this time.
     pub(super) fn begin(&mut self, at_ns: u64) {
         self.last.push_back(SampleLargest { at_ns, largest: Largest::default(), is_closed: false });
         if self.last.len() > REMEMBERED {
@@ -59,7 +60,8 @@ impl LargestBySample {
         }
     }
 
-    /// The tree was this large at `moment_ns`, in the time of the sample `at_ns`. `is_record`: it was never larger.
+    /// Notes that the tree was this large at `moment_ns`, in the time of the sample `at_ns`. `is_record`: it was never
+    /// larger.
     pub(super) fn raise(&mut self, at_ns: u64, moment_ns: u64, now: &TreeSums, is_record: bool) {
         let Some(moment) = self.last.iter_mut().rev().find(|moment| moment.at_ns == at_ns) else {
             if is_record {
@@ -75,6 +77,7 @@ impl LargestBySample {
         }
     }
 
+    /// Keeps that the sample of this key had more RAM, for the sinks.
     fn revise(&mut self, key_ns: u64, to: Groups<u64>) {
         for Event::Revised { at_ns, max_footprint_bytes } in &mut self.revised {
             if *at_ns == key_ns {
@@ -85,26 +88,26 @@ impl LargestBySample {
         self.revised.push(Event::Revised { at_ns: key_ns, max_footprint_bytes: to });
     }
 
-    /// The largest within the time of a sample so far.
+    /// Gives the largest within the time of a sample so far.
     pub(crate) fn within(&self, at_ns: u64) -> Largest {
         let moment = self.last.iter().rev().find(|moment| moment.at_ns == at_ns);
         moment.map(|moment| moment.largest).unwrap_or_default()
     }
 
-    /// The largest RAM of the samples that are open: these will tell it, bytes.
+    /// Gives the largest RAM of the samples that are open: these will tell it, bytes.
     pub(crate) fn open_bytes(&self) -> Groups<u64> {
         let open = self.last.iter().filter(|moment| !moment.is_closed);
         open.fold(Groups::default(), |most, moment| most.with(moment.largest.footprint_bytes, u64::max))
     }
 
-    /// A sample closes: what is learnt of it from now on is news.
+    /// Closes a sample: what is learnt of it from now on is news.
     pub(crate) fn close(&mut self, at_ns: u64) {
         for moment in self.last.iter_mut().filter(|moment| moment.at_ns == at_ns) {
             moment.is_closed = true;
         }
     }
 
-    /// What was learnt of closed samples since this was asked last.
+    /// Takes what was learnt of closed samples since the last call.
     pub(crate) fn take_revised(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.revised)
     }

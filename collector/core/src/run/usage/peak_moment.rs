@@ -50,8 +50,8 @@ impl PeakMoment {
         peak
     }
 
-    /// No process, and no sum of processes, was larger than the footprint. What is known of a process between two samples is
-    /// its largest RSS, which can be of another moment.
+    /// Sets what was held. No process, and no sum of processes, was larger than the footprint. What is known of a process
+    /// between two samples is its largest RSS, which can be of another moment.
     pub(super) fn hold(&mut self, mut holders: PeakHolders) {
         for holder in &mut holders.largest {
             holder.rss_bytes = holder.rss_bytes.min(self.footprint_bytes);
@@ -67,7 +67,7 @@ impl PeakHolders {
         self.largest.is_empty()
     }
 
-    /// At a sample.
+    /// Gives what was held at a sample.
     pub(super) fn at_sample(tree: &Tree, sample: &Sample) -> Self {
         let mut commands = Commands::default();
         for (name, held) in named(tree, sample, sample.at_ns) {
@@ -76,7 +76,7 @@ impl PeakHolders {
         commands.beside(largest(live_holders(tree, sample, sample.at_ns)))
     }
 
-    /// At a time between two samples: live processes, and what was there for a part of that time.
+    /// Gives what was held at a time between two samples: by live processes, and by what was there for a part of that time.
     pub(super) fn between_samples(tree: &Tree, sample: &Sample, there: &[&LiveInterval], at_ns: u64) -> Self {
         let (mut commands, mut counted) = (Commands::default(), FxHashSet::default());
         for (name, held) in named(tree, sample, at_ns) {
@@ -92,13 +92,14 @@ impl PeakHolders {
         commands.beside(holders_at(tree, sample, there, at_ns))
     }
 
-    /// The sum over all commands, bytes.
+    /// Adds up what all commands held, bytes.
     fn added_bytes(&self) -> u128 {
         let named = self.by_command.iter().map(|command| command.added_bytes);
         let others = self.other_commands.map(|others| others.added_bytes);
         named.chain(others).map(u128::from).sum()
     }
 
+    /// Scales what the commands held down, if it is more than this in sum.
     fn scale_down_to(&mut self, most_bytes: u64) {
         let sum = self.added_bytes();
         if sum <= most_bytes.into() {
@@ -115,13 +116,14 @@ impl PeakHolders {
 struct Commands<'a>(FxHashMap<&'a str, (u64, u64)>);
 
 impl<'a> Commands<'a> {
+    /// Adds processes of a command, and what they held.
     fn add(&mut self, name: &'a str, count: u64, added_bytes: u64) {
         let (processes, bytes) = self.0.entry(name).or_default();
         *processes += count;
         *bytes = bytes.saturating_add(added_bytes);
     }
 
-    /// The largest of them beside the largest processes. A name is copied only if it is kept.
+    /// Gives the largest of them beside the largest processes. A name is copied only if it is kept.
     fn beside(self, largest: Vec<Holder>) -> PeakHolders {
         let mut all: Vec<_> = self.0.into_iter().collect();
         all.sort_unstable_by_key(|(name, (count, bytes))| (Reverse(*bytes), Reverse(*count), *name));
@@ -141,7 +143,7 @@ impl<'a> Commands<'a> {
     }
 }
 
-/// The live processes of a sample that were there at this time, with their command names.
+/// Gives the live processes of a sample that were there at this time, with their command names.
 fn named<'a>(tree: &'a Tree, sample: &'a Sample, at_ns: u64) -> impl Iterator<Item = (&'a str, &'a Held)> {
     sample.holders.iter().filter_map(move |held| {
         let process = tree.get(held.id).filter(|process| process.lifetime.start_ns <= at_ns)?;
@@ -149,6 +151,7 @@ fn named<'a>(tree: &'a Tree, sample: &'a Sample, at_ns: u64) -> impl Iterator<It
     })
 }
 
+/// Keeps the [`LARGEST`] holders by RSS, the largest first.
 fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders.retain(|holder| holder.rss_bytes > 0);
     holders.sort_unstable_by_key(|holder| (Reverse(holder.rss_bytes), holder.pid));
@@ -156,7 +159,7 @@ fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders
 }
 
-/// The largest live processes of a sample that were there at this time.
+/// Gives the largest live processes of a sample that were there at this time.
 fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     let was_there =
         |held: &&Held| tree.get(held.id).is_some_and(|process| process.lifetime.start_ns <= at_ns);
@@ -177,7 +180,7 @@ fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     named.collect()
 }
 
-/// The largest at a time between two samples: live processes, and the memory that was there for a part of that time.
+/// Gives the largest at a time between two samples: live processes, and the memory that was there for a part of that time.
 fn holders_at(tree: &Tree, sample: &Sample, there: &[&LiveInterval], at_ns: u64) -> Vec<Holder> {
     let mut holders = live_holders(tree, sample, at_ns);
     let mut memory: Vec<_> = there.iter().filter(|life| !life.is_process).collect();

@@ -60,14 +60,14 @@ pub struct MaxFootprint {
 }
 
 impl MaxFootprint {
-    /// With a sample.
+    /// Gives the maximum with a sample taken in.
     fn with(self, now: Sums) -> Self {
         let max = self.with_moment(now);
         let shared = now.known_private().map(|private| now.footprint_bytes.saturating_sub(private));
         Self { shared_bytes: max.shared_bytes.max(shared), ..max }
     }
 
-    /// With a moment between samples. What a process grew by since its last sample is its own.
+    /// Gives the maximum with a moment between samples taken in. What a process grew by since its last sample is its own.
     fn with_moment(self, now: Sums) -> Self {
         let private = now.known_private().map(|private| private.min(now.footprint_bytes));
         let footprint_bytes = self.footprint_bytes.max(now.footprint_bytes);
@@ -76,18 +76,19 @@ impl MaxFootprint {
 }
 
 impl Sums {
-    /// The private part, if it is known.
+    /// Gives the private part, if it is known.
     fn known_private(&self) -> Option<u64> {
         let is_known = is_private_known(self.unread_private_bytes, self.footprint_bytes);
         (self.footprint_bytes > 0 && is_known).then_some(self.private_bytes)
     }
 
-    /// The proportional size, if it is known. Readings of different times can add up to more than there is.
+    /// Gives the proportional size, if it is known. Readings of different times can add up to more than there is.
     fn known_proportional(&self) -> Option<u64> {
         let is_known = is_known(self.unread_proportional_bytes, self.footprint_bytes, PROPORTIONAL_PART);
         (self.footprint_bytes > 0 && is_known).then_some(self.capped_proportional())
     }
 
+    /// Gives the proportional size, at most the footprint, bytes.
     fn capped_proportional(&self) -> u64 {
         self.proportional_bytes.min(self.footprint_bytes)
     }
@@ -138,11 +139,12 @@ struct Window {
 }
 
 impl Window {
+    /// Whether the interval has a part in this window.
     fn overlaps(&self, life: &LiveInterval) -> bool {
         life.end_ns >= self.from_ns && life.start_ns.min(life.end_ns) < self.until_ns
     }
 
-    /// The part of this window in which it was there.
+    /// Gives the part of this window in which it was there.
     fn time_of(&self, life: &LiveInterval) -> Range<u64> {
         let start = life.start_ns.clamp(self.from_ns, self.until_ns);
         let end = life.end_ns.clamp(start, self.until_ns);
@@ -163,7 +165,7 @@ impl Window {
     }
 }
 
-/// What a process or memory adds while it is there.
+/// Gives what a process or memory adds while it is there.
 fn sums_of(life: &LiveInterval) -> TreeSums {
     let unread_bytes = life.unread_bytes.unwrap_or(life.memory.added_bytes);
     let threads = if life.is_process { life.threads } else { 0 };
@@ -171,22 +173,23 @@ fn sums_of(life: &LiveInterval) -> TreeSums {
     TreeSums { processes: life.is_process.into(), ..sums }
 }
 
+/// Converts a sum to `u64`; 0 for less than that.
 fn positive(n: i128) -> u64 {
     n.clamp(0, u64::MAX.into()) as u64
 }
 
 impl RamUsage {
-    /// The largest footprints so far, bytes, which a new peak must exceed.
+    /// Gives the largest footprints so far, bytes, which a new peak must exceed.
     pub fn high_water_mark(&self) -> Groups<u64> {
         self.max.map(|max| max.footprint_bytes)
     }
 
-    /// Mean footprints over a run of that length, bytes.
+    /// Gives the mean footprints over a run of that length, bytes. `None`: it has no length.
     pub(crate) fn means(&self, wall_s: f64) -> Option<Groups<f64>> {
         (wall_s > 0.0).then(|| self.byte_s.map(|byte_s| byte_s / wall_s))
     }
 
-    /// Take in a window with the sample at its end, and keep that sample's intervals.
+    /// Takes in a window with the sample at its end, and keeps that sample's intervals.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
         let intervals = std::mem::take(&mut sample.intervals);
         self.add_moment(tree, sample);
@@ -202,7 +205,7 @@ impl RamUsage {
         }
     }
 
-    /// Records of processes that lived before this window.
+    /// Adds intervals that began before this window to the windows that they overlap: a record can come late.
     fn add_late(&mut self, tree: &Tree, sample: &Sample, intervals: &[LiveInterval]) {
         let late: Vec<&LiveInterval> =
             intervals.iter().filter(|life| life.start_ns < sample.from_ns).collect();
@@ -226,7 +229,7 @@ impl RamUsage {
         self.recent = recent;
     }
 
-    /// The sample itself.
+    /// Takes in the sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let all = sample.now.groups();
         self.series.push(sample.from_ns, sample.at_ns, all.combined.footprint_bytes);
@@ -239,7 +242,7 @@ impl RamUsage {
         self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with, holders);
     }
 
-    /// The tree was this large at a moment in the time of the sample `key_ns`.
+    /// Notes that the tree was this large at a moment in the time of the sample `key_ns`.
     fn raise(
         &mut self,
         now: &TreeSums,
@@ -259,13 +262,14 @@ impl RamUsage {
         }
     }
 
+    /// Raises what the footprints were at most.
     fn raise_at_most(&mut self, sums: &TreeSums) {
         self.at_most_bytes =
             self.at_most_bytes.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
     }
 
-    /// The time between the samples: steps up and down in order of time, ends before starts. A late interval counts in
-    /// each window that it overlaps.
+    /// Goes through the time between the samples: steps up and down in order of time, ends before starts. A late interval
+    /// counts in each window that it overlaps.
     fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
         let mut steps: Vec<(u64, i8, &LiveInterval)> = Vec::with_capacity(window.intervals.len() * 2);
         for life in window.intervals.iter().filter(|life| window.overlaps(life)) {
@@ -299,6 +303,7 @@ impl RamUsage {
         }
     }
 
+    /// Adds the window to the means: what was held all the time, and intervals by their length.
     fn add_means(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let before = self.byte_s.combined;

@@ -68,7 +68,7 @@ struct Command {
 }
 
 impl Totals {
-    /// Empty. It will list this many single processes of each kind (CPU time, peak RSS, GPU memory).
+    /// Makes empty sums. They will list this many single processes of each kind (CPU time, peak RSS, GPU memory).
     pub(crate) fn new(most_heaviest: usize) -> Self {
         Self { heaviest: Heaviest::new(most_heaviest), ..Self::default() }
     }
@@ -93,6 +93,7 @@ impl Totals {
         self.heaviest.add(process);
     }
 
+    /// Counts where the figures of a process come from.
     fn add_coverage(&mut self, process: &ProcessSummary) {
         let coverage = &mut self.coverage;
         coverage.processes += 1;
@@ -122,6 +123,7 @@ impl Totals {
         }
     }
 
+    /// Adds a process to the sums of its command, or to those of [`OTHER`] commands, if there are [`COMMANDS`].
     fn add_command(&mut self, process: &ProcessSummary) {
         let is_new = !self.commands.contains_key(&process.name.command);
         let name = if is_new && self.commands.len() >= COMMANDS {
@@ -137,12 +139,12 @@ impl Totals {
         command.wall_ns = command.wall_ns.saturating_add(process.wall_ns);
     }
 
-    /// Keep a process that used GPUs, by its known GPU memory peak, bytes: it may have used little else.
+    /// Keeps a process that used GPUs, by its known GPU memory peak, bytes: it may have used little else.
     pub(crate) fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
         self.heaviest.add_on_gpus(process, peak);
     }
 
-    /// By command name, most CPU time first.
+    /// Lists the sums by command name, most CPU time first.
     pub(crate) fn by_command(&self) -> Vec<CommandUsage> {
         let mut list: Vec<_> = self
             .commands
@@ -163,19 +165,20 @@ impl Totals {
         list
     }
 
-    /// Single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that
+    /// Lists single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that
     /// are not among them.
     pub(crate) fn heaviest(&self) -> Vec<(ProcessId, ProcessUsage)> {
         self.heaviest.list()
     }
 
-    /// Executables without a dynamic loader.
+    /// Lists executables without a dynamic loader.
     pub(crate) fn static_executables(&self) -> Vec<String> {
         self.static_executables.iter().cloned().collect()
     }
 }
 
 impl Survivors {
+    /// Counts a process that still runs, and names it if there are few.
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
         self.sampled += u64::from(process.own_usage.quality == Quality::Sampled);

@@ -20,6 +20,7 @@ const GAP_OF_BAR: usize = 2;
 const MOST_CELLS: usize = 12;
 
 impl Page {
+    /// Adds the lines of a table: its heads, its first rows, and how many more there are.
     pub(super) fn table(&mut self, indent: usize, table: &Table) {
         let clean = |row: &Vec<String>| row.iter().map(|cell| self.look.text(cell)).collect();
         let mut rows: Vec<Vec<String>> = vec![table.columns.iter().map(|column| self.head(column)).collect()];
@@ -40,7 +41,7 @@ impl Page {
         }
     }
 
-    /// Figures are aligned to the right, words to the left.
+    /// Joins the cells of a row: figures are aligned to the right, words to the left.
     fn aligned(&self, row: &[String], widths: &[usize], columns: &[Column]) -> String {
         let cells = row.iter().zip(widths).zip(columns).map(|((cell, width), column)| match column.is_text {
             true => left(cell, *width),
@@ -50,11 +51,12 @@ impl Page {
         line.trim_end().to_owned()
     }
 
-    /// Columns between those of a table.
+    /// Gives the columns between those of a table.
     fn gap(&self) -> usize {
         if self.form == Form::Outline { 2 } else { 1 }
     }
 
+    /// Gives the head of a column, with its unit.
     fn head(&self, Column { name, unit, .. }: &Column) -> String {
         match self.form {
             _ if unit.is_empty() => (*name).to_owned(),
@@ -63,8 +65,8 @@ impl Page {
         }
     }
 
-    /// Columns of figures are as wide as their widest cell; those of words have what is left of the page beside a bar of so
-    /// many columns. Where that is not much, the bar gets smaller.
+    /// Gives the widths of the columns. Those of figures are as wide as their widest cell. Those of words have what is left
+    /// of the page beside a bar of so many columns. Where that is not much, the bar gets smaller.
     fn widths(&self, columns: &[Column], rows: &[Vec<String>], page: usize, bar: usize) -> Vec<usize> {
         let widest = |i: usize| rows.iter().map(|row| quote::width(&row[i])).max().unwrap_or(0);
         let mut widths: Vec<_> =
@@ -79,7 +81,7 @@ impl Page {
         widths
     }
 
-    /// Fewest columns of a column.
+    /// Gives the fewest columns that a column takes.
     fn least(&self, column: &Column) -> usize {
         match column {
             _ if self.form == Form::Outline => 0,
@@ -90,7 +92,7 @@ impl Page {
         }
     }
 
-    /// A bar and a percentage, from 1% on; nothing where there is no room.
+    /// Draws a bar and a percentage, from 1% on; nothing where there is no room.
     fn bar_beside(&self, line: &str, part: f64, room: usize) -> String {
         let room = room.saturating_sub(quote::width(line) + GAP_OF_BAR + PERCENT);
         let cells = room.min(MOST_CELLS);
@@ -102,7 +104,7 @@ impl Page {
     }
 }
 
-/// Words that are too wide for their column lose their middle, and rows of it stay apart.
+/// Cuts the middle of words that are too wide for their column. Rows that would read alike stay apart.
 fn shorten_words(columns: &[Column], rows: &mut [Vec<String>], widths: &[usize]) {
     for (i, width) in widths.iter().enumerate().filter(|(i, _)| columns[*i].is_text) {
         let shown = quote::shorten(&rows.iter().map(|row| row[i].as_str()).collect::<Vec<_>>(), *width);

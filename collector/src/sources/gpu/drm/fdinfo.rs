@@ -72,6 +72,7 @@ impl Client {
         (has_id && !client.pdev.is_empty()).then_some(client)
     }
 
+    /// Takes in a line about an engine: its busy time, cycles or capacity.
     fn engine(&mut self, key: &str, value: &str) {
         let Some(number) = value.split(' ').next().and_then(|digits| digits.parse().ok()) else { return };
         let mut engine = |name: &str, set: fn(&mut Engine, u64)| {
@@ -90,14 +91,14 @@ impl Client {
     }
 }
 
-/// amdgpu's and xe's `vram`, `vram0`, ...; i915's `local0`, ...
+/// Whether a region is the device's memory: amdgpu's and xe's `vram`, `vram0`, ...; i915's `local0`, ...
 fn is_device_region(region: &str) -> bool {
     ["vram", "local"].iter().any(|kind| {
         region.strip_prefix(kind).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     })
 }
 
-/// `123 KiB`, `4 MiB`, or plain bytes, as bytes.
+/// Parses `123 KiB`, `4 MiB`, or plain bytes. Gives bytes.
 fn bytes(value: &str) -> Option<u64> {
     let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
     let factor: u64 = match unit.trim() {
@@ -110,7 +111,7 @@ fn bytes(value: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// The DRM clients of a process. A process that is gone, or whose descriptors may not be read, has none.
+/// Reads the DRM clients of a process. A process that is gone, or whose descriptors may not be read, has none.
 pub(super) fn clients(proc_root: &Path, pid: u32) -> Vec<Client> {
     let process = proc_root.join(pid.to_string());
     // After the main thread of a process has ended, only its other threads show the files.
@@ -121,7 +122,7 @@ pub(super) fn clients(proc_root: &Path, pid: u32) -> Vec<Client> {
     clients_of(&process).or_else(of_threads).unwrap_or_default()
 }
 
-/// The DRM clients of a process or thread; `None` if it has no files at all.
+/// Reads the DRM clients of a process or thread. `None`: it has no files at all.
 fn clients_of(task: &Path) -> Option<Vec<Client>> {
     let mut entries = fs::read_dir(task.join("fdinfo")).ok()?.flatten().peekable();
     entries.peek()?;

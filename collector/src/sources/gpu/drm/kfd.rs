@@ -31,13 +31,13 @@ pub(super) struct Kfd {
 }
 
 impl Kfd {
-    /// The driver below a /sys, if it is loaded.
+    /// Finds the driver below a /sys, if it is loaded.
     pub(super) fn below(sys: &Path) -> Option<Self> {
         let root = sys.join("class/kfd/kfd");
         root.is_dir().then_some(Self { root })
     }
 
-    /// The GPUs, in the order in which ROCR_VISIBLE_DEVICES counts them.
+    /// Lists the GPUs, in the order in which ROCR_VISIBLE_DEVICES counts them.
     pub(super) fn nodes(&self) -> Vec<Node> {
         let Ok(entries) = fs::read_dir(self.root.join("topology/nodes")) else { return Vec::new() };
         let mut numbers: Vec<u32> =
@@ -58,7 +58,7 @@ impl Kfd {
         nodes
     }
 
-    /// Memory of a process on a GPU, bytes; `None`: it does not use the GPU.
+    /// Reads the memory of a process on a GPU, bytes. `None`: it does not use the GPU.
     pub(super) fn memory(&self, pid: u32, gpu_id: u32) -> Option<u64> {
         line(&self.root.join("proc").join(pid.to_string()).join(format!("vram_{gpu_id}")))?.parse().ok()
     }
@@ -75,7 +75,7 @@ fn number_partitions(nodes: &mut [Node]) {
     }
 }
 
-/// `None` for a processor, which is a node too, with a GPU id of 0.
+/// Reads what a node is. `None` for a processor, which is a node too, with a GPU id of 0.
 fn node(path: &Path) -> Option<Node> {
     let gpu_id = line(&path.join("gpu_id"))?.parse().ok().filter(|id| *id != 0)?;
     let properties = fs::read_to_string(path.join("properties")).ok()?;

@@ -52,6 +52,7 @@ impl Drm {
         if drm.devices().is_empty() { Err(Missing::NoDevice) } else { Ok(drm) }
     }
 
+    /// Reads what the processes use of each device, by the device's id.
     fn read_processes(&mut self, at_ns: u64, pids: &[u32]) -> HashMap<String, OnDevice> {
         let mut pids = pids.to_vec();
         pids.sort_unstable();
@@ -69,6 +70,7 @@ impl Drm {
         self.usage.add(at_ns, clients, |client| device_of(nodes, client))
     }
 
+    /// Adds the memory that ROCm's driver has for these processes on a device.
     fn add_kfd(&self, id: &str, pids: &[u32], on: &mut OnDevice) {
         let Some(kfd) = &self.kfd else { return };
         let Some(node) = self.nodes.iter().find(|node| node.device.id == id) else { return };
@@ -81,8 +83,8 @@ impl Drm {
     }
 }
 
-/// The device of a client: its PCI address, or the partition there whose render node was opened. The first partition has
-/// the nodes of the whole device.
+/// Gives the device of a client: its PCI address, or the partition there whose render node was opened. The first partition
+/// has the nodes of the whole device.
 fn device_of(nodes: &[Node], client: &Client) -> String {
     let mut parts = nodes.iter().filter(|node| node.partition.is_some() && node.address == client.pdev);
     let first = parts.clone().next();
@@ -126,6 +128,7 @@ impl Backend for Drm {
 }
 
 impl Drm {
+    /// Reads the wanted devices, and what these processes use of them.
     fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
         let us = self.before_ns.replace(at_ns).map_or(0, |before| at_ns.saturating_sub(before) / 1000);
         let mut on_devices = self.read_processes(at_ns, pids);

@@ -43,8 +43,8 @@ const CORE_CLOCK: Sensor = Sensor { kind: "freq", labels: &["sclk"], numbers: &[
 const MEMORY_CLOCK: Sensor = Sensor { kind: "freq", labels: &["mclk"], numbers: &[2] };
 
 impl Hwmon {
-    /// The sensors of a PCI device. A device can have several directories (i915 has one for each GT, `i915_gt0`); the whole
-    /// device's has the driver's name.
+    /// Finds the sensors of a PCI device. A device can have several directories (i915 has one for each GT, `i915_gt0`); the
+    /// whole device's has the driver's name.
     fn of(pci: &Path, driver: &str) -> Option<Self> {
         let entries = fs::read_dir(pci.join("hwmon")).ok()?.flatten();
         let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok();
@@ -58,7 +58,7 @@ impl Hwmon {
         Some(Self { path, labels })
     }
 
-    /// A sensor's value by the first of these files that it has.
+    /// Reads a sensor's value from the first of these files that it has.
     fn read(&self, sensor: &Sensor, files: &[&str], factor: f64) -> Reading<f64> {
         let of_kind = |name: &str| name.strip_prefix(sensor.kind).is_some_and(|n| n.parse::<u32>().is_ok());
         let labelled = sensor.labels.iter().flat_map(|wanted| {
@@ -77,13 +77,13 @@ impl Hwmon {
     }
 }
 
-/// First line of a file, trimmed; `None` if it is empty.
+/// Reads the first line of a file, trimmed. `None`: it is empty, or can't be read.
 pub(super) fn line(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// A number in a file, times a factor.
+/// Reads a number in a file, times a factor.
 fn number(path: &Path, factor: f64) -> Reading<f64> {
     let text = fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Missing::NotSupported,
@@ -96,7 +96,7 @@ fn number(path: &Path, factor: f64) -> Reading<f64> {
     text.trim().parse::<f64>().map(|value| value * factor).map_err(|_| Missing::NotReported)
 }
 
-/// The number in the first of several files that exists.
+/// Reads the number in the first of several files that exists.
 fn first(paths: &[(PathBuf, f64)]) -> Reading<f64> {
     let mut result = Err(Missing::NotSupported);
     for (path, factor) in paths {
@@ -108,7 +108,7 @@ fn first(paths: &[(PathBuf, f64)]) -> Reading<f64> {
     result
 }
 
-/// The cards with supported drivers.
+/// Lists the cards with supported drivers.
 pub(super) fn cards(sys: &Path) -> Vec<Card> {
     let Ok(entries) = fs::read_dir(sys.join("class/drm")) else { return Vec::new() };
     let is_card =
@@ -131,6 +131,7 @@ pub(super) fn cards(sys: &Path) -> Vec<Card> {
     cards
 }
 
+/// Reads what a card is. `None`: its driver is not supported.
 fn card(sys: &Path, card: &Path) -> Option<Card> {
     let pci = card.join("device");
     let uevent = fs::read_to_string(pci.join("uevent")).ok()?;
@@ -164,7 +165,7 @@ impl Card {
         self.pci.join("uevent").exists()
     }
 
-    /// Gauges and counters. Units of hwmon: microwatts, microjoules, millidegrees, hertz.
+    /// Reads gauges and counters. Units of hwmon: microwatts, microjoules, millidegrees, hertz.
     pub(super) fn values(&self) -> Vec<(Figure, Reading<f64>)> {
         let pci = |name: &str| (self.pci.join(name), 1.0);
         let card = |name: &str| (self.card.join(name), 1.0);
@@ -189,7 +190,7 @@ impl Card {
         ]
     }
 
-    /// Utilisation at this moment, percent. Intel's drivers report it by process only.
+    /// Reads the utilisation at this moment, percent. Intel's drivers report it by process only.
     pub(super) fn busy_percent(&self) -> Reading<f64> {
         number(&self.pci.join("gpu_busy_percent"), 1.0)
     }

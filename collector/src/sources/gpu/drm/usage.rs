@@ -40,7 +40,7 @@ pub(super) struct ClientUsage {
 }
 
 impl ClientUsage {
-    /// Take in the clients of a reading; `device_of` gives the id of a client's device.
+    /// Takes in the clients of a reading, and gives their use by device. `device_of` gives the id of a client's device.
     pub(super) fn add(
         &mut self,
         at_ns: u64,
@@ -79,7 +79,7 @@ impl ClientUsage {
         devices
     }
 
-    /// Utilisation by process on a device that [`Self::add`] gave: that of the busiest engine.
+    /// Gives the utilisation by process on a device that [`Self::add`] gave: that of the busiest engine.
     pub(super) fn by_process(&self, on: &OnDevice) -> Vec<ProcessBusy> {
         let known = on.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
         let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
@@ -95,17 +95,17 @@ impl ClientUsage {
         known.map(of_process).collect()
     }
 
-    /// These processes were read; to be called after [`Self::by_process`].
+    /// Notes that these processes were read; to be called after [`Self::by_process`].
     pub(super) fn note_read(&mut self, pids: &[u32]) {
         self.seen = pids.iter().copied().collect();
     }
 
-    /// Nanoseconds that busy time is counted in: the time since the reading before.
+    /// Gives the nanoseconds that busy time is counted in: the time since the reading before.
     fn unit_ns(&self) -> f64 {
         self.span_ns.unwrap_or(1) as f64
     }
 
-    /// How fast the cycles of an engine pass, by a client that was there at the reading before.
+    /// Notes how fast the cycles of an engine pass, by a client that was there at the reading before.
     fn note_rates(&mut self, key: &ClientKey, client: &Client) {
         let (Some(span_ns), Some(before)) = (self.span_ns, self.before.get(key)) else { return };
         for (name, engine) in &client.engines {
@@ -119,8 +119,9 @@ impl ClientUsage {
         }
     }
 
-    /// Busy time of a client's engine since the reading before. An engine that was not there then counts from 0. `None`: not
-    /// known, since the client is older than that, or counts cycles and how fast those pass is not known.
+    /// Gives the busy time of a client's engine since the reading before, as a part of that time. An engine that was not
+    /// there then counts from 0. `None`: not known, since the client is older than that, or counts cycles and how fast those
+    /// pass is not known.
     fn busy(&self, pdev: &str, name: &str, now: Engine, last: Option<Engine>, owner: u32) -> Option<f64> {
         let busy = now.busy.saturating_sub(last.map_or(0, |last| last.busy)) as f64;
         let in_a_unit = match (now.total_cycles, last) {
@@ -140,6 +141,7 @@ impl ClientUsage {
 const MOST_IN_A_STRETCH: f64 = 1.5;
 
 impl OnDevice {
+    /// Adds memory of a process.
     fn add_bytes(&mut self, pid: u32, bytes: Reading<u64>) {
         let held = self.bytes.entry(pid).or_insert_with(|| bytes.clone().map(|_| 0));
         *held = either(held.clone(), bytes, u64::saturating_add);

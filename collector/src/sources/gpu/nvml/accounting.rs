@@ -53,7 +53,7 @@ impl Accounting {
         self.refused.as_ref().map(|missing| format!("accounting could not be switched on ({missing})"))
     }
 
-    /// The entries of these processes; a final one is read once.
+    /// Reads the entries of these processes; a final one is read once.
     pub(super) fn read(
         &mut self,
         api: &Api,
@@ -89,7 +89,7 @@ impl Accounting {
     }
 }
 
-/// The pids with accounting entries.
+/// Asks for the pids with accounting entries.
 fn accounted_pids(api: &Api, device: nvmlDevice_t, needed: &mut usize) -> Reading<Vec<u32>> {
     let pids = list(CALLS.first_processes, needed, |count, pids| {
         call!(api, nvmlDeviceGetAccountingPids(device, count, pids))
@@ -97,6 +97,7 @@ fn accounted_pids(api: &Api, device: nvmlDevice_t, needed: &mut usize) -> Readin
     Ok(pids.into_iter().filter(|pid| *pid != 0).collect())
 }
 
+/// Asks for the entry of a process.
 fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> {
     let mut stats = nvmlAccountingStats_t::zeroed();
     call!(api, nvmlDeviceGetAccountingStats(device, pid, &mut stats))?;
@@ -109,8 +110,8 @@ fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> 
     })
 }
 
-/// Utilization over a process's life, percent. The driver takes its samples into the accounts once a second, and has 0% for
-/// a process that ended before (open-gpu-kernel-modules, gpu_acct.c).
+/// Gives the utilization over a process's life, percent. The driver takes its samples into the accounts once a second, and
+/// has 0% for a process that ended before (open-gpu-kernel-modules, gpu_acct.c).
 fn utilization(stats: &nvmlAccountingStats_t) -> Option<u32> {
     let is_sampled = stats.gpuUtilization > 0 || stats.time >= SAMPLES.accounted_ms;
     Some(stats.gpuUtilization).filter(|percent| is_sampled && *percent <= 100)

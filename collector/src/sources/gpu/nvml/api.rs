@@ -111,7 +111,7 @@ pub(super) use call;
 ///
 /// It has only numbers, pointers that may be null, and arrays and unions of those.
 pub(super) unsafe trait Plain: Copy {
-    /// All its bytes 0.
+    /// Gives a value with all its bytes 0.
     fn zeroed() -> Self {
         // SAFETY: what implements this trait is valid so.
         unsafe { std::mem::zeroed() }
@@ -148,32 +148,32 @@ impl Api {
         Ok(api)
     }
 
-    /// A function, or the first of its older names that the library has.
+    /// Finds a function, or the first of its older names that the library has.
     pub(super) fn function<T: Copy, E>(&self, newest: &Result<T, E>, older: &[&str]) -> Result<T, Failure> {
         let newest = newest.as_ref().ok().copied();
         let older = || older.iter().find_map(|name| self.old(name.as_bytes()));
         newest.or_else(older).ok_or(Failure(code::FUNCTION_NOT_FOUND))
     }
 
-    /// A function by name: one whose prototype the bindings lack, or an older name of one.
+    /// Finds a function by name: one whose prototype the bindings lack, or an older name of one.
     pub(super) fn old<T: Copy>(&self, name: &[u8]) -> Option<T> {
         // SAFETY: callers give the type of that function as nvml.h has it.
         unsafe { self.lib.__library.get::<T>(name) }.ok().map(|symbol| *symbol)
     }
 
-    /// The number of devices.
+    /// Asks for the number of devices.
     pub(super) fn device_count(&self) -> Reading<c_uint> {
         get(|count| call!(self, nvmlDeviceGetCount_v2 or nvmlDeviceGetCount(count)))
     }
 
-    /// The device of this index.
+    /// Asks for the device of this index.
     pub(super) fn device(&self, index: u32) -> Reading<nvmlDevice_t> {
         let mut device = std::ptr::null_mut();
         call!(self, nvmlDeviceGetHandleByIndex_v2 or nvmlDeviceGetHandleByIndex(index, &mut device))?;
         Ok(device)
     }
 
-    /// A string that a call writes into a buffer.
+    /// Reads a string that a call writes into a buffer. `None`: the call failed, or it is empty.
     pub(super) fn text(fill: impl FnOnce(*mut c_char, c_uint) -> Result<(), Failure>) -> Option<String> {
         let mut buffer = [0u8; 97];
         // The last byte stays 0 whatever the driver does.
@@ -182,7 +182,7 @@ impl Api {
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// The CUDA version that the driver supports, such as "12.4".
+    /// Asks for the CUDA version that the driver supports, such as "12.4".
     pub(super) fn cuda_version(&self) -> Option<String> {
         let asked = get(
             |version| call!(self, nvmlSystemGetCudaDriverVersion_v2 or nvmlSystemGetCudaDriverVersion(version)),
@@ -192,7 +192,7 @@ impl Api {
     }
 }
 
-/// A call that writes one number.
+/// Reads the one number that a call writes.
 pub(super) fn get<T: Default>(ask: impl FnOnce(*mut T) -> Result<(), Failure>) -> Reading<T> {
     let mut value = T::default();
     ask(&mut value)?;
@@ -221,8 +221,8 @@ pub(super) fn grow<T>(
     }
 }
 
-/// A list that a call writes into a buffer. `ask` is given the capacity, in which the call returns its count, and the buffer.
-/// `needed` is the capacity that was enough last time: some calls ask for room for all that the driver could have.
+/// Reads a list that a call writes into a buffer. `ask` is given the capacity, in which the call returns its count, and the
+/// buffer. `needed` is the capacity that was enough last time: some calls ask for room for all that the driver could have.
 pub(super) fn list<T: Plain>(
     first_capacity: usize,
     needed: &mut usize,
@@ -241,7 +241,7 @@ pub(super) fn list<T: Plain>(
     })
 }
 
-/// A number of any of NVML's types.
+/// Converts a number of any of NVML's types. `None`: the type is unknown.
 pub(super) fn number(kind: u32, value: nvmlValue_t) -> Option<f64> {
     // SAFETY: every bit pattern is valid for each of these types; `kind` is the one that the driver wrote.
     unsafe {

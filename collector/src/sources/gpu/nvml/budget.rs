@@ -25,7 +25,7 @@ impl Budget {
         Self { share, balance_ns: 0.0, at_ns: 0, debt_ns: 0.0, repaid: 0.0 }
     }
 
-    /// A planned reading that was over at this time took `took_ns`.
+    /// Pays for a planned reading that was over at this time and took `took_ns`.
     pub(super) fn spend(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
         // A driver that hangs is not left alone for as long as it hung.
@@ -33,14 +33,14 @@ impl Budget {
         self.balance_ns = (self.balance_ns - took_ns as f64).max(least_ns);
     }
 
-    /// A reading that could not wait, and was over at this time, took `took_ns`.
+    /// Notes a debt: a reading that could not wait, and was over at this time, took `took_ns`.
     pub(super) fn owe(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
         self.debt_ns += took_ns as f64;
         self.repaid = (self.debt_ns / PLAN.repaid_within_ns as f64).min(self.share / 2.0);
     }
 
-    /// When the next reading can be paid, CLOCK_MONOTONIC nanoseconds; 0: at once.
+    /// Gives when the next reading can be paid, CLOCK_MONOTONIC nanoseconds; 0: at once.
     pub(super) fn ready_ns(&self) -> u64 {
         if self.share >= 1.0 || self.balance_ns >= 0.0 {
             return 0;
@@ -48,11 +48,12 @@ impl Budget {
         self.at_ns.saturating_add((-self.balance_ns / (self.share * self.free_part())) as u64)
     }
 
-    /// The part of the share that is not needed to pay back.
+    /// Gives the part of the share that is not needed to pay back.
     pub(super) fn free_part(&self) -> f64 {
         if self.debt_ns > 0.0 { 1.0 - self.repaid / self.share } else { 1.0 }
     }
 
+    /// Earns for the time since the last call, and pays debt back.
     fn advance(&mut self, now_ns: u64) {
         if self.at_ns == 0 {
             self.at_ns = now_ns;

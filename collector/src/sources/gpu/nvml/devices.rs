@@ -24,12 +24,14 @@ struct Beginning {
 }
 
 impl Beginning {
+    /// Reads the energy counter of a new device.
     fn read(api: &Api, raw: nvmlDevice_t) -> Self {
         let at_ns = clock::monotonic_ns();
         let energy = figures::energy(api, raw);
         Self { at_ns, energy, took_ns: clock::monotonic_ns().saturating_sub(at_ns) }
     }
 
+    /// Gives this as a sample of the device with this id.
     fn sample(&self, device: &str) -> DeviceSample {
         DeviceSample {
             at_ns: self.at_ns,
@@ -214,6 +216,7 @@ impl Nvml {
         }
     }
 
+    /// Asks for the PCI address, such as `0000:3b:00.0`.
     fn pci_address(&self, raw: nvmlDevice_t) -> Option<String> {
         let mut pci = nvmlPciInfo_t::zeroed();
         call!(self.api, nvmlDeviceGetPciInfo_v3 or nvmlDeviceGetPciInfo_v2(raw, &mut pci)).ok()?;

@@ -13,6 +13,7 @@ const XID_EVENT: u64 = 8;
 pub(super) struct Events(Reading<nvmlEventSet_t>);
 
 impl Events {
+    /// Creates the set of events. A failure is the state from then on.
     pub(super) fn new(api: &Api) -> Self {
         let mut set = std::ptr::null_mut();
         Self(call!(api, nvmlEventSetCreate(&mut set)).map(|()| set).map_err(Missing::from))
@@ -38,11 +39,12 @@ impl Events {
         Err(failure.into())
     }
 
-    /// Whether there is a set, or why not.
+    /// Gives why there is no set, if there is none.
     pub(super) fn state(&self) -> Reading<()> {
         self.0.clone().map(|_| ())
     }
 
+    /// Asks the driver to queue the errors of a device.
     fn ask(&self, api: &Api, device: nvmlDevice_t) -> Result<(), Failure> {
         match self.0 {
             Ok(set) => call!(api, nvmlDeviceRegisterEvents(device, XID_EVENT, set)),
@@ -50,6 +52,7 @@ impl Events {
         }
     }
 
+    /// Frees the set. No errors come from then on.
     fn free(&mut self, api: &Api) {
         let none = Err(Missing::from(Failure(code::UNKNOWN)));
         if let Ok(set) = std::mem::replace(&mut self.0, none) {
@@ -57,14 +60,14 @@ impl Events {
         }
     }
 
-    /// The errors since the last reading: the device and the error's number.
+    /// Takes the errors since the last reading: the device and the error's number.
     pub(super) fn take(&self, api: &Api) -> Vec<(nvmlDevice_t, u64)> {
         let Ok(set) = self.0 else { return Vec::new() };
         std::iter::from_fn(|| next(api, set)).take(CALLS.most_events).collect()
     }
 }
 
-/// The next critical error that NVML has not handed over yet.
+/// Takes the next critical error that NVML has not handed over yet.
 fn next(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)> {
     let mut data = nvmlEventData_t::zeroed();
     call!(api, nvmlEventSetWait_v2 or nvmlEventSetWait(set, &mut data, CALLS.event_wait_ms)).ok()?;

@@ -44,8 +44,9 @@ pub(super) struct Memory {
     pub used: u64,
 }
 
-/// The second version of the call reports the driver's reserve apart. The first has the reserve in its figure, and counts only
-/// where the library or the driver lacks the second. A single failure must not change what the figure means.
+/// Reads total memory and memory in use. The second version of the call reports the driver's reserve apart. The first has
+/// the reserve in its figure, and counts only where the library or the driver lacks the second. A single failure must not
+/// change what the figure means.
 pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     let version = size_of::<nvmlMemory_v2_t>() as c_uint | 2 << 24;
     let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
@@ -65,13 +66,13 @@ pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     Ok(Memory { total: memory.total, used: memory.used })
 }
 
-/// The number of its device node; a part of a device has none.
+/// Asks for the number of its device node; a part of a device has none.
 pub(super) fn minor(api: &Api, device: nvmlDevice_t) -> Option<u32> {
     get(|v| call!(api, nvmlDeviceGetMinorNumber(device, v))).ok()
 }
 
-/// What the PCIe link carries one way at most, bytes a second. The generation and width are those that device and slot can do:
-/// an idle link runs slower.
+/// Gives what the PCIe link carries one way at most, bytes a second. The generation and width are those that device and slot
+/// can do: an idle link runs slower.
 pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
     /// Bytes a second of one lane, by generation from 1 on, after encoding (8b/10b, 128b/130b, from 6 on FLITs; PCI-SIG).
     const LANE: [u64; 7] =
@@ -102,12 +103,12 @@ fn either<T>(
     second()
 }
 
-/// The energy counter, joules.
+/// Reads the energy counter, joules.
 pub(super) fn energy(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(device, v))).map(|mj: u64| mj as f64 / 1e3)
 }
 
-/// Power, and the throttle reasons.
+/// Reads power, and the throttle reasons.
 fn power(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let instant = || {
@@ -120,7 +121,7 @@ fn power(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     sample.throttle = Some(throttle(api, device));
 }
 
-/// Figures that go up and down.
+/// Reads figures that go up and down.
 fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
@@ -134,7 +135,7 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     put(Figure::Pstate, pstate(api, device));
 }
 
-/// Memory errors.
+/// Counts memory errors.
 fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
     for (figure, kind) in ECC {
         let errors = get(|v| call!(api, nvmlDeviceGetTotalEccErrors(handle.raw, kind, 0, v)));
@@ -142,7 +143,7 @@ fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
     }
 }
 
-/// The counters: the call for a rate takes 20 ms to measure one.
+/// Reads the PCIe counters: the call for a rate takes 20 ms to measure one.
 ///
 /// The driver has them in 32 bits, and counts bytes: `NvU32 pexCounters[]` of NV2080_CTRL_CMD_BUS_GET_PEX_UTIL_COUNTERS
 /// (open-gpu-kernel-modules, ctrl2080bus.h); "value can be wrapped" (nvml.h).
@@ -157,8 +158,8 @@ fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     sample.values.extend([(Figure::PcieTx, tx), (Figure::PcieRx, rx)]);
 }
 
-/// Memory in use, and the processes; and whether the device is lost. Gives when the memory in use was known, CLOCK_MONOTONIC
-/// nanoseconds, and whether the lists were read then.
+/// Reads the memory in use, and the processes; notes whether the device is lost. Gives when the memory in use was known,
+/// CLOCK_MONOTONIC nanoseconds, and whether the lists were read then.
 pub(super) fn lists(
     api: &Api,
     lists: &Lists,
@@ -207,7 +208,7 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
     }
 }
 
-/// Utilization of the device.
+/// Reads the utilization of the device.
 fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     if handle.is_divided {
         sample.busy = Some(Err(Missing::ReportedByInstances));
@@ -224,7 +225,7 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     }
 }
 
-/// Utilization by process.
+/// Reads the utilization by process.
 fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     sample.process_busy = Some(if handle.is_divided {
         Err(Missing::ReportedByInstances)
@@ -233,24 +234,25 @@ fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample
     });
 }
 
-/// A gauge that a call writes as a whole number.
+/// Reads a gauge that a call writes as a whole number.
 fn gauge(ask: impl FnOnce(*mut c_uint) -> Result<(), Failure>) -> Reading<f64> {
     get(ask).map(f64::from)
 }
 
+/// Reads the driver's present rates of GPU and memory, percent.
 fn rates(api: &Api, device: nvmlDevice_t) -> Reading<nvmlUtilization_t> {
     let mut rates = nvmlUtilization_t { gpu: 0, memory: 0 };
     call!(api, nvmlDeviceGetUtilizationRates(device, &mut rates))?;
     Ok(rates)
 }
 
-/// P0 to P15; 32 is "unknown".
+/// Reads the performance state, P0 to P15; 32 is "unknown".
 fn pstate(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     let state = gauge(|v| call!(api, nvmlDeviceGetPerformanceState(device, v)))?;
     if state <= 15.0 { Ok(state) } else { Err(Missing::NotReported) }
 }
 
-/// By the call's new name, or its old one.
+/// Reads the names of the throttle reasons, by the call's new name or its old one.
 fn throttle(api: &Api, device: nvmlDevice_t) -> Reading<Vec<Cow<'static, str>>> {
     let mut bits = get(|v| call!(api, nvmlDeviceGetCurrentClocksEventReasons(device, v)));
     if bits == Err(Missing::NoCall) {
@@ -260,7 +262,7 @@ fn throttle(api: &Api, device: nvmlDevice_t) -> Reading<Vec<Cow<'static, str>>> 
     Ok(REASONS.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.into()).collect())
 }
 
-/// Fields, each with a result of its own.
+/// Reads fields, each with a result of its own.
 fn fields<const N: usize>(api: &Api, device: nvmlDevice_t, ids: [u32; N]) -> [Reading<f64>; N] {
     let field =
         |id| nvmlFieldValue_t { fieldId: id, nvmlReturn: code::NOT_SUPPORTED, ..nvmlFieldValue_t::zeroed() };
@@ -279,6 +281,7 @@ fn fields<const N: usize>(api: &Api, device: nvmlDevice_t, ids: [u32; N]) -> [Re
     })
 }
 
+/// Reads the temperature by the versioned call, degrees Celsius.
 fn temperature(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     let version = size_of::<nvmlTemperature_t>() as c_uint | 1 << 24;
     let mut temperature = nvmlTemperature_t { version, sensorType: 0, temperature: 0 };

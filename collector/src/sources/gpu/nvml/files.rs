@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::model::gpu::{Device, GpuConfig, Vendor};
 
-/// The devices, with UUIDs as far as those are known: the module knows one once the device was initialised.
+/// Lists the devices, with UUIDs as far as those are known: the module knows one once the device was initialised.
 pub(in crate::sources::gpu) fn devices(config: &GpuConfig) -> Vec<Device> {
     let directories = fs::read_dir(config.path("/proc/driver/nvidia/gpus"));
     let paths = directories.into_iter().flatten().flatten().map(|entry| entry.path().join("information"));
@@ -13,6 +13,7 @@ pub(in crate::sources::gpu) fn devices(config: &GpuConfig) -> Vec<Device> {
     texts.iter().filter_map(|text| device(text)).collect()
 }
 
+/// Parses the text of a device. `None`: it names neither UUID nor address.
 fn device(text: &str) -> Option<Device> {
     let value = |key: &str| {
         let lines = text.lines().filter_map(|line| line.split_once(':'));

@@ -29,7 +29,7 @@ pub(super) struct Gpm {
 }
 
 impl Gpm {
-    /// For the instance `part` of the device `parent`. `None`: the device or the library does not have it.
+    /// Prepares to read the instance `part` of the device `parent`. `None`: the device or the library does not have it.
     pub(super) fn start(api: &Api, parent: nvmlDevice_t, part: nvmlDevice_t) -> Option<Self> {
         let mut support = nvmlGpmSupport_t { version: NVML_GPM_SUPPORT_VERSION, isSupportedDevice: 0 };
         call!(api, nvmlGpmQueryDeviceSupport(parent, &mut support)).ok()?;
@@ -44,7 +44,7 @@ impl Gpm {
         Some(Self { parent, instance, samples, at_ns: None })
     }
 
-    /// Utilization since the last reading.
+    /// Reads the utilization since the last reading.
     pub(super) fn read(&mut self, api: &Api) -> Reading<Vec<Busy>> {
         let now_ns = clock::monotonic_ns();
         let since_ns = self.at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));

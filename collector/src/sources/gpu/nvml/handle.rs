@@ -45,6 +45,7 @@ impl Handle {
         !self.is_lost && self.is_present && (reads_lists || !self.is_gone)
     }
 
+    /// Notes how the driver names the device now. It is present.
     pub(super) fn renew(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent: Option<nvmlDevice_t>) {
         (self.raw, self.is_present, self.device.index, self.parent) = (raw, true, index, parent);
     }

@@ -135,7 +135,7 @@ impl Nvml {
         Some(sample)
     }
 
-    /// What was read of new devices when they were found.
+    /// Takes what was read of new devices when they were found.
     fn first_readings(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let mut samples = Vec::new();
         for handle in self.devices.iter_mut().filter(|handle| wanted.contains(&handle.device.id)) {
@@ -146,7 +146,7 @@ impl Nvml {
         samples
     }
 
-    /// The critical errors (XIDs) since the last reading, of each device of the run for which they were asked.
+    /// Takes the critical errors (XIDs) since the last reading, of each device of the run for which they were asked.
     fn read_events(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let began_ns = clock::monotonic_ns();
         let errors = self.events.take(&self.api);
@@ -164,7 +164,7 @@ impl Nvml {
     }
 }
 
-/// What a reading tells of how soon the next is needed.
+/// Tells the plan what a reading says of how soon the next is needed.
 fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pids: &[u32]) {
     let id = &sample.device;
     match kind {

@@ -66,7 +66,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// `percent`: for how much of the time the driver may be kept busy.
+    /// Makes a plan without devices. `percent`: for how much of the time the driver may be kept busy.
     pub(super) fn new(interval_ns: u64, percent: u32) -> Self {
         Self {
             interval_ns,
@@ -82,12 +82,12 @@ impl Plan {
         }
     }
 
-    /// The driver was asked something outside the plan, for `took_ns`, until this time.
+    /// Notes that the driver was asked something outside the plan, for `took_ns`, until this time.
     pub(super) fn owe(&mut self, now_ns: u64, took_ns: u64) {
         self.budget.owe(now_ns, took_ns);
     }
 
-    /// The devices to read from now on, and those among them that the command does not see.
+    /// Sets the devices to read from now on, and those among them that the command does not see.
     pub(super) fn set_devices(&mut self, wanted: &[String], hidden: &BTreeSet<String>, now_ns: u64) {
         if self.due.len() == wanted.len() + 1 && self.hidden == *hidden {
             return;
@@ -99,17 +99,17 @@ impl Plan {
         self.hidden.clone_from(hidden);
     }
 
-    /// The driver keeps a device's utilization samples for `ns`.
+    /// Notes that the driver keeps a device's utilization samples for `ns`.
     pub(super) fn set_sample_memory(&mut self, device: &str, ns: u64) {
         self.sample_ns.insert(device.to_owned(), (ns / 2).max(PLAN.shortest_sample_memory_ns));
     }
 
-    /// A device's PCIe counters take `ns` to wrap at least.
+    /// Notes that a device's PCIe counters take `ns` to wrap at least.
     pub(super) fn set_wrap(&mut self, device: &str, ns: u64) {
         self.wrap_ns.insert(device.to_owned(), (ns as f64 * PLAN.wrap_part) as u64);
     }
 
-    /// All process lists of a device are to be read as soon as its lists are due.
+    /// Has all process lists of a device read as soon as its lists are due.
     pub(super) fn want_all_lists(&mut self, device: &str) {
         if let Some(due) = self.due.get_mut(&Some(device.to_owned())) {
             due.insert(Kind::AllLists, 0);
@@ -121,7 +121,7 @@ impl Plan {
         self.due.iter().all(|(id, due)| kinds(id.is_some()).iter().all(|kind| due.contains_key(kind)))
     }
 
-    /// What to do at this time.
+    /// Gives what to do at this time.
     pub(super) fn next(&self, now_ns: u64) -> Step {
         let due = |id: &Option<String>, kind: Kind| self.due(id, kind);
         let devices = || self.due.keys().filter(|id| id.is_some());
@@ -185,6 +185,7 @@ impl Plan {
         Step::Read(id.clone(), read)
     }
 
+    /// Gives when a kind of figures is due, CLOCK_MONOTONIC nanoseconds.
     fn due(&self, id: &Option<String>, kind: Kind) -> u64 {
         let due = self.due.get(id).and_then(|due| due.get(&kind)).copied();
         let since_ns = || self.since_ns.get(id).copied().unwrap_or(0);
@@ -197,7 +198,7 @@ impl Plan {
         due.unwrap_or_else(first)
     }
 
-    /// What to read next at the end of the run.
+    /// Gives what to read next at the end of the run.
     pub(super) fn next_at_end(&mut self) -> Step {
         let mut last = self.last.take().unwrap_or_else(|| self.all_at_end());
         let next = last.pop_front();
@@ -205,6 +206,7 @@ impl Plan {
         next.map_or(Step::Over, |(id, kinds)| Step::Read(id, kinds))
     }
 
+    /// Lists the readings at the end of the run, in their order.
     fn all_at_end(&self) -> VecDeque<(Option<String>, Vec<Kind>)> {
         // What was read longest ago comes first.
         let mut devices: Vec<_> = self.due.iter().filter(|(id, _)| id.is_some()).collect();
@@ -227,18 +229,19 @@ impl Plan {
         [visits(first), events, details, others].concat().into()
     }
 
-    /// A kind of figures was read outside the plan, at this time, and took `took_ns`.
+    /// Notes that a kind of figures was read outside the plan, at this time, and took `took_ns`.
     pub(super) fn was_read(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
         self.costs.entry(kind).or_default().add(took_ns);
         self.set_due(id, kind, began_ns);
     }
 
-    /// A kind of figures was read in a visit that began at this time, and took `took_ns`.
+    /// Notes that a kind of figures was read in a visit that began at this time, and took `took_ns`.
     pub(super) fn done(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
         self.was_read(id, kind, began_ns, took_ns);
         self.spend(kind, began_ns, took_ns);
     }
 
+    /// Pays for a reading, at most a few times what its kind usually costs.
     fn spend(&mut self, kind: Kind, began_ns: u64, took_ns: u64) {
         let most_ns = self.cost_ns(kind).saturating_mul(PLAN.most_usual_costs);
         self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns));
@@ -249,8 +252,8 @@ impl Plan {
         self.due.get(id).is_some_and(|due| !due.contains_key(&Kind::Memory))
     }
 
-    /// Memory in use was read in `in_use_ns`, and with the lists, if those were read, in `took_ns`. `asked` is what was to be
-    /// read.
+    /// Notes that memory in use was read in `in_use_ns`, and with the lists, if those were read, in `took_ns`. `asked` is
+    /// what was to be read.
     pub(super) fn done_memory(
         &mut self,
         id: &Option<String>,
@@ -280,7 +283,8 @@ impl Plan {
         }
     }
 
-    /// A kind of figures was read at this time, perhaps outside the plan; or it can't be read, since the device is gone.
+    /// Sets when a kind of figures is due again. It was read at this time, perhaps outside the plan; or it can't be read,
+    /// since the device is gone.
     pub(super) fn set_due(&mut self, id: &Option<String>, kind: Kind, began_ns: u64) {
         self.put_due(id, kind, began_ns, self.interval_of(id, kind));
         match kind {
@@ -290,6 +294,7 @@ impl Plan {
         }
     }
 
+    /// Sets when a kind of figures is due again, with this interval.
     fn put_due(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, interval_ns: u64) {
         if let Some(due) = self.due.get_mut(id) {
             // On the grid, unless it was read before its time or much too late.
@@ -301,16 +306,17 @@ impl Plan {
         }
     }
 
+    /// Gives the usual cost of a kind, nanoseconds; 0: it was never read.
     fn cost_ns(&self, kind: Kind) -> u64 {
         self.costs.get(&kind).map_or(0, Costs::median_ns)
     }
 
-    /// The usual cost of a kind; until it is known, that of a single call.
+    /// Gives the usual cost of a kind; until it is known, that of a single call.
     fn estimate_ns(&self, kind: Kind) -> u64 {
         self.costs.get(&kind).map_or_else(|| self.cost_ns(Kind::Memory), Costs::median_ns)
     }
 
-    /// The shares for memory with the lists, and of that for memory in use alone.
+    /// Gives the shares for memory with the lists, and of that for memory in use alone.
     fn memory_shares(&self) -> [f64; 2] {
         let whole = [PLAN.memory_share, PLAN.in_use_share];
         // At the start memory alone comes first.
@@ -319,12 +325,12 @@ impl Plan {
         shares.map(|share| share * self.scale())
     }
 
-    /// What the shares are multiplied by now.
+    /// Gives what the shares are multiplied by now.
     fn scale(&self) -> f64 {
         self.scale * self.budget.free_part()
     }
 
-    /// How many devices there are, if all were read as often as this one.
+    /// Gives how many devices there would be, if all were read as often as this one.
     fn devices_like(&self, id: &Option<String>) -> f64 {
         if id.is_none() {
             return 1.0;
@@ -335,7 +341,7 @@ impl Plan {
         if is_hidden { devices * PLAN.hidden_factor } else { devices }
     }
 
-    /// Time from one reading to the next that is asked for, nanoseconds.
+    /// Gives the time from one reading to the next that is asked for, nanoseconds.
     fn asked_of(&self, id: &Option<String>, kind: Kind) -> u64 {
         let known_ns = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
         match kind {
@@ -354,7 +360,8 @@ impl Plan {
         }
     }
 
-    /// Time from one reading to the next, nanoseconds.
+    /// Gives the time from one reading to the next, nanoseconds: what is asked for, or longer if the budget does not pay for
+    /// that.
     fn interval_of(&self, id: &Option<String>, kind: Kind) -> u64 {
         if matches!(kind, Kind::Ecc | Kind::Details) {
             return u64::MAX;
@@ -379,14 +386,14 @@ impl Plan {
         asked_ns.max((paid_ns as u64).min(longest_ns))
     }
 
-    /// The share of the thread's time for a kind of figures.
+    /// Gives the share of the thread's time for a kind of figures.
     fn share(&self, kind: Kind) -> f64 {
         let of_kind = PLAN.shares.iter().find(|(other, _)| *other == kind);
         of_kind.map_or(1.0, |(_, share)| share * self.scale())
     }
 }
 
-/// The kinds of figures of a device apart from memory, or those of all devices.
+/// Gives the kinds of figures of a device apart from memory, or those of all devices.
 fn kinds(is_device: bool) -> &'static [Kind] {
     if is_device { &Kind::OTHERS } else { &[Kind::Events] }
 }

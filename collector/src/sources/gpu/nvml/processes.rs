@@ -55,6 +55,7 @@ pub(super) struct Known {
 }
 
 impl Lists {
+    /// Finds each list's call, in the newest version that the library has.
     pub(super) fn new(api: &Api) -> Self {
         Self(LISTS.map(|list| {
             VERSIONS.into_iter().find_map(|(version, stride)| {
@@ -64,8 +65,8 @@ impl Lists {
         }))
     }
 
-    /// Every process with memory on the device, each once: the lists overlap. Fails if no list could be read, or not the
-    /// compute list, which has most processes. Gives also whether a list was read, or none was needed.
+    /// Reads every process with memory on the device, each once: the lists overlap. Fails if no list could be read, or not
+    /// the compute list, which has most processes. Gives also whether a list was read, or none was needed.
     ///
     /// The other lists are read if `kind` is all of them, or if they are needed for processes of the run (`pids`). They are
     /// also read if the compute list or the memory in use (`used`) shows a possible change.
@@ -115,6 +116,7 @@ impl Known {
         pids.any(|pid| (0..3).flat_map(|list| self.listed(list)).all(|(listed, _)| *listed != pid))
     }
 
+    /// Gives pid and bytes of each process that a list showed last; none if it could not be read.
     fn listed(&self, number: usize) -> &[(u32, u64)] {
         match &self.entries[number] {
             Some(Ok(entries)) => entries,
@@ -145,7 +147,7 @@ impl Known {
         has_left || has_grown
     }
 
-    /// The processes of all lists. What a list showed earlier counts for processes only that no list shows now.
+    /// Merges the processes of all lists. What a list showed earlier counts for processes only that no list shows now.
     fn merged(&self, is_fresh: [bool; 3]) -> Reading<Vec<ProcessMemory>> {
         let mut processes: [BTreeMap<u32, Reading<u64>>; 2] = Default::default();
         let (mut failure, mut is_any) = (None, false);
@@ -182,7 +184,7 @@ impl Known {
 }
 
 impl List {
-    /// `capacity` is what the list needed last.
+    /// Reads a list. `capacity` is what it needed last.
     fn read(&self, device: nvmlDevice_t, capacity: &mut usize) -> Result<Entries, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
         grow(CALLS.first_processes.max(*capacity), |capacity| {
@@ -202,7 +204,7 @@ impl List {
     }
 }
 
-/// The size of an entry, from how much of the pattern was overwritten.
+/// Finds the size of an entry, from how much of the pattern was overwritten.
 fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     let written = bytes.iter().rposition(|byte| *byte != PATTERN).map_or(0, |last| last + 1);
     let fits = |entries: usize| {
@@ -220,7 +222,7 @@ fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     fits(count).or_else(cleared).unwrap_or(named)
 }
 
-/// pid and memory have the same offsets in each layout.
+/// Gives pid and memory of each entry, which have the same offsets in each layout.
 fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
     let entry = |entry: &[u8]| {
         let pid = u32::from_ne_bytes(entry.get(..4)?.try_into().ok()?);
@@ -230,7 +232,7 @@ fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
     bytes.chunks_exact(stride).take(count).filter_map(entry).collect()
 }
 
-/// Utilisation samples of processes since `since_us` (by the driver's clock): pid, time stamp, percent.
+/// Reads utilisation samples of processes since `since_us` (by the driver's clock): pid, time stamp, percent.
 ///
 /// Some drivers count more entries than they fill in, and the rest is noise (Syllo/nvtop issue 110). An entry counts only
 /// if its time (`latest_us` at most) and its percentage are possible.

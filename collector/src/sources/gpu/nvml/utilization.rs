@@ -49,7 +49,7 @@ impl Spacing {
     /// Samples that are closer, microseconds, are one that the driver repeated.
     const SHORTEST_US: u64 = 1000;
 
-    /// The samples of a reading, oldest first.
+    /// Takes in the samples of a reading, oldest first.
     fn take(&mut self, samples: &[(u64, f64)]) {
         let gaps = samples.windows(2).map(|pair| pair[1].0 - pair[0].0);
         self.gaps_us.extend(gaps.filter(|gap_us| *gap_us >= Self::SHORTEST_US));
@@ -57,7 +57,8 @@ impl Spacing {
         self.gaps_us.drain(..excess);
     }
 
-    /// For how much of the time since the sample before it a sample stands, microseconds. In the rest the device was idle.
+    /// Gives for how much of the time since the sample before it a sample stands, microseconds. In the rest the device was
+    /// idle.
     fn covered_us(&self, gap_us: u64) -> u64 {
         let mut gaps_us: Vec<u64> = self.gaps_us.iter().copied().collect();
         gaps_us.sort_unstable();
@@ -87,13 +88,13 @@ struct Newest {
 }
 
 impl Newest {
-    /// Time since it was read, microseconds; 0 if samples were never asked for.
+    /// Gives the time since it was read, microseconds; 0 if samples were never asked for.
     fn age_us(&self, now_ns: u64) -> u64 {
         if self.at_ns == 0 { 0 } else { now_ns.saturating_sub(self.at_ns) / 1000 }
     }
 
-    /// The newest time that a sample can have by now. `None` until a sample of the run was read: one from before may be of
-    /// any time.
+    /// Gives the newest time that a sample can have by now. `None` until a sample of the run was read: one from before may
+    /// be of any time.
     fn latest_us(&self, now_ns: u64) -> Option<u64> {
         let latest_us =
             self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(SAMPLES.sample_clock_slack_us);
@@ -110,8 +111,8 @@ impl Newest {
         was_begun
     }
 
-    /// Time from this sample to the next one, at `at_us`, microseconds, without what was before the first reading. `older_us`
-    /// is by how much the next one is older than the newest that was read with it.
+    /// Gives the time from this sample to the next one, at `at_us`, microseconds, without what was before the first reading.
+    /// `older_us` is by how much the next one is older than the newest that was read with it.
     fn gap_us(&self, at_us: u64, older_us: u64, now_ns: u64) -> u64 {
         let since_us = if self.newest_us == 0 { u64::MAX } else { at_us.saturating_sub(self.newest_us) };
         let of_run_us = if self.has_sample { u64::MAX } else { self.age_us(now_ns).saturating_sub(older_us) };
@@ -126,7 +127,7 @@ pub(super) struct Utilization {
     pub lost_us: u64,
 }
 
-/// The driver's own samples since the last reading; where it has none, its present rate.
+/// Reads utilisation by the driver's own samples since the last reading; where it has none, by its present rate.
 pub(super) fn busy(
     api: &Api,
     device: nvmlDevice_t,
@@ -180,8 +181,8 @@ pub(super) fn busy(
     stretches(&samples, &progress.spacing, last, is_joined, rated_us, now_ns)
 }
 
-/// The stretches of time that samples stand for, which are `spacing` apart. `last` is the newest sample of the reading before, and `is_joined`, whether
-/// the driver still had it; a rate covers the first `rated_us` after it.
+/// Makes the stretches of time that samples stand for, which are `spacing` apart. `last` is the newest sample of the reading
+/// before, and `is_joined`, whether the driver still had it; a rate covers the first `rated_us` after it.
 fn stretches(
     samples: &[(u64, f64)],
     spacing: &Spacing,
@@ -216,6 +217,7 @@ fn stretches(
     Utilization { busy: Ok(busy), lost_us }
 }
 
+/// Asks for the device's samples since `since_us` by the driver's clock: time and percent.
 fn own_samples(
     api: &Api,
     device: nvmlDevice_t,
@@ -234,6 +236,7 @@ fn own_samples(
     Ok(read)
 }
 
+/// Reads utilisation by process since the last reading.
 pub(super) fn process_busy(
     api: &Api,
     device: nvmlDevice_t,

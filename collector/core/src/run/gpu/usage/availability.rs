@@ -20,7 +20,7 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// For how long in all, if nothing was read after `until_ns`, nanoseconds.
+    /// Gives for how long in all, if nothing was read after `until_ns`, nanoseconds.
     pub(super) fn ns(&self, until_ns: u64) -> u64 {
         self.ns + self.since_ns.map_or(0, |since_ns| until_ns.saturating_sub(since_ns))
     }
@@ -38,7 +38,7 @@ pub struct Availability {
 }
 
 impl Availability {
-    /// A figure's reading, if it was read. Gives its value.
+    /// Takes in a figure's reading, if it was read. Gives its value. `None`: it was not read, or is not known.
     pub(super) fn note<'a, T>(
         &mut self,
         at_ns: u64,
@@ -65,14 +65,14 @@ impl Availability {
         }
     }
 
-    /// So much memory is in use on the device, by all processes of the machine.
+    /// Notes that so much memory is in use on the device, by all processes of the machine.
     pub(super) fn note_used(&mut self, bytes: Option<u64>) {
         for gap in self.gaps.values_mut().filter(|gap| gap.since_ns.is_some()) {
             gap.used_bytes = gap.used_bytes.max(bytes);
         }
     }
 
-    /// What the driver gave of a figure can't be used, and never could.
+    /// Withdraws a figure: what the driver gave of it can't be used, and never could.
     pub(super) fn withdraw(&mut self, figure: Figure, reason: Missing) {
         self.known.remove(&figure);
         self.missing.insert(figure, reason);

@@ -23,7 +23,7 @@ pub(super) struct BusySum<T> {
 }
 
 impl<T: Amount> BusySum<T> {
-    /// A device was read at this time: the stretches before it, oldest first, with their lengths in nanoseconds. Gives the
+    /// Takes in a reading of a device: the stretches before it, oldest first, with their lengths in nanoseconds. Gives the
     /// largest sum that is known now and was not before.
     pub(super) fn lay(&mut self, device: u32, read_ns: u64, stretches: &[(u64, T)]) -> T {
         if read_ns > self.read_ns {
@@ -59,7 +59,7 @@ impl<T: Amount> BusySum<T> {
         largest
     }
 
-    /// Add to the sum from one time to another. Gives the largest sum there.
+    /// Adds to the sum from one time to another. Gives the largest sum there.
     fn add(&mut self, from_ns: u64, until_ns: u64, busy: T) -> T {
         for at_ns in [from_ns, until_ns] {
             let sum = self.steps.range(..=at_ns).next_back().map_or_else(T::default, |(_, sum)| *sum);
@@ -79,7 +79,7 @@ impl<T: Amount> BusySum<T> {
         largest
     }
 
-    /// Drop the time that all devices have covered, and what is too old for a device that is read late.
+    /// Drops the time that all devices have covered, and what is too old for a device that is read late.
     fn forget(&mut self, now_ns: u64) {
         let oldest_ns = now_ns.saturating_sub(POLICY.busy_kept_ns);
         let known_until = self.known_until.values().copied().filter(|until_ns| *until_ns >= oldest_ns);

@@ -105,27 +105,27 @@ impl DeviceUsage {
         self.figures.known.contains(&figure)
     }
 
-    /// Why a figure was not known when it was last read.
+    /// Gives why a figure was not known when it was last read.
     pub(crate) fn missing(&self, figure: Figure) -> Option<&Missing> {
         self.figures.missing.get(&figure)
     }
 
-    /// The largest reading of a gauge.
+    /// Gives the largest reading of a gauge.
     pub(crate) fn max(&self, figure: Figure) -> Option<f64> {
         self.gauges.get(&figure).map(|gauge| gauge.max)
     }
 
-    /// The mean of a gauge over time.
+    /// Gives the mean of a gauge over time.
     pub(crate) fn mean(&self, figure: Figure) -> Option<f64> {
         self.gauges.get(&figure).map(Gauge::mean)
     }
 
-    /// What a counter counted.
+    /// Gives what a counter counted.
     pub(crate) fn counted(&self, figure: Figure) -> Option<f64> {
         self.counters.get(&figure).and_then(Counter::total)
     }
 
-    /// When it was read last, its memory in use then, and its utilisation, with the time at which that was read.
+    /// Gives when it was read last, its memory in use then, and its utilisation, with the time at which that was read.
     pub(super) fn last(&self) -> (u64, Option<u64>, Option<(u64, f64)>) {
         (self.last_ns, self.used_bytes, self.busy_percent)
     }
@@ -135,7 +135,7 @@ impl DeviceUsage {
         self.last_ns != 0
     }
 
-    /// For how long a figure could not be read, up to the last reading, nanoseconds.
+    /// Gives for how long a figure could not be read, up to the last reading, nanoseconds.
     pub(crate) fn gap_ns(&self, gap: &Gap) -> u64 {
         gap.ns(self.last_ns)
     }
@@ -147,7 +147,8 @@ impl DeviceUsage {
         counts.then(|| self.lists.is_any_within(from_ns, to_ns))
     }
 
-    /// Why the utilisation by the run's processes is not known, although the driver has a call for it.
+    /// Gives why the utilisation by the run's processes is not known, although the driver has a call for it. `None`: it is
+    /// known, or it is the driver that has no call.
     pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
         let interval_ns = POLICY.process_sample_interval_ns;
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
@@ -164,7 +165,7 @@ impl DeviceUsage {
         }
     }
 
-    /// Take in a reading: of the device, then of the run's processes on it.
+    /// Takes in a reading: of the device, then of the run's processes on it.
     pub(super) fn add(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
         self.add_figures(reading, all);
         self.add_memory(reading, seen, all);
@@ -173,6 +174,7 @@ impl DeviceUsage {
         self.figures.note_used(self.used_bytes);
     }
 
+    /// Takes in the figures of the device itself, and whether it is lost.
     fn add_figures(&mut self, reading: &DeviceReading, all: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
         // The XID that explains a loss comes before it, or in the same reading.
@@ -202,6 +204,7 @@ impl DeviceUsage {
         self.last_ns = at_ns;
     }
 
+    /// Takes in the value of a gauge or a counter.
     fn add_value(&mut self, reading: &DeviceReading, figure: Figure, value: &Reading<f64>, all: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
         if figure == Figure::MemoryUsed {
@@ -233,6 +236,7 @@ impl DeviceUsage {
             .or_insert_with(|| Counter::new(at_ns, value));
     }
 
+    /// Takes in the utilisation of the device.
     fn add_busy(&mut self, reading: &DeviceReading, all: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
         let spans = self.figures.note(at_ns, Figure::Utilization, sample.busy.as_ref());

@@ -6,7 +6,7 @@ use crate::model::tree_sample::{GpuSample, GpuSums};
 use crate::run::gpu::policy::longest_read_ns;
 
 impl GpuUsage {
-    /// What was read since the sample before `at_ns` closed.
+    /// Gives what was read since the sample before `at_ns` closed.
     pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
         let oldest_ns = at_ns.saturating_sub(longest_read_ns(self.interval_ns));
         GpuSums {
@@ -21,6 +21,7 @@ impl GpuUsage {
         }
     }
 
+    /// Gives a device's last reading; what was read before `oldest_ns` is unknown.
     fn device(&self, number: u32, device: &DeviceUsage, oldest_ns: u64) -> GpuSample {
         let (read_ns, used_bytes, busy_percent) = device.last();
         let is_fresh = read_ns >= oldest_ns;
@@ -36,7 +37,7 @@ impl GpuUsage {
         }
     }
 
-    /// A sample closed: the next one has what is read from now on.
+    /// Begins a sample: it has what is read from now on.
     pub(crate) fn begin_sample(&mut self) {
         self.max.begin_sample();
     }

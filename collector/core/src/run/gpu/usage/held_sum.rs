@@ -41,7 +41,7 @@ struct OpenSum<T> {
 }
 
 impl<T: Amount> HeldSum<T> {
-    /// A device was read. Gives the largest sum that is known now and was not before.
+    /// Takes in a reading of a device. Gives the largest sum that is known now and was not before.
     pub(super) fn read(&mut self, device: u32, at_ns: u64, held: T) -> T {
         let newest_ns = self.open.last().map_or(0, |open| open.at_ns);
         if at_ns > newest_ns {
@@ -71,7 +71,7 @@ impl<T: Amount> HeldSum<T> {
         largest
     }
 
-    /// The last reading of a device, and when that was, CLOCK_MONOTONIC nanoseconds.
+    /// Gives the last reading of a device, and when that was, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn last(&self, device: u32) -> Option<(u64, T)> {
         self.last.get(&device).map(|last| (last.at_ns, last.held))
     }
@@ -81,8 +81,9 @@ impl<T: Amount> HeldSum<T> {
         self.last.get(&device).is_some_and(|last| last.held != T::default())
     }
 
-    /// Drop the sums that await no device. Of those that await the same devices, the larger counts: what they gain is the same.
-    /// At most one sum is left for each device, since those that an earlier sum awaits are among those that a later one awaits.
+    /// Drops the sums that await no device. Of those that await the same devices, the larger counts: what they gain is the
+    /// same. At most one sum is left for each device, since those that an earlier sum awaits are among those that a later
+    /// one awaits.
     fn tidy(&mut self) {
         let mut kept: Vec<OpenSum<T>> = Vec::new();
         for open in self.open.drain(..).filter(|open| !open.awaits.is_empty()) {

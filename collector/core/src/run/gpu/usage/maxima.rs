@@ -32,38 +32,38 @@ pub struct Maxima {
 }
 
 impl Maxima {
-    /// So much memory of a whole device is in use.
+    /// Takes in how much memory of a whole device is in use.
     pub(super) fn add_used(&mut self, device: u32, at_ns: u64, bytes: u64) {
         let sum = self.used_sum.read(device, at_ns, bytes);
         self.recent_used.add(at_ns, sum);
         raise(&mut self.used_bytes, sum);
     }
 
-    /// The run's processes have this much memory on a device.
+    /// Takes in how much memory the run's processes have on a device.
     pub(super) fn add_memory(&mut self, device: u32, at_ns: u64, bytes: Groups<u64>) {
         let sum = self.memory_sum.read(device, at_ns, bytes);
         self.recent_memory.add(at_ns, sum);
         raise(&mut self.memory, sum);
     }
 
-    /// The memory of the run's processes on a device at its last reading, and when that was.
+    /// Gives the memory of the run's processes on a device at its last reading, and when that was.
     pub(super) fn memory_on(&self, device: u32) -> Option<(u64, Groups<u64>)> {
         self.memory_sum.last(device)
     }
 
-    /// A sample closed.
+    /// Begins a sample: it has what becomes known from now on.
     pub(super) fn begin_sample(&mut self) {
         self.recent_used.begin();
         self.recent_memory.begin();
         self.recent_busy.begin();
     }
 
-    /// They had it at some time that is over.
+    /// Takes in memory that processes had at some time that is over.
     pub(super) fn add_accounted(&mut self, bytes: Groups<u64>) {
         raise(&mut self.memory, bytes);
     }
 
-    /// A device was busy in these stretches before a reading, with their lengths in nanoseconds.
+    /// Takes in how busy a device was in these stretches before a reading, with their lengths in nanoseconds.
     pub(super) fn add_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, f64)]) {
         let largest = self.busy_sum.lay(device, read_ns, stretches);
         if !stretches.is_empty() {
@@ -72,12 +72,12 @@ impl Maxima {
         }
     }
 
-    /// The utilisation of a device by the run's processes, percent.
+    /// Takes in the utilisation of a device by the run's processes, percent, in stretches as [`Self::add_busy`].
     pub(super) fn add_process_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, Groups<f64>)]) {
         raise(&mut self.process_busy, self.process_busy_sum.lay(device, read_ns, stretches));
     }
 
-    /// A lost device has nothing any more.
+    /// Takes in that a device is lost: it has nothing any more.
     pub(super) fn lose(&mut self, device: u32, at_ns: u64) {
         self.used_sum.read(device, at_ns, 0);
         self.memory_sum.read(device, at_ns, Groups::default());

@@ -26,7 +26,7 @@ impl Gauge {
         Self { min: value, max: value, integral: 0.0, last: (at_ns, value), first_ns: at_ns }
     }
 
-    /// Another reading.
+    /// Adds another reading.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64) {
         let (before_ns, before) = self.last;
         self.integral += (before + value) / 2.0 * seconds(at_ns.saturating_sub(before_ns));
@@ -35,17 +35,17 @@ impl Gauge {
         self.last = (at_ns, value);
     }
 
-    /// Value times seconds; `None` of a single reading.
+    /// Gives value times seconds. `None`: there is a single reading.
     pub(crate) fn integrated(&self) -> Option<f64> {
         (self.last.0 > self.first_ns).then_some(self.integral)
     }
 
-    /// The time between its first and its last reading, seconds; `None` of a single one.
+    /// Gives the time between its first and its last reading, seconds. `None`: there is a single one.
     pub(crate) fn span_s(&self) -> Option<f64> {
         (self.last.0 > self.first_ns).then(|| seconds(self.last.0 - self.first_ns))
     }
 
-    /// Mean over time; of a single reading, its value.
+    /// Gives the mean over time; of a single reading, its value.
     pub(crate) fn mean(&self) -> f64 {
         let length = seconds(self.last.0.saturating_sub(self.first_ns));
         // Rounding must not lead beyond the smallest and largest reading.
@@ -100,23 +100,23 @@ impl Counter {
         Self { is_wide, last: value, last_ns: at_ns, read_ns: (at_ns, at_ns), ..Self::default() }
     }
 
-    /// The count since the first reading; `None`: it was read once, or it could have wrapped unseen.
+    /// Gives the count since the first reading. `None`: it was read once, or it could have wrapped unseen.
     pub(crate) fn total(&self) -> Option<f64> {
         let since_step_back = self.low.map_or(0.0, |(_, counted)| counted);
         (self.has_counted && !self.may_have_wrapped()).then_some(self.total + since_step_back)
     }
 
-    /// The time from the first reading to the last, which the count covers, seconds; `None`: it was read once.
+    /// Gives the time from the first reading to the last, which the count covers, seconds. `None`: it was read once.
     pub(crate) fn span_s(&self) -> Option<f64> {
         self.has_counted.then(|| seconds(self.read_ns.1.saturating_sub(self.read_ns.0)))
     }
 
-    /// It could have wrapped between two readings without being seen to.
+    /// Whether it could have wrapped between two readings without being seen to.
     pub(crate) fn may_have_wrapped(&self) -> bool {
         self.is_unsure && !self.is_wide
     }
 
-    /// Another reading.
+    /// Adds another reading.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64, kind: CounterKind) {
         let most = kind.most_per_s * seconds(kind.until_ns.max(at_ns).saturating_sub(self.last_ns));
         self.has_counted = true;
@@ -168,22 +168,22 @@ impl BusyMeter {
         self.covered_us += busy.us as f64;
     }
 
-    /// So much time went by of which the driver no longer knows.
+    /// Adds time of which the driver no longer knows, microseconds.
     pub(crate) fn lose(&mut self, us: u64) {
         self.lost_us += us as f64;
     }
 
-    /// For how long the driver's reports are known, seconds.
+    /// Gives for how long the driver's reports are known, seconds.
     pub(crate) fn measured_s(&self) -> f64 {
         self.covered_us / 1e6
     }
 
-    /// For how long they were lost, seconds.
+    /// Gives for how long they were lost, seconds.
     pub(crate) fn lost_s(&self) -> f64 {
         self.lost_us / 1e6
     }
 
-    /// Mean over the reported time, percent.
+    /// Gives the mean over the reported time, percent.
     pub(crate) fn mean(&self) -> Option<f64> {
         if self.covered_us > 0.0 {
             self.max.map(|max| (self.busy / self.covered_us).min(max))
@@ -192,7 +192,7 @@ impl BusyMeter {
         }
     }
 
-    /// Time busy, seconds; `None` if all stretches have no length.
+    /// Gives the time busy, seconds. `None`: all stretches have no length.
     pub(crate) fn active_s(&self) -> Option<f64> {
         (self.covered_us > 0.0).then_some(self.busy.min(self.covered_us * 100.0) / 1e8)
     }
@@ -207,7 +207,7 @@ pub struct ThrottleTimes {
 }
 
 impl ThrottleTimes {
-    /// The reasons at this time. Each is counted from the reading before on.
+    /// Takes in the reasons at this time. Each is counted from the reading before on.
     pub(crate) fn add(&mut self, at_ns: u64, reasons: &[Cow<'_, str>]) {
         let (first_ns, last_ns) = self.read_ns.unwrap_or((at_ns, at_ns));
         for reason in reasons {
@@ -216,7 +216,7 @@ impl ThrottleTimes {
         self.read_ns = Some((first_ns, at_ns));
     }
 
-    /// Nanoseconds by reason; `None` unless they were read more than once.
+    /// Gives nanoseconds by reason. `None`: they were not read more than once.
     pub(crate) fn ns(&self) -> Option<&BTreeMap<String, u64>> {
         self.read_ns.is_some_and(|(first_ns, last_ns)| last_ns > first_ns).then_some(&self.ns)
     }

@@ -94,22 +94,24 @@ impl GpuUsage {
         }
     }
 
-    /// For how long the process lists of a device were not read though they could be, nanoseconds. It is the time between
-    /// readings further apart than two intervals, or as far from the run's start or end.
+    /// Gives for how long the process lists of a device were not read though they could be, nanoseconds. It is the time
+    /// between readings further apart than two intervals, or as far from the run's start or end.
     pub(crate) fn unread_ns(&self, device: &DeviceUsage) -> u64 {
         device.lists.unread_ns(self.start_ns, self.end_of(device), longest_read_ns(self.interval_ns))
     }
 
-    /// The longest time without a reading, nanoseconds.
+    /// Gives the longest time without a reading, nanoseconds.
     pub(crate) fn longest_unread_ns(&self, device: &DeviceUsage) -> u64 {
         device.lists.longest_unread_ns(self.start_ns, self.end_of(device))
     }
 
-    /// Until when a device should have been read: no process can be on one that is lost.
+    /// Gives until when a device should have been read: the end of the run. `None`: the run goes on, or the device is lost,
+    /// and no process can be on it.
     fn end_of(&self, device: &DeviceUsage) -> Option<u64> {
         self.end_ns.filter(|_| device.loss.is_none_or(|loss| loss.is_back))
     }
 
+    /// Adds a device, or renews what is known of it.
     fn add_device(&mut self, TrackedDevice { device, is_visible }: &TrackedDevice) {
         let known = self.devices.iter_mut().find(|usage| usage.device.id == device.id);
         match known {
@@ -122,7 +124,7 @@ impl GpuUsage {
         }
     }
 
-    /// A process ended: take over its last name, and count it if no sample was taken while it ran.
+    /// Takes over the last name of a process that ended, and counts it if no sample was taken while it ran.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);

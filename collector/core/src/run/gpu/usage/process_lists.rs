@@ -34,7 +34,7 @@ struct Entry {
 }
 
 impl ProcessLists {
-    /// They were read. Readings that are further apart than `longest_ns` leave the time between them unread.
+    /// Notes that the lists were read. Readings that are further apart than `longest_ns` leave the time between them unread.
     pub(super) fn add(&mut self, at_ns: u64, longest_ns: u64) {
         if self.count == 0 {
             self.first_ns = at_ns;
@@ -51,7 +51,7 @@ impl ProcessLists {
         }
     }
 
-    /// An entry of this reading. Gives since when the driver has listed this pid with this memory.
+    /// Takes in an entry of this reading. Gives since when the driver has listed this pid with this memory.
     pub(super) fn add_entry(&mut self, at_ns: u64, pid: u32, bytes: Option<u64>) -> u64 {
         let entry = self.entries.entry(pid).or_insert(Entry { bytes, since_ns: at_ns, read_ns: at_ns });
         let since_ns = if entry.bytes == bytes { entry.since_ns } else { at_ns };
@@ -59,23 +59,25 @@ impl ProcessLists {
         since_ns
     }
 
-    /// All entries of this reading were added: forget the others.
+    /// Forgets all entries but those of this reading, which were all added.
     pub(super) fn forget_unlisted(&mut self, at_ns: u64) {
         self.entries.retain(|_, entry| entry.read_ns == at_ns);
     }
 
-    /// For how long they were left unread, from the start of the run to its end, nanoseconds. 0 if they are never read.
+    /// Gives for how long they were left unread, from the start of the run to its end, nanoseconds. 0 if they are never
+    /// read.
     pub(super) fn unread_ns(&self, start_ns: u64, end_ns: Option<u64>, longest_ns: u64) -> u64 {
         let ends = self.ends_ns(start_ns, end_ns).into_iter();
         self.unread_ns + ends.filter(|ns| *ns > longest_ns).sum::<u64>()
     }
 
-    /// The longest time between two readings, or from the start of the run to the first, or from the last to its end, nanoseconds.
+    /// Gives the longest time between two readings, or from the start of the run to the first, or from the last to its end,
+    /// nanoseconds.
     pub(super) fn longest_unread_ns(&self, start_ns: u64, end_ns: Option<u64>) -> u64 {
         self.ends_ns(start_ns, end_ns).into_iter().fold(self.longest_ns, u64::max)
     }
 
-    /// Time before the first reading and after the last, nanoseconds.
+    /// Gives the time before the first reading and after the last, nanoseconds.
     fn ends_ns(&self, start_ns: u64, end_ns: Option<u64>) -> [u64; 2] {
         if self.count == 0 {
             return [0; 2];
@@ -84,7 +86,7 @@ impl ProcessLists {
         [self.first_ns.saturating_sub(start_ns), after_ns]
     }
 
-    /// Mean time between two readings, nanoseconds.
+    /// Gives the mean time between two readings, nanoseconds.
     pub(crate) fn mean_ns(&self) -> Option<f64> {
         let times = self.count.checked_sub(1).filter(|times| *times > 0)?;
         Some(self.last_ns.saturating_sub(self.first_ns) as f64 / times as f64)

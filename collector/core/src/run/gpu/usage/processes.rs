@@ -50,7 +50,7 @@ impl ProcessGpu {
         self.devices.entry(device.to_owned()).or_default()
     }
 
-    /// It has this much memory on a device; `None`: none, or it is not known.
+    /// Takes in how much memory it has on a device. `None`: none, or it is not known.
     fn add_memory(&mut self, number: u32, device: &str, at_ns: u64, bytes: Option<u64>) {
         let largest = self.held.read(number, at_ns, bytes.unwrap_or(0));
         if bytes.is_some() || largest > 0 {
@@ -60,7 +60,7 @@ impl ProcessGpu {
         on.peak_bytes = on.peak_bytes.max(bytes);
     }
 
-    /// The driver has an accounting entry of it, with its peak on a device.
+    /// Takes in the driver's accounting entry of it, with its peak on a device.
     pub(super) fn add_accounting(&mut self, device: &str, bytes: u64, percent: Option<u32>) {
         self.peak_bytes = self.peak_bytes.max(Some(bytes));
         let on = self.on(device);
@@ -87,7 +87,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// A process that the driver names; `None`: there are too many.
+    /// Gives a process that the driver names, and adds it if it is new. `None`: there are too many.
     pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpu> {
         if self.by_id.len() >= POLICY.most_processes && !self.by_id.contains_key(&entry.id) {
             return None;
@@ -105,7 +105,7 @@ impl Processes {
         Some(process)
     }
 
-    /// The lists of a device were read, and have these processes, by id.
+    /// Takes in that the lists of a device were read, and have these processes, by id.
     pub(super) fn add_memory(
         &mut self,
         number: u32,
@@ -122,7 +122,7 @@ impl Processes {
         }
     }
 
-    /// A process ended.
+    /// Takes over the last name of a process that ended. It holds no memory any more.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         if let Some(process) = self.by_id.get_mut(&ended.id) {
             process.identify(ended);
@@ -139,13 +139,14 @@ pub(super) struct BusyProcesses {
 }
 
 impl BusyProcesses {
-    /// A process ran for a stretch that ended at the reading. Of several stretches of one process the largest counts.
+    /// Adds a stretch in which a process ran, and which ended at the reading. Of several stretches of one process the
+    /// largest counts.
     pub(super) fn add(&mut self, process: &PidEntry, busy: Busy) {
         let (_, known) = self.by_id.entry(process.id).or_insert((process.is_main, busy));
         *known = Busy { us: known.us.max(busy.us), percent: known.percent.max(busy.percent) };
     }
 
-    /// Their sum in each part of that time, oldest first, with its length in nanoseconds.
+    /// Gives their sum in each part of that time, oldest first, with its length in nanoseconds.
     pub(super) fn sums(&self) -> Vec<(u64, Groups<f64>)> {
         let lengths: BTreeSet<u64> = self.by_id.values().map(|(_, busy)| busy.us).collect();
         let mut sums = Vec::new();

@@ -13,19 +13,19 @@ pub(super) struct RecentSum<T> {
 }
 
 impl<T: Amount> RecentSum<T> {
-    /// A reading of this time made this sum known.
+    /// Takes in a sum that a reading of this time made known.
     pub(super) fn add(&mut self, read_ns: u64, sum: T) {
         self.largest = Some(self.largest.map_or(sum, |largest| largest.larger(sum)));
         self.last = Some((read_ns, sum));
     }
 
-    /// The largest; `None`: nothing was read since `oldest_ns`.
+    /// Gives the largest. `None`: nothing was read since `oldest_ns`.
     pub(super) fn get(&self, oldest_ns: u64) -> Option<T> {
         let last = self.last.filter(|(read_ns, _)| *read_ns >= oldest_ns);
         last.map(|(_, sum)| self.largest.unwrap_or(sum))
     }
 
-    /// A sample closed.
+    /// Begins a sample: its largest is that of what becomes known from now on.
     pub(super) fn begin(&mut self) {
         self.largest = None;
     }

@@ -45,19 +45,20 @@ struct Known {
     uncertain: u64,
 }
 
-/// How its anonymous memory has changed since its sharing was read: grown and shrunk by, bytes.
+/// Gives by how much its anonymous memory has grown and shrunk since its sharing was read, bytes.
 fn change(reading: &LastReading, sharing: &Sharing) -> (u64, u64) {
     let (now, then) = (reading.anonymous_bytes(), sharing.size.rss_bytes - sharing.size.shared_bytes);
     (now.saturating_sub(then), then.saturating_sub(now))
 }
 
-/// A figure of its anonymous pages that was read, carried forward.
+/// Carries a figure of its anonymous pages forward that was read `then`: with the growth since, bytes.
 fn carried(reading: &LastReading, sharing: &Sharing, then: u64) -> u64 {
     let (grown, shrunk) = change(reading, sharing);
     (then + grown).saturating_sub(shrunk).min(reading.anonymous_bytes())
 }
 
 impl Member<'_> {
+    /// Gives what is known of its pages, from its last reading and what it did since.
     fn known(&self, page_bytes: u64) -> Known {
         let Some(sharing) = &self.reading.sharing else { return Known::default() };
         let (grown, shrunk) = change(self.reading, sharing);
@@ -71,30 +72,33 @@ impl Member<'_> {
         }
     }
 
-    /// Anonymous pages that it alone had when it was read, carried forward, bytes. What it has forked since has them, too.
+    /// Gives the anonymous pages that it alone had when it was read, carried forward, bytes. What it has forked since has
+    /// them, too.
     fn carried_private(&self) -> u64 {
         let Some(sharing) = &self.reading.sharing else { return 0 };
         carried(self.reading, sharing, sharing.private_anon_bytes())
     }
 
-    /// Private anonymous memory that it has at most, bytes.
+    /// Gives the private anonymous memory that it has at most, bytes.
     fn most_private(&self) -> u64 {
         let Some(sharing) = &self.reading.sharing else { return self.reading.anonymous_bytes() };
         carried(self.reading, sharing, sharing.most_private_anon_bytes())
     }
 
-    /// When its sharing was read, CLOCK_MONOTONIC nanoseconds.
+    /// Gives when its sharing was read, CLOCK_MONOTONIC nanoseconds; 0: never.
     fn read_ns(&self) -> u64 {
         self.reading.sharing.map_or(0, |sharing| sharing.at_ns)
     }
 
-    /// How much more anonymous memory it has than its parent had memory at the fork, bytes: none of that is the parent's.
+    /// Gives how much more anonymous memory it has than its parent had memory at the fork, bytes: none of that is the
+    /// parent's.
     fn grown_since_fork(&self) -> u64 {
         let Image::Forked { rss_at_fork_bytes } = self.image else { return 0 };
         self.reading.anonymous_bytes().saturating_sub(rss_at_fork_bytes)
     }
 
-    /// For a process with an older relative: what it grew by since the fork or had alone when read, and what it faulted in.
+    /// Gives what a process with an older relative adds: its growth since the fork or what it had alone when read, and what
+    /// it faulted in.
     fn younger(&self, page_bytes: u64) -> Anonymous {
         let anonymous = self.reading.anonymous_bytes();
         let alone = self.carried_private();
@@ -108,7 +112,7 @@ impl Member<'_> {
     }
 }
 
-/// What each process of an image group adds, oldest first. All `are_read` since the group last changed, or not.
+/// Gives what each process of an image group adds, oldest first. All `are_read` since the group last changed, or not.
 pub(super) fn of_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Anonymous> {
     if let [member] = members {
         let bytes = member.reading.anonymous_bytes();
@@ -126,7 +130,7 @@ pub(super) fn of_group(members: &[Member], are_read: bool, page_bytes: u64) -> V
     if are_read { of_read(members, None, page_bytes) } else { of_unread(members, page_bytes) }
 }
 
-/// What each member adds to the footprint of the descendants: the group without the command's first process.
+/// Gives what each member adds to the footprint of the descendants: the group without the command's first process.
 pub(super) fn of_descendants(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Anonymous> {
     let main = members.iter().find(|member| member.is_main);
     let others: Vec<Member> = members.iter().filter(|member| !member.is_main).copied().collect();
@@ -136,6 +140,8 @@ pub(super) fn of_descendants(members: &[Member], are_read: bool, page_bytes: u64
     }
 }
 
+/// Gives what each member adds, where not all were read. The oldest adds all that it has, each other one what it does not
+/// share for certain.
 fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
     let mut sum = 0;
     let mut of_member = |(place, member): (usize, &Member)| {
@@ -158,14 +164,14 @@ fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
     members.iter().enumerate().map(&mut of_member).collect()
 }
 
-/// How much of what a relative that was read at `read_ns` shares these had left by their own readings, bytes.
+/// Gives how much of what a relative that was read at `read_ns` shares these had left by their own readings, bytes.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
     let grown = |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
     members.iter().map(grown).sum()
 }
 
-/// All were read: the sum of their proportional sizes, less what `without` alone has. The oldest counts in full, the
-/// others share the rest.
+/// Gives what each member adds, where all were read: the sum of their proportional sizes, less what `without` alone has. The
+/// oldest counts in full, the others share the rest.
 ///
 /// They can be read in different samples. A page that one copied before its own reading and after a relative's counts too
 /// little with the relative. With `without`, it can be in the sum though `without` alone has it by now.
@@ -223,7 +229,7 @@ fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec
     result
 }
 
-/// Its proportional anonymous memory, as far as its last reading tells, bytes.
+/// Gives its proportional anonymous memory, as far as its last reading tells, bytes.
 pub(super) fn proportional_bytes(member: &Member, is_alone: bool) -> u64 {
     match &member.reading.sharing {
         _ if is_alone && member.image != Image::Unknown => member.reading.anonymous_bytes(),
@@ -232,7 +238,7 @@ pub(super) fn proportional_bytes(member: &Member, is_alone: bool) -> u64 {
     }
 }
 
-/// Its private anonymous memory, as far as its last reading and its growth tell, bytes.
+/// Gives its private anonymous memory, as far as its last reading and its growth tell, bytes.
 pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
     if is_alone && member.image != Image::Unknown {
         member.reading.anonymous_bytes()
@@ -245,7 +251,7 @@ pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
     }
 }
 
-/// How much more private anonymous memory it may have, as nothing of it was read, bytes.
+/// Gives how much more private anonymous memory it may have, as nothing of it was read, bytes.
 pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: u64) -> u64 {
     if member.reading.sharing.is_some() || (is_alone && member.image != Image::Unknown) {
         return 0;
@@ -261,7 +267,7 @@ pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: 
     most.saturating_sub(private_bytes(member, is_alone))
 }
 
-/// File pages that no other process had mapped when it was read, bytes.
+/// Gives the file pages that no other process had mapped when it was read, bytes.
 pub(super) fn private_of_files_bytes(member: &Member, is_alone: bool) -> u64 {
     let Some(sharing) = &member.reading.sharing else { return 0 };
     let anonymous = match is_alone && member.image != Image::Unknown {

@@ -62,13 +62,13 @@ impl Estimates {
         self.by_id.get(&id)
     }
 
-    /// What does not matter in the sum of all, bytes.
+    /// Gives what does not matter in the sum of all, bytes.
     fn negligible_bytes(&self) -> u64 {
         negligible_bytes(self.combined_footprint_bytes + self.uncertain_bytes)
     }
 }
 
-/// What does not matter in a sum of this size, bytes.
+/// Gives what does not matter in a sum of this size, bytes.
 fn negligible_bytes(of_bytes: u64) -> u64 {
     (of_bytes / 100).max(1 << 20)
 }
@@ -84,7 +84,7 @@ pub(crate) struct Readings<'a> {
     pub shared_of_all_bytes: u64,
 }
 
-/// Estimates for all live processes.
+/// Makes the estimates for all live processes.
 pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     let mut all = Estimates::default();
     add_anonymous(tree, readings, &mut all);
@@ -106,7 +106,7 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     all
 }
 
-/// A process that runs in its parent's memory adds none.
+/// Gives a process that was read and adds memory. One that runs in its parent's memory adds none.
 fn counted<'a>(
     tree: &'a Tree,
     readings: Readings<'a>,
@@ -117,6 +117,7 @@ fn counted<'a>(
     (process.program.image != Image::Borrowed).then_some((process, reading))
 }
 
+/// Adds each process's part of the anonymous pages to the estimates.
 fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let page_bytes = tree.context().page;
     let mut groups: FxHashMap<ImageGroup, Vec<ProcessId>> = FxHashMap::default();
@@ -183,6 +184,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     }
 }
 
+/// Adds each process's part of the file pages to the estimates.
 fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let mut times = FileTimes::default();
     for id in readings.alive {
@@ -238,7 +240,7 @@ struct FilesReading {
 }
 
 impl FilesReading {
-    /// `None`: it was never read.
+    /// Gives what its last reading says. `None`: it was never read.
     fn of_process(reading: &LastReading, shared_of_all_bytes: u64) -> Option<Self> {
         let sharing = reading.sharing.as_ref()?;
         let (now_bytes, then_bytes) = (reading.size.shared_bytes, sharing.size.shared_bytes);
@@ -269,7 +271,7 @@ fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_al
     estimate.stale_bytes = if reading.is_sharing_denied { 0 } else { stale_bytes };
 }
 
-/// `part` of `then`, scaled to `now`.
+/// Scales `part` of `then` to `now`.
 fn scale(part: u64, now: u64, then: u64) -> u64 {
     if then == 0 { now } else { (u128::from(part) * u128::from(now) / u128::from(then)) as u64 }
 }
@@ -281,10 +283,12 @@ fn is_group_read(tree: &Tree, readings: &FxHashMap<ProcessId, LastReading>, grou
     })
 }
 
+/// Whether a process runs in its parent's memory.
 fn is_borrowed(tree: &Tree, id: ProcessId) -> bool {
     tree.get(id).is_some_and(|process| process.program.image == Image::Borrowed)
 }
 
+/// Whether a process's sharing was read since its image group last changed.
 fn is_current(reading: Option<&LastReading>, epoch: u64) -> bool {
     reading.and_then(|reading| reading.sharing).is_some_and(|sharing| sharing.epoch == epoch)
 }
@@ -295,7 +299,7 @@ pub(super) fn is_alone(tree: &Tree, group: ImageGroup) -> bool {
     tree.group(group).is_none_or(|group| group.members.iter().filter(has_memory).nth(1).is_none())
 }
 
-/// Image groups of several processes that were not all read since they came or went.
+/// Gives the image groups of several processes that were not all read since they came or went.
 pub(crate) fn unread_groups(
     tree: &Tree,
     readings: &FxHashMap<ProcessId, LastReading>,
@@ -315,12 +319,12 @@ fn has_unread_relatives(tree: &Tree, id: ProcessId, reading: &LastReading) -> bo
     !is_current(Some(reading), epoch(tree, id)) && tree.get(id).is_some_and(is_shared)
 }
 
-/// The epoch of a process's image group.
+/// Gives the epoch of a process's image group.
 pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
     tree.get(id).and_then(|process| tree.group(process.program.group)).map_or(0, |group| group.epoch)
 }
 
-/// The shared memory of several processes, each in full, bytes.
+/// Adds up the shared memory of several processes, each in full, bytes.
 pub(crate) fn shared_of_all<'a>(
     readings: &FxHashMap<ProcessId, LastReading>,
     processes: impl IntoIterator<Item = &'a ProcessId>,

@@ -45,8 +45,8 @@ pub(crate) struct Tried {
 }
 
 impl Estimates {
-    /// The reading that makes most of the footprint certain, if that is worth it. `mark` is the largest RAM so far, bytes: a
-    /// sample beyond it must be certain.
+    /// Gives the reading that makes most of the footprint certain, if that is worth it. `mark` is the largest RAM so far,
+    /// bytes: a sample beyond it must be certain.
     pub(crate) fn next_unit(
         &self,
         tree: &Tree,
@@ -78,8 +78,8 @@ impl Estimates {
         Some(Unit { members, order, credit })
     }
 
-    /// Processes whose private and proportional sizes are not known any more, the most wrong first. They are no part of
-    /// the footprint. The first process has figures of its own, however small it is beside the others.
+    /// Gives the processes whose private and proportional sizes are not known any more, the most wrong first. They are no
+    /// part of the footprint. The first process has figures of its own, however small it is beside the others.
     pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
         let of_descendants = negligible_bytes(self.descendants_footprint_bytes + self.uncertain_bytes) / 4;
         let is_stale = |(id, estimate): &(&ProcessId, &Estimate)| {
@@ -92,7 +92,7 @@ impl Estimates {
         stale.into_iter().map(|(id, _)| target(tree, *id)).collect()
     }
 
-    /// What reading these may cost beyond the budget.
+    /// Gives what reading these may cost beyond the budget.
     fn credit(
         &self,
         tree: &Tree,
@@ -112,7 +112,7 @@ impl Estimates {
         }
     }
 
-    /// Image groups with uncertain anonymous memory, and their processes.
+    /// Gives the image groups with uncertain anonymous memory: how much of it, bytes, and their processes.
     fn uncertain_groups(&self, tree: &Tree) -> FxHashMap<ImageGroup, (u64, Vec<ProcessId>)> {
         // One that runs in its parent's memory is not read: its files show its parent's.
         let group_of = |id: ProcessId| {
@@ -138,7 +138,7 @@ impl Estimates {
         groups
     }
 
-    /// By program: unread file pages of all its processes, and the process with most of them.
+    /// Gives, by program, the unread file pages of all its processes, bytes, and the process with most of them.
     fn unread_programs<'a>(
         &self,
         tree: &'a Tree,
@@ -158,8 +158,8 @@ impl Estimates {
         programs
     }
 
-    /// In which order to read the members of a group. Those that were not read since the group last changed come first;
-    /// once all were, the most uncertain do.
+    /// Gives in which order to read the members of a group. Those that were not read since the group last changed come
+    /// first; once all were, the most uncertain do.
     fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
         let is_read = |id: &ProcessId| {
             is_borrowed(tree, *id) || is_current(readings.by_id.get(id), super::epoch(tree, *id))
@@ -175,8 +175,8 @@ impl Estimates {
     }
 }
 
-/// What to read of a process to know its sharing. What the first process alone has of its fork children's pages is known from
-/// its mappings only.
+/// Gives what to read of a process to know its sharing. What the first process alone has of its fork children's pages is
+/// known from its mappings only.
 fn target(tree: &Tree, id: ProcessId) -> SharingTarget {
     let has_relatives =
         |process: &Process| process.ids.is_main && !super::is_alone(tree, process.program.group);
