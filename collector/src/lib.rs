@@ -34,7 +34,7 @@ pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::format::{self, render};
 pub use report::quote;
 pub use report::read::{NotRead, ReadReport, read as read_report};
-pub use session::{Inheritance, KnownToParent, serve, untracked};
+pub use session::{Inheritance, KnownToParent, Left, serve, untracked};
 pub use sinks::kept;
 pub use sinks::output::{output_at, write_report};
 pub use sinks::tracking_file;

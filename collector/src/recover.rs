@@ -150,6 +150,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
             is_truncated: is_cut_short || segment.as_ref().is_some_and(Segment::is_lost),
             cgroups: cgroup::usage(&config.cgroups),
             full_disks: Vec::new(),
+            largest_rss_bytes: None,
         },
     });
     let since = Duration::from_nanos(known_ns.saturating_sub(config.start.monotonic_ns));
@@ -174,7 +175,7 @@ fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
 }
 
 /// Takes a last sample, of the living if they can be seen, and finalizes all processes.
-pub(crate) fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunState {
+fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunState {
     run.apply(end_ns, Observation::Finalize { complete_ns: u64::MAX });
     // Processes that ended since the last sample enter the figures over time by the next one.
     if let Some(mut passes) = living {

@@ -87,6 +87,16 @@ pub(crate) fn wait_for(pid: u32) {
     unsafe { libc::waitpid(pid.cast_signed(), std::ptr::null_mut(), 0) };
 }
 
+/// Whether this process has a child that it has not reaped.
+pub(crate) fn has_children() -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: zeroed is a valid siginfo_t, which is ours; only ECHILD matters.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &raw mut info, options) == 0
+    }
+}
+
 /// getrusage(2).
 pub(crate) fn usage_of(who: i32) -> Usage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();

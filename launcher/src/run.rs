@@ -6,10 +6,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use gpu_track_abi::record::Usage;
-use gpu_track_collector::write_report;
-use gpu_track_collector::{
-    KnownToParent, Layer, Message, OutputLock, ProcRoot, ReportTarget, clock, format, render, untracked,
-};
+use gpu_track_collector::{KnownToParent, Layer, Message, OutputLock, ProcRoot, clock};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::{HeldTrackingFile, Options};
@@ -21,7 +18,7 @@ use crate::spawn::{self, Environment, InheritedState, SpawnError};
 use crate::supervise::{Account, Supervisor};
 use crate::tracked::Tracked;
 use crate::untracked::Untracked;
-use crate::{config, console, not_executed, reap, signals};
+use crate::{config, console, not_executed, reap, signals, untracked};
 
 /// The launcher's signal state while it supervises a command, and what it had used before that.
 struct Ready {
@@ -130,19 +127,17 @@ fn spawn(
 /// can't even have a child, it becomes the command.
 fn run_untracked(options: &Options, mut ready: Ready, held: Held, error: &SessionError) -> ExitCode {
     console::message(format_args!("the command runs untracked: {error}"));
-    report_untracked(
-        options,
-        None,
-        format!("The command runs untracked, and nothing is known of it yet: {error}."),
-    );
     let account = Untracked::new(options, error.to_string());
+    account.write_files(None);
     // A collector may have been started and reaped.
     ready.children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     match spawn(options, std::env::vars_os().collect(), &ready, None) {
         Ok(started) => return supervise(options, account, started, ready, held),
         Err(SpawnError::Exec(error)) => return not_executed(options, &error),
         Err(SpawnError::NoProcess(error)) => {
-            console::message(format_args!("there is no report of it: cannot create a process: {error}"));
+            let why = format!("there is no report of it: cannot create a process: {error}");
+            console::message(&why);
+            account.write_files(Some(format!("gpu-track-run became the command, and {why}.")));
         }
     }
     drop(held);
@@ -159,31 +154,20 @@ fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let why = hint.as_ref().map_or_else(|| error.to_string(), |hint| format!("{error}: {hint}"));
     console::error(options.exit_manner.cannot_run(&program, error, hint.as_deref()));
     let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-    report_untracked(options, Some(status), format!("The command could not be run: {why}."));
+    report_not_executed(options, status, format!("The command could not be run: {why}."));
     options.exit_manner.not_executed(status)
 }
 
 /// Writes a report without figures to the report's files. The report of an earlier run there would be taken for this run's.
-fn report_untracked(options: &Options, exit_code: Option<u8>, why: String) {
-    let has_reason =
-        |target: &ReportTarget| target.output.file().is_some() && format::is_complete(&target.format);
-    if !options.report.targets.iter().any(has_reason) {
-        return;
-    }
+fn report_not_executed(options: &Options, exit_code: u8, why: String) {
     let mut config = config::of(options, &ProcRoot::default());
     config.report.warnings.push(why);
-    let ended = exit_code.map(|code| Message::Ended {
-        status: i32::from(code) << 8,
+    let mut known = KnownToParent::default();
+    known.tell(Message::Ended {
+        status: i32::from(exit_code) << 8,
         is_wait_interrupted: false,
         monotonic_ns: clock::monotonic_ns(),
         children_cpu_us: 0,
     });
-    let known = KnownToParent { messages: ended.into_iter().collect(), ..KnownToParent::default() };
-    let report = untracked(&config, &known);
-    for target in config.report.targets.iter().filter(|target| has_reason(target)) {
-        let output = &target.output;
-        if let Err(error) = write_report(output, &render(&report, target, config.report.style)) {
-            console::message(format_args!("cannot write the report to {output}: {error}"));
-        }
-    }
+    untracked::write_files(&config, &known);
 }

@@ -8,6 +8,10 @@ use libc::{
     SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGQUIT, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP,
 };
 
+/// Number of requests to end (Ctrl-C) after which the launcher stops waiting for the report. Whoever writes it goes on, as long as
+/// that lives.
+pub(crate) const MAX_END_REQUESTS: u32 = 2;
+
 /// A set of signals.
 pub(crate) type SignalSet = libc::sigset_t;
 
@@ -33,11 +37,6 @@ impl Received {
 /// Whether users and batch systems send this signal to end a program.
 pub(crate) fn requests_end(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGTERM | SIGQUIT | SIGHUP)
-}
-
-/// Lets the signals through that [`requests_end`] knows.
-pub(crate) fn unblock_requests_to_end() {
-    [SIGINT, SIGTERM, SIGQUIT, SIGHUP].into_iter().for_each(unblock);
 }
 
 /// Whether a program gets this signal for a fault of its own.

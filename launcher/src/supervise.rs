@@ -100,7 +100,7 @@ impl<A: Account> Supervisor<A> {
         loop {
             self.reap();
             if let Some(exit) = self.exit {
-                if !self.wait_all || end_is_requested || self.children().is_empty() {
+                if !self.wait_all || end_is_requested || !self.has_children() {
                     self.reap_ending_orphans();
                     let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
                     self.finish(CommandExit { at_ns, ..exit })?;
@@ -202,12 +202,18 @@ impl<A: Account> Supervisor<A> {
         children
     }
 
+    /// Whether such a child is left. Without /proc, one that does not belong to the run counts, too.
+    fn has_children(&self) -> bool {
+        let is_listed = ProcRoot::default().lists_children();
+        !self.children().is_empty() || (!is_listed && reap::has_children())
+    }
+
     /// Tells the account that the run has ended, and waits for the report.
     fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
         if let Some(line) = self.exit_manner.line(ExitStatus::from_raw(exit.status)) {
             console::print(&line);
         }
-        let is_wait_interrupted = self.wait_all && !self.children().is_empty();
+        let is_wait_interrupted = self.wait_all && self.has_children();
         self.account.tell(Message::Ended {
             status: exit.status,
             is_wait_interrupted,

@@ -12,16 +12,14 @@ use crate::old_shims::Upkeep;
 use crate::reap::{self, ChildChange};
 use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
 use crate::session::Session;
+use crate::signals::{self, MAX_END_REQUESTS};
 use crate::supervise::Account;
 use crate::wakeups::Wakeups;
-use crate::{console, orders, signals};
+use crate::{console, orders};
 
 /// How often the launcher checks the collector while it waits for the report. SIGCHLD comes only from a collector that
 /// can be reaped.
 const COLLECTOR_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// Number of requests to end (Ctrl-C) after which the launcher stops waiting for the report. The collector still writes
-/// it.
-const MAX_END_REQUESTS: u32 = 2;
 
 /// A session, its collector, and what each collector is told.
 pub(crate) struct Tracked {

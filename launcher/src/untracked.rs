@@ -1,23 +1,27 @@
 //! The account of a run whose tracking could not begin: what the launcher itself knows as the command's parent.
 
 use std::io;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use gpu_track_abi::record::Origin;
+use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_collector::{
-    Config, KnownToParent, Layer, Message, ProcRoot, StoredRecord, clock, has_split_rss, untracked,
-    write_everywhere,
+    Config, KnownToParent, Layer, Left, Message, ProcRoot, StoredRecord, clock, format, has_split_rss,
+    render, untracked, write_everywhere, write_report,
 };
 
 use crate::cli::Options;
 use crate::collector::Collector;
-use crate::reap::ChildChange;
+use crate::reap::{self, ChildChange};
+use crate::signals::{MAX_END_REQUESTS, requests_end};
 use crate::supervise::Account;
 use crate::wakeups::Wakeups;
-use crate::{config, console, signals};
+use crate::{config, console};
 
-/// Most orphans whose usage is kept: the first ones. Others are not counted.
+/// Most records of orphans that are kept. What others used is added to that of the last one.
 const MOST_REAPED: usize = 10_000;
+/// How often the launcher looks at signals while the report is written.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What becomes of the command, and the report's configuration.
 pub(crate) struct Untracked {
@@ -42,6 +46,73 @@ impl Untracked {
             before: root.children(std::process::id(), 1),
         }
     }
+
+    /// Writes a report without figures to the report's files: that of an earlier run there would be taken for this run's.
+    /// `why`: why it stays so, if it does.
+    pub(crate) fn write_files(&self, why: Option<String>) {
+        let mut config = self.config.clone();
+        config.report.warnings.extend(why);
+        write_files(&config, &KnownToParent::default());
+    }
+
+    /// The children that still run. /proc lists them; without it, wait4(2) says whether there are any.
+    fn left(&self) -> Left {
+        let root = ProcRoot::default();
+        let mut left = root.children(std::process::id(), 1);
+        left.retain(|pid| !self.before.contains(pid));
+        match left.is_empty() {
+            false => Left::Some(left),
+            true if !root.lists_children() && reap::has_children() => Left::Unknown,
+            true => Left::None,
+        }
+    }
+}
+
+/// Writes a report of what is known to the files that have a place for reasons.
+pub(crate) fn write_files(config: &Config, known: &KnownToParent) {
+    let mut files = config
+        .report
+        .targets
+        .iter()
+        .filter(|target| target.output.file().is_some() && format::is_complete(&target.format))
+        .peekable();
+    if files.peek().is_none() {
+        return;
+    }
+    let report = untracked(config, known);
+    for target in files {
+        let output = &target.output;
+        if let Err(error) = write_report(output, &render(&report, target, config.report.style)) {
+            console::message(format_args!("cannot write the report to {output}: {error}"));
+        }
+    }
+}
+
+/// Adds what one process used to the record of another.
+fn merge(into: &mut StoredRecord, other: Event) {
+    let (
+        Event::Reaped { usage, reaper_max_rss_kib, clock_ns, .. },
+        Event::Reaped { usage: more, reaper_max_rss_kib: of_more, .. },
+    ) = (&mut into.event, other)
+    else {
+        return;
+    };
+    if more.max_rss_kib > usage.max_rss_kib {
+        *reaper_max_rss_kib = of_more;
+    }
+    // It is the clock of one of them only.
+    *clock_ns = 0;
+    *usage = Usage {
+        user_us: usage.user_us + more.user_us,
+        system_us: usage.system_us + more.system_us,
+        max_rss_kib: usage.max_rss_kib.max(more.max_rss_kib),
+        minor_faults: usage.minor_faults + more.minor_faults,
+        major_faults: usage.major_faults + more.major_faults,
+        voluntary_switches: usage.voluntary_switches + more.voluntary_switches,
+        involuntary_switches: usage.involuntary_switches + more.involuntary_switches,
+        input_blocks: usage.input_blocks + more.input_blocks,
+        output_blocks: usage.output_blocks + more.output_blocks,
+    };
 }
 
 impl Account for Untracked {
@@ -50,11 +121,11 @@ impl Account for Untracked {
     }
 
     fn messages(&self) -> &[Message] {
-        &self.known.messages
+        self.known.messages()
     }
 
     fn tell(&mut self, message: Message) {
-        self.known.messages.push(message);
+        self.known.tell(message);
     }
 
     fn is_foreign(&self, pid: u32) -> bool {
@@ -64,8 +135,13 @@ impl Account for Untracked {
     fn foreign_ended(&mut self, _status: i32) {}
 
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool) {
-        let position = self.known.reaped.len();
-        if position >= MOST_REAPED && !is_main {
+        let event = ended.record(self.has_split_rss);
+        let reaped = &mut self.known.reaped;
+        if !is_main
+            && reaped.len() >= MOST_REAPED
+            && let Some(last) = reaped.last_mut()
+        {
+            merge(last, event);
             return;
         }
         let start = &self.config.start;
@@ -75,24 +151,46 @@ impl Account for Untracked {
             monotonic_ns: clock::monotonic_ns(),
             ..Origin::default()
         };
-        let event = ended.record(self.has_split_rss);
-        self.known.reaped.push(StoredRecord { position: position as u64, origin, event });
+        reaped.push(StoredRecord { position: reaped.len() as u64, origin, event });
     }
 
     fn attend(&mut self) -> Option<Duration> {
         None
     }
 
-    /// Nobody else writes the report, so a second request to end (Ctrl-C) ends this process, whatever it waits for.
+    /// As with a collector, a second request to end (Ctrl-C) ends the wait for the report, whatever that waits for.
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()> {
         wakeups.discard_pending();
-        signals::unblock_requests_to_end();
-        self.known.left = ProcRoot::default().children(std::process::id(), 1);
-        self.known.left.retain(|pid| !self.before.contains(pid));
-        let report = untracked(&self.config, &self.known);
-        if let Err(error) = write_everywhere(&self.config.report, &report) {
-            console::message(error);
+        self.known.left = self.left();
+        let (config, known) = (self.config.clone(), std::mem::take(&mut self.known));
+        let report = untracked(&config, &known);
+        let (done, is_done) = channel::<()>();
+        let writer = std::thread::Builder::new().spawn({
+            let (config, report) = (config.clone(), report.clone());
+            move || {
+                write(&config, &report);
+                drop(done);
+            }
+        });
+        if writer.is_err() {
+            // There is no room for a thread.
+            write(&config, &report);
+            return Ok(());
+        }
+        let mut end_requests = 0;
+        while end_requests < MAX_END_REQUESTS
+            && is_done.recv_timeout(SIGNAL_CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout)
+        {
+            while let Some(received) = wakeups.wait(None, Some(Duration::ZERO))? {
+                end_requests += u32::from(requests_end(received.signal));
+            }
         }
         Ok(())
+    }
+}
+
+fn write(config: &Config, report: &gpu_track_collector::Report) {
+    if let Err(error) = write_everywhere(config, report) {
+        console::message(error);
     }
 }

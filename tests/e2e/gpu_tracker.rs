@@ -14,7 +14,12 @@ const VERSION: &str = "5.0.1";
 
 /// Runs our program under the name gpu-tracker.
 fn ours(args: &[&str]) -> Run {
-    let run = tracked::<String>([]).only_options(args);
+    ours_through(args, &[])
+}
+
+/// Runs our program under that name through a command that execs it.
+fn ours_through(args: &[&str], prefix: &[&str]) -> Run {
+    let run = tracked::<String>([]).only_options(args).through(prefix);
     let link = run.path("gpu-tracker");
     symlink(BINARY, &link).unwrap();
     run.by_the_name(&link).run()
@@ -92,6 +97,16 @@ fn report_that_cannot_be_written_is_told_in_the_form_of_gpu_tracker() {
     let told = "WARNING:root:cannot write the report to /dev/full: ";
     assert!(run.stderr.lines().any(|line| line.starts_with(told)), "{}", run.stderr);
     assert!(!run.stderr.contains("gpu-track-run"), "{}", run.stderr);
+}
+
+// Requirement: CMD-16, FAULT-98
+#[test]
+fn what_is_unknown_without_tracking_is_told_in_the_form_of_gpu_tracker() {
+    let script = "ulimit -n 12; exec \"$@\"";
+    let run = ours_through(&["-e", "true"], &["sh", "-c", script, "sh"]);
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let begin = "WARNING:root:Not known, and therefore 0 in the report: ";
+    assert!(run.stderr.lines().any(|line| line.starts_with(begin)), "{}", run.stderr);
 }
 
 // Requirement: CMD-16

@@ -4,6 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::support::gpu::FakeGpus;
 use crate::support::report::Report;
 use crate::support::run::Tracked;
@@ -80,10 +82,13 @@ fn report_without_tracking_has_nothing_else() {
         "hints.memory",
         "hints.time",
         "peak",
+        "contention.others_cores",
     ] {
         assert!(report.at(path).is_null(), "{path}: {}", report.at(path));
     }
     assert!(report.array("processes.by_command").is_empty(), "{report}");
+    assert!(report.array("ram_over_time.max_bytes").is_empty(), "{}", report.at("ram_over_time"));
+    assert_eq!(report.at("contention.reason"), "the run was not tracked");
     let warnings = report.warnings();
     assert!(warnings.contains("NVIDIA GPUs: the run was not tracked"), "{warnings}");
 }
@@ -143,4 +148,54 @@ fn orphans_of_an_untracked_command_are_waited_for_or_named() {
     let run = running.wait();
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     assert_eq!(run.report().u64("processes.still_running"), 0);
+}
+
+/// Its launcher waits for an orphan, and so is told of it as of the command.
+// Requirement: FAULT-98
+#[test]
+fn memory_of_an_orphan_counts_without_tracking() {
+    let touch = program("touch");
+    let script = format!("({touch} hold {} 0 &); exec {touch} hold {} 200", 200 * MIB, 60 * MIB);
+    let run = untracked(["sh", "-c", &script]).options(&["--wait-all"]).run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let largest = run.report().f64("max_ram.combined.total_rss") as u64;
+    assert!((200 * MIB..205 * MIB).contains(&largest), "{largest}");
+}
+
+// Requirement: FAULT-98
+#[test]
+fn report_so_far_and_that_of_a_command_which_can_not_be_run_have_no_zeros() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("usage.json");
+    let read = || Report(serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap());
+    let options = ["-f", "json", "-o", file.to_str().unwrap()];
+    let assert_no_zeros = |report: &Report| {
+        for path in [
+            "cpu_utilization.combined.max_sum_percent",
+            "hints.cpus",
+            "cpu_time.total_s",
+            "max_ram.combined.total_rss",
+        ] {
+            assert!(report.at(path).is_null(), "{path}: {}", report.at(path));
+        }
+        assert!(report.array("ram_over_time.max_bytes").is_empty(), "{}", report.at("ram_over_time"));
+    };
+    let mut running =
+        tracked(["cat"]).only_options(&[&options[..], &NO_SESSION].concat()).piped_stdin().start();
+    wait_until("a report so far", || file.exists());
+    let so_far = read();
+    assert_eq!(
+        (so_far.at("stage"), so_far.at("max_ram.descendants.total_rss")),
+        (&"so_far".into(), &Value::Null)
+    );
+    assert!(so_far.at("coverage.untracked_reason").is_string(), "{so_far}");
+    assert_no_zeros(&so_far);
+    drop(running.stdin());
+    assert_eq!(running.wait().status.code(), Some(0));
+    assert_eq!(read().at("stage"), "final");
+
+    let run = tracked(["/no/such/command"]).only_options(&options).run();
+    assert_eq!(run.status.code(), Some(127));
+    assert_no_zeros(&read());
+    assert!(read().at("coverage.untracked_reason").is_null(), "nothing kept it from being tracked");
 }

@@ -10,11 +10,13 @@ use crate::build::{self, Inputs};
 use crate::model::observation::Observation;
 use crate::model::report::{DiskFull, Report, Stage};
 use crate::model::run_end::{CommandExit, RunEnd};
-use crate::report::format::{is_complete, stand_ins};
+use crate::report::format::is_complete;
 use crate::report::quote;
 use crate::run::RunState;
 use crate::run::schedule::Terms;
+use crate::sinks;
 use crate::sources::cgroup::{self, run_cgroup};
+use crate::sources::disks;
 use crate::sys::clock;
 
 /// The report-so-far is written each time the run is twice as old, or this much older.
@@ -49,6 +51,7 @@ impl Session {
             is_truncated: self.segment.is_lost(),
             cgroups: cgroup::usage(&self.config.cgroups),
             full_disks: self.full_disks(stage),
+            largest_rss_bytes: None,
         }
     }
 
@@ -57,7 +60,7 @@ impl Session {
         let has_failed =
             |exit: CommandExit| libc::WIFEXITED(exit.status) && libc::WEXITSTATUS(exit.status) != 0;
         let is_over = stage == Stage::Over && self.told.exit.is_some_and(has_failed);
-        if is_over { self.disks.full(self.config.report.files()) } else { Vec::new() }
+        if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
     }
 
     /// The last sample, the last records, the report, and nothing left behind.
@@ -92,15 +95,7 @@ impl Session {
         self.run.end(&end);
         let report = Arc::new(self.report(&self.run, &end));
         let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
-        let has_place = self.config.report.targets.iter().any(|target| is_complete(&target.format));
-        if !has_place && !self.config.tracking.disable_logs {
-            // The report has no place for them.
-            let first = self.config.report.targets.first();
-            let stand_ins = first.and_then(|target| stand_ins(&report, &target.format));
-            let warnings = report.warnings.iter().map(|warning| &warning.text).chain(&stand_ins);
-            let lines = warnings.map(|text| format!("WARNING:root:{}\n", quote::escape(text)));
-            let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
-        }
+        sinks::warn_in_its_place(&self.config, &report);
         self.checkpoint.state().note_reported();
         if self.told.exit.is_none()
             && let Some(Ok(cgroup)) = &self.config.cgroups.own
@@ -110,6 +105,7 @@ impl Session {
         }
         let late = self.sinks.close();
         if !self.config.tracking.disable_logs {
+            let has_place = self.config.report.targets.iter().any(|target| is_complete(&target.format));
             let who = if has_place { "gpu-track-run: " } else { "WARNING:root:" };
             let lines = late.iter().map(|line| format!("{who}{}\n", quote::escape(line)));
             let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());

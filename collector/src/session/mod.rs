@@ -16,4 +16,4 @@ mod told;
 mod untracked;
 
 pub use serve::{Inheritance, serve};
-pub use untracked::{KnownToParent, untracked};
+pub use untracked::{KnownToParent, Left, untracked};

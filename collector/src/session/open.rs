@@ -17,7 +17,6 @@ use crate::run::RunState;
 use crate::run::schedule::Schedule;
 use crate::sinks::{Place, Sinks};
 use crate::sources::connector::{Connector, Members, Subscription};
-use crate::sources::disks::Disks;
 use crate::sources::host;
 use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
@@ -77,9 +76,7 @@ impl Session {
         priority::prefer_short_slices();
         let readers = Readers::open(&config, &host, root, membership, &segment, run.sampled_ns);
         run.apply(now_ns, Observation::GpuBackends(readers.gpu.is_active()));
-        let disks = Disks::at_start(&readers.root);
         Ok(Self {
-            disks,
             interim_ns: first_interim_ns(&config),
             schedule: Schedule::new(config.policy, config.tracking.interval_ns(), config.start.monotonic_ns),
             earlier_damage: run.health.damage,

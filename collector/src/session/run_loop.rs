@@ -18,7 +18,6 @@ use crate::model::observation::Observation;
 use crate::model::record_or_event::Damage;
 use crate::run::schedule::{Decision, Facts, Schedule};
 use crate::sinks::Sinks;
-use crate::sources::disks::Disks;
 use crate::sources::pump::Pump;
 use crate::store::checkpoint::CheckpointWriter;
 use crate::store::replay_journal::JournaledRun;
@@ -33,7 +32,6 @@ const FINDINGS_AT_ONCE: usize = 1024;
 pub(super) struct Session {
     pub(super) config: Config,
     pub(super) host: HostInfo,
-    pub(super) disks: Disks,
     pub(super) segment: Arc<Segment>,
     pub(super) run: JournaledRun,
     pub(super) pump: Pump,

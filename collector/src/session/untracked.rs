@@ -1,22 +1,23 @@
 //! The report of a run without a collector: its command could not be executed, or tracking could not begin.
 
+use gpu_track_abi::record::Event;
+
+use super::told::Told;
 use crate::build::{self, Inputs};
 use crate::model::config::{Config, Message};
 use crate::model::counts_in_words::processes;
-use crate::model::gpu::{AMD_AND_INTEL, BackendsAtEnd, Device, GpuObservation, Missing, NVIDIA, Vendor};
+use crate::model::gpu::{BackendsAtEnd, GpuObservation, Missing};
 use crate::model::observation::Observation;
 use crate::model::record_or_event::{Finding, StoredRecord};
-use crate::model::report::{Report, Running, Topic, Warning};
+use crate::model::report::{Report, Running, Stage, Topic, Warning};
 use crate::model::run_end::RunEnd;
-use crate::recover;
+use crate::model::signal::SignalReceived;
 use crate::run::RunState;
-use crate::sources::gpu::list;
-use crate::sources::host;
+use crate::sources::gpu::detection;
+use crate::sources::{host, signal_sender};
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
-
-use super::told::Told;
 
 /// Most processes that are named as still running.
 const MOST_LISTED: usize = 100;
@@ -24,58 +25,108 @@ const MOST_LISTED: usize = 100;
 /// What the launcher knows of a command that nobody tracks.
 #[derive(Debug, Default)]
 pub struct KnownToParent {
-    /// What it would have told a collector.
-    pub messages: Vec<Message>,
+    messages: Vec<Message>,
+    signals: Vec<SignalReceived>,
     /// The REAPED records of its children that are the run's.
     pub reaped: Vec<StoredRecord>,
-    /// Pids of its children that still ran at the end.
-    pub left: Vec<u32>,
+    /// Its children that still ran at the end.
+    pub left: Left,
 }
 
-/// The report of it. Whether GPUs were used is unknown where there are any.
+/// Processes of the run that still ran at its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Left {
+    /// None did.
+    #[default]
+    None,
+    /// These pids did.
+    Some(Vec<u32>),
+    /// Some did: which is not known, because /proc can't be read.
+    Unknown,
+}
+
+impl KnownToParent {
+    /// Takes in what a collector would have been told. The sender of a signal is looked up now: it may end at once.
+    pub fn tell(&mut self, message: Message) {
+        if let Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } = message {
+            let root = ProcRoot::default();
+            let received = signal_sender::received(&root, signal, monotonic_ns, sender_pid, sender_uid);
+            self.signals.push(received);
+        }
+        self.messages.push(message);
+    }
+
+    /// What was told.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Gives the largest RSS of the reaped processes, bytes. A child inherits its launcher's peak by fork, so no larger one
+    /// tells nothing.
+    fn largest_rss_bytes(&self) -> Option<u64> {
+        let known = |record: &StoredRecord| match record.event {
+            Event::Reaped { reaper_max_rss_kib, usage, .. } if usage.max_rss_kib > reaper_max_rss_kib => {
+                Some(usage.max_rss_kib.saturating_mul(1024))
+            }
+            _ => None,
+        };
+        self.reaped.iter().filter_map(known).max()
+    }
+}
+
+/// Makes the report of it. Whether GPUs were used is unknown where there may be any.
 #[must_use]
 pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
     let root = ProcRoot::default();
     let host = host::of_this_machine(&root);
     let mut run = JournaledRun::new(RunState::of_run(config, &host));
     let mut told = Told::default();
-    for message in &known.messages {
+    for message in known.messages.iter().filter(|message| !matches!(message, Message::Signalled { .. })) {
         told.take_in(message, config, &root, &mut run);
     }
     let now_ns = clock::monotonic_ns();
+    for received in &known.signals {
+        run.apply(now_ns, Observation::SignalReceived(received.clone()));
+    }
     run.apply(now_ns, Observation::Findings(known.reaped.iter().copied().map(Finding::Record).collect()));
     run.apply(now_ns, Observation::Gpu(Box::new(unread_gpus(config))));
+    run.apply(now_ns, Observation::GpuEnd);
+    run.apply(now_ns, Observation::FinalizeAll);
     let end_ns = told.exit.map_or(now_ns, |exit| exit.at_ns);
-    let run = recover::finish(run, None, end_ns);
-    let end =
-        RunEnd { command_exit: told.exit, ..RunEnd::of_status(end_ns, told.exit.map(|exit| exit.status)) };
+    let end = RunEnd {
+        command_exit: told.exit,
+        stage: if told.exit.is_some() { Stage::Over } else { Stage::SoFar },
+        largest_rss_bytes: known.largest_rss_bytes(),
+        ..RunEnd::of_status(end_ns, None)
+    };
     let mut report = build::report(&Inputs { config, host_info: &host, run: &run, end: &end });
     note_left(&mut report, &known.left, &root);
     report
 }
 
-/// Their command names are those of /proc/PID/stat.
-fn note_left(report: &mut Report, left: &[u32], root: &ProcRoot) {
-    if left.is_empty() {
-        return;
-    }
-    let running = |pid: u32| Running { pid, command: root.comm(pid).unwrap_or_default() };
-    report.processes.still_running = left.len() as u64;
-    report.processes.still_running_processes = left.iter().copied().take(MOST_LISTED).map(running).collect();
-    let which = processes(left.len() as u64);
-    let text =
-        format!("{which} still ran at the end: what they used is in no figure. --wait-all waits for them.");
+/// Notes what still ran. Command names are those of /proc/PID/stat.
+fn note_left(report: &mut Report, left: &Left, root: &ProcRoot) {
+    let which = match left {
+        Left::None => return,
+        Left::Unknown => "It is not known which processes".to_owned(),
+        Left::Some(pids) => {
+            let running = |pid: u32| Running { pid, command: root.comm(pid).unwrap_or_default() };
+            report.processes.still_running = pids.len() as u64;
+            let listed = pids.iter().copied().take(MOST_LISTED);
+            report.processes.still_running_processes = listed.map(running).collect();
+            processes(pids.len() as u64)
+        }
+    };
+    let was_interrupted = report.ending.wait_interrupted == Some(true);
+    let cure = if was_interrupted { "" } else { " --wait-all waits for them." };
+    let text = format!("{which} still ran at the end: what they used is in no figure.{cure}");
     report.warnings.push(Warning::new(Topic::Command, text));
 }
 
 fn unread_gpus(config: &Config) -> GpuObservation {
-    let present = list::present(&config.gpu);
-    let is_nvidia = |device: &Device| device.vendor == Some(Vendor::Nvidia);
-    let has_nvidia = present.may_have_others || present.devices.iter().any(is_nvidia);
-    let has_others = !present.devices.iter().all(is_nvidia);
-    let of_each = [(has_nvidia, NVIDIA), (has_others, AMD_AND_INTEL)];
-    let failed = of_each.into_iter().filter(|(is_there, _)| *is_there);
-    let failed = failed.map(|(_, backend)| (backend.to_owned(), Missing::Untracked)).collect();
+    let unread = |backend: &str| (backend.to_owned(), Missing::Untracked);
+    let failed = detection::backends(&config.gpu).into_iter().map(unread).collect();
     GpuObservation {
         end: Some(BackendsAtEnd { failed, ..BackendsAtEnd::default() }),
         ..GpuObservation::default()

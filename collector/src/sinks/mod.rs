@@ -23,6 +23,7 @@ use crate::model::observation::Observation;
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{TreeSample, Wants};
 use crate::run::outbox::Outbox;
+pub(crate) use report_file::warn_in_its_place;
 pub use report_file::write_everywhere;
 pub(crate) use sink::Place;
 use sink::{Resume, Sink};

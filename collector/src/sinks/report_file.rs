@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use super::kept::Kept;
 use super::sink::{Place, Resume, Sink};
-use crate::model::config::ReportConfig;
+use crate::model::config::{Config, ReportConfig};
 use crate::model::report::{Report, Stage};
 use crate::model::style::Output;
-use crate::report::format::{is_complete, render};
+use crate::report::format::{is_complete, render, stand_ins};
+use crate::report::quote;
 use crate::sinks::output::{write_atomically, write_report};
 
 struct ReportFile {
@@ -25,9 +26,25 @@ pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
 ///
 /// # Errors
 /// If that fails somewhere.
-pub fn write_everywhere(config: &ReportConfig, report: &Report) -> io::Result<()> {
-    let kept = config.keep.as_ref().and_then(Kept::prepare);
-    ReportFile { config: config.clone(), kept }.report(report, report.stage)
+pub fn write_everywhere(config: &Config, report: &Report) -> io::Result<()> {
+    let kept = config.report.keep.as_ref().and_then(Kept::prepare);
+    let written = ReportFile { config: config.report.clone(), kept }.report(report, report.stage);
+    warn_in_its_place(config, report);
+    written
+}
+
+/// Writes to stderr what a form without a place for warnings leaves out, as gpu_tracker's: the warnings, and what is 0 there
+/// because it is not known.
+pub(crate) fn warn_in_its_place(config: &Config, report: &Report) {
+    if config.report.targets.iter().any(|target| is_complete(&target.format)) || config.tracking.disable_logs
+    {
+        return;
+    }
+    let first = config.report.targets.first();
+    let stand_ins = first.and_then(|target| stand_ins(report, &target.format));
+    let warnings = report.warnings.iter().map(|warning| &warning.text).chain(&stand_ins);
+    let lines = warnings.map(|text| format!("WARNING:root:{}\n", quote::escape(text)));
+    let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
 }
 
 impl Sink for ReportFile {

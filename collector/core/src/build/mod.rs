@@ -106,7 +106,7 @@ pub fn report(inputs: &Inputs) -> Report {
     };
     report.hints = hints::hints(&report, &basis(inputs));
     if report.coverage.untracked_reason.is_some() {
-        untracked::keep_what_a_parent_knows(&mut report);
+        untracked::keep_what_a_parent_knows(&mut report, inputs.end.largest_rss_bytes);
     }
     report
 }

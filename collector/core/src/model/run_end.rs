@@ -37,6 +37,9 @@ pub struct RunEnd {
     pub cgroups: CgroupUse,
     /// File systems without space that the command may write to; looked for only if it failed.
     pub full_disks: Vec<DiskFull>,
+    /// Of a run that was not tracked: the largest RSS of the processes that the launcher reaped, bytes. `None`: no process is
+    /// known to have had more than the launcher.
+    pub largest_rss_bytes: Option<u64>,
 }
 
 impl RunEnd {
@@ -56,6 +59,7 @@ impl RunEnd {
             is_truncated: false,
             cgroups: CgroupUse::default(),
             full_disks: Vec::new(),
+            largest_rss_bytes: None,
         }
     }
 }

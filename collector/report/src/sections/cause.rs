@@ -76,7 +76,6 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
                 DiskRole::Working => "the working directory",
                 DiskRole::Temporary => "the directory for temporary files",
                 DiskRole::Report => "the directory of the report",
-                DiskRole::Other => "it had space at the start",
             };
             format!("the disk of {} ({role}) has {} left", disk.path, bytes(disk.available_bytes))
         }

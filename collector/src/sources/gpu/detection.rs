@@ -28,6 +28,14 @@ pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
     workers
 }
 
+/// Names the backends that may have devices.
+pub(crate) fn backends(config: &GpuConfig) -> Vec<&'static str> {
+    let has_nvidia = config.wants(Vendor::Nvidia) && may_have_nvidia(config);
+    let has_drm = (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config);
+    let all = [(has_nvidia, NVIDIA), (has_drm, AMD_AND_INTEL)];
+    all.into_iter().filter_map(|(may_have, name)| may_have.then_some(name)).collect()
+}
+
 /// Gives the configuration of a backend. HIP reads CUDA_VISIBLE_DEVICES, too; but where there are NVIDIA's devices as well,
 /// it is meant for those.
 pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {

@@ -8,7 +8,7 @@
 //! has read, and is abandoned if its driver does not return. Every figure is a value or a reason.
 
 mod backend;
-mod detection;
+pub(crate) mod detection;
 pub mod drm;
 pub mod list;
 pub(crate) mod monitor;

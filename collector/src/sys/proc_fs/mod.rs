@@ -185,6 +185,13 @@ impl ProcRoot {
         found
     }
 
+    /// Whether the kernel lists the children of this process here.
+    #[must_use]
+    pub fn lists_children(&self) -> bool {
+        let own = std::process::id();
+        self.path(own, &format!("task/{own}/children")).exists()
+    }
+
     /// Reads the thread ids of a process; none if it is gone.
     #[must_use]
     pub fn threads(&self, pid: u32) -> Vec<u32> {

@@ -82,11 +82,17 @@ pub(super) fn warnings(context: &Context) -> Vec<Warning> {
 /// What is known then is what wait4(2) tells a parent.
 fn untracked(context: &Context) -> Option<String> {
     let reason = context.coverage.untracked_reason.as_deref()?;
-    let known = if context.inputs.end.command_exit.is_some() {
-        "CPU time is that of the command and of the processes that it waited for, the largest RAM is that of one of them, and \
-         nothing else is known."
-    } else {
-        "Nothing is known of it."
+    let end = context.inputs.end;
+    let known = match (end.command_exit, end.largest_rss_bytes) {
+        (None, _) => "Nothing is known of it yet.",
+        (Some(_), Some(_)) => {
+            "CPU time is that of the command and of the processes that it waited for, the largest RAM is that of one of them, \
+             and nothing else is known."
+        }
+        (Some(_), None) => {
+            "CPU time is that of the command and of the processes that it waited for. None is known to have had more RAM than \
+             the launcher, whose peak a child inherits. Nothing else is known."
+        }
     };
     Some(format!("The command ran untracked: {reason}. {known}"))
 }
@@ -125,23 +131,27 @@ fn no_cgroup(context: &Context) -> Option<String> {
     })
 }
 
-/// A request that fails leaves no trace: the process is far below its limit then. So this is said where nothing else explains
-/// the failure.
+/// A request that fails leaves no trace: the process is below its limit then. So the limit is named where nothing else explains
+/// the failure, and the process had used a good part of it.
 fn limited_address_space(context: &Context) -> Option<String> {
-    let exit = context.ending.exit;
-    let has_failed = match exit.signal {
-        Some(signal) => matches!(signal, libc::SIGABRT | libc::SIGSEGV),
-        None => exit.code.is_some_and(|code| code != 0),
+    const GOOD_PART: f64 = 0.1;
+    let is_unexplained = match &context.ending.cause {
+        None => true,
+        Some(Cause::Signal(end)) => matches!(end.signal, libc::SIGABRT | libc::SIGSEGV),
+        Some(_) => false,
     };
-    let is_unexplained = matches!(context.ending.cause, None | Some(Cause::Signal(_)));
-    let nearest = context.inputs.run.failures.near_address_space.as_ref();
-    let of_launcher = || context.limits.ulimits.get("address_space_bytes")?.soft.known();
-    let limit = nearest.and_then(|process| process.bounds.limits.address_space_bytes).or_else(of_launcher)?;
-    (has_failed && is_unexplained).then(|| {
+    let has_failed =
+        context.ending.exit.signal.is_some() || context.ending.exit.code.is_some_and(|code| code != 0);
+    let process = context.inputs.run.failures.near_address_space.as_ref()?;
+    let used = process.address_space_used();
+    let limit = process.bounds.limits.address_space_bytes?;
+    (has_failed && is_unexplained && used >= GOOD_PART).then(|| {
         format!(
-            "ulimit -v is {:.1} MB: a request for more than is left of it fails, and no figure shows that. Raise it, and \
-             compare.",
-            limit as f64 / 1e6
+            "ulimit -v is {:.1} MB, of which {} had up to {:.0}%: a request for more than the rest fails, and no figure shows \
+             that. Raise it, and compare.",
+            limit as f64 / 1e6,
+            process.name.command,
+            used * 100.0
         )
     })
 }

@@ -152,6 +152,4 @@ pub enum DiskRole {
     Temporary,
     /// Where the report is written.
     Report,
-    /// None of these: a file system of this machine that had space when the run began.
-    Other,
 }
