@@ -23,8 +23,11 @@ static void child_touches(void) {
     for (size_t i = 0; i < map_count; i++) {
         for (size_t from = 0; from < map_bytes; from += step) {
             touch_pages(maps[i] + from, map_bytes - from < step ? map_bytes - from : step);
-            pthread_barrier_wait(in_step);
-            if (growing_s > 0) hold_us((long)(growing_s * 1e6 * step / (map_count * map_bytes)));
+            if (growing_s > 0) {
+                hold_us((long)(growing_s * 1e6 * step / (map_count * map_bytes)));
+            } else {
+                pthread_barrier_wait(in_step);
+            }
         }
     }
 }
