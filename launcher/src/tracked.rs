@@ -101,7 +101,7 @@ impl Tracked {
         let mut was_dead = false;
         loop {
             while let Some(change) = reap::next() {
-                if self.is_foreign(change.pid) {
+                if self.is_foreign(change.pid) && !libc::WIFSTOPPED(change.status) {
                     self.collector_ended(change.status);
                 }
             }
