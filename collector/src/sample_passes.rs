@@ -21,7 +21,7 @@ impl Passes {
         Self { sampler, budget: Budget::new(policy, start_ns), peak_cursor: 0 }
     }
 
-    /// Reads clock, size and state of all live processes.
+    /// Reads CPU clock, RSS and state of all live processes, and gives them to the core. `now_ns`: CLOCK_MONOTONIC.
     pub(crate) fn read(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let readings = self.sampler.read(&Sampling::targets(&run.tree), now_ns);
         run.apply(now_ns, Observation::Readings(readings));

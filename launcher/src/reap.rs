@@ -107,6 +107,7 @@ pub(crate) fn usage_of(who: i32) -> Usage {
     }
 }
 
+/// Converts the kernel's struct rusage.
 fn from_rusage(usage: &libc::rusage) -> Usage {
     let count = |n: libc::c_long| u64::try_from(n).unwrap_or(0);
     let time = |t: libc::timeval| count(t.tv_sec) * 1_000_000 + count(t.tv_usec);

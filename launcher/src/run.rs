@@ -59,6 +59,7 @@ pub(crate) fn run(
 /// What a run holds until its end, and the command that it may become must not.
 type Held = (Rc<[Option<OutputLock>]>, Option<HeldTrackingFile>);
 
+/// Supervises a started command to its end, and ends as it ended.
 fn supervise<A: Account>(
     options: &Options,
     account: A,

@@ -67,6 +67,7 @@ struct CommandExit {
     at_ns: u64,
 }
 
+/// Gives user and system time together, microseconds.
 fn cpu_us(usage: &Usage) -> u64 {
     usage.user_us + usage.system_us
 }
@@ -127,6 +128,7 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
+    /// Takes in all children that have ended or stopped.
     fn reap(&mut self) {
         while let Some(change) = reap::next() {
             self.child_changed(&change);
@@ -155,6 +157,7 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
+    /// Takes in a child that has ended or stopped: the command, an orphan, or one that is not of the run.
     fn child_changed(&mut self, change: &ChildChange) {
         let is_main = change.pid == self.main.pid && self.exit.is_none();
         if libc::WIFSTOPPED(change.status) {

@@ -87,6 +87,7 @@ impl Tracked {
         stat.is_some_and(|stat| stat.is_dead())
     }
 
+    /// Writes a line for the user, unless warnings are off.
     fn warn(&self, text: &str) {
         if !self.is_quiet {
             console::message(text);

@@ -189,6 +189,7 @@ impl Account for Untracked {
     }
 }
 
+/// Writes the report to every place, and says where that failed.
 fn write(config: &Config, report: &gpu_track_collector::Report) {
     if let Err(error) = write_everywhere(config, report) {
         console::message(error);

@@ -105,7 +105,7 @@ impl Section {
         Self { title: Some(title.into()), ..Self::default() }
     }
 
-    /// Makes a section with one block of texts; nothing without any.
+    /// Makes a section whose only block is a list of texts. It shows nothing, not even its title, if there are no texts.
     pub(super) fn list(title: &str, items: Vec<String>) -> Self {
         Self::new(title).block(Block::List(items))
     }

@@ -37,10 +37,12 @@ impl Session {
         let _ = self.sinks.report(&report, Stage::SoFar);
     }
 
+    /// Makes a report of this state of the run.
     fn report(&self, run: &RunState, end: &RunEnd) -> Report {
         build::report(&Inputs { config: &self.config, host_info: &self.host, run, end })
     }
 
+    /// Gives how the run ended, or how far it is at this time, CLOCK_MONOTONIC nanoseconds.
     fn run_end(&self, at_ns: u64, stage: Stage) -> RunEnd {
         RunEnd {
             at_ns,

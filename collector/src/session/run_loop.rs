@@ -48,6 +48,7 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Runs the loop until the run is over.
     pub(super) fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         loop {
             self.listen(messages)?;
@@ -75,6 +76,7 @@ impl Session {
         }
     }
 
+    /// Decides whether a sample is due now.
     fn decide(&mut self) -> Decision {
         let now_ns = clock::monotonic_ns();
         let facts = Facts {
@@ -101,6 +103,7 @@ impl Session {
         }
     }
 
+    /// Takes in what the launcher has sent.
     fn listen(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         while self.told.exit.is_none()
             && let Some(line) = messages.line()?

@@ -124,6 +124,7 @@ fn note_left(report: &mut Report, left: &Left, root: &ProcRoot) {
     report.warnings.push(Warning::new(Topic::Command, text));
 }
 
+/// Tells that no backend which may have devices was read.
 fn unread_gpus(config: &Config) -> GpuObservation {
     let unread = |backend: &str| (backend.to_owned(), Missing::Untracked);
     let failed = detection::backends(&config.gpu).into_iter().map(unread).collect();

@@ -24,7 +24,10 @@ const BATCH: usize = 32;
 /// Most rings full of records that one call reads: a writer at full speed must not keep the thread here.
 const MAX_RINGS: usize = 4;
 
-/// Whether a record was written after `now_ns`, which is long past on a busy machine.
+/// Whether a record was written after `now_ns`, so that it has to wait: connector events from before it may be unread.
+///
+/// Times are CLOCK_MONOTONIC, nanoseconds. One that is far ahead of `now_ns` is true only if it is past by now. Others so far
+/// ahead come from another time namespace, and are not waited for.
 pub(super) fn is_young(written_ns: u64, now_ns: u64) -> bool {
     let ahead_ns = written_ns.saturating_sub(now_ns);
     ahead_ns > 0 && (ahead_ns <= MAX_AHEAD_NS || written_ns <= clock::monotonic_ns())

@@ -115,6 +115,7 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
     Contention { allowed_cores, ..judged }
 }
 
+/// Concludes from the facts whether others kept the run waiting for cores.
 fn judge(facts: &Facts) -> Contention {
     let Facts { span_s, cores, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
     let unknown = |reason: String| Contention { reason: Some(reason), ..Contention::default() };

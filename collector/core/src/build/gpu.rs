@@ -91,8 +91,10 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     }
 }
 
-/// The largest memory of the run's processes, as far as it is known. Where none was seen, and a process can have been missed,
-/// it is not known to be 0.
+/// Gives the largest memory of the run's processes, bytes; `None` where it is not known.
+///
+/// `max` is the largest that readings showed; `None` if no device gave the figure. `unknown`: a process's memory was not
+/// reported, so the figure is unknown. `missed`: a process may have used a GPU unseen, so a figure of 0 is unknown.
 fn known_memory(
     max: Option<Groups<u64>>,
     unknown: Groups<bool>,
@@ -178,6 +180,7 @@ pub(super) fn gpus(usage: &GpuUsage, start_ns: u64) -> Vec<GpuDevice> {
     usage.devices.iter().map(|device| device_of(usage, device, start_ns)).collect()
 }
 
+/// Makes the report's entry of a device. `start_ns`: the start of the run, CLOCK_MONOTONIC.
 fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
     let device = gpu.device.clone();
     let whole = |figure| gpu.counted(figure).map(|count| count as u64);
@@ -251,6 +254,7 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
     }
 }
 
+/// Makes the memory figures of a device.
 fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
     let is_known = gpu.knows(Figure::ProcessMemory) || gpu.run.has_accounting;
     let missed = missed_on(usage, std::iter::once(gpu));
@@ -286,6 +290,7 @@ fn power_of(gpu: &DeviceUsage) -> GpuPower {
     }
 }
 
+/// Gives the time in each throttle reason, by its name.
 fn throttle_of(ns: &BTreeMap<String, u64>) -> Vec<GpuThrottle> {
     let time =
         |(reason, ns): (&String, &u64)| GpuThrottle { reason: reason.clone(), time_s: *ns as f64 / 1e9 };
@@ -322,6 +327,7 @@ fn processes_on(usage: &GpuUsage, device: &str) -> Vec<GpuProcess> {
     list
 }
 
+/// Gives the largest SM utilization of a process on any device, percent; `None` if no driver gave one.
 fn max_sm(used: &Used) -> Option<f64> {
     used.devices.values().filter_map(|on| on.busy.max).reduce(f64::max)
 }

@@ -99,6 +99,7 @@ fn ended_by(limit: &str, withheld: Option<String>) -> Hints {
     Hints { withheld, gpu_memory_reason, ..Hints::default() }
 }
 
+/// Gives the reason for which the text shows no hints unless it is asked to.
 fn withheld(report: &Report) -> Option<String> {
     let is_success = report.ending.exit == Exit { code: Some(0), signal: None };
     if report.stage != Stage::Over {
@@ -112,13 +113,14 @@ fn withheld(report: &Report) -> Option<String> {
     }
 }
 
+/// Makes the hint for memory: the largest that is known, times the policy's factor. `None`: none is known.
 fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint> {
     let memory = &report.usable.memory;
     let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));
     if let Some(Cause::OutOfMemory(killed)) = &report.ending.cause {
         let basis_bytes = killed.limit_bytes.or(memory.bytes)?;
         return Some(MemoryHint {
-            bytes: memory_step(basis_bytes as f64 * POLICY.after_limit_factor),
+            bytes: round_up_memory(basis_bytes as f64 * POLICY.after_limit_factor),
             is_lower_bound: true,
             basis: MemoryBasis::OutOfMemoryLimit,
             basis_bytes,
@@ -137,7 +139,7 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
         (_, combined) => (MemoryBasis::CombinedRam, combined?),
     };
     Some(MemoryHint {
-        bytes: memory_step(basis_bytes as f64 * POLICY.memory_factor),
+        bytes: round_up_memory(basis_bytes as f64 * POLICY.memory_factor),
         is_lower_bound: false,
         basis,
         basis_bytes,
@@ -146,8 +148,8 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
     })
 }
 
-/// Rounded up to a step.
-fn memory_step(bytes: f64) -> u64 {
+/// Rounds memory to ask for, bytes, up to the policy's step for its size. Gives at least [`LEAST_MEMORY_BYTES`].
+fn round_up_memory(bytes: f64) -> u64 {
     let bytes = (bytes as u64).max(LEAST_MEMORY_BYTES);
     let step = POLICY.memory_steps.iter().find(|(most, _)| bytes <= *most).map_or(GIB, |(_, step)| *step);
     bytes.div_ceil(step).saturating_mul(step)
@@ -192,10 +194,12 @@ fn slurm_job(limits: &Limits) -> Option<(f64, Option<f64>)> {
     Some((start as f64, end.map(|end| end as f64)))
 }
 
+/// Rounds a time to ask for, seconds, up to the policy's step for its length.
 fn time_step(seconds: f64) -> u64 {
     (seconds.ceil() as u64).max(LEAST_TIME_S).div_ceil(POLICY.time_step_s).saturating_mul(POLICY.time_step_s)
 }
 
+/// Makes the hint for cores. `busy_cores`: at most so many were busy for the policy's part of the time.
 fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     let p95_busy_cores = busy_cores?;
     let usable = &report.usable.cores;
@@ -235,6 +239,7 @@ fn gpus(report: &Report) -> Option<GpusHint> {
     Some(GpusHint { count, given, is_fitting: count == given, held_idle })
 }
 
+/// Whether so much was used of what is given that it is not much more than needed. Both have the same unit.
 fn fits(used: f64, given: f64) -> bool {
     used > given * POLICY.fitting
 }

@@ -45,7 +45,7 @@ pub fn report(inputs: &Inputs) -> Report {
     let own = &inputs.run.totals.own_usage;
     // Samples don't contain these figures: with no exactly known process, they are unknown.
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
-    let cgroup = cgroup(inputs);
+    let cgroup = own_cgroup(inputs);
     let limits = Limits { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.limits.clone() };
     let max_ram = max_ram(inputs, &coverage);
     let max_ram_at_most = max_ram_at_most(inputs, &max_ram);
@@ -168,7 +168,9 @@ fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     })
 }
 
-fn cgroup(inputs: &Inputs) -> Option<Cgroup> {
+/// Gives the kernel's figures of the command's own cgroup (`--cgroup`), or the reason why none was made. `None`: none was asked
+/// for, or its figures were not read at the end.
+fn own_cgroup(inputs: &Inputs) -> Option<Cgroup> {
     match inputs.config.cgroups.own.as_ref()? {
         Ok(_) => inputs.end.cgroups.own.clone(),
         Err(reason) => Some(Cgroup { reason: Some(reason.to_string()), ..Cgroup::default() }),

@@ -19,6 +19,7 @@ pub(super) fn usable(inputs: &Inputs, gpus: Option<&[GpuDevice]>) -> Usable {
     }
 }
 
+/// Gives the cores that the run may use: what the user said, else the least of affinity, Slurm, a quota and the machine.
 fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
     if let Some(expected) = expected {
         return UsableCores { count: f64::from(expected), source: CoresSource::NExpectedCores };
@@ -36,6 +37,7 @@ fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
     })
 }
 
+/// Gives the memory that the run may use, bytes: the least of the cgroup's limit, Slurm's and the machine's.
 fn memory(host: &Host, limits: &Limits) -> UsableMemory {
     let all = [
         (limits.memory_bytes.known(), MemorySource::Cgroup),

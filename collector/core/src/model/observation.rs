@@ -96,7 +96,7 @@ pub enum Observation {
         /// See above.
         complete_ns: u64,
     },
-    /// A sample's first pass: clock, size and state of the live processes.
+    /// A sample's first pass: CPU clock, RSS and state of the live processes.
     Readings(Vec<Reading>),
     /// A sample's second pass: peaks so far, as many as the budget allowed.
     Peaks(Vec<PeakReading>),

@@ -3,6 +3,7 @@
 use crate::document::Section;
 use crate::model::report::Coverage;
 
+/// Makes the section of what is known how, without what is all exact.
 pub(super) fn coverage(coverage: &Coverage) -> Section {
     let Coverage { layers, peaks, .. } = coverage;
     if let Some(reason) = &coverage.untracked_reason {

@@ -23,6 +23,7 @@ pub(super) fn brief(report: &Report, units: Units) -> Block {
     headline(report, tone, &end, &time, title(report).map(str::to_owned))
 }
 
+/// Makes the first line from its parts.
 fn headline(report: &Report, tone: Tone, end: &str, time: &str, title: Option<String>) -> Block {
     let title = title.map(|title| format!(": {title}")).unwrap_or_default();
     let untracked = if report.coverage.untracked_reason.is_some() { ", UNTRACKED" } else { "" };
@@ -34,6 +35,7 @@ fn headline(report: &Report, tone: Tone, end: &str, time: &str, title: Option<St
     }
 }
 
+/// Gives the name of the cause, such as `OUT OF MEMORY`; `None` if none is known, or the signal says it.
 fn title(report: &Report) -> Option<&'static str> {
     report.ending.cause.as_ref().and_then(cause::title)
 }

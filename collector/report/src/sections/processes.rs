@@ -13,6 +13,7 @@ const COMMAND: usize = 100;
 /// Most commands in the summary.
 const MOST: usize = 5;
 
+/// Makes the section of all processes.
 pub(super) fn processes(report: &Report, units: Units) -> Section {
     let processes = &report.processes;
     if report.coverage.untracked_reason.is_some() {
@@ -32,6 +33,7 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
         .section(heaviest_on_gpus(&processes.heaviest, units))
 }
 
+/// Lists what still ran at the end.
 fn still_running(processes: &Processes) -> Section {
     let listed = processes
         .still_running_processes
@@ -42,6 +44,7 @@ fn still_running(processes: &Processes) -> Section {
     Section::default().table(table)
 }
 
+/// Makes the table of command names.
 fn by_command(commands: &[CommandUsage], units: Units) -> Section {
     let [cpu, peak, _] = usage_columns(units);
     // Processes of one command can run at the same time: their wall times can add up to more than the run's.
@@ -54,6 +57,7 @@ fn by_command(commands: &[CommandUsage], units: Units) -> Section {
     Section::new("By command").table(Table::new(head, rows))
 }
 
+/// Makes the table of single processes.
 fn heaviest(processes: &[ProcessUsage], units: Units) -> Section {
     let [cpu, peak, wall] = usage_columns(units);
     let [pid, parent, exited] = ["PID", "Parent", "Exit"].map(Column::count);
@@ -74,11 +78,13 @@ fn heaviest(processes: &[ProcessUsage], units: Units) -> Section {
     Section::new("Heaviest").table(Table::new(head, rows))
 }
 
+/// Gives the columns of CPU time, peak RSS and wall time.
 fn usage_columns(units: Units) -> [Column; 3] {
     let (time, ram) = (units.time.symbol(), units.ram.symbol());
     [Column::number("CPU", time), Column::number("Peak RSS", ram), Column::number("Wall", time)]
 }
 
+/// Gives the cells of these columns.
 fn usage_cells(cpu_s: Option<f64>, peak_bytes: Option<u64>, wall_s: f64, units: Units) -> [String; 3] {
     [units.time_cell(cpu_s), units.ram_cell(peak_bytes), units.time_cell(Some(wall_s))]
 }
@@ -189,6 +195,7 @@ pub(super) fn top_commands(report: &Report, units: Units, most_lines: usize) -> 
     Some(Block::Table(table))
 }
 
+/// Makes the table of command names for the summary.
 fn commands_table(commands: &[CommandUsage], units: Units) -> Table {
     let (time, ram) = (units.time, units.ram);
     let cells = |value: &dyn Fn(&CommandUsage) -> Option<f64>| {

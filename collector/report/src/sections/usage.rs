@@ -15,6 +15,7 @@ const HOLDERS: usize = 3;
 /// Most columns of the name of one of them.
 const HOLDER: usize = 24;
 
+/// Makes the section of CPU time.
 pub(super) fn cpu_time(report: &Report, units: Units) -> Section {
     let (time, unit) = (&report.cpu_time, units.time);
     let section = Section::new("CPU time")
@@ -30,6 +31,7 @@ pub(super) fn cpu_time(report: &Report, units: Units) -> Section {
     section.seconds("Unattributed", time.unattributed_s, unit)
 }
 
+/// Makes the section of mean RAM.
 pub(super) fn mean_ram(report: &Report, units: Units) -> Section {
     groups("Mean RAM", report.mean_ram_bytes.values(), units)
 }
@@ -43,6 +45,7 @@ pub(super) fn max_ram_proportional(report: &Report, units: Units) -> Section {
     }
 }
 
+/// Makes a section of a figure in bytes for main, descendants and all.
 fn groups(title: &str, bytes: [Option<f64>; 3], units: Units) -> Section {
     let labelled = ["Main", "Descendants", "Combined"].into_iter().zip(bytes);
     labelled.fold(Section::new(title), |section, (label, bytes)| {
@@ -86,6 +89,7 @@ fn holders_by_command(peak: &Peak, units: Units) -> Table {
     Table::new(head, named.chain(others))
 }
 
+/// Makes the section of block I/O.
 pub(super) fn io(report: &Report, units: Units) -> Section {
     traffic(Section::new("I/O"), [report.io.read_bytes, report.io.write_bytes], units)
 }
@@ -95,10 +99,12 @@ pub(super) fn traffic(section: Section, [read, written]: [Option<u64>; 2], units
     section.text("Read", units.io(read)).text("Written", units.io(written))
 }
 
+/// Makes the section of page faults.
 pub(super) fn faults(report: &Report) -> Section {
     Section::new("Page faults").count("Minor", report.faults.minor).count("Major", report.faults.major)
 }
 
+/// Makes the section of context switches.
 pub(super) fn switches(report: &Report) -> Section {
     let switches = &report.context_switches;
     Section::new("Context switches")
@@ -126,6 +132,7 @@ fn gauge(label: &str, used: String, whole: Option<String>, part: Option<f64>, no
     Block::Row(label.to_owned(), cells)
 }
 
+/// Makes the summary's row of CPU time and busy cores.
 fn cpu_row(report: &Report, units: Units) -> Block {
     let Some(total_s) = report.cpu_time.total_s else { return Block::text("CPU", "not known") };
     let time = units.seconds(total_s);
@@ -139,6 +146,7 @@ fn cpu_row(report: &Report, units: Units) -> Block {
     gauge("CPU", busy_cores(total_s / report.wall_s), Some(format!("{number} core{plural}")), part, time)
 }
 
+/// Writes a number of busy cores.
 fn busy_cores(cores: f64) -> String {
     match cores {
         0.0 => "0 cores".to_owned(),
@@ -148,6 +156,7 @@ fn busy_cores(cores: f64) -> String {
     }
 }
 
+/// Makes the summary's row of the largest RAM.
 fn ram_row(report: &Report, units: Units) -> Block {
     const LABEL: &str = "RAM peak";
     let Some(peak) = report.max_ram.combined.footprint_bytes else { return Block::text(LABEL, "not known") };
@@ -190,6 +199,7 @@ fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
     Some(Block::text("", format!("at {}: {}", units.seconds(peak.at_s), parts.join(", "))))
 }
 
+/// Makes the summary's row of RAM over time; `None` for short runs.
 fn over_time_row(report: &Report, units: Units) -> Option<Block> {
     let spans = &report.ram_over_time;
     let mean = report.mean_ram_bytes.combined;
@@ -198,6 +208,7 @@ fn over_time_row(report: &Report, units: Units) -> Option<Block> {
     (spans.len() >= LEAST_SPANS).then(|| Block::Row("RAM over time".to_owned(), cells()))
 }
 
+/// Makes the summary's row of I/O; `None` if there was none.
 pub(super) fn io_row(report: &Report, units: Units) -> Option<Block> {
     let read = units.io(report.io.read_bytes).map(|read| format!("{read} read"));
     let written = units.io(report.io.write_bytes).map(|written| format!("{written} written"));

@@ -98,11 +98,13 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
 struct Warnings(Vec<(Weight, Warning)>);
 
 impl Warnings {
+    /// Adds warnings of one weight and topic.
     fn extend(&mut self, weight: Weight, topic: Topic, texts: impl IntoIterator<Item = String>) {
         self.0.extend(texts.into_iter().map(|text| (weight, Warning::new(topic, text))));
     }
 }
 
+/// Says that a backend gave no reading, or no more.
 fn failed(usage: &GpuUsage, backend: &str, missing: &Missing) -> String {
     let then = if is_any_of(usage, backend) {
         "their figures end there"
@@ -125,6 +127,7 @@ fn no_gpu_of_vendor(inputs: &Inputs) -> Option<String> {
     ))
 }
 
+/// Says that a name of `--guuids` is no GPU here.
 fn unknown_name(usage: &GpuUsage, name: &str) -> String {
     let known: Vec<&str> = usage.machine.iter().map(String::as_str).collect();
     format!(
@@ -133,17 +136,20 @@ fn unknown_name(usage: &GpuUsage, name: &str) -> String {
     )
 }
 
+/// Says that a driver does not answer since that time of the run, seconds.
 fn unresponsive(backend: &str, since_s: f64) -> String {
     format!(
         "{backend} GPUs: the driver has not responded since {since_s:.1} s after the start; their figures end there."
     )
 }
 
+/// Says when a device was lost, seconds after the start, and whether it came back.
 fn lost(gpu: &DeviceUsage, loss: Loss, at_s: f64) -> String {
     let then = if loss.is_back { "it came back later" } else { "its figures end there" };
     format!("GPU lost at {at_s:.1} s: {}; {then}.", gpu.device.id)
 }
 
+/// Says what the energy counter of a device did wrong.
 fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
     let counter = gpu.counters.get(&Figure::Energy);
     let id = &gpu.device.id;
@@ -257,6 +263,7 @@ fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
     is_asked && gpu.lists.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
 }
 
+/// Whether the driver of a device is slow.
 fn is_any_slow(usage: &GpuUsage) -> bool {
     usage.devices.iter().any(|gpu| is_slow(usage, gpu))
 }
@@ -313,17 +320,20 @@ fn slow_readings(inputs: &Inputs) -> Option<String> {
     ))
 }
 
+/// Says which XID errors a device had.
 fn xid_errors(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
     gpu.xids
         .iter()
         .map(|(xid, count)| format!("{} reported XID error {xid} ({}).", gpu.device.id, times(*count)))
 }
 
+/// Says that a device had uncorrected memory errors.
 fn memory_errors(gpu: &DeviceUsage) -> Option<String> {
     let has_any = gpu.counted(Figure::EccUncorrected).is_some_and(|total| total > 0.0);
     has_any.then(|| format!("{} had uncorrected memory errors (ECC).", gpu.device.id))
 }
 
+/// Says that the indices of CUDA_VISIBLE_DEVICES may mean other devices.
 fn ambiguous_indices(usage: &GpuUsage) -> Option<String> {
     usage.is_order_unsure.then(|| {
         "The indices in CUDA_VISIBLE_DEVICES were read in PCI bus order, but CUDA's default order has the fastest GPU first: \
@@ -382,10 +392,12 @@ fn is_expected(figure: Figure, reason: &Missing) -> bool {
     is_pcie && matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
 }
 
+/// Notes that a figure of a device is missing for a reason.
 fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, gpu: &'a DeviceUsage) {
     reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(gpu);
 }
 
+/// Says which figures are missing, by reason.
 fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
     let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());
     for gpu in &usage.devices {

@@ -116,7 +116,8 @@ impl Known {
         pids.any(|pid| (0..3).flat_map(|list| self.listed(list)).all(|(listed, _)| *listed != pid))
     }
 
-    /// Gives pid and bytes of each process that a list showed last; none if it could not be read.
+    /// Gives what the list of this index in [`LISTS`] showed last: pids, and their memory in bytes. Nothing if it was not read, or
+    /// could not be.
     fn listed(&self, number: usize) -> &[(u32, u64)] {
         match &self.entries[number] {
             Some(Ok(entries)) => entries,
