@@ -25,7 +25,6 @@ use std::time::{Duration, Instant, SystemTime};
 use gpu_track_abi::preload::ANY_SHIM_PREFIX;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::shim_file::Installed;
 use crate::time_limit;
 use gpu_track_collector::safe_path::User;
 
@@ -89,10 +88,9 @@ pub(crate) struct Upkeep {
 
 impl Upkeep {
     /// Prepares the upkeep of a shim. The first run of a day looks for old shims at once, after its command was started.
-    /// `None`: nothing is removed there.
-    pub(crate) fn new(installed: &Installed) -> Option<Self> {
-        let wait = if installed.is_first_today? { Duration::ZERO } else { TOUCH_INTERVAL };
-        Some(Self { shim: installed.link.clone(), due: Instant::now() + wait })
+    pub(crate) fn new(shim: PathBuf, is_first_today: bool) -> Self {
+        let wait = if is_first_today { Duration::ZERO } else { TOUCH_INTERVAL };
+        Self { shim, due: Instant::now() + wait }
     }
 
     /// Starts the work if it is due. Nothing waits for it, because the file system may not answer. Returns the time until it

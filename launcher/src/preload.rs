@@ -32,7 +32,8 @@ impl Preload {
 
     /// Gives what keeps the shim from being removed while the run lasts.
     pub(crate) fn upkeep(&self) -> Option<Upkeep> {
-        self.installed.as_ref().and_then(Upkeep::new)
+        let installed = self.installed.as_ref()?;
+        Some(Upkeep::new(installed.link.clone(), installed.is_first_today?))
     }
 
     /// Gives the shim's directory, for the warning about sandboxes that can't see it.

@@ -1,6 +1,7 @@
 //! On a terminal: Ctrl-C, Ctrl-Z, fg, and a command that controls its tty.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::program;
@@ -33,7 +34,16 @@ fn interactive() -> Terminal {
     terminal
 }
 
-fn report(file: &std::path::Path) -> Report {
+/// A script that runs a command which ends only by a key, with a report in this file, and then goes on with `then`.
+fn until_a_key(run: &str, file: &Path, then: &str) -> Terminal {
+    let command = "sh -c 'echo ready; exec sleep 100000'";
+    let mut terminal =
+        Terminal::start(script(&format!("{run} -f json -o {} -- {command}; {then}", file.display())));
+    terminal.expect("ready");
+    terminal
+}
+
+fn report(file: &Path) -> Report {
     Report(serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap())
 }
 
@@ -67,10 +77,7 @@ fn key_that_ends_the_command_does_not_lose_the_report() {
     for (key, run) in keys.iter().flat_map(|key| with_and_without_tracking().map(|run| (key, run))) {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("report");
-        let line =
-            format!("{run} -f json -o {} -- sh -c 'echo ready; exec sleep 100000'; exit 0", file.display());
-        let mut terminal = Terminal::start(script(&line));
-        terminal.expect("ready");
+        let mut terminal = until_a_key(&run, &file, "exit 0");
         terminal.until_leader_waits();
         terminal.write(key);
         terminal.finish();
@@ -103,10 +110,7 @@ fn ctrl_backslash_ends_the_command_with_a_report() {
     for run in with_and_without_tracking() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("report");
-        let line =
-            format!("{run} -f json -o {} -- sh -c 'echo ready; exec sleep 100000'; exit 9", file.display());
-        let mut terminal = Terminal::start(script(&line));
-        terminal.expect("ready");
+        let mut terminal = until_a_key(&run, &file, "exit 9");
         terminal.write("\x1c");
         let (status, _) = terminal.finish();
         assert_eq!(status.code(), Some(9), "{status}");

@@ -45,8 +45,8 @@ pub(super) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
     (found.uid() == user().uid() && found.mode() & 0o022 == 0).then_some(directory)
 }
 
-/// Whether only owners whom the user trusts made what the path leads through, links among it. A link of another user could
-/// lead to any directory of this one. What is missing will be this user's.
+/// Whether the user trusts the owners of all directories and links in a path. A link of another user could lead to any directory
+/// of this user's. What is missing counts as trusted: this user will make it.
 fn has_own_links_only(directory: &Path) -> bool {
     let is_own = |path: &Path| fs::symlink_metadata(path).map_or(true, |found| user().trusts(path, &found));
     directory.ancestors().filter(|path| *path != Path::new("/")).all(is_own)

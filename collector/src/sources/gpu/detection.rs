@@ -14,13 +14,13 @@ use crate::model::gpu::{AMD_AND_INTEL, GpuConfig, NVIDIA, Vendor};
 pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
     let mut workers = Vec::new();
     let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
-    if config.wants(Vendor::Nvidia) && may_have_nvidia(config) {
+    if has_nvidia(config) {
         let own = config.clone();
         let start: Start = Box::new(move || Ok(Box::new(nvml::Nvml::start(&own, interval)?)));
         workers.push(Worker::start(NVIDIA, config, start));
     }
     let own = config_of(AMD_AND_INTEL, config);
-    if (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config) {
+    if has_drm(config) {
         let of_drm = own.clone();
         let start: Start = Box::new(move || Ok(Box::new(drm::Drm::start(&of_drm)?)));
         workers.push(Worker::start(AMD_AND_INTEL, &own, start));
@@ -30,10 +30,18 @@ pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
 
 /// Names the backends that may have devices.
 pub(crate) fn backends(config: &GpuConfig) -> Vec<&'static str> {
-    let has_nvidia = config.wants(Vendor::Nvidia) && may_have_nvidia(config);
-    let has_drm = (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config);
-    let all = [(has_nvidia, NVIDIA), (has_drm, AMD_AND_INTEL)];
-    all.into_iter().filter_map(|(may_have, name)| may_have.then_some(name)).collect()
+    let all = [(has_nvidia(config), NVIDIA), (has_drm(config), AMD_AND_INTEL)];
+    all.into_iter().filter_map(|(has, name)| has.then_some(name)).collect()
+}
+
+/// Whether the NVML backend is asked for and may have devices.
+fn has_nvidia(config: &GpuConfig) -> bool {
+    config.wants(Vendor::Nvidia) && may_have_nvidia(config)
+}
+
+/// Whether the DRM backend is asked for and may have devices.
+fn has_drm(config: &GpuConfig) -> bool {
+    (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config)
 }
 
 /// Gives the configuration of a backend. HIP reads CUDA_VISIBLE_DEVICES, too; but where there are NVIDIA's devices as well,

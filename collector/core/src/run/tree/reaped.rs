@@ -108,8 +108,8 @@ impl Tree {
         }
     }
 
-    /// Notes who made a process of another pid namespace that was reaped. If its maker is unknown, that was the reaper, or a
-    /// process that left the child to the reaper.
+    /// Notes the parent of a reaped process that is in another pid namespace. If no record names it, the reaper stands for it:
+    /// it made the process, or got it from a process that has ended.
     fn made_by_reaper(&mut self, id: ProcessId, reaper: Reaper) {
         let parent = if reaper.is_launcher { Some(Parent::Launcher) } else { reaper.id.map(Parent::Known) };
         let Some(process) = self.processes.get_mut(&id) else { return };

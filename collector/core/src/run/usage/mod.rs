@@ -10,6 +10,7 @@ mod peak_moment;
 mod ram;
 #[cfg(test)]
 mod tests;
+mod tolerance;
 mod totals;
 
 pub(crate) use allowed_cores::AllowedCores;

@@ -14,7 +14,7 @@ use crate::model::report::{CommandHolders, Holder, OtherHolders};
 use crate::run::sampling::{Held, Sample};
 use crate::run::tree::{Contribution, LiveInterval, Tree};
 
-use super::ram::is_private_known;
+use super::tolerance::is_private_known;
 
 /// Most processes that are kept one by one.
 const LARGEST: usize = 10;

@@ -29,24 +29,7 @@ use crate::run::tree::{LiveInterval, Tree};
 
 use super::largest_by_sample::LargestBySample;
 use super::peak_moment::{PeakHolders, PeakMoment};
-
-/// A sum of proportional or private sizes is known if at most this many bytes of it were not read. Smaller processes are
-/// never read.
-const NEGLIGIBLE_BYTES: u64 = 1 << 18;
-/// Of a larger sum of proportional sizes, one part in this many may be unread.
-const PROPORTIONAL_PART: u64 = 100;
-/// Of a larger sum of private sizes, which are good to 5%, one part in this many may be unread.
-const PRIVATE_PART: u64 = 20;
-
-/// Whether a sum is known of which `unread_bytes` were not read: one part in `part` or less.
-fn is_known(unread_bytes: u64, of_bytes: u64, part: u64) -> bool {
-    unread_bytes <= NEGLIGIBLE_BYTES.max(of_bytes / part)
-}
-
-/// Whether the private part of memory of this size is known, if `unread_bytes` more may be private.
-pub(super) fn is_private_known(unread_bytes: u64, of_bytes: u64) -> bool {
-    is_known(unread_bytes, of_bytes, PRIVATE_PART)
-}
+use super::tolerance::{is_private_known, is_proportional_known};
 
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +67,7 @@ impl Sums {
 
     /// Gives the proportional size, if it is known. Readings of different times can add up to more than there is.
     fn known_proportional(&self) -> Option<u64> {
-        let is_known = is_known(self.unread_proportional_bytes, self.footprint_bytes, PROPORTIONAL_PART);
+        let is_known = is_proportional_known(self.unread_proportional_bytes, self.footprint_bytes);
         (self.footprint_bytes > 0 && is_known).then_some(self.capped_proportional())
     }
 
