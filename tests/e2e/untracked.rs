@@ -83,6 +83,9 @@ fn report_without_tracking_has_nothing_else() {
         "hints.time",
         "peak",
         "contention.others_cores",
+        "crashes",
+        "cpu_time.unattributed_s",
+        "processes.max_concurrent",
     ] {
         assert!(report.at(path).is_null(), "{path}: {}", report.at(path));
     }

@@ -9,7 +9,7 @@ use crate::model::counts_in_words::processes;
 use crate::model::gpu::{BackendsAtEnd, GpuObservation, Missing};
 use crate::model::observation::Observation;
 use crate::model::record_or_event::{Finding, StoredRecord};
-use crate::model::report::{Report, Running, Stage, Topic, Warning};
+use crate::model::report::{Report, Running, Topic, Warning};
 use crate::model::run_end::RunEnd;
 use crate::model::signal::SignalReceived;
 use crate::run::RunState;
@@ -94,12 +94,7 @@ pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
     run.apply(now_ns, Observation::GpuEnd);
     run.apply(now_ns, Observation::FinalizeAll);
     let end_ns = told.exit.map_or(now_ns, |exit| exit.at_ns);
-    let end = RunEnd {
-        command_exit: told.exit,
-        stage: if told.exit.is_some() { Stage::Over } else { Stage::SoFar },
-        largest_rss_bytes: known.largest_rss_bytes(),
-        ..RunEnd::of_status(end_ns, None)
-    };
+    let end = RunEnd { largest_rss_bytes: known.largest_rss_bytes(), ..RunEnd::of_exit(end_ns, told.exit) };
     let mut report = build::report(&Inputs { config, host_info: &host, run: &run, end: &end });
     note_left(&mut report, &known.left, &root);
     report
@@ -109,10 +104,13 @@ pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
 fn note_left(report: &mut Report, left: &Left, root: &ProcRoot) {
     let which = match left {
         Left::None => return,
-        Left::Unknown => "It is not known which processes".to_owned(),
+        Left::Unknown => {
+            report.processes.still_running = None;
+            "It is not known which processes".to_owned()
+        }
         Left::Some(pids) => {
             let running = |pid: u32| Running { pid, command: root.comm(pid).unwrap_or_default() };
-            report.processes.still_running = pids.len() as u64;
+            report.processes.still_running = Some(pids.len() as u64);
             let listed = pids.iter().copied().take(MOST_LISTED);
             report.processes.still_running_processes = listed.map(running).collect();
             processes(pids.len() as u64)

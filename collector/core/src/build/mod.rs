@@ -66,7 +66,7 @@ pub fn report(inputs: &Inputs) -> Report {
         ),
         wall_s,
         host: inputs.host_info.host.clone(),
-        crashes: inputs.run.failures.crashes.list(oom_kills(inputs, cgroup.as_ref()).unwrap_or(0)),
+        crashes: Some(inputs.run.failures.crashes.list(oom_kills(inputs, cgroup.as_ref()).unwrap_or(0))),
         usable,
         hints: Hints::default(),
         contention: contention::contention(inputs, &cpu_time, context_switches),
@@ -115,8 +115,8 @@ fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
     let (run, on_gpus) = (inputs.run, &inputs.run.gpu.usage);
     Processes {
         total: coverage.processes,
-        max_concurrent: run.ram.max_processes.max(u64::from(coverage.processes > 0)),
-        still_running: run.totals.survivors.count,
+        max_concurrent: Some(run.ram.max_processes.max(u64::from(coverage.processes > 0))),
+        still_running: Some(run.totals.survivors.count),
         still_running_processes: run.totals.survivors.listed.clone(),
         by_command: gpu::with_gpu_columns(on_gpus, run.totals.by_command()),
         heaviest: gpu::heaviest(on_gpus, &run.totals),

@@ -5,7 +5,7 @@ use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::report::Report;
 use crate::model::report::{Limits, SetRam};
-use crate::model::run_end::RunEnd;
+use crate::model::run_end::{CommandExit, RunEnd};
 use crate::run::random_trees::random_runs;
 
 /// Null figures of which no warning speaks.
@@ -52,7 +52,8 @@ fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
         limits: Limits::default(),
         own_ranks: Vec::new(),
     };
-    let end = RunEnd::of_status(at_ns, Some(0));
+    let exit = CommandExit { status: 0, is_wait_interrupted: false, at_ns, children_cpu_us: 0 };
+    let end = RunEnd::of_exit(at_ns, Some(exit));
     let mut config = Config::of_test();
     (config.start.pid_ns, config.report.most_heaviest) = (10, 1000);
     report(&Inputs { config: &config, host_info: &host_info, run, end: &end })

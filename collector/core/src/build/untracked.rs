@@ -31,6 +31,10 @@ pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: O
     report.cpu.combined_threads = None;
     report.contention = Contention { reason: Some(REASON.into()), ..Contention::default() };
 
+    // How many processes there were beside those that were waited for is not known, nor how they ended.
+    report.crashes = None;
+    report.cpu_time.unattributed_s = None;
+    report.processes.max_concurrent = None;
     report.processes.by_command.clear();
     report.processes.heaviest.clear();
     report.hints = Hints { withheld: Some(REASON.into()), ..Hints::default() };

@@ -43,17 +43,12 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// Gives an end at this time of which only the command's wait status is known, if it is over.
-    pub fn of_status(at_ns: u64, status: Option<i32>) -> Self {
+    /// Gives an end at this time of which only the command's exit is known, if it is over.
+    pub fn of_exit(at_ns: u64, command_exit: Option<CommandExit>) -> Self {
         Self {
             at_ns,
-            stage: if status.is_some() { Stage::Over } else { Stage::SoFar },
-            command_exit: status.map(|status| CommandExit {
-                status,
-                is_wait_interrupted: false,
-                at_ns,
-                children_cpu_us: 0,
-            }),
+            stage: if command_exit.is_some() { Stage::Over } else { Stage::SoFar },
+            command_exit,
             dropped_events: 0,
             unreachable_programs: 0,
             is_truncated: false,

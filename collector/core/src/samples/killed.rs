@@ -126,8 +126,10 @@ pub fn killed() -> Report {
         count,
         is_probe,
     };
-    report.crashes =
-        vec![crash("python3 worker.py", 11, "SIGSEGV", 3, false), crash("conftest", 6, "SIGABRT", 12, true)];
+    report.crashes = Some(vec![
+        crash("python3 worker.py", 11, "SIGSEGV", 3, false),
+        crash("conftest", 6, "SIGABRT", 12, true),
+    ]);
     report.wall_s = 7384.4;
     report.ending.cause = Some(Cause::OutOfMemory(OutOfMemory {
         process: Some(DeadProcess {
@@ -180,7 +182,7 @@ pub fn killed() -> Report {
         Some(CommandGpu { count: 3, peak_ram_bytes: Some(12_000_000_000), max_sm_percent: None });
     report.processes.heaviest[0].gpu =
         Some(ProcessGpu { peak_ram_bytes: Some(12_000_000_000), max_sm_percent: Some(97.0) });
-    report.processes.still_running = 0;
+    report.processes.still_running = Some(0);
     report.processes.still_running_processes.clear();
     report.warnings.clear();
     report

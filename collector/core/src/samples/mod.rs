@@ -123,7 +123,7 @@ pub fn full() -> Report {
             ram_bytes: Some(25_276_502_016),
         },
         ending: Ending { exit: ended, ..Ending::default() },
-        crashes: Vec::new(),
+        crashes: Some(Vec::new()),
         usable: usable(),
         hints: hints(),
         max_ram: MaxRam {
@@ -209,8 +209,8 @@ pub fn full() -> Report {
 fn processes(ended: Exit) -> Processes {
     Processes {
         total: 2021,
-        max_concurrent: 14,
-        still_running: 1,
+        max_concurrent: Some(14),
+        still_running: Some(1),
         still_running_processes: vec![Running { pid: 4711, command: "sccache".into() }],
         by_command: (0..17)
             .map(|i| CommandUsage {

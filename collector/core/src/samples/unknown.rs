@@ -90,8 +90,8 @@ pub fn unknown() -> Report {
 fn processes() -> Processes {
     Processes {
         total: 1,
-        max_concurrent: 1,
-        still_running: 1,
+        max_concurrent: Some(1),
+        still_running: Some(1),
         still_running_processes: vec![],
         by_command: vec![CommandUsage {
             command: "app".into(),

@@ -39,8 +39,8 @@ fn ended(mut report: Report, code: Option<i32>, signal: Option<i32>) -> Report {
 /// All processes are known exactly, and there is nothing to warn of.
 fn exact(mut report: Report, processes: u64) -> Report {
     report.processes.total = processes;
-    report.processes.max_concurrent = report.processes.max_concurrent.min(processes);
-    report.processes.still_running = 0;
+    report.processes.max_concurrent = report.processes.max_concurrent.map(|most| most.min(processes));
+    report.processes.still_running = Some(0);
     report.processes.still_running_processes.clear();
     let peaks = Peaks { exact: processes, ..Peaks::default() };
     report.coverage = Coverage { processes, exact: processes, peaks, ..Coverage::default() };
@@ -53,7 +53,7 @@ fn build() -> Report {
     let mut report = exact(full(), 26);
     report.command = ["make", "-s", "-j4"].map(str::to_owned).to_vec();
     report.wall_s = 3.184;
-    report.processes.max_concurrent = 9;
+    report.processes.max_concurrent = Some(9);
     report.processes.by_command = vec![
         command("cc1plus", 8, 4.124, 85_900_000, 8.44),
         command("as", 8, 0.032, 4_800_000, 0.071),
@@ -120,12 +120,12 @@ fn crashed() -> Report {
         crash(11, "SIGSEGV", "solve", 1),
         crash(6, "SIGABRT", "conftest", 12),
     ];
-    Report { crashes, ..build() }
+    Report { crashes: Some(crashes), ..build() }
 }
 
 /// A training run that used one of two GPUs.
 fn on_gpus() -> Report {
-    let mut report = Report { crashes: Vec::new(), ..exact(killed(), 5) };
+    let mut report = Report { crashes: Some(Vec::new()), ..exact(killed(), 5) };
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
     report.ending = Ending { exit: Exit { code: Some(0), signal: None }, ..Ending::default() };
     report.ram_over_time = over_time(report.wall_s, 21_000_000_000);
@@ -425,7 +425,7 @@ fn large(base: usize, cause: usize, many: usize, text: &str) -> Report {
     }
     report.stage = [Stage::Over, Stage::SoFar, Stage::Recovered][many % 3];
     report.command = vec![text.to_owned(); many + 1];
-    report.crashes = crashed().crashes.into_iter().cycle().take(many % 9).collect();
+    report.crashes = crashed().crashes.map(|kinds| kinds.into_iter().cycle().take(many % 9).collect());
     report.wall_s *= (many as f64).powi(4);
     report.processes.total += many as u64;
     report.processes.by_command = (0..many)

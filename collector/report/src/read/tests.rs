@@ -335,7 +335,7 @@ fn report_of_schema_2_is_read_with_a_note() {
         "Its schema_version is 2. It lacks: RAM over time, RAM at its peak by command, processes that crashed."
     );
     // It was written from this one, in other units.
-    let mut original = Report { crashes: Vec::new(), ..killed() };
+    let mut original = Report { crashes: None, ..killed() };
     original.peak = original.peak.map(|peak| Peak { by_command: Vec::new(), other_commands: None, ..peak });
     assert!((report.wall_s / original.wall_s - 1.0).abs() < 1e-12, "{}", report.wall_s);
     let expected = Report {

@@ -23,7 +23,7 @@ fn count(report: &Report) -> u64 {
 
 /// Gives the crashes without those of test programs of build systems.
 fn of_the_job(report: &Report) -> impl Iterator<Item = &Crash> {
-    report.crashes.iter().filter(|crash| !crash.is_probe)
+    report.crashes.iter().flatten().filter(|crash| !crash.is_probe)
 }
 
 /// Counts the processes that crashed.
@@ -46,7 +46,7 @@ pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
         let rest = sum(others.iter().copied());
         remarks.push(remark(Tone::Plain, format!("and {} of other kinds: --full", processes(rest))));
     }
-    let probes = sum(report.crashes.iter().filter(|crash| crash.is_probe));
+    let probes = sum(report.crashes.iter().flatten().filter(|crash| crash.is_probe));
     if probes > 0 {
         let plural = if probes == 1 { "" } else { "s" };
         let count = thousands(probes as f64);
@@ -71,8 +71,8 @@ fn sentence(crash: &Crash) -> String {
 }
 
 /// Makes a table of all crashes.
-pub(super) fn section(crashes: &[Crash]) -> Section {
-    let rows = crashes.iter().map(|crash| {
+pub(super) fn section(report: &Report) -> Section {
+    let rows = report.crashes.iter().flatten().map(|crash| {
         let command = match &crash.command {
             None => "(not known which)".to_owned(),
             Some(command) if crash.is_probe => format!("{command} (test program of configure or CMake)"),

@@ -55,7 +55,7 @@ fn end(report: &Report) -> (Tone, String, String) {
 /// The same, of the command alone.
 fn exit(report: &Report) -> (Tone, String, String) {
     let (tone, brief, full) = match report.ending.exit {
-        _ if report.stage == Stage::Recovered && report.processes.still_running == 0 => {
+        _ if report.stage == Stage::Recovered && report.processes.still_running == Some(0) => {
             (Tone::Caution, "TRACKING KILLED", "tracking was killed")
         }
         _ if report.stage != Stage::Over => (Tone::Caution, "STILL RUNNING", "still running"),

@@ -38,7 +38,7 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
         usage::faults(report),
         usage::switches(report),
         processes::processes(report, units),
-        crashes::section(&report.crashes),
+        crashes::section(report),
         environment::cgroup(report.cgroup.as_ref(), units),
         gpus::gpus(&report.gpus, units),
         environment::host(report),

@@ -24,7 +24,7 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
     }
     Section::new("Processes")
         .text("Total", processes.total.to_string())
-        .text("Most at one time", processes.max_concurrent.to_string())
+        .text("Most at one time", processes.max_concurrent.map(|most| most.to_string()))
         .count("Still running at the end", processes.still_running)
         .section(still_running(processes))
         .section(by_command(&processes.by_command, units))
@@ -40,7 +40,7 @@ fn still_running(processes: &Processes) -> Section {
         .iter()
         .map(|process| [process.pid.to_string(), process.command.clone()]);
     let mut table = Table::new([Column::count("PID"), Column::text("Command")], listed);
-    table.total = usize::try_from(processes.still_running).unwrap_or(usize::MAX);
+    table.total = usize::try_from(processes.still_running.unwrap_or(0)).unwrap_or(usize::MAX);
     Section::default().table(table)
 }
 
@@ -135,8 +135,10 @@ pub(super) fn row(report: &Report) -> Option<Block> {
         return None;
     }
     let at_least = if uncounted.is_some() { "at least " } else { "" };
-    let (total, most) = (thousands(processes.total as f64), thousands(processes.max_concurrent as f64));
-    let mut text = format!("{at_least}{total}, at most {most} at once");
+    let mut text = format!("{at_least}{}", thousands(processes.total as f64));
+    if let Some(most) = processes.max_concurrent {
+        text += &format!(", at most {} at once", thousands(most as f64));
+    }
     if let Some(reason) = uncounted {
         text += &format!("; {reason}");
     }

@@ -63,8 +63,8 @@ pub struct Report {
     /// How the command ended.
     #[serde(rename = "exit", default)]
     pub ending: Ending,
-    /// The processes that crashed, most first; the test programs of build systems come last.
-    pub crashes: Vec<Crash>,
+    /// The processes that crashed, most first; the test programs of build systems come last. `None`: the run was not tracked.
+    pub crashes: Option<Vec<Crash>>,
     /// What the command may use: the denominators.
     pub usable: Usable,
     /// What to ask for next time.

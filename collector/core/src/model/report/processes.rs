@@ -11,10 +11,10 @@ use crate::model::quality::Quality;
 pub struct Processes {
     /// All that ever lived, the command's first process included.
     pub total: u64,
-    /// Most alive at one time.
-    pub max_concurrent: u64,
-    /// How many were alive at the end of the run.
-    pub still_running: u64,
+    /// Most alive at one time; `None`: the run was not tracked.
+    pub max_concurrent: Option<u64>,
+    /// How many were alive at the end of the run; `None`: the run was not tracked, and /proc could not be read.
+    pub still_running: Option<u64>,
     /// The first 100 of those.
     pub still_running_processes: Vec<Running>,
     /// By command name, most CPU time first.
