@@ -170,5 +170,5 @@ fn report_not_executed(options: &Options, exit_code: u8, why: String) {
         monotonic_ns: clock::monotonic_ns(),
         children_cpu_us: 0,
     });
-    untracked::write_files(&config, &known);
+    untracked::report_to_files(&config, &known);
 }

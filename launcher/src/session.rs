@@ -150,6 +150,11 @@ impl Session {
         self.start_collector()
     }
 
+    /// The configuration of its collectors.
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Whether the report is written.
     pub(crate) fn is_reported(&self) -> bool {
         self.state.is_reported()

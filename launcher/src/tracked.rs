@@ -14,6 +14,7 @@ use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
 use crate::session::Session;
 use crate::signals::{self, MAX_END_REQUESTS};
 use crate::supervise::Account;
+use crate::untracked::Untracked;
 use crate::wakeups::Wakeups;
 use crate::{console, orders};
 
@@ -31,6 +32,10 @@ pub(crate) struct Tracked {
     messages: Vec<Message>,
     shim_upkeep: Option<Upkeep>,
     is_quiet: bool,
+    /// Accounts for the run if the collector can't work.
+    fallback: Untracked,
+    /// The collector could not work.
+    is_untracked: bool,
 }
 
 impl Tracked {
@@ -38,6 +43,8 @@ impl Tracked {
     pub(crate) fn new(session: Session, collector: Collector, main: MainProcess, options: &Options) -> Self {
         Self {
             shim_upkeep: session.shim_upkeep(),
+            fallback: Untracked::beside(session.config()),
+            is_untracked: false,
             session,
             collector: Some(collector),
             killed_collectors: KilledCollectors::default(),
@@ -47,10 +54,15 @@ impl Tracked {
         }
     }
 
-    /// Replaces a collector that a signal ended. One that exited has written the report, or a message that says why not.
+    /// Replaces a collector that a signal ended. One that exited has written the report, or a message that says why it can't work.
     fn collector_ended(&mut self, status: i32) {
         let Some(ended) = self.collector.take() else { return };
         if !libc::WIFSIGNALED(status) {
+            if libc::WEXITSTATUS(status) != 0 && !self.session.is_reported() {
+                self.is_untracked = true;
+                self.fallback.begin("the collector could not work: a line on stderr says why".to_owned());
+                self.fallback.write_files(None);
+            }
             return;
         }
         let signal = libc::WTERMSIG(status);
@@ -155,6 +167,7 @@ impl Account for Tracked {
 
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool) {
         self.session.record(ended, is_main);
+        self.fallback.child_ended(ended, is_main);
     }
 
     /// Sends what has found the collector's pipe full, and obeys the orders that have come. Upkeep of the shim's file is due now and then.
@@ -183,6 +196,12 @@ impl Account for Tracked {
         self.session.wake_collector();
         self.wait_for_report(wakeups)?;
         self.session.clean_up();
-        Ok(())
+        if !self.is_untracked {
+            return Ok(());
+        }
+        for message in &self.messages {
+            self.fallback.tell(*message);
+        }
+        self.fallback.conclude(wakeups)
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use gpu_track_abi::record::{Event, Origin, Usage};
 use gpu_track_collector::{
-    Config, KnownToParent, Layer, Left, Message, ProcRoot, StoredRecord, clock, format, has_split_rss,
-    render, untracked, write_everywhere, write_report,
+    Config, KnownToParent, Layer, Left, Message, ProcRoot, StoredRecord, clock, has_files, has_split_rss,
+    untracked, write_everywhere, write_files,
 };
 
 use crate::cli::Options;
@@ -36,15 +36,27 @@ impl Untracked {
     /// Before the command is started. `reason`: why tracking could not begin.
     pub(crate) fn new(options: &Options, reason: String) -> Self {
         let root = ProcRoot::default();
-        let mut config = config::of(options, &root);
-        config.discovery.layers.retain(|layer| matches!(layer, Layer::Wait | Layer::Subreaper));
-        config.discovery.untracked = Some(reason);
+        let before = root.children(std::process::id(), 1);
+        let mut untracked = Self { before, ..Self::beside(&config::of(options, &root)) };
+        untracked.begin(reason);
+        untracked
+    }
+
+    /// Beside the collector of a run with this configuration, which may turn out to be unable to work.
+    pub(crate) fn beside(config: &Config) -> Self {
         Self {
-            config,
+            config: config.clone(),
             known: KnownToParent::default(),
             has_split_rss: has_split_rss(),
-            before: root.children(std::process::id(), 1),
+            before: Vec::new(),
         }
+    }
+
+    /// From now on this account is the run's only one, for this reason.
+    pub(crate) fn begin(&mut self, reason: String) {
+        let discovery = &mut self.config.discovery;
+        discovery.layers.retain(|layer| matches!(layer, Layer::Wait | Layer::Subreaper));
+        discovery.untracked = Some(reason);
     }
 
     /// Writes a report without figures to the report's files: that of an earlier run there would be taken for this run's.
@@ -52,7 +64,7 @@ impl Untracked {
     pub(crate) fn write_files(&self, why: Option<String>) {
         let mut config = self.config.clone();
         config.report.warnings.extend(why);
-        write_files(&config, &KnownToParent::default());
+        report_to_files(&config, &KnownToParent::default());
     }
 
     /// The children that still run. /proc lists them; without it, wait4(2) says whether there are any.
@@ -68,23 +80,12 @@ impl Untracked {
     }
 }
 
-/// Writes a report of what is known to the files that have a place for reasons.
-pub(crate) fn write_files(config: &Config, known: &KnownToParent) {
-    let mut files = config
-        .report
-        .targets
-        .iter()
-        .filter(|target| target.output.file().is_some() && format::is_complete(&target.format))
-        .peekable();
-    if files.peek().is_none() {
-        return;
-    }
-    let report = untracked(config, known);
-    for target in files {
-        let output = &target.output;
-        if let Err(error) = write_report(output, &render(&report, target, config.report.style)) {
-            console::message(format_args!("cannot write the report to {output}: {error}"));
-        }
+/// Writes a report of what is known to the files whose form has a place for reasons.
+pub(crate) fn report_to_files(config: &Config, known: &KnownToParent) {
+    if has_files(&config.report)
+        && let Err(error) = write_files(&config.report, &untracked(config, known))
+    {
+        console::message(error);
     }
 }
 

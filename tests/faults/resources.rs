@@ -1,7 +1,7 @@
 //! Resources that run out or cannot be written: the command runs as usual, and one line says what is missing.
 
 use crate::support::run::BINARY;
-use crate::support::{Run, is_root, program, skip, tracked};
+use crate::support::{Run, is_root, program, skip, tracked, wait_until};
 
 const COMMAND: [&str; 3] = ["sh", "-c", "/bin/true; (exit 4); /bin/true; echo ran; exit 3"];
 
@@ -88,8 +88,9 @@ fn process_limit_of_the_command_alone_runs_untracked() {
     let directory = tempfile::tempdir().unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
     std::fs::set_permissions(directory.path(), mode).unwrap();
-    // Only this test uses this uid. With a limit of 2 the collector can start, but not the command beside it.
-    for limit in [1, 2] {
+    // Only this test uses this uid. With a limit of 2 the collector can start, but not the command beside it. With 3 both can, but
+    // not the collector's thread.
+    for limit in [1, 2, 3] {
         let script =
             format!("ulimit -u {limit}; export XDG_CACHE_HOME={}; exec \"$@\"", directory.path().display());
         let setpriv =
@@ -99,11 +100,19 @@ fn process_limit_of_the_command_alone_runs_untracked() {
         if !reachable.is_ok_and(|output| output.status.success()) {
             skip!("other users cannot reach the built program");
         }
-        let run = tracked(["sh", "-c", "echo ran; exit 3"]).only_options(&[]).through(&setpriv).run();
+        let command = ["sh", "-c", "echo ran; read line; exit 3"];
+        let mut running = tracked(command).only_options(&[]).through(&setpriv).piped_stdin().start();
+        running.wait_for_output("ran");
+        let stderr = || std::fs::read_to_string(running.path("stderr")).unwrap();
+        wait_until("a line that says why", || stderr().contains("runs untracked"));
+        drop(running.stdin());
+        let run = running.wait();
         assert_eq!((run.status.code(), run.stdout.as_str()), (Some(3), "ran\n"), "{limit}: {}", run.stderr);
         // The command takes the place of its launcher where that may have no child.
         let (is_reported, cannot) = (limit > 1, "there is no report of it: cannot create a process: ");
-        assert_eq!(run.stderr.contains("exit 3 after "), is_reported, "{limit}: {}", run.stderr);
+        let report = run.stderr.lines().find(|line| line.contains("FAILED, exit 3 after "));
+        assert_eq!(report.is_some(), is_reported, "{limit}: {}", run.stderr);
+        assert!(report.is_none_or(|line| line.ends_with(", UNTRACKED")), "{limit}: {}", run.stderr);
         assert_eq!(run.stderr.contains(cannot), !is_reported, "{limit}: {}", run.stderr);
     }
 }

@@ -16,10 +16,10 @@ pub enum SessionError {
     #[error("cannot read from the launcher: {0}")]
     Pipe(#[from] io::Error),
     /// No thread to read the records.
-    #[error("cannot start a thread: {0}; there is no report")]
+    #[error("cannot start a thread: {0}; the command runs untracked")]
     Thread(io::Error),
     /// No memory for the process connector's events.
-    #[error("cannot map the process connector's events: {0}; there is no report")]
+    #[error("cannot map the process connector's events: {0}; the command runs untracked")]
     Inbox(io::Error),
     /// The segment can't be had.
     #[error(transparent)]

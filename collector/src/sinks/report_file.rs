@@ -1,10 +1,11 @@
 //! The report, as it is so far and at the end, in each place that it is written to.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use super::kept::Kept;
 use super::sink::{Place, Resume, Sink};
-use crate::model::config::{Config, ReportConfig};
+use crate::model::config::{Config, ReportConfig, ReportTarget};
 use crate::model::report::{Report, Stage};
 use crate::model::style::Output;
 use crate::report::format::{is_complete, render, stand_ins};
@@ -22,15 +23,49 @@ pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
     Some(Box::new(ReportFile { config: place.config.report.clone(), kept: None }))
 }
 
+/// Gives the places that a report can be written to before the run is over: files in a form that can say so, and why. In
+/// gpu_tracker's it can't be said.
+fn files(config: &ReportConfig) -> impl Iterator<Item = (&ReportTarget, &Path)> {
+    let complete = config.targets.iter().filter(|target| is_complete(&target.format));
+    complete.filter_map(|target| Some((target, target.output.file()?)))
+}
+
+/// Whether there is such a place.
+#[must_use]
+pub fn has_files(config: &ReportConfig) -> bool {
+    files(config).next().is_some()
+}
+
+/// Writes a report to these places only.
+///
+/// # Errors
+/// If that fails somewhere: in a line for the user.
+pub fn write_files(config: &ReportConfig, report: &Report) -> io::Result<()> {
+    let write = |(target, path): (&ReportTarget, &Path)| {
+        write_atomically(path, render(report, target, config.style).as_bytes())
+            .err()
+            .map(|error| not_written(target, &error))
+    };
+    all_written(files(config).filter_map(write).collect())
+}
+
 /// Keeps the last report of a run without a collector, and writes it to every place.
 ///
 /// # Errors
-/// If that fails somewhere.
+/// If that fails somewhere: in a line for the user.
 pub fn write_everywhere(config: &Config, report: &Report) -> io::Result<()> {
     let kept = config.report.keep.as_ref().and_then(Kept::prepare);
     let written = ReportFile { config: config.report.clone(), kept }.report(report, report.stage);
     warn_in_its_place(config, report);
     written
+}
+
+fn not_written(target: &ReportTarget, error: &io::Error) -> String {
+    format!("cannot write the report to {}: {error}", target.output)
+}
+
+fn all_written(problems: Vec<String>) -> io::Result<()> {
+    if problems.is_empty() { Ok(()) } else { Err(io::Error::other(problems.join("; "))) }
 }
 
 /// Writes to stderr what a form without a place for warnings leaves out, as gpu_tracker's: the warnings, and what is 0 there
@@ -59,20 +94,15 @@ impl Sink for ReportFile {
         Ok(())
     }
 
-    /// gpu_tracker's form cannot say that it is unfinished.
     fn wants_report(&self, stage: Stage) -> bool {
-        let is_so_far = self
-            .config
-            .targets
-            .iter()
-            .any(|target| target.output.file().is_some() && is_complete(&target.format));
-        stage != Stage::SoFar || is_so_far
+        stage != Stage::SoFar || has_files(&self.config)
     }
 
     /// Writes the report to every place. A report-so-far goes only to files whose form can say so, and its errors are ignored.
     fn report(&mut self, report: &Report, stage: Stage) -> io::Result<()> {
         if stage == Stage::SoFar {
-            self.write_so_far(report);
+            // An error is no trouble yet; the last report says so.
+            let _ = write_files(&self.config, report);
             return Ok(());
         }
         // The text of the report tells the user whether the report is kept, so it is kept first.
@@ -82,15 +112,6 @@ impl Sink for ReportFile {
 }
 
 impl ReportFile {
-    /// Writes the report-so-far to the files whose form can say so. An error is no trouble yet; the final report says so.
-    fn write_so_far(&self, report: &Report) {
-        for target in self.config.targets.iter().filter(|target| is_complete(&target.format)) {
-            if let Some(path) = target.output.file() {
-                let _ = write_atomically(path, render(report, target, self.config.style).as_bytes());
-            }
-        }
-    }
-
     /// Writes it to every place. The error names those where that failed.
     fn write(&self, report: &Report) -> io::Result<()> {
         let mut problems = Vec::new();
@@ -98,7 +119,7 @@ impl ReportFile {
         for target in &self.config.targets {
             let text = render(report, target, self.config.style);
             if let Err(error) = write_report(&target.output, &text) {
-                problems.push(format!("cannot write the report to {}: {error}", target.output));
+                problems.push(not_written(target, &error));
                 lost = lost.or((target.output != Output::Stderr).then_some(text));
             }
         }
@@ -106,6 +127,6 @@ impl ReportFile {
             // The run may have taken days: stderr may still be seen.
             let _ = io::stderr().write_all(text.as_bytes());
         }
-        if problems.is_empty() { Ok(()) } else { Err(io::Error::other(problems.join("; "))) }
+        all_written(problems)
     }
 }
