@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::gpu::{Figure, Missing, NVIDIA, Vendor};
+use crate::model::gpu::{Device, Figure, Missing, NVIDIA, Vendor};
 use crate::model::groups::Groups;
 use crate::model::report::{
     CommandGpu, CommandUsage, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie,
@@ -182,7 +182,7 @@ pub(super) fn gpus(usage: &GpuUsage, start_ns: u64) -> Vec<GpuDevice> {
 
 /// Makes the report's entry of a device. `start_ns`: the start of the run, CLOCK_MONOTONIC.
 fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
-    let device = gpu.device.clone();
+    let device = Device::clone(&gpu.device);
     let whole = |figure| gpu.counted(figure).map(|count| count as u64);
     let missing = |(figure, missing): (Figure, Missing)| GpuMissing {
         figure: figure.name().into(),
@@ -396,7 +396,7 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
 mod tests {
     use super::*;
     use crate::model::gpu::{
-        BackendsAtEnd, Batch, Busy, Device, DeviceList, DeviceSample, GpuObservation, TrackedDevice,
+        BackendsAtEnd, Batch, Busy, DeviceList, DeviceSample, GpuObservation, TrackedDevice,
     };
     use crate::run::gpu::GpuState;
 

@@ -3,8 +3,12 @@
 //! A sample is provisional until it closes: when the next one is complete, or at the end of the run. From then on it does not
 //! change. Everything that shows the run over time takes [`TreeSample`]s.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use super::gpu::{Device, Figure};
 use super::groups::Groups;
 
 /// A quantity over the time of a sample.
@@ -88,19 +92,22 @@ pub struct GpuSums {
     pub devices: Vec<GpuSample>,
 }
 
-/// One GPU at its last reading. A figure is `None` if that is older than two of its intervals.
+/// One GPU. A figure is the largest that was read within the sample's time. If none was, it is the last one; `None` if that is
+/// older than two intervals.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
-    /// [`Device::id`](super::gpu::Device::id).
-    pub device: String,
+    /// The device.
+    pub device: Arc<Device>,
     /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     pub read_ns: u64,
     /// Memory in use by all processes of the machine, bytes.
     pub used_bytes: Option<u64>,
     /// Memory of the run's processes, bytes.
     pub run_bytes: Option<Groups<u64>>,
-    /// Utilisation since the reading before, percent.
+    /// Utilisation in a stretch of time, percent. A driver may report several between two readings.
     pub busy_percent: Option<f64>,
+    /// The other figures that go up and down, each in its own unit. What is not known is not there.
+    pub gauges: BTreeMap<Figure, f64>,
 }
 
 /// The live processes of one command name.

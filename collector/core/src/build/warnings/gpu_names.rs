@@ -49,6 +49,8 @@ fn ranges(numbers: &BTreeSet<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::model::gpu::{Device, Vendor};
 
@@ -56,7 +58,7 @@ mod tests {
         let device = |(n, index): (usize, &Option<u32>)| {
             let (id, vendor) = (format!("GPU-{n}"), Some(Vendor::Nvidia));
             let mut gpu = DeviceUsage::default();
-            gpu.device = Device { id, index: *index, vendor, ..Device::default() };
+            gpu.device = Arc::new(Device { id, index: *index, vendor, ..Device::default() });
             gpu
         };
         let devices = indices.iter().enumerate().map(device).collect();

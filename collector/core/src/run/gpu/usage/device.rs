@@ -1,6 +1,7 @@
 //! One device over the run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +10,10 @@ use super::maxima::Maxima;
 use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
 use super::process_lists::ProcessLists;
 use super::processes::{BusyProcesses, Processes};
+use super::recent::RecentFigures;
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::model::groups::Groups;
+use crate::model::tree_sample::GpuSample;
 use crate::run::gpu::pid_table::PidResolver;
 use crate::run::gpu::policy::POLICY;
 
@@ -64,7 +67,7 @@ pub struct RunOnDevice {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DeviceUsage {
     /// The device.
-    pub device: Device,
+    pub device: Arc<Device>,
     /// Whether the command's environment names it; `None`: it names none.
     pub is_visible: Option<bool>,
     /// It is part of a device that is tracked itself.
@@ -89,15 +92,15 @@ pub struct DeviceUsage {
     pub run: RunOnDevice,
     /// Memory in use by all processes of the machine at the last reading, bytes.
     used_bytes: Option<u64>,
-    /// Its mean utilisation since the reading before, percent, and when that was read.
-    busy_percent: Option<(u64, f64)>,
+    /// What samples have of it.
+    recent: RecentFigures,
     /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     last_ns: u64,
 }
 
 impl DeviceUsage {
     pub(super) fn new(device: Device, is_visible: Option<bool>) -> Self {
-        Self { device, is_visible, ..Self::default() }
+        Self { device: Arc::new(device), is_visible, ..Self::default() }
     }
 
     /// Whether a figure was ever known.
@@ -125,9 +128,22 @@ impl DeviceUsage {
         self.counters.get(&figure).and_then(Counter::total)
     }
 
-    /// Gives when it was read last, its memory in use then, and its utilisation, with the time at which that was read.
-    pub(super) fn last(&self) -> (u64, Option<u64>, Option<(u64, f64)>) {
-        (self.last_ns, self.used_bytes, self.busy_percent)
+    /// Gives what became known of it since the sample before. What was read before `oldest_ns` is unknown.
+    pub(super) fn now(&self, oldest_ns: u64) -> GpuSample {
+        let mut gauges = self.recent.gauges(oldest_ns);
+        GpuSample {
+            device: Arc::clone(&self.device),
+            read_ns: self.last_ns,
+            used_bytes: gauges.remove(&Figure::MemoryUsed).map(|bytes| bytes as u64),
+            run_bytes: self.recent.run_bytes.get(oldest_ns),
+            busy_percent: self.recent.busy_percent.get(oldest_ns),
+            gauges,
+        }
+    }
+
+    /// Begins a sample: it has what is read from now on.
+    pub(super) fn begin_sample(&mut self) {
+        self.recent.begin();
     }
 
     /// Whether any reading had more than its loss.
@@ -185,6 +201,7 @@ impl DeviceUsage {
         if sample.is_lost {
             self.loss.get_or_insert(Loss { at_ns, is_back: false }).is_back = false;
             self.used_bytes = None;
+            self.recent = RecentFigures::default();
             all.lose(reading.number, at_ns);
             return;
         }
@@ -216,6 +233,7 @@ impl DeviceUsage {
         }
         let Some(value) = self.figures.note(at_ns, figure, Some(value)).copied() else { return };
         if !figure.is_cumulative() {
+            self.recent.add_gauge(figure, at_ns, value);
             let gauge = self.gauges.entry(figure);
             gauge.and_modify(|gauge| gauge.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
             return;
@@ -245,11 +263,8 @@ impl DeviceUsage {
         spans.iter().for_each(|span| self.busy.add(*span));
         let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
         let stretches: Vec<(u64, f64)> = spans.iter().map(stretch).collect();
-        let (ns, busy_ns) = stretches.iter().fold((0.0, 0.0), |(ns, busy_ns), (length, percent)| {
-            (ns + *length as f64, busy_ns + *length as f64 * percent)
-        });
-        if ns > 0.0 {
-            self.busy_percent = Some((at_ns, busy_ns / ns));
+        for (_, percent) in &stretches {
+            self.recent.busy_percent.add(at_ns, *percent);
         }
         all.add_busy(reading.number, at_ns, &stretches);
     }
@@ -311,6 +326,7 @@ impl DeviceUsage {
             self.figures.withdraw(Figure::ProcessMemory, Missing::ForeignPids);
         } else {
             all.add_memory(number, at_ns, memory);
+            self.recent.run_bytes.add(at_ns, memory);
             self.run.max = self.run.max.with(memory, u64::max);
         }
     }

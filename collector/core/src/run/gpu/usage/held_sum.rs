@@ -71,11 +71,6 @@ impl<T: Amount> HeldSum<T> {
         largest
     }
 
-    /// Gives the last reading of a device, and when that was, CLOCK_MONOTONIC nanoseconds.
-    pub(super) fn last(&self, device: u32) -> Option<(u64, T)> {
-        self.last.get(&device).map(|last| (last.at_ns, last.held))
-    }
-
     /// Whether a device had memory at its last reading.
     pub(super) fn is_held_on(&self, device: u32) -> bool {
         self.last.get(&device).is_some_and(|last| last.held != T::default())

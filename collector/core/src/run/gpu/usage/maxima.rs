@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::amount::Amount;
 use super::busy::BusySum;
 use super::held_sum::HeldSum;
-use super::recent_sum::RecentSum;
+use super::recent::Recent;
 use crate::model::groups::Groups;
 
 /// The largest sums over all devices at one time; `None`: no device gave the figure.
@@ -24,11 +24,11 @@ pub struct Maxima {
     busy_sum: BusySum<f64>,
     process_busy_sum: BusySum<Groups<f64>>,
     /// What samples have of `used_bytes`.
-    pub(super) recent_used: RecentSum<u64>,
+    pub(super) recent_used: Recent<u64>,
     /// What samples have of `memory`.
-    pub(super) recent_memory: RecentSum<Groups<u64>>,
+    pub(super) recent_memory: Recent<Groups<u64>>,
     /// What samples have of `busy`.
-    pub(super) recent_busy: RecentSum<f64>,
+    pub(super) recent_busy: Recent<f64>,
 }
 
 impl Maxima {
@@ -44,11 +44,6 @@ impl Maxima {
         let sum = self.memory_sum.read(device, at_ns, bytes);
         self.recent_memory.add(at_ns, sum);
         raise(&mut self.memory, sum);
-    }
-
-    /// Gives the memory of the run's processes on a device at its last reading, and when that was.
-    pub(super) fn memory_on(&self, device: u32) -> Option<(u64, Groups<u64>)> {
-        self.memory_sum.last(device)
     }
 
     /// Begins a sample: it has what becomes known from now on.

@@ -13,11 +13,12 @@ mod process_lists;
 pub(crate) mod processes;
 #[cfg(test)]
 mod random_moves;
-mod recent_sum;
+mod recent;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +116,7 @@ impl GpuUsage {
     fn add_device(&mut self, TrackedDevice { device, is_visible }: &TrackedDevice) {
         let known = self.devices.iter_mut().find(|usage| usage.device.id == device.id);
         match known {
-            Some(usage) => (usage.device, usage.is_visible) = (device.clone(), *is_visible),
+            Some(usage) => (usage.device, usage.is_visible) = (Arc::new(device.clone()), *is_visible),
             None => self.devices.push(DeviceUsage::new(device.clone(), *is_visible)),
         }
         let ids: BTreeSet<String> = self.devices.iter().map(|usage| usage.device.id.clone()).collect();

@@ -469,3 +469,29 @@ fn usage_survives_serialization() {
     let back: GpuUsage = postcard::from_bytes(&bytes).unwrap();
     assert_eq!(serde_json::to_string(&back).unwrap(), text);
 }
+
+#[test]
+fn sample_has_the_largest_that_was_read_of_a_device_within_its_time() {
+    let mut bench = Bench::new(&[gpu("a")]);
+    bench.usage.interval_ns = S;
+    let busy = DeviceSample {
+        busy: Some(Ok([90.0, 20.0].map(|percent| Busy { us: 100, percent }).to_vec())),
+        ..sample("a")
+    };
+    bench.at(2, vec![busy, value("a", Figure::Power, Ok(300.0)), memory("a", vec![listed(10, 500)])]);
+    bench.at(3, vec![value("a", Figure::Power, Ok(70.0)), value("a", Figure::MemoryUsed, Ok(900.0))]);
+    let now = |bench: &Bench, at_s| bench.usage.now(at_s * S).devices[0].clone();
+    let first = now(&bench, 3);
+    assert_eq!((first.busy_percent, first.gauges[&Figure::Power]), (Some(90.0), 300.0));
+    assert_eq!((first.used_bytes, first.run_bytes.map(|bytes| bytes.combined)), (Some(900), Some(500)));
+    bench.usage.begin_sample();
+    let next = now(&bench, 4);
+    assert_eq!(
+        (next.busy_percent, next.gauges[&Figure::Power]),
+        (Some(20.0), 70.0),
+        "the last, while it is new"
+    );
+    let later = now(&bench, 5);
+    assert_eq!((later.busy_percent, later.run_bytes, later.used_bytes), (None, None, Some(900)));
+    assert!(later.read_ns == 3 * S && now(&bench, 6).gauges.is_empty());
+}

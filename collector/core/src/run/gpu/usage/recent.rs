@@ -1,0 +1,85 @@
+//! A figure of GPUs as samples see it: the largest that became known since the sample before, or the last one while that is not
+//! too old.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::amount::Amount;
+use crate::model::gpu::Figure;
+use crate::model::groups::Groups;
+
+/// The values that became known since the last sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Recent<T> {
+    largest: Option<T>,
+    last: Option<(u64, T)>,
+}
+
+impl<T: Amount> Recent<T> {
+    /// Takes in a value that a reading of this time made known.
+    pub(super) fn add(&mut self, read_ns: u64, value: T) {
+        self.largest = Some(self.largest.map_or(value, |largest| largest.larger(value)));
+        self.last = Some((read_ns, value));
+    }
+
+    /// Gives the largest. `None`: nothing was read since `oldest_ns`.
+    pub(super) fn get(&self, oldest_ns: u64) -> Option<T> {
+        let last = self.last.filter(|(read_ns, _)| *read_ns >= oldest_ns);
+        last.map(|(_, value)| self.largest.unwrap_or(value))
+    }
+
+    /// Begins a sample: its largest is that of what becomes known from now on.
+    pub(super) fn begin(&mut self) {
+        self.largest = None;
+    }
+}
+
+/// The figures of one device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct RecentFigures {
+    /// Memory of the run's processes, bytes.
+    pub(super) run_bytes: Recent<Groups<u64>>,
+    /// Utilisation, percent.
+    pub(super) busy_percent: Recent<f64>,
+    /// Figures that go up and down, the memory in use among them.
+    gauges: BTreeMap<Figure, Recent<f64>>,
+}
+
+impl RecentFigures {
+    /// Takes in the reading of a gauge.
+    pub(super) fn add_gauge(&mut self, figure: Figure, read_ns: u64, value: f64) {
+        self.gauges.entry(figure).or_default().add(read_ns, value);
+    }
+
+    /// Gives the largest of each gauge. What was read before `oldest_ns` is left out.
+    pub(super) fn gauges(&self, oldest_ns: u64) -> BTreeMap<Figure, f64> {
+        let known = |(figure, recent): (&Figure, &Recent<f64>)| Some((*figure, recent.get(oldest_ns)?));
+        self.gauges.iter().filter_map(known).collect()
+    }
+
+    /// Begins a sample.
+    pub(super) fn begin(&mut self) {
+        self.run_bytes.begin();
+        self.busy_percent.begin();
+        self.gauges.values_mut().for_each(Recent::begin);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn largest_since_the_last_sample_and_the_last_until_it_is_old() {
+        let mut sum = Recent::default();
+        assert_eq!(sum.get(0), None);
+        sum.add(10, 7);
+        sum.add(11, 5);
+        assert_eq!(sum.get(9), Some(7));
+        sum.begin();
+        assert_eq!((sum.get(11), sum.get(12)), (Some(5), None));
+        sum.add(20, 0);
+        assert_eq!(sum.get(12), Some(0), "what was freed is gone");
+    }
+}
