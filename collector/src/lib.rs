@@ -37,7 +37,7 @@ pub use report::read::{NotRead, ReadReport, read as read_report};
 pub use session::{Inheritance, KnownToParent, Left, serve, untracked};
 pub use sinks::kept;
 pub use sinks::output::{output_at, write_report};
-pub use sinks::tracking_file;
+pub use sinks::tracking;
 pub use sinks::{has_files, write_everywhere, write_files};
 pub use sources::cgroup;
 pub use sources::cgroup::run_cgroup;

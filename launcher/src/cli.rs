@@ -10,7 +10,7 @@ mod targets;
 mod tconfig;
 #[cfg(test)]
 mod tests;
-mod tracking_file;
+mod tracking_files;
 mod usage_error;
 mod values;
 
@@ -23,7 +23,7 @@ pub(crate) use args::Options;
 use gpu_tracker::Translated;
 pub(crate) use output::PatternValues;
 pub(crate) use targets::{locks, targets};
-pub(crate) use tracking_file::{HeldTrackingFile, tracking_file};
+pub(crate) use tracking_files::{HeldTrackingFile, tracking_files};
 pub(crate) use usage_error::UsageError;
 
 use crate::name;
@@ -84,9 +84,8 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         return Ok(Request::Last(options));
     }
     options.report.targets = targets(&options.places, patterns)?;
-    if let Some(given) = options.preparations.tracking_file.clone() {
-        options.preparations.tracking_file = Some(tracking_file::path(&given, &options.report, patterns)?);
-    }
+    options.preparations.tracking_files =
+        tracking_files::paths(&options.preparations.tracking_files, &options.report, patterns)?;
     if options.information.recover {
         return Ok(Request::Recover(options));
     }

@@ -79,7 +79,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
                 None
             });
             let locks = cli::locks(&mut options.report)?;
-            let tracking = cli::tracking_file(&mut options)?;
+            let tracking = cli::tracking_files(&mut options)?;
             Ok(run::run(&options, locks, tracking))
         }
     }

@@ -28,12 +28,12 @@ struct Ready {
     children_before: Usage,
 }
 
-/// Runs the command to its end, and ends as it ended. The locks are those of the report's files; the tracking file is
+/// Runs the command to its end, and ends as it ended. The locks are those of the report's files; the tracking files are
 /// held until the end.
 pub(crate) fn run(
     options: &Options,
     output_locks: Vec<Option<OutputLock>>,
-    tracking: Option<HeldTrackingFile>,
+    tracking: Vec<HeldTrackingFile>,
 ) -> ExitCode {
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
@@ -57,7 +57,7 @@ pub(crate) fn run(
 }
 
 /// What a run holds until its end, and the command that it may become must not.
-type Held = (Rc<[Option<OutputLock>]>, Option<HeldTrackingFile>);
+type Held = (Rc<[Option<OutputLock>]>, Vec<HeldTrackingFile>);
 
 /// Supervises a started command to its end, and ends as it ended.
 fn supervise<A: Account>(

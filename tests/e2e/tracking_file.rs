@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::gpu_tracker::theirs;
 use crate::support::gpu::FakeGpus;
 use crate::support::rows::Rows;
-use crate::support::{Run, or_skip, tracked};
+use crate::support::{Run, kill, or_skip, tracked, wait_until};
 
 /// A job with memory that comes and goes: in its first process, in a child, and in one shorter than an interval.
 const JOB: &str = "b = bytearray(150_000_000)
@@ -143,6 +143,9 @@ fn file_that_can_not_be_written_is_refused_before_the_start() {
         let line = is_refused(&["--tf", &path(name)], directory.path());
         assert!(line.contains("--tf") && line.contains(part), "{line}");
     }
+    let twice = directory.path().join(".").join("a.csv");
+    let line = is_refused(&["--tf", &path("a.csv"), "--tf", twice.to_str().unwrap()], directory.path());
+    assert!(line.contains("same file as another --tf"), "{line}");
     let line = is_refused(&["-o", &path("r.csv"), "--tf", &path("r.csv")], directory.path());
     assert!(line.contains("file of the report"), "{line}");
     assert_eq!(std::fs::read_to_string(path("old.csv")).unwrap(), "old");
@@ -165,6 +168,37 @@ fn file_is_replaced_if_asked_for_on_the_command_line_or_in_tconfig() {
         assert!(!Rows::read(&path).keys().is_empty());
         std::fs::remove_file(&path).unwrap();
     }
+}
+
+// Requirement: TIME-2, TIME-5
+#[test]
+fn each_of_several_files_gets_the_rows_and_a_failed_one_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let [stop, a, b] = [path("stop"), path("a.csv"), path("b.csv")];
+    let until_stop = "while [ ! -e \"$0\" ]; do sleep 0.01; done";
+    let running = tracked(["sh", "-c", until_stop, stop.to_str().unwrap()])
+        .options(&["--st", "0.02", "--tf", a.to_str().unwrap(), "--tf", b.to_str().unwrap()])
+        .start();
+    wait_until("rows in both", || {
+        [&a, &b].iter().all(|path| path.metadata().is_ok_and(|file| file.len() > 0))
+    });
+    std::fs::rename(&b, path("moved")).unwrap();
+    std::fs::write(&b, "not to be touched").unwrap();
+    let collector = running.wait_for_collector();
+    kill(collector, libc::SIGKILL);
+    let before = a.metadata().unwrap().len();
+    wait_until("rows of another collector", || a.metadata().unwrap().len() > before + 2000);
+    std::fs::write(&stop, "").unwrap();
+    let run = running.wait();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let warnings = run.report().warnings();
+    assert!(warnings.contains("b.csv could not be written") && !warnings.contains("a.csv"), "{warnings}");
+    assert_eq!(std::fs::read_to_string(&b).unwrap(), "not to be touched");
+    let (all, moved) = (Rows::read(&a).keys(), Rows::read(&path("moved")).keys());
+    assert!(all.len() > moved.len() && all.is_sorted_by(|a, b| a < b), "{all:?} {moved:?}");
+    // A kill may come between the two files.
+    assert_eq!(all[..moved.len() - 1], moved[..moved.len() - 1]);
 }
 
 #[test]

@@ -16,9 +16,9 @@ struct LiveRing {
 }
 
 /// Gives the sink. Every run has it.
-pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
+pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
     let (segment, session_id) = place.segment;
-    Some(Box::new(LiveRing { path: live::path_of(segment), session_id, file: None }))
+    vec![Box::new(LiveRing { path: live::path_of(segment), session_id, file: None })]
 }
 
 impl Sink for LiveRing {

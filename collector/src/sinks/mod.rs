@@ -6,13 +6,12 @@
 //! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process. After a
 //! restart an item may come again, and the process ids of this run may be others.
 
-pub mod csv;
 pub mod kept;
 mod live_ring;
 pub mod output;
 mod report_file;
 mod sink;
-pub mod tracking_file;
+pub mod tracking;
 mod worker;
 
 use std::io;
@@ -34,8 +33,8 @@ const AT_END: Duration = Duration::from_millis(500);
 
 /// An output that may be asked for.
 struct Row {
-    /// The sink, if the configuration asks for it.
-    make: fn(&Place) -> Option<Box<dyn Sink>>,
+    /// The sinks that the configuration asks for.
+    make: fn(&Place) -> Vec<Box<dyn Sink>>,
     /// The loop calls it, and it gets the last sample while that is still open.
     is_in_loop: bool,
 }
@@ -44,7 +43,7 @@ struct Row {
 const SINKS: [Row; 3] = [
     Row { make: live_ring::make, is_in_loop: true },
     Row { make: report_file::make, is_in_loop: true },
-    Row { make: csv::make, is_in_loop: false },
+    Row { make: tracking::make, is_in_loop: false },
 ];
 
 /// The outputs of a run.
@@ -61,9 +60,11 @@ impl Sinks {
         let resume = if place.config.restarts > 0 { Resume::Continued } else { Resume::New };
         let mut sinks = Self { in_loop: Vec::new(), workers: Vec::new(), handed: outbox.begin() };
         let mut seen = Vec::new();
-        for row in SINKS {
-            let Some(mut sink) = (row.make)(place) else { continue };
-            if !row.is_in_loop {
+        let made = SINKS
+            .into_iter()
+            .flat_map(|row| (row.make)(place).into_iter().map(move |sink| (row.is_in_loop, sink)));
+        for (is_in_loop, mut sink) in made {
+            if !is_in_loop {
                 sinks.workers.push(Worker::start(sink, resume));
                 continue;
             }

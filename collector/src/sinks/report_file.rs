@@ -19,8 +19,8 @@ struct ReportFile {
 }
 
 /// Gives the sink. Every run has it.
-pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
-    Some(Box::new(ReportFile { config: place.config.report.clone(), kept: None }))
+pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
+    vec![Box::new(ReportFile { config: place.config.report.clone(), kept: None })]
 }
 
 /// Gives the places that a report can be written to before the run is over: files in a form that can say so, and why. In

@@ -66,11 +66,12 @@ pub(super) struct TrackingArgs {
     config: Option<PathBuf>,
 
     /// Write the run over time to FILE, which must end in .csv: a row for each interval, in the form of gpu_tracker's tracking
-    /// file. Its name has the patterns of --output
-    #[arg(long = "tf", visible_alias = "tracking-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    tracking_file: Option<PathBuf>,
+    /// file. Its name has the patterns of --output. Give it again for a further file
+    #[arg(long = "tf", visible_alias = "tracking-file", value_name = "FILE", action = ArgAction::Append,
+          value_hint = ValueHint::FilePath)]
+    tracking_files: Vec<PathBuf>,
 
-    /// Replace the file of --tf if it exists
+    /// Replace the files of --tf that exist
     #[arg(long)]
     overwrite: bool,
 
@@ -88,9 +89,9 @@ pub(super) struct TrackingArgs {
 pub(crate) struct Preparations {
     /// The file of `--tconfig`.
     pub(crate) config: Option<PathBuf>,
-    /// The file of `--tf`.
-    pub(crate) tracking_file: Option<PathBuf>,
-    /// It may replace a file.
+    /// The files of `--tf`.
+    pub(crate) tracking_files: Vec<PathBuf>,
+    /// They may replace files.
     pub(crate) overwrite: bool,
     /// The command gets a cgroup of its own.
     pub(crate) cgroup: bool,
@@ -151,7 +152,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             sleep_time,
             expected_cores,
             config,
-            tracking_file,
+            tracking_files,
             overwrite,
             disable_logs,
             cgroup,
@@ -162,7 +163,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             disable_logs,
             ..TrackingConfig::default()
         };
-        (tracking, Preparations { config, tracking_file, overwrite, cgroup })
+        (tracking, Preparations { config, tracking_files, overwrite, cgroup })
     }
 }
 

@@ -67,7 +67,10 @@ fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError
         "n_expected_cores" => add(&mut tracking.expected_cores, cores(&given)?),
         "gpu_brand" => add(&mut gpu.vendor, named(&given, &Vendor::ALL, Vendor::name)?),
         "gpu_uuids" => add(&mut gpu.uuids, uuids(&joined(value))?),
-        "tracking_file" => add(&mut preparations.tracking_file, given.into()),
+        "tracking_file" if preparations.tracking_files.is_empty() => {
+            preparations.tracking_files.push(given.into());
+        }
+        "tracking_file" => {}
         _ => {
             let not_bool = || ValueError::NotOneOf { value: given, allowed: vec!["true", "false"] };
             let is_on = value.as_bool().ok_or_else(not_bool)?;

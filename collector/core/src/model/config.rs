@@ -127,8 +127,8 @@ pub struct TrackingConfig {
     pub sampling_interval: Option<Duration>,
     /// Number of cores that the command should use, for the hardware percentages. `None`: all of the machine.
     pub expected_cores: Option<u32>,
-    /// The file of `--tf`, which the launcher made.
-    pub tracking_target: Option<StreamFile>,
+    /// The files of `--tf`, which the launcher made.
+    pub tracking_files: Vec<StreamFile>,
     /// No warnings are written to stderr while the command runs.
     pub disable_logs: bool,
     /// Whether the user is told what `--wait-all` waits for.

@@ -56,14 +56,14 @@ fn keywords_and_options_without_effect_are_named_in_one_line() {
     assert_eq!(options.without_effect.unwrap(), "without effect: join_timeout");
     let json = r#"{"tracking_file": null, "overwrite": false, "process_id": null}"#;
     let options = with_config(json, &[]).unwrap();
-    assert_eq!((options.without_effect, options.preparations.tracking_file), (None, None));
+    assert_eq!((options.without_effect, options.preparations.tracking_files), (None, Vec::new()));
 }
 
 // Requirement: CMD-14, TIME-5
 #[test]
 fn tracking_file_of_tconfig_is_overridden_by_the_option() {
     let name = |options: Options| {
-        let path = options.preparations.tracking_file.unwrap();
+        let [path] = &options.preparations.tracking_files[..] else { panic!("{options:?}") };
         (path.file_name().unwrap().to_str().unwrap().to_owned(), options.preparations.overwrite)
     };
     let json = r#"{"tracking_file": "x.csv", "overwrite": true}"#;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use crate::sinks::output::{directory_of, replace};
 #[derive(Debug, Error)]
 pub enum NoTrackingFile {
     /// Its name says another form, or none.
-    #[error("has a form that can't be written: name a file that ends in .csv")]
+    #[error("has a form that can't be written: name a file that ends in {}", super::extensions())]
     Form,
     /// It is there.
     #[error("exists: give --overwrite to replace it, or another name")]
@@ -38,15 +38,6 @@ pub struct TrackingFile {
     target: StreamFile,
 }
 
-/// Checks that rows can be written in the form that the file's name asks for.
-///
-/// # Errors
-/// If they can't.
-pub fn check_form(path: &Path) -> Result<(), NoTrackingFile> {
-    let is_csv = path.extension().is_some_and(|extension| extension == "csv");
-    if is_csv { Ok(()) } else { Err(NoTrackingFile::Form) }
-}
-
 impl TrackingFile {
     /// Creates an empty file at a path that [`output_at`](crate::sinks::output::output_at) found. `overwrite`: it may take
     /// the place of another.
@@ -54,7 +45,7 @@ impl TrackingFile {
     /// # Errors
     /// If there is one and it is not to be replaced, or it can't be made.
     pub fn create(path: PathBuf, overwrite: bool) -> Result<Self, NoTrackingFile> {
-        check_form(&path)?;
+        super::check_form(&path)?;
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory).map_err(io::Error::from)?;
         let directory = directory_of(&path)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

@@ -10,20 +10,16 @@
 //! A row has the largest of each quantity since the row before, so that the largest of a column is that of the report. The last
 //! columns are ours: the key of the row, and the largest RAM so far, with what shows it. The last row has the report's.
 //!
-//! A process that is killed while it writes leaves each page of the file as it was or whole. So no row crosses a page: the last
-//! row of a page is padded with spaces. A row is written at its place, not appended, so that a disk that was full for a time
-//! costs rows only.
+//! [`rows`](super::rows) has how the lines are written.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
-use super::sink::{Loss, Place, Resume, Sink};
-use super::tracking_file;
+use super::rows::RowFile;
 use crate::model::groups::Groups;
 use crate::model::report::{Report, Stage};
 use crate::model::style::{RamUnit, StreamFile, TimeUnit};
 use crate::model::tree_sample::{CpuSample, MaximumSource, TreeSample, Wants};
+use crate::sinks::sink::{Loss, Place, Resume, Sink};
 use crate::sys::clock;
 
 /// What does not change during a run (gpu_tracker's `_StaticData`).
@@ -42,10 +38,6 @@ const OWN_COLUMNS: &str =
     "n_samples,n_processes,max_main_ram,max_descendants_ram,max_combined_ram,max_ram_source,at_ns";
 /// Bytes of the row below [`STATIC_COLUMNS`], with its line break.
 const STATIC_ROW: usize = 256;
-/// The page of the file: what a killed process writes at once.
-const PAGE: u64 = 4096;
-/// No row is longer, bytes.
-const LONGEST_ROW: u64 = 640;
 /// A row that comes a little early still counts as an interval's: one part in this many of it.
 const EARLY_PART: u64 = 20;
 
@@ -63,18 +55,15 @@ struct Form {
 struct CsvFile {
     target: StreamFile,
     form: Form,
-    file: Option<File>,
-    /// Where the next row begins; 0: the file is empty.
-    end: u64,
+    rows: Option<RowFile>,
     /// Key of the last row.
     last_ns: u64,
     /// The samples since the last row as one, and how many they are.
     waiting: Option<(TreeSample, u64)>,
-    loss: Loss,
 }
 
-/// Gives the sink, if `--tf` was given.
-pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
+/// Gives the sink of a file.
+pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
     let (tracking, style, host) = (&place.config.tracking, &place.config.report.style, &place.host.host);
     let form = Form {
         ram_unit: style.ram_unit.unwrap_or(RamUnit::Gigabytes),
@@ -85,18 +74,21 @@ pub(super) fn make(place: &Place) -> Option<Box<dyn Sink>> {
         expected_cores: tracking.expected_cores.unwrap_or(host.cores),
         interval_ns: tracking.interval_ns(),
     };
-    Some(Box::new(CsvFile::new(tracking.tracking_target.clone()?, form)))
+    Box::new(CsvFile::new(target, form))
 }
 
 impl Sink for CsvFile {
     fn name(&self) -> String {
-        format!("The tracking file {}", self.target.path.display())
+        super::name(&self.target)
     }
 
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
-        let file = tracking_file::open(&self.target)?;
+        let rows = RowFile::open(&self.target, self.form.head(None).len() as u64)?;
         // What is in the file says where to go on: a new one is empty.
-        self.go_on_in(file)
+        let key = |row: &str| row.rsplit(',').next()?.trim().parse().ok();
+        self.last_ns = rows.find_last(key)?.unwrap_or(0);
+        self.rows = Some(rows);
+        Ok(())
     }
 
     fn wants(&self) -> Wants {
@@ -128,7 +120,11 @@ impl Sink for CsvFile {
         if let Some((last, count)) = self.waiting.take() {
             self.write_row(&last, count)?;
         }
-        self.write_static_row(Some(report))
+        // Only a file with rows has the place.
+        let rows = self.rows.as_ref().filter(|rows| !rows.is_empty());
+        rows.map_or(Ok(()), |rows| {
+            rows.replace(STATIC_COLUMNS.len() as u64 + 1, &self.form.static_row(Some(report)))
+        })
     }
 
     fn is_written(&self) -> bool {
@@ -136,114 +132,26 @@ impl Sink for CsvFile {
     }
 
     fn loss(&self) -> Loss {
-        self.loss.clone()
+        self.rows.as_ref().map(RowFile::loss).unwrap_or_default()
     }
 }
 
 impl CsvFile {
     fn new(target: StreamFile, form: Form) -> Self {
-        Self { target, form, file: None, end: 0, last_ns: 0, waiting: None, loss: Loss::default() }
+        Self { target, form, rows: None, last_ns: 0, waiting: None }
     }
 
-    /// Cuts a torn tail, and finds the key of the last row.
-    fn go_on_in(&mut self, file: File) -> io::Result<()> {
-        let length = file.metadata()?.len();
-        let head = self.head(None).len() as u64;
-        let tail_at = length.saturating_sub(2 * PAGE).max(head);
-        let mut tail = vec![0; usize::try_from(length.saturating_sub(tail_at)).unwrap_or(0)];
-        file.read_exact_at(&mut tail, tail_at)?;
-        let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        let key = |line: &[u8]| std::str::from_utf8(line).ok()?.rsplit(',').next()?.trim().parse().ok();
-        let last_row = tail.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n').rev().find_map(key);
-        self.last_ns = last_row.unwrap_or(0);
-        // Without its head it has no rows either.
-        self.end = if length < head { 0 } else { tail_at + whole as u64 };
-        if self.end != length {
-            file.set_len(self.end)?;
-        }
-        self.file = Some(file);
-        Ok(())
-    }
-
-    /// Gives all before the first row.
-    fn head(&self, report: Option<&Report>) -> String {
-        format!("{STATIC_COLUMNS}\n{}{COLUMNS},{OWN_COLUMNS}\n", self.static_row(report))
-    }
-
-    /// Gives the row below [`STATIC_COLUMNS`], of [`STATIC_ROW`] bytes. Of GPUs nothing is known before the report.
-    fn static_row(&self, report: Option<&Report>) -> String {
-        let form = &self.form;
-        let gpus = report.map(|report| (&report.gpu, report.max_gpu_ram.system_capacity_bytes));
-        let capacity = gpus.and_then(|(_, bytes)| bytes);
-        let row = format!(
-            "{},{},{},{},{},{},{},{},{}",
-            form.ram_unit.name(),
-            form.gpu_ram_unit.name(),
-            form.time_unit.name(),
-            cell(form.ram_bytes.map(|bytes| form.ram_unit.convert(bytes as f64))),
-            cell(capacity.map(|bytes| form.gpu_ram_unit.convert(bytes as f64))),
-            form.cores,
-            form.expected_cores,
-            cell(gpus.and_then(|(gpu, _)| gpu.system_gpu_count)),
-            cell(gpus.and_then(|(gpu, _)| gpu.expected_gpus)),
-        );
-        format!("{row:<width$}\n", width = STATIC_ROW - 1)
-    }
-
-    /// Replaces the row below [`STATIC_COLUMNS`], if the file has one.
-    fn write_static_row(&mut self, report: Option<&Report>) -> io::Result<()> {
-        let Some(file) = self.file.as_ref().filter(|_| self.end > 0) else { return Ok(()) };
-        // The place is written already, so this needs no space.
-        file.write_all_at(self.static_row(report).as_bytes(), STATIC_COLUMNS.len() as u64 + 1)
-    }
-
-    /// Writes a row of `count` samples, the first one after the head. Without space the row is lost, and a later one may
-    /// find some.
+    /// Writes a row of `count` samples, the first one after the head.
     fn write_row(&mut self, sample: &TreeSample, count: u64) -> io::Result<()> {
+        let Some(rows) = &mut self.rows else { return Ok(()) };
         let row = self.form.row(sample, count, clock::realtime_ns().saturating_sub(clock::monotonic_ns()));
-        let result = if self.end == 0 { self.append(&self.head(None)) } else { Ok(()) };
-        match result.and_then(|()| self.append(&padded(row, self.end))) {
-            Ok(()) => self.last_ns = sample.at_ns,
-            Err(error) if is_no_space(&error) => {
-                self.loss.lines += 1;
-                self.loss.error.get_or_insert(error.to_string());
-            }
-            Err(error) => return Err(error),
+        let head = rows.is_empty().then(|| self.form.head(None));
+        let lines: Vec<String> = head.into_iter().chain([row + "\n"]).collect();
+        if rows.append(&lines)? {
+            self.last_ns = sample.at_ns;
         }
         Ok(())
     }
-
-    /// Writes lines at the end of the file. After an error none of them is there.
-    fn append(&mut self, lines: &str) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        match file.write_all_at(lines.as_bytes(), self.end) {
-            Ok(()) => self.end += lines.len() as u64,
-            Err(error) => {
-                // A part of it may be there. To cut a file needs no space.
-                file.set_len(self.end)?;
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Gives the row that begins at byte `at`, with a line break. Spaces fill the page if no whole row fits after it.
-fn padded(mut row: String, at: u64) -> String {
-    let end = at + row.len() as u64 + 1;
-    let rest = end.next_multiple_of(PAGE) - end;
-    if rest < LONGEST_ROW {
-        row.extend(std::iter::repeat_n(' ', usize::try_from(rest).unwrap_or(0)));
-    }
-    row.push('\n');
-    row
-}
-
-fn is_no_space(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
 }
 
 /// Gives a value's text, or nothing where it is not known. A number with a fraction keeps it, as Python's reader needs.
@@ -252,6 +160,30 @@ fn cell(value: Option<impl std::fmt::Debug>) -> String {
 }
 
 impl Form {
+    /// Gives all before the first row.
+    fn head(&self, report: Option<&Report>) -> String {
+        format!("{STATIC_COLUMNS}\n{}{COLUMNS},{OWN_COLUMNS}\n", self.static_row(report))
+    }
+
+    /// Gives the row below [`STATIC_COLUMNS`], of [`STATIC_ROW`] bytes. Of GPUs nothing is known before the report.
+    fn static_row(&self, report: Option<&Report>) -> String {
+        let gpus = report.map(|report| (&report.gpu, report.max_gpu_ram.system_capacity_bytes));
+        let capacity = gpus.and_then(|(_, bytes)| bytes);
+        let row = format!(
+            "{},{},{},{},{},{},{},{},{}",
+            self.ram_unit.name(),
+            self.gpu_ram_unit.name(),
+            self.time_unit.name(),
+            cell(self.ram_bytes.map(|bytes| self.ram_unit.convert(bytes as f64))),
+            cell(capacity.map(|bytes| self.gpu_ram_unit.convert(bytes as f64))),
+            self.cores,
+            self.expected_cores,
+            cell(gpus.and_then(|(gpu, _)| gpu.system_gpu_count)),
+            cell(gpus.and_then(|(gpu, _)| gpu.expected_gpus)),
+        );
+        format!("{row:<width$}\n", width = STATIC_ROW - 1)
+    }
+
     /// Gives a row of `count` samples, without line break. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
     fn row(&self, sample: &TreeSample, count: u64, epoch_ns: u64) -> String {
         let realtime_us = sample.at_ns.saturating_add(epoch_ns) / 1000;
@@ -338,7 +270,8 @@ mod tests {
 
     use super::*;
     use crate::model::tree_sample::{GpuSample, RamMaximum, Span, SystemSample};
-    use crate::sinks::tracking_file::TrackingFile;
+    use crate::sinks::tracking::TrackingFile;
+    use crate::sinks::tracking::rows::PAGE;
 
     const MS: u64 = 1_000_000;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gpu_track_collector::tracking_file::{TrackingFile, check_form};
+use gpu_track_collector::tracking::{TrackingFile, check_form};
 use gpu_track_collector::{NoLock, Output, OutputLock, ReportConfig};
 
 use super::args::Options;
@@ -12,7 +12,7 @@ use super::usage_error::UsageError;
 /// The option.
 const OPTION: &str = "--tf";
 
-/// The tracking file, and the lock that keeps other runs from it.
+/// A tracking file, and the lock that keeps other runs from it.
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are held until the end of the run")]
 pub(crate) struct HeldTrackingFile {
@@ -20,12 +20,25 @@ pub(crate) struct HeldTrackingFile {
     lock: Option<OutputLock>,
 }
 
-/// Finds the path that `given` names. Refuses what is no file, or the report's.
-pub(super) fn path(
-    given: &Path,
+/// Finds the paths that the options name. Refuses what is no file, the report's, or named twice.
+pub(super) fn paths(
+    all_given: &[PathBuf],
     report: &ReportConfig,
     patterns: &PatternValues,
-) -> Result<PathBuf, UsageError> {
+) -> Result<Vec<PathBuf>, UsageError> {
+    let mut paths = Vec::new();
+    for given in all_given {
+        let path = path(given, report, patterns)?;
+        if paths.contains(&path) {
+            return Err(UsageError::of_file(OPTION, given, "stands for the same file as another --tf"));
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Finds the path that `given` names.
+fn path(given: &Path, report: &ReportConfig, patterns: &PatternValues) -> Result<PathBuf, UsageError> {
     let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(OPTION, given, problem);
     check_form(given).map_err(|error| refused(&error))?;
     match output::output(given, patterns).map_err(|error| refused(&error))? {
@@ -37,12 +50,21 @@ pub(super) fn path(
     }
 }
 
-/// Makes the tracking file, and writes into the options how collectors find it.
+/// Makes the tracking files, and writes into the options how collectors find them.
 ///
 /// # Errors
-/// If it exists and is not to be replaced, another run writes to it, or it can't be made.
-pub(crate) fn tracking_file(options: &mut Options) -> Result<Option<HeldTrackingFile>, UsageError> {
-    let Some(path) = options.preparations.tracking_file.clone() else { return Ok(None) };
+/// If one exists and is not to be replaced, another run writes to it, or it can't be made.
+pub(crate) fn tracking_files(options: &mut Options) -> Result<Vec<HeldTrackingFile>, UsageError> {
+    let mut held = Vec::new();
+    for path in options.preparations.tracking_files.clone() {
+        held.push(tracking_file(path, options)?);
+    }
+    options.tracking.tracking_files = held.iter().map(|held| held.file.target()).collect();
+    Ok(held)
+}
+
+/// Makes a tracking file.
+fn tracking_file(path: PathBuf, options: &mut Options) -> Result<HeldTrackingFile, UsageError> {
     let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(OPTION, &path, problem);
     let lock = match OutputLock::take(&path) {
         Ok(lock) => lock,
@@ -54,6 +76,5 @@ pub(crate) fn tracking_file(options: &mut Options) -> Result<Option<HeldTracking
     };
     let file = TrackingFile::create(path.clone(), options.preparations.overwrite)
         .map_err(|error| refused(&error))?;
-    options.tracking.tracking_target = Some(file.target());
-    Ok(Some(HeldTrackingFile { file, lock }))
+    Ok(HeldTrackingFile { file, lock })
 }

@@ -1,0 +1,57 @@
+//! `--tf FILE`: the run over time in files. A file's extension says its form. Each form is a file here and a row of [`FORMS`].
+
+mod csv;
+mod file;
+mod rows;
+
+use std::path::Path;
+
+use super::sink::{Place, Sink};
+use crate::model::style::StreamFile;
+pub use file::{NoTrackingFile, TrackingFile};
+
+/// A form of tracking files.
+pub(crate) struct Form {
+    /// What the names of its files end in, without the dot.
+    pub extension: &'static str,
+    /// Gives the sink of a file.
+    pub make: fn(&Place, StreamFile) -> Box<dyn Sink>,
+}
+
+/// All forms.
+pub(crate) const FORMS: &[Form] = &[Form { extension: "csv", make: csv::make }];
+
+/// Checks that rows can be written in the form that the file's name asks for.
+///
+/// # Errors
+/// If they can't.
+pub fn check_form(path: &Path) -> Result<(), NoTrackingFile> {
+    form_of(path).map(|_| ()).ok_or(NoTrackingFile::Form)
+}
+
+/// Gives the form that the name of a file asks for.
+fn form_of(path: &Path) -> Option<&'static Form> {
+    let extension = path.extension()?;
+    FORMS.iter().find(|form| extension == form.extension)
+}
+
+/// Gives the extensions of all forms as a message lists them: ".a, .b or .c".
+fn extensions() -> String {
+    let all: Vec<String> = FORMS.iter().map(|form| format!(".{}", form.extension)).collect();
+    match &all[..] {
+        [before @ .., last] if !before.is_empty() => format!("{} or {last}", before.join(", ")),
+        _ => all.concat(),
+    }
+}
+
+/// Gives a sink for each `--tf`.
+pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
+    let files = place.config.tracking.tracking_files.iter();
+    // The launcher has refused the others.
+    files.filter_map(|file| Some((form_of(&file.path)?.make)(place, file.clone()))).collect()
+}
+
+/// Gives a tracking file's name, for the report.
+fn name(target: &StreamFile) -> String {
+    format!("The tracking file {}", target.path.display())
+}
