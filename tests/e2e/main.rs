@@ -43,6 +43,7 @@ mod old_shims;
 mod output;
 mod report_file;
 mod resilience;
+mod series;
 mod signals;
 mod streams;
 mod summary;

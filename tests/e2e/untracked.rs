@@ -90,7 +90,7 @@ fn report_without_tracking_has_nothing_else() {
         assert!(report.at(path).is_null(), "{path}: {}", report.at(path));
     }
     assert!(report.array("processes.by_command").is_empty(), "{report}");
-    assert!(report.array("ram_over_time.max_bytes").is_empty(), "{}", report.at("ram_over_time"));
+    assert!(report.array("series.end_s").is_empty(), "{}", report.at("series"));
     assert_eq!(report.at("contention.reason"), "the run was not tracked");
     let warnings = report.warnings();
     assert!(warnings.contains("NVIDIA GPUs: the run was not tracked"), "{warnings}");
@@ -181,7 +181,7 @@ fn report_so_far_and_that_of_a_command_which_can_not_be_run_have_no_zeros() {
         ] {
             assert!(report.at(path).is_null(), "{path}: {}", report.at(path));
         }
-        assert!(report.array("ram_over_time.max_bytes").is_empty(), "{}", report.at("ram_over_time"));
+        assert!(report.array("series.end_s").is_empty(), "{}", report.at("series"));
     };
     let mut running =
         tracked(["cat"]).only_options(&[&options[..], &NO_SESSION].concat()).piped_stdin().start();

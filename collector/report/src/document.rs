@@ -1,7 +1,6 @@
 //! What a report says, as data: sections of labelled values, tables and lists. A writer such as [`super::text`] gives them
 //! their form. Their texts are not escaped yet, and many are untrusted.
 
-use crate::model::report::RamSpan;
 use crate::model::style::{RamUnit, TimeUnit};
 
 /// What a reader should see at a glance.
@@ -68,6 +67,17 @@ pub(super) enum Cell {
     Note(String),
     /// RAM over the run, which took this many seconds.
     RamOverTime(Vec<RamSpan>, f64),
+}
+
+/// The tree's RAM in a span of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct RamSpan {
+    /// Its begin, seconds after the command's start.
+    pub(super) start_s: f64,
+    /// Its end, seconds after the command's start.
+    pub(super) end_s: f64,
+    /// The largest at any time, bytes.
+    pub(super) max_bytes: f64,
 }
 
 /// Rows of cells.

@@ -96,6 +96,38 @@ impl Report {
             );
         }
         self.assert_ram_consistent();
+        self.assert_series_consistent();
+    }
+
+    /// The largest values of the run over time are the report's. Only a total that one process's figures give is above them.
+    fn assert_series_consistent(&self) {
+        let is_floor = !self.at("coverage.ram_floor_bytes").is_null();
+        for (series, figure, is_above) in [
+            ("ram_bytes.main", "max_ram_bytes.main.total_rss", true),
+            ("ram_bytes.descendants", "max_ram_bytes.descendants.total_rss", true),
+            ("ram_bytes.combined", "max_ram_bytes.combined.total_rss", is_floor),
+            ("ram_bytes.system", "max_ram_bytes.system", false),
+            // The mean of a run can be above the value of each window.
+            ("cpu_percent.combined", "cpu.combined.max_sum_percent", true),
+            ("cpu_percent.system", "cpu.system.max_sum_percent", false),
+            ("processes", "processes.max_concurrent", false),
+        ] {
+            let largest = self.series_max(series);
+            let reported = self.at(figure).as_f64();
+            if let (Some(largest), Some(reported)) = (largest, reported) {
+                let is_near = (largest - reported).abs() <= reported * 1e-6;
+                assert!(
+                    is_near || is_above && largest < reported,
+                    "{series} is at most {largest}, and {figure} is {reported}: {self}"
+                );
+            }
+        }
+    }
+
+    /// The largest value of a quantity of `series`. `None`: it is never known.
+    pub fn series_max(&self, quantity: &str) -> Option<f64> {
+        let values = self.array(&format!("series.{quantity}.max")).iter().filter_map(Value::as_f64);
+        values.reduce(f64::max)
     }
 
     /// RAM in whatever unit the report has; means and the peak's processes are in bytes.

@@ -10,6 +10,7 @@ mod warnings;
 
 #[cfg(test)]
 mod nulls;
+mod series;
 
 use std::time::{Duration, SystemTime};
 
@@ -23,13 +24,12 @@ use crate::model::counts_in_words::processes;
 use crate::model::groups::Groups;
 use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers, Limits,
-    MaxProportionalRam, MaxRam, Peak, Percent, Processes, RamSpan, Report, SetRam, Stage,
+    MaxProportionalRam, MaxRam, Peak, Percent, Processes, Report, SetRam, Stage,
 };
 use crate::model::timestamp;
 use crate::run::RunState;
 use crate::run::cause::{self, Cause, Facts};
 use crate::run::nodes::Here;
-use crate::run::series::Point;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxFootprint};
 
@@ -85,7 +85,7 @@ pub fn report(inputs: &Inputs) -> Report {
         context_switches,
         processes: tracked_processes(inputs, &coverage),
         peak: peak(inputs.run),
-        ram_over_time: ram_over_time(inputs.run, wall_s),
+        series: series::series(inputs.run, wall_s),
         warnings: warnings::warnings(&Context {
             inputs,
             coverage: &coverage,
@@ -340,19 +340,6 @@ fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<O
         .with(is_empty, |max, is_empty| (max.footprint_bytes > 0 || is_empty).then_some(max.footprint_bytes));
     // The sum of all parts of the time can be rounded up.
     means.with(total, |mean, total| total.map(|total| mean.min(total as f64)))
-}
-
-/// The last sample can be a little later than the end of the run.
-fn ram_over_time(run: &RunState, wall_s: f64) -> Vec<RamSpan> {
-    let seconds = |at_ns: u64| (at_ns.saturating_sub(run.start_ns) as f64 / 1e9).min(wall_s);
-    let span = |point: &Point| RamSpan {
-        start_s: seconds(point.start_ns),
-        end_s: seconds(point.end_ns),
-        min_bytes: point.min,
-        mean_bytes: point.mean(),
-        max_bytes: point.max,
-    };
-    run.ram.series.points().iter().map(span).collect()
 }
 
 fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {

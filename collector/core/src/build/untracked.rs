@@ -1,7 +1,7 @@
 //! What is left of a report where tracking could not begin: what wait4(2) tells the command's parent.
 
 use crate::model::groups::Groups;
-use crate::model::report::{Contention, Hints, Percent, Report, SetRam};
+use crate::model::report::{Contention, Hints, Percent, Report, Series, SetRam};
 
 /// The reason for all that is unknown.
 const REASON: &str = "the run was not tracked";
@@ -20,7 +20,7 @@ pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: O
     report.mean_ram_bytes = Groups::default();
     report.max_ram_proportional.reason = Some(REASON.into());
     report.peak = None;
-    report.ram_over_time.clear();
+    report.series = Series::default();
 
     // Most at one time is a matter of samples.
     report.cpu.main = Percent::default();

@@ -29,8 +29,12 @@ pub struct TreeSample {
     pub at_ns: u64,
     /// Footprints, bytes. The largest includes processes that lived between the two samples only.
     pub footprint_bytes: Groups<Span<u64>>,
+    /// Footprints over the time of the sample, byte-seconds.
+    pub footprint_byte_s: Groups<f64>,
     /// CPU time and utilisation.
     pub cpu: Groups<CpuSample>,
+    /// Utilisation in the window that this sample completed, percent of one core; `None`: it completed none.
+    pub cpu_window_percent: Groups<Option<f64>>,
     /// Live processes.
     pub processes: Span<u64>,
     /// Their threads.
@@ -50,7 +54,8 @@ pub struct TreeSample {
 /// CPU time and utilisation of some processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuSample {
-    /// CPU time since the start of the run, ended processes included, nanoseconds.
+    /// CPU time since the start of the run, ended processes included, nanoseconds. It goes back where a process's turns out
+    /// to be its child's.
     pub time_ns: u64,
     /// Utilisation in the last complete window, percent of one core. Before there is one, that since the start of the run.
     pub percent: Option<f64>,
@@ -65,10 +70,10 @@ pub struct IoBytes {
     pub written: u64,
 }
 
-/// The machine's own figures, as they were read last.
+/// The machine's own figures: the largest that were read within the sample's time. If none were, the last ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SystemSample {
-    /// When, CLOCK_MONOTONIC nanoseconds; 0: never.
+    /// When they were read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     pub read_ns: u64,
     /// Memory in use, bytes.
     pub ram_bytes: Option<u64>,
@@ -110,16 +115,16 @@ pub struct GpuSample {
     pub gauges: BTreeMap<Figure, f64>,
 }
 
-/// The live processes of one command name.
+/// The processes of one command name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandSample {
     /// Its name.
-    pub command: String,
-    /// How many.
+    pub command: Arc<str>,
+    /// How many live.
     pub processes: u64,
-    /// What they add to the tree's footprint, bytes.
+    /// What these add to the tree's footprint, bytes.
     pub added_bytes: u64,
-    /// CPU time since their starts, nanoseconds.
+    /// CPU time within the sample's time, that of processes which ended included, nanoseconds.
     pub cpu_ns: u64,
 }
 
@@ -179,6 +184,28 @@ impl Wants {
     }
 }
 
+impl SystemSample {
+    /// Gives the larger of each figure.
+    #[must_use]
+    pub fn larger(self, other: Self) -> Self {
+        Self {
+            read_ns: self.read_ns.max(other.read_ns),
+            ram_bytes: self.ram_bytes.max(other.ram_bytes),
+            cpu_percent: self.cpu_percent.into_iter().chain(other.cpu_percent).reduce(f64::max),
+        }
+    }
+
+    /// Gives these figures, and the others' where they are not known.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            read_ns: self.read_ns.max(other.read_ns),
+            ram_bytes: self.ram_bytes.or(other.ram_bytes),
+            cpu_percent: self.cpu_percent.or(other.cpu_percent),
+        }
+    }
+}
+
 impl<T: Copy + Ord> Span<T> {
     /// A quantity that is this at the sample, and was not larger as far as is known.
     pub fn at_end(end: T) -> Self {
@@ -215,13 +242,13 @@ impl TreeSample {
         Self {
             from_ns: self.from_ns,
             footprint_bytes: self.footprint_bytes.with(next.footprint_bytes, Span::then),
+            footprint_byte_s: self
+                .footprint_byte_s
+                .with(next.footprint_byte_s, |before, after| before + after),
+            cpu_window_percent: self.cpu_window_percent.with(next.cpu_window_percent, larger),
             processes: self.processes.then(next.processes),
             threads: self.threads.with(next.threads, Span::then),
-            system: SystemSample {
-                read_ns: next.system.read_ns,
-                ram_bytes: self.system.ram_bytes.max(next.system.ram_bytes),
-                cpu_percent: larger(self.system.cpu_percent, next.system.cpu_percent),
-            },
+            system: self.system.larger(next.system),
             gpu,
             ..next
         }

@@ -7,13 +7,13 @@ pub mod gpu;
 pub(crate) mod nodes;
 pub(crate) mod orders;
 pub mod outbox;
+pub mod over_time;
 #[cfg(test)]
 pub(crate) mod random_trees;
 pub(crate) mod ranks;
 pub(crate) mod samples;
 pub mod sampling;
 pub mod schedule;
-pub(crate) mod series;
 pub(crate) mod sink_troubles;
 pub mod state;
 pub mod tree;

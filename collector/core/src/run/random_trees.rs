@@ -13,6 +13,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 
 use super::RunState;
 use super::outbox::Outgoing;
+use super::over_time::{Track, Values};
 use crate::model::groups::Groups;
 use crate::model::observation::Observation;
 use crate::model::quality::Quality;
@@ -169,6 +170,46 @@ fn check_samples(collector: &Collector) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The points have the maxima of the run, and their integrals are its RAM and its CPU time.
+fn check_over_time(run: &RunState) -> Result<(), TestCaseError> {
+    let over_time = &run.samples.over_time;
+    let points = over_time.points();
+    let values =
+        |track: &Track| -> Vec<Values> { (0..points.len()).filter_map(|at| track.get(at)).collect() };
+    let largest = |track: &Track| {
+        let extremes = values(track).into_iter().filter_map(|values| values.extremes);
+        extremes.map(|extremes| f64::from(extremes.max)).reduce(f64::max)
+    };
+    let integral = |track: &Track| -> f64 {
+        values(track)
+            .iter()
+            .zip(points)
+            .map(|(values, point)| f64::from(values.mean) * point.length_s())
+            .sum()
+    };
+    let is_close = |a: f64, b: f64| (a - b).abs() <= 1e-5 * a.abs().max(b.abs()).max(1e-3);
+    let (ram, cpu) = (&over_time.ram_bytes.groups, &over_time.cpu_percent.groups);
+    let maxima = [
+        (&ram.main, Some(run.ram.max.main.footprint_bytes as f64)),
+        (&ram.descendants, Some(run.ram.max.descendants.footprint_bytes as f64)),
+        (&ram.combined, Some(run.ram.max.combined.footprint_bytes as f64)),
+        (&cpu.combined, run.cpu.max_percent.combined),
+        (&over_time.processes, Some(run.ram.max_processes as f64)),
+    ];
+    for (number, (track, max)) in maxima.into_iter().enumerate() {
+        let ours = largest(track);
+        prop_assert!(
+            is_close(ours.unwrap_or(0.0), max.unwrap_or(0.0)),
+            "maximum {number}: {ours:?}, {max:?}"
+        );
+    }
+    prop_assert!(is_close(integral(&ram.combined), run.ram.byte_s.combined), "integral of RAM");
+    prop_assert!(is_close(integral(&ram.main), run.ram.byte_s.main), "integral of the first process's RAM");
+    let (ours, truth) = (integral(&cpu.combined) * 1e7, run.totals.own_usage.cpu_us() as f64 * 1e3);
+    prop_assert!(is_close(ours, truth), "integral of CPU: {ours}, {truth}");
+    Ok(())
+}
+
 /// The processes as reported, by pid, then by their order.
 fn figures(run: &RunState) -> Figures {
     let mut processes = run.totals.heaviest();
@@ -205,6 +246,7 @@ fn compare(machine: &Machine, collector: &Collector) -> Result<(), TestCaseError
     let rules = machine.rules;
     let ours = figures(run);
     check_samples(collector)?;
+    check_over_time(run)?;
     if let Some(restored) = &collector.restored {
         prop_assert_eq!(&figures(restored), &ours, "after a restart");
         prop_assert_eq!(total_us(restored), total_us(run), "CPU time after a restart");

@@ -1,17 +1,20 @@
 //! The run over time: a sample is open until the next one is complete, then it closes and goes to the sinks. All of it is
 //! concluded from observations and their times, so a replay gives the same.
 
-use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::gpu::GpuUsage;
 use super::outbox::Outbox;
+use super::over_time::commands::by_command;
+use super::over_time::{LateUse, OverTime, Revision, late_uses};
 use super::sampling::Sample;
-use super::tree::Tree;
+use super::tree::{LiveInterval, Tree};
 use super::usage::{CpuUsage, Floor, Largest, MaxFootprint, RamUsage, Totals};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{
-    CommandSample, CpuSample, IoBytes, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
+    CommandSample, CpuSample, Event, IoBytes, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
 };
 
 /// Commands of a sample: these with most RAM, and as many others with most CPU time.
@@ -26,6 +29,14 @@ pub struct Samples {
     cpu_ns: Groups<u64>,
     /// The machine at its last reading.
     system: SystemSample,
+    /// The largest that was read of the machine since the last sample closed.
+    largest_system: SystemSample,
+    /// Footprints up to the last sample, byte-seconds.
+    byte_s: Groups<f64>,
+    /// All commands of the open sample.
+    commands: Vec<CommandSample>,
+    /// The closed samples as points.
+    pub(crate) over_time: OverTime,
     /// The largest RAM that a closed sample has, bytes.
     told_bytes: Groups<u64>,
     /// What the sinks have not taken yet.
@@ -35,6 +46,8 @@ pub struct Samples {
 impl Samples {
     /// Takes in a reading of the machine. `None` of CPU time: it is too near to the reading before.
     pub(super) fn note_system(&mut self, at_ns: u64, ram_bytes: Option<u64>, cpu_percent: Option<f64>) {
+        self.largest_system =
+            self.largest_system.larger(SystemSample { read_ns: at_ns, ram_bytes, cpu_percent });
         // Two readings can be too near to each other.
         let cpu_percent = cpu_percent.or(self.system.cpu_percent);
         self.system = SystemSample { read_ns: at_ns, ram_bytes, cpu_percent };
@@ -48,39 +61,90 @@ impl Samples {
     /// Adds the CPU time that a sample found, and that of the processes that ended since the sample before.
     pub(super) fn add_cpu(&mut self, sample: &Sample) {
         self.cpu_ns = self.cpu_ns.with(sample.cpu_ns, u64::saturating_add);
-        for life in &sample.intervals {
-            self.cpu_ns.add(life.is_main, life.cpu_ns, u64::saturating_add);
+        self.add_cpu_of(&sample.intervals);
+    }
+
+    fn add_cpu_of(&mut self, intervals: &[LiveInterval]) {
+        for life in intervals {
+            let part = self.cpu_ns.part_mut(life.is_main);
+            *part = part.saturating_add_signed(life.cpu_ns);
         }
         self.cpu_ns.combined = self.cpu_ns.main.saturating_add(self.cpu_ns.descendants);
+    }
+
+    /// Adds the CPU time that processes used after the last sample to it.
+    pub(super) fn add_last_cpu(&mut self, intervals: &[LiveInterval]) {
+        self.add_cpu_of(intervals);
+        let Some(open) = &mut self.open else { return };
+        open.cpu = open.cpu.with(self.cpu_ns, |cpu, time_ns| CpuSample { time_ns, ..cpu });
+        for life in intervals {
+            match self.commands.iter_mut().find(|command| command.command == life.command) {
+                Some(command) => command.cpu_ns = command.cpu_ns.saturating_add_signed(life.cpu_ns),
+                None => {
+                    let (command, cpu_ns) = (Arc::clone(&life.command), life.cpu_ns.max(0).unsigned_abs());
+                    self.commands.push(CommandSample { command, cpu_ns, ..CommandSample::default() });
+                }
+            }
+        }
     }
 }
 
 /// What a sample is made of.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
-    pub tree: &'a Tree,
     pub ram: &'a RamUsage,
     pub cpu: &'a CpuUsage,
     pub gpu: &'a GpuUsage,
     pub totals: &'a Totals,
 }
 
+/// What a sample is made of beside [`Parts`], which RAM does not take in.
+pub(super) struct Completed {
+    /// Utilisation in the window that it completes, percent.
+    window_percent: Groups<Option<f64>>,
+    commands: Vec<CommandSample>,
+    late: Vec<LateUse>,
+}
+
+impl Completed {
+    /// Takes in a sample that completed this CPU window.
+    pub(super) fn new(tree: &Tree, sample: &Sample, window_percent: Groups<Option<f64>>) -> Self {
+        Self { window_percent, commands: by_command(tree, sample), late: late_uses(sample) }
+    }
+}
+
 impl Samples {
     /// Opens a sample that is complete. RAM and CPU have it already.
-    pub(super) fn begin(&mut self, sample: &Sample, parts: Parts) {
+    pub(super) fn begin(&mut self, sample: &Sample, completed: Completed, parts: Parts) {
         let all = sample.now.groups();
         let percent = parts.cpu.percent(sample.at_ns);
+        let byte_s = parts
+            .ram
+            .byte_s
+            .with(std::mem::replace(&mut self.byte_s, parts.ram.byte_s), |now, before| now - before);
+        self.commands = completed.commands;
+        completed.late.iter().for_each(|late| self.over_time.add_late(late));
         let wants_commands = self.outbox.wants.samples;
         self.open = Some(TreeSample {
             from_ns: sample.from_ns,
             at_ns: sample.at_ns,
             footprint_bytes: all.map(|sums| Span::at_end(sums.footprint_bytes)),
+            footprint_byte_s: byte_s,
             cpu: self.cpu_ns.with(percent, |time_ns, percent| CpuSample { time_ns, percent }),
+            cpu_window_percent: completed.window_percent,
             processes: Span::at_end(sample.now.processes),
             threads: all.map(|sums| Span::at_end(sums.threads)),
-            commands: if wants_commands { commands(parts.tree, sample) } else { Vec::new() },
+            commands: if wants_commands { most_used(&self.commands) } else { Vec::new() },
             ..TreeSample::default()
         });
+    }
+
+    /// Notes the CPU window that the end of the run completes, percent.
+    pub(super) fn note_last_window(&mut self, window_percent: Groups<Option<f64>>) {
+        if let Some(open) = &mut self.open {
+            open.cpu_window_percent =
+                open.cpu_window_percent.with(window_percent, |before, last| last.or(before));
+        }
     }
 
     /// Closes the open sample. Gives its key, `at_ns`.
@@ -88,9 +152,18 @@ impl Samples {
         let sample = self.now(parts)?;
         let at_ns = sample.at_ns;
         self.told_bytes = self.told_bytes.with(sample.footprint_bytes, |told, ram| told.max(ram.max));
+        self.largest_system = SystemSample::default();
+        self.over_time.push(&sample, &self.commands);
         self.outbox.add_sample(sample);
         self.open = None;
         Some(at_ns)
+    }
+
+    /// Takes in that there was more in the time of a closed sample.
+    pub(super) fn revise(&mut self, revision: &Revision) {
+        self.over_time.raise(revision);
+        let (at_ns, max_footprint_bytes) = (revision.at_ns, revision.footprint_bytes);
+        self.outbox.add_event(Event::Revised { at_ns, max_footprint_bytes });
     }
 
     /// Gives the open sample as far as it is known.
@@ -105,7 +178,7 @@ impl Samples {
         sample.footprint_bytes = sample.footprint_bytes.with(footprint_bytes, with);
         sample.threads = sample.threads.with(threads, with);
         sample.processes.raise(processes);
-        sample.system = self.system;
+        sample.system = self.largest_system.or(self.system);
         sample.gpu = parts.gpu.now(sample.at_ns);
         let own = &parts.totals.own_usage;
         let bytes = |blocks: u64| blocks.saturating_mul(512);
@@ -128,21 +201,10 @@ fn maximum(max: MaxFootprint, floor: Floor, told_bytes: u64) -> RamMaximum {
     RamMaximum { bytes: max.footprint_bytes.max(floor.rss_bytes), source }
 }
 
-/// Gives the commands that use most: [`COMMANDS`] by RAM, and as many others by CPU time.
-fn commands(tree: &Tree, sample: &Sample) -> Vec<CommandSample> {
-    let mut by_name: FxHashMap<&str, CommandSample> = FxHashMap::default();
-    for held in &sample.holders {
-        let Some(process) = tree.get(held.id) else { continue };
-        let command = by_name.entry(&process.name.command).or_default();
-        command.processes += 1;
-        command.added_bytes = command.added_bytes.saturating_add(held.contribution.added_bytes);
-        command.cpu_ns = command.cpu_ns.saturating_add(process.cpu.counted_cpu_ns);
-    }
-    let named = by_name.into_iter().map(|(name, sums)| CommandSample { command: name.to_owned(), ..sums });
-    let mut all: Vec<CommandSample> = named.collect();
-    all.sort_unstable_by(|a, b| b.added_bytes.cmp(&a.added_bytes).then_with(|| a.command.cmp(&b.command)));
-    let mut rest = all.split_off(COMMANDS.min(all.len()));
+/// Gives the commands that use most: [`COMMANDS`] by RAM, and as many others by CPU time. `all` has them by RAM.
+fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
+    let (first, rest) = all.split_at(COMMANDS.min(all.len()));
+    let mut rest: Vec<&CommandSample> = rest.iter().filter(|command| command.processes > 0).collect();
     rest.sort_by_key(|command| std::cmp::Reverse(command.cpu_ns));
-    all.extend(rest.into_iter().take(COMMANDS));
-    all
+    first.iter().chain(rest.into_iter().take(COMMANDS)).cloned().collect()
 }

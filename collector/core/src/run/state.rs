@@ -8,7 +8,7 @@ use super::failures::Failures;
 use super::gpu::GpuState;
 use super::orders::Orders;
 use super::ranks::Ranks;
-use super::samples::{Parts, Samples};
+use super::samples::{Completed, Parts, Samples};
 use super::sampling::Sampling;
 use super::sink_troubles::SinkTroubles;
 use super::tree::{RunContext, Rusage, Tree};
@@ -236,10 +236,14 @@ impl RunState {
                     process.observed.blocks = *blocks;
                 }
             }
-            Observation::WindowsEnd { end_ns } => self.cpu.finish(*end_ns),
+            Observation::WindowsEnd { end_ns } => {
+                let window_percent = self.cpu.finish(*end_ns);
+                self.samples.note_last_window(window_percent);
+            }
             Observation::FinalizeAll => {
                 self.tree.finalize_all(now_ns);
                 self.count_finalized();
+                self.samples.add_last_cpu(&self.tree.take_intervals(u64::MAX));
                 self.close_sample();
             }
             Observation::SinksWant(wants) => self.samples.outbox.wants = *wants,
@@ -325,33 +329,34 @@ impl RunState {
     fn complete_sample(&mut self) {
         let Some(mut sample) = self.sampling.take() else { return };
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
-        self.cpu.add(&sample);
+        let window_percent = self.cpu.add(&sample);
         self.samples.add_cpu(&sample);
+        let completed = Completed::new(&self.tree, &sample, window_percent);
         self.ram.add(&self.tree, &mut sample);
         self.close_sample();
-        let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
-        let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };
-        samples.begin(&sample, parts);
+        let Self { ram, cpu, totals, gpu, samples, .. } = self;
+        let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };
+        samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
     }
 
     /// Closes the open sample. What is learnt of closed ones is news from then on.
     fn close_sample(&mut self) {
-        let Self { tree, ram, cpu, totals, gpu, samples, .. } = self;
-        let parts = Parts { tree, ram, cpu, totals, gpu: &gpu.usage };
+        let Self { ram, cpu, totals, gpu, samples, .. } = self;
+        let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };
         if let Some(at_ns) = samples.close(parts) {
             self.ram.largest_by_sample.close(at_ns);
             self.gpu.usage.begin_sample();
         }
-        for event in self.ram.largest_by_sample.take_revised() {
-            self.samples.outbox.add_event(event);
+        for revision in self.ram.largest_by_sample.take_revised() {
+            self.samples.revise(&revision);
         }
     }
 
     /// Gives the last sample as far as it is known: it is open, and may have more RAM when it closes.
     pub fn now(&self) -> Option<TreeSample> {
-        let Self { tree, ram, cpu, totals, gpu, .. } = self;
-        self.samples.now(Parts { tree, ram, cpu, totals, gpu: &gpu.usage })
+        let Self { ram, cpu, totals, gpu, .. } = self;
+        self.samples.now(Parts { ram, cpu, totals, gpu: &gpu.usage })
     }
 
     /// Keeps the first of each signal. The launcher tells a restarted collector again.

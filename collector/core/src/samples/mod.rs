@@ -93,19 +93,48 @@ fn hints() -> Hints {
     }
 }
 
-/// RAM that rises to its peak in the middle of the run, and falls.
-pub fn over_time(wall_s: f64, peak_bytes: u64) -> Vec<RamSpan> {
-    const SPANS: u64 = 40;
-    let at = |i: u64| wall_s * i as f64 / SPANS as f64;
-    let bytes = |i: u64| peak_bytes / (SPANS / 2) * (i + 1).min(SPANS - i);
-    let span = |i| RamSpan {
-        start_s: at(i),
-        end_s: at(i + 1),
-        min_bytes: bytes(i),
-        mean_bytes: Some(bytes(i) as f64),
-        max_bytes: bytes(i),
+/// RAM that rises to its peak in the middle of the run, and falls. The other quantities follow it.
+pub fn over_time(wall_s: f64, peak_bytes: u64) -> Series {
+    const POINTS: u64 = 40;
+    let at = |i: u64| wall_s * i as f64 / POINTS as f64;
+    let rising = |peak: f64| -> Vec<Option<f64>> {
+        (0..POINTS)
+            .map(|i| Some((peak / (POINTS / 2) as f64).floor() * (i + 1).min(POINTS - i) as f64))
+            .collect()
     };
-    (0..SPANS).map(span).collect()
+    let track = |peak: f64| Track { min: rising(peak * 0.5), mean: rising(peak * 0.8), max: rising(peak) };
+    let peak = peak_bytes as f64;
+    let sets = |peak: f64| SetTracks {
+        main: track(peak / 4.0),
+        descendants: track(peak / 2.0),
+        combined: track(peak),
+        system: track(peak * 2.0),
+    };
+    Series {
+        start_s: (0..POINTS).map(at).collect(),
+        end_s: (0..POINTS).map(|i| at(i + 1)).collect(),
+        ram_bytes: sets(peak),
+        cpu_percent: sets(400.0),
+        processes: track(40.0),
+        gpus: vec![GpuSeries {
+            id: "GPU-1".into(),
+            utilization_percent: track(100.0),
+            memory_used_bytes: track(peak * 3.0),
+            memory_run_bytes: track(peak),
+            temperature_c: track(80.0),
+            power_w: track(300.0),
+            sm_clock_mhz: track(1980.0),
+        }],
+        commands: vec![CommandSeries {
+            command: "make".into(),
+            ram_bytes: track(peak / 2.0),
+            mean_cpu_percent: rising(200.0),
+        }],
+        other_commands: Some(OtherCommandSeries {
+            mean_ram_bytes: rising(peak / 8.0),
+            mean_cpu_percent: rising(100.0),
+        }),
+    }
 }
 
 /// A build on a machine without a GPU. Every figure is known.
@@ -194,7 +223,7 @@ pub fn full() -> Report {
             by_command: vec![CommandHolders { command: "cc1".into(), count: 2, added_bytes: 132_000_000 }],
             other_commands: Some(OtherHolders { commands: 7, count: 30, added_bytes: 72_000_000 }),
         }),
-        ram_over_time: over_time(83.25, 204_472_320),
+        series: over_time(83.25, 204_472_320),
         cgroup: None,
         limits: limits(),
         coverage: coverage(),

@@ -75,7 +75,7 @@ pub fn unknown() -> Report {
         context_switches: ContextSwitches { voluntary: None, involuntary: None },
         processes: processes(),
         peak: None,
-        ram_over_time: vec![],
+        series: Series::default(),
         coverage: Coverage {
             processes: 1,
             unknown: 1,

@@ -67,7 +67,7 @@ fn build() -> Report {
     report.usable.memory.source = Some(MemorySource::Machine);
     report.max_ram.combined.footprint_bytes = Some(271_400_000);
     report.mean_ram_bytes.combined = Some(152e6);
-    report.ram_over_time = over_time(3.184, 271_400_000);
+    report.series = over_time(3.184, 271_400_000);
     report.io = Io { read_bytes: Some(0), write_bytes: Some(307_200) };
     report.peak = Some(peak(2.1, &[("cc1plus", 3, 85_700_000), ("sh", 4, 2_100_000), ("as", 1, 4_800_000)]));
     report.hints.cpus = report.hints.cpus.map(|cpus| CpusHint { count: 2, is_fitting: false, ..cpus });
@@ -99,7 +99,7 @@ fn short() -> Report {
     report.cpu_time.total_s = Some(0.000_68);
     report.cpu_time.usable_percent = Some(1.67);
     report.max_ram.combined.footprint_bytes = Some(1_950_000);
-    report.ram_over_time.truncate(1);
+    report.series = Series::default();
     report.peak = Some(peak(0.001, &[("true", 1, 1_950_000)]));
     report.io = Io { read_bytes: Some(0), write_bytes: Some(0) };
     report.hints.withheld = Some("the run took less than 1 s".into());
@@ -128,7 +128,7 @@ fn on_gpus() -> Report {
     let mut report = Report { crashes: Some(Vec::new()), ..exact(killed(), 5) };
     report.command = ["python3", "train.py", "--epochs", "10"].map(str::to_owned).to_vec();
     report.ending = Ending { exit: Exit { code: Some(0), signal: None }, ..Ending::default() };
-    report.ram_over_time = over_time(report.wall_s, 21_000_000_000);
+    report.series = over_time(report.wall_s, 21_000_000_000);
     report.gpus[0].memory.max_combined_bytes = Some(61_200_000_000);
     report.gpus[1] =
         GpuDevice { id: "GPU-2".into(), visible: Some(true), used: Some(false), ..GpuDevice::default() };
@@ -162,7 +162,7 @@ fn out_of_memory() -> Report {
     report.max_ram.combined.footprint_bytes = Some(110_600_000);
     report.usable.memory =
         UsableMemory { bytes: Some(104_857_600), source: Some(MemorySource::Cgroup), ..Default::default() };
-    report.ram_over_time.clear();
+    report.series = Series::default();
     report.peak = Some(peak(0.1, &[("python3 allo.py", 1, 108_700_000), ("sh run.sh", 1, 2 * MB)]));
     report.ending.cause = Some(Cause::OutOfMemory(OutOfMemory {
         process: Some(DeadProcess {
@@ -202,7 +202,7 @@ fn killed_by_signal() -> Report {
     report.max_ram.combined.footprint_bytes = Some(1_480_000_000_000);
     report.mean_ram_bytes.combined = Some(1.1e12);
     report.usable.memory.bytes = Some(2_160_000_000_000);
-    report.ram_over_time = over_time(266_400.0, 1_480_000_000_000);
+    report.series = over_time(266_400.0, 1_480_000_000_000);
     report
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::model::report::Series;
 use crate::model::style::{RamUnit, TimeUnit};
 
 type Object = Map<String, Value>;
@@ -37,7 +38,7 @@ fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
         ("max_gpu_ram_bytes", part(report, "max_gpu_ram").and_then(in_bytes)),
         ("wall_s", part(report, "compute_time").and_then(in_seconds).map(Value::from)),
         ("stage", stage(report, lacking)),
-        ("ram_over_time", Some(no_spans(lacking))),
+        ("series", Some(no_series(lacking))),
     ];
     for (key, value) in exact {
         report.extend(value.map(|value| (key.to_owned(), value)));
@@ -67,10 +68,10 @@ fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {
     Some(if is_finished { "final" } else { "so_far" }.into())
 }
 
-/// Gives RAM over time without any, and notes that it is lacking.
-fn no_spans(lacking: &mut Vec<&'static str>) -> Value {
-    lacking.push("RAM over time");
-    json!({"start_s": [], "end_s": [], "min_bytes": [], "mean_bytes": [], "max_bytes": []})
+/// Gives a series without points, and notes that it is lacking.
+fn no_series(lacking: &mut Vec<&'static str>) -> Value {
+    lacking.push("the run over time");
+    serde_json::to_value(Series::default()).unwrap_or_default()
 }
 
 /// Makes warnings with a topic of warnings that were texts.

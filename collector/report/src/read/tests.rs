@@ -332,14 +332,14 @@ fn report_of_schema_2_is_read_with_a_note() {
         read(include_str!("../../../../tests/golden/older/schema_2.json")).unwrap();
     assert_eq!(
         note.unwrap(),
-        "Its schema_version is 2. It lacks: RAM over time, RAM at its peak by command, processes that crashed."
+        "Its schema_version is 2. It lacks: the run over time, RAM at its peak by command, processes that crashed."
     );
     // It was written from this one, in other units.
     let mut original = Report { crashes: None, ..killed() };
     original.peak = original.peak.map(|peak| Peak { by_command: Vec::new(), other_commands: None, ..peak });
     assert!((report.wall_s / original.wall_s - 1.0).abs() < 1e-12, "{}", report.wall_s);
     let expected = Report {
-        ram_over_time: Vec::new(),
+        series: Series::default(),
         wall_s: report.wall_s,
         contention: Contention::default(),
         hints: Hints { gpu_memory_reason: None, ..original.hints },
@@ -354,7 +354,7 @@ fn report_of_schema_2_is_read_with_a_note() {
 fn report_of_schema_1_is_read_with_a_note() {
     let ReadReport { report, note } =
         read(include_str!("../../../../tests/golden/older/schema_1.json")).unwrap();
-    let expected = "Its schema_version is 1. It lacks: RAM over time, what the command could use (shown are the expected \
+    let expected = "Its schema_version is 1. It lacks: the run over time, what the command could use (shown are the expected \
                     cores), how long GPUs could not be read, what held the RAM at its peak, processes that \
                     crashed.";
     assert_eq!(note.unwrap(), expected);
@@ -389,7 +389,7 @@ fn older_warnings_are_read_without_their_topics() {
     older["max_ram"]["main"]["total_rss"] = Value::Null;
     older.as_object_mut().unwrap().remove("max_gpu_ram");
     let ReadReport { report, note } = read(&older.to_string()).unwrap();
-    let expected = "Its schema_version is 2. It lacks: whether it was recovered (shown as a report so far), RAM over time, \
+    let expected = "Its schema_version is 2. It lacks: whether it was recovered (shown as a report so far), the run over time, \
                     the topics of warnings (shown as warnings about figures), RAM at its peak by command, processes that crashed.";
     assert_eq!(note.unwrap(), expected);
     let texts: Vec<_> = report.warnings.iter().map(|warning| warning.text.as_str()).collect();
@@ -415,10 +415,10 @@ fn what_is_no_report_of_this_version_is_refused_in_one_line() {
         (r#"{"schema_version": "3"}"#, "it has no schema_version: "),
         (r#"{"schema_version": 3}"#, "its report is damaged: missing field `stage`"),
         (r#"{"schema_version": 1}"#, "its report is damaged: missing field `stage`"),
-        (&written[..written.len() / 2], "it is no JSON: EOF while parsing"),
+        (written.trim_end().trim_end_matches('}'), "it is no JSON: EOF while parsing"),
         ("", "it is no JSON: EOF while parsing"),
         (&hostile, r"its report is damaged: unknown variant `x\n\x1b[2J`"),
-        (&uneven, "its report is damaged: the lists of `ram_over_time` differ in length"),
+        (&uneven, "its report is damaged: the lists of `series` differ in length"),
     ] {
         let error = read(text).unwrap_err().to_string();
         assert!(error.starts_with(reason) && error.lines().count() == 1, "{error}");

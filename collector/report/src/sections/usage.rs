@@ -1,10 +1,10 @@
 //! What the tree used: CPU time, RAM, I/O, faults and switches.
 
 use super::contention;
-use crate::document::{Block, Cell, Column, Section, Table, Tone};
+use crate::document::{Block, Cell, Column, RamSpan, Section, Table, Tone};
 use crate::figures::{short, thousands};
 use crate::model::groups::Groups;
-use crate::model::report::{MemorySource, Peak, Report};
+use crate::model::report::{MemorySource, Peak, Report, Series};
 use crate::quote;
 use crate::units::Units;
 
@@ -201,7 +201,13 @@ fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
 
 /// Makes the summary's row of RAM over time; `None` for short runs.
 fn over_time_row(report: &Report, units: Units) -> Option<Block> {
-    let spans = &report.ram_over_time;
+    let Series { start_s, end_s, ram_bytes, .. } = &report.series;
+    let points = start_s.iter().zip(end_s).zip(&ram_bytes.combined.max);
+    let spans: Vec<RamSpan> = points
+        .filter_map(|((start_s, end_s), max)| {
+            Some(RamSpan { start_s: *start_s, end_s: *end_s, max_bytes: (*max)? })
+        })
+        .collect();
     let mean = report.mean_ram_bytes.combined;
     let mean = mean.map(|mean| format!(" mean {}", units.bytes(mean as u64))).unwrap_or_default();
     let cells = || vec![Cell::RamOverTime(spans.clone(), report.wall_s), Cell::Text(Tone::Plain, mean)];

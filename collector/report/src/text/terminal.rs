@@ -1,7 +1,7 @@
 //! What the reader's terminal can show: width, characters, colours.
 
+use crate::document::RamSpan;
 use crate::document::Tone;
-use crate::model::report::RamSpan;
 use crate::model::style::Console;
 use crate::quote;
 
@@ -104,7 +104,7 @@ pub(super) fn heights(spans: &[RamSpan], wall_s: f64, parts: usize) -> Vec<Optio
         // A span that ends where a part begins is not in it.
         let end = (part_of(span.end_s).ceil() as usize).max(first.saturating_add(1));
         for height in heights.iter_mut().take(end).skip(first) {
-            *height = Some(height.unwrap_or(0).max(span.max_bytes));
+            *height = Some(height.unwrap_or(0).max(span.max_bytes as u64));
         }
     }
     heights
@@ -143,8 +143,7 @@ mod tests {
 
     #[test]
     fn each_part_of_the_run_has_the_largest_of_its_spans() {
-        let span =
-            |start_s, end_s, max_bytes| RamSpan { start_s, end_s, min_bytes: 0, mean_bytes: None, max_bytes };
+        let span = |start_s, end_s, max_bytes| RamSpan { start_s, end_s, max_bytes: f64::from(max_bytes) };
         let spans = [span(0.0, 1.0, 5), span(1.0, 1.5, 9), span(1.5, 3.0, 2)];
         assert_eq!(heights(&spans, 4.0, 4), [Some(5), Some(9), Some(2), None]);
         assert_eq!(heights(&spans, 3.0, 2), [Some(9), Some(2)]);

@@ -12,9 +12,9 @@ mod gpu;
 mod hints;
 mod io;
 mod limits;
-mod over_time;
 mod processes;
 mod ram;
+mod series;
 mod usable;
 mod warning;
 
@@ -39,9 +39,9 @@ pub use hints::{CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHin
 pub(crate) use hints::{LEAST_MEMORY_BYTES, LEAST_TIME_S};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
-pub use over_time::RamSpan;
 pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
+pub use series::{CommandSeries, GpuSeries, OtherCommandSeries, Series, SetTracks, Track};
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};
 
@@ -112,9 +112,9 @@ pub struct Report {
     pub gpus: Vec<GpuDevice>,
     /// The moment of the tree's largest RAM; `None` if no process was ever seen in memory.
     pub peak: Option<Peak>,
-    /// The tree's RAM over the run, in order of time.
-    #[serde(with = "over_time::columns")]
-    pub ram_over_time: Vec<RamSpan>,
+    /// The run over time.
+    #[serde(deserialize_with = "series::deserialize")]
+    pub series: Series,
     /// The kernel's figures of the cgroup that was made for the command; `None` without `--cgroup`.
     pub cgroup: Option<Cgroup>,
     /// Limits that applied to the command.

@@ -67,6 +67,8 @@ pub(crate) struct Held {
     pub steady_bytes: Option<u64>,
     /// How much more may be private, as it was never read, bytes.
     pub unread_bytes: u64,
+    /// CPU time since the sample before, nanoseconds.
+    pub cpu_ns: u64,
 }
 
 /// A process that runs another program than at its reading before.
@@ -477,9 +479,6 @@ fn add_process(
     } else {
         sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread, rss + spike));
     }
-    let rss_bytes = rss + reading.hugetlb_bytes;
-    let id = process.ids.id;
-    sample.holders.push(Held { id, rss_bytes, contribution, steady_bytes, unread_bytes: unread });
     process.observed = Observed {
         at_ns: now_ns,
         rss_bytes: rss,
@@ -500,6 +499,14 @@ fn add_process(
     process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(counted);
     process.cpu.counted_at_ns = now_ns;
     sample.cpu_ns.add(is_main, spent, u64::saturating_add);
+    sample.holders.push(Held {
+        id: process.ids.id,
+        rss_bytes: rss + reading.hugetlb_bytes,
+        contribution,
+        steady_bytes,
+        unread_bytes: unread,
+        cpu_ns: spent,
+    });
 }
 
 /// Takes in the last reading of a process's CPU clock, which counts if no record has more.

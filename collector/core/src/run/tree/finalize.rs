@@ -187,6 +187,7 @@ impl Tree {
         let ancestry = &process.ancestry;
         let replaced = ancestry.was_uninstrumented_ancestor.then_some((id, ancestry.uninstrumented_ancestor));
         self.counts.joined_unreaped += u64::from(process.has_joined() && process.end.reaped.is_none());
+        self.intervals.extend(process.uncounted_interval(own.cpu_us().saturating_mul(1000)));
         let parent_pid = self.parent_pid(&process);
         self.summaries.push(ProcessSummary::new(process, own, parent_pid, now_ns));
         replaced

@@ -37,8 +37,8 @@ pub struct LiveInterval {
     pub rss_bytes: u64,
     /// When its CPU time was last counted.
     pub counted_at_ns: u64,
-    /// CPU time since then, nanoseconds.
-    pub cpu_ns: u64,
+    /// CPU time since then, nanoseconds. Negative: more had been counted than it used.
+    pub cpu_ns: i64,
     /// Threads, as far as known.
     pub threads: u64,
 }
@@ -70,6 +70,19 @@ impl Process {
             likely_start_ns: if is_first { process.likely_start_ns.min(start_ns) } else { start_ns },
             ..process
         }
+    }
+
+    /// Gives the CPU time that was not counted up to its end, as the last thing that it did: the kernel frees its memory after
+    /// the EXIT record. It is negative if what it was counted for turned out to be a child's. `None`: nothing is to be added.
+    pub(super) fn uncounted_interval(&self, own_cpu_ns: u64) -> Option<LiveInterval> {
+        let end_ns = self.lifetime.end_ns?;
+        let counted_ns = self.cpu.counted_cpu_ns;
+        let cpu_ns =
+            i64::try_from(i128::from(own_cpu_ns) - i128::from(counted_ns)).ok().filter(|ns| *ns != 0)?;
+        let counted_at_ns =
+            end_ns.saturating_sub(own_cpu_ns.abs_diff(counted_ns)).max(self.lifetime.start_ns);
+        let image = self.image_interval(end_ns);
+        Some(LiveInterval { cpu_ns, counted_at_ns, start_ns: end_ns, likely_start_ns: end_ns, ..image })
     }
 
     /// Gives its time since the last sample, without CPU time.

@@ -115,7 +115,7 @@ impl Tree {
         let until_ns = end_ns.max(process.observed.at_ns);
         self.intervals.push(LiveInterval {
             counted_at_ns: process.cpu.counted_at_ns,
-            cpu_ns: cpu_ns.saturating_sub(process.cpu.counted_cpu_ns),
+            cpu_ns: i64::try_from(cpu_ns.saturating_sub(process.cpu.counted_cpu_ns)).unwrap_or(i64::MAX),
             ..process.process_interval(until_ns)
         });
         let held_until_ns = process.lifetime.missing_ns.map_or(until_ns, |missing| until_ns.min(missing));

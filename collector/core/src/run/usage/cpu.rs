@@ -50,8 +50,8 @@ impl CpuUsage {
         }
     }
 
-    /// Take in a sample.
-    pub(crate) fn add(&mut self, sample: &Sample) {
+    /// Takes in a sample. Gives the utilisation in the window that it completes, percent; `None`: it completes none.
+    pub(crate) fn add(&mut self, sample: &Sample) -> Groups<Option<f64>> {
         self.open = self.open.with(sample.cpu_ns, |open, ns| open + ns as f64);
         for life in &sample.intervals {
             // Time that was spent before this window opened is not this window's.
@@ -62,8 +62,9 @@ impl CpuUsage {
         }
         // A tick that comes a little early still closes its window.
         if sample.at_ns.saturating_sub(self.open_since_ns) + self.window_ns / 20 >= self.window_ns {
-            self.close(sample.at_ns);
+            return self.close(sample.at_ns);
         }
+        Groups::default()
     }
 
     /// Whether a process and its children can have used this much CPU time in a run of this age. Cores may have been added
@@ -74,35 +75,38 @@ impl CpuUsage {
         cpu_us <= most_us
     }
 
-    /// Ends the last window with the run. It is incomplete, and counts only if there was no complete one.
-    pub(crate) fn finish(&mut self, end_ns: u64) {
-        if self.max_percent.combined.is_none() {
-            self.close(end_ns);
+    /// Ends the last window with the run. It is incomplete, and counts only if there was no complete one. Gives its utilisation,
+    /// percent, if it counts.
+    pub(crate) fn finish(&mut self, end_ns: u64) -> Groups<Option<f64>> {
+        if self.max_percent.combined.is_some() {
+            return Groups::default();
         }
+        self.close(end_ns)
     }
 
-    /// Closes the open window, and opens the next one.
-    fn close(&mut self, at_ns: u64) {
+    /// Closes the open window, and opens the next one. Gives its utilisation, percent; `None`: it has no length.
+    fn close(&mut self, at_ns: u64) -> Groups<Option<f64>> {
         let length = at_ns.saturating_sub(self.open_since_ns);
         if length == 0 {
-            return;
+            return Groups::default();
         }
         let possible = self.possible();
         let percent = self.open_percent(length);
         self.last_percent = percent.map(Some);
         let larger = |max: Option<f64>, percent| Some(max.map_or(percent, |max| max.max(percent)));
         self.max_percent = self.max_percent.with(percent, larger);
-        let busy = (self.open.main + self.open.descendants) / length as f64;
+        let busy = (self.open.main + self.open.descendants).max(0.0) / length as f64;
         self.busy.add(busy.min(possible / 100.0), length);
         self.open = Groups::default();
         self.open_since_ns = at_ns;
+        self.last_percent
     }
 
     /// Gives the utilisation in the open window, percent. The clocks of a sample are read one after another, which can give
     /// a little more than is possible.
     fn open_percent(&self, length_ns: u64) -> Groups<f64> {
         let open = Groups { combined: self.open.main + self.open.descendants, ..self.open };
-        open.map(|ns| (ns / length_ns as f64 * 100.0).min(self.possible()))
+        open.map(|ns| (ns / length_ns as f64 * 100.0).clamp(0.0, self.possible()))
     }
 
     /// Gives the utilisation in the last window that closed by this time, percent. Before there is one, that of the open

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::model::groups::Groups;
-use crate::model::tree_sample::Event;
+use crate::run::over_time::Revision;
 use crate::run::sampling::sums::TreeSums;
 
 /// Samples that are remembered: one more than the windows that late records are swept into.
@@ -47,8 +47,8 @@ struct SampleLargest {
 pub struct LargestBySample {
     /// Oldest first.
     last: VecDeque<SampleLargest>,
-    /// What was learnt of closed samples, one event for each.
-    revised: Vec<Event>,
+    /// What was learnt of closed samples, one item for each.
+    revised: Vec<Revision>,
 }
 
 impl LargestBySample {
@@ -60,32 +60,35 @@ impl LargestBySample {
         }
     }
 
-    /// Notes that the tree was this large at `moment_ns`, in the time of the sample `at_ns`. `is_record`: it was never
-    /// larger.
+    /// Notes that the tree was this large at `moment_ns`, in the time of the sample `at_ns`. `is_record`: it never
+    /// had as much RAM, or as many processes.
     pub(super) fn raise(&mut self, at_ns: u64, moment_ns: u64, now: &TreeSums, is_record: bool) {
         let Some(moment) = self.last.iter_mut().rev().find(|moment| moment.at_ns == at_ns) else {
             if is_record {
-                self.revise(moment_ns, now.groups().map(|sums| sums.footprint_bytes));
+                let mut largest = Largest::default();
+                largest.raise(now);
+                self.revise(moment_ns, largest);
             }
             return;
         };
-        let before = moment.largest.footprint_bytes;
+        let before = moment.largest;
         moment.largest.raise(now);
-        let after = moment.largest.footprint_bytes;
-        if moment.is_closed && after != before {
+        let after = moment.largest;
+        let has_more = (after.footprint_bytes, after.processes) != (before.footprint_bytes, before.processes);
+        if moment.is_closed && has_more {
             self.revise(at_ns, after);
         }
     }
 
-    /// Keeps that the sample of this key had more RAM, for the sinks.
-    fn revise(&mut self, key_ns: u64, to: Groups<u64>) {
-        for Event::Revised { at_ns, max_footprint_bytes } in &mut self.revised {
-            if *at_ns == key_ns {
-                *max_footprint_bytes = max_footprint_bytes.with(to, u64::max);
-                return;
+    /// Keeps that there was more in the time of a closed sample.
+    fn revise(&mut self, key_ns: u64, Largest { footprint_bytes, processes, .. }: Largest) {
+        match self.revised.iter_mut().find(|revision| revision.at_ns == key_ns) {
+            Some(known) => {
+                known.footprint_bytes = known.footprint_bytes.with(footprint_bytes, u64::max);
+                known.processes = known.processes.max(processes);
             }
+            None => self.revised.push(Revision { at_ns: key_ns, footprint_bytes, processes }),
         }
-        self.revised.push(Event::Revised { at_ns: key_ns, max_footprint_bytes: to });
     }
 
     /// Gives the largest within the time of a sample so far.
@@ -108,7 +111,7 @@ impl LargestBySample {
     }
 
     /// Takes what was learnt of closed samples since the last call.
-    pub(crate) fn take_revised(&mut self) -> Vec<Event> {
+    pub(crate) fn take_revised(&mut self) -> Vec<Revision> {
         std::mem::take(&mut self.revised)
     }
 }

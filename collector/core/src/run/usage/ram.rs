@@ -24,7 +24,6 @@ use serde::{Deserialize, Serialize};
 use crate::model::groups::Groups;
 use crate::run::sampling::Sample;
 use crate::run::sampling::sums::{Sums, TreeSums};
-use crate::run::series::Series;
 use crate::run::tree::{LiveInterval, Tree};
 
 use super::largest_by_sample::LargestBySample;
@@ -87,11 +86,9 @@ pub struct RamUsage {
     /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
     pub proportional_bytes: Groups<Option<u64>>,
     /// Footprints over time, byte-seconds.
-    byte_s: Groups<f64>,
+    pub(in crate::run) byte_s: Groups<f64>,
     /// The moment of the largest RAM.
     pub peak: Option<PeakMoment>,
-    /// The RAM of all over time.
-    pub series: Series,
     /// The largest within the time of each of the last samples.
     pub largest_by_sample: LargestBySample,
     /// Most processes at once.
@@ -215,7 +212,6 @@ impl RamUsage {
     /// Takes in the sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let all = sample.now.groups();
-        self.series.push(sample.from_ns, sample.at_ns, all.combined.footprint_bytes);
         let parts = all.main.capped_proportional() + all.descendants.capped_proportional();
         let combined = Sums { proportional_bytes: parts, ..all.combined };
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
@@ -234,13 +230,14 @@ impl RamUsage {
         holders: impl FnOnce() -> PeakHolders,
     ) {
         let all = now.groups();
+        let before = (self.high_water_mark(), self.max_processes);
         self.max = self.max.with(all, raised);
         self.threads = self.threads.with(all, |most, sums| most.max(sums.threads));
         self.max_processes = self.max_processes.max(now.processes);
         let footprint_bytes = all.combined.footprint_bytes;
-        let is_record = footprint_bytes > self.peak.as_ref().map_or(0, |peak| peak.footprint_bytes);
+        let is_record = before != (self.high_water_mark(), self.max_processes);
         self.largest_by_sample.raise(key_ns, at_ns, now, is_record);
-        if is_record {
+        if footprint_bytes > self.peak.as_ref().map_or(0, |peak| peak.footprint_bytes) {
             self.peak = Some(PeakMoment::new(at_ns, footprint_bytes, holders()));
         }
     }
@@ -274,7 +271,6 @@ impl RamUsage {
             if sign > 0 {
                 let now = level.map(positive);
                 self.raise_at_most(&at_most.map(positive));
-                self.series.raise(at, now.groups().combined.footprint_bytes);
                 self.raise(&now, [window.until_ns, at], MaxFootprint::with_moment, PeakHolders::default);
             }
         }
@@ -289,7 +285,6 @@ impl RamUsage {
     /// Adds the window to the means: what was held all the time, and intervals by their length.
     fn add_means(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let before = self.byte_s.combined;
         let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
         let steady = &sample.steady_mean;
         self.byte_s.main += steady.main.footprint_bytes as f64 * whole;
@@ -302,6 +297,5 @@ impl RamUsage {
             *self.byte_s.part_mut(life.is_main) +=
                 life.memory.added_to_part_bytes(life.is_main) as f64 * span_s;
         }
-        self.series.add_integral(self.byte_s.combined - before);
     }
 }

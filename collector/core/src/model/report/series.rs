@@ -1,0 +1,138 @@
+//! The run over time, in a bounded number of points on one time axis.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The run over time. Each list has an entry for each point; an entry that is not known is null.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Where each point begins, seconds after the command's start.
+    pub start_s: Vec<f64>,
+    /// Where each point ends, seconds after the command's start.
+    pub end_s: Vec<f64>,
+    /// RAM, bytes.
+    pub ram_bytes: SetTracks,
+    /// CPU utilisation, percent of one core. Extremes are those of windows, means are of CPU time.
+    pub cpu_percent: SetTracks,
+    /// Live processes.
+    pub processes: Track,
+    /// The tracked GPUs.
+    pub gpus: Vec<GpuSeries>,
+    /// The commands that used most RAM, and those that used most CPU time.
+    pub commands: Vec<CommandSeries>,
+    /// All others; `None`: there are none.
+    pub other_commands: Option<OtherCommandSeries>,
+}
+
+/// A quantity of the tree's parts and of the machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetTracks {
+    /// The command's first process.
+    pub main: Track,
+    /// All others.
+    pub descendants: Track,
+    /// The tree.
+    pub combined: Track,
+    /// The machine.
+    pub system: Track,
+}
+
+/// A quantity in each point.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Track {
+    /// Smallest value at a sample.
+    pub min: Vec<Option<f64>>,
+    /// Mean over the time of the point.
+    pub mean: Vec<Option<f64>>,
+    /// Largest value at any time.
+    pub max: Vec<Option<f64>>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuSeries {
+    /// As in `gpus[].id`.
+    pub id: String,
+    /// Utilisation, percent.
+    pub utilization_percent: Track,
+    /// Memory in use by all processes of the machine, bytes.
+    pub memory_used_bytes: Track,
+    /// Memory of the run's processes, bytes.
+    pub memory_run_bytes: Track,
+    /// Temperature, degrees Celsius.
+    pub temperature_c: Track,
+    /// Power, watts.
+    pub power_w: Track,
+    /// Clock of the processors, MHz.
+    pub sm_clock_mhz: Track,
+}
+
+/// The processes of one command name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CommandSeries {
+    /// The name.
+    pub command: String,
+    /// What they add to the tree's RAM, bytes.
+    pub ram_bytes: Track,
+    /// Mean CPU utilisation, percent of one core.
+    pub mean_cpu_percent: Vec<Option<f64>>,
+}
+
+/// The commands that are not listed, together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OtherCommandSeries {
+    /// Mean of what they add to the tree's RAM, bytes.
+    pub mean_ram_bytes: Vec<Option<f64>>,
+    /// Mean CPU utilisation, percent of one core.
+    pub mean_cpu_percent: Vec<Option<f64>>,
+}
+
+impl Track {
+    fn lists(&self) -> [&Vec<Option<f64>>; 3] {
+        [&self.min, &self.mean, &self.max]
+    }
+
+    /// Gives the largest value of all points. `None`: none is known.
+    #[must_use]
+    pub fn largest(&self) -> Option<f64> {
+        self.max.iter().flatten().copied().reduce(f64::max)
+    }
+}
+
+impl SetTracks {
+    fn tracks(&self) -> [&Track; 4] {
+        [&self.main, &self.descendants, &self.combined, &self.system]
+    }
+}
+
+impl GpuSeries {
+    fn tracks(&self) -> [&Track; 6] {
+        let Self { utilization_percent, memory_used_bytes, memory_run_bytes, .. } = self;
+        let Self { temperature_c, power_w, sm_clock_mhz, .. } = self;
+        [utilization_percent, memory_used_bytes, memory_run_bytes, temperature_c, power_w, sm_clock_mhz]
+    }
+}
+
+impl Series {
+    /// Whether each list has an entry for each point.
+    fn is_even(&self) -> bool {
+        let sets = [&self.ram_bytes, &self.cpu_percent].into_iter().flat_map(SetTracks::tracks);
+        let gpus = self.gpus.iter().flat_map(GpuSeries::tracks);
+        let commands = self.commands.iter().map(|command| &command.ram_bytes);
+        let tracks = sets.chain([&self.processes]).chain(gpus).chain(commands);
+        let means = self.commands.iter().map(|command| &command.mean_cpu_percent);
+        let others = self.other_commands.iter();
+        let others = others.flat_map(|others| [&others.mean_ram_bytes, &others.mean_cpu_percent]);
+        let mut lists = tracks.flat_map(Track::lists).chain(means).chain(others);
+        self.end_s.len() == self.start_s.len() && lists.all(|list| list.len() == self.start_s.len())
+    }
+}
+
+/// Reads a series, and refuses one whose lists differ in length.
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Series, D::Error> {
+    let series = Series::deserialize(deserializer)?;
+    match series.is_even() {
+        true => Ok(series),
+        false => Err(D::Error::custom("the lists of `series` differ in length")),
+    }
+}

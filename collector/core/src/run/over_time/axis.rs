@@ -1,0 +1,86 @@
+//! The time axis of the run: a bounded number of points. When they are too many, neighbours join, so no part of the run is
+//! coarser than another.
+
+use serde::{Deserialize, Serialize};
+
+/// Most points: as many as a picture can show.
+pub(crate) const MOST_POINTS: usize = 500;
+
+/// The time between two samples, or a stretch of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stretch {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub start_ns: u64,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub end_ns: u64,
+}
+
+impl Stretch {
+    /// Gives its length, seconds.
+    pub(crate) fn length_s(self) -> f64 {
+        self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
+    }
+}
+
+/// The time axis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Axis {
+    points: Vec<Stretch>,
+    /// Samples that one point holds; the last point may hold fewer.
+    samples_per_point: u32,
+    /// Samples in the last point.
+    samples_in_last: u32,
+}
+
+impl Default for Axis {
+    fn default() -> Self {
+        Self { points: Vec::new(), samples_per_point: 1, samples_in_last: 0 }
+    }
+}
+
+impl Axis {
+    /// The points, in order of time.
+    pub(super) fn points(&self) -> &[Stretch] {
+        &self.points
+    }
+
+    /// Gives the length of each point, seconds, if the next sample needs a point and there are [`MOST_POINTS`]. Then the points
+    /// are joined, and so must be the entries of all tracks.
+    pub(super) fn make_room(&mut self) -> Option<Vec<f64>> {
+        if self.samples_in_last < self.samples_per_point || self.points.len() < MOST_POINTS {
+            return None;
+        }
+        let lengths_s = self.points.iter().map(|point| point.length_s()).collect();
+        let join = |pair: &[Stretch]| {
+            Some(Stretch { start_ns: pair.first()?.start_ns, end_ns: pair.last()?.end_ns })
+        };
+        self.points = self.points.chunks(2).filter_map(join).collect();
+        self.samples_per_point = self.samples_per_point.saturating_mul(2);
+        self.samples_in_last = self.samples_per_point;
+        Some(lengths_s)
+    }
+
+    /// Adds a sample. Gives its point, and how long that was before, seconds.
+    pub(super) fn push(&mut self, sample: Stretch) -> (usize, f64) {
+        match self.points.last_mut().filter(|_| self.samples_in_last < self.samples_per_point) {
+            Some(last) => {
+                let before_s = last.length_s();
+                last.end_ns = last.end_ns.max(sample.end_ns);
+                self.samples_in_last += 1;
+                (self.points.len() - 1, before_s)
+            }
+            None => {
+                self.points.push(sample);
+                self.samples_in_last = 1;
+                (self.points.len() - 1, 0.0)
+            }
+        }
+    }
+
+    /// Gives the point of this time. A time between two points is that of the earlier one, whose sample it is. `None`: there is
+    /// no point.
+    pub(super) fn point_at(&self, at_ns: u64) -> Option<usize> {
+        let before = self.points.partition_point(|point| point.end_ns < at_ns);
+        Some(before.min(self.points.len().checked_sub(1)?))
+    }
+}

@@ -1,0 +1,199 @@
+//! RAM and CPU of commands over the run. [`KEPT`] of them have tracks of their own: those with most RAM, and those with most CPU
+//! time. The others are one sum.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::track::{Track, Values};
+use crate::model::tree_sample::CommandSample;
+use crate::run::sampling::Sample;
+use crate::run::tree::Tree;
+
+/// Most commands with tracks of their own.
+pub(super) const KEPT: usize = 32;
+
+/// One command over the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CommandTracks {
+    /// Its name.
+    pub command: Arc<str>,
+    /// What its live processes add to the tree's footprint, bytes.
+    pub ram_bytes: Track,
+    /// CPU utilisation, percent of one core. Only means.
+    pub cpu_percent: Track,
+    /// Its largest RAM, bytes.
+    pub max_ram_bytes: u64,
+    /// CPU time so far, nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// The commands of the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Commands {
+    kept: Vec<CommandTracks>,
+    /// How often a command joined the others.
+    pub others: u64,
+    /// RAM of the others, bytes. Only means.
+    pub others_ram_bytes: Track,
+    /// CPU utilisation of the others, percent of one core. Only means.
+    pub others_cpu_percent: Track,
+}
+
+impl Default for Commands {
+    fn default() -> Self {
+        let (others_ram_bytes, others_cpu_percent) = (Track::zero_mean(), Track::zero_mean());
+        Self { kept: Vec::new(), others: 0, others_ram_bytes, others_cpu_percent }
+    }
+}
+
+/// The place of a sample on the time axis: its point, the length of that so far, and its own length, seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At {
+    pub point: usize,
+    pub length_s: f64,
+    pub added_s: f64,
+}
+
+impl CommandTracks {
+    fn new(command: &Arc<str>) -> Self {
+        Self {
+            command: Arc::clone(command),
+            ram_bytes: Track::zero(),
+            cpu_percent: Track::zero_mean(),
+            max_ram_bytes: 0,
+            cpu_ns: 0,
+        }
+    }
+
+    fn put(&mut self, at: At, now: Option<&CommandSample>) {
+        let ram = now.map(|now| Values::at_end(now.added_bytes as f64));
+        let cpu = now.filter(|_| at.added_s > 0.0).map(|now| cpu_percent(now.cpu_ns as f64, at.added_s));
+        self.ram_bytes.put(at.point, at.length_s, ram, at.added_s);
+        self.cpu_percent.put(at.point, at.length_s, cpu.map(Values::of_mean), at.added_s);
+        if let Some(now) = now {
+            self.max_ram_bytes = self.max_ram_bytes.max(now.added_bytes);
+            self.cpu_ns = self.cpu_ns.saturating_add(now.cpu_ns);
+        }
+    }
+}
+
+/// Gives the utilisation that this CPU time is, percent of one core.
+pub(super) fn cpu_percent(cpu_ns: f64, length_s: f64) -> f64 {
+    cpu_ns / 1e7 / length_s
+}
+
+impl Commands {
+    /// Gives the commands that have tracks.
+    pub(crate) fn kept(&self) -> &[CommandTracks] {
+        &self.kept
+    }
+
+    /// Adds the commands of a sample.
+    pub(super) fn put(&mut self, at: At, commands: &[CommandSample]) {
+        let mut now: FxHashMap<&Arc<str>, &CommandSample> =
+            commands.iter().map(|command| (&command.command, command)).collect();
+        for tracks in &mut self.kept {
+            tracks.put(at, now.remove(&tracks.command));
+        }
+        // In the order of the list, so that a replay gives the same.
+        for command in commands.iter().filter(|command| now.contains_key(&command.command)) {
+            let mut tracks = CommandTracks::new(&command.command);
+            tracks.put(at, Some(command));
+            self.kept.push(tracks);
+            if self.kept.len() > KEPT {
+                self.let_one_go();
+            }
+        }
+    }
+
+    /// Adds the least of the kept commands to the others. Half of the places are for those with most RAM.
+    fn let_one_go(&mut self) {
+        let mut order: Vec<usize> = (0..self.kept.len()).collect();
+        order.sort_by_key(|at| Reverse(self.kept[*at].max_ram_bytes));
+        let mut rest = order.split_off(KEPT / 2);
+        rest.sort_by_key(|at| Reverse(self.kept[*at].cpu_ns));
+        let Some(least) = rest.last() else { return };
+        let CommandTracks { ram_bytes, cpu_percent, .. } = self.kept.remove(*least);
+        self.others += 1;
+        self.others_ram_bytes.add_means_of(&ram_bytes);
+        self.others_cpu_percent.add_means_of(&cpu_percent);
+    }
+
+    /// Gives all tracks.
+    pub(super) fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
+        let others = [&mut self.others_ram_bytes, &mut self.others_cpu_percent];
+        let kept = self.kept.iter_mut().flat_map(|tracks| [&mut tracks.ram_bytes, &mut tracks.cpu_percent]);
+        kept.chain(others)
+    }
+}
+
+/// Gives the commands of a sample, the one with most RAM first: what their live processes hold, and the CPU time that they and
+/// the processes that ended used since the sample before.
+pub(in crate::run) fn by_command(tree: &Tree, sample: &Sample) -> Vec<CommandSample> {
+    let mut by_name: FxHashMap<&Arc<str>, CommandSample> = FxHashMap::default();
+    for held in &sample.holders {
+        let Some(process) = tree.get(held.id) else { continue };
+        let command = by_name.entry(&process.name.command).or_default();
+        command.processes += 1;
+        command.added_bytes = command.added_bytes.saturating_add(held.contribution.added_bytes);
+        command.cpu_ns = command.cpu_ns.saturating_add(held.cpu_ns);
+    }
+    for life in &sample.intervals {
+        let command = by_name.entry(&life.command).or_default();
+        command.cpu_ns = command.cpu_ns.saturating_add_signed(life.cpu_ns);
+    }
+    let named = by_name.into_iter().map(|(name, sums)| CommandSample { command: Arc::clone(name), ..sums });
+    let mut all: Vec<CommandSample> = named.collect();
+    all.sort_unstable_by(|a, b| b.added_bytes.cmp(&a.added_bytes).then_with(|| a.command.cmp(&b.command)));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(command: &str, added_bytes: u64, cpu_ns: u64) -> CommandSample {
+        CommandSample { command: command.into(), processes: 1, added_bytes, cpu_ns }
+    }
+
+    fn at(point: usize) -> At {
+        At { point, length_s: 0.0, added_s: 1.0 }
+    }
+
+    #[test]
+    fn largest_commands_keep_their_tracks_and_the_others_are_a_sum() {
+        let mut commands = Commands::default();
+        for number in 0..100 {
+            commands.put(at(number), &[sample(&format!("step{number}"), 1000, 10_000_000)]);
+        }
+        commands.put(at(100), &[sample("large", 1 << 30, 0), sample("busy", 0, 1_000_000_000)]);
+        for number in 101..200 {
+            commands.put(at(number), &[sample(&format!("step{number}"), 1000, 10_000_000)]);
+        }
+        let names: Vec<&str> = commands.kept().iter().map(|tracks| &*tracks.command).collect();
+        assert_eq!(names.len(), KEPT);
+        assert!(names.contains(&"large") && names.contains(&"busy"), "{names:?}");
+        assert_eq!(commands.others, 201 - KEPT as u64);
+        for point in (0..200).filter(|point| *point != 100) {
+            let kept = commands.kept.iter().filter_map(|tracks| tracks.ram_bytes.get(point));
+            let sum: f32 = kept.chain(commands.others_ram_bytes.get(point)).map(|values| values.mean).sum();
+            assert_eq!(sum, 1000.0, "nothing is counted twice or lost at {point}");
+        }
+    }
+
+    #[test]
+    fn command_that_is_gone_has_zero() {
+        let mut commands = Commands::default();
+        commands.put(at(0), &[sample("a", 10, 0)]);
+        commands.put(At { length_s: 1.0, ..at(0) }, &[]);
+        commands.put(at(1), &[sample("b", 7, 500_000_000)]);
+        let track = |name: &str| commands.kept.iter().find(|tracks| &*tracks.command == name).unwrap();
+        assert_eq!(track("a").ram_bytes.get(0), Some(Values::new(5.0, 0.0, 10.0)));
+        assert_eq!(track("a").ram_bytes.get(1), Some(Values::at_end(0.0)));
+        assert_eq!(track("b").ram_bytes.get(0), Some(Values::at_end(0.0)));
+        assert_eq!(track("b").cpu_percent.get(1), Some(Values::of_mean(50.0)));
+    }
+}

@@ -1,0 +1,212 @@
+//! The run over time in a bounded number of points on one time axis. Each point keeps the smallest value, the mean and the
+//! largest value of its time, so no maximum is lost however long the run is.
+//!
+//! It is made of closed samples. What is learnt of their time later raises a maximum, or adds to a mean.
+
+mod axis;
+pub(crate) mod commands;
+mod late;
+mod track;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::gpu::Figure;
+use crate::model::groups::Groups;
+use crate::model::tree_sample::{CommandSample, GpuSample, Span, TreeSample};
+use axis::Axis;
+#[cfg(test)]
+use axis::MOST_POINTS;
+pub(crate) use axis::Stretch;
+use commands::{At, Commands};
+pub(in crate::run) use late::{LateUse, late_uses};
+pub(crate) use track::{Track, Values};
+
+/// A quantity of the tree's parts and of the machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sets {
+    /// The tree's.
+    pub groups: Groups<Track>,
+    /// The machine's.
+    pub system: Track,
+}
+
+/// A GPU over the run. A sample counts with the largest value that was read within its time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GpuTracks {
+    /// Utilisation, percent.
+    pub busy_percent: Track,
+    /// Memory in use by all processes of the machine, bytes.
+    pub used_bytes: Track,
+    /// Memory of the run's processes, bytes.
+    pub run_bytes: Track,
+    /// Degrees Celsius.
+    pub temperature_c: Track,
+    /// Watts.
+    pub power_w: Track,
+    /// Clock of the processors, MHz.
+    pub sm_clock_mhz: Track,
+}
+
+/// More of the tree in the time of a closed sample than the sample had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Revision {
+    /// The sample's key, or a moment within its time, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// The largest footprints, bytes.
+    pub footprint_bytes: Groups<u64>,
+    /// Most processes.
+    pub processes: u64,
+}
+
+/// The run over time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OverTime {
+    axis: Axis,
+    /// Footprints, and the machine's memory in use, bytes.
+    pub(crate) ram_bytes: Sets,
+    /// Utilisation, percent of one core. Extremes are those of windows, means are of CPU time.
+    pub(crate) cpu_percent: Sets,
+    /// Live processes.
+    pub(crate) processes: Track,
+    /// The tracked GPUs, in their order.
+    pub(crate) gpus: Vec<GpuTracks>,
+    /// The commands.
+    pub(crate) commands: Commands,
+    /// CPU time up to the last sample, nanoseconds.
+    cpu_ns: Groups<u64>,
+    /// The sums of the open sample have this much of the time before it, byte-seconds: the points of that time have it.
+    late_byte_s: Groups<f64>,
+    /// The same of CPU time, nanoseconds.
+    late_cpu_ns: Groups<f64>,
+}
+
+impl OverTime {
+    /// The time axis.
+    pub(crate) fn points(&self) -> &[Stretch] {
+        self.axis.points()
+    }
+
+    /// Adds a closed sample; `commands` are all of its time.
+    pub(in crate::run) fn push(&mut self, sample: &TreeSample, commands: &[CommandSample]) {
+        if let Some(lengths_s) = self.axis.make_room() {
+            self.tracks().for_each(|track| track.halve(&lengths_s));
+        }
+        let stretch = Stretch { start_ns: sample.from_ns, end_ns: sample.at_ns };
+        let (point, length_s) = self.axis.push(stretch);
+        let at = At { point, length_s, added_s: stretch.length_s() };
+        self.put_tree(at, sample);
+        self.gpus.resize_with(self.gpus.len().max(sample.gpu.devices.len()), GpuTracks::default);
+        for (tracks, gpu) in self.gpus.iter_mut().zip(&sample.gpu.devices) {
+            tracks.put(at, gpu);
+        }
+        self.commands.put(at, commands);
+    }
+
+    fn put_tree(&mut self, At { point, length_s, added_s }: At, sample: &TreeSample) {
+        let spent_ns = sample.cpu.with(self.cpu_ns, |cpu, before| cpu.time_ns as f64 - before as f64);
+        let spent_ns = spent_ns.with(std::mem::take(&mut self.late_cpu_ns), |all, late| all - late);
+        self.cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
+        let late_byte_s = std::mem::take(&mut self.late_byte_s);
+        let byte_s = sample.footprint_byte_s.with(late_byte_s, |all, late| (all - late).max(0.0));
+        let has_length = added_s > 0.0;
+        let ram = sample.footprint_bytes.with(byte_s, |Span { end, max }, byte_s| {
+            let mean = if has_length { byte_s / added_s } else { end as f64 };
+            Some(Values::new(mean, end as f64, max as f64))
+        });
+        let cpu = spent_ns.with(sample.cpu_window_percent, |spent_ns, window: Option<f64>| {
+            let mean = has_length.then(|| commands::cpu_percent(spent_ns, added_s))?;
+            Some(window.map_or(Values::of_mean(mean), |percent| Values::new(mean, percent, percent)))
+        });
+        let put = |track: &mut Track, value| track.put(point, length_s, value, added_s);
+        for (sets, values) in [(&mut self.ram_bytes, ram), (&mut self.cpu_percent, cpu)] {
+            put(&mut sets.groups.main, values.main);
+            put(&mut sets.groups.descendants, values.descendants);
+            put(&mut sets.groups.combined, values.combined);
+        }
+        let system = sample.system;
+        put(&mut self.ram_bytes.system, system.ram_bytes.map(|bytes| Values::at_end(bytes as f64)));
+        put(&mut self.cpu_percent.system, system.cpu_percent.map(Values::at_end));
+        let Span { end, max } = sample.processes;
+        put(&mut self.processes, Some(Values::new(end as f64, end as f64, max as f64)));
+    }
+
+    /// Takes in that there was more in the time of a closed sample.
+    pub(in crate::run) fn raise(&mut self, revision: &Revision) {
+        let Some(point) = self.axis.point_at(revision.at_ns) else { return };
+        let Groups { main, descendants, combined } = &mut self.ram_bytes.groups;
+        let bytes = revision.footprint_bytes;
+        main.raise(point, bytes.main as f64);
+        descendants.raise(point, bytes.descendants as f64);
+        combined.raise(point, bytes.combined as f64);
+        self.processes.raise(point, revision.processes as f64);
+    }
+
+    /// Adds what the sample that opens next tells of the time before it.
+    pub(in crate::run) fn add_late(&mut self, late: &LateUse) {
+        let LateUse { time, byte_s, cpu_ns } = late;
+        // A time that begins where a point ends is in the next one.
+        let Some(first) = self.axis.point_at(time.start_ns.saturating_add(1)) else { return };
+        let points = self.axis.points().iter().enumerate().skip(first);
+        for (point, stretch) in points.take_while(|(_, stretch)| stretch.start_ns < time.end_ns) {
+            let (start_ns, end_ns) = (stretch.start_ns.max(time.start_ns), stretch.end_ns.min(time.end_ns));
+            let (inside_s, point_s) = (Stretch { start_ns, end_ns }.length_s(), stretch.length_s());
+            if inside_s <= 0.0 {
+                continue;
+            }
+            let part = inside_s / time.length_s();
+            let (byte_s, cpu_ns) = (byte_s.map(|sum| sum * part), cpu_ns.map(|sum| sum * part));
+            self.late_byte_s = self.late_byte_s.with(byte_s, |all, late| all + late);
+            self.late_cpu_ns = self.late_cpu_ns.with(cpu_ns, |all, late| all + late);
+            add_means(&mut self.ram_bytes.groups, point, byte_s.map(|byte_s| byte_s / point_s));
+            add_means(
+                &mut self.cpu_percent.groups,
+                point,
+                cpu_ns.map(|ns| commands::cpu_percent(ns, point_s)),
+            );
+        }
+    }
+
+    /// Gives all tracks.
+    fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
+        let sets =
+            [&mut self.ram_bytes, &mut self.cpu_percent].into_iter().flat_map(|Sets { groups, system }| {
+                let Groups { main, descendants, combined } = groups;
+                [main, descendants, combined, system]
+            });
+        let gpus = self.gpus.iter_mut().flat_map(GpuTracks::tracks);
+        sets.chain([&mut self.processes]).chain(gpus).chain(self.commands.tracks())
+    }
+}
+
+fn add_means(groups: &mut Groups<Track>, point: usize, means: Groups<f64>) {
+    groups.main.add_mean(point, means.main);
+    groups.descendants.add_mean(point, means.descendants);
+    groups.combined.add_mean(point, means.combined);
+}
+
+impl GpuTracks {
+    fn put(&mut self, At { point, length_s, added_s }: At, gpu: &GpuSample) {
+        let bytes = |bytes: u64| bytes as f64;
+        let gauge = |figure| gpu.gauges.get(&figure).copied();
+        let values = [
+            gpu.busy_percent,
+            gpu.used_bytes.map(bytes),
+            gpu.run_bytes.map(|groups| bytes(groups.combined)),
+            gauge(Figure::Temperature),
+            gauge(Figure::Power),
+            gauge(Figure::SmClock),
+        ];
+        for (track, value) in self.tracks().into_iter().zip(values) {
+            track.put(point, length_s, value.map(Values::at_end), added_s);
+        }
+    }
+
+    /// Gives its tracks, in the order of its fields.
+    fn tracks(&mut self) -> [&mut Track; 6] {
+        let Self { busy_percent, used_bytes, run_bytes, temperature_c, power_w, sm_clock_mhz } = self;
+        [busy_percent, used_bytes, run_bytes, temperature_c, power_w, sm_clock_mhz]
+    }
+}
+
+#[cfg(test)]
+mod tests;

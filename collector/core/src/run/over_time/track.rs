@@ -1,0 +1,196 @@
+//! One quantity over the run, in as many entries as the time axis has points.
+
+use serde::{Deserialize, Serialize};
+
+/// What a quantity was in a stretch of time. `f32` has seven digits, which a picture does not show.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Values {
+    /// Mean over the time.
+    pub mean: f32,
+    /// `None`: only the mean is known.
+    pub extremes: Option<Extremes>,
+}
+
+/// The smallest and the largest value of a quantity in a stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Extremes {
+    /// Smallest, of the values at samples.
+    pub min: f32,
+    /// Largest at any time.
+    pub max: f32,
+}
+
+impl Extremes {
+    /// Gives those of both.
+    fn with(self, other: Self) -> Self {
+        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+}
+
+impl Values {
+    /// Gives a quantity of this mean.
+    pub(super) fn of_mean(mean: f64) -> Self {
+        Self { mean: mean as f32, extremes: None }
+    }
+
+    /// Gives a quantity with its mean, its value at the end of the time, and its largest.
+    pub(super) fn new(mean: f64, end: f64, max: f64) -> Self {
+        Self { extremes: Some(Extremes { min: end as f32, max: max as f32 }), ..Self::of_mean(mean) }
+    }
+
+    /// Gives a quantity that is known at the end of the time only.
+    pub(super) fn at_end(end: f64) -> Self {
+        Self::new(end, end, end)
+    }
+
+    /// Joins both with the means weighted by their lengths in seconds. What has no length adds its extremes.
+    pub(crate) fn join(self, length_s: f64, next: Self, next_length_s: f64) -> Self {
+        let both_s = length_s + next_length_s;
+        let sum = f64::from(self.mean) * length_s + f64::from(next.mean) * next_length_s;
+        let mean = if both_s > 0.0 { (sum / both_s) as f32 } else { next.mean };
+        let extremes = match (self.extremes, next.extremes) {
+            (Some(before), Some(after)) => Some(before.with(after)),
+            (before, after) => before.or(after),
+        };
+        Self { mean, extremes }
+    }
+}
+
+/// A quantity over the run. Its entries begin at the first point that has one, and end with the last.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Track {
+    /// What a point without an entry means. `None`: it is not known.
+    absent: Option<Values>,
+    /// The point of the first entry.
+    first: usize,
+    entries: Vec<Option<Values>>,
+}
+
+impl Track {
+    /// Makes a track of which points without an entry mean 0.
+    pub(super) fn zero() -> Self {
+        Self { absent: Some(Values::at_end(0.0)), ..Self::default() }
+    }
+
+    /// Makes a track of which only means are known, and points without an entry mean 0.
+    pub(super) fn zero_mean() -> Self {
+        Self { absent: Some(Values::of_mean(0.0)), ..Self::default() }
+    }
+
+    /// Gives what is known of a point.
+    pub(crate) fn get(&self, point: usize) -> Option<Values> {
+        let entry = point.checked_sub(self.first).and_then(|at| self.entries.get(at).copied());
+        entry.flatten().or(self.absent)
+    }
+
+    /// Gives the entry of a point, which is made if there is none.
+    fn entry(&mut self, point: usize) -> &mut Option<Values> {
+        if self.entries.is_empty() {
+            self.first = point;
+        }
+        if point < self.first {
+            self.entries.splice(..0, std::iter::repeat_n(self.absent, self.first - point));
+            self.first = point;
+        }
+        let at = point - self.first;
+        if at >= self.entries.len() {
+            self.entries.resize(at + 1, self.absent);
+        }
+        &mut self.entries[at]
+    }
+
+    /// Adds a sample of `next_length_s` seconds to a point that has `length_s` seconds so far.
+    pub(super) fn put(&mut self, point: usize, length_s: f64, value: Option<Values>, next_length_s: f64) {
+        let has_entry = point < self.first + self.entries.len();
+        // The samples that the point already has.
+        let before = self.get(point).filter(|_| length_s > 0.0);
+        let joined = match (before, value.or(self.absent.filter(|_| has_entry))) {
+            (Some(before), Some(value)) => before.join(length_s, value, next_length_s),
+            (None, Some(value)) => value,
+            (_, None) => return,
+        };
+        *self.entry(point) = Some(joined);
+    }
+
+    /// Adds to the mean of a point.
+    pub(super) fn add_mean(&mut self, point: usize, mean: f64) {
+        let known = self.get(point).unwrap_or(Values::of_mean(0.0));
+        *self.entry(point) = Some(Values { mean: (f64::from(known.mean) + mean) as f32, ..known });
+    }
+
+    /// Notes that the quantity was this large within the time of a point.
+    pub(super) fn raise(&mut self, point: usize, to: f64) {
+        let to = to as f32;
+        if let Some(values) = self.entry(point) {
+            let known = values.extremes.unwrap_or(Extremes { min: to, max: to });
+            values.extremes = Some(Extremes { max: known.max.max(to), ..known });
+        }
+    }
+
+    /// Joins neighbours; `lengths_s`: the length of each point, seconds.
+    pub(super) fn halve(&mut self, lengths_s: &[f64]) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let (begin, end) = (self.first / 2, (self.first + self.entries.len()).div_ceil(2));
+        let join = |pair: usize| {
+            let (a, b) = (2 * pair, 2 * pair + 1);
+            match (self.get(a), self.get(b).filter(|_| b < lengths_s.len())) {
+                (Some(before), Some(after)) => Some(before.join(lengths_s[a], after, lengths_s[b])),
+                (before, after) => before.or(after),
+            }
+        };
+        let entries = (begin..end).map(join).collect();
+        (self.first, self.entries) = (begin, entries);
+    }
+
+    /// Adds the means of another track. The extremes of the sum are not known.
+    pub(crate) fn add_means_of(&mut self, other: &Self) {
+        for point in other.first..other.first + other.entries.len() {
+            if let Some(values) = other.get(point) {
+                self.add_mean(point, values.mean.into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn point_without_an_entry_is_unknown_or_zero() {
+        let (mut unknown, mut zero) = (Track::default(), Track::zero());
+        for track in [&mut unknown, &mut zero] {
+            track.put(2, 0.0, Some(Values::at_end(8.0)), 1.0);
+            // The second half of the point has no value.
+            track.put(2, 1.0, None, 1.0);
+            track.put(3, 0.0, None, 1.0);
+        }
+        let zero_point = Values::at_end(0.0);
+        assert_eq!((unknown.get(0), unknown.get(2), unknown.get(3)), (None, Some(Values::at_end(8.0)), None));
+        assert_eq!((zero.get(0), zero.get(3)), (Some(zero_point), Some(zero_point)));
+        assert_eq!(zero.get(2), Some(Values::new(4.0, 0.0, 8.0)));
+    }
+
+    #[test]
+    fn halves_weigh_means_by_length() {
+        let mut track = Track::default();
+        track.put(1, 0.0, Some(Values::at_end(9.0)), 3.0);
+        track.put(2, 0.0, Some(Values::at_end(1.0)), 1.0);
+        track.put(3, 0.0, Some(Values::at_end(5.0)), 3.0);
+        track.halve(&[1.0, 3.0, 1.0, 3.0]);
+        assert_eq!(track.get(0), Some(Values::at_end(9.0)));
+        assert_eq!(track.get(1), Some(Values { mean: 4.0, extremes: Some(Extremes { min: 1.0, max: 5.0 }) }));
+        assert_eq!(track.get(2), None);
+    }
+
+    #[test]
+    fn sum_of_tracks_has_their_means_alone() {
+        let (mut sum, mut added) = (Track::zero_mean(), Track::zero());
+        added.put(1, 0.0, Some(Values::at_end(3.0)), 1.0);
+        sum.add_means_of(&added);
+        sum.add_means_of(&added);
+        assert_eq!((sum.get(0), sum.get(1)), (Some(Values::of_mean(0.0)), Some(Values::of_mean(6.0))));
+    }
+}
