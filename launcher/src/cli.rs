@@ -19,12 +19,15 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser};
 
 use args::Arguments;
-pub(crate) use args::Options;
+pub(crate) use args::{Options, ReportPlaces};
 use gpu_tracker::Translated;
+pub(crate) use groups::{GpuArgs, ReportArgs};
+pub(crate) use man::companion_page;
 pub(crate) use output::PatternValues;
 pub(crate) use targets::{locks, targets};
 pub(crate) use tracking_files::{HeldTrackingFile, tracking_files};
 pub(crate) use usage_error::UsageError;
+pub(crate) use values::seconds;
 
 use crate::name;
 

@@ -41,8 +41,11 @@ const ERROR: &str = "ERROR:root:";
 
 /// Writes a line to stderr, with our prefix or gpu_tracker's.
 fn write_line(gpu_trackers: &str, text: impl Display) -> io::Result<()> {
-    let prefix = if name::is_this_gpu_tracker() { gpu_trackers } else { "gpu-track-run: " };
-    let line = format!("{prefix}{}\n", quote::escape(&text.to_string()));
+    let text = quote::escape(&text.to_string());
+    let line = match name::is_this_gpu_tracker() {
+        true => format!("{gpu_trackers}{text}\n"),
+        false => format!("{}: {text}\n", name::of_program()),
+    };
     io::stderr().write_all(line.as_bytes())
 }
 

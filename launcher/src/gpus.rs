@@ -1,4 +1,4 @@
-//! `--gpus`, and the check of `--guuids` before a command runs.
+//! `--gpus` and `gpu-track gpus`, and the check of `--guuids` before a command runs.
 //!
 //! A child process asks the drivers. A driver's library starts threads and opens devices, which the command must not
 //! inherit. A library that hangs or crashes affects only the child.
@@ -8,15 +8,15 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::process::{self, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
-use gpu_track_collector::{GpuConfig, Listing, PresentGpus, format, list_gpus, present_gpus};
+use gpu_track_collector::{GpuConfig, GpuLister, Listing, PresentGpus, format, present_gpus};
 
 use crate::cli::UsageError;
 use crate::{console, exit, signals};
 
-/// argv\[0\] of the child that lists the GPUs; its argument is a [`GpuConfig`] as JSON.
+/// argv\[0\] of the child that lists the GPUs; its arguments are a [`GpuConfig`] and the time between two lists, as JSON.
 const LISTER_NAME: &str = "gpu-track-gpus";
 /// A driver that takes longer than this to initialise counts as unresponsive.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,55 +58,116 @@ fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, Usag
 
 /// Lists the GPUs and ends, if these are the arguments of the child that does it.
 pub(crate) fn serve_if_started_as_lister(args: &[OsString]) {
-    if let [name, config] = args
+    if let [name, config, every] = args
         && name == LISTER_NAME
     {
-        exit::without_handlers(if serve(config).is_some() { 0 } else { 2 })
+        exit::without_handlers(if serve(config, every).is_some() { 0 } else { 2 })
     }
 }
 
-/// Writes the listing to stdout, in one line.
-fn serve(config: &OsString) -> Option<()> {
-    let config = serde_json::from_str(config.to_str()?).ok()?;
+/// Writes the listing to stdout, in one line; again and again, with these many seconds between two lines, if `every` says so.
+fn serve(config: &OsString, every: &OsString) -> Option<()> {
+    let config: GpuConfig = serde_json::from_str(config.to_str()?).ok()?;
+    let every: Option<Duration> = serde_json::from_str(every.to_str()?).ok()?;
     // A driver's library may write to stdout too; that goes to stderr.
     let mut answer = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
     rustix::stdio::dup2_stdout(io::stderr()).ok()?;
-    let _ = serde_json::to_writer(&mut answer, &list_gpus(&config, DRIVER_TIMEOUT));
-    let _ = answer.write_all(b"\n");
-    Some(())
+    let mut lister = GpuLister::start(&config);
+    let mut next = Instant::now();
+    loop {
+        let line = serde_json::to_string(&lister.list(DRIVER_TIMEOUT)).ok()? + "\n";
+        // The parent has gone, or has seen enough.
+        answer.write_all(line.as_bytes()).ok()?;
+        next += every?;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Gives each listing of the GPUs to `show`, one if `every` is `None`, until that fails.
+///
+/// # Errors
+/// That of `show`, or if the GPUs can't be listed.
+pub(crate) fn watch(
+    config: &GpuConfig,
+    every: Option<Duration>,
+    mut show: impl FnMut(Listing) -> io::Result<()>,
+) -> io::Result<()> {
+    let interval_ns = every.map_or(config.interval_ns, |every| every.as_nanos() as u64);
+    let config = GpuConfig { interval_ns, ..config.clone() };
+    let Some(every) = every else { return show(ask(&config)?) };
+    let mut child = Child::start(&config, Some(every))?;
+    let mut line = child.line()?;
+    if let Some(signal) = child.crashed_by(&line) {
+        child = Child::start(&GpuConfig { crashed_by: Some(signal), ..config }, Some(every))?;
+        line = child.line()?;
+    }
+    loop {
+        show(listing(&line)?)?;
+        line = child.line()?;
+    }
 }
 
 /// Asks a child for the GPUs. If it crashes, a second one does not load NVIDIA's library.
 fn ask(config: &GpuConfig) -> io::Result<Listing> {
-    let (line, signal) = ask_child(config)?;
-    let line = match signal.filter(|signal| line.is_empty() && signals::is_fault(*signal)) {
-        Some(signal) => ask_child(&GpuConfig { crashed_by: Some(signal), ..config.clone() })?.0,
-        None => line,
-    };
-    serde_json::from_str(&line).map_err(|_| {
+    let mut child = Child::start(config, None)?;
+    let mut line = child.line()?;
+    if let Some(signal) = child.crashed_by(&line) {
+        line = Child::start(&GpuConfig { crashed_by: Some(signal), ..config.clone() }, None)?.line()?;
+    }
+    listing(&line)
+}
+
+/// Reads the line of a child.
+fn listing(line: &str) -> io::Result<Listing> {
+    serde_json::from_str(line).map_err(|_| {
         io::Error::other(
             "the process that asks the drivers ended before it answered, perhaps by a driver's library",
         )
     })
 }
 
-/// Asks a child. Gives the line that it writes, and the signal that ended it.
-fn ask_child(config: &GpuConfig) -> io::Result<(String, Option<i32>)> {
-    let mut child = Command::new("/proc/self/exe")
-        .arg0(LISTER_NAME)
-        .arg(serde_json::to_string(config)?)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line)?;
+/// A child that asks the drivers. It is killed when it is dropped: a driver's library may keep it from ending.
+struct Child {
+    process: process::Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Child {
+    fn start(config: &GpuConfig, every: Option<Duration>) -> io::Result<Self> {
+        let mut process = Command::new("/proc/self/exe")
+            .arg0(LISTER_NAME)
+            .arg(serde_json::to_string(config)?)
+            .arg(serde_json::to_string(&every)?)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdout = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Self { process, stdout: BufReader::new(stdout) })
     }
-    // The answer is complete. A child that has crashed keeps the signal that ended it.
-    let _ = child.kill();
-    // If SIGCHLD is ignored, the kernel has reaped the child.
-    let signal = child.wait().ok().and_then(|status| status.signal());
-    Ok((line, signal))
+
+    /// Gives its next line; an empty text if it ended.
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    /// Gives the signal that ended it, if it crashed before this line was written.
+    fn crashed_by(&mut self, line: &str) -> Option<i32> {
+        if !line.is_empty() {
+            return None;
+        }
+        // If SIGCHLD is ignored, the kernel has reaped the child.
+        let signal = self.process.wait().ok().and_then(|status| status.signal());
+        signal.filter(|signal| signals::is_fault(*signal))
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 #[cfg(test)]

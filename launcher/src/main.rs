@@ -6,6 +6,7 @@
 mod before_main;
 mod cli;
 mod collector;
+mod companion;
 mod config;
 mod console;
 mod exit;
@@ -26,6 +27,7 @@ mod restart;
 mod run;
 mod session;
 mod shim_file;
+mod show;
 mod signals;
 mod spawn;
 mod supervise;
@@ -44,7 +46,11 @@ fn main() -> ExitCode {
     collector::serve_if_started_as_one(&args);
     gpus::serve_if_started_as_lister(&args);
     keep::serve_if_started_as_keeper(&args);
-    cli::parse(args, &PatternValues::here()).and_then(serve).unwrap_or_else(|error| {
+    let served = match name::is_companion(args.first()) {
+        true => companion::serve(args),
+        false => cli::parse(args, &PatternValues::here()).and_then(serve),
+    };
+    served.unwrap_or_else(|error| {
         console::error(&error);
         ExitCode::from(UsageError::status(name::is_this_gpu_tracker()))
     })
@@ -61,7 +67,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             warnings.iter().for_each(console::message);
             Ok(gpus::print(&gpu, options.places.format()))
         }
-        Request::Last(options) => last::show(&options),
+        Request::Last(options) => last::show(&options.places, options.report.style),
         Request::Recover(mut options) => {
             options.report.style.console = console::of_stderr();
             recover::recover(&options)

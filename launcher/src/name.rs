@@ -5,12 +5,28 @@ use std::path::Path;
 
 /// A link to this program, or a copy, of this name takes gpu_tracker's command line.
 const GPU_TRACKER: &str = "gpu-tracker";
+/// One of this name has subcommands.
+const COMPANION: &str = "gpu-track";
 /// argv\[0\] of the collectors of launchers that were called by another name, and of those that were called so.
 const COLLECTORS: [&str; 2] = ["gpu-track-collector", "gpu-tracker-collector"];
 
 /// Whether argv\[0\] is gpu_tracker's.
 pub(crate) fn is_gpu_tracker(name: Option<&OsString>) -> bool {
-    name.and_then(|name| Path::new(name).file_name()) == Some(OsStr::new(GPU_TRACKER))
+    is(name, GPU_TRACKER)
+}
+
+/// Whether argv\[0\] is the companion command's.
+pub(crate) fn is_companion(name: Option<&OsString>) -> bool {
+    is(name, COMPANION)
+}
+
+/// Gives the name of this program before a line for the user.
+pub(crate) fn of_program() -> &'static str {
+    if is_companion(std::env::args_os().next().as_ref()) { COMPANION } else { "gpu-track-run" }
+}
+
+fn is(name: Option<&OsString>, expected: &str) -> bool {
+    name.and_then(|name| Path::new(name).file_name()) == Some(OsStr::new(expected))
 }
 
 /// Whether this process, or its launcher, was called so.

@@ -6,6 +6,7 @@
 
 mod births_and_deaths;
 mod causes;
+mod companion;
 mod completions;
 mod connector;
 mod contention;

@@ -18,6 +18,8 @@ struct Format {
     report: fn(&Report, &Style) -> String,
     /// Writes the output of `--gpus`.
     gpus: fn(&Listing) -> String,
+    /// Writes the output of `gpu-track gpus`.
+    gpus_now: fn(&Listing) -> String,
 }
 
 /// For people, and the default.
@@ -27,6 +29,7 @@ const TEXT: Format = Format {
     is_complete: true,
     report: text::text,
     gpus: text::gpu_list::gpu_list,
+    gpus_now: text::gpus_now::gpus_now,
 };
 /// The name of the form from which a report can be read back.
 pub const JSON_NAME: &str = "json";
@@ -38,6 +41,7 @@ const JSON: Format = Format {
     is_complete: true,
     report: json::json,
     gpus: json::gpu_list,
+    gpus_now: json::gpu_line,
 };
 
 /// All of them. Those of gpu_tracker are named as ours, with [`GPU_TRACKER`] before that.
@@ -97,6 +101,12 @@ pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
 #[must_use]
 pub fn render_gpus(listing: &Listing, format: &str) -> String {
     (named(format).gpus)(listing)
+}
+
+/// Renders the output of `gpu-track gpus` in the form of this name.
+#[must_use]
+pub fn render_gpus_now(listing: &Listing, format: &str) -> String {
+    (named(format).gpus_now)(listing)
 }
 
 /// Gives the form of this name. The command line gives no other names.

@@ -70,6 +70,11 @@ pub(super) fn gpu_list(listing: &Listing) -> String {
     text(listing, "  ")
 }
 
+/// Renders the output of `gpu-track gpus` as JSON in one line, since it can be written again and again.
+pub(super) fn gpu_line(listing: &Listing) -> String {
+    serde_json::to_string(listing).unwrap_or_default() + "\n"
+}
+
 /// The objects of gpu_tracker 5.
 #[derive(Serialize)]
 struct GpuTracker {

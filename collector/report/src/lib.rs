@@ -1,7 +1,8 @@
-//! The forms of a report: text and JSON. Each is a pure function of the report, and of how the user wants it.
+//! The forms of a report (text and JSON), and comparisons of several. Each is a pure function of the report, and of how the user wants it.
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod document;
 mod figures;
 pub mod format;

@@ -10,3 +10,4 @@ pub mod rlimit;
 pub mod safe_path;
 pub mod segment;
 pub(crate) mod signal_mask;
+pub(crate) mod user;

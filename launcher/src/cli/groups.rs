@@ -13,7 +13,7 @@ use super::values::{Uuids, cores, one_of, seconds, uuids};
 /// How the report is written.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Report")]
-pub(super) struct ReportArgs {
+pub(crate) struct ReportArgs {
     /// Write every section as text, not a summary; "-o FILE" does so, too
     #[arg(long)]
     full: bool,
@@ -100,7 +100,7 @@ pub(crate) struct Preparations {
 /// Which GPUs are tracked.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "GPUs")]
-pub(super) struct GpuArgs {
+pub(crate) struct GpuArgs {
     /// GPUs to track: UUIDs of GPUs or MIG instances, prefixes of UUIDs, or PCI addresses [default: all of the machine]
     #[arg(long = "guuids", value_name = "UUID,UUID", value_parser = uuids)]
     uuids: Option<Uuids>,

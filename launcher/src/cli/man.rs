@@ -131,6 +131,25 @@ pub(super) fn page(command: Command) -> String {
     page + ".SH \"SEE ALSO\"\n" + SEE_ALSO
 }
 
+/// Renders the man page of gpu-track, as roff: its own options, then those of each subcommand.
+pub(crate) fn companion_page(mut command: Command) -> String {
+    command.build();
+    let mut page = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = Man::new(command.clone()).render(&mut page);
+    for subcommand in command.get_subcommands() {
+        let name =
+            format!(".SH \"{}\"\n", literal(&format!("gpu-track {}", subcommand.get_name()).to_uppercase()));
+        let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+        let about = format!("{}.\n", literal(&about));
+        let mut options = Vec::new();
+        let _ = Man::new(subcommand.clone().mut_args(with_aliases)).render_options_section(&mut options);
+        let options = String::from_utf8_lossy(&options).replace(".SH OPTIONS", ".SS OPTIONS");
+        page.extend([name, about, options].concat().bytes());
+    }
+    String::from_utf8_lossy(&page).into_owned()
+}
+
 /// Adds an option's aliases to its help. `--help` shows them, but clap_mangen does not.
 fn with_aliases(arg: Arg) -> Arg {
     let names = arg.get_visible_aliases().unwrap_or_default().join(", --");

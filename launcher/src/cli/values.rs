@@ -12,7 +12,7 @@ const MAX_INTERVAL_S: f64 = 365.0 * 86_400.0;
 
 /// Why a value is not allowed.
 #[derive(Debug, Error)]
-pub(super) enum ValueError {
+pub(crate) enum ValueError {
     /// It is no sampling interval.
     #[error(
         "\"{0}\" is not allowed: a number of seconds from {MIN_INTERVAL_S} to {MAX_INTERVAL_S} (one year)"
@@ -38,7 +38,7 @@ pub(super) enum ValueError {
 ///
 /// # Errors
 /// If it is none.
-pub(super) fn seconds(given: &str) -> Result<Duration, ValueError> {
+pub(crate) fn seconds(given: &str) -> Result<Duration, ValueError> {
     match given.parse() {
         Ok(s) if (MIN_INTERVAL_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
         _ => Err(ValueError::Seconds(given.to_owned())),

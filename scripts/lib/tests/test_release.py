@@ -16,7 +16,7 @@ from unittest import mock
 from gpu_track_scripts import tools
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.release import cli, documents, old_system, packages, symbols, wheel
-from gpu_track_scripts.release.build import DOCUMENTS, Build
+from gpu_track_scripts.release.build import DOCUMENTS, PROGRAMS, Build
 from gpu_track_scripts.release.checks import Wrong, check_documents, unpack
 from gpu_track_scripts.release.old_system import System
 
@@ -73,7 +73,8 @@ class Packages(unittest.TestCase):
         self.built = Build("1.2.3", target, self.directory / "target", self.directory / "a.whl")
         self.built.documents.mkdir(parents=True)
         self.built.program.write_bytes(b"the program")
-        for name in DOCUMENTS:
+        self.built.companion.write_bytes(b"the companion")
+        for name in (name.format(program) for program in PROGRAMS for name in DOCUMENTS):
             (self.built.documents / name).write_text(name)
 
     def test_a_tarball_is_the_same_whenever_it_is_made(self) -> None:
@@ -86,8 +87,9 @@ class Packages(unittest.TestCase):
             members = {member.name: member for member in archive.getmembers()}
         top = "gpu-track-1.2.3-x86_64-unknown-linux-gnu/"
         self.assertEqual({name.split("/")[1] for name in members}, {"bin", "share"})
-        self.assertEqual(members[top + "bin/gpu-track-run"].mode, 0o755)
-        self.assertEqual(members[top + "share/man/man1/gpu-track-run.1"].mode, 0o644)
+        for program in PROGRAMS:
+            self.assertEqual(members[top + f"bin/{program}"].mode, 0o755)
+            self.assertEqual(members[top + f"share/man/man1/{program}.1"].mode, 0o644)
         self.assertIn(top + "share/doc/gpu-track/LICENSE-MIT", members)
         self.assertTrue(all(member.isfile() and member.uid == 0 for member in members.values()))
 
@@ -128,10 +130,12 @@ class Packages(unittest.TestCase):
 
     def test_the_debian_and_rpm_packages_contain_what_the_tarball_does(self) -> None:
         manifest = (ROOT / "launcher" / "Cargo.toml").read_text()
-        compressed = {"gpu-track-run.1": "gpu-track-run.1.gz"}
-        for document in DOCUMENTS:
-            name = compressed.get(document, document)
-            self.assertEqual(manifest.count(f'"target/release/documents/{name}"'), 2, name)
+        for program in PROGRAMS:
+            self.assertEqual(manifest.count(f'"target/release/{program}"'), 2, program)
+            for document in DOCUMENTS:
+                # A manual page is compressed.
+                name = document.format(program) + (".gz" if document.endswith(".1") else "")
+                self.assertEqual(manifest.count(f'"target/release/documents/{name}"'), 2, name)
         for pattern in documents.PAGES:
             self.assertEqual(manifest.count(f'"../{pattern}"'), 2, pattern)
 

@@ -130,6 +130,11 @@ impl FakeGpus {
         &self.library
     }
 
+    /// The directory of its scripts.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Path of a file in the script's directory.
     pub fn path(&self, name: &str) -> String {
         self.directory.path().join(name).into_os_string().into_string().unwrap()

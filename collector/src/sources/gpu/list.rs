@@ -1,10 +1,11 @@
-//! Lists the GPUs and what each can report, before a command runs.
+//! Lists the GPUs, what each can report, and what it shows now.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::backend::Backend;
-use super::worker::Phase;
+use super::now::{Processes, now};
+use super::worker::{Phase, Worker};
 use super::{detection, drm, nvml};
 use crate::model::gpu::listing::{Capability, Driver, Listed, Listing};
 use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, TrackedDevice, Vendor, select};
@@ -54,54 +55,101 @@ pub fn present(config: &GpuConfig) -> Present {
     present
 }
 
-/// Ask the drivers, for as long as `patience` at most.
-#[must_use]
-pub fn list(config: &GpuConfig, patience: Duration) -> Listing {
-    // All devices are listed; the options only mark them.
-    let everything = GpuConfig {
-        uuids: None,
-        only_visible: false,
-        accounting: false,
-        driver_percent: 100,
-        ..config.clone()
-    };
-    let workers = detection::start(&everything);
-    let deadline = Instant::now() + patience;
-    let mut listing = Listing::default();
-    for worker in &workers {
-        worker.wait_sampled(deadline);
-        let failure = match worker.phase() {
-            Phase::Starting | Phase::Reading => {
-                Some(format!("driver not initialised within {} s", patience.as_secs()))
-            }
-            Phase::Failed(Missing::NoDevice) | Phase::Ready | Phase::Done => None,
-            Phase::Failed(missing) => Some(missing.to_string()),
-        };
-        listing.drivers.extend(failure.map(|reason| Driver { name: worker.name.to_owned(), reason }));
-        listing.warnings.extend(worker.warnings());
-        listing.gpus.extend(gpus(&detection::config_of(worker.name, config), &worker.exchange(&[])));
-    }
-    listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
-    listing
+/// Asks the drivers, once or again and again.
+#[derive(Debug)]
+pub struct Lister {
+    config: GpuConfig,
+    backends: Vec<Known>,
+    processes: Processes,
 }
 
-/// Gives the listed devices, with the figures that readings showed.
-fn gpus(config: &GpuConfig, batches: &[Batch]) -> Vec<Listed> {
-    let listed = batches.iter().rev().find_map(|batch| batch.devices.as_ref());
-    let listed = listed.map(|list| list.tracked.clone()).unwrap_or_default();
-    let devices: Vec<Device> = listed.iter().map(|listed| listed.device.clone()).collect();
-    let tracked = select::wanted(config, &devices);
-    let reading_of = |id: &str| {
-        let samples = batches.iter().flat_map(|batch| &batch.samples).filter(|sample| sample.device == id);
-        samples.cloned().reduce(DeviceSample::with_later)
-    };
-    let gpu = |TrackedDevice { device, is_visible }: TrackedDevice| Listed {
-        tracked: tracked.iter().any(|tracked| tracked.id == device.id),
-        visible: is_visible,
-        figures: reading_of(&device.id).map(|sample| capabilities(&sample)).unwrap_or_default(),
-        device,
-    };
-    listed.into_iter().map(gpu).collect()
+/// What a backend has told so far.
+#[derive(Debug)]
+struct Known {
+    worker: Worker,
+    devices: Vec<TrackedDevice>,
+    /// The last reading of each figure.
+    samples: Vec<DeviceSample>,
+}
+
+impl Lister {
+    /// Starts the backends.
+    #[must_use]
+    pub fn start(config: &GpuConfig) -> Self {
+        // All devices are listed; the options only mark them.
+        let everything = GpuConfig {
+            uuids: None,
+            only_visible: false,
+            accounting: false,
+            driver_percent: 100,
+            ..config.clone()
+        };
+        let workers = detection::start(&everything).into_iter();
+        let backends = workers.map(|worker| Known { worker, devices: Vec::new(), samples: Vec::new() });
+        Self { config: config.clone(), backends: backends.collect(), processes: Processes::new() }
+    }
+
+    /// Lists the devices with the last figures. The first time it waits for those, for as long as `patience` at most.
+    #[must_use]
+    pub fn list(&mut self, patience: Duration) -> Listing {
+        let deadline = Instant::now() + patience;
+        let mut listing = Listing::default();
+        for known in &mut self.backends {
+            let worker = &known.worker;
+            worker.wait_sampled(deadline);
+            let failure = match worker.phase() {
+                Phase::Starting | Phase::Reading => {
+                    Some(format!("driver not initialised within {} s", patience.as_secs()))
+                }
+                Phase::Failed(Missing::NoDevice) | Phase::Ready | Phase::Done => None,
+                Phase::Failed(missing) => Some(missing.to_string()),
+            };
+            listing.drivers.extend(failure.map(|reason| Driver { name: worker.name.to_owned(), reason }));
+            listing.warnings.extend(worker.warnings());
+            let batches = worker.exchange(&[]);
+            batches.into_iter().for_each(|batch| known.take(batch));
+            let config = detection::config_of(known.worker.name, &self.config);
+            listing.gpus.extend(known.gpus(&config, &mut self.processes));
+        }
+        listing.warnings.extend(self.processes.warning(&listing));
+        listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
+        listing
+    }
+}
+
+impl Known {
+    /// Takes over what was read.
+    fn take(&mut self, batch: Batch) {
+        if let Some(list) = batch.devices {
+            self.devices = list.tracked;
+        }
+        for sample in batch.samples {
+            match self.samples.iter_mut().find(|known| known.device == sample.device) {
+                Some(known) => {
+                    let before = std::mem::replace(known, sample);
+                    *known = std::mem::take(known).over_earlier(before);
+                }
+                None => self.samples.push(sample),
+            }
+        }
+    }
+
+    /// Gives the devices, with the figures that readings showed.
+    fn gpus(&self, config: &GpuConfig, processes: &mut Processes) -> Vec<Listed> {
+        let devices: Vec<Device> = self.devices.iter().map(|listed| listed.device.clone()).collect();
+        let tracked = select::wanted(config, &devices);
+        let gpu = |TrackedDevice { device, is_visible }: &TrackedDevice| {
+            let sample = self.samples.iter().find(|sample| sample.device == device.id);
+            Listed {
+                tracked: tracked.iter().any(|tracked| tracked.id == device.id),
+                visible: *is_visible,
+                figures: sample.map(capabilities).unwrap_or_default(),
+                now: sample.map(|sample| now(device, sample, processes)).unwrap_or_default(),
+                device: device.clone(),
+            }
+        };
+        self.devices.iter().map(gpu).collect()
+    }
 }
 
 /// Gives each figure, and why it is not available if it isn't.

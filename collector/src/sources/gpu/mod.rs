@@ -12,6 +12,7 @@ pub(crate) mod detection;
 pub mod drm;
 pub mod list;
 pub(crate) mod monitor;
+mod now;
 pub(crate) mod nvml;
 mod pid_facts;
 mod policy;

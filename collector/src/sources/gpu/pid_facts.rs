@@ -13,6 +13,11 @@ const GPU_DEVICES: [&str; 4] = ["/dev/nvidia", "/dev/dxg", "/dev/dri/", "/dev/kf
 /// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO).
 const INITIAL_PID_NS: u32 = 0xEFFF_FFFC;
 
+/// Whether this process is in a pid namespace of its own.
+pub(super) fn has_own_pid_ns(root: &ProcRoot) -> bool {
+    root.pid_ns(std::process::id()).is_some_and(|ns| ns != INITIAL_PID_NS)
+}
+
 /// Reads facts about pids, only those that the core needs.
 #[derive(Debug)]
 pub(super) struct PidFactReader {
@@ -41,7 +46,7 @@ impl PidFactReader {
         Self {
             root: root.clone(),
             gpu_devices: GPU_DEVICES.map(|device| config.path(device).into_os_string()).to_vec(),
-            has_own_pid_ns: root.pid_ns(std::process::id()).is_some_and(|ns| ns != INITIAL_PID_NS),
+            has_own_pid_ns: has_own_pid_ns(root),
             strangers: HashMap::new(),
             absent: HashMap::new(),
         }

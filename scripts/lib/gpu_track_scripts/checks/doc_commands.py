@@ -113,6 +113,8 @@ def prepare(directory: pathlib.Path, program: pathlib.Path) -> dict[str, str]:
         f"exec '{program}' --session-dir '{directory}/sessions' \"$@\"\n"
     )
     (directory / "bin/gpu-track-run").chmod(0o755)
+    (directory / "bin/gpu-track").write_text(f"#!/bin/bash\nexec -a gpu-track '{program}' \"$@\"\n")
+    (directory / "bin/gpu-track").chmod(0o755)
     # A run in a job of Slurm or MPI is another one.
     env = {name: value for name, value in os.environ.items() if not re.match("GPU_TRACK_|SLURM_|OMPI_|PMI", name)}
     return {

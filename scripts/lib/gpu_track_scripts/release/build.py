@@ -30,12 +30,14 @@ QUICK = {
     "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
     "CARGO_PROFILE_SHIM_CODEGEN_UNITS": "1",
 }
-# The files that the program prints, and the option that prints each.
+# The programs of a release.
+PROGRAMS = ("gpu-track-run", "gpu-track")
+# The files that each of them prints, and the option that prints each; {} stands for its name.
 DOCUMENTS = {
-    "gpu-track-run.1": "--man",
-    "gpu-track-run.bash": "--completions=bash",
-    "_gpu-track-run": "--completions=zsh",
-    "gpu-track-run.fish": "--completions=fish",
+    "{}.1": "--man",
+    "{}.bash": "--completions=bash",
+    "_{}": "--completions=zsh",
+    "{}.fish": "--completions=fish",
 }
 
 
@@ -62,8 +64,13 @@ class Build:
 
     @property
     def program(self) -> pathlib.Path:
-        """The program."""
+        """The program that does all of it."""
         return self.directory / "gpu-track-run"
+
+    @property
+    def companion(self) -> pathlib.Path:
+        """The program that executes it under the name gpu-track."""
+        return self.directory / "gpu-track"
 
     @property
     def documents(self) -> pathlib.Path:
@@ -165,11 +172,13 @@ def write_documents(built: Build) -> None:
     the changelog of the package for Debian."""
     program = built.program if built.runs_here else cargo_build("dev", quiet=True)["gpu-track-run"]
     built.documents.mkdir(exist_ok=True)
-    for name, option in DOCUMENTS.items():
-        (built.documents / name).write_text(output([program, option]))
-    # Debian and its relatives want these compressed.
-    page = built.documents / "gpu-track-run.1"
-    page.with_name(page.name + ".gz").write_bytes(compressed(page.read_bytes()))
+    for called in PROGRAMS:
+        for name, option in DOCUMENTS.items():
+            text = output([program.with_name(called), option])
+            (built.documents / name.format(called)).write_text(text)
+        # Debian and its relatives want these compressed.
+        page = built.documents / f"{called}.1"
+        page.with_name(page.name + ".gz").write_bytes(compressed(page.read_bytes()))
     about = next(package for package in metadata()["packages"] if package["name"] == "gpu-track-run")
     when = output(["git", "log", "-1", "--format=%cD"], cwd=ROOT).strip()
     changelog = debian_changelog(built.version, about["metadata"]["deb"]["maintainer"], when)

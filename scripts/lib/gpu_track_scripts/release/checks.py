@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from gpu_track_scripts.commands import Word, output, words
 from gpu_track_scripts.paths import ROOT
-from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, renamed_paths
+from gpu_track_scripts.release.build import OLDEST_GLIBC, PROGRAMS, Build, renamed_paths
 from gpu_track_scripts.release.documents import PLACE
 from gpu_track_scripts.release.documents import faults as faults_of_documents
 from gpu_track_scripts.release.old_system import System, clean_system
@@ -85,8 +85,9 @@ def check_package(built: Build, package: pathlib.Path, old: pathlib.Path | None)
 def check_documents(prefix: pathlib.Path) -> None:
     """The pages below a prefix are all there, their links hold, and the man page is beside them."""
     found = faults_of_documents(prefix / PLACE)
-    if not list((prefix / "share" / "man" / "man1").glob("gpu-track-run.1*")):
-        found.append("no man page")
+    for called in PROGRAMS:
+        if not list((prefix / "share" / "man" / "man1").glob(f"{called}.1*")):
+            found.append(f"no man page of {called}")
     if found:
         raise Wrong("; ".join(found))
 
@@ -182,7 +183,7 @@ def check_wheel(built: Build) -> str:
         install([*pip, "install", "--quiet", "--no-index", built.wheel])
         program = environment / "bin" / "gpu-track-run"
         added = {file for file in files_below(environment) - before if "/site-packages/" not in file}
-        wanted = {"bin/gpu-track-run", *(place for place, _ in shared_files(built))}
+        wanted = {*(f"bin/{called}" for called in PROGRAMS), *(place for place, _ in shared_files(built))}
         listed = output([*pip, "show", "--files", "gpu-track"]).split("Files:\n")[1].split()
         others = [file for file in listed if not file.startswith("..") and ".dist-info/" not in file]
         if added != wanted or others:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from gpu_track_scripts.commands import output
 from gpu_track_scripts.paths import ROOT
-from gpu_track_scripts.release.build import OLDEST_GLIBC, Build, build_gpu_check, metadata
+from gpu_track_scripts.release.build import OLDEST_GLIBC, PROGRAMS, Build, build_gpu_check, metadata
 from gpu_track_scripts.release.documents import PLACE, pages
 from gpu_track_scripts.tools import crate_program
 
@@ -24,7 +24,7 @@ LICENSES = ("LICENSE-APACHE", "LICENSE-MIT")
 def tarball(built: Build, to: pathlib.Path) -> pathlib.Path:
     """An archive to be unpacked into a prefix, such as ~/.local. The same files give the same bytes."""
     top = f"gpu-track-{built.version}-{built.target}"
-    return archive_of(tarball_files(built), {built.program}, to, top)
+    return archive_of(tarball_files(built), {built.program, built.companion}, to, top)
 
 
 def gpu_check(built: Build, to: pathlib.Path) -> pathlib.Path:
@@ -67,16 +67,18 @@ def archive_of(
 def tarball_files(built: Build) -> Iterator[tuple[str, pathlib.Path]]:
     """The files of the tarball: the place below the prefix, and where it is now."""
     yield "bin/gpu-track-run", built.program
+    yield "bin/gpu-track", built.companion
     yield from shared_files(built)
 
 
 def shared_files(built: Build) -> Iterator[tuple[str, pathlib.Path]]:
     """The files beside the program: man page, completions and pages."""
     documents = built.documents
-    yield "share/man/man1/gpu-track-run.1", documents / "gpu-track-run.1"
-    yield "share/bash-completion/completions/gpu-track-run", documents / "gpu-track-run.bash"
-    yield "share/zsh/site-functions/_gpu-track-run", documents / "_gpu-track-run"
-    yield "share/fish/vendor_completions.d/gpu-track-run.fish", documents / "gpu-track-run.fish"
+    for called in PROGRAMS:
+        yield f"share/man/man1/{called}.1", documents / f"{called}.1"
+        yield f"share/bash-completion/completions/{called}", documents / f"{called}.bash"
+        yield f"share/zsh/site-functions/_{called}", documents / f"_{called}"
+        yield f"share/fish/vendor_completions.d/{called}.fish", documents / f"{called}.fish"
     for name in LICENSES:
         yield f"{PLACE}/{name}", ROOT / name
     for place, file in pages():

@@ -38,6 +38,44 @@ pub struct Listed {
     pub visible: Option<bool>,
     /// Each figure, and whether it can be read.
     pub figures: Vec<Capability>,
+    /// What it shows now.
+    pub now: GpuNow,
+}
+
+/// What a device shows at a time. A figure that its driver does not report is null; [`Listed::figures`] has the reason.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuNow {
+    /// Memory in use by all processes, bytes.
+    pub memory_used_bytes: Option<u64>,
+    /// The rest of its memory, bytes: what the driver keeps for itself is in it.
+    pub memory_free_bytes: Option<u64>,
+    /// Time in which anything ran on it lately, percent.
+    pub utilization_percent: Option<f64>,
+    /// Time in which its memory was read or written lately, percent.
+    pub memory_utilization_percent: Option<f64>,
+    /// Temperature, degrees Celsius.
+    pub temperature_c: Option<f64>,
+    /// Power, watts.
+    pub power_w: Option<f64>,
+    /// Clock of the processors, MHz.
+    pub sm_clock_mhz: Option<f64>,
+    /// Performance state, 0 the fastest.
+    pub pstate: Option<u32>,
+    /// The processes with memory on it; null: the driver does not list them.
+    pub processes: Option<Vec<OnGpu>>,
+}
+
+/// A process with memory on a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnGpu {
+    /// Its pid, as the driver has it.
+    pub pid: u32,
+    /// The name of its user, or the number of a user without a name; null: /proc does not show it.
+    pub user: Option<String>,
+    /// Its command name; null as `user`.
+    pub command: Option<String>,
+    /// Its memory on the device, bytes.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Whether a figure can be read.

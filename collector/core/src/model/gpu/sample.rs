@@ -124,6 +124,18 @@ impl DeviceSample {
         }
     }
 
+    /// Puts this reading over an earlier one of the device: each figure is that of its last reading.
+    pub fn over_earlier(self, earlier: Self) -> Self {
+        let mut both = self.with_later(earlier);
+        let mut seen = Vec::new();
+        both.values.retain(|(figure, _)| {
+            let is_new = !seen.contains(figure);
+            seen.push(*figure);
+            is_new
+        });
+        both
+    }
+
     /// Whether a figure could not be read since the device is lost.
     pub fn is_any_lost(&self) -> bool {
         self.values.iter().any(|(_, value)| *value == Err(Missing::Lost))

@@ -1,0 +1,270 @@
+//! Compares what several runs used: in all and by command, each way of doing the work against the first one.
+
+mod text;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::model::report::{Report, Stage};
+pub use text::text;
+
+/// Commands that are compared one by one: those with most CPU time.
+const COMMANDS: usize = 10;
+
+/// A run to be compared.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// What the user calls the way in which it did the work. `None`: runs of the same command line are one way.
+    pub name: Option<String>,
+    /// The file of its report.
+    pub file: String,
+    /// The report.
+    pub report: Report,
+}
+
+/// Ways of doing the same work, each against the first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The ways, in the order of their first runs.
+    pub ways: Vec<Way>,
+    /// What the runs used in all.
+    pub metrics: Vec<Metric>,
+    /// What their commands used.
+    pub commands: Vec<CommandMetrics>,
+    /// What a reader should know to judge the figures.
+    pub remarks: Vec<String>,
+}
+
+/// A way of doing the work.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Way {
+    /// Its name, or its command line.
+    pub name: String,
+    /// How many runs.
+    pub runs: usize,
+    /// The files of their reports.
+    pub files: Vec<String>,
+}
+
+/// A quantity, with an entry for each way.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Metric {
+    /// Its name, as `--fail-above` has it.
+    pub metric: &'static str,
+    /// Its unit: `s`, `bytes` or `J`; `1`: a number of things.
+    pub unit: &'static str,
+    /// What the runs of each way have.
+    pub ways: Vec<Summary>,
+    /// The mean of each way over that of the first. Null where either is not known, or the first is 0.
+    pub ratios: Vec<Option<f64>>,
+}
+
+/// The quantities of a command name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CommandMetrics {
+    /// The name.
+    pub command: String,
+    /// Processes, CPU time, peak RSS.
+    pub metrics: Vec<Metric>,
+}
+
+/// A quantity of several runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// In how many of them it is known.
+    pub known: usize,
+    /// Mean; null: it is known of none.
+    pub mean: Option<f64>,
+    /// Smallest.
+    pub min: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+    /// Standard deviation of the sample; null for fewer than two.
+    pub standard_deviation: Option<f64>,
+}
+
+/// What is compared: name, unit, and where it is in a report.
+type Quantity<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
+
+const QUANTITIES: [Quantity<Report>; 7] = [
+    ("wall", "s", |report| Some(report.wall_s)),
+    ("cpu", "s", |report| report.cpu_time.total_s),
+    ("ram", "bytes", |report| report.max_ram.combined.footprint_bytes.map(|bytes| bytes as f64)),
+    ("gpu_ram", "bytes", |report| report.max_gpu_ram.combined_bytes.map(|bytes| bytes as f64)),
+    ("gpu_energy", "J", gpu_energy_j),
+    ("read", "bytes", |report| report.io.read_bytes.map(|bytes| bytes as f64)),
+    ("written", "bytes", |report| report.io.write_bytes.map(|bytes| bytes as f64)),
+];
+
+/// Gives the names of what is compared in all.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    QUANTITIES.iter().map(|(name, _, _)| *name)
+}
+
+/// Gives the energy of all tracked GPUs. `None`: there is none, or that of one is not known.
+fn gpu_energy_j(report: &Report) -> Option<f64> {
+    let whole = report.gpus.iter().filter(|gpu| gpu.parent.is_none());
+    let energies: Option<Vec<f64>> = whole.map(|gpu| gpu.power.energy_j).collect();
+    energies.filter(|energies| !energies.is_empty()).map(|energies| energies.iter().sum())
+}
+
+/// Compares runs. There is at least one.
+#[must_use]
+pub fn compare(runs: &[Run]) -> Comparison {
+    let mut ways: Vec<(String, Vec<&Run>)> = Vec::new();
+    for run in runs {
+        let name = run.name.clone().unwrap_or_else(|| run.report.command.join(" "));
+        match ways.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, runs)) => runs.push(run),
+            None => ways.push((name, vec![run])),
+        }
+    }
+    let metric = |(metric, unit, value): &Quantity<Report>| {
+        let of_way = |(_, runs): &(String, Vec<&Run>)| summary(runs.iter().map(|run| value(&run.report)));
+        with_ratios(metric, unit, ways.iter().map(of_way).collect())
+    };
+    // A quantity that no run has is not compared: most machines have no GPU.
+    let metrics = QUANTITIES.iter().map(metric).filter(is_any_known).collect();
+    Comparison {
+        metrics,
+        commands: commands(&ways),
+        remarks: remarks(runs),
+        ways: ways.into_iter().map(|(name, runs)| way(name, &runs)).collect(),
+    }
+}
+
+fn way(name: String, runs: &[&Run]) -> Way {
+    Way { name, runs: runs.len(), files: runs.iter().map(|run| run.file.clone()).collect() }
+}
+
+fn is_any_known(metric: &Metric) -> bool {
+    metric.ways.iter().any(|way| way.known > 0)
+}
+
+/// Compares the commands that used most CPU time in any way.
+fn commands(ways: &[(String, Vec<&Run>)]) -> Vec<CommandMetrics> {
+    let mut most: BTreeMap<&str, f64> = BTreeMap::new();
+    let all = ways.iter().flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.report.processes.by_command));
+    for usage in all {
+        let cpu_s = most.entry(&usage.command).or_default();
+        *cpu_s = cpu_s.max(usage.cpu_s.unwrap_or(0.0));
+    }
+    let mut most: Vec<(&str, f64)> = most.into_iter().collect();
+    most.sort_by(|a, b| b.1.total_cmp(&a.1));
+    most.truncate(COMMANDS);
+    // A command that a run did not have used nothing in it.
+    let of_run = |run: &Run, command: &str| {
+        let usage = run.report.processes.by_command.iter().find(|usage| usage.command == command);
+        match usage {
+            Some(usage) => {
+                [Some(usage.count as f64), usage.cpu_s, usage.peak_rss_bytes.map(|bytes| bytes as f64)]
+            }
+            None => [Some(0.0), Some(0.0), None],
+        }
+    };
+    let metrics = |command: &str| {
+        let metrics = [("processes", "1"), ("cpu", "s"), ("peak_rss", "bytes")].into_iter().enumerate();
+        let metrics = metrics.map(|(at, (metric, unit))| {
+            let of_way =
+                |(_, runs): &(String, Vec<&Run>)| summary(runs.iter().map(|run| of_run(run, command)[at]));
+            with_ratios(metric, unit, ways.iter().map(of_way).collect())
+        });
+        metrics.collect()
+    };
+    most.iter()
+        .map(|(command, _)| CommandMetrics { command: (*command).to_owned(), metrics: metrics(command) })
+        .collect()
+}
+
+fn with_ratios(metric: &'static str, unit: &'static str, ways: Vec<Summary>) -> Metric {
+    let first = ways.first().and_then(|way| way.mean).filter(|mean| *mean > 0.0);
+    let ratios = ways.iter().map(|way| Some(way.mean? / first?)).collect();
+    Metric { metric, unit, ways, ratios }
+}
+
+/// Gives the mean, the extremes and the standard deviation of what is known.
+fn summary(values: impl Iterator<Item = Option<f64>>) -> Summary {
+    let known: Vec<f64> = values.flatten().collect();
+    let count = known.len() as f64;
+    let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / count);
+    let standard_deviation = mean.filter(|_| known.len() > 1).map(|mean| {
+        let squares: f64 = known.iter().map(|value| (value - mean).powi(2)).sum();
+        (squares / (count - 1.0)).sqrt()
+    });
+    Summary {
+        known: known.len(),
+        mean,
+        min: known.iter().copied().reduce(f64::min),
+        max: known.iter().copied().reduce(f64::max),
+        standard_deviation,
+    }
+}
+
+/// Gives what makes the runs hard to compare.
+fn remarks(runs: &[Run]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let machine = |run: &Run| {
+        let host = &run.report.host;
+        (host.hostname.clone(), host.cores, host.ram_bytes)
+    };
+    if runs.iter().any(|run| machine(run) != machine(&runs[0])) {
+        remarks.push("Not all runs are of the same machine.".to_owned());
+    }
+    for run in runs {
+        let file = &run.file;
+        match run.report.stage {
+            Stage::Over => {}
+            Stage::SoFar => remarks.push(format!("{file} is a report so far: its run was not over.")),
+            Stage::Recovered => {
+                remarks.push(format!("{file} was recovered: the end of its run is not in it."))
+            }
+        }
+        if run.report.stage == Stage::Over && run.report.ending.exit.code != Some(0) {
+            remarks.push(format!("{file}: the command did not succeed."));
+        }
+        if run.report.contention.is_contended == Some(true) {
+            remarks.push(format!("{file}: others used the cores meanwhile, so its wall time says less."));
+        }
+    }
+    remarks
+}
+
+/// How much more a way may use than the first one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    /// One of [`names`].
+    pub metric: &'static str,
+    /// Percent of the first way's mean.
+    pub percent: f64,
+}
+
+/// Gives a line for each limit that a way exceeds, and for each that can't be checked.
+#[must_use]
+pub fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for Limit { metric: name, percent } in limits {
+        let metric = comparison.metrics.iter().find(|metric| metric.metric == *name);
+        for (at, way) in comparison.ways.iter().enumerate().skip(1) {
+            let ratio = metric.and_then(|metric| metric.ratios[at]);
+            let is_complete = metric.is_some_and(|metric| {
+                metric.ways[at].known == way.runs && metric.ways[0].known == comparison.ways[0].runs
+            });
+            match ratio.filter(|_| is_complete) {
+                Some(ratio) if (ratio - 1.0) * 100.0 > *percent => lines.push(format!(
+                    "{name} of {} is {:.1}% above that of {}; {percent}% are allowed",
+                    way.name,
+                    (ratio - 1.0) * 100.0,
+                    comparison.ways[0].name
+                )),
+                Some(_) => {}
+                None => lines
+                    .push(format!("{name} of {} can't be compared: it is not known in all runs", way.name)),
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! The text of a comparison: a column for each way, with how it relates to the first.
+
+use super::{Comparison, Metric, Summary};
+use crate::figures::{bytes, readable, short};
+use crate::quote;
+
+/// Most columns of a way's name.
+const NAME: usize = 28;
+
+/// Renders a comparison as text, with a newline at its end.
+#[must_use]
+pub fn text(comparison: &Comparison) -> String {
+    let name = |way: &super::Way| quote::cut(&quote::escape(&way.name), NAME);
+    let mut rows = vec![row("", comparison.ways.iter().map(name))];
+    rows.push(row("runs", comparison.ways.iter().map(|way| way.runs.to_string())));
+    rows.extend(comparison.metrics.iter().map(|metric| row(label(metric.metric), cells(metric, comparison))));
+    for command in &comparison.commands {
+        let title = quote::cut(&quote::escape(&command.command), NAME);
+        rows.push(vec![title]);
+        let metrics = command.metrics.iter();
+        rows.extend(
+            metrics.map(|metric| row(&format!("  {}", label(metric.metric)), cells(metric, comparison))),
+        );
+    }
+    let mut lines = aligned(&rows);
+    lines.extend(comparison.remarks.iter().map(|remark| quote::escape(remark)));
+    lines.join("\n") + "\n"
+}
+
+/// Gives what a quantity is called in text.
+fn label(metric: &str) -> &str {
+    match metric {
+        "wall" => "wall time",
+        "cpu" => "CPU time",
+        "ram" => "RAM peak",
+        "gpu_ram" => "GPU RAM peak",
+        "gpu_energy" => "GPU energy",
+        "peak_rss" => "peak RSS",
+        other => other,
+    }
+}
+
+fn row(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
+    [label.to_owned()].into_iter().chain(cells).collect()
+}
+
+/// Gives a cell for each way: mean, standard deviation, and the ratio to the first one's mean.
+fn cells<'a>(metric: &'a Metric, comparison: &'a Comparison) -> impl Iterator<Item = String> + 'a {
+    let ways = metric.ways.iter().zip(&metric.ratios).zip(&comparison.ways).enumerate();
+    ways.map(|(at, ((summary, ratio), way))| {
+        let Some(mean) = summary.mean else { return "n/a".to_owned() };
+        let spread = summary.standard_deviation.map(|sd| format!(" ± {}", value(sd, metric.unit)));
+        let ratio = ratio.filter(|_| at > 0).map(|ratio| format!("  x {ratio:.2}"));
+        let known =
+            is_partly_known(summary, way.runs).then(|| format!("  ({} of {})", summary.known, way.runs));
+        let parts = [Some(value(mean, metric.unit)), spread, ratio, known];
+        parts.into_iter().flatten().collect()
+    })
+}
+
+/// Whether some runs lack the quantity.
+fn is_partly_known(summary: &Summary, runs: usize) -> bool {
+    summary.known < runs
+}
+
+/// Writes a value in its unit.
+fn value(value: f64, unit: &str) -> String {
+    match unit {
+        "s" => readable(value),
+        "bytes" => bytes(value.round() as u64),
+        "1" => short(value),
+        _ => format!("{} {unit}", short(value)),
+    }
+}
+
+/// Aligns rows of cells to the left.
+fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        // A title alone in its row may reach into the columns behind it.
+        let rows = rows.iter().filter(|row| row.len() > 1);
+        rows.filter_map(|row| row.get(column)).map(|cell| quote::width(cell)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().zip(&widths).map(|(cell, width)| {
+            format!("{cell}{:padding$}", "", padding = width.saturating_sub(quote::width(cell)))
+        });
+        padded.collect::<Vec<_>>().join("   ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}

@@ -1,0 +1,130 @@
+//! The output of `gpu-track gpus` as text: a line for each GPU, and below it one for each process on it.
+
+use super::terminal::{Look, left, right};
+use crate::figures::bytes;
+use crate::model::gpu::listing::{Listed, Listing};
+use crate::model::style::Console;
+use crate::quote;
+
+/// Stands for a figure that the driver does not report.
+const UNKNOWN: &str = "n/a";
+
+/// Renders the GPUs as they are now, with a newline at the end.
+pub(crate) fn gpus_now(listing: &Listing) -> String {
+    let look = Look::new(Console::default());
+    let mut lines = Vec::new();
+    let heads = ["GPU", "name", "used", "free", "total", "util", "temp", "power", "state"];
+    let rows: Vec<[String; 9]> = listing.gpus.iter().map(|gpu| row(gpu, look)).collect();
+    if rows.is_empty() && listing.drivers.is_empty() {
+        lines.push("no GPU".to_owned());
+    }
+    if !rows.is_empty() {
+        let all: Vec<[String; 9]> = [heads.map(str::to_owned)].into_iter().chain(rows).collect();
+        let width = |column: usize| all.iter().map(|row| quote::width(&row[column])).max().unwrap_or(0);
+        let widths: [usize; 9] = std::array::from_fn(width);
+        for (number, row) in all.iter().enumerate() {
+            let cells = row.iter().zip(widths).enumerate();
+            // The first two are words.
+            let cells =
+                cells.map(|(at, (cell, width))| if at < 2 { left(cell, width) } else { right(cell, width) });
+            lines.push(cells.collect::<Vec<_>>().join("  "));
+            lines.extend(
+                number.checked_sub(1).into_iter().flat_map(|gpu| processes(&listing.gpus[gpu], look)),
+            );
+        }
+    }
+    let drivers = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
+    lines.extend(drivers.map(|line| look.text(&line)));
+    lines.extend(listing.warnings.iter().map(|warning| look.text(warning)));
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Gives the cells of a GPU.
+fn row(gpu: &Listed, look: Look) -> [String; 9] {
+    let (device, now) = (&gpu.device, &gpu.now);
+    let number = |value: Option<f64>, unit: &str| {
+        value.map_or(UNKNOWN.to_owned(), |value| format!("{value:.0} {unit}"))
+    };
+    let memory = |value: Option<u64>| value.map_or(UNKNOWN.to_owned(), bytes);
+    [
+        device.index.map_or_else(|| look.text(&device.id), |index| index.to_string()),
+        look.text(device.name.as_deref().unwrap_or(UNKNOWN)),
+        memory(now.memory_used_bytes),
+        memory(now.memory_free_bytes),
+        memory(device.memory_bytes),
+        number(now.utilization_percent, "%"),
+        number(now.temperature_c, "C"),
+        number(now.power_w, "W"),
+        now.pstate.map_or(UNKNOWN.to_owned(), |state| format!("P{state}")),
+    ]
+}
+
+/// Gives a line for each process on a GPU, or why there is none.
+fn processes(gpu: &Listed, look: Look) -> Vec<String> {
+    let Some(listed) = &gpu.now.processes else {
+        return vec!["     processes: n/a".to_owned()];
+    };
+    let line = |process: &crate::model::gpu::listing::OnGpu| {
+        let memory = process.memory_bytes.map_or(UNKNOWN.to_owned(), bytes);
+        let word = |word: &Option<String>| look.text(word.as_deref().unwrap_or(UNKNOWN));
+        let (user, command) = (word(&process.user), word(&process.command));
+        format!("     {:>7}  {}  {}  {memory}", process.pid, left(&user, 10), left(&command, 15))
+    };
+    listed.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::gpu::Device;
+    use crate::model::gpu::listing::{Driver, GpuNow, OnGpu};
+
+    #[test]
+    fn each_gpu_has_a_line_and_each_process_on_it() {
+        let device = |index, name: &str| Device {
+            index: Some(index),
+            name: Some(name.to_owned()),
+            memory_bytes: Some(80_000_000_000),
+            ..Device::default()
+        };
+        let gpu = |device, now| Listed { device, tracked: true, visible: None, figures: vec![], now };
+        let process = |pid, user: Option<&str>, command: Option<&str>, memory_bytes| OnGpu {
+            pid,
+            user: user.map(Into::into),
+            command: command.map(Into::into),
+            memory_bytes,
+        };
+        let busy = GpuNow {
+            memory_used_bytes: Some(12_000_000_000),
+            memory_free_bytes: Some(68_000_000_000),
+            utilization_percent: Some(87.4),
+            temperature_c: Some(54.0),
+            power_w: Some(301.7),
+            pstate: Some(0),
+            processes: Some(vec![
+                process(4711, Some("ada"), Some("python3"), Some(11_000_000_000)),
+                process(9, None, Some("a\x1b[2J"), None),
+            ]),
+            ..GpuNow::default()
+        };
+        let listing = Listing {
+            count: Some(2),
+            gpus: vec![gpu(device(0, "H100"), busy), gpu(device(1, "A100 80GB"), GpuNow::default())],
+            ..Listing::default()
+        };
+        let expected = "\
+GPU  name          used     free    total  util  temp  power  state
+0    H100       12.0 GB  68.0 GB  80.0 GB  87 %  54 C  302 W     P0
+        4711  ada         python3          11.0 GB
+           9  n/a         a?[2J            n/a
+1    A100 80GB      n/a      n/a  80.0 GB   n/a   n/a    n/a    n/a
+     processes: n/a
+";
+        assert_eq!(gpus_now(&listing), expected);
+        assert_eq!(gpus_now(&Listing { count: Some(0), ..Listing::default() }), "no GPU\n");
+        let drivers =
+            vec![Driver { name: "NVIDIA".into(), reason: "driver not initialised within 30 s".into() }];
+        let unknown = gpus_now(&Listing { drivers, ..Listing::default() });
+        assert_eq!(unknown, "NVIDIA: driver not initialised within 30 s\n");
+    }
+}

@@ -1,0 +1,125 @@
+//! What a device shows now, and who has memory on it.
+
+use std::collections::HashMap;
+use std::fs;
+
+use super::pid_facts::has_own_pid_ns;
+use crate::model::gpu::listing::{GpuNow, Listing, OnGpu};
+use crate::model::gpu::{Device, DeviceSample, Figure};
+use crate::sys::proc_fs::ProcRoot;
+use crate::sys::user;
+
+/// Gives what a reading of a device shows.
+pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Processes) -> GpuNow {
+    let value = |figure| {
+        let mut values = sample.values.iter();
+        values.find(|(other, _)| *other == figure).and_then(|(_, value)| value.as_ref().ok().copied())
+    };
+    let used = value(Figure::MemoryUsed).map(|bytes| bytes as u64);
+    let listed = sample.processes.as_ref().and_then(|processes| processes.as_ref().ok());
+    GpuNow {
+        memory_used_bytes: used,
+        memory_free_bytes: device.memory_bytes.zip(used).map(|(total, used)| total.saturating_sub(used)),
+        utilization_percent: utilization(sample),
+        memory_utilization_percent: value(Figure::MemoryUtilization),
+        temperature_c: value(Figure::Temperature),
+        power_w: value(Figure::Power),
+        sm_clock_mhz: value(Figure::SmClock),
+        pstate: value(Figure::Pstate).map(|state| state as u32),
+        processes: listed.map(|listed| {
+            let mut on_gpu: Vec<OnGpu> =
+                listed.iter().map(|one| processes.named(one.pid, one.bytes.as_ref().ok().copied())).collect();
+            on_gpu.sort_by_key(|process| (std::cmp::Reverse(process.memory_bytes), process.pid));
+            on_gpu
+        }),
+    }
+}
+
+/// Gives the utilisation over the time that a reading knows, percent.
+fn utilization(sample: &DeviceSample) -> Option<f64> {
+    let busy = sample.busy.as_ref()?.as_ref().ok()?;
+    let us: u64 = busy.iter().map(|stretch| stretch.us).sum();
+    let sum: f64 = busy.iter().map(|stretch| stretch.us as f64 * stretch.percent).sum();
+    (us > 0).then(|| sum / us as f64)
+}
+
+/// Names the processes of the machine.
+#[derive(Debug)]
+pub(super) struct Processes {
+    root: ProcRoot,
+    /// Drivers may name processes by pids of another pid namespace: /proc would show others here.
+    are_foreign: bool,
+    /// Names of users by their numbers: to ask for one can cost a query to a directory service.
+    users: HashMap<u32, String>,
+}
+
+impl Processes {
+    pub(super) fn new() -> Self {
+        let root = ProcRoot::default();
+        Self { are_foreign: has_own_pid_ns(&root), root, users: HashMap::new() }
+    }
+
+    /// Gives a warning if processes are listed that can't be named.
+    pub(super) fn warning(&self, listing: &Listing) -> Option<String> {
+        let mut listed = listing.gpus.iter().filter_map(|gpu| gpu.now.processes.as_ref());
+        (self.are_foreign && listed.any(|listed| !listed.is_empty())).then(|| {
+            "Pids on GPUs may be those of another pid namespace, so their users and commands are not known here.".into()
+        })
+    }
+
+    /// Gives a process with this pid, and this memory.
+    fn named(&mut self, pid: u32, memory_bytes: Option<u64>) -> OnGpu {
+        if self.are_foreign {
+            return OnGpu { pid, memory_bytes, ..OnGpu::default() };
+        }
+        let uid = fs::read_to_string(self.root.path(pid, "status")).ok().and_then(|status| uid_of(&status));
+        let user = uid.map(|uid| {
+            let name = || user::name(uid).unwrap_or_else(|| uid.to_string());
+            self.users.entry(uid).or_insert_with(name).clone()
+        });
+        OnGpu { pid, user, command: self.root.comm(pid), memory_bytes }
+    }
+}
+
+/// Gives the effective user in /proc/PID/status.
+fn uid_of(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::gpu::{Busy, Missing, ProcessMemory};
+
+    #[test]
+    fn unknown_figures_are_none_and_processes_have_their_names() {
+        let device = Device { memory_bytes: Some(100), ..Device::default() };
+        let own = std::process::id();
+        let bytes = |bytes| ProcessMemory { pid: own, bytes };
+        let sample = DeviceSample {
+            values: vec![(Figure::MemoryUsed, Ok(30.0)), (Figure::Power, Err(Missing::NotSupported))],
+            busy: Some(Ok(vec![Busy { us: 3, percent: 100.0 }, Busy { us: 1, percent: 0.0 }])),
+            processes: Some(Ok(vec![bytes(Err(Missing::NotReported)), bytes(Ok(20))])),
+            ..DeviceSample::default()
+        };
+        let mut processes = Processes { are_foreign: false, ..Processes::new() };
+        let seen = now(&device, &sample, &mut processes);
+        assert_eq!((seen.memory_used_bytes, seen.memory_free_bytes), (Some(30), Some(70)));
+        assert_eq!((seen.utilization_percent, seen.power_w, seen.pstate), (Some(75.0), None, None));
+        let listed = seen.processes.unwrap();
+        assert_eq!([listed[0].memory_bytes, listed[1].memory_bytes], [Some(20), None]);
+        assert_eq!(listed[0].command, ProcRoot::default().comm(own));
+        assert!(listed[0].user.is_some());
+        processes.are_foreign = true;
+        let foreign = now(&device, &sample, &mut processes).processes.unwrap();
+        assert_eq!((foreign[0].pid, &foreign[0].user, &foreign[0].command), (own, &None, &None));
+        assert_eq!(now(&device, &DeviceSample::default(), &mut processes), GpuNow::default());
+    }
+
+    #[test]
+    fn user_is_the_effective_one() {
+        assert_eq!(uid_of("Name:\ta\nUid:\t1\t2\t3\t4\nGid:\t5\t5\t5\t5\n"), Some(2));
+        assert_eq!(uid_of("Name:\ta\n"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! `gpu-track compare`: what several runs used, each way of doing the work against the first.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use gpu_track_collector::compare::{self, Limit, Run};
+use gpu_track_collector::read_report;
+
+use crate::cli::UsageError;
+use crate::console;
+use crate::console::message;
+
+/// The exit status if a way uses more than `--fail-above` allows.
+const ABOVE: u8 = 3;
+
+/// The arguments of `gpu-track compare`.
+#[derive(Debug, Args)]
+pub(super) struct CompareArguments {
+    /// Reports in JSON. Those of one NAME are runs of one way to do the work; without NAME, those of one command line are
+    #[arg(value_name = "[NAME=]FILE", required = true, num_args = 2.., value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+
+    /// Format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    format: String,
+
+    /// Exit with 3 if a way uses more than these percent above the first one: wall, cpu, ram, gpu_ram, gpu_energy, read,
+    /// written. What is not known in all runs counts as above
+    #[arg(long, value_name = "METRIC=N%,...", value_delimiter = ',', value_parser = limit)]
+    fail_above: Vec<Limit>,
+}
+
+/// Parses a limit, such as `ram=5%`.
+fn limit(given: &str) -> Result<Limit, String> {
+    let (name, percent) = given.split_once('=').unwrap_or((given, ""));
+    let Some(metric) = compare::names().find(|metric| *metric == name) else {
+        let names: Vec<_> = compare::names().collect();
+        return Err(format!("\"{name}\" is not compared: one of {}", names.join(", ")));
+    };
+    match percent.trim_end_matches('%').parse() {
+        Ok(percent) if (0.0..=1e9).contains(&percent) => Ok(Limit { metric, percent }),
+        _ => Err(format!("\"{given}\" has no percentage: write it as {name}=5%")),
+    }
+}
+
+/// Writes the comparison to stdout. Its status is 3 if a limit is exceeded.
+///
+/// # Errors
+/// If a report can't be read.
+pub(super) fn serve(arguments: &CompareArguments) -> Result<ExitCode, UsageError> {
+    let runs: Vec<Run> = arguments.files.iter().map(|given| run(given)).collect::<Result<_, _>>()?;
+    let comparison = compare::compare(&runs);
+    let text = match arguments.format.as_str() {
+        "json" => serde_json::to_string_pretty(&comparison).unwrap_or_default() + "\n",
+        _ => compare::text(&comparison),
+    };
+    let printed = console::print(&text);
+    let above = compare::exceeded(&comparison, &arguments.fail_above);
+    above.iter().for_each(message);
+    Ok(if above.is_empty() { printed } else { ExitCode::from(ABOVE) })
+}
+
+/// Reads a report. `NAME=FILE` is a file of that whole name, if there is one.
+fn run(given: &Path) -> Result<Run, UsageError> {
+    let (name, path) = match given.to_str().and_then(|text| text.split_once('=')) {
+        Some((name, file)) if !name.is_empty() && !name.contains('/') && !given.exists() => {
+            (Some(name.to_owned()), Path::new(file))
+        }
+        _ => (None, given),
+    };
+    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+    let json = fs::read_to_string(path).map_err(|error| problem(format!("cannot be read: {error}")))?;
+    let read = read_report(&json).map_err(|error| problem(format!("is no report: {error}")))?;
+    if let Some(note) = &read.note {
+        message(format_args!("{}: {note}", path.display()));
+    }
+    Ok(Run { name, file: path.display().to_string(), report: read.report })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_name_what_is_compared() {
+        assert_eq!(limit("ram=5%"), Ok(Limit { metric: "ram", percent: 5.0 }));
+        assert_eq!(limit("cpu=0.5"), Ok(Limit { metric: "cpu", percent: 0.5 }));
+        for (given, problem) in [
+            ("rma=5%", "\"rma\" is not compared: one of wall, cpu, ram, "),
+            ("ram", "\"ram\" has no percentage: write it as ram=5%"),
+            ("ram=-1%", "\"ram=-1%\" has no percentage"),
+            ("ram=nan", "\"ram=nan\" has no percentage"),
+        ] {
+            let error = limit(given).unwrap_err();
+            assert!(error.starts_with(problem), "{error}");
+        }
+    }
+}

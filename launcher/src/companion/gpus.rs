@@ -1,0 +1,55 @@
+//! `gpu-track gpus`: what the GPUs of this machine show now.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use gpu_track_collector::format;
+
+use crate::cli::{self, GpuArgs, UsageError};
+use crate::{console, gpus, nvml_lib};
+
+/// The arguments of `gpu-track gpus`.
+#[derive(Debug, Args)]
+pub(super) struct GpusArguments {
+    /// Show them again every SECONDS, until Ctrl-C
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = cli::seconds)]
+    every: Option<Duration>,
+
+    /// Format. JSON is an object a line
+    #[arg(short, long, value_name = "FORMAT", default_value = "text",
+          value_parser = PossibleValuesParser::new(format::names()))]
+    format: String,
+
+    #[command(flatten)]
+    gpu: GpuArgs,
+}
+
+/// Shows the GPUs. Fails if a driver can't be read: it is not known then how many there are.
+///
+/// # Errors
+/// None: the arguments are checked already.
+pub(super) fn serve(arguments: GpusArguments) -> Result<ExitCode, UsageError> {
+    let mut warnings = Vec::new();
+    let config = nvml_lib::with_environment(&arguments.gpu.into(), &mut warnings);
+    warnings.iter().for_each(console::message);
+    let mut status = ExitCode::FAILURE;
+    let listed = gpus::watch(&config, arguments.every, |listing| {
+        status = if listing.count.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let text = format::render_gpus_now(&listing, &arguments.format);
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+    });
+    match listed {
+        // The reader has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            console::message(format_args!("cannot list the GPUs: {error}"));
+            status = ExitCode::FAILURE;
+        }
+        Ok(()) => {}
+    }
+    Ok(status)
+}

@@ -1,0 +1,151 @@
+//! `gpu-track`, the companion command: a subcommand for each thing that can be done with runs and their reports. Each is a file
+//! here, a variant of [`Subcommand`] and its line in [`serve`].
+//!
+//! `run` and `recover` are gpu-track-run's own command line. Their arguments never pass through clap's parser of this one, so a
+//! command behind them stays as it is.
+
+mod compare;
+mod gpus;
+mod report;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser};
+use clap_complete::Shell;
+
+use crate::cli::{self, PatternValues, UsageError};
+use crate::console;
+
+/// Runs commands, and shows and compares what they used: RAM, CPU, GPU RAM, GPU utilization, I/O and time.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gpu-track",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    arg_required_else_help = true
+)]
+struct Arguments {
+    #[command(subcommand)]
+    subcommand: Option<Subcommand>,
+
+    /// Print a completion script for SHELL
+    #[arg(long, value_name = "SHELL")]
+    completions: Option<Shell>,
+
+    /// Print the man page (to read it: gpu-track --man | man -l -)
+    #[arg(long)]
+    man: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// Run a command and report what its whole process tree used. It is gpu-track-run: see gpu-track run --help
+    #[command(disable_help_flag = true)]
+    Run(PassedOn),
+    /// Show a report: the newest one that was kept, that of a file, or a table of those in a directory
+    Report(report::ReportArguments),
+    /// Compare what several runs used, by their reports
+    Compare(compare::CompareArguments),
+    /// Show the GPUs of this machine now: memory, utilization, temperature, power, and the processes on them
+    Gpus(gpus::GpusArguments),
+    /// Write the reports of runs that were killed as a whole. It is gpu-track-run --recover
+    #[command(disable_help_flag = true)]
+    Recover(PassedOn),
+}
+
+/// Arguments of gpu-track-run.
+#[derive(Debug, Args)]
+struct PassedOn {
+    /// Options and words as those of gpu-track-run
+    #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// Does what a command line of gpu-track asks for, whose first word is the program's name.
+///
+/// # Errors
+/// If it can't be used.
+pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
+    if let Some(line) = passed_on(&args) {
+        return cli::parse(line, &PatternValues::here()).and_then(crate::serve);
+    }
+    let arguments = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments,
+        Err(error) if !error.use_stderr() => return Ok(console::print(&error.to_string())),
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return Err(UsageError::new("a subcommand is missing: gpu-track --help lists them"));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(shell) = arguments.completions {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Arguments::command(), "gpu-track", &mut script);
+        return Ok(console::print(&String::from_utf8_lossy(&script)));
+    }
+    if arguments.man {
+        return Ok(console::print(&cli::companion_page(Arguments::command())));
+    }
+    match arguments.subcommand {
+        Some(Subcommand::Report(arguments)) => report::serve(arguments),
+        Some(Subcommand::Compare(arguments)) => compare::serve(&arguments),
+        Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
+        // Those two never come here.
+        Some(Subcommand::Run(_) | Subcommand::Recover(_)) | None => {
+            Err(UsageError::new("a subcommand is missing: gpu-track --help lists them"))
+        }
+    }
+}
+
+/// Gives the command line of gpu-track-run that stands for this one. `None`: it is another subcommand.
+fn passed_on(args: &[OsString]) -> Option<Vec<OsString>> {
+    let option = match args.get(1)?.to_str()? {
+        "run" => None,
+        "recover" => Some(OsString::from("--recover")),
+        _ => return None,
+    };
+    let line = [Some("gpu-track-run".into()), option].into_iter().flatten();
+    Some(line.chain(args.iter().skip(2).cloned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(Into::into).collect()
+    }
+
+    #[test]
+    fn run_and_recover_are_gpu_track_runs_own_lines() {
+        assert_eq!(
+            passed_on(&words("gpu-track run -q -- a --help")),
+            Some(words("gpu-track-run -q -- a --help"))
+        );
+        assert_eq!(
+            passed_on(&words("gpu-track recover -f json")),
+            Some(words("gpu-track-run --recover -f json"))
+        );
+        assert_eq!(passed_on(&words("gpu-track report run")), None);
+        assert_eq!(passed_on(&words("gpu-track")), None);
+    }
+
+    #[test]
+    fn line_without_a_subcommand_and_an_unknown_one_are_refused_in_one_line() {
+        for (line, problem) in [
+            ("gpu-track", "a subcommand is missing: gpu-track --help lists them"),
+            ("gpu-track reprot", "unrecognized subcommand 'reprot'"),
+            ("gpu-track gpus --every 0", "--every: \"0\" is not allowed: a number of seconds"),
+        ] {
+            let error = serve(words(line)).unwrap_err().to_string();
+            assert!(error.starts_with(problem) && error.lines().count() == 1, "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn description_of_the_options_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}

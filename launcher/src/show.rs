@@ -1,0 +1,51 @@
+//! Shows a report that was read back: on stdout, or where the options say.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use gpu_track_collector::{Style, read_report, render, write_report};
+
+use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
+use crate::console;
+use crate::console::message;
+
+/// Writes the report in `json`, which was read from `path`, where the options say. Without `-o` that is stdout, since that has
+/// nothing else here.
+///
+/// # Errors
+/// If it can't be written there.
+pub(crate) fn report(
+    json: &str,
+    path: impl Display,
+    places: &ReportPlaces,
+    mut style: Style,
+) -> Result<ExitCode, UsageError> {
+    let read = match read_report(json) {
+        Ok(read) => read,
+        Err(problem) => {
+            message(format_args!("cannot show {path}: {problem}"));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    if let Some(note) = &read.note {
+        message(note);
+    }
+    let values = PatternValues { time: read.report.started_at, number: None, ..PatternValues::here() };
+    let targets = cli::targets(places, &values)?;
+    if places.outputs.is_empty() {
+        // The form that stderr would have, since that is for people.
+        style.console = console::of_stdout();
+        let texts: Vec<_> = targets.iter().map(|target| render(&read.report, target, style)).collect();
+        return Ok(console::print(&texts.concat()));
+    }
+    style.console = console::of_stderr();
+    let mut status = ExitCode::SUCCESS;
+    for target in &targets {
+        let output = &target.output;
+        if let Err(error) = write_report(output, &render(&read.report, target, style)) {
+            message(format_args!("cannot write the report to {output}: {error}"));
+            status = ExitCode::FAILURE;
+        }
+    }
+    Ok(status)
+}

@@ -1,0 +1,172 @@
+//! `gpu-track`, the companion command.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::gpu::{FakeGpus, GPU0};
+use crate::support::{kill, program, wait_until};
+
+fn companion() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_gpu-track"))
+}
+
+fn run(arguments: &[&str]) -> Output {
+    companion().args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+// Requirement: CMD-18
+#[test]
+fn run_is_gpu_track_run_and_report_shows_what_it_wrote() {
+    let directory = tempfile::tempdir().unwrap();
+    let [json, full] =
+        ["r.json", "r.txt"].map(|name| directory.path().join(name).to_str().unwrap().to_owned());
+    let done = run(&["run", "-o", &json, "-o", &full, "--", "sh", "-c", "echo out; exit 3"]);
+    assert_eq!(
+        (done.status.code(), text(&done.stdout), text(&done.stderr)),
+        (Some(3), "out\n".into(), String::new())
+    );
+    let shown = run(&["report", "--full", &json]);
+    assert_eq!(text(&shown.stdout), fs::read_to_string(&full).unwrap(), "{}", text(&shown.stderr));
+    let again = directory.path().join("again.json").to_str().unwrap().to_owned();
+    let written = run(&["report", &json, "-o", &again]);
+    assert_eq!((written.status.code(), text(&written.stdout)), (Some(0), String::new()));
+    assert_eq!(fs::read_to_string(&again).unwrap(), fs::read_to_string(&json).unwrap());
+    for (arguments, status, line) in [
+        (&["report", "/nowhere"][..], 2, "gpu-track: \"/nowhere\" cannot be read: "),
+        (&["report", &full], 1, "gpu-track: cannot show "),
+        (&["reprot"], 2, "gpu-track: unrecognized subcommand 'reprot'"),
+        (&[], 2, "gpu-track: a subcommand is missing"),
+    ] {
+        let refused = run(arguments);
+        let stderr = text(&refused.stderr);
+        assert_eq!((refused.status.code(), stderr.lines().count()), (Some(status), 1), "{stderr}");
+        assert!(stderr.starts_with(line), "{stderr}");
+    }
+}
+
+// Requirement: CMD-18
+#[test]
+fn compare_tells_which_way_needs_more_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    for (name, mib) in [("a1.json", 100_u64), ("a2.json", 100), ("b1.json", 60), ("b2.json", 60)] {
+        let bytes = (mib << 20).to_string();
+        let done = run(&["run", "-q", "-o", &path(name), "--", &program("touch"), "hold", &bytes, "0"]);
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    }
+    let files = ["small=b1.json", "small=b2.json", "large=a1.json", "large=a2.json"];
+    let files = files.map(|given| given.replace('=', &format!("={}/", directory.path().display())));
+    let compare = |options: &[&str]| {
+        let arguments =
+            ["compare"].into_iter().chain(files.iter().map(String::as_str)).chain(options.iter().copied());
+        run(&arguments.collect::<Vec<_>>())
+    };
+    let done = compare(&["-f", "json"]);
+    let comparison: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!((done.status.code(), text(&done.stderr)), (Some(0), String::new()));
+    let ram =
+        comparison["metrics"].as_array().unwrap().iter().find(|metric| metric["metric"] == "ram").unwrap();
+    // The program itself is 2 to 3 MiB.
+    let ratio = ram["ratios"][1].as_f64().unwrap();
+    assert!((1.55..1.7).contains(&ratio), "{comparison}");
+    assert_eq!(
+        (comparison["ways"][0]["name"].as_str(), ram["ways"][1]["known"].as_u64()),
+        (Some("small"), Some(2))
+    );
+    let shown = compare(&["--fail-above", "ram=5%"]);
+    assert_eq!(shown.status.code(), Some(3));
+    assert!(text(&shown.stdout).contains("RAM peak"), "{}", text(&shown.stdout));
+    let stderr = text(&shown.stderr);
+    assert!(stderr.starts_with("gpu-track: ram of large is ") && stderr.lines().count() == 1, "{stderr}");
+    assert_eq!(compare(&["--fail-above", "ram=100%"]).status.code(), Some(0));
+    for (options, line) in [
+        (&["--fail-above", "rma=5%"][..], "gpu-track: --fail-above: \"rma\" is not compared: one of wall, "),
+        (&["/nowhere"], "gpu-track: \"/nowhere\" cannot be read: "),
+    ] {
+        let refused = compare(options);
+        let stderr = text(&refused.stderr);
+        assert_eq!((refused.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stderr.starts_with(line), "{stderr}");
+    }
+}
+
+// Requirement: GPU-37
+#[test]
+fn gpus_shows_figures_and_processes_as_they_are_now() {
+    let gpus = FakeGpus::new(2, "1.power !3\n");
+    let library = gpus.library_path().to_str().unwrap().to_owned();
+    let command = |options: &[&str]| {
+        let mut command = companion();
+        command.args(["gpus", "--nvml-lib", &library]).args(options);
+        command.env("FAKE_NVML_DIR", gpus.directory()).stdin(Stdio::null());
+        command
+    };
+    let end = gpus.path("end");
+    let job = gpus.tracked(gpus.words(&["hold:0:700", &format!("wait:{end}")])).start();
+    let mut listing = Value::Null;
+    wait_until("its process is listed", || {
+        let listed = command(&["-f", "json"]).output().unwrap();
+        assert_eq!((listed.status.code(), text(&listed.stderr)), (Some(0), String::new()));
+        listing = serde_json::from_slice(&listed.stdout).unwrap();
+        listing["gpus"][0]["now"]["processes"] != serde_json::json!([])
+    });
+    assert_eq!((listing["count"].as_u64(), listing["gpus"][0]["id"].as_str()), (Some(2), Some(GPU0)));
+    let now = &listing["gpus"][0]["now"];
+    let figures =
+        ["memory_used_bytes", "memory_free_bytes", "temperature_c", "power_w", "pstate", "sm_clock_mhz"];
+    let figures = figures.map(|figure| now[figure].as_f64());
+    assert_eq!(figures, [1e9, 84_899_345_920.0, 41.0, 100.0, 0.0, 1410.0].map(Some));
+    let process = &now["processes"][0];
+    assert_eq!((process["memory_bytes"].as_u64(), process["command"].as_str()), (Some(700), Some("gpu")));
+    let owner = Command::new("id").arg("-un").output().unwrap();
+    assert_eq!(process["user"].as_str(), Some(text(&owner.stdout).trim()));
+    // A figure that the driver does not report is null, and its reason is there.
+    let other = &listing["gpus"][1];
+    assert!(
+        other["now"]["power_w"].is_null() && other["now"]["processes"] == serde_json::json!([]),
+        "{other}"
+    );
+    let reasons = other["figures"].as_array().unwrap().iter();
+    assert!(
+        reasons.clone().any(|figure| figure["figure"] == "power" && figure["reason"].is_string()),
+        "{other}"
+    );
+
+    let shown = text(&command(&[]).output().unwrap().stdout);
+    assert!(
+        shown.contains("Fake A100  1.00 GB") && shown.contains(" 100 W ") && shown.contains(" n/a "),
+        "{shown}"
+    );
+
+    let mut watched = command(&["--every", "0.05", "-f", "json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watched.stdout.take().unwrap()).lines().take(3);
+    assert!(lines.map(Result::unwrap).all(|line| line.starts_with("{\"count\":2,")));
+    // Its reader has gone: it ends by itself.
+    assert_eq!(watched.wait().unwrap().code(), Some(0));
+    let mut watched = command(&["--every", "100"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(watched.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    kill(watched.id(), libc::SIGINT);
+    watched.wait().unwrap();
+    assert!(first.starts_with("GPU  name "), "{first}");
+    fs::write(&end, "").unwrap();
+    job.wait().assert_clean(0);
+}
+
+#[test]
+fn help_man_page_and_completions_name_each_subcommand() {
+    for option in ["--help", "--man", "--completions=bash", "--completions=zsh", "--completions=fish"] {
+        let printed = run(&[option]);
+        let page = text(&printed.stdout).replace('\\', "");
+        for name in ["run", "report", "compare", "gpus", "recover"] {
+            assert!(printed.status.success() && page.contains(name), "{option}: {name}: {page}");
+        }
+    }
+}
