@@ -35,6 +35,7 @@ pub use report::compare;
 pub use report::format::{self, render};
 pub use report::quote;
 pub use report::read::{NotRead, ReadReport, read as read_report};
+pub use report::tracking_line;
 pub use session::{Inheritance, KnownToParent, Left, serve, untracked};
 pub use sinks::kept;
 pub use sinks::output::{output_at, write_report};

@@ -51,6 +51,7 @@ mod summary;
 mod support;
 mod terminal;
 mod tracking_file;
+mod tracking_forms;
 mod trees;
 mod untracked;
 mod users;

@@ -12,7 +12,7 @@ use crate::support::rows::Rows;
 use crate::support::{Run, kill, or_skip, tracked, wait_until};
 
 /// A job with memory that comes and goes: in its first process, in a child, and in one shorter than an interval.
-const JOB: &str = "b = bytearray(150_000_000)
+pub const JOB: &str = "b = bytearray(150_000_000)
 import subprocess, sys, time
 run = lambda code: subprocess.run([sys.executable, '-c', code])
 run('import time; b = bytearray(200_000_000); time.sleep(0.5)')
@@ -135,7 +135,7 @@ fn file_that_can_not_be_written_is_refused_before_the_start() {
     std::fs::create_dir(path("dir.csv")).unwrap();
     for (name, part) in [
         ("old.csv", "exists: give --overwrite"),
-        ("t.sqlite", "ends in .csv"),
+        ("t.parquet", "ends in .csv or .jsonl"),
         ("t.txt", "ends in .csv"),
         ("dir.csv", "is a directory"),
         ("no/such.csv", "does not exist: create it first"),

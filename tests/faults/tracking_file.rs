@@ -6,7 +6,7 @@ use std::time::Duration;
 use gpu_track_collector::segment::live::LiveFile;
 
 use crate::kills::kill_all;
-use crate::support::rows::Rows;
+use crate::support::rows::{JsonLines, Rows};
 use crate::support::run::Running;
 use crate::support::{WATCHDOG, kill, pidfd, skip, tracked, wait_until};
 use crate::{Random, rounds};
@@ -35,25 +35,48 @@ impl Seen {
     }
 }
 
+/// The keys that a file of lines had at some time, of rows and processes.
+#[derive(Default)]
+struct Written {
+    rows: BTreeSet<u64>,
+    processes: BTreeSet<(u64, u64)>,
+}
+
+impl Written {
+    /// Takes in what a file has: no key twice.
+    fn look(&mut self, lines: &JsonLines) {
+        let (rows, processes) = (lines.keys(), lines.processes());
+        assert!(rows.is_sorted_by(|a, b| a < b), "a row is there twice: {rows:?}");
+        let now = Self { rows: rows.into_iter().collect(), processes: processes.iter().copied().collect() };
+        assert_eq!(now.processes.len(), processes.len(), "a process is there twice: {processes:?}");
+        assert!(
+            now.rows.is_superset(&self.rows) && now.processes.is_superset(&self.processes),
+            "lines are gone"
+        );
+        *self = now;
+    }
+}
+
 fn started(running: &Running) -> LiveFile {
     let live = running.live();
     wait_until("a sample", || live.count() > 0);
     live
 }
 
-// Requirement: TIME-2
+// Requirement: TIME-2, TIME-11
 #[test]
 fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
     let directory = tempfile::tempdir().unwrap();
     let (stop, path) = (directory.path().join("stop"), directory.path().join("t.csv"));
-    let options = ["--st", "0.02", "--tf", path.to_str().unwrap()];
+    let lines = directory.path().join("t.jsonl");
+    let options = ["--st", "0.02", "--tf", path.to_str().unwrap(), "--tf", lines.to_str().unwrap()];
     let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
         .options(&options)
         .watchdog(Duration::from_secs(1200))
         .start();
     let live = started(&running);
     let mut random = Random(0x51ed_270b_9f4a_7c15);
-    let (mut seen, kills) = (Seen::default(), rounds(12));
+    let (mut seen, mut written, kills) = (Seen::default(), Written::default(), rounds(12));
     for _ in 0..kills {
         let target = live.count() + random.below(6);
         wait_until("further samples", || live.count() > target);
@@ -67,6 +90,7 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
         assert!(pidfd::ends_within(&process, WATCHDOG));
         seen.look(&live);
         seen.open.extend(seen.all.last());
+        written.look(&JsonLines::read(&lines));
         kill(running.pid(), libc::SIGCONT);
     }
     let target = live.count() + 3;
@@ -93,19 +117,22 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
         );
         from = *key;
     }
-    println!("{kills} kills, {} samples, {} rows", seen.all.len(), keys.len());
+    written.look(&JsonLines::read(&lines));
+    let processes = written.processes.len();
+    assert_eq!(processes as u64, run.report().u64("processes.total"));
+    println!("{kills} kills, {} samples, {} rows, {processes} processes", seen.all.len(), keys.len());
 }
 
-// Requirement: TIME-3
+// Requirement: TIME-3, TIME-11
 #[test]
 fn file_of_a_run_that_is_killed_as_a_whole_has_whole_lines() {
     for _ in 0..rounds(3) {
         let directory = tempfile::tempdir().unwrap();
-        let (stop, path) = (directory.path().join("stop"), directory.path().join("t.csv"));
+        let [stop, path, lines] = ["stop", "t.csv", "t.jsonl"].map(|name| directory.path().join(name));
         let shm = tempfile::tempdir_in("/dev/shm").unwrap();
         let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
             .options(&["--session-dir", shm.path().to_str().unwrap()])
-            .options(&["--st", "0.001", "--tf", path.to_str().unwrap()])
+            .options(&["--st", "0.001", "--tf", path.to_str().unwrap(), "--tf", lines.to_str().unwrap()])
             .start();
         // Some pages of rows.
         wait_until("rows", || path.metadata().is_ok_and(|file| file.len() > 20_000));
@@ -113,6 +140,9 @@ fn file_of_a_run_that_is_killed_as_a_whole_has_whole_lines() {
         drop(running.wait());
         let keys = Rows::read(&path).keys();
         assert!(keys.len() > 10 && keys.is_sorted_by(|a, b| a < b));
+        let mut written = Written::default();
+        written.look(&JsonLines::read(&lines));
+        assert!(written.rows.len() > 10 && !written.processes.is_empty());
     }
 }
 
@@ -129,9 +159,9 @@ fn full_disk_costs_rows_and_is_said() {
     if !can_mount.is_ok_and(|status| status.success()) {
         skip!("needs root, to mount a file system");
     }
-    let (stop, path) = (directory.path().join("stop"), disk.join("t.csv"));
+    let [stop, path, lines] = [directory.path().join("stop"), disk.join("t.csv"), disk.join("t.jsonl")];
     let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
-        .options(&["--st", "0.001", "--tf", path.to_str().unwrap()])
+        .options(&["--st", "0.001", "--tf", path.to_str().unwrap(), "--tf", lines.to_str().unwrap()])
         .with_mounts(&format!("mount -t tmpfs -o size=16k none {disk_name}"))
         .start();
     let live = started(&running);
@@ -142,7 +172,10 @@ fn full_disk_costs_rows_and_is_said() {
     let run = running.wait();
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     let warnings = run.report().warnings();
-    assert!(warnings.contains("t.csv lacks") && warnings.contains("No space left"), "{warnings}");
+    for name in ["t.csv", "t.jsonl"] {
+        let lacks = warnings.find(&format!("{name} lacks")).map(|at| &warnings[at..]);
+        assert!(lacks.is_some_and(|lacks| lacks.contains("No space left")), "{name}: {warnings}");
+    }
     // The last rows may be lost after the report was made.
     assert!(run.stderr.lines().all(|line| line.contains("of its last lines are missing")), "{}", run.stderr);
 }

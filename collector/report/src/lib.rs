@@ -12,6 +12,7 @@ pub mod quote;
 pub mod read;
 mod sections;
 mod text;
+pub mod tracking_line;
 mod units;
 
 #[cfg(test)]

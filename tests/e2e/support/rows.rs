@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use serde_json::Value;
+
 /// A tracking file.
 pub struct Rows {
     /// What does not change.
@@ -57,5 +59,35 @@ impl Rows {
     /// Keys of the rows, CLOCK_MONOTONIC nanoseconds.
     pub fn keys(&self) -> Vec<u64> {
         self.column("at_ns").into_iter().map(|at_ns| at_ns as u64).collect()
+    }
+}
+
+/// The lines of a tracking file in the form .jsonl.
+pub struct JsonLines(pub Vec<Value>);
+
+impl JsonLines {
+    /// Reads a file. Only its last line may be torn.
+    pub fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).unwrap();
+        let whole = &text[..text.rfind('\n').map_or(0, |last| last + 1)];
+        let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        Self(whole.lines().map(parse).collect())
+    }
+
+    /// The lines of a kind.
+    pub fn of(&self, kind: &str) -> Vec<&Value> {
+        self.0.iter().map(|line| &line[kind]).filter(|line| !line.is_null()).collect()
+    }
+
+    /// Keys of the samples, CLOCK_MONOTONIC nanoseconds.
+    pub fn keys(&self) -> Vec<u64> {
+        self.of("sample").iter().map(|sample| sample["at_ns"].as_u64().unwrap()).collect()
+    }
+
+    /// Keys of the processes: pid and start.
+    pub fn processes(&self) -> Vec<(u64, u64)> {
+        let number = |process: &Value, key: &str| process[key].as_u64().unwrap();
+        let of = self.of("process").into_iter();
+        of.map(|process| (number(process, "pid"), number(process, "start_ns"))).collect()
     }
 }

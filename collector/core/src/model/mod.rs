@@ -5,6 +5,7 @@ pub mod cgroup;
 pub mod command;
 pub mod config;
 pub mod counts_in_words;
+pub mod ended_process;
 pub mod exit_account;
 pub mod gpu;
 pub mod groups;

@@ -223,21 +223,61 @@ impl<T: Copy + Ord> Span<T> {
     }
 }
 
+impl GpuSums {
+    /// Joins a device of this sample, whose time begins at `from_ns`, and the same one of the next.
+    fn then(&self, from_ns: u64, next: GpuSample) -> GpuSample {
+        let is_same = |before: &&GpuSample| before.device.id == next.device.id && before.read_ns > from_ns;
+        let Some(before) = self.devices.iter().find(is_same) else { return next };
+        let mut gauges = next.gauges;
+        for (figure, value) in &before.gauges {
+            gauges.entry(*figure).and_modify(|next| *next = next.max(*value)).or_insert(*value);
+        }
+        GpuSample {
+            device: next.device,
+            read_ns: next.read_ns,
+            used_bytes: before.used_bytes.max(next.used_bytes),
+            run_bytes: larger_groups(before.run_bytes, next.run_bytes),
+            busy_percent: larger(before.busy_percent, next.busy_percent),
+            gauges,
+        }
+    }
+}
+
+/// Gives the larger of two figures, or the one that is known.
+fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::max)
+}
+
+/// Gives the larger of two figures of each group, or those that are known.
+fn larger_groups(a: Option<Groups<u64>>, b: Option<Groups<u64>>) -> Option<Groups<u64>> {
+    a.into_iter().chain(b).reduce(|a, b| a.with(b, u64::max))
+}
+
+/// Joins the commands of a sample and those of the next: the most at one time, and all CPU time.
+fn commands_then(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<CommandSample> {
+    for command in before {
+        match next.iter_mut().find(|other| other.command == command.command) {
+            Some(same) => {
+                same.processes = same.processes.max(command.processes);
+                same.added_bytes = same.added_bytes.max(command.added_bytes);
+                same.cpu_ns = same.cpu_ns.saturating_add(command.cpu_ns);
+            }
+            None => next.push(command.clone()),
+        }
+    }
+    next
+}
+
 impl TreeSample {
     /// Joins this sample and the next one.
     #[must_use]
     pub fn then(&self, next: Self) -> Self {
-        let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
-        let run_bytes = match (self.gpu.run_bytes, next.gpu.run_bytes) {
-            (Some(before), Some(after)) => Some(before.with(after, u64::max)),
-            (before, after) => after.or(before),
-        };
         let gpu = GpuSums {
             used_bytes: self.gpu.used_bytes.max(next.gpu.used_bytes),
-            run_bytes,
+            run_bytes: larger_groups(self.gpu.run_bytes, next.gpu.run_bytes),
             busy_percent: larger(self.gpu.busy_percent, next.gpu.busy_percent),
             expected: next.gpu.expected,
-            devices: next.gpu.devices,
+            devices: next.gpu.devices.into_iter().map(|device| self.gpu.then(self.from_ns, device)).collect(),
         };
         Self {
             from_ns: self.from_ns,
@@ -249,6 +289,7 @@ impl TreeSample {
             processes: self.processes.then(next.processes),
             threads: self.threads.with(next.threads, Span::then),
             system: self.system.larger(next.system),
+            commands: commands_then(&self.commands, next.commands),
             gpu,
             ..next
         }
@@ -271,5 +312,40 @@ mod tests {
         let both = sample(0, 3, 9, Some(70.0)).then(sample(10, 4, 5, None));
         assert_eq!((both.from_ns, both.at_ns, both.processes), (0, 20, Span { end: 4, max: 9 }));
         assert_eq!((both.gpu.busy_percent, both.gpu.used_bytes), (Some(70.0), Some(9)));
+    }
+
+    #[test]
+    fn two_samples_as_one_keep_the_largest_of_each_gpu_that_was_read_within_their_time() {
+        let device = |read_ns, busy, power| GpuSample {
+            read_ns,
+            busy_percent: Some(busy),
+            gauges: BTreeMap::from([(Figure::Power, power)]),
+            ..GpuSample::default()
+        };
+        let sample = |from_ns, device| TreeSample {
+            from_ns,
+            at_ns: from_ns + 10,
+            gpu: GpuSums { devices: vec![device], ..GpuSums::default() },
+            ..TreeSample::default()
+        };
+        let both = sample(10, device(15, 90.0, 100.0)).then(sample(20, device(25, 10.0, 300.0)));
+        let [gpu] = &both.gpu.devices[..] else { panic!("{both:?}") };
+        assert_eq!((gpu.read_ns, gpu.busy_percent, gpu.gauges[&Figure::Power]), (25, Some(90.0), 300.0));
+        let both = sample(10, device(9, 90.0, 100.0)).then(sample(20, device(25, 10.0, 50.0)));
+        assert_eq!(both.gpu.devices[0].busy_percent, Some(10.0), "an older reading is not of this time");
+    }
+
+    #[test]
+    fn two_samples_as_one_have_all_commands_of_both() {
+        let command = |name: &str, added_bytes, cpu_ns| CommandSample {
+            command: name.into(),
+            processes: 1,
+            added_bytes,
+            cpu_ns,
+        };
+        let sample = |commands| TreeSample { commands, ..TreeSample::default() };
+        let both = sample(vec![command("a", 9, 1), command("b", 5, 1)])
+            .then(sample(vec![command("c", 7, 1), command("a", 3, 4)]));
+        assert_eq!(both.commands, [command("c", 7, 1), command("a", 9, 5), command("b", 5, 1)]);
     }
 }

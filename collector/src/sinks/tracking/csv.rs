@@ -7,74 +7,32 @@
 //! 0.0017,0.0,...                 a row for each interval
 //! ```
 //!
-//! A row has the largest of each quantity since the row before, so that the largest of a column is that of the report. The last
-//! columns are ours: the key of the row, and the largest RAM so far, with what shows it. The last row has the report's.
-//!
-//! [`rows`](super::rows) has how the lines are written.
+//! [`columns`](super::columns) has what the rows are, [`rows`](super::rows) how the lines are written.
 
 use std::io;
 
+use super::columns::{self, Column, DATA, Fixed, Form, Gpus, STATIC};
+use super::intervals::{Intervals, Row};
 use super::rows::RowFile;
-use crate::model::groups::Groups;
 use crate::model::report::{Report, Stage};
-use crate::model::style::{RamUnit, StreamFile, TimeUnit};
-use crate::model::tree_sample::{CpuSample, MaximumSource, TreeSample, Wants};
+use crate::model::style::StreamFile;
+use crate::model::tree_sample::{TreeSample, Wants};
 use crate::sinks::sink::{Loss, Place, Resume, Sink};
 use crate::sys::clock;
 
-/// What does not change during a run (gpu_tracker's `_StaticData`).
-const STATIC_COLUMNS: &str = "ram_unit,gpu_ram_unit,time_unit,ram_system_capacity,gpu_ram_system_capacity,system_core_count,\
-                              n_expected_cores,system_gpu_count,n_expected_gpus";
-/// gpu_tracker's columns (`_TimepointUsage`).
-const COLUMNS: &str = "main_ram,descendants_ram,combined_ram,system_ram,main_gpu_ram,descendants_gpu_ram,combined_gpu_ram,\
-                       system_gpu_ram,gpu_sum_utilization_percent,gpu_hardware_utilization_percent,main_n_threads,\
-                       descendants_n_threads,combined_n_threads,cpu_system_sum_utilization_percent,\
-                       cpu_system_hardware_utilization_percent,cpu_main_sum_utilization_percent,\
-                       cpu_main_hardware_utilization_percent,cpu_descendants_sum_utilization_percent,\
-                       cpu_descendants_hardware_utilization_percent,cpu_combined_sum_utilization_percent,\
-                       cpu_combined_hardware_utilization_percent,timestamp";
-/// Ours: numbers that are always known, since its reader bears no others.
-const OWN_COLUMNS: &str =
-    "n_samples,n_processes,max_main_ram,max_descendants_ram,max_combined_ram,max_ram_source,at_ns";
-/// Bytes of the row below [`STATIC_COLUMNS`], with its line break.
+/// Bytes of the second line, with its line break.
 const STATIC_ROW: usize = 256;
-/// A row that comes a little early still counts as an interval's: one part in this many of it.
-const EARLY_PART: u64 = 20;
-
-/// What the rows are made with.
-struct Form {
-    ram_unit: RamUnit,
-    gpu_ram_unit: RamUnit,
-    time_unit: TimeUnit,
-    ram_bytes: Option<u64>,
-    cores: u32,
-    expected_cores: u32,
-    interval_ns: u64,
-}
-
 struct CsvFile {
     target: StreamFile,
     form: Form,
+    intervals: Intervals,
     rows: Option<RowFile>,
-    /// Key of the last row.
-    last_ns: u64,
-    /// The samples since the last row as one, and how many they are.
-    waiting: Option<(TreeSample, u64)>,
 }
 
 /// Gives the sink of a file.
 pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
-    let (tracking, style, host) = (&place.config.tracking, &place.config.report.style, &place.host.host);
-    let form = Form {
-        ram_unit: style.ram_unit.unwrap_or(RamUnit::Gigabytes),
-        gpu_ram_unit: style.gpu_ram_unit.unwrap_or(RamUnit::Gigabytes),
-        time_unit: style.time_unit.unwrap_or(TimeUnit::Hours),
-        ram_bytes: host.ram_bytes,
-        cores: host.cores,
-        expected_cores: tracking.expected_cores.unwrap_or(host.cores),
-        interval_ns: tracking.interval_ns(),
-    };
-    Box::new(CsvFile::new(target, form))
+    let intervals = Intervals::new(place.config.tracking.interval_ns());
+    Box::new(CsvFile { target, form: Form::of(place), intervals, rows: None })
 }
 
 impl Sink for CsvFile {
@@ -83,10 +41,10 @@ impl Sink for CsvFile {
     }
 
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
-        let rows = RowFile::open(&self.target, self.form.head(None).len() as u64)?;
+        let rows = RowFile::open(&self.target, head(self.form).len() as u64)?;
         // What is in the file says where to go on: a new one is empty.
         let key = |row: &str| row.rsplit(',').next()?.trim().parse().ok();
-        self.last_ns = rows.find_last(key)?.unwrap_or(0);
+        self.intervals.last_ns = rows.find_last(key)?.unwrap_or(0);
         self.rows = Some(rows);
         Ok(())
     }
@@ -100,35 +58,22 @@ impl Sink for CsvFile {
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
-        if sample.at_ns <= self.last_ns {
-            return Ok(());
-        }
-        let (sample, count) = match self.waiting.take() {
-            Some((waiting, count)) => (waiting.then(sample.clone()), count + 1),
-            None => (sample.clone(), 1),
-        };
-        let begin_ns = if self.last_ns == 0 { sample.from_ns } else { self.last_ns };
-        let interval_ns = self.form.interval_ns;
-        if sample.at_ns.saturating_sub(begin_ns) + interval_ns / EARLY_PART < interval_ns {
-            self.waiting = Some((sample, count));
-            return Ok(());
-        }
-        self.write_row(&sample, count)
+        self.intervals.add(sample).map_or(Ok(()), |row| self.write_row(row))
     }
 
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
-        if let Some((last, count)) = self.waiting.take() {
-            self.write_row(&last, count)?;
+        if let Some(last) = self.intervals.take_rest() {
+            self.write_row(last)?;
         }
         // Only a file with rows has the place.
         let rows = self.rows.as_ref().filter(|rows| !rows.is_empty());
         rows.map_or(Ok(()), |rows| {
-            rows.replace(STATIC_COLUMNS.len() as u64 + 1, &self.form.static_row(Some(report)))
+            rows.replace(names(STATIC).len() as u64 + 1, &static_row(self.form, Gpus::of(report)))
         })
     }
 
     fn is_written(&self) -> bool {
-        self.waiting.is_none()
+        self.intervals.is_empty()
     }
 
     fn loss(&self) -> Loss {
@@ -137,131 +82,43 @@ impl Sink for CsvFile {
 }
 
 impl CsvFile {
-    fn new(target: StreamFile, form: Form) -> Self {
-        Self { target, form, rows: None, last_ns: 0, waiting: None }
-    }
-
-    /// Writes a row of `count` samples, the first one after the head.
-    fn write_row(&mut self, sample: &TreeSample, count: u64) -> io::Result<()> {
+    /// Writes a row, the first one after the head.
+    fn write_row(&mut self, row: Row) -> io::Result<()> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
-        let row = self.form.row(sample, count, clock::realtime_ns().saturating_sub(clock::monotonic_ns()));
-        let head = rows.is_empty().then(|| self.form.head(None));
-        let lines: Vec<String> = head.into_iter().chain([row + "\n"]).collect();
+        let at_ns = row.sample.at_ns;
+        let line = line(self.form, row, clock::realtime_ns().saturating_sub(clock::monotonic_ns()));
+        let head = rows.is_empty().then(|| head(self.form));
+        let lines: Vec<String> = head.into_iter().chain([line + "\n"]).collect();
         if rows.append(&lines)? {
-            self.last_ns = sample.at_ns;
+            self.intervals.last_ns = at_ns;
         }
         Ok(())
     }
 }
 
-/// Gives a value's text, or nothing where it is not known. A number with a fraction keeps it, as Python's reader needs.
-fn cell(value: Option<impl std::fmt::Debug>) -> String {
-    value.map_or(String::new(), |value| format!("{value:?}"))
+/// Gives all before the first row.
+fn head(form: Form) -> String {
+    format!("{}\n{}{}\n", names(STATIC), static_row(form, Gpus::default()), names(DATA))
 }
 
-impl Form {
-    /// Gives all before the first row.
-    fn head(&self, report: Option<&Report>) -> String {
-        format!("{STATIC_COLUMNS}\n{}{COLUMNS},{OWN_COLUMNS}\n", self.static_row(report))
-    }
-
-    /// Gives the row below [`STATIC_COLUMNS`], of [`STATIC_ROW`] bytes. Of GPUs nothing is known before the report.
-    fn static_row(&self, report: Option<&Report>) -> String {
-        let gpus = report.map(|report| (&report.gpu, report.max_gpu_ram.system_capacity_bytes));
-        let capacity = gpus.and_then(|(_, bytes)| bytes);
-        let row = format!(
-            "{},{},{},{},{},{},{},{},{}",
-            self.ram_unit.name(),
-            self.gpu_ram_unit.name(),
-            self.time_unit.name(),
-            cell(self.ram_bytes.map(|bytes| self.ram_unit.convert(bytes as f64))),
-            cell(capacity.map(|bytes| self.gpu_ram_unit.convert(bytes as f64))),
-            self.cores,
-            self.expected_cores,
-            cell(gpus.and_then(|(gpu, _)| gpu.system_gpu_count)),
-            cell(gpus.and_then(|(gpu, _)| gpu.expected_gpus)),
-        );
-        format!("{row:<width$}\n", width = STATIC_ROW - 1)
-    }
-
-    /// Gives a row of `count` samples, without line break. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
-    fn row(&self, sample: &TreeSample, count: u64, epoch_ns: u64) -> String {
-        let realtime_us = sample.at_ns.saturating_add(epoch_ns) / 1000;
-        let mut cells = self.ram_cells(sample);
-        cells.extend(self.gpu_cells(sample));
-        cells.extend(sample.threads.values().map(|threads| threads.max.to_string()));
-        cells.extend(self.cpu_cells(sample));
-        cells.push(format!("{}.{:06}", realtime_us / 1_000_000, realtime_us % 1_000_000));
-        cells.push(count.to_string());
-        cells.extend(self.own_cells(sample));
-        cells.join(",")
-    }
-
-    /// Converts bytes to the unit of the file's RAM columns.
-    fn ram(&self, bytes: u64) -> f64 {
-        self.ram_unit.convert(bytes as f64)
-    }
-
-    /// Gives the largest RAM of the first process, its descendants, both and the machine.
-    fn ram_cells(&self, sample: &TreeSample) -> Vec<String> {
-        let [main, descendants, combined] = sample.footprint_bytes.values().map(|bytes| bytes.max);
-        // The machine uses at least what the tree does.
-        let system = sample.system.ram_bytes.unwrap_or(combined);
-        [main, descendants, combined, system].map(|bytes| cell(Some(self.ram(bytes)))).to_vec()
-    }
-
-    /// Gives the largest GPU RAM of the same four, and GPU utilization: the sum, and per expected GPU.
-    fn gpu_cells(&self, sample: &TreeSample) -> Vec<String> {
-        let gpu = &sample.gpu;
-        let run = gpu.run_bytes.map_or([None; 3], |bytes: Groups<u64>| bytes.values().map(Some));
-        let ram = run.into_iter().chain([gpu.used_bytes]);
-        let ram = ram.map(|bytes| bytes.map(|bytes| self.gpu_ram_unit.convert(bytes as f64)));
-        let percent =
-            [1, gpu.expected.max(1)].map(|devices| gpu.busy_percent.map(|sum| sum / f64::from(devices)));
-        ram.chain(percent).map(|value| gpu_cell(!gpu.devices.is_empty(), value)).collect()
-    }
-
-    /// Gives CPU utilization of the machine and the three groups: the sum, and per core.
-    fn cpu_cells(&self, sample: &TreeSample) -> Vec<String> {
-        // Only a sample at the very start of a run has none.
-        let percent = |cpu: CpuSample| cpu.percent.unwrap_or(0.0);
-        let [main, descendants, combined] = sample.cpu.values().map(percent);
-        // The machine does at least what the tree does.
-        let system = sample.system.cpu_percent.unwrap_or(combined);
-        let of_expected = [main, descendants, combined].map(|percent| (percent, self.expected_cores));
-        let sums = [(system, self.cores)].into_iter().chain(of_expected);
-        let of_sum = |(sum, cores): (f64, u32)| [sum, sum / f64::from(cores.max(1))];
-        sums.flat_map(of_sum).map(|percent| cell(Some(rounded(percent)))).collect()
-    }
-
-    /// Gives the cells of [`OWN_COLUMNS`] after the first.
-    fn own_cells(&self, sample: &TreeSample) -> Vec<String> {
-        let mut cells = vec![sample.processes.max.to_string()];
-        cells.extend(sample.max_ram.values().map(|max| cell(Some(self.ram(max.bytes)))));
-        let source = sample.max_ram.values().map(|max| max.source).into_iter().max();
-        cells.push(source_number(source.unwrap_or_default()).to_string());
-        cells.push(sample.at_ns.to_string());
-        cells
-    }
+/// Gives the names of columns.
+fn names<S>(columns: &[Column<S>]) -> String {
+    columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
-/// Gives 0 on a machine without GPU, as gpu_tracker has it, and before one is found. Then empty where a device gave nothing.
-fn gpu_cell(has_gpus: bool, value: Option<f64>) -> String {
-    if has_gpus { cell(value) } else { cell(Some(0.0)) }
+/// Gives the values of columns.
+fn values<S>(columns: &[Column<S>], of: &S) -> String {
+    columns.iter().map(|column| (column.value)(of).to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// Rounds to a thousandth: clocks give no more.
-fn rounded(percent: f64) -> f64 {
-    (percent * 1000.0).round() / 1000.0
+/// Gives the second line, of [`STATIC_ROW`] bytes.
+fn static_row(form: Form, gpus: Gpus) -> String {
+    format!("{:<width$}\n", values(STATIC, &Fixed { form, gpus }), width = STATIC_ROW - 1)
 }
 
-/// Gives `max_ram_source`, a number for what shows the largest RAM of a row.
-fn source_number(source: MaximumSource) -> u8 {
-    match source {
-        MaximumSource::Sample => 0,
-        MaximumSource::Revision => 1,
-        MaximumSource::Floor => 2,
-    }
+/// Gives a row without its line break. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
+fn line(form: Form, row: Row, epoch_ns: u64) -> String {
+    values(DATA, &columns::Row { form, row, epoch_ns })
 }
 
 #[cfg(test)]
@@ -269,7 +126,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::model::tree_sample::{GpuSample, RamMaximum, Span, SystemSample};
+    use crate::model::groups::Groups;
+    use crate::model::style::{RamUnit, TimeUnit};
+    use crate::model::tree_sample::{GpuSample, MaximumSource, RamMaximum, Span, SystemSample};
     use crate::sinks::tracking::TrackingFile;
     use crate::sinks::tracking::rows::PAGE;
 
@@ -283,7 +142,6 @@ mod tests {
             ram_bytes: Some(8_000_000_000),
             cores: 4,
             expected_cores: 2,
-            interval_ns: 100 * MS,
         }
     }
 
@@ -298,8 +156,12 @@ mod tests {
         }
     }
 
+    fn new_sink(target: StreamFile) -> CsvFile {
+        CsvFile { target, form: form(), intervals: Intervals::new(100 * MS), rows: None }
+    }
+
     fn sink(target: StreamFile) -> CsvFile {
-        let mut sink = CsvFile::new(target, form());
+        let mut sink = new_sink(target);
         sink.open(Resume::Continued).unwrap();
         sink
     }
@@ -350,8 +212,10 @@ mod tests {
     fn unknown_figures_of_the_machine_are_those_of_the_tree_and_gpus_are_0_where_there_is_none() {
         let mut one = sample(0, 100, 2_000_000);
         one.cpu.combined.percent = Some(150.0);
-        let cells =
-            |sample: &TreeSample| form().row(sample, 1, 0).split(',').map(str::to_owned).collect::<Vec<_>>();
+        let cells = |sample: &TreeSample| {
+            let row = Row { sample: sample.clone(), count: 1 };
+            line(form(), row, 0).split(',').map(str::to_owned).collect::<Vec<_>>()
+        };
         assert_eq!(cells(&one)[2..10].join(","), "2.0,2.0,0.0,0.0,0.0,0.0,0.0,0.0");
         assert_eq!(cells(&one)[13..15], ["150.0", "37.5"]);
         assert_eq!(cells(&one)[19..22], ["150.0", "75.0", "0.100000"]);
@@ -411,7 +275,7 @@ mod tests {
         let path = file.target().path;
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "not to be touched").unwrap();
-        let mut sink = CsvFile::new(file.target(), form());
+        let mut sink = new_sink(file.target());
         assert!(sink.open(Resume::New).unwrap_err().to_string().contains("another file"));
         drop(file);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "not to be touched");

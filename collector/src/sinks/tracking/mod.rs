@@ -1,7 +1,12 @@
 //! `--tf FILE`: the run over time in files. A file's extension says its form. Each form is a file here and a row of [`FORMS`].
 
+mod columns;
 mod csv;
 mod file;
+mod intervals;
+mod jsonl;
+mod lines;
+mod recent;
 mod rows;
 
 use std::path::Path;
@@ -19,7 +24,8 @@ pub(crate) struct Form {
 }
 
 /// All forms.
-pub(crate) const FORMS: &[Form] = &[Form { extension: "csv", make: csv::make }];
+pub(crate) const FORMS: &[Form] =
+    &[Form { extension: "csv", make: csv::make }, Form { extension: "jsonl", make: jsonl::make }];
 
 /// Checks that rows can be written in the form that the file's name asks for.
 ///

@@ -135,7 +135,7 @@ fn lengthen(lines: &mut Vec<u8>, begin: u64, length: usize) {
 }
 
 /// Whether a disk or a quota is full.
-fn is_no_space(error: &io::Error) -> bool {
+pub(super) fn is_no_space(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge

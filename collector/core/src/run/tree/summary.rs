@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu::OwnUsage;
 use super::process::{Bounds, Ids, Name, Process};
+use crate::model::ended_process::EndedProcess;
 use crate::model::ids::FoundBy;
 use crate::model::quality::Quality;
-use crate::model::report::Exit;
+use crate::model::report::{Exit, ProcessUsage};
 
 /// RSS of single processes, bytes: lower bounds of what all held at that time. 0: nothing is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +107,34 @@ impl ProcessSummary {
             had_gpu_library: process.had_gpu_library(),
             name: process.name,
         }
+    }
+
+    /// Gives it as the report has it.
+    pub(crate) fn usage(&self) -> ProcessUsage {
+        ProcessUsage {
+            pid: self.ids.pid(),
+            ppid: self.parent_pid,
+            command: self.name.command.to_string(),
+            args: self.name.args.clone(),
+            cpu_s: self.known_cpu_us().map(|us| us as f64 / 1e6),
+            cpu_quality: self.own_usage.quality,
+            peak_rss_bytes: self.memory.peak_rss_bytes,
+            peak_quality: self.memory.peak_quality,
+            wall_s: self.wall_ns as f64 / 1e9,
+            exit: self.exit,
+            gpu: None,
+        }
+    }
+
+    /// Gives it as sinks write it.
+    #[must_use]
+    pub fn ended(&self) -> EndedProcess {
+        EndedProcess { start_ns: self.start_ns, is_still_running: self.is_still_running, usage: self.usage() }
+    }
+
+    /// Gives its CPU time, microseconds. `None`: it is unknown.
+    pub(crate) fn known_cpu_us(&self) -> Option<u64> {
+        (self.own_usage.quality != Quality::Unknown).then(|| self.own_usage.cpu_us())
     }
 
     /// Its end, CLOCK_MONOTONIC nanoseconds.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::model::report::ProcessUsage;
-use crate::run::tree::{ProcessId, ProcessSummary, Quality};
+use crate::run::tree::{ProcessId, ProcessSummary};
 
 /// Three lists of as many processes each.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ impl Heaviest {
     /// Keeps a process if it is among the largest by peak RSS, or by CPU time.
     pub(super) fn add(&mut self, process: &ProcessSummary) {
         insert(&mut self.by_peak, process.memory.peak_rss_bytes.unwrap_or(0), process, self.most);
-        insert(&mut self.by_cpu, known_cpu_us(process).unwrap_or(0), process, self.most);
+        insert(&mut self.by_cpu, process.known_cpu_us().unwrap_or(0), process, self.most);
     }
 
     /// Keeps a process if it is among the largest by GPU memory, bytes.
@@ -41,33 +41,11 @@ impl Heaviest {
         let mut listed = HashSet::new();
         for (_, process) in self.by_cpu.iter().chain(&self.by_peak).chain(&self.on_gpus) {
             if listed.insert(process.ids.id) {
-                list.push((process.ids.id, usage_of(process)));
+                list.push((process.ids.id, process.usage()));
             }
         }
         list
     }
-}
-
-/// Gives a process as the report has it.
-fn usage_of(process: &ProcessSummary) -> ProcessUsage {
-    ProcessUsage {
-        pid: process.ids.pid(),
-        ppid: process.parent_pid,
-        command: process.name.command.to_string(),
-        args: process.name.args.clone(),
-        cpu_s: known_cpu_us(process).map(|us| us as f64 / 1e6),
-        cpu_quality: process.own_usage.quality,
-        peak_rss_bytes: process.memory.peak_rss_bytes,
-        peak_quality: process.memory.peak_quality,
-        wall_s: process.wall_ns as f64 / 1e9,
-        exit: process.exit,
-        gpu: None,
-    }
-}
-
-/// Gives the CPU time of a process, microseconds. `None`: it is unknown.
-fn known_cpu_us(process: &ProcessSummary) -> Option<u64> {
-    (process.own_usage.quality != Quality::Unknown).then(|| process.own_usage.cpu_us())
 }
 
 /// Keeps the list in order, largest first; of equal ones the earlier comes first.

@@ -1,0 +1,243 @@
+//! The columns of `.csv`, and of the tables `static_data` and `data` of `.sqlite`: gpu_tracker 5.0.1's, then ours.
+//!
+//! A row has the largest of each quantity since the row before, so that the largest of a column is that of the report. The last
+//! columns are ours: the key of the row, and the largest RAM so far, with what shows it. The last row has the report's. They
+//! are numbers that are always known, since gpu_tracker's reader bears no others.
+
+use std::fmt;
+
+use super::intervals;
+use crate::model::groups::Groups;
+use crate::model::report::Report;
+use crate::model::style::{RamUnit, TimeUnit};
+use crate::model::tree_sample::{CpuSample, MaximumSource, RamMaximum, TreeSample};
+use crate::sinks::sink::Place;
+
+/// A column of values that are made of an `S`.
+pub(super) struct Column<S> {
+    pub name: &'static str,
+    pub value: fn(&S) -> Value,
+}
+
+/// A value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Value {
+    Unknown,
+    Text(&'static str),
+    Integer(u64),
+    Number(f64),
+    /// A time, microseconds since the epoch; written in seconds.
+    Time(u64),
+}
+
+/// Nothing where the value is not known. A number with a fraction keeps it, as Python's reader needs.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => Ok(()),
+            Self::Text(text) => f.write_str(text),
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Number(number) => write!(f, "{number:?}"),
+            Self::Time(us) => write!(f, "{}.{:06}", us / 1_000_000, us % 1_000_000),
+        }
+    }
+}
+
+impl From<Option<f64>> for Value {
+    fn from(number: Option<f64>) -> Self {
+        number.map_or(Self::Unknown, Self::Number)
+    }
+}
+
+/// What the values are made with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    pub ram_unit: RamUnit,
+    pub gpu_ram_unit: RamUnit,
+    pub time_unit: TimeUnit,
+    pub ram_bytes: Option<u64>,
+    pub cores: u32,
+    pub expected_cores: u32,
+}
+
+impl Form {
+    /// Gives that of a run.
+    pub(super) fn of(place: &Place) -> Self {
+        let (tracking, style, host) = (&place.config.tracking, &place.config.report.style, &place.host.host);
+        Self {
+            ram_unit: style.ram_unit.unwrap_or(RamUnit::Gigabytes),
+            gpu_ram_unit: style.gpu_ram_unit.unwrap_or(RamUnit::Gigabytes),
+            time_unit: style.time_unit.unwrap_or(TimeUnit::Hours),
+            ram_bytes: host.ram_bytes,
+            cores: host.cores,
+            expected_cores: tracking.expected_cores.unwrap_or(host.cores),
+        }
+    }
+
+    fn ram(&self, bytes: u64) -> Value {
+        Value::Number(self.ram_unit.convert(bytes as f64))
+    }
+}
+
+/// What the values of [`STATIC`] are made of.
+pub(super) struct Fixed {
+    pub form: Form,
+    /// Of GPUs nothing is known before the report.
+    pub gpus: Gpus,
+}
+
+/// The GPUs of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Gpus {
+    memory_bytes: Option<u64>,
+    of_system: Option<u64>,
+    expected: Option<u64>,
+}
+
+impl Gpus {
+    /// Gives those of a report.
+    pub(super) fn of(report: &Report) -> Self {
+        Self {
+            memory_bytes: report.max_gpu_ram.system_capacity_bytes,
+            of_system: report.gpu.system_gpu_count.map(u64::from),
+            expected: report.gpu.expected_gpus.map(u64::from),
+        }
+    }
+}
+
+/// What the values of [`DATA`] are made of.
+pub(super) struct Row {
+    pub form: Form,
+    pub row: intervals::Row,
+    /// CLOCK_REALTIME - CLOCK_MONOTONIC, nanoseconds.
+    pub epoch_ns: u64,
+}
+
+/// Makes a list of columns: name, and how its value is made.
+macro_rules! columns {
+    ($source:ty: $($name:literal = $value:expr,)*) => {
+        &[$(Column::<$source> { name: $name, value: $value }),*]
+    };
+}
+
+/// What does not change during a run (gpu_tracker's `_StaticData`).
+pub(super) const STATIC: &[Column<Fixed>] = columns! { Fixed:
+    "ram_unit" = |fixed| Value::Text(fixed.form.ram_unit.name()),
+    "gpu_ram_unit" = |fixed| Value::Text(fixed.form.gpu_ram_unit.name()),
+    "time_unit" = |fixed| Value::Text(fixed.form.time_unit.name()),
+    "ram_system_capacity" =
+        |fixed| fixed.form.ram_bytes.map_or(Value::Unknown, |bytes| fixed.form.ram(bytes)),
+    "gpu_ram_system_capacity" = |fixed| {
+        fixed.gpus.memory_bytes.map(|bytes| fixed.form.gpu_ram_unit.convert(bytes as f64)).into()
+    },
+    "system_core_count" = |fixed| Value::Integer(fixed.form.cores.into()),
+    "n_expected_cores" = |fixed| Value::Integer(fixed.form.expected_cores.into()),
+    "system_gpu_count" =
+        |fixed| count(fixed.gpus.of_system),
+    "n_expected_gpus" = |fixed| count(fixed.gpus.expected),
+};
+
+/// gpu_tracker's columns (`_TimepointUsage`), then ours.
+pub(super) const DATA: &[Column<Row>] = columns! { Row:
+    "main_ram" = |row| row.form.ram(row.sample().footprint_bytes.main.max),
+    "descendants_ram" = |row| row.form.ram(row.sample().footprint_bytes.descendants.max),
+    "combined_ram" = |row| row.form.ram(row.sample().footprint_bytes.combined.max),
+    "system_ram" = |row| row.form.ram(row.system_ram()),
+    "main_gpu_ram" = |row| row.run_gpu_ram(|bytes| bytes.main),
+    "descendants_gpu_ram" = |row| row.run_gpu_ram(|bytes| bytes.descendants),
+    "combined_gpu_ram" = |row| row.run_gpu_ram(|bytes| bytes.combined),
+    "system_gpu_ram" = |row| row.gpu_ram(row.sample().gpu.used_bytes),
+    "gpu_sum_utilization_percent" = |row| row.gpu_percent(1),
+    "gpu_hardware_utilization_percent" = |row| row.gpu_percent(row.sample().gpu.expected),
+    "main_n_threads" = |row| Value::Integer(row.sample().threads.main.max),
+    "descendants_n_threads" = |row| Value::Integer(row.sample().threads.descendants.max),
+    "combined_n_threads" = |row| Value::Integer(row.sample().threads.combined.max),
+    "cpu_system_sum_utilization_percent" = |row| rounded(row.system_percent(), 1),
+    "cpu_system_hardware_utilization_percent" =
+        |row| rounded(row.system_percent(), row.form.cores),
+    "cpu_main_sum_utilization_percent" = |row| rounded(percent(row.sample().cpu.main), 1),
+    "cpu_main_hardware_utilization_percent" =
+        |row| rounded(percent(row.sample().cpu.main), row.form.expected_cores),
+    "cpu_descendants_sum_utilization_percent" =
+        |row| rounded(percent(row.sample().cpu.descendants), 1),
+    "cpu_descendants_hardware_utilization_percent" =
+        |row| rounded(percent(row.sample().cpu.descendants), row.form.expected_cores),
+    "cpu_combined_sum_utilization_percent" =
+        |row| rounded(percent(row.sample().cpu.combined), 1),
+    "cpu_combined_hardware_utilization_percent" =
+        |row| rounded(percent(row.sample().cpu.combined), row.form.expected_cores),
+    "timestamp" = |row| Value::Time(row.time_us()),
+    "n_samples" = |row| Value::Integer(row.row.count),
+    "n_processes" = |row| Value::Integer(row.sample().processes.max),
+    "max_main_ram" = |row| row.form.ram(row.sample().max_ram.main.bytes),
+    "max_descendants_ram" = |row| row.form.ram(row.sample().max_ram.descendants.bytes),
+    "max_combined_ram" = |row| row.form.ram(row.sample().max_ram.combined.bytes),
+    "max_ram_source" = |row| Value::Integer(source_number(row.sample().max_ram)),
+    "at_ns" = |row| Value::Integer(row.sample().at_ns),
+};
+
+impl Row {
+    fn sample(&self) -> &TreeSample {
+        &self.row.sample
+    }
+
+    /// Gives the time of the sample, microseconds since the epoch.
+    pub(super) fn time_us(&self) -> u64 {
+        self.sample().at_ns.saturating_add(self.epoch_ns) / 1000
+    }
+
+    /// Gives the machine's memory in use, bytes. It uses at least what the tree does.
+    fn system_ram(&self) -> u64 {
+        self.sample().system.ram_bytes.unwrap_or(self.sample().footprint_bytes.combined.max)
+    }
+
+    /// Gives the machine's CPU utilization. It does at least what the tree does.
+    fn system_percent(&self) -> f64 {
+        self.sample().system.cpu_percent.unwrap_or(percent(self.sample().cpu.combined))
+    }
+
+    /// Gives GPU RAM of a group.
+    fn run_gpu_ram(&self, group: impl Fn(Groups<u64>) -> u64) -> Value {
+        self.gpu_ram(self.sample().gpu.run_bytes.map(group))
+    }
+
+    /// Converts GPU RAM.
+    fn gpu_ram(&self, bytes: Option<u64>) -> Value {
+        self.of_gpus(bytes.map(|bytes| self.form.gpu_ram_unit.convert(bytes as f64)))
+    }
+
+    /// Gives GPU utilization per one of so many devices.
+    fn gpu_percent(&self, devices: u32) -> Value {
+        self.of_gpus(self.sample().gpu.busy_percent.map(|sum| sum / f64::from(devices.max(1))))
+    }
+
+    /// Gives 0 on a machine without GPU, as gpu_tracker has it, and before one is found. Then nothing where a device gave
+    /// nothing.
+    fn of_gpus(&self, value: Option<f64>) -> Value {
+        if self.sample().gpu.devices.is_empty() { Value::Number(0.0) } else { value.into() }
+    }
+}
+
+/// Gives a count.
+fn count(count: Option<u64>) -> Value {
+    count.map_or(Value::Unknown, Value::Integer)
+}
+
+/// Gives a group's CPU utilization. Only a sample at the very start of a run has none.
+fn percent(cpu: CpuSample) -> f64 {
+    cpu.percent.unwrap_or(0.0)
+}
+
+/// Gives utilization per one of so many cores, rounded to a thousandth: clocks give no more.
+fn rounded(percent: f64, cores: u32) -> Value {
+    Value::Number((percent / f64::from(cores.max(1)) * 1000.0).round() / 1000.0)
+}
+
+/// Gives `max_ram_source`, a number for what shows the largest RAM of a row.
+fn source_number(max_ram: Groups<RamMaximum>) -> u64 {
+    match max_ram.values().map(|max| max.source).into_iter().max().unwrap_or_default() {
+        MaximumSource::Sample => 0,
+        MaximumSource::Revision => 1,
+        MaximumSource::Floor => 2,
+    }
+}

@@ -1,0 +1,61 @@
+//! The rows of the tracking files: the samples of an interval as one. All forms have the same rows.
+
+use crate::model::tree_sample::TreeSample;
+
+/// A row that comes a little early still counts as an interval's: one part in this many of it.
+const EARLY_PART: u64 = 20;
+
+/// A row before it is written: the samples since the row before as one.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    pub sample: TreeSample,
+    /// How many samples it is made of.
+    pub count: u64,
+}
+
+/// Makes rows of samples.
+#[derive(Debug)]
+pub(super) struct Intervals {
+    interval_ns: u64,
+    /// Key of the last row that is in the file; 0: there is none.
+    pub last_ns: u64,
+    /// The samples since then, while they are no interval.
+    waiting: Option<Row>,
+}
+
+impl Intervals {
+    /// Begins before the first row.
+    pub(super) fn new(interval_ns: u64) -> Self {
+        Self { interval_ns, last_ns: 0, waiting: None }
+    }
+
+    /// Adds a sample. Gives the row that is whole with it. Drops what is in the file already.
+    pub(super) fn add(&mut self, sample: &TreeSample) -> Option<Row> {
+        if sample.at_ns <= self.last_ns {
+            return None;
+        }
+        let row = match self.waiting.take() {
+            Some(Row { sample: before, count }) => {
+                Row { sample: before.then(sample.clone()), count: count + 1 }
+            }
+            None => Row { sample: sample.clone(), count: 1 },
+        };
+        let begin_ns = if self.last_ns == 0 { row.sample.from_ns } else { self.last_ns };
+        let interval_ns = self.interval_ns;
+        if row.sample.at_ns.saturating_sub(begin_ns) + interval_ns / EARLY_PART < interval_ns {
+            self.waiting = Some(row);
+            return None;
+        }
+        Some(row)
+    }
+
+    /// Gives the samples that are no interval, at the end of the run.
+    pub(super) fn take_rest(&mut self) -> Option<Row> {
+        self.waiting.take()
+    }
+
+    /// Whether no sample waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_none()
+    }
+}

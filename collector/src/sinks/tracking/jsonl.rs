@@ -1,0 +1,257 @@
+//! `--tf FILE.jsonl`: all that is known of the run over time, an object a line.
+//!
+//! [`tracking_line`] has what the lines are, [`lines`](super::lines) how they are written.
+
+use std::io;
+
+use gpu_track_report::tracking_line::{FORM_VERSION, Line, Run};
+
+use super::intervals::{Intervals, Row};
+use super::lines::LineFile;
+use super::recent::Recent;
+use crate::model::ended_process::EndedProcess;
+use crate::model::groups::Groups;
+use crate::model::report::{Report, Stage};
+use crate::model::style::StreamFile;
+use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
+use crate::run::tree::ProcessSummary;
+use crate::sinks::sink::{Loss, Place, Resume, Sink};
+
+/// Bytes at the end of a file that can have lines which come again after a restart: more than a collector writes between two
+/// savings of its state.
+const COMES_AGAIN: u64 = 16 * 1024 * 1024;
+
+/// The key of a line that is no sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Process { pid: u32, start_ns: u64 },
+    Revised { at_ns: u64, bytes: [u64; 3] },
+}
+
+impl Key {
+    fn of_event(event: &Event) -> Self {
+        let Event::Revised { at_ns, max_footprint_bytes } = event;
+        Self::Revised { at_ns: *at_ns, bytes: max_footprint_bytes.values() }
+    }
+}
+
+struct JsonLines {
+    target: StreamFile,
+    run: Run,
+    intervals: Intervals,
+    lines: Option<LineFile>,
+    known: Recent<Key>,
+    /// The largest RAM as the last sample of the file has it.
+    told: Groups<RamMaximum>,
+}
+
+/// Gives the sink of a file.
+pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
+    let (config, interval_ns) = (place.config, place.config.tracking.interval_ns());
+    let run = Run {
+        form_version: FORM_VERSION,
+        command: config.command.clone(),
+        monotonic_ns: config.start.monotonic_ns,
+        realtime_ns: config.start.realtime_ns,
+        interval_ns,
+        host: place.host.host.clone(),
+    };
+    Box::new(JsonLines::new(target, run))
+}
+
+impl Sink for JsonLines {
+    fn name(&self) -> String {
+        super::name(&self.target)
+    }
+
+    fn open(&mut self, _resume: Resume) -> io::Result<()> {
+        let lines = LineFile::open(&self.target)?;
+        // What is in the file says where to go on: a new one is empty.
+        lines.last_lines(COMES_AGAIN, |line| match Line::read(line) {
+            Some(Line::Sample(sample)) => {
+                (self.intervals.last_ns, self.told) = (sample.at_ns, sample.max_ram);
+            }
+            Some(Line::Process(process)) => {
+                self.known.add(Key::Process { pid: process.usage.pid, start_ns: process.start_ns });
+            }
+            Some(Line::Event(event)) => {
+                self.known.add(Key::of_event(&event));
+            }
+            _ => {}
+        })?;
+        self.lines = Some(lines);
+        Ok(())
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { samples: true, ended: true, events: true }
+    }
+
+    fn wants_report(&self, stage: Stage) -> bool {
+        stage == Stage::Over
+    }
+
+    fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
+        self.intervals.add(sample).map_or(Ok(()), |row| self.write_row(row))
+    }
+
+    fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {
+        self.write_process(process.ended())
+    }
+
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        if self.known.add(Key::of_event(event)) { self.write(&Line::Event(*event)).map(drop) } else { Ok(()) }
+    }
+
+    fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
+        if let Some(last) = self.intervals.take_rest() {
+            self.write_row(last)?;
+        }
+        self.write(&Line::end(report, self.told)).map(drop)
+    }
+
+    fn is_written(&self) -> bool {
+        self.intervals.is_empty()
+    }
+
+    fn loss(&self) -> Loss {
+        self.lines.as_ref().map(LineFile::loss).unwrap_or_default()
+    }
+}
+
+impl JsonLines {
+    fn new(target: StreamFile, run: Run) -> Self {
+        let intervals = Intervals::new(run.interval_ns);
+        Self { target, run, intervals, lines: None, known: Recent::default(), told: Groups::default() }
+    }
+
+    /// Writes a sample.
+    fn write_row(&mut self, row: Row) -> io::Result<()> {
+        let (at_ns, told) = (row.sample.at_ns, row.sample.max_ram);
+        if self.write(&Line::Sample(Box::new(row.sample)))? {
+            (self.intervals.last_ns, self.told) = (at_ns, told);
+        }
+        Ok(())
+    }
+
+    /// Writes a process, unless it is there.
+    fn write_process(&mut self, process: EndedProcess) -> io::Result<()> {
+        let key = Key::Process { pid: process.usage.pid, start_ns: process.start_ns };
+        if self.known.add(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
+    }
+
+    /// Writes a line, the first one after that of the run. Gives whether it is there.
+    fn write(&mut self, line: &Line) -> io::Result<bool> {
+        let Some(lines) = &mut self.lines else { return Ok(false) };
+        let first = lines.is_empty().then(|| Line::Run(self.run.clone()).text());
+        let all: Vec<String> = first.into_iter().chain([line.text()]).collect();
+        lines.append(&all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use gpu_track_core::samples;
+
+    use super::*;
+    use crate::model::report::ProcessUsage;
+    use crate::model::tree_sample::{MaximumSource, Span};
+    use crate::sinks::tracking::TrackingFile;
+
+    const MS: u64 = 1_000_000;
+
+    fn run() -> Run {
+        Run {
+            form_version: FORM_VERSION,
+            command: vec!["app".into()],
+            monotonic_ns: 1,
+            realtime_ns: 2,
+            interval_ns: 100 * MS,
+            host: samples::full().host,
+        }
+    }
+
+    fn sink(target: StreamFile) -> JsonLines {
+        let mut sink = JsonLines::new(target, run());
+        sink.open(Resume::Continued).unwrap();
+        sink
+    }
+
+    fn all(bytes: u64) -> Groups<u64> {
+        Groups { main: bytes, descendants: 0, combined: bytes }
+    }
+
+    fn sample(n: u64) -> TreeSample {
+        TreeSample {
+            from_ns: (n - 1) * 100 * MS,
+            at_ns: n * 100 * MS,
+            footprint_bytes: all(n).map(Span::at_end),
+            max_ram: all(n).map(|bytes| RamMaximum { bytes, source: MaximumSource::Revision }),
+            ..TreeSample::default()
+        }
+    }
+
+    fn process(n: u64) -> EndedProcess {
+        let usage = ProcessUsage { pid: 7, ..samples::full().processes.heaviest[0].clone() };
+        EndedProcess { start_ns: n, is_still_running: false, usage }
+    }
+
+    fn lines(path: &Path) -> Vec<Line> {
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+        text.lines().map(|line| Line::read(line).unwrap_or_else(|| panic!("{line}"))).collect()
+    }
+
+    fn new_file(directory: &tempfile::TempDir) -> TrackingFile {
+        TrackingFile::create(directory.path().canonicalize().unwrap().join("t.jsonl"), false).unwrap()
+    }
+
+    // Requirement: TIME-11, TIME-2, TIME-3
+    #[test]
+    fn file_that_was_cut_anywhere_goes_on_without_a_line_twice_or_torn() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = new_file(&directory);
+        let path = file.target().path;
+        let give = |sink: &mut JsonLines, numbers: std::ops::RangeInclusive<u64>| {
+            for n in numbers {
+                sink.sample(&sample(n)).unwrap();
+                sink.write_process(process(n)).unwrap();
+                sink.event(&Event::Revised { at_ns: n, max_footprint_bytes: all(n) }).unwrap();
+            }
+        };
+        give(&mut sink(file.target()), 1..=20);
+        let whole = std::fs::read(&path).unwrap();
+        let first = lines(&path);
+        assert!(matches!(first[0], Line::Run(_)) && first.len() == 61);
+        for cut in (0..=whole.len()).rev().step_by(997) {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            give(&mut sink(file.target()), 1..=22);
+            let again = lines(&path);
+            assert_eq!(again.len(), 1 + 3 * 22, "cut at {cut} of {}", whole.len());
+            assert!(first.iter().all(|line| again.contains(line)), "cut at {cut}");
+        }
+    }
+
+    // Requirement: TIME-11
+    #[test]
+    fn last_line_has_the_report_and_the_source_of_its_maximum() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = new_file(&directory);
+        let mut report = samples::full();
+        report.max_ram.combined.footprint_bytes = Some(3);
+        let mut sink = sink(file.target());
+        // The last samples are no interval.
+        for sample in [sample(1), sample(2), TreeSample { at_ns: 250 * MS, ..sample(3) }] {
+            sink.sample(&sample).unwrap();
+        }
+        assert!(!sink.is_written());
+        sink.report(&report, Stage::Over).unwrap();
+        let lines = lines(&file.target().path);
+        assert_eq!(lines.iter().filter(|line| matches!(line, Line::Sample(_))).count(), 3);
+        let Some(Line::End(end)) = lines.last() else { panic!("{lines:?}") };
+        let combined = end.max_ram.combined.unwrap();
+        assert_eq!((combined.bytes, combined.source), (3, Some(MaximumSource::Revision)));
+    }
+}
