@@ -1,5 +1,6 @@
 //! `--tf FILE.csv`: the run over time.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +10,7 @@ use serde_json::Value;
 use crate::gpu_tracker::theirs;
 use crate::support::gpu::FakeGpus;
 use crate::support::rows::Rows;
-use crate::support::{Run, kill, or_skip, tracked, wait_until};
+use crate::support::{Run, kill, or_skip, program, tracked, wait_until};
 
 /// A job with memory that comes and goes: in its first process, in a child, and in one shorter than an interval.
 pub const JOB: &str = "b = bytearray(150_000_000)
@@ -88,33 +89,53 @@ fn shortest_run_has_a_row_and_no_empty_cell() {
     );
 }
 
-// Requirement: TIME-1
+// Requirement: TIME-1, TIME-12
 #[test]
-fn gpu_trackers_own_program_reads_the_file() {
+fn gpu_trackers_own_program_reads_the_files() {
     let program = or_skip!(theirs());
-    let tracked = with_rows(&["python3", "-c", JOB], &["--ru", "gigabytes"]);
-    let times = tracked.rows.column("timestamp");
-    let marks = tracked.path.with_file_name("marks.csv");
-    let lines = [(0, times[0]), (1, times[times.len() - 1])]
-        .map(|(position, time)| format!("7,block,{position},{time:.6}\n"))
-        .concat();
-    std::fs::write(&marks, format!("process_id,code_block_name,position,timestamp\n{lines}")).unwrap();
-    let args = ["sub-track", "analyze", "--format=json"].map(str::to_owned);
-    let files = [format!("--tf={}", tracked.path.display()), format!("--stf={}", marks.display())];
-    let read = Command::new(&program).args(args).args(files).output().unwrap();
-    let text = String::from_utf8_lossy(&read.stdout);
-    assert!(
-        read.status.success() && !text.contains("NaN"),
-        "{text}{}",
-        String::from_utf8_lossy(&read.stderr)
+    let directory = tempfile::tempdir().unwrap();
+    let database = directory.path().join("t.sqlite");
+    let tracked = with_rows(
+        &["python3", "-c", JOB],
+        &["--ru", "gigabytes", "--st", "0.1", "--tf", database.to_str().unwrap()],
     );
-    let results: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(results["static_data"]["ram_unit"], "gigabytes");
-    let overall = &results["overall"]["combined_ram"]["max"];
-    assert_eq!(overall.as_f64(), Some(tracked.rows.max("combined_ram")), "{text}");
-    let block = &results["code_block_results"][0];
-    assert_eq!(block["name"], "block", "{text}");
-    assert_eq!(block["resource_usage"]["combined_ram"]["max"].as_f64(), overall.as_f64(), "{text}");
+    let times = tracked.rows.column("timestamp");
+    let (first, last) = (times[0] - 0.05, times[times.len() - 1] + 0.05);
+    let marks = tracked.path.with_file_name("marks.csv");
+    let lines = format!("7,block,0,{first:.6}\n7,block,1,{last:.6}\n");
+    std::fs::write(&marks, format!("process_id,code_block_name,position,timestamp\n{lines}")).unwrap();
+    let marks_table = marks.with_extension("sqlite");
+    let insert = format!(
+        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1])
+db.execute('CREATE TABLE data (process_id INTEGER, code_block_name VARCHAR, position INTEGER, timestamp FLOAT)')
+db.executemany('INSERT INTO data VALUES (7, \"block\", ?, ?)', [(0, {first}), (1, {last})]); db.commit()"
+    );
+    assert!(Command::new("python3").args(["-c", &insert]).arg(&marks_table).status().unwrap().success());
+    for (file, marks) in [(&tracked.path, &marks), (&database, &marks_table)] {
+        let args = ["sub-track", "analyze", "--format=json"].map(str::to_owned);
+        let files = [format!("--tf={}", file.display()), format!("--stf={}", marks.display())];
+        let read = Command::new(&program).args(args).args(files).output().unwrap();
+        let text = String::from_utf8_lossy(&read.stdout);
+        assert!(
+            read.status.success() && !text.contains("NaN"),
+            "{text}{}",
+            String::from_utf8_lossy(&read.stderr)
+        );
+        let results: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(results["static_data"]["ram_unit"], "gigabytes");
+        assert_eq!(results["code_block_results"][0]["name"], "block", "{text}");
+        for column in ["combined_ram", "cpu_combined_sum_utilization_percent", "combined_n_threads"] {
+            let (overall, largest) = (&results["overall"][column], tracked.rows.max(column));
+            assert_eq!(overall["max"].as_f64(), Some(largest), "{column}: {text}");
+            let values = tracked.rows.column(column);
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let is_mean = |found: &Value| (found.as_f64().unwrap() - mean).abs() <= mean * 1e-6;
+            assert!(is_mean(&overall["mean"]), "{column}: {text}");
+            let block = &results["code_block_results"][0]["resource_usage"][column];
+            assert_eq!(block["max"].as_f64(), Some(largest), "{column}: {text}");
+            assert!(is_mean(&block["mean"]), "{column}: {text}");
+        }
+    }
 }
 
 /// Runs a command that leaves a mark if it is started.
@@ -135,7 +156,7 @@ fn file_that_can_not_be_written_is_refused_before_the_start() {
     std::fs::create_dir(path("dir.csv")).unwrap();
     for (name, part) in [
         ("old.csv", "exists: give --overwrite"),
-        ("t.parquet", "ends in .csv or .jsonl"),
+        ("t.parquet", "ends in .csv, .jsonl or .sqlite"),
         ("t.txt", "ends in .csv"),
         ("dir.csv", "is a directory"),
         ("no/such.csv", "does not exist: create it first"),
@@ -149,6 +170,33 @@ fn file_that_can_not_be_written_is_refused_before_the_start() {
     let line = is_refused(&["-o", &path("r.csv"), "--tf", &path("r.csv")], directory.path());
     assert!(line.contains("file of the report"), "{line}");
     assert_eq!(std::fs::read_to_string(path("old.csv")).unwrap(), "old");
+}
+
+// Requirement: TIME-13
+#[test]
+fn database_is_refused_where_it_can_not_be_locked_or_another_user_could_replace_its_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("old.sqlite"), "old").unwrap();
+    for name in ["t.sqlite", "old.sqlite"] {
+        let run = tracked(["touch", &path("mark")])
+            .through(&[&program("no_locks")])
+            .options(&["--overwrite", "--tf", &path(name)])
+            .run();
+        assert_eq!((run.status.code(), run.stderr.lines().count()), (Some(2), 1), "{}", run.stderr);
+        assert!(run.stderr.contains("locks that SQLite needs (No locks available"), "{}", run.stderr);
+        assert!(run.stderr.contains("ends in .csv"), "{}", run.stderr);
+    }
+    assert_eq!(std::fs::read_to_string(path("old.sqlite")).unwrap(), "old");
+    assert!(!directory.path().join("t.sqlite").exists() && !directory.path().join("mark").exists());
+
+    let open = directory.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let line = is_refused(&["--tf", &path("open/t.sqlite")], directory.path());
+    assert!(line.contains("other users can write to") && line.contains("ends in .csv"), "{line}");
+    let run = tracked(["/bin/true"]).options(&["--tf", &path("open/t.csv")]).run();
+    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
 }
 
 // Requirement: TIME-5, CMD-14

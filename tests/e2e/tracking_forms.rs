@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::support::rows::{JsonLines, Rows};
+use crate::support::rows::{Database, JsonLines, Rows};
 use crate::support::{Run, tracked};
 use crate::tracking_file::JOB;
 
@@ -12,16 +12,21 @@ struct Files {
     run: Run,
     csv: Rows,
     lines: JsonLines,
+    database: Database,
     _directory: tempfile::TempDir,
 }
 
 fn with_files(command: &[&str], options: &[&str]) -> Files {
     let directory = tempfile::tempdir().unwrap();
-    let [csv, lines]: [PathBuf; 2] = ["t.csv", "t.jsonl"].map(|name| directory.path().join(name));
-    let given = ["--tf", csv.to_str().unwrap(), "--tf", lines.to_str().unwrap()];
+    let all: [PathBuf; 3] = ["t.csv", "t.jsonl", "t.sqlite"].map(|name| directory.path().join(name));
+    let given: Vec<&str> = all.iter().flat_map(|path| ["--tf", path.to_str().unwrap()]).collect();
     let run = tracked(command.iter().copied()).options(options).options(&given).run();
     assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
-    Files { run, csv: Rows::read(&csv), lines: JsonLines::read(&lines), _directory: directory }
+    // No journal stays.
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), all.len());
+    let [csv, lines, database] = &all;
+    let (csv, lines, database) = (Rows::read(csv), JsonLines::read(lines), Database::read(database));
+    Files { run, csv, lines, database, _directory: directory }
 }
 
 // Requirement: TIME-11
@@ -59,4 +64,50 @@ fn lines_have_the_rows_of_the_csv_file_every_process_and_the_report() {
     }
     let read = gpu_track_collector::read_report(&end["report"].to_string()).unwrap();
     assert_eq!(read.report, gpu_track_collector::read_report(&report.0.to_string()).unwrap().report);
+}
+
+// Requirement: TIME-12
+#[test]
+fn tables_have_the_rows_of_the_csv_file_and_every_process() {
+    let files = with_files(&["python3", "-c", JOB], &["--st", "0.1"]);
+    let (report, database, csv) = (files.run.report(), &files.database, &files.csv);
+    assert_eq!(database.keys(), csv.keys());
+    for (name, _) in database.rows("data")[0].as_object().unwrap() {
+        let [in_table, in_file] = [database.column("data", name), csv.column(name)];
+        let is_equal = |(a, b): (&f64, &f64)| (a - b).abs() <= if name == "timestamp" { 0.01 } else { 0.0 };
+        assert!(in_table.iter().zip(&in_file).all(is_equal), "{name}: {in_table:?} {in_file:?}");
+    }
+    let fixed = database.rows("static_data")[0].as_object().unwrap();
+    assert_eq!(fixed.len(), csv.fixed.len());
+    for (name, value) in fixed {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        assert_eq!(text, csv.fixed[name].trim(), "{name}");
+    }
+    assert_eq!(
+        database.column("data", "max_combined_ram").last(),
+        Some(&report.f64("max_ram.combined.total_rss"))
+    );
+
+    let mut processes = files.lines.processes();
+    processes.sort_unstable();
+    assert_eq!(database.processes(), processes);
+    for (row, line) in database.rows("processes").iter().zip(sorted(&files.lines)) {
+        for name in ["ppid", "command", "wall_s", "cpu_s", "cpu_quality", "peak_rss_bytes", "peak_quality"] {
+            assert_eq!(row[name], line[name], "{name}");
+        }
+        assert_eq!(
+            [&row["exit_code"], &row["exit_signal"]],
+            [&line["exit"]["code"], &line["exit"]["signal"]]
+        );
+    }
+    let python = database.rows("samples_by_command").iter().filter(|row| row["command"] == "python3");
+    assert!(python.count() >= csv.keys().len() / 2);
+    assert!(database.rows("gpus").is_empty());
+}
+
+/// The processes of a file of lines, by their keys.
+fn sorted(lines: &JsonLines) -> Vec<&serde_json::Value> {
+    let mut processes = lines.of("process");
+    processes.sort_by_key(|process| (process["pid"].as_u64(), process["start_ns"].as_u64()));
+    processes
 }

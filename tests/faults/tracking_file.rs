@@ -1,12 +1,13 @@
 //! The tracking file when its writers are killed, and when the disk is full.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use gpu_track_collector::segment::live::LiveFile;
 
 use crate::kills::kill_all;
-use crate::support::rows::{JsonLines, Rows};
+use crate::support::rows::{Database, JsonLines, Rows};
 use crate::support::run::Running;
 use crate::support::{WATCHDOG, kill, pidfd, skip, tracked, wait_until};
 use crate::{Random, rounds};
@@ -35,7 +36,7 @@ impl Seen {
     }
 }
 
-/// The keys that a file of lines had at some time, of rows and processes.
+/// The keys that a file had at some time, of rows and processes.
 #[derive(Default)]
 struct Written {
     rows: BTreeSet<u64>,
@@ -43,15 +44,27 @@ struct Written {
 }
 
 impl Written {
-    /// Takes in what a file has: no key twice.
-    fn look(&mut self, lines: &JsonLines) {
-        let (rows, processes) = (lines.keys(), lines.processes());
+    /// Takes in what a file of lines has.
+    fn look_at_lines(&mut self, path: &Path) {
+        let lines = JsonLines::read(path);
+        self.look(&lines.keys(), &lines.processes());
+    }
+
+    /// Takes in what a database has.
+    fn look_at_tables(&mut self, path: &Path) {
+        let tables = Database::read(path);
+        self.look(&tables.keys(), &tables.processes());
+    }
+
+    /// Takes in the keys of a file: none is there twice, and all that were there still are.
+    fn look(&mut self, rows: &[u64], processes: &[(u64, u64)]) {
         assert!(rows.is_sorted_by(|a, b| a < b), "a row is there twice: {rows:?}");
-        let now = Self { rows: rows.into_iter().collect(), processes: processes.iter().copied().collect() };
+        let now =
+            Self { rows: rows.iter().copied().collect(), processes: processes.iter().copied().collect() };
         assert_eq!(now.processes.len(), processes.len(), "a process is there twice: {processes:?}");
         assert!(
             now.rows.is_superset(&self.rows) && now.processes.is_superset(&self.processes),
-            "lines are gone"
+            "rows are gone"
         );
         *self = now;
     }
@@ -63,20 +76,22 @@ fn started(running: &Running) -> LiveFile {
     live
 }
 
-// Requirement: TIME-2, TIME-11
+// Requirement: TIME-2, TIME-11, TIME-12
 #[test]
 fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
     let directory = tempfile::tempdir().unwrap();
     let (stop, path) = (directory.path().join("stop"), directory.path().join("t.csv"));
-    let lines = directory.path().join("t.jsonl");
-    let options = ["--st", "0.02", "--tf", path.to_str().unwrap(), "--tf", lines.to_str().unwrap()];
+    let [lines, tables] = ["t.jsonl", "t.sqlite"].map(|name| directory.path().join(name));
+    let files = [&path, &lines, &tables].map(|path| path.to_str().unwrap());
+    let options = ["--st", "0.02", "--tf", files[0], "--tf", files[1], "--tf", files[2]];
     let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
         .options(&options)
         .watchdog(Duration::from_secs(1200))
         .start();
     let live = started(&running);
     let mut random = Random(0x51ed_270b_9f4a_7c15);
-    let (mut seen, mut written, kills) = (Seen::default(), Written::default(), rounds(12));
+    let (mut seen, kills) = (Seen::default(), rounds(12));
+    let [mut in_lines, mut in_tables] = [Written::default(), Written::default()];
     for _ in 0..kills {
         let target = live.count() + random.below(6);
         wait_until("further samples", || live.count() > target);
@@ -90,7 +105,8 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
         assert!(pidfd::ends_within(&process, WATCHDOG));
         seen.look(&live);
         seen.open.extend(seen.all.last());
-        written.look(&JsonLines::read(&lines));
+        in_lines.look_at_lines(&lines);
+        in_tables.look_at_tables(&tables);
         kill(running.pid(), libc::SIGCONT);
     }
     let target = live.count() + 3;
@@ -117,32 +133,48 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
         );
         from = *key;
     }
-    written.look(&JsonLines::read(&lines));
-    let processes = written.processes.len();
+    in_lines.look_at_lines(&lines);
+    in_tables.look_at_tables(&tables);
+    let processes = in_lines.processes.len();
     assert_eq!(processes as u64, run.report().u64("processes.total"));
+    assert_eq!(in_tables.processes, in_lines.processes);
     println!("{kills} kills, {} samples, {} rows, {processes} processes", seen.all.len(), keys.len());
 }
 
-// Requirement: TIME-3, TIME-11
+// Requirement: TIME-3, TIME-11, TIME-12
 #[test]
 fn file_of_a_run_that_is_killed_as_a_whole_has_whole_lines() {
-    for _ in 0..rounds(3) {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    for _ in 0..rounds(2) {
         let directory = tempfile::tempdir().unwrap();
-        let [stop, path, lines] = ["stop", "t.csv", "t.jsonl"].map(|name| directory.path().join(name));
+        let [stop, path, lines, tables] =
+            ["stop", "t.csv", "t.jsonl", "t.sqlite"].map(|name| directory.path().join(name));
         let shm = tempfile::tempdir_in("/dev/shm").unwrap();
         let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
             .options(&["--session-dir", shm.path().to_str().unwrap()])
             .options(&["--st", "0.001", "--tf", path.to_str().unwrap(), "--tf", lines.to_str().unwrap()])
+            .options(&["--tf", tables.to_str().unwrap()])
             .start();
-        // Some pages of rows.
-        wait_until("rows", || path.metadata().is_ok_and(|file| file.len() > 20_000));
+        // Some pages of rows, and a transaction.
+        wait_until("rows", || {
+            [&path, &tables].iter().all(|path| path.metadata().is_ok_and(|file| file.len() > 20_000))
+        });
+        // Any moment between two transactions, and within one.
+        std::thread::sleep(Duration::from_millis(random.below(1500)));
         kill_all(&running);
         drop(running.wait());
         let keys = Rows::read(&path).keys();
         assert!(keys.len() > 10 && keys.is_sorted_by(|a, b| a < b));
-        let mut written = Written::default();
-        written.look(&JsonLines::read(&lines));
-        assert!(written.rows.len() > 10 && !written.processes.is_empty());
+        let [mut in_lines, mut in_tables] = [Written::default(), Written::default()];
+        in_lines.look_at_lines(&lines);
+        in_tables.look_at_tables(&tables);
+        for written in [&in_lines, &in_tables] {
+            assert!(written.rows.len() > 10 && !written.processes.is_empty());
+        }
+        // What the killed one left beside its database does not get into the next one.
+        let options = ["--overwrite", "--tf", tables.to_str().unwrap()];
+        assert_eq!(tracked(["/bin/true"]).options(&options).run().stderr, "");
+        assert_eq!(Database::read(&tables).processes().len(), 1);
     }
 }
 
@@ -159,22 +191,26 @@ fn full_disk_costs_rows_and_is_said() {
     if !can_mount.is_ok_and(|status| status.success()) {
         skip!("needs root, to mount a file system");
     }
-    let [stop, path, lines] = [directory.path().join("stop"), disk.join("t.csv"), disk.join("t.jsonl")];
+    let stop = directory.path().join("stop");
+    let [path, lines, tables] = ["t.csv", "t.jsonl", "t.sqlite"].map(|name| disk.join(name));
     let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
         .options(&["--st", "0.001", "--tf", path.to_str().unwrap(), "--tf", lines.to_str().unwrap()])
+        .options(&["--tf", tables.to_str().unwrap()])
         .with_mounts(&format!("mount -t tmpfs -o size=16k none {disk_name}"))
         .start();
     let live = started(&running);
-    // 16 KiB are some fifty rows.
-    let target = live.count() + 500;
+    // 16 KiB are some fifty rows, and a transaction has those of a second.
+    let target = live.count() + 1500;
     wait_until("more rows than the disk holds", || live.count() > target);
     std::fs::write(&stop, "").unwrap();
     let run = running.wait();
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     let warnings = run.report().warnings();
-    for name in ["t.csv", "t.jsonl"] {
+    for (name, why) in
+        [("t.csv", "No space left"), ("t.jsonl", "No space left"), ("t.sqlite", "disk is full")]
+    {
         let lacks = warnings.find(&format!("{name} lacks")).map(|at| &warnings[at..]);
-        assert!(lacks.is_some_and(|lacks| lacks.contains("No space left")), "{name}: {warnings}");
+        assert!(lacks.is_some_and(|lacks| lacks.contains(why)), "{name}: {warnings}");
     }
     // The last rows may be lost after the report was made.
     assert!(run.stderr.lines().all(|line| line.contains("of its last lines are missing")), "{}", run.stderr);

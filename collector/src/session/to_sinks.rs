@@ -9,6 +9,7 @@ impl Session {
         // A collector that is killed now leaves it to the next one.
         self.checkpoint.keep(self.run.outbox());
         let (seen, taken) = self.sinks.hand_on(&self.run.samples.outbox);
+        self.run.outbox().given();
         self.note(seen);
         self.run.outbox().taken(taken);
     }

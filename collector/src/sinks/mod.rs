@@ -99,6 +99,7 @@ impl Sinks {
     /// Hands what is new to the sinks with threads. Gives what the core must know, and the number before which all have taken
     /// what they want.
     pub(crate) fn hand_on(&mut self, outbox: &Outbox) -> (Vec<Observation>, u64) {
+        self.workers.iter_mut().for_each(|worker| worker.miss(outbox.missed()));
         for (number, item) in outbox.since(self.handed) {
             let item = Arc::new(item.clone());
             self.workers.iter_mut().for_each(|worker| worker.hand(number, &item));

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Instant;
 
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
@@ -62,6 +63,16 @@ pub(crate) trait Sink: Send {
 
     /// Takes the report so far, or the last one; nothing follows that one.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Gives when it writes what it has gathered, though nothing more comes. `None`: it has nothing.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Writes what it has gathered: it is due, or nothing more comes.
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 

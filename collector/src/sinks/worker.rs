@@ -11,11 +11,14 @@ use super::sink::{Loss, Resume, Sink};
 use crate::model::observation::Observation;
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::Wants;
-use crate::run::outbox::Outgoing;
+use crate::run::outbox::{Missed, Outgoing};
 use crate::sys::signal_mask;
 
 /// Most items that wait for a sink.
 const QUEUE: usize = 1024;
+
+/// Bytes of the stack of a sink's thread; SQLite has most on it.
+const STACK: usize = 256 * 1024;
 
 /// What a sink's thread does next.
 enum Task {
@@ -97,7 +100,7 @@ impl Worker {
             told: Trouble::default(),
             told_dropped: 0,
         };
-        let thread = std::thread::Builder::new().name("gpu-track-sink".into()).stack_size(128 * 1024);
+        let thread = std::thread::Builder::new().name("gpu-track-sink".into()).stack_size(STACK);
         let started = thread.spawn(move || {
             signal_mask::block_all();
             work(sink, resume, &tasks, &progress);
@@ -108,6 +111,11 @@ impl Worker {
             worker.queue = None;
         }
         worker
+    }
+
+    /// Counts what was dropped before it could be queued.
+    pub(super) fn miss(&mut self, missed: Missed) {
+        self.dropped += missed.of(self.wants);
     }
 
     /// Queues an item that the sink wants.
@@ -210,34 +218,56 @@ impl Worker {
     }
 }
 
+/// What a sink's thread wakes for.
+enum Next {
+    Task(Task),
+    /// What the sink has gathered is due.
+    Due,
+    /// Nothing more comes.
+    Closed,
+}
+
+/// Waits for a task, and no longer than until the sink is due.
+fn next(tasks: &Receiver<Task>, due: Option<Instant>) -> Next {
+    let Some(due) = due else { return tasks.recv().map_or(Next::Closed, Next::Task) };
+    match tasks.recv_timeout(due.saturating_duration_since(Instant::now())) {
+        Ok(task) => Next::Task(task),
+        Err(RecvTimeoutError::Timeout) => Next::Due,
+        Err(RecvTimeoutError::Disconnected) => Next::Closed,
+    }
+}
+
 /// Runs the thread: until the queue is closed, or the sink fails.
 fn work(mut sink: Box<dyn Sink>, resume: Resume, tasks: &Receiver<Task>, progress: &Progress) {
     let mut serve = || -> io::Result<()> {
         sink.open(resume)?;
-        while let Ok(task) = tasks.recv() {
-            let number = match &task {
-                Task::Item(number, item) => {
+        // The number after that of the last item that it took.
+        let mut taken = 0;
+        loop {
+            let next = next(tasks, sink.due());
+            match &next {
+                Next::Task(Task::Item(number, item)) => {
                     match &**item {
                         Outgoing::Sample(sample) => sink.sample(sample)?,
                         Outgoing::Ended(process) => sink.process_ended(process)?,
                         Outgoing::Event(event) => sink.event(event)?,
                     }
-                    Some(number + 1)
+                    taken = number + 1;
                 }
-                Task::Report(report, stage) => {
-                    sink.report(report, *stage)?;
-                    None
-                }
-            };
-            if let Some(written) = number.filter(|_| sink.is_written()) {
-                progress.written.store(written, Ordering::Release);
+                Next::Task(Task::Report(report, stage)) => sink.report(report, *stage)?,
+                Next::Due | Next::Closed => sink.flush()?,
+            }
+            if sink.is_written() {
+                progress.written.store(taken, Ordering::Release);
             }
             let loss = sink.loss();
             if loss.lines > 0 {
                 progress.trouble().loss = loss;
             }
+            if let Next::Closed = next {
+                return Ok(());
+            }
         }
-        Ok(())
     };
     if let Err(error) = serve() {
         progress.trouble().failed = Some(error.to_string());

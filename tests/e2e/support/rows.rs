@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -88,6 +89,50 @@ impl JsonLines {
     pub fn processes(&self) -> Vec<(u64, u64)> {
         let number = |process: &Value, key: &str| process[key].as_u64().unwrap();
         let of = self.of("process").into_iter();
+        of.map(|process| (number(process, "pid"), number(process, "start_ns"))).collect()
+    }
+}
+
+/// What the tables of a database have, as JSON: a list of columns and one of rows for each. Python's SQLite reads it.
+const DUMP: &str = "import json, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], timeout=60)
+assert db.execute('PRAGMA integrity_check').fetchall() == [('ok',)]
+tables = [name for name, in db.execute(\"SELECT name FROM sqlite_master WHERE type = 'table'\")]
+def dump(name):
+    found = db.execute('SELECT * FROM ' + name)
+    return [dict(zip([column[0] for column in found.description], row)) for row in found]
+print(json.dumps({name: dump(name) for name in tables}))";
+
+/// A tracking file in the form .sqlite.
+pub struct Database(Value);
+
+impl Database {
+    /// Reads a database, which must not be corrupt.
+    pub fn read(path: &Path) -> Self {
+        let read = Command::new("python3").args(["-c", DUMP]).arg(path).output().unwrap();
+        assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+        Self(serde_json::from_slice(&read.stdout).unwrap())
+    }
+
+    /// The rows of a table, each with its columns; none if there is no such table.
+    pub fn rows(&self, table: &str) -> &[Value] {
+        self.0[table].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// A column.
+    pub fn column(&self, table: &str, name: &str) -> Vec<f64> {
+        self.rows(table).iter().map(|row| row[name].as_f64().unwrap()).collect()
+    }
+
+    /// Keys of the rows of `data`, CLOCK_MONOTONIC nanoseconds.
+    pub fn keys(&self) -> Vec<u64> {
+        self.rows("data").iter().map(|row| row["at_ns"].as_u64().unwrap()).collect()
+    }
+
+    /// Keys of the processes: pid and start.
+    pub fn processes(&self) -> Vec<(u64, u64)> {
+        let number = |process: &Value, key: &str| process[key].as_u64().unwrap();
+        let of = self.rows("processes").iter();
         of.map(|process| (number(process, "pid"), number(process, "start_ns"))).collect()
     }
 }

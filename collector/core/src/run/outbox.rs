@@ -22,6 +22,32 @@ pub enum Outgoing {
     Event(Event),
 }
 
+/// Items that were dropped before any sink was given them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    samples: u64,
+    ended: u64,
+    events: u64,
+}
+
+impl Missed {
+    /// Gives how many of them a sink would have taken.
+    #[must_use]
+    pub fn of(self, wants: Wants) -> u64 {
+        let each =
+            [(wants.samples, self.samples), (wants.ended, self.ended), (wants.events, self.events)];
+        each.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, count)| count).sum()
+    }
+
+    fn add(&mut self, item: &Outgoing) {
+        match item {
+            Outgoing::Sample(_) => self.samples += 1,
+            Outgoing::Ended(_) => self.ended += 1,
+            Outgoing::Event(_) => self.events += 1,
+        }
+    }
+}
+
 /// What waits for the sinks. Each item has a number, one more than that of the item before.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Outbox {
@@ -30,6 +56,10 @@ pub struct Outbox {
     items: VecDeque<Outgoing>,
     /// Number of the first item.
     first: u64,
+    /// The sinks were given the items before this number.
+    given: u64,
+    /// What was dropped since then, and is in no sink's queue.
+    missed: Missed,
     /// Key of the last sample that closed, CLOCK_MONOTONIC nanoseconds.
     closed_ns: u64,
     /// Where the items that come next are kept outside of the run state, bytes.
@@ -62,8 +92,12 @@ impl Outbox {
     /// Adds an item. The first one is lost if there are too many.
     fn push(&mut self, item: Outgoing) {
         self.items.push_back(item);
-        if self.items.len() > MOST {
-            self.items.pop_front();
+        if self.items.len() > MOST
+            && let Some(dropped) = self.items.pop_front()
+        {
+            if self.first >= self.given {
+                self.missed.add(&dropped);
+            }
             self.first += 1;
         }
     }
@@ -83,6 +117,16 @@ impl Outbox {
         (self.first..).zip(&self.items).filter(move |(item, _)| *item >= number)
     }
 
+    /// What was dropped since the sinks were given items the last time.
+    pub fn missed(&self) -> Missed {
+        self.missed
+    }
+
+    /// Notes that the sinks were given all items, and what was missed.
+    pub fn given(&mut self) {
+        (self.given, self.missed) = (self.end(), Missed::default());
+    }
+
     /// Removes the items before this number: the sinks have taken them.
     pub fn taken(&mut self, before: u64) {
         while self.first < before && self.items.pop_front().is_some() {
@@ -98,6 +142,8 @@ impl Outbox {
             }
             self.push(item);
         }
+        // Whether the killed collector's sinks had those that were dropped is not known.
+        (self.given, self.missed) = (self.first, Missed::default());
     }
 }
 
@@ -135,6 +181,24 @@ mod tests {
         assert_eq!(keys(&outbox, 1999), [(1999, 2000)]);
         outbox.taken(5000);
         assert_eq!((keys(&outbox, 0), outbox.end()), (Vec::new(), 2000));
+    }
+
+    #[test]
+    fn what_was_dropped_before_a_sink_was_given_it_is_counted() {
+        let mut outbox = Outbox { wants: ALL, ..Outbox::default() };
+        let samples = |outbox: &mut Outbox, keys: std::ops::Range<u64>| {
+            keys.for_each(|at_ns| outbox.add_sample(sample(at_ns)));
+        };
+        samples(&mut outbox, 1..1001);
+        outbox.given();
+        samples(&mut outbox, 1001..2001);
+        // The sinks have those in their queues.
+        assert_eq!(outbox.missed(), Missed::default());
+        samples(&mut outbox, 2001..2101);
+        assert_eq!(outbox.missed().of(ALL), 76);
+        assert_eq!(outbox.missed().of(Wants { ended: true, ..Wants::default() }), 0);
+        outbox.given();
+        assert_eq!(outbox.missed().of(ALL), 0);
     }
 
     // Requirement: TIME-2

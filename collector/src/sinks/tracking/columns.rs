@@ -16,7 +16,16 @@ use crate::sinks::sink::Place;
 /// A column of values that are made of an `S`.
 pub(super) struct Column<S> {
     pub name: &'static str,
+    pub kind: Kind,
     pub value: fn(&S) -> Value,
+}
+
+/// What the values of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Integer,
+    Number,
 }
 
 /// A value.
@@ -113,67 +122,67 @@ pub(super) struct Row {
     pub epoch_ns: u64,
 }
 
-/// Makes a list of columns: name, and how its value is made.
+/// Makes a list of columns: name, kind, and how its value is made.
 macro_rules! columns {
-    ($source:ty: $($name:literal = $value:expr,)*) => {
-        &[$(Column::<$source> { name: $name, value: $value }),*]
+    ($source:ty: $($name:literal $kind:ident = $value:expr,)*) => {
+        &[$(Column::<$source> { name: $name, kind: Kind::$kind, value: $value }),*]
     };
 }
 
 /// What does not change during a run (gpu_tracker's `_StaticData`).
 pub(super) const STATIC: &[Column<Fixed>] = columns! { Fixed:
-    "ram_unit" = |fixed| Value::Text(fixed.form.ram_unit.name()),
-    "gpu_ram_unit" = |fixed| Value::Text(fixed.form.gpu_ram_unit.name()),
-    "time_unit" = |fixed| Value::Text(fixed.form.time_unit.name()),
-    "ram_system_capacity" =
+    "ram_unit" Text = |fixed| Value::Text(fixed.form.ram_unit.name()),
+    "gpu_ram_unit" Text = |fixed| Value::Text(fixed.form.gpu_ram_unit.name()),
+    "time_unit" Text = |fixed| Value::Text(fixed.form.time_unit.name()),
+    "ram_system_capacity" Number =
         |fixed| fixed.form.ram_bytes.map_or(Value::Unknown, |bytes| fixed.form.ram(bytes)),
-    "gpu_ram_system_capacity" = |fixed| {
+    "gpu_ram_system_capacity" Number = |fixed| {
         fixed.gpus.memory_bytes.map(|bytes| fixed.form.gpu_ram_unit.convert(bytes as f64)).into()
     },
-    "system_core_count" = |fixed| Value::Integer(fixed.form.cores.into()),
-    "n_expected_cores" = |fixed| Value::Integer(fixed.form.expected_cores.into()),
-    "system_gpu_count" =
+    "system_core_count" Integer = |fixed| Value::Integer(fixed.form.cores.into()),
+    "n_expected_cores" Integer = |fixed| Value::Integer(fixed.form.expected_cores.into()),
+    "system_gpu_count" Integer =
         |fixed| count(fixed.gpus.of_system),
-    "n_expected_gpus" = |fixed| count(fixed.gpus.expected),
+    "n_expected_gpus" Integer = |fixed| count(fixed.gpus.expected),
 };
 
 /// gpu_tracker's columns (`_TimepointUsage`), then ours.
 pub(super) const DATA: &[Column<Row>] = columns! { Row:
-    "main_ram" = |row| row.form.ram(row.sample().footprint_bytes.main.max),
-    "descendants_ram" = |row| row.form.ram(row.sample().footprint_bytes.descendants.max),
-    "combined_ram" = |row| row.form.ram(row.sample().footprint_bytes.combined.max),
-    "system_ram" = |row| row.form.ram(row.system_ram()),
-    "main_gpu_ram" = |row| row.run_gpu_ram(|bytes| bytes.main),
-    "descendants_gpu_ram" = |row| row.run_gpu_ram(|bytes| bytes.descendants),
-    "combined_gpu_ram" = |row| row.run_gpu_ram(|bytes| bytes.combined),
-    "system_gpu_ram" = |row| row.gpu_ram(row.sample().gpu.used_bytes),
-    "gpu_sum_utilization_percent" = |row| row.gpu_percent(1),
-    "gpu_hardware_utilization_percent" = |row| row.gpu_percent(row.sample().gpu.expected),
-    "main_n_threads" = |row| Value::Integer(row.sample().threads.main.max),
-    "descendants_n_threads" = |row| Value::Integer(row.sample().threads.descendants.max),
-    "combined_n_threads" = |row| Value::Integer(row.sample().threads.combined.max),
-    "cpu_system_sum_utilization_percent" = |row| rounded(row.system_percent(), 1),
-    "cpu_system_hardware_utilization_percent" =
+    "main_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.main.max),
+    "descendants_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.descendants.max),
+    "combined_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.combined.max),
+    "system_ram" Number = |row| row.form.ram(row.system_ram()),
+    "main_gpu_ram" Number = |row| row.run_gpu_ram(|bytes| bytes.main),
+    "descendants_gpu_ram" Number = |row| row.run_gpu_ram(|bytes| bytes.descendants),
+    "combined_gpu_ram" Number = |row| row.run_gpu_ram(|bytes| bytes.combined),
+    "system_gpu_ram" Number = |row| row.gpu_ram(row.sample().gpu.used_bytes),
+    "gpu_sum_utilization_percent" Number = |row| row.gpu_percent(1),
+    "gpu_hardware_utilization_percent" Number = |row| row.gpu_percent(row.sample().gpu.expected),
+    "main_n_threads" Integer = |row| Value::Integer(row.sample().threads.main.max),
+    "descendants_n_threads" Integer = |row| Value::Integer(row.sample().threads.descendants.max),
+    "combined_n_threads" Integer = |row| Value::Integer(row.sample().threads.combined.max),
+    "cpu_system_sum_utilization_percent" Number = |row| rounded(row.system_percent(), 1),
+    "cpu_system_hardware_utilization_percent" Number =
         |row| rounded(row.system_percent(), row.form.cores),
-    "cpu_main_sum_utilization_percent" = |row| rounded(percent(row.sample().cpu.main), 1),
-    "cpu_main_hardware_utilization_percent" =
+    "cpu_main_sum_utilization_percent" Number = |row| rounded(percent(row.sample().cpu.main), 1),
+    "cpu_main_hardware_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.main), row.form.expected_cores),
-    "cpu_descendants_sum_utilization_percent" =
+    "cpu_descendants_sum_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.descendants), 1),
-    "cpu_descendants_hardware_utilization_percent" =
+    "cpu_descendants_hardware_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.descendants), row.form.expected_cores),
-    "cpu_combined_sum_utilization_percent" =
+    "cpu_combined_sum_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.combined), 1),
-    "cpu_combined_hardware_utilization_percent" =
+    "cpu_combined_hardware_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.combined), row.form.expected_cores),
-    "timestamp" = |row| Value::Time(row.time_us()),
-    "n_samples" = |row| Value::Integer(row.row.count),
-    "n_processes" = |row| Value::Integer(row.sample().processes.max),
-    "max_main_ram" = |row| row.form.ram(row.sample().max_ram.main.bytes),
-    "max_descendants_ram" = |row| row.form.ram(row.sample().max_ram.descendants.bytes),
-    "max_combined_ram" = |row| row.form.ram(row.sample().max_ram.combined.bytes),
-    "max_ram_source" = |row| Value::Integer(source_number(row.sample().max_ram)),
-    "at_ns" = |row| Value::Integer(row.sample().at_ns),
+    "timestamp" Number = |row| Value::Time(row.time_us()),
+    "n_samples" Integer = |row| Value::Integer(row.row.count),
+    "n_processes" Integer = |row| Value::Integer(row.sample().processes.max),
+    "max_main_ram" Number = |row| row.form.ram(row.sample().max_ram.main.bytes),
+    "max_descendants_ram" Number = |row| row.form.ram(row.sample().max_ram.descendants.bytes),
+    "max_combined_ram" Number = |row| row.form.ram(row.sample().max_ram.combined.bytes),
+    "max_ram_source" Integer = |row| Value::Integer(source_number(row.sample().max_ram)),
+    "at_ns" Integer = |row| Value::Integer(row.sample().at_ns),
 };
 
 impl Row {

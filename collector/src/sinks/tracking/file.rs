@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, fcntl_lock, openat, statat, unlinkat};
 use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::model::style::StreamFile;
 use crate::sinks::output::{directory_of, replace};
+use crate::sys::safe_path::{Unsafe, User};
 
 /// Why there is no tracking file.
 #[derive(Debug, Error)]
@@ -25,6 +26,12 @@ pub enum NoTrackingFile {
     /// It is there.
     #[error("exists: give --overwrite to replace it, or another name")]
     Exists,
+    /// SQLite would follow what another user puts in the way.
+    #[error("is no place for SQLite, which finds its files by name: {0}. Name a file that ends in .csv")]
+    Unsafe(#[from] Unsafe),
+    /// SQLite needs locks.
+    #[error("is on a file system without the locks that SQLite needs ({0}): name a file that ends in .csv")]
+    NoLocks(Errno),
     /// The kernel refused.
     #[error("cannot be made: {0}")]
     Io(#[from] io::Error),
@@ -45,7 +52,11 @@ impl TrackingFile {
     /// # Errors
     /// If there is one and it is not to be replaced, or it can't be made.
     pub fn create(path: PathBuf, overwrite: bool) -> Result<Self, NoTrackingFile> {
-        super::check_form(&path)?;
+        let form = super::form_of(&path).ok_or(NoTrackingFile::Form)?;
+        if let Some(directory) = path.parent().filter(|_| form.is_database) {
+            User::this().trusting_groups().resolve(directory)?;
+        }
+        let check = |file: &File| if form.is_database { check_locks(file) } else { Ok(()) };
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory).map_err(io::Error::from)?;
         let directory = directory_of(&path)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -53,11 +64,15 @@ impl TrackingFile {
             Ok(file) => File::from(file),
             Err(Errno::EXIST) if !overwrite => return Err(NoTrackingFile::Exists),
             Err(Errno::EXIST) => {
-                let mut made = None;
-                replace(directory.as_fd(), name, |file| {
+                let (mut made, mut checked) = (None, Ok(()));
+                let replaced = replace(directory.as_fd(), name, |file| {
+                    checked = check(file);
                     made = Some(file.try_clone()?);
-                    Ok(())
-                })?;
+                    checked.as_ref().map_err(|error| io::Error::other(error.to_string())).copied()
+                });
+                // The file that was there stays.
+                checked?;
+                replaced?;
                 made.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?
             }
             Err(error) => return Err(io::Error::from(error).into()),
@@ -65,7 +80,9 @@ impl TrackingFile {
         let found = file.metadata()?;
         let kind = found.mode() & libc::S_IFMT;
         let target = StreamFile { device: found.dev(), inode: found.ino(), kind, path };
-        Ok(Self { file, directory, target })
+        let made = Self { file, directory, target };
+        check(&made.file)?;
+        Ok(made)
     }
 
     /// Gives what collectors find it by.
@@ -73,6 +90,14 @@ impl TrackingFile {
     pub fn target(&self) -> StreamFile {
         self.target.clone()
     }
+}
+
+/// Checks that a new file can be locked as SQLite locks (fcntl(2), F_SETLK).
+fn check_locks(file: &File) -> Result<(), NoTrackingFile> {
+    for operation in [FlockOperation::NonBlockingLockExclusive, FlockOperation::NonBlockingUnlock] {
+        fcntl_lock(file, operation).map_err(NoTrackingFile::NoLocks)?;
+    }
+    Ok(())
 }
 
 impl Drop for TrackingFile {

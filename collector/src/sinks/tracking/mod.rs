@@ -8,6 +8,7 @@ mod jsonl;
 mod lines;
 mod recent;
 mod rows;
+mod sqlite;
 
 use std::path::Path;
 
@@ -21,11 +22,16 @@ pub(crate) struct Form {
     pub extension: &'static str,
     /// Gives the sink of a file.
     pub make: fn(&Place, StreamFile) -> Box<dyn Sink>,
+    /// Its writer finds files by name, and needs locks.
+    pub is_database: bool,
 }
 
 /// All forms.
-pub(crate) const FORMS: &[Form] =
-    &[Form { extension: "csv", make: csv::make }, Form { extension: "jsonl", make: jsonl::make }];
+pub(crate) const FORMS: &[Form] = &[
+    Form { extension: "csv", make: csv::make, is_database: false },
+    Form { extension: "jsonl", make: jsonl::make, is_database: false },
+    Form { extension: "sqlite", make: sqlite::make, is_database: true },
+];
 
 /// Checks that rows can be written in the form that the file's name asks for.
 ///

@@ -70,8 +70,11 @@ fn tracking_file_of_tconfig_is_overridden_by_the_option() {
     assert_eq!(name(with_config(json, &[]).unwrap()), ("x.csv".to_owned(), true));
     let options = with_config(r#"{"tracking_file": "x.csv"}"#, &["--tracking-file", "y.csv"]).unwrap();
     assert_eq!(name(options), ("y.csv".to_owned(), false));
-    let line = with_config(r#"{"tracking_file": "x.sqlite"}"#, &[]).unwrap_err();
-    assert_eq!(line, "--tf: \"x.sqlite\" has a form that can't be written: name a file that ends in .csv");
+    let line = with_config(r#"{"tracking_file": "x.txt"}"#, &[]).unwrap_err();
+    assert_eq!(
+        line,
+        "--tf: \"x.txt\" has a form that can't be written: name a file that ends in .csv, .jsonl or .sqlite"
+    );
 }
 
 // Requirement: CMD-14

@@ -1,0 +1,394 @@
+//! `--tf FILE.sqlite`: the run over time as a database. Its tables `static_data` and `data` have the form of gpu_tracker 5.0.1,
+//! whose `sub-track analyze` reads them. [`tables`] has the others.
+//!
+//! What comes is gathered and written once a second, in one transaction. So the database is locked only for a moment, and
+//! programs can read it meanwhile.
+//!
+//! - `journal_mode=PERSIST`: a write-ahead log needs shared memory, which network file systems have not. The journal stays, so
+//!   that no transaction makes or removes a file. It is removed at the end.
+//! - `synchronous=OFF`: nothing waits for a disk. A killed process loses nothing that it wrote; a crash of the machine can.
+//!
+//! SQLite finds its files by name. So the launcher refuses a directory where another user could put others in their place.
+
+mod tables;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
+
+use super::columns::{self, Form, Gpus};
+use super::intervals::{Intervals, Row};
+use crate::model::ended_process::EndedProcess;
+use crate::model::report::{Report, Stage};
+use crate::model::style::StreamFile;
+use crate::model::tree_sample::{TreeSample, Wants};
+use crate::run::tree::ProcessSummary;
+use crate::sinks::sink::{Loss, Place, Resume, Sink};
+use crate::sys::clock;
+
+/// Time between two transactions.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// How long a transaction waits for another program's. There is half a second at the end of the run.
+const BUSY: Duration = Duration::from_millis(100);
+/// Most rows and processes that are gathered for a transaction.
+const MOST: usize = 4096;
+/// Most that are kept while another program holds the database locked.
+const MOST_KEPT: usize = 65_536;
+/// How often the last transaction is tried.
+const LAST_TRIES: u32 = 3;
+
+/// What is gathered for a transaction.
+#[derive(Default)]
+struct Batch {
+    rows: Vec<columns::Row>,
+    processes: Vec<EndedProcess>,
+    /// CLOCK_REALTIME - CLOCK_MONOTONIC, nanoseconds.
+    epoch_ns: u64,
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        self.rows.len() + self.processes.len()
+    }
+}
+
+struct Database {
+    target: StreamFile,
+    form: Form,
+    intervals: Intervals,
+    connection: Option<Connection>,
+    batch: Batch,
+    /// When the batch is written. `None`: it is empty.
+    due: Option<Instant>,
+    loss: Loss,
+}
+
+/// Gives the sink of a file.
+pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
+    Box::new(Database::new(target, Form::of(place), place.config.tracking.interval_ns()))
+}
+
+impl Sink for Database {
+    fn name(&self) -> String {
+        super::name(&self.target)
+    }
+
+    fn open(&mut self, _resume: Resume) -> io::Result<()> {
+        self.check_file()?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let open = || -> rusqlite::Result<(Connection, u64)> {
+            let connection = Connection::open_with_flags(&self.target.path, flags)?;
+            connection.busy_timeout(BUSY)?;
+            connection.pragma_update(None, "synchronous", "OFF")?;
+            connection.pragma_update(None, "temp_store", "MEMORY")?;
+            connection.pragma_update(None, "journal_mode", "PERSIST")?;
+            // The first access rolls back what a killed collector had begun. What is there says where to go on.
+            let last_ns = tables::last_key(&connection)?;
+            Ok((connection, last_ns))
+        };
+        let (connection, last_ns) = open().map_err(io::Error::other)?;
+        self.check_file()?;
+        self.intervals.last_ns = last_ns;
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { samples: true, ended: true, events: false }
+    }
+
+    fn wants_report(&self, stage: Stage) -> bool {
+        stage == Stage::Over
+    }
+
+    fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
+        self.intervals.add(sample).map_or(Ok(()), |row| {
+            self.gather_row(row);
+            self.write_if_due()
+        })
+    }
+
+    fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {
+        self.gather(|batch| batch.processes.push(process.ended()));
+        self.write_if_due()
+    }
+
+    fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
+        if let Some(last) = self.intervals.take_rest() {
+            self.gather_row(last);
+        }
+        self.finish(Gpus::of(report))
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.due.map_or(Ok(()), |_| self.write(None))
+    }
+
+    fn is_written(&self) -> bool {
+        self.due.is_none() && self.intervals.is_empty()
+    }
+
+    fn loss(&self) -> Loss {
+        self.loss.clone()
+    }
+}
+
+impl Database {
+    fn new(target: StreamFile, form: Form, interval_ns: u64) -> Self {
+        let intervals = Intervals::new(interval_ns);
+        Self {
+            target,
+            form,
+            intervals,
+            connection: None,
+            batch: Batch::default(),
+            due: None,
+            loss: Loss::default(),
+        }
+    }
+
+    /// Checks that the file is the one that the launcher made.
+    ///
+    /// It is not opened for that: to close it would release the locks that SQLite has on it (fcntl(2)).
+    fn check_file(&self) -> io::Result<()> {
+        let StreamFile { device, inode, kind, path } = &self.target;
+        let found = fs::symlink_metadata(path)?;
+        let is_it = (found.dev(), found.ino(), found.mode() & libc::S_IFMT) == (*device, *inode, *kind);
+        if is_it { Ok(()) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+    }
+
+    /// Adds to what is written at the next transaction.
+    fn gather(&mut self, add: impl FnOnce(&mut Batch)) {
+        if self.due.is_none() {
+            self.due = Some(Instant::now() + BETWEEN);
+            self.batch.epoch_ns = clock::realtime_ns().saturating_sub(clock::monotonic_ns());
+        }
+        add(&mut self.batch);
+    }
+
+    fn gather_row(&mut self, row: Row) {
+        let form = self.form;
+        self.intervals.last_ns = row.sample.at_ns;
+        self.gather(|batch| batch.rows.push(columns::Row { form, row, epoch_ns: batch.epoch_ns }));
+    }
+
+    /// Writes what was gathered for long enough, or is a lot.
+    fn write_if_due(&mut self) -> io::Result<()> {
+        let is_due = self.due.is_some_and(|due| due <= Instant::now());
+        // While another program has the database locked, that much is kept, and tried once a second.
+        let is_much = self.batch.len() == MOST;
+        if is_due || is_much { self.write(None) } else { Ok(()) }
+    }
+
+    /// Writes what was gathered. It stays if another program has the database locked.
+    fn write(&mut self, gpus: Option<Gpus>) -> io::Result<()> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let Err(error) = tables::write(connection, self.form, &self.batch, gpus) else {
+            (self.batch, self.due) = (Batch::default(), None);
+            return Ok(());
+        };
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy) if self.batch.len() < MOST_KEPT => {
+                self.due = Some(Instant::now() + BETWEEN);
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+                self.lose(&error);
+            }
+            _ => return Err(io::Error::other(error)),
+        }
+        Ok(())
+    }
+
+    /// Counts what was gathered as lost. Later rows may find space.
+    fn lose(&mut self, error: &Error) {
+        // The last transaction has more than rows.
+        self.loss.lines += self.batch.len().max(1) as u64;
+        self.loss.error.get_or_insert(error.to_string());
+        (self.batch, self.due) = (Batch::default(), None);
+    }
+
+    /// Writes all that is left, and removes the journal.
+    fn finish(&mut self, gpus: Gpus) -> io::Result<()> {
+        // gpu_tracker's reader fails on tables without rows.
+        let has_rows = !self.batch.rows.is_empty() || self.intervals.last_ns > 0;
+        self.due = self.due.or(has_rows.then(Instant::now));
+        for _ in 0..LAST_TRIES {
+            if self.due.is_some() {
+                self.write(has_rows.then_some(gpus))?;
+            }
+        }
+        if self.due.is_some() {
+            self.lose(&Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
+                Some("another program has the database locked".into()),
+            ));
+        }
+        if let Some(connection) = &self.connection {
+            // It stays where another program reads the file at this moment, or there is no space: it does no harm.
+            let _ = connection.pragma_update(None, "journal_mode", "DELETE");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use gpu_track_core::samples;
+
+    use super::*;
+    use crate::model::gpu::{Device, Figure};
+    use crate::model::groups::Groups;
+    use crate::model::report::ProcessUsage;
+    use crate::model::style::{RamUnit, TimeUnit};
+    use crate::model::tree_sample::{CommandSample, GpuSample, Span};
+    use crate::sinks::tracking::TrackingFile;
+
+    const MS: u64 = 1_000_000;
+
+    fn sink(target: StreamFile) -> Database {
+        let form = Form {
+            ram_unit: RamUnit::Bytes,
+            gpu_ram_unit: RamUnit::Bytes,
+            time_unit: TimeUnit::Hours,
+            ram_bytes: Some(8_000_000_000),
+            cores: 4,
+            expected_cores: 2,
+        };
+        let mut sink = Database::new(target, form, 100 * MS);
+        sink.open(Resume::Continued).unwrap();
+        sink
+    }
+
+    fn sample(n: u64) -> TreeSample {
+        let all = Groups { main: n, descendants: 0, combined: n };
+        TreeSample {
+            from_ns: (n - 1) * 100 * MS,
+            at_ns: n * 100 * MS,
+            footprint_bytes: all.map(Span::at_end),
+            commands: vec![CommandSample { command: "a".into(), processes: n, ..CommandSample::default() }],
+            ..TreeSample::default()
+        }
+    }
+
+    fn process(n: u64) -> EndedProcess {
+        let usage = ProcessUsage { pid: 7, ..samples::full().processes.heaviest[0].clone() };
+        EndedProcess { start_ns: n, is_still_running: false, usage }
+    }
+
+    fn give(sink: &mut Database, numbers: std::ops::RangeInclusive<u64>) {
+        for n in numbers {
+            sink.sample(&sample(n)).unwrap();
+            sink.gather(|batch| batch.processes.push(process(n)));
+        }
+    }
+
+    fn new_file(directory: &tempfile::TempDir) -> TrackingFile {
+        TrackingFile::create(directory.path().canonicalize().unwrap().join("t.sqlite"), false).unwrap()
+    }
+
+    fn numbers(path: &Path, sql: &str) -> Vec<i64> {
+        let connection = Connection::open(path).unwrap();
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    // Requirement: TIME-12, TIME-2
+    #[test]
+    fn successor_goes_on_after_the_last_transaction_and_nothing_is_there_twice() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = new_file(&directory);
+        let path = file.target().path;
+        let mut first = sink(file.target());
+        give(&mut first, 1..=20);
+        assert!(!first.is_written());
+        first.flush().unwrap();
+        assert!(first.is_written());
+        // Gathered, and never written.
+        give(&mut first, 21..=30);
+        drop(first);
+        let mut next = sink(file.target());
+        give(&mut next, 15..=40);
+        next.report(&samples::full(), Stage::Over).unwrap();
+        let expected: Vec<i64> = (1..=40).collect();
+        assert_eq!(numbers(&path, "SELECT at_ns / 100000000 FROM data ORDER BY rowid"), expected);
+        assert_eq!(numbers(&path, "SELECT start_ns FROM processes ORDER BY start_ns"), expected);
+        assert_eq!(numbers(&path, "SELECT processes FROM samples_by_command ORDER BY at_ns"), expected);
+        assert_eq!(numbers(&path, "SELECT count(*) FROM static_data"), [1]);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "the journal is gone");
+        assert_eq!(next.loss(), Loss::default());
+    }
+
+    // Requirement: TIME-4
+    #[test]
+    fn rows_wait_while_another_program_has_the_database_locked() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = new_file(&directory);
+        let mut sink = sink(file.target());
+        give(&mut sink, 1..=2);
+        let other = Connection::open(file.target().path).unwrap();
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        sink.flush().unwrap();
+        assert!(!sink.is_written() && sink.due().is_some() && sink.loss().lines == 0);
+        other.execute_batch("ROLLBACK").unwrap();
+        sink.flush().unwrap();
+        assert!(sink.is_written() && sink.due().is_none());
+        assert_eq!(numbers(&file.target().path, "SELECT count(*) FROM data"), [2]);
+        // At the end there is no time to wait.
+        give(&mut sink, 3..=4);
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        sink.report(&samples::full(), Stage::Over).unwrap();
+        let loss = sink.loss();
+        assert!(loss.lines == 4 && loss.error.unwrap().contains("locked"));
+    }
+
+    // Requirement: TIME-12
+    #[test]
+    fn each_gpu_has_a_row_and_what_is_not_known_is_null() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = new_file(&directory);
+        let mut sink = sink(file.target());
+        let device = |id: &str| Arc::new(Device { id: id.into(), ..Device::default() });
+        let mut one = sample(1);
+        one.gpu.devices = vec![
+            GpuSample {
+                device: device("GPU-a"),
+                used_bytes: Some(5),
+                gauges: [(Figure::Power, 70.5), (Figure::Pstate, 2.0)].into(),
+                ..GpuSample::default()
+            },
+            GpuSample { device: device("GPU-b"), ..GpuSample::default() },
+        ];
+        sink.sample(&one).unwrap();
+        sink.flush().unwrap();
+        let path = file.target().path;
+        let of = |gpu: &str, column: &str| {
+            let sql = format!("SELECT count(*) FROM gpus WHERE gpu = '{gpu}' AND {column}");
+            numbers(&path, &sql) == [1]
+        };
+        assert!(of("GPU-a", "used_bytes = 5 AND power_w = 70.5 AND pstate = 2 AND temperature_c IS NULL"));
+        assert!(of("GPU-b", "used_bytes IS NULL AND combined_bytes IS NULL AND read_ns IS NULL"));
+    }
+
+    // Requirement: TIME-5
+    #[test]
+    fn another_file_of_the_name_is_not_written_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = new_file(&directory);
+        let path = file.target().path;
+        let mut sink = sink(file.target());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "not to be touched").unwrap();
+        assert!(sink.open(Resume::New).unwrap_err().to_string().contains("another file"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "not to be touched");
+    }
+}

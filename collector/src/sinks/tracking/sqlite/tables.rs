@@ -1,0 +1,210 @@
+//! The tables, and how what is gathered gets into them.
+//!
+//! `static_data` and `data` are gpu_tracker's, with the [columns](super::super::columns) of `.csv`. The others are ours, with
+//! units in the names of their columns. Primary keys are the keys of the run: what comes again is there already.
+
+use rusqlite::types::{ToSqlOutput, Value as Sql};
+use rusqlite::{Connection, ToSql, Transaction, TransactionBehavior, params, params_from_iter};
+
+use super::Batch;
+use crate::model::ended_process::EndedProcess;
+use crate::model::gpu::Figure;
+use crate::sinks::tracking::columns::{Column, DATA, Fixed, Form, Gpus, Kind, Row, STATIC, Value};
+
+/// Our tables.
+const OURS: &str = "
+    CREATE TABLE IF NOT EXISTS processes (
+        pid INTEGER, start_ns INTEGER, ppid INTEGER, command TEXT, args TEXT, start_timestamp FLOAT, wall_s FLOAT,
+        is_still_running INTEGER, exit_code INTEGER, exit_signal INTEGER, cpu_s FLOAT, cpu_quality TEXT,
+        peak_rss_bytes INTEGER, peak_quality TEXT, PRIMARY KEY (pid, start_ns)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS gpus (
+        at_ns INTEGER, gpu TEXT, timestamp FLOAT, name TEXT, read_ns INTEGER, used_bytes INTEGER,
+        main_bytes INTEGER, descendants_bytes INTEGER, combined_bytes INTEGER, busy_percent FLOAT,
+        memory_utilization_percent FLOAT, power_w FLOAT, temperature_c FLOAT, sm_clock_mhz FLOAT,
+        memory_clock_mhz FLOAT, pstate FLOAT, PRIMARY KEY (at_ns, gpu)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS samples_by_command (
+        at_ns INTEGER, command TEXT, timestamp FLOAT, processes INTEGER, added_bytes INTEGER, cpu_ns INTEGER,
+        PRIMARY KEY (at_ns, command)) WITHOUT ROWID;";
+/// The last columns of `gpus`, in their order.
+const GAUGES: [Figure; 6] = [
+    Figure::MemoryUtilization,
+    Figure::Power,
+    Figure::Temperature,
+    Figure::SmClock,
+    Figure::MemoryClock,
+    Figure::Pstate,
+];
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Owned(match self {
+            Self::Unknown => Sql::Null,
+            Self::Text(text) => Sql::Text((*text).to_owned()),
+            Self::Integer(number) => Sql::Integer(integer(*number)),
+            Self::Number(number) => Sql::Real(*number),
+            Self::Time(us) => Sql::Real(*us as f64 / 1e6),
+        }))
+    }
+}
+
+/// SQLite's integers have a sign.
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Gives the key of the last row; 0: there is none.
+pub(super) fn last_key(connection: &Connection) -> rusqlite::Result<u64> {
+    let is_there = "SELECT count(*) FROM sqlite_master WHERE name = 'data'";
+    let tables: i64 = connection.query_row(is_there, [], |row| row.get(0))?;
+    if tables == 0 {
+        return Ok(0);
+    }
+    let key: Option<i64> = connection.query_row("SELECT max(at_ns) FROM data", [], |row| row.get(0))?;
+    Ok(key.and_then(|key| u64::try_from(key).ok()).unwrap_or(0))
+}
+
+/// Writes what was gathered, and the GPUs as the report has them: all of it or nothing.
+pub(super) fn write(
+    connection: &mut Connection,
+    form: Form,
+    batch: &Batch,
+    gpus: Option<Gpus>,
+) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    create(&transaction, form)?;
+    if let Some(gpus) = gpus {
+        let names: Vec<String> = STATIC.iter().map(|column| format!("{} = ?", column.name)).collect();
+        let sql = format!("UPDATE static_data SET {}", names.join(", "));
+        transaction.execute(&sql, params_from_iter(values(STATIC, &Fixed { form, gpus })))?;
+    }
+    let mut data = transaction.prepare(&insert("data", DATA))?;
+    for row in &batch.rows {
+        data.execute(params_from_iter(values(DATA, row)))?;
+        insert_gpus(&transaction, row)?;
+    }
+    drop(data);
+    insert_commands(&transaction, &batch.rows)?;
+    insert_processes(&transaction, batch)?;
+    transaction.commit()
+}
+
+/// Creates the tables that are not there, and the row of `static_data`.
+fn create(transaction: &Transaction, form: Form) -> rusqlite::Result<()> {
+    let tables: i64 =
+        transaction
+            .query_row("SELECT count(*) FROM sqlite_master WHERE name = 'data'", [], |row| row.get(0))?;
+    if tables > 0 {
+        return Ok(());
+    }
+    transaction.execute_batch(&format!("CREATE TABLE static_data ({})", declared(STATIC)))?;
+    // The key of a row is the number that SQLite keeps rows by.
+    let data = declared(DATA).replace("at_ns INTEGER", "at_ns INTEGER PRIMARY KEY");
+    transaction.execute_batch(&format!("CREATE TABLE data ({data});{OURS}"))?;
+    let fixed = Fixed { form, gpus: Gpus::default() };
+    transaction.execute(&insert("static_data", STATIC), params_from_iter(values(STATIC, &fixed)))?;
+    Ok(())
+}
+
+/// Gives columns as CREATE TABLE has them, with the names that gpu_tracker's library gives the types.
+fn declared<S>(columns: &[Column<S>]) -> String {
+    let name_of = |kind| match kind {
+        Kind::Text => "VARCHAR",
+        Kind::Integer => "INTEGER",
+        Kind::Number => "FLOAT",
+    };
+    let all: Vec<String> =
+        columns.iter().map(|column| format!("{} {}", column.name, name_of(column.kind))).collect();
+    all.join(", ")
+}
+
+/// Gives the statement that inserts a row, unless its key is there.
+fn insert<S>(table: &str, columns: &[Column<S>]) -> String {
+    format!("INSERT OR IGNORE INTO {table} VALUES ({})", vec!["?"; columns.len()].join(", "))
+}
+
+/// Gives the values of columns.
+fn values<'a, S>(columns: &'a [Column<S>], of: &'a S) -> impl Iterator<Item = Value> + 'a {
+    columns.iter().map(|column| (column.value)(of))
+}
+
+/// Inserts the GPUs of a row.
+fn insert_gpus(transaction: &Transaction, row: &Row) -> rusqlite::Result<()> {
+    let sample = &row.row.sample;
+    if sample.gpu.devices.is_empty() {
+        return Ok(());
+    }
+    let mut statement = transaction.prepare(&format!(
+        "INSERT OR IGNORE INTO gpus VALUES ({})",
+        vec!["?"; 10 + GAUGES.len()].join(", ")
+    ))?;
+    for gpu in &sample.gpu.devices {
+        let bytes = |bytes: Option<u64>| bytes.map(integer);
+        let of_run = gpu.run_bytes.map_or([None; 3], |run| run.values().map(Some)).map(bytes);
+        let read_ns = (gpu.read_ns > 0).then(|| integer(gpu.read_ns));
+        let (at_ns, used, timestamp) =
+            (integer(sample.at_ns), bytes(gpu.used_bytes), Value::Time(row.time_us()));
+        let first: [&dyn ToSql; 10] = [
+            &at_ns,
+            &gpu.device.id,
+            &timestamp,
+            &gpu.device.name,
+            &read_ns,
+            &used,
+            &of_run[0],
+            &of_run[1],
+            &of_run[2],
+            &gpu.busy_percent,
+        ];
+        let gauges = GAUGES.map(|figure| gpu.gauges.get(&figure).copied());
+        let last = gauges.iter().map(|gauge| -> &dyn ToSql { gauge });
+        statement.execute(params_from_iter(first.into_iter().chain(last)))?;
+    }
+    Ok(())
+}
+
+/// Inserts the commands of rows.
+fn insert_commands(transaction: &Transaction, rows: &[Row]) -> rusqlite::Result<()> {
+    let mut statement =
+        transaction.prepare("INSERT OR IGNORE INTO samples_by_command VALUES (?, ?, ?, ?, ?, ?)")?;
+    for row in rows {
+        for command in &row.row.sample.commands {
+            statement.execute(params![
+                integer(row.row.sample.at_ns),
+                &*command.command,
+                Value::Time(row.time_us()),
+                integer(command.processes),
+                integer(command.added_bytes),
+                integer(command.cpu_ns),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+/// Inserts the processes.
+fn insert_processes(transaction: &Transaction, batch: &Batch) -> rusqlite::Result<()> {
+    let mut statement = transaction
+        .prepare("INSERT OR IGNORE INTO processes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+    for EndedProcess { start_ns, is_still_running, usage } in &batch.processes {
+        let args = usage.args.as_ref().and_then(|args| serde_json::to_string(args).ok());
+        let quality =
+            |quality| serde_json::to_value(quality).ok().and_then(|name| name.as_str().map(str::to_owned));
+        statement.execute(params![
+            usage.pid,
+            integer(*start_ns),
+            usage.ppid,
+            usage.command,
+            args,
+            Value::Time(start_ns.saturating_add(batch.epoch_ns) / 1000),
+            usage.wall_s,
+            is_still_running,
+            usage.exit.code,
+            usage.exit.signal,
+            usage.cpu_s,
+            quality(usage.cpu_quality),
+            usage.peak_rss_bytes.map(integer),
+            quality(usage.peak_quality),
+        ])?;
+    }
+    Ok(())
+}
