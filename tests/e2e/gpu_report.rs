@@ -376,6 +376,16 @@ fn gpu_list_as_json_is_exact() {
         };
         names.map(figure_json).collect()
     };
+    let now = |free_bytes: u64, processes: &serde_json::Value| {
+        json!({
+            "memory_used_bytes": 1_000_000_000, "memory_free_bytes": free_bytes, "utilization_percent": null,
+            "memory_utilization_percent": 7.0, "temperature_c": 41.0, "power_w": 100.0, "sm_clock_mhz": 1410.0,
+            "pstate": 0, "processes": processes,
+        })
+    };
+    let no_process_list = serde_json::Value::Null;
+    let mut of_instance = now(8_728_000_000, &json!([]));
+    (of_instance["memory_utilization_percent"], of_instance["power_w"]) = (json!(null), json!(null));
     let expected = json!({
         "count": 3,
         "drivers": [],
@@ -385,19 +395,19 @@ fn gpu_list_as_json_is_exact() {
                 "id": GPU0, "uuid": GPU0, "index": 0, "minor": null, "pci_address": "0000:3b:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "tracked": false, "visible": false, "figures": figures_json(REASONS[0]),
+                "tracked": false, "visible": false, "figures": figures_json(REASONS[0]), "now": now(84_899_345_920, &no_process_list),
             },
             {
                 "id": "MIG-fake-a", "uuid": "MIG-fake-a", "index": null, "minor": null,
                 "pci_address": "0000:3b:00.0", "name": "Fake A100 MIG 1g.10gb", "vendor": "nvidia", "parent": GPU0,
                 "memory_bytes": 9_728_000_000_u64, "driver_version": "550.54.15", "runtime_version": "12.4",
-                "source": "nvml", "tracked": true, "visible": false, "figures": figures_json(REASONS[1]),
+                "source": "nvml", "tracked": true, "visible": false, "figures": figures_json(REASONS[1]), "now": of_instance,
             },
             {
                 "id": GPU1, "uuid": GPU1, "index": 1, "minor": null, "pci_address": "0000:b1:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "tracked": false, "visible": true, "figures": figures_json(REASONS[2]),
+                "tracked": false, "visible": true, "figures": figures_json(REASONS[2]), "now": now(84_899_345_920, &no_process_list),
             },
         ],
     });

@@ -34,8 +34,7 @@ impl Missed {
     /// Gives how many of them a sink would have taken.
     #[must_use]
     pub fn of(self, wants: Wants) -> u64 {
-        let each =
-            [(wants.samples, self.samples), (wants.ended, self.ended), (wants.events, self.events)];
+        let each = [(wants.samples, self.samples), (wants.ended, self.ended), (wants.events, self.events)];
         each.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, count)| count).sum()
     }
 

@@ -116,7 +116,7 @@ mod tests {
 GPU  name          used     free    total  util  temp  power  state
 0    H100       12.0 GB  68.0 GB  80.0 GB  87 %  54 C  302 W     P0
         4711  ada         python3          11.0 GB
-           9  n/a         a?[2J            n/a
+           9  n/a         a\\x1b[2J         n/a
 1    A100 80GB      n/a      n/a  80.0 GB   n/a   n/a    n/a    n/a
      processes: n/a
 ";
