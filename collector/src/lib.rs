@@ -8,6 +8,7 @@
 //!
 //! What is public here is all that the launcher and the tests use.
 
+mod recording;
 mod recover;
 mod sample_passes;
 mod session;
@@ -30,11 +31,15 @@ pub use model::policy::SamplingPolicy;
 pub use model::record_or_event::StoredRecord;
 pub use model::report::Report;
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
+pub use recording::read as read_recording;
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::compare;
+pub use report::events;
 pub use report::format::{self, render};
+pub use report::over_time;
 pub use report::quote;
 pub use report::read::{NotRead, ReadReport, read as read_report};
+pub use report::runs;
 pub use report::tracking_line;
 pub use session::{Inheritance, KnownToParent, Left, serve, untracked};
 pub use sinks::kept;

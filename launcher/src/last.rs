@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gpu_track_collector::Style;
-use gpu_track_collector::kept::directory;
+use gpu_track_collector::kept::directory::{self, KeptReport};
 
 use crate::cli::{ReportPlaces, UsageError};
 use crate::console::message;
@@ -14,22 +14,29 @@ use crate::{keep, show};
 /// # Errors
 /// If it can't be written there.
 pub(crate) fn show(places: &ReportPlaces, style: Style) -> Result<ExitCode, UsageError> {
+    match newest() {
+        Ok(kept) => show::report(&kept.json, kept.path.display(), places, style),
+        Err(problem) => {
+            message(problem);
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Gives the newest report that was kept.
+///
+/// # Errors
+/// If there is none, in a line for the user.
+pub(crate) fn newest() -> Result<KeptReport, String> {
     let Some(place) = keep::place(&keep::here) else {
-        message("no report is kept: neither XDG_STATE_HOME nor HOME names a directory");
-        return Ok(ExitCode::FAILURE);
+        return Err("no report is kept: neither XDG_STATE_HOME nor HOME names a directory".into());
     };
     let directory = place.directory.display();
     match directory::newest(&place) {
-        Ok(Some(kept)) => show::report(&kept.json, kept.path.display(), places, style),
-        Ok(None) => {
-            message(format_args!(
-                "no report is kept in {directory}. Runs on a terminal are; GPU_TRACK_KEEP=20 keeps those of jobs, too"
-            ));
-            Ok(ExitCode::FAILURE)
-        }
-        Err(error) => {
-            message(format_args!("cannot read a kept report in {directory}: {error}"));
-            Ok(ExitCode::FAILURE)
-        }
+        Ok(Some(kept)) => Ok(kept),
+        Ok(None) => Err(format!(
+            "no report is kept in {directory}. Runs on a terminal are; GPU_TRACK_KEEP=20 keeps those of jobs, too"
+        )),
+        Err(error) => Err(format!("cannot read a kept report in {directory}: {error}")),
     }
 }

@@ -1,5 +1,6 @@
 //! `gpu-track`, the companion command.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -49,6 +50,93 @@ fn run_is_gpu_track_run_and_report_shows_what_it_wrote() {
         assert_eq!((refused.status.code(), stderr.lines().count()), (Some(status), 1), "{stderr}");
         assert!(stderr.starts_with(line), "{stderr}");
     }
+}
+
+/// The rows of CSV, by the names of the columns.
+fn csv(text: &str) -> Vec<HashMap<&str, &str>> {
+    let mut lines = text.lines().map(|line| line.split(','));
+    let names: Vec<&str> = lines.next().unwrap().collect();
+    lines.map(|cells| names.iter().copied().zip(cells).collect()).collect()
+}
+
+// Requirement: TIME-14, TIME-15
+#[test]
+fn finished_run_is_shown_over_time_and_by_its_events_from_each_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let names = ["t.jsonl", "t.sqlite", "t.csv", "r.json"].map(path);
+    let [lines, tables, rows, report] = names.each_ref();
+    let hold = format!("{0} hold {1} 0; {0} hold {1} 0; exit 3", program("touch"), 80 << 20);
+    let files = ["--tf", lines, "--tf", tables, "--tf", rows, "-o", report];
+    let command = ["--st", "0.01", "--", "sh", "-c", &hold];
+    let done = run(&[&["run", "-q"], &files[..], &command].concat());
+    assert_eq!((done.status.code(), text(&done.stderr)), (Some(3), String::new()));
+    let told: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    let largest = told["max_ram_bytes"]["combined"]["total_rss"].as_f64().unwrap();
+    for file in &names {
+        let shown = text(&run(&["report", file, "--every", "0.05", "-f", "csv"]).stdout);
+        let points = csv(&shown);
+        let number = |point: &HashMap<&str, &str>, name: &str| point[name].parse::<f64>().unwrap();
+        let ram = points.iter().map(|point| number(point, "ram_combined_bytes")).fold(0.0, f64::max);
+        assert!((ram - largest).abs() <= 3e6, "{file}: {ram} {largest}");
+        let last = points.last().unwrap();
+        assert!(number(last, "end_s") > 0.0 && !last.contains_key("gpus_memory_run_bytes"), "{shown}");
+        for pair in points.windows(2) {
+            assert_eq!(pair[0]["end_s"], pair[1]["start_s"], "{file}: {shown}");
+        }
+    }
+    for file in [lines, tables] {
+        let json = text(&run(&["report", file, "--list-events", "--type", "exit", "-f", "json"]).stdout);
+        let exits: Vec<Value> = serde_json::from_str(&json).unwrap();
+        let codes: Vec<_> = exits.iter().map(|exit| exit["exit"]["code"].as_i64().unwrap()).collect();
+        assert_eq!(codes, [0, 0, 3], "{json}");
+        assert!(exits[0]["ram_bytes"].as_u64() >= Some(80 << 20), "{json}");
+        let last = text(&run(&["report", file, "--list-events", "--last", "1"]).stdout);
+        assert!(last.contains(" exit ") && last.contains(" sh ") && last.contains("status 3"), "{last}");
+    }
+    // A file without a report shows what it has.
+    let shown = run(&["report", tables]);
+    assert!(text(&shown.stdout).contains("\nram_combined_bytes "), "{}", text(&shown.stdout));
+    let shown = run(&["report", lines]);
+    assert!(text(&shown.stdout).contains("FAILED, exit 3"), "{}", text(&shown.stdout));
+    let said = text(&run(&["report", report, "--every", "0.05"]).stderr);
+    assert!(said.contains("the points are those of the report"), "{said}");
+    for (arguments, line) in [
+        (&[rows, "--list-events"][..], "has no events: files in .jsonl and .sqlite have"),
+        (&[rows, "--last", "3"], "give --list-events, too"),
+    ] {
+        let refused = run(&[&["report"], arguments].concat());
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).trim_end().ends_with(line), "{}", text(&refused.stderr));
+    }
+}
+
+// Requirement: CMD-19
+#[test]
+fn directory_of_reports_is_a_table_of_what_runs_were_given_and_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let shown = run(&["report", &path("")]);
+    assert!(shown.status.code() == Some(2) && text(&shown.stderr).contains("has no report"));
+    for (name, script) in [("b.json", "exit 0"), ("a.json", "exit 4")] {
+        run(&["run", "-q", "-o", &path(name), "--", "sh", "-c", script]);
+    }
+    fs::write(path("no-report.json"), "{}").unwrap();
+    let shown = run(&["report", &path("")]);
+    let (table, said) = (text(&shown.stdout), text(&shown.stderr));
+    assert!(said.contains("1 of the .json files can't be read as reports, such as no-report.json"), "{said}");
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].contains("cores / given") && lines[0].contains("RAM / given"), "{table}");
+    assert!(lines[1].starts_with("b.json ") && lines[1].contains("OK, exit 0"), "{table}");
+    assert!(lines[2].starts_with("a.json ") && lines[2].contains("FAILED, exit 4"), "{table}");
+    let json = text(&run(&["report", &path(""), "-f", "json"]).stdout);
+    let rows: Value = serde_json::from_str(&json).unwrap();
+    let report: Value = serde_json::from_str(&fs::read_to_string(path("b.json")).unwrap()).unwrap();
+    assert_eq!(
+        rows[0]["ram_bytes"]["used"],
+        report["max_ram_bytes"]["combined"]["total_rss"].as_f64().unwrap()
+    );
+    assert_eq!(rows[0]["ram_bytes"]["given"], report["usable"]["memory"]["bytes"].as_f64().unwrap());
 }
 
 // Requirement: CMD-18

@@ -4,12 +4,15 @@
 
 pub mod compare;
 mod document;
+pub mod events;
 mod figures;
 pub mod format;
 mod gpu_tracker;
 mod json;
+pub mod over_time;
 pub mod quote;
 pub mod read;
+pub mod runs;
 mod sections;
 mod text;
 pub mod tracking_line;

@@ -63,6 +63,11 @@ pub(super) fn escape_json(json: &str) -> String {
     out
 }
 
+/// Writes a text as a cell of CSV (RFC 4180), without hidden characters.
+pub(super) fn csv_cell(text: &str) -> String {
+    format!("\"{}\"", escape(text).replace('"', "\"\""))
+}
+
 /// Quotes a word for a shell, if it needs to be.
 #[must_use]
 pub(crate) fn word(word: &str) -> String {

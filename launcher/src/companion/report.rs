@@ -1,43 +1,105 @@
-//! `gpu-track report`: shows a report that was written, or the newest one that was kept.
+//! `gpu-track report`: shows a report that was written, the newest one that was kept, a table of those in a directory, or how a
+//! run went over time.
+
+mod directory;
+mod over_time;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
-use gpu_track_collector::{ReportConfig, Style};
+use gpu_track_collector::{ReportConfig, ReportTarget, Style, format, read_recording, write_report};
 
-use crate::cli::{ReportArgs, ReportPlaces, UsageError};
+use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
+use crate::console::{self, message};
 use crate::{last, show};
+use over_time::TimeArgs;
+
+/// The form for spreadsheets, which a report has not.
+const CSV: &str = "csv";
 
 /// The arguments of `gpu-track report`.
 #[derive(Debug, Args)]
+// A report itself has no form in CSV.
+#[command(mut_arg("format", |format| format.value_parser(PossibleValuesParser::new(names()))))]
 pub(super) struct ReportArguments {
-    /// A report in JSON [default: the newest that was kept]
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// A report in JSON, a tracking file (.csv, .jsonl, .sqlite), or a directory of reports [default: the newest report that was
+    /// kept]
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     file: Option<PathBuf>,
 
+    #[command(flatten)]
+    time: TimeArgs,
     #[command(flatten)]
     places: ReportPlaces,
     #[command(flatten)]
     report: ReportArgs,
 }
 
-/// Shows a report on stdout, or writes it where `-o` says.
+fn names() -> Vec<&'static str> {
+    format::names().chain([CSV]).collect()
+}
+
+/// Shows what the arguments name on stdout, or writes it where `-o` says.
 ///
 /// # Errors
-/// If there is no such file, or the report can't be written to its place.
+/// If there is no such file, or it can't be shown like that, or be written to its place.
 pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> {
-    let style: Style = ReportConfig::from(arguments.report).style;
-    match &arguments.file {
-        None => last::show(&arguments.places, style),
-        Some(path) => of_file(path, &arguments.places, style),
+    let ReportArguments { file, time, places, report } = arguments;
+    time.check()?;
+    let style: Style = ReportConfig::from(report).style;
+    let is_report = !time.is_any() && places.format() != CSV;
+    let Some(path) = file else {
+        return match last::newest() {
+            Ok(kept) if is_report => show::report(&kept.json, kept.path.display(), &places, style),
+            Ok(kept) => over_time::of_report(&kept.json, &kept.path, &time, &places),
+            Err(problem) => {
+                message(problem);
+                Ok(ExitCode::FAILURE)
+            }
+        };
+    };
+    if path.is_dir() {
+        return directory::show(&path, &places);
+    }
+    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+    if let Some(recording) = read_recording(&path) {
+        let recording = recording.map_err(problem)?;
+        return match recording.report.as_ref().filter(|_| is_report) {
+            Some(json) => show::report(json, path.display(), &places, style),
+            None => over_time::of_recording(recording, &path, &time, &places),
+        };
+    }
+    let json = fs::read_to_string(&path).map_err(|error| problem(format!("cannot be read: {error}")))?;
+    match is_report {
+        true => show::report(&json, path.display(), &places, style),
+        false => over_time::of_report(&json, &path, &time, &places),
     }
 }
 
-/// Shows the report in a file.
-fn of_file(path: &Path, places: &ReportPlaces, style: Style) -> Result<ExitCode, UsageError> {
-    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-    let json = fs::read_to_string(path).map_err(|error| problem(format!("cannot be read: {error}")))?;
-    show::report(&json, path.display(), places, style)
+/// Writes a text, in the form of each place, to stdout or where `-o` says.
+///
+/// # Errors
+/// If a place can't be written to.
+fn write(places: &ReportPlaces, text: impl Fn(&str) -> String) -> Result<ExitCode, UsageError> {
+    if places.outputs.is_empty() {
+        return Ok(console::print(&text(places.format())));
+    }
+    let mut status = ExitCode::SUCCESS;
+    for target in cli::targets(places, &PatternValues::here())? {
+        let output = &target.output;
+        if let Err(error) = write_report(output, &text(form(&target))) {
+            message(format_args!("cannot write to {output}: {error}"));
+            status = ExitCode::FAILURE;
+        }
+    }
+    Ok(status)
+}
+
+/// Gives the form in a place: that which the end of its name says, or `-f`.
+fn form(target: &ReportTarget) -> &str {
+    let is_csv = target.output.file().and_then(Path::extension).is_some_and(|extension| extension == CSV);
+    if is_csv { CSV } else { &target.format }
 }

@@ -3,6 +3,7 @@
 use super::{Comparison, Metric, Summary};
 use crate::figures::{bytes, readable, short};
 use crate::quote;
+use crate::text::table::aligned;
 
 /// Most columns of a way's name.
 const NAME: usize = 28;
@@ -71,22 +72,4 @@ fn value(value: f64, unit: &str) -> String {
         "1" => short(value),
         _ => format!("{} {unit}", short(value)),
     }
-}
-
-/// Aligns rows of cells to the left.
-fn aligned(rows: &[Vec<String>]) -> Vec<String> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        // A title alone in its row may reach into the columns behind it.
-        let rows = rows.iter().filter(|row| row.len() > 1);
-        rows.filter_map(|row| row.get(column)).map(|cell| quote::width(cell)).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| {
-            format!("{cell}{:padding$}", "", padding = width.saturating_sub(quote::width(cell)))
-        });
-        padded.collect::<Vec<_>>().join("   ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
 }

@@ -23,6 +23,13 @@ pub(super) fn brief(report: &Report, units: Units) -> Block {
     headline(report, tone, &end, &time, title(report).map(str::to_owned))
 }
 
+/// Says for a glance how the command ended, and why if that is known.
+pub(crate) fn brief_end(report: &Report) -> String {
+    let (_, end, _) = end(report);
+    let title = title(report).map(|title| format!(": {title}")).unwrap_or_default();
+    format!("{}{title}", end.trim_end_matches(','))
+}
+
 /// Makes the first line from its parts.
 fn headline(report: &Report, tone: Tone, end: &str, time: &str, title: Option<String>) -> Block {
     let title = title.map(|title| format!(": {title}")).unwrap_or_default();

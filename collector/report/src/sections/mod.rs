@@ -17,6 +17,8 @@ use super::gpu_tracker;
 use super::units::Units;
 use crate::model::report::Report;
 use crate::model::style::Style;
+pub(crate) use headline::brief_end;
+pub(crate) use next_job::slurm_options;
 
 /// Most lines of evidence in the summary.
 const MOST_EVIDENCE: usize = 3;

@@ -104,7 +104,7 @@ fn known_cpus(hints: &Hints) -> Option<CpusHint> {
 }
 
 /// Writes Slurm's options, without those for what fits unless all are wanted.
-fn slurm_options(hints: &Hints, wants_all: bool) -> String {
+pub(crate) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
     let cpus = known_cpus(hints).filter(|hint| is_wanted(hint.is_fitting));
     let gpus = hints.gpus.as_ref().filter(|hint| is_wanted(hint.is_fitting));

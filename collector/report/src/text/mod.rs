@@ -3,7 +3,8 @@
 pub(super) mod gpu_list;
 pub(super) mod gpus_now;
 mod layout;
-mod terminal;
+pub(crate) mod table;
+pub(crate) mod terminal;
 
 use layout::{Form, lay_out};
 use terminal::Look;

@@ -111,13 +111,13 @@ pub(super) fn heights(spans: &[RamSpan], wall_s: f64, parts: usize) -> Vec<Optio
 }
 
 /// Aligns text to the left in `width` columns. Wider text stays as it is.
-pub(super) fn left(text: &str, width: usize) -> String {
+pub(crate) fn left(text: &str, width: usize) -> String {
     let padding = width.saturating_sub(quote::width(text));
     format!("{text}{:padding$}", "")
 }
 
 /// Aligns text to the right in `width` columns. Wider text stays as it is.
-pub(super) fn right(text: &str, width: usize) -> String {
+pub(crate) fn right(text: &str, width: usize) -> String {
     let padding = width.saturating_sub(quote::width(text));
     format!("{:padding$}{text}", "")
 }

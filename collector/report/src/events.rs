@@ -1,0 +1,274 @@
+//! What happened during a run, as `gpu-track report --list-events` shows it.
+
+use serde::Serialize;
+
+use crate::figures::{UNKNOWN, bytes, readable, signal_name};
+use crate::model::report::{Exit, Report};
+use crate::over_time::{RecordedProcess, Recording};
+use crate::quote;
+
+const NS_PER_S: f64 = 1e9;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A process started.
+    Start,
+    /// A process exited.
+    Exit,
+    /// A signal ended a process.
+    Killed,
+    /// The run ended while a process lived.
+    StillRunning,
+    /// The tree held most RAM.
+    Peak,
+    /// More RAM became known of a time that was past.
+    Revision,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Start, Self::Exit, Self::Killed, Self::StillRunning, Self::Peak, Self::Revision];
+
+    /// Gives its name, as JSON and `--type` have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Exit => "exit",
+            Self::Killed => "killed",
+            Self::StillRunning => "still_running",
+            Self::Peak => "peak",
+            Self::Revision => "revision",
+        }
+    }
+}
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Event {
+    /// When, seconds after the start of the run.
+    pub at_s: f64,
+    /// What happened.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// The process; null: the event is the tree's.
+    pub pid: Option<u32>,
+    /// Its parent; null: unknown.
+    pub ppid: Option<u32>,
+    /// Its command name.
+    pub command: Option<String>,
+    /// How it ended.
+    pub exit: Option<Exit>,
+    /// CPU time that it used in its life, seconds; null: unknown, or it has not ended.
+    pub cpu_s: Option<f64>,
+    /// Its peak RSS, or the RAM of the tree, bytes.
+    pub ram_bytes: Option<u64>,
+}
+
+/// Which events are shown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Filter {
+    /// Those of these kinds; empty: of all.
+    pub kinds: Vec<Kind>,
+    /// Those from this time on, seconds after the start of the run.
+    pub since_s: f64,
+    /// The last of them. `None`: all.
+    pub last: Option<usize>,
+}
+
+/// Gives the events of a tracking file, the first one first. `report` is the report in it.
+#[must_use]
+pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -> Vec<Event> {
+    let at_s = |ns: u64| ns.saturating_sub(recording.start_ns) as f64 / NS_PER_S;
+    let processes = recording.processes.iter().flatten();
+    let of_processes = processes.flat_map(|process| of_process(process, at_s(process.start_ns)));
+    let revisions = recording.revisions.iter();
+    let of_tree = revisions.map(|&(ns, bytes)| of_tree(Kind::Revision, at_s(ns), Some(bytes)));
+    let all = of_processes.chain(of_tree).chain(report.and_then(peak)).collect();
+    filtered(all, filter)
+}
+
+/// Gives the event that a report has alone: the RAM peak.
+#[must_use]
+pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
+    filtered(peak(report).into_iter().collect(), filter)
+}
+
+fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
+    let is_wanted = |kind| filter.kinds.is_empty() || filter.kinds.contains(&kind);
+    all.retain(|event| event.at_s >= filter.since_s && is_wanted(event.kind));
+    all.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    let first = all.len().saturating_sub(filter.last.unwrap_or(usize::MAX));
+    all.split_off(first)
+}
+
+/// Gives the start and the end of a process.
+fn of_process(process: &RecordedProcess, start_s: f64) -> [Event; 2] {
+    let kind = match process.exit.signal {
+        _ if process.is_still_running => Kind::StillRunning,
+        Some(_) => Kind::Killed,
+        None => Kind::Exit,
+    };
+    let start = Event {
+        at_s: start_s,
+        kind: Kind::Start,
+        pid: Some(process.pid),
+        ppid: process.ppid,
+        command: Some(process.command.clone()),
+        exit: None,
+        cpu_s: None,
+        ram_bytes: None,
+    };
+    let end = Event {
+        at_s: start_s + process.wall_s,
+        kind,
+        exit: Some(process.exit),
+        cpu_s: process.cpu_s,
+        ram_bytes: process.peak_rss_bytes,
+        ..start.clone()
+    };
+    [start, end]
+}
+
+fn of_tree(kind: Kind, at_s: f64, ram_bytes: Option<u64>) -> Event {
+    Event { at_s, kind, pid: None, ppid: None, command: None, exit: None, cpu_s: None, ram_bytes }
+}
+
+fn peak(report: &Report) -> Option<Event> {
+    report.peak.as_ref().map(|peak| of_tree(Kind::Peak, peak.at_s, Some(peak.footprint_bytes)))
+}
+
+/// Writes events as text, a line for each.
+#[must_use]
+pub fn text(events: &[Event]) -> String {
+    events.iter().map(|event| line(event) + "\n").collect()
+}
+
+fn line(event: &Event) -> String {
+    let Event { at_s, kind, ppid, command, exit, cpu_s, ram_bytes, .. } = event;
+    let ram = ram_bytes.map_or(UNKNOWN.to_owned(), bytes);
+    let pid = event.pid.map(|pid| format!("{pid:>8} ")).unwrap_or_default();
+    let command = quote::escape(command.as_deref().unwrap_or_default());
+    let cpu = cpu_s.map_or(UNKNOWN.to_owned(), readable);
+    let used = format!("{cpu} CPU, peak RSS {ram}");
+    let what = match kind {
+        Kind::Start => format!("parent {}", ppid.map_or(UNKNOWN.to_owned(), |ppid| ppid.to_string())),
+        Kind::Exit => {
+            let code = exit.and_then(|exit| exit.code).map_or(UNKNOWN.to_owned(), |code| code.to_string());
+            format!("status {code}, {used}")
+        }
+        Kind::Killed => {
+            let signal = exit.and_then(|exit| exit.signal).map_or(UNKNOWN.to_owned(), signal_name);
+            format!("{signal}, {used}")
+        }
+        Kind::StillRunning => used,
+        Kind::Peak => format!("the tree held {ram}"),
+        Kind::Revision => format!("the tree turned out to have held {ram}"),
+    };
+    let who = if event.pid.is_some() { format!("{pid}{command:<15}  ") } else { String::new() };
+    format!("{at_s:>12.3} s  {:<13}  {who}{what}", kind.name())
+}
+
+/// Writes events as JSON, an array of objects.
+#[must_use]
+pub fn json(events: &[Event]) -> String {
+    quote::escape_json(&serde_json::to_string_pretty(events).unwrap_or_default()) + "\n"
+}
+
+/// Writes events as CSV, with the names in the first line. What is not known is empty.
+#[must_use]
+pub fn csv(events: &[Event]) -> String {
+    let row = |event: &Event| {
+        let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let whole = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let (code, signal) = event.exit.map_or((None, None), |exit| (exit.code, exit.signal));
+        [
+            event.at_s.to_string(),
+            event.kind.name().to_owned(),
+            whole(event.pid.map(u64::from)),
+            whole(event.ppid.map(u64::from)),
+            quote::csv_cell(event.command.as_deref().unwrap_or_default()),
+            number(code.map(f64::from)),
+            number(signal.map(f64::from)),
+            number(event.cpu_s),
+            whole(event.ram_bytes),
+        ]
+        .join(",")
+            + "\n"
+    };
+    let head = "at_s,type,pid,ppid,command,exit_code,exit_signal,cpu_s,ram_bytes\n".to_owned();
+    [head].into_iter().chain(events.iter().map(row)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording() -> Recording {
+        let process = |pid, start_ns, exit, is_still_running| RecordedProcess {
+            pid,
+            start_ns,
+            is_still_running,
+            ppid: None,
+            command: "a,\"b\x1b".into(),
+            wall_s: 2.5,
+            cpu_s: Some(1.5),
+            peak_rss_bytes: None,
+            exit,
+        };
+        let exit = |code, signal| Exit { code, signal };
+        let processes = vec![
+            process(12, 1_500_000_000, exit(None, Some(9)), false),
+            process(11, 1_000_000_000, exit(Some(3), None), false),
+            process(13, 9_000_000_000, exit(None, None), true),
+        ];
+        Recording {
+            start_ns: 1_000_000_000,
+            processes: Some(processes),
+            revisions: vec![(2_000_000_000, 7_000_000)],
+            ..Recording::default()
+        }
+    }
+
+    // Requirement: TIME-15
+    #[test]
+    fn events_are_in_the_order_of_their_times_and_can_not_control_a_terminal() {
+        let report = gpu_track_core::samples::full();
+        let all = events(&recording(), Some(&report), &Filter::default());
+        let expected = "       0.000 s  start                11 a,\"b\\x1b         parent n/a
+       0.500 s  start                12 a,\"b\\x1b         parent n/a
+       1.000 s  revision       the tree turned out to have held 7.00 MB
+       2.500 s  exit                 11 a,\"b\\x1b         status 3, 1.50 s CPU, peak RSS n/a
+       3.000 s  killed               12 a,\"b\\x1b         SIGKILL, 1.50 s CPU, peak RSS n/a
+       8.000 s  start                13 a,\"b\\x1b         parent n/a
+      10.500 s  still_running        13 a,\"b\\x1b         1.50 s CPU, peak RSS n/a
+      41.500 s  peak           the tree held 204 MB
+";
+        assert_eq!(text(&all), expected);
+        let rows = csv(&all);
+        assert!(rows.contains("\n2.5,exit,11,,\"a,\"\"b\\x1b\",3,,1.5,\n"), "{rows}");
+        let read: serde_json::Value = serde_json::from_str(&json(&all)).unwrap();
+        assert_eq!((&read[4]["type"], &read[4]["exit"]["signal"]), (&"killed".into(), &9.into()));
+        assert!(read[4]["ram_bytes"].is_null());
+    }
+
+    // Requirement: TIME-15
+    #[test]
+    fn filter_takes_kinds_times_and_the_last_ones() {
+        let with = |filter: Filter| {
+            let all = events(&recording(), None, &filter);
+            all.iter().map(|event| (event.kind.name(), event.at_s)).collect::<Vec<_>>()
+        };
+        let kinds = vec![Kind::Exit, Kind::Killed];
+        assert_eq!(with(Filter { kinds, ..Filter::default() }), [("exit", 2.5), ("killed", 3.0)]);
+        let last = with(Filter { since_s: 0.5, last: Some(2), ..Filter::default() });
+        assert_eq!(last, [("start", 8.0), ("still_running", 10.5)]);
+        assert_eq!(with(Filter { since_s: 0.6, last: Some(99), ..Filter::default() }).len(), 5);
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
+}

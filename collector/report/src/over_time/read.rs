@@ -1,0 +1,411 @@
+//! Makes the points from a report, and from what a tracking file has.
+
+use std::collections::BTreeMap;
+
+use super::{Column, OverTime, Point, Rule};
+use crate::model::ended_process::EndedProcess;
+use crate::model::gpu::Figure;
+use crate::model::groups::Groups;
+use crate::model::report::{Exit, GpuSeries, Report, Series, SetTracks, Track};
+use crate::model::style::RamUnit;
+use crate::model::tree_sample::{Event, GpuSample, TreeSample};
+use crate::tracking_line::Line;
+
+/// The parts of the tree, and the machine, in the order of their columns.
+const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
+const NS_PER_S: f64 = 1e9;
+
+/// What a tracking file has.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Recording {
+    /// The run over time.
+    pub over_time: OverTime,
+    /// The start of the run, CLOCK_MONOTONIC nanoseconds. Where the file does not tell it: the end of the first point.
+    pub start_ns: u64,
+    /// The processes that ended, in the order of the file. `None`: its form has no processes.
+    pub processes: Option<Vec<RecordedProcess>>,
+    /// When more RAM became known of a time, CLOCK_MONOTONIC nanoseconds, and how much that is in all, bytes.
+    pub revisions: Vec<(u64, u64)>,
+    /// The report in JSON. `None`: its form has none, or the run was killed.
+    pub report: Option<String>,
+}
+
+/// A process that ended, as a tracking file has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedProcess {
+    /// Its pid.
+    pub pid: u32,
+    /// Its start, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// Its life, seconds.
+    pub wall_s: f64,
+    /// Its parent. `None`: unknown.
+    pub ppid: Option<u32>,
+    /// Its command name.
+    pub command: String,
+    /// It was alive at the end of the run.
+    pub is_still_running: bool,
+    /// How it ended.
+    pub exit: Exit,
+    /// CPU time, seconds. `None`: unknown.
+    pub cpu_s: Option<f64>,
+    /// Peak RSS, bytes. `None`: unknown.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl From<EndedProcess> for RecordedProcess {
+    fn from(process: EndedProcess) -> Self {
+        let EndedProcess { start_ns, is_still_running, usage } = process;
+        Self {
+            pid: usage.pid,
+            start_ns,
+            wall_s: usage.wall_s,
+            ppid: usage.ppid,
+            command: usage.command,
+            is_still_running,
+            exit: usage.exit,
+            cpu_s: usage.cpu_s,
+            peak_rss_bytes: usage.peak_rss_bytes,
+        }
+    }
+}
+
+/// Gives the columns that every file has, and those of its GPUs.
+fn columns(gpus: usize) -> Vec<Column> {
+    let column = |name: String, rule| Column { name, rule };
+    let ram = SETS.map(|set| column(format!("ram_{set}_bytes"), Rule::Largest));
+    let cpu = SETS.map(|set| column(format!("cpu_{set}_percent"), Rule::Mean));
+    let of_gpu = |gpu: usize| {
+        [
+            ("utilization_percent", Rule::Mean),
+            ("memory_used_bytes", Rule::Largest),
+            ("memory_run_bytes", Rule::Largest),
+            ("temperature_c", Rule::Largest),
+            ("power_w", Rule::Mean),
+            ("sm_clock_mhz", Rule::Mean),
+        ]
+        .map(|(name, rule)| column(format!("gpu{gpu}_{name}"), rule))
+    };
+    let tree = ram.into_iter().chain(cpu).chain([column("processes".into(), Rule::Largest)]);
+    tree.chain((0..gpus).flat_map(of_gpu)).collect()
+}
+
+/// Gives the points of a report: those that it has, at most 300.
+#[must_use]
+pub fn from_report(report: &Report) -> OverTime {
+    let series: &Series = &report.series;
+    let sets =
+        |sets: &SetTracks| [&sets.main, &sets.descendants, &sets.combined, &sets.system].map(Clone::clone);
+    let of = |track: Track, rule| match rule {
+        Rule::Largest => track.max,
+        Rule::Mean => track.mean,
+    };
+    let of_gpu = |gpu: &GpuSeries| {
+        let GpuSeries { utilization_percent, memory_used_bytes, memory_run_bytes, .. } = gpu.clone();
+        let GpuSeries { temperature_c, power_w, sm_clock_mhz, .. } = gpu.clone();
+        [utilization_percent, memory_used_bytes, memory_run_bytes, temperature_c, power_w, sm_clock_mhz]
+    };
+    let tracks = sets(&series.ram_bytes).into_iter().chain(sets(&series.cpu_percent));
+    let tracks = tracks.chain([series.processes.clone()]).chain(series.gpus.iter().flat_map(of_gpu));
+    let columns = columns(series.gpus.len());
+    let lists: Vec<Vec<Option<f64>>> =
+        tracks.zip(&columns).map(|(track, column)| of(track, column.rule)).collect();
+    let times = series.start_s.iter().zip(&series.end_s).enumerate();
+    let points = times.map(|(at, (&start_s, &end_s))| Point {
+        start_s,
+        end_s,
+        values: lists.iter().map(|list| list.get(at).copied().flatten()).collect(),
+    });
+    OverTime { points: points.collect(), columns }
+}
+
+/// Reads the lines of a `.jsonl` file. Lines that are torn, or of a later version, are left out.
+#[must_use]
+pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
+    let mut recording = Recording { processes: Some(Vec::new()), ..Recording::default() };
+    let mut samples: Vec<TreeSample> = Vec::new();
+    for line in lines.filter_map(|line| Line::read(&line)) {
+        match line {
+            Line::Run(run) => recording.start_ns = run.monotonic_ns,
+            Line::Sample(sample) => samples.push(*sample),
+            Line::Process(process) => recording.processes.get_or_insert_default().push((*process).into()),
+            Line::Event(Event::Revised { at_ns, max_footprint_bytes }) => {
+                recording.revisions.push((at_ns, max_footprint_bytes.combined));
+                revise(&mut samples, at_ns, max_footprint_bytes);
+            }
+            Line::End(end) => recording.report = Some(end.report.to_string()),
+        }
+    }
+    if let Some(first) = samples.first() {
+        recording.start_ns = first.from_ns;
+    }
+    recording.over_time = from_samples(&samples, recording.start_ns);
+    recording
+}
+
+/// Takes in what became known of a sample after it had closed. Samples of an interval were joined: their time has it.
+fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u64>) {
+    let at = samples.partition_point(|sample| sample.at_ns < at_ns);
+    if let Some(sample) = samples.get_mut(at) {
+        sample.footprint_bytes = sample.footprint_bytes.with(max_footprint_bytes, |mut span, bytes| {
+            span.raise(bytes);
+            span
+        });
+    }
+}
+
+/// Gives a point for each sample.
+fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let devices = samples.iter().flat_map(|sample| &sample.gpu.devices);
+    for gpu in devices {
+        let next = numbers.len();
+        numbers.entry(&gpu.device.id).or_insert(next);
+    }
+    let columns = columns(numbers.len());
+    let first_of_gpus = columns.len() - numbers.len() * gpu_values(&GpuSample::default()).len();
+    let mut before: Groups<u64> = Groups::default();
+    let point = |sample: &TreeSample| {
+        let cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
+        let mut values = tree_values(sample, before);
+        before = cpu_ns;
+        values.resize(columns.len(), None);
+        for gpu in &sample.gpu.devices {
+            let ours = gpu_values(gpu);
+            let at = first_of_gpus + numbers[&*gpu.device.id] * ours.len();
+            values[at..at + ours.len()].copy_from_slice(&ours);
+        }
+        let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
+        Point { start_s: s(sample.from_ns), end_s: s(sample.at_ns), values }
+    };
+    OverTime { points: samples.iter().map(point).collect(), columns }
+}
+
+/// Gives the values of the tree and the machine. `before`: CPU time at the sample before, nanoseconds.
+fn tree_values(sample: &TreeSample, before: Groups<u64>) -> Vec<Option<f64>> {
+    let ram = sample.footprint_bytes.map(|span| Some(span.max as f64)).values();
+    let length_ns = sample.at_ns.saturating_sub(sample.from_ns) as f64;
+    let percent = |now: u64, before: u64| {
+        // It can go back a little: a process's CPU time turned out to be its child's.
+        (length_ns > 0.0).then(|| now.saturating_sub(before) as f64 / length_ns * 100.0)
+    };
+    let cpu = sample.cpu.map(|cpu| cpu.time_ns).with(before, percent).values();
+    let system = sample.system;
+    let ram_of_system = system.ram_bytes.map(|bytes| bytes as f64);
+    let all = ram.into_iter().chain([ram_of_system]).chain(cpu).chain([system.cpu_percent]);
+    all.chain([Some(sample.processes.max as f64)]).collect()
+}
+
+/// Gives the values of a GPU.
+fn gpu_values(gpu: &GpuSample) -> [Option<f64>; 6] {
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+    let gauge = |figure| gpu.gauges.get(&figure).copied();
+    [
+        gpu.busy_percent,
+        bytes(gpu.used_bytes),
+        bytes(gpu.run_bytes.map(|run| run.combined)),
+        gauge(Figure::Temperature),
+        gauge(Figure::Power),
+        gauge(Figure::SmClock),
+    ]
+}
+
+/// Gives the points of a file in gpu_tracker's form, ours or its own.
+///
+/// # Errors
+/// If it has another form, as a text to put behind the file's name.
+pub fn from_csv(text: &str) -> Result<Recording, String> {
+    let mut lines = text.lines();
+    let mut cells = || lines.next().map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
+    let (Some(fixed), Some(given), Some(names)) = (cells(), cells(), cells()) else {
+        return Err("is no tracking file: it has fewer than three lines".into());
+    };
+    let value = |name: &str| {
+        let at = fixed.iter().position(|fixed| *fixed == name);
+        at.and_then(|at| given.get(at).copied()).unwrap_or_default().to_owned()
+    };
+    let fixed = Fixed {
+        ram_unit: value("ram_unit"),
+        gpu_ram_unit: value("gpu_ram_unit"),
+        gpus: value("system_gpu_count").parse().ok(),
+    };
+    // A killed run leaves a torn last line.
+    let rows = lines.map(|line| line.split(',').map(|cell| cell.trim().parse().ok()).collect());
+    let rows: Vec<Vec<Option<f64>>> = rows.filter(|row: &Vec<_>| row.len() == names.len()).collect();
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    from_table(&names, &rows, &fixed)
+}
+
+/// What holds for all rows of a table in gpu_tracker's form.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fixed {
+    /// Unit of RAM.
+    pub ram_unit: String,
+    /// Unit of GPU RAM.
+    pub gpu_ram_unit: String,
+    /// GPUs of the machine. `None`: the run was killed before the file was told.
+    pub gpus: Option<u64>,
+}
+
+/// Gives the points of a table in gpu_tracker's form, by the names of its columns.
+///
+/// # Errors
+/// If a column or a unit is missing, as a text to put behind the file's name.
+pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) -> Result<Recording, String> {
+    let find = |name: &str| names.iter().position(|known| known == name);
+    let needed =
+        |name: &str| find(name).ok_or_else(|| format!("is no tracking file: it has no column {name}"));
+    let bytes_per = |unit: &str| {
+        let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
+        known.map(|unit| 1.0 / unit.convert(1.0)).ok_or_else(|| format!("has an unknown unit: {unit:?}"))
+    };
+    let (ram, gpu_ram) = (bytes_per(&fixed.ram_unit)?, bytes_per(&fixed.gpu_ram_unit)?);
+    let mut all: Vec<(Column, usize, f64)> = Vec::new();
+    for set in SETS {
+        let column = Column { name: format!("ram_{set}_bytes"), rule: Rule::Largest };
+        all.push((column, needed(&format!("{set}_ram"))?, ram));
+    }
+    for set in SETS {
+        let column = Column { name: format!("cpu_{set}_percent"), rule: Rule::Mean };
+        all.push((column, needed(&format!("cpu_{set}_sum_utilization_percent"))?, 1.0));
+    }
+    // gpu_tracker counts no processes.
+    let processes = Column { name: "processes".into(), rule: Rule::Largest };
+    all.extend(find("n_processes").map(|at| (processes, at, 1.0)));
+    for (name, rule, theirs, factor) in [
+        ("gpus_utilization_percent", Rule::Mean, "gpu_sum_utilization_percent", 1.0),
+        ("gpus_memory_used_bytes", Rule::Largest, "system_gpu_ram", gpu_ram),
+        ("gpus_memory_run_bytes", Rule::Largest, "combined_gpu_ram", gpu_ram),
+    ] {
+        // The form has 0 where there is no GPU.
+        let is_any = |at: &usize| fixed.gpus > Some(0) || rows.iter().any(|row| row[*at] > Some(0.0));
+        let at = find(theirs).filter(is_any);
+        all.extend(at.map(|at| (Column { name: name.into(), rule }, at, factor)));
+    }
+    // gpu_tracker's own files have the wall clock alone.
+    let (time, ns_per) =
+        find("at_ns").map_or(needed("timestamp").map(|at| (at, NS_PER_S)), |at| Ok((at, 1.0)))?;
+    let times: Vec<(f64, &Vec<Option<f64>>)> =
+        rows.iter().filter_map(|row| Some((row[time]? * ns_per, row))).collect();
+    let first_ns = times.first().map_or(0.0, |(ns, _)| *ns);
+    let mut start_s = 0.0;
+    let point = |(ns, row): &(f64, &Vec<Option<f64>>)| {
+        let end_s = (ns - first_ns) / NS_PER_S;
+        let value = |number: f64, factor: f64| match factor {
+            1.0 => number,
+            // Whole bytes.
+            _ => (number * factor).round(),
+        };
+        let values =
+            all.iter().map(|(_, at, factor)| row[*at].map(|number| value(number, *factor))).collect();
+        Point { start_s: std::mem::replace(&mut start_s, end_s), end_s, values }
+    };
+    let points = times.iter().map(point).collect();
+    let over_time = OverTime { points, columns: all.iter().map(|(column, ..)| column.clone()).collect() };
+    Ok(Recording { over_time, start_ns: first_ns as u64, ..Recording::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::gpu::Device;
+    use crate::model::tree_sample::{CpuSample, Span};
+    use crate::over_time::{Statistics, statistics};
+
+    const S: u64 = 1_000_000_000;
+
+    fn value(over_time: &OverTime, point: usize, name: &str) -> Option<f64> {
+        let at = over_time.columns.iter().position(|column| column.name == name);
+        over_time.points[point].values[at.unwrap_or_else(|| panic!("no column {name}"))]
+    }
+
+    fn sample(number: u64) -> TreeSample {
+        let all = |n: u64| Groups { main: n, descendants: 0, combined: n };
+        TreeSample {
+            from_ns: number * S,
+            at_ns: (number + 1) * S,
+            footprint_bytes: all(number * 100).map(Span::at_end),
+            cpu: all((number + 1) * S / 2).map(|time_ns| CpuSample { time_ns, percent: None }),
+            processes: Span::at_end(2),
+            ..TreeSample::default()
+        }
+    }
+
+    // Requirement: TIME-14
+    #[test]
+    fn lines_give_points_with_late_values_and_gpus_in_the_order_in_which_they_come() {
+        let mut later = sample(2);
+        let device = Arc::new(Device { id: "GPU-b".into(), ..Device::default() });
+        let gauges = [(Figure::Power, 70.0)].into();
+        later.gpu.devices = vec![GpuSample { device, used_bytes: Some(9), gauges, ..GpuSample::default() }];
+        let lines = [
+            Line::Sample(Box::new(sample(1))).text(),
+            Line::Event(Event::Revised {
+                at_ns: 3 * S / 2,
+                max_footprint_bytes: Groups { main: 150, descendants: 0, combined: 170 },
+            })
+            .text(),
+            Line::Sample(Box::new(later)).text(),
+            "{\"sample\":{\"from_".to_owned(),
+        ];
+        let read = from_lines(lines.into_iter());
+        assert_eq!(
+            (read.start_ns, read.revisions.clone(), read.report.clone()),
+            (S, vec![(3 * S / 2, 170)], None)
+        );
+        let all = &read.over_time;
+        assert_eq!((all.points[1].start_s, all.points[1].end_s), (1.0, 2.0));
+        let of = |point, name| value(all, point, name);
+        assert_eq!([of(0, "ram_main_bytes"), of(0, "ram_combined_bytes")], [Some(150.0), Some(170.0)]);
+        assert_eq!([of(0, "cpu_main_percent"), of(1, "cpu_main_percent")], [Some(100.0), Some(50.0)]);
+        assert_eq!([of(0, "gpu0_power_w"), of(1, "gpu0_power_w")], [None, Some(70.0)]);
+        assert_eq!([of(1, "gpu0_memory_used_bytes"), of(1, "ram_system_bytes")], [Some(9.0), None]);
+    }
+
+    // Requirement: TIME-14
+    #[test]
+    fn points_of_a_report_are_its_series() {
+        let report = gpu_track_core::samples::full();
+        let all = from_report(&report);
+        assert_eq!(all.points.len(), report.series.start_s.len());
+        let told = statistics(&all);
+        let largest =
+            |name: &str| told.iter().find(|column| column.name == name).and_then(|column| column.max);
+        assert_eq!(largest("ram_combined_bytes"), report.series.ram_bytes.combined.largest());
+        assert_eq!(largest("gpu0_memory_used_bytes"), report.series.gpus[0].memory_used_bytes.largest());
+    }
+
+    // Requirement: TIME-14
+    #[test]
+    fn gpu_trackers_own_file_gives_points_and_a_torn_line_does_not() {
+        let head = "ram_unit,gpu_ram_unit\nkilobytes,megabytes";
+        let names: Vec<String> = SETS.iter().map(|set| format!("{set}_ram")).collect();
+        let percents: Vec<String> =
+            SETS.iter().map(|set| format!("cpu_{set}_sum_utilization_percent")).collect();
+        let names = format!("{},{},system_gpu_ram,timestamp", names.join(","), percents.join(","));
+        let without =
+            format!("ram_unit,gpu_ram_unit,system_gpu_count\nbytes,bytes,0\n{names}\n1,2,3,4,5,6,7,8,0,1\n");
+        assert_eq!(from_csv(&without).unwrap().over_time.columns.len(), 8, "no GPU");
+        let text = format!("{head}\n{names}\n1,2,3,4,5,6,7,8,9,100.5\n1,2,30,4,5,6,7,8,,102.5\n1,2,3\n");
+        let all = from_csv(&text).unwrap().over_time;
+        assert_eq!((all.points.len(), all.points[1].start_s, all.points[1].end_s), (2, 0.0, 2.0));
+        assert_eq!(value(&all, 1, "ram_combined_bytes"), Some(30_000.0));
+        assert_eq!(value(&all, 0, "gpus_memory_used_bytes"), Some(9e6));
+        assert_eq!(value(&all, 1, "gpus_memory_used_bytes"), None);
+        for (text, problem) in [
+            ("a\nb\n", "fewer than three lines"),
+            ("a\nb\nc\n", "has an unknown unit"),
+            ("ram_unit,gpu_ram_unit\nbytes,bytes\nmain_ram\n", "it has no column descendants_ram"),
+        ] {
+            assert!(from_csv(text).unwrap_err().contains(problem), "{text}");
+        }
+    }
+
+    #[test]
+    fn empty_file_has_no_statistics() {
+        let none: Vec<Statistics> = statistics(&from_lines(std::iter::empty()).over_time);
+        assert!(none.iter().all(|column| column.max.is_none()));
+    }
+}

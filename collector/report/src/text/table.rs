@@ -1,0 +1,21 @@
+//! Tables of text.
+
+use crate::quote;
+
+/// Aligns rows of cells to the left.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        // A title alone in its row may reach into the columns behind it.
+        let rows = rows.iter().filter(|row| row.len() > 1);
+        rows.filter_map(|row| row.get(column)).map(|cell| quote::width(cell)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().zip(&widths).map(|(cell, width)| {
+            format!("{cell}{:padding$}", "", padding = width.saturating_sub(quote::width(cell)))
+        });
+        padded.collect::<Vec<_>>().join("   ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}

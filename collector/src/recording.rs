@@ -1,0 +1,109 @@
+//! Reads tracking files back, for `gpu-track report`: those that `--tf` wrote, and gpu_tracker's own.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags, Row};
+
+use crate::model::report::Exit;
+use crate::report::over_time::{self, Fixed, RecordedProcess, Recording};
+
+/// How the content of a file is read. The error is a text to put behind the file's name.
+type Reader = fn(&Path) -> Result<Recording, String>;
+
+/// What the names of tracking files end in, and how they are read.
+const FORMS: [(&str, Reader); 3] = [("csv", csv), ("jsonl", lines), ("sqlite", database)];
+
+/// Reads a tracking file, whose form the end of its name says. `None`: its name is not that of one.
+///
+/// # Errors
+/// If it can't be read or has another form, as a text to put behind the file's name.
+#[must_use]
+pub fn read(path: &Path) -> Option<Result<Recording, String>> {
+    let extension = path.extension()?.to_str()?;
+    let (_, reader) = FORMS.iter().find(|(form, _)| *form == extension)?;
+    Some(reader(path))
+}
+
+fn unreadable(error: impl std::fmt::Display) -> String {
+    format!("cannot be read: {error}")
+}
+
+fn csv(path: &Path) -> Result<Recording, String> {
+    over_time::from_csv(&fs::read_to_string(path).map_err(unreadable)?)
+}
+
+fn lines(path: &Path) -> Result<Recording, String> {
+    let mut failed: io::Result<()> = Ok(());
+    let lines = BufReader::new(File::open(path).map_err(unreadable)?).split(b'\n');
+    let lines = lines.map_while(|line| line.map_err(|error| failed = Err(error)).ok());
+    let recording = over_time::from_lines(lines.map(|line| String::from_utf8_lossy(&line).into_owned()));
+    failed.map_err(unreadable)?;
+    Ok(recording)
+}
+
+fn database(path: &Path) -> Result<Recording, String> {
+    // What a killed run had begun to write has to be undone. Where the file can't be written to, there may be nothing to undo.
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
+        .map_err(unreadable)?;
+    tables(&connection).map_err(unreadable)?
+}
+
+fn tables(connection: &Connection) -> rusqlite::Result<Result<Recording, String>> {
+    let fixed = "SELECT ram_unit, gpu_ram_unit, system_gpu_count FROM static_data";
+    let fixed = connection.query_row(fixed, [], |row| {
+        Ok(Fixed { ram_unit: row.get(0)?, gpu_ram_unit: row.get(1)?, gpus: whole(row, 2)? })
+    })?;
+    let mut statement = connection.prepare("SELECT * FROM data ORDER BY timestamp")?;
+    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let numbers = |row: &Row| (0..names.len()).map(|at| number(row, at)).collect();
+    let rows: Vec<Vec<Option<f64>>> = statement.query_map([], numbers)?.collect::<Result<_, _>>()?;
+    let mut recording = match over_time::from_table(&names, &rows, &fixed) {
+        Ok(recording) => recording,
+        Err(problem) => return Ok(Err(problem)),
+    };
+    let has_processes = "SELECT count(*) FROM sqlite_master WHERE name = 'processes'";
+    // gpu_tracker writes none.
+    if connection.query_row(has_processes, [], |row| row.get::<_, i64>(0))? > 0 {
+        recording.processes = Some(processes(connection)?);
+    }
+    Ok(Ok(recording))
+}
+
+/// Gives a cell that has a number. `None`: it has none.
+fn number(row: &Row, at: usize) -> rusqlite::Result<Option<f64>> {
+    Ok(match row.get_ref(at)? {
+        ValueRef::Integer(number) => Some(number as f64),
+        ValueRef::Real(number) => Some(number),
+        ValueRef::Null | ValueRef::Text(_) | ValueRef::Blob(_) => None,
+    })
+}
+
+/// Gives a cell that has a count. `None`: it has none.
+fn whole(row: &Row, at: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(at)?.and_then(|number| u64::try_from(number).ok()))
+}
+
+fn processes(connection: &Connection) -> rusqlite::Result<Vec<RecordedProcess>> {
+    let mut statement = connection.prepare(
+        "SELECT pid, start_ns, ppid, command, wall_s, is_still_running, exit_code, exit_signal, cpu_s, peak_rss_bytes
+         FROM processes ORDER BY start_ns",
+    )?;
+    let process = |row: &Row| {
+        Ok(RecordedProcess {
+            pid: row.get(0)?,
+            start_ns: whole(row, 1)?.unwrap_or(0),
+            ppid: row.get(2)?,
+            command: row.get(3)?,
+            wall_s: row.get::<_, Option<f64>>(4)?.unwrap_or(0.0),
+            is_still_running: row.get(5)?,
+            exit: Exit { code: row.get(6)?, signal: row.get(7)? },
+            cpu_s: row.get(8)?,
+            peak_rss_bytes: whole(row, 9)?,
+        })
+    };
+    statement.query_map([], process)?.collect()
+}

@@ -1,0 +1,48 @@
+//! A table of the reports in a directory.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use gpu_track_collector::runs::{self, RunRow};
+use gpu_track_collector::{format, read_report};
+
+use super::CSV;
+use crate::cli::{ReportPlaces, UsageError};
+use crate::console::message;
+
+/// Shows the reports in a directory, the oldest run first. Files that are none are counted on stderr.
+///
+/// # Errors
+/// If the directory can't be read, has no report, or a place can't be written to.
+pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, UsageError> {
+    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", directory.display()));
+    let entries = fs::read_dir(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut others = Vec::new();
+    let mut rows: Vec<RunRow> = Vec::new();
+    for path in paths.filter(|path| path.extension() == Some(OsStr::new(format::JSON_NAME))) {
+        let read = fs::read_to_string(&path).ok().and_then(|json| read_report(&json).ok());
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match read {
+            Some(read) => rows.push(runs::row(name, &read.report)),
+            None => others.push(name),
+        }
+    }
+    if let Some(first) = others.iter().min() {
+        message(format_args!(
+            "{} of the .json files can't be read as reports, such as {first}",
+            others.len()
+        ));
+    }
+    if rows.is_empty() {
+        return Err(problem("has no report: their names end in .json".into()));
+    }
+    rows.sort_by(|a, b| (a.started_at, &a.file).cmp(&(b.started_at, &b.file)));
+    super::write(places, |form| match form {
+        format::JSON_NAME => runs::json(&rows),
+        CSV => runs::csv(&rows),
+        _ => runs::text(&rows),
+    })
+}

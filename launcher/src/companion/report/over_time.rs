@@ -1,0 +1,142 @@
+//! A run over time and its events, from a tracking file or a report.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gpu_track_collector::events::{self, Event, Filter, Kind};
+use gpu_track_collector::over_time::{self, OverTime, Recording};
+use gpu_track_collector::{Report, format, read_report};
+
+use super::CSV;
+use crate::cli::{self, ReportPlaces, UsageError};
+use crate::console::message;
+
+/// What is shown of the time of a run.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Over time")]
+pub(super) struct TimeArgs {
+    /// Show the run over time, with a point every SECONDS. As text, that is the minimum, mean and maximum of each quantity; -f csv
+    /// and -f json have the points
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = cli::seconds)]
+    every: Option<Duration>,
+
+    /// List what happened: starts and ends of processes, and the RAM peak. Processes are in .jsonl and .sqlite
+    #[arg(long, conflicts_with = "every")]
+    list_events: bool,
+
+    /// List events from this time on, in seconds after the start of the run
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    since: Option<f64>,
+
+    /// List events of these kinds
+    #[arg(long = "type", value_name = "KIND,...", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name)).map(kind))]
+    kinds: Vec<Kind>,
+
+    /// List the last N events
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+}
+
+/// Gives the kind of this name. The parser lets no others through.
+fn kind(name: String) -> Kind {
+    Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Start)
+}
+
+impl TimeArgs {
+    /// Whether something other than the report is asked for.
+    pub(super) fn is_any(&self) -> bool {
+        self.every.is_some() || self.list_events
+    }
+
+    /// Checks that options which choose events are given for those.
+    ///
+    /// # Errors
+    /// If they are not.
+    pub(super) fn check(&self) -> Result<(), UsageError> {
+        let chooses = self.since.is_some() || !self.kinds.is_empty() || self.last.is_some();
+        match chooses && !self.list_events {
+            true => Err(UsageError::new("--since, --type and --last choose events: give --list-events, too")),
+            false => Ok(()),
+        }
+    }
+
+    fn filter(&self) -> Filter {
+        Filter { kinds: self.kinds.clone(), since_s: self.since.unwrap_or(0.0), last: self.last }
+    }
+}
+
+/// Shows what a tracking file has.
+///
+/// # Errors
+/// If the file has no such thing, or a place can't be written to.
+pub(super) fn of_recording(
+    recording: Recording,
+    path: &Path,
+    time: &TimeArgs,
+    places: &ReportPlaces,
+) -> Result<ExitCode, UsageError> {
+    if !time.list_events {
+        if !time.is_any() {
+            message(format_args!("{} has no report: these are its points", path.display()));
+        }
+        return show_points(recording.over_time, time, places);
+    }
+    if recording.processes.is_none() {
+        let problem = format_args!("\"{}\" has no events: files in .jsonl and .sqlite have", path.display());
+        return Err(UsageError::new(problem));
+    }
+    let report = recording.report.as_deref().and_then(|json| read_report(json).ok()).map(|read| read.report);
+    show_events(&events::events(&recording, report.as_ref(), &time.filter()), places)
+}
+
+/// Shows what a report has: its own points, and the RAM peak as its one event.
+///
+/// # Errors
+/// If it is no report, or a place can't be written to.
+pub(super) fn of_report(
+    json: &str,
+    path: &Path,
+    time: &TimeArgs,
+    places: &ReportPlaces,
+) -> Result<ExitCode, UsageError> {
+    let problem = |problem| UsageError::new(format_args!("\"{}\" is no report: {problem}", path.display()));
+    let report: Report = read_report(json).map_err(problem)?.report;
+    if time.list_events {
+        message("a report has no events of processes: gpu-track-run --tf FILE.jsonl writes them");
+        return show_events(&events::of_report(&report, &time.filter()), places);
+    }
+    let points = over_time::from_report(&report);
+    if points.is_empty() {
+        let problem = format_args!("\"{}\" has no points: its run was not tracked", path.display());
+        return Err(UsageError::new(problem));
+    }
+    message(format_args!(
+        "the points are those of the report, each up to {:.3} s long: gpu-track-run --tf FILE.jsonl writes all samples",
+        points.longest_s()
+    ));
+    show_points(points, time, places)
+}
+
+fn show_points(points: OverTime, time: &TimeArgs, places: &ReportPlaces) -> Result<ExitCode, UsageError> {
+    let points = match time.every {
+        Some(every) => points.every(every.as_secs_f64()),
+        None => points,
+    };
+    super::write(places, |form| match form {
+        format::JSON_NAME => over_time::json(&points),
+        CSV => over_time::csv(&points),
+        _ => over_time::text(&points),
+    })
+}
+
+fn show_events(events: &[Event], places: &ReportPlaces) -> Result<ExitCode, UsageError> {
+    super::write(places, |form| match form {
+        format::JSON_NAME => events::json(events),
+        CSV => events::csv(events),
+        _ => events::text(events),
+    })
+}
