@@ -100,32 +100,14 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, NotRecovered> {
     serde_json::from_slice(bytes).map_err(|_| NotRecovered::Damaged)
 }
 
-/// Reads what is known of a session that was left behind.
+/// Makes the report of a session that was left behind. It reaches to the last thing known (`known_ns`). If processes still
+/// run and can be seen from here, it reaches to now, with a last sample of them. `root`: /proc, to see which still live.
 ///
 /// # Errors
-/// If nothing is.
+/// See [`NotRecovered`].
 pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered> {
-    let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
-    if state.is_reported() {
-        return Err(NotRecovered::Reported);
-    }
-    let (config, host) = noted(&state)?;
-    let segment = stale.segment.as_ref().map_or(Ok(None), map)?;
-    // The name is gone where they were killed while they wrote the report: then all of it is in the journal.
-    let is_spoilt = stale.segment.is_some() && segment.is_none();
-    let is_cut_short = stale.segment.as_ref().is_some_and(|file| file.length() < FILE_SIZE as u64);
-
     let now_ns = clock::monotonic_ns();
-    let new = || RunState::of_run(&config, &host);
-    let (snapshot, mut run) = checkpoint::load(&state, segment.as_ref(), now_ns, new);
-    read_rest(segment.as_ref(), &state, &mut run, now_ns);
-    run.health.damage.is_untrusted |= is_spoilt;
-    let is_lost = snapshot == 0 && run.health.is_state_lost;
-    if is_lost || run.tree.counts().created == 0 {
-        let is_damaged = snapshot == 0 && state.has_snapshot();
-        return Err(if is_damaged { NotRecovered::Damaged } else { NotRecovered::Nothing });
-    }
-
+    let Left { config, host, segment, mut run, is_cut_short } = load_run(stale, now_ns)?;
     let known_ns = run.tree.last_seen_ns().max(run.sampled_ns).min(now_ns);
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
     let has_living = is_here && note_the_dead(&mut run, &host, root, known_ns, now_ns);
@@ -153,16 +135,52 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
             largest_rss_bytes: None,
         },
     });
-    let since = Duration::from_nanos(known_ns.saturating_sub(config.start.monotonic_ns));
-    let known = Known {
-        at: SystemTime::UNIX_EPOCH + Duration::from_nanos(config.start.realtime_ns) + since,
-        after_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9,
-    };
-    let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
-    let ours = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
-    let ours = ours.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
-    report.warnings.splice(0..0, ours);
+    add_warnings(&mut report, &Known::until(known_ns, &config, &run), is_here, has_living);
     Ok(Recovered { report, cgroup: config.cgroups.own.and_then(Result::ok), targets: config.report.targets })
+}
+
+/// What a session left behind.
+struct Left {
+    config: Config,
+    host: HostInfo,
+    /// `None`: its name was removed, or a process of the tree has spoilt it.
+    segment: Option<Segment>,
+    /// The run as far as its files have it.
+    run: RunState,
+    /// Whether the segment's file was truncated.
+    is_cut_short: bool,
+}
+
+/// Loads the newest snapshot, then applies the journal, records and events behind it.
+fn load_run(stale: &Stale, now_ns: u64) -> Result<Left, NotRecovered> {
+    let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
+    if state.is_reported() {
+        return Err(NotRecovered::Reported);
+    }
+    let (config, host) = noted(&state)?;
+    // No segment: its name was removed when the report was about to be written; every record is in the journal then.
+    let segment = stale.segment.as_ref().map_or(Ok(None), map)?;
+    let is_spoilt = stale.segment.is_some() && segment.is_none();
+    let is_cut_short = stale.segment.as_ref().is_some_and(|file| file.length() < FILE_SIZE as u64);
+
+    let empty_run = || RunState::of_run(&config, &host);
+    let (snapshot_number, mut run) = checkpoint::load(&state, segment.as_ref(), now_ns, empty_run);
+    read_rest(segment.as_ref(), &state, &mut run, now_ns);
+    run.health.damage.is_untrusted |= is_spoilt;
+    let is_lost = snapshot_number == 0 && run.health.is_state_lost;
+    if is_lost || run.tree.counts().created == 0 {
+        let is_damaged = snapshot_number == 0 && state.has_snapshot();
+        return Err(if is_damaged { NotRecovered::Damaged } else { NotRecovered::Nothing });
+    }
+    Ok(Left { config, host, segment, run, is_cut_short })
+}
+
+/// Puts what is missing after the recovery before the report's other warnings.
+fn add_warnings(report: &mut Report, known: &Known, is_here: bool, has_living: bool) {
+    let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
+    let warnings = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
+    let warnings = warnings.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
+    report.warnings.splice(0..0, warnings);
 }
 
 /// Maps a copy of the segment. `None`: a process of the tree has spoilt it.
@@ -232,7 +250,7 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, n
     if let Some(segment) = segment {
         let mut reader = RecordReader::resume(segment, run.found.position);
         let mut overflow = Overflow::resume(run.found.overflow);
-        overflow.look(segment, u64::MAX);
+        overflow.note_appended(segment, u64::MAX);
         let mut hand_on = |record: StoredRecord| {
             while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
                 findings.push(Finding::Kernel(event));
@@ -288,6 +306,15 @@ struct Known {
 }
 
 impl Known {
+    /// Gives the last time at which something is known, of CLOCK_MONOTONIC, as a date and after the command's start.
+    fn until(known_ns: u64, config: &Config, run: &RunState) -> Self {
+        let since = Duration::from_nanos(known_ns.saturating_sub(config.start.monotonic_ns));
+        Self {
+            at: SystemTime::UNIX_EPOCH + Duration::from_nanos(config.start.realtime_ns) + since,
+            after_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9,
+        }
+    }
+
     /// Gives the report's warning about what is missing after that time.
     fn warning(&self, has_living: bool) -> String {
         let missing = if has_living {

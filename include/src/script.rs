@@ -81,7 +81,8 @@ impl Language {
         }
     }
 
-    /// Gives the meaning of `--name`, and of Java's `-name`.
+    /// Gives the meaning of a long option, `--name`, and of Java's `-name`: whether a value, a script or code follows it.
+    /// `name` has no dashes. An unknown option is a flag.
     fn word(self, name: &[u8]) -> Meaning {
         match (self, name) {
             (Shell, b"command") | (Node | Julia, b"eval" | b"print") | (Php, b"run") => Code,
@@ -171,7 +172,7 @@ impl Search {
         }
     }
 
-    /// Takes an option of a whole word, with its value after `=`.
+    /// Takes a long option, without its dashes: `name` or `name=value`. Gives the script or module that it names, if any.
     fn word<'a>(&mut self, language: Language, option: &'a [u8]) -> Found<'a> {
         let length = option.iter().take_while(|byte| **byte != b'=').count();
         let name = option.get(..length).unwrap_or_default();

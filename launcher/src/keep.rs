@@ -91,8 +91,8 @@ fn close_inherited() {
     }
 }
 
-/// Reads a variable of this process's environment.
-pub(crate) fn here(name: &str) -> Option<OsString> {
+/// Reads a variable of this process's environment, where no test stands in for it. `None`: it is not set.
+pub(crate) fn own_variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn show(places: &ReportPlaces, style: Style) -> Result<ExitCode, Usag
 /// # Errors
 /// If there is none, in a line for the user.
 pub(crate) fn newest() -> Result<KeptReport, String> {
-    let Some(place) = keep::place(&keep::here) else {
+    let Some(place) = keep::place(&keep::own_variable) else {
         return Err("no report is kept: neither XDG_STATE_HOME nor HOME names a directory".into());
     };
     let directory = place.directory.display();

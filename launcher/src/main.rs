@@ -79,7 +79,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             if !options.tracking.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
-            let keep = keep::of_run(&keep::here, console::is_on_terminal(), options.is_rank);
+            let keep = keep::of_run(&keep::own_variable, console::is_on_terminal(), options.is_rank);
             options.report.keep = keep.unwrap_or_else(|problem| {
                 console::message(problem);
                 None

@@ -124,8 +124,8 @@ fn spawn(
     Ok((MainProcess { pid: spawned? }, started_ns))
 }
 
-/// Tracking must not keep the command from running. Without a session, the launcher reports what a parent knows. Where it
-/// can't even have a child, it becomes the command.
+/// Runs the command without a session, because of this error: tracking must not keep it from running. The launcher reports
+/// what a parent knows. Where it can't even have a child, it becomes the command.
 fn run_untracked(options: &Options, mut ready: Ready, held: Held, error: &SessionError) -> ExitCode {
     console::message(format_args!("the command runs untracked: {error}"));
     let account = Untracked::new(options, error.to_string());

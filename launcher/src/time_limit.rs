@@ -40,10 +40,11 @@ pub(crate) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(in_thread).map(drop)
 }
 
-/// Whether a directory is on a disk of this machine, and the kernel has its path at hand. Work there needs no limit, which saves
-/// a thread at each start. Asking waits for no file system: RESOLVE_CACHED (Linux 5.12) fails instead, and
-/// AT_STATX_DONT_SYNC takes what is known. File systems of the network and of FUSE have no device, so their major number is 0.
-/// So have btrfs and overlayfs, where a thread is started without need. FUSE on a block device (ntfs-3g) counts as a disk.
+/// Whether work in this directory is sure to be answered, so that it needs no limit and no thread: it is on a disk of this
+/// machine, and the kernel has its path at hand. False where that can't be told without waiting: RESOLVE_CACHED (Linux 5.12)
+/// fails instead of waiting for a file system, and AT_STATX_DONT_SYNC takes what is known. File systems of the network and of FUSE
+/// have no device, so their major number is 0. So have btrfs and overlayfs, where a thread is started without need. FUSE on a block
+/// device (ntfs-3g) counts as a disk.
 pub(crate) fn is_on_disk(directory: &Path) -> bool {
     let at_hand = ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

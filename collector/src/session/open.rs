@@ -128,7 +128,7 @@ fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now
     run.apply(now_ns, Observation::PidNumber { pid, pidfd_inode });
 }
 
-/// Gives the processes whose events count. What waits in the connector's socket may be about a process that has ended since.
+/// Gives the processes whose connector events count. What waits in the connector's socket may be about a process that has ended since.
 /// It may be about the command, too, before the run state knows of that.
 fn members(run: &RunState, config: &Config) -> Members {
     let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());

@@ -107,7 +107,8 @@ impl Unreported {
         self.processes.remove(&pid);
     }
 
-    /// See [`ConnectorQueue::take_unreported`].
+    /// Forgets the processes that forked or exec'd by `by_ns` and have written no record. Returns whether there was one, or
+    /// one has ended since the last call: then /proc must be looked at.
     fn take(&mut self, by_ns: u64) -> bool {
         let before = self.new.len();
         self.new.retain(|_, at_ns| *at_ns > by_ns);

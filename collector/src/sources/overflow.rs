@@ -19,7 +19,7 @@ const BATCH: usize = 256;
 pub(crate) struct Overflow {
     /// Number of the next record to read from the file.
     next: u64,
-    /// Number of records in the file, at the last [`Self::look`].
+    /// Number of records in the file, at the last [`Self::note_appended`].
     end: u64,
     /// Records in memory, each with the ring position that it comes before.
     read: VecDeque<(Read, u64)>,
@@ -38,8 +38,9 @@ impl Overflow {
         Self { next: count, end: count, ..Self::default() }
     }
 
-    /// Look for new records. Records younger than `now_ns` stay for the next look, as in the ring.
-    pub(crate) fn look(&mut self, segment: &Segment, now_ns: u64) {
+    /// Notes how many records there are by now, for [`Self::next_before`] to give. It postpones those younger than `now_ns`
+    /// (CLOCK_MONOTONIC), each once, as the ring's reader does.
+    pub(crate) fn note_appended(&mut self, segment: &Segment, now_ns: u64) {
         self.now_ns = now_ns;
         if !self.is_damaged {
             self.end = self.end.max(segment.appended());
@@ -131,7 +132,7 @@ mod tests {
     }
 
     fn errors(overflow: &mut Overflow, segment: &Segment, position: u64) -> Vec<i32> {
-        overflow.look(segment, u64::MAX);
+        overflow.note_appended(segment, u64::MAX);
         std::iter::from_fn(|| overflow.next_before(segment, position))
             .map(|(stored, _)| match stored.event {
                 Event::SpawnFailed { error } => error,
@@ -177,7 +178,7 @@ mod tests {
         }
         let mut overflow = Overflow::resume(0);
         let mut count = |now_ns| {
-            overflow.look(&segment, now_ns);
+            overflow.note_appended(&segment, now_ns);
             std::iter::from_fn(|| overflow.next_before(&segment, 0)).count()
         };
         assert_eq!([100, 100, 150, 150, 400].map(&mut count), [1, 0, 1, 0, 1], "a clock can stay ahead");

@@ -154,7 +154,7 @@ impl Shared {
     ) -> bool {
         let is_drained = reader.drain(&self.segment, now_ns, |batch| {
             // After the batch was read: records that were appended before one of its records was written are there.
-            merge.overflow.look(&self.segment, now_ns);
+            merge.overflow.note_appended(&self.segment, now_ns);
             for (record, words) in batch {
                 merge.push_overflow_before(record.position);
                 merge.push_events_by(record.origin.monotonic_ns);
@@ -165,7 +165,7 @@ impl Shared {
         });
         if is_drained {
             if !reader.is_untrusted() {
-                merge.overflow.look(&self.segment, now_ns);
+                merge.overflow.note_appended(&self.segment, now_ns);
             }
             merge.push_overflow_before(reader.position());
             merge.push_events_by(now_ns);
@@ -294,7 +294,8 @@ impl Pump {
         }
     }
 
-    /// Have unread records and events read now, so that a sample finds its processes known.
+    /// Wakes the thread if records or events are unread, and waits up to `FRESHEN_WAIT` for it to read them. So a sample
+    /// finds its processes known.
     pub(crate) fn freshen(&self) {
         let header = self.shared.segment.header();
         // Acquire: if the tail has moved, `is_reading` shows that too.

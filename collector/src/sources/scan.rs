@@ -45,8 +45,8 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Gives a scanner over a /proc whose clock ticks take `tick_us`. It uses a part of the sampling interval at each
-    /// sample.
+    /// Gives a scanner over a /proc. `tick_us`: how long a clock tick of its start times is. `interval_ns`: the sampling
+    /// interval, of which a look around takes a part, 20 us to 20 ms.
     #[must_use]
     pub fn new(root: ProcRoot, tick_us: u64, interval_ns: u64) -> Self {
         let limit = Duration::from_nanos(interval_ns) / SHARE_OF_INTERVAL;

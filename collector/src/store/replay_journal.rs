@@ -123,7 +123,8 @@ impl JournaledRun {
         self.apply(clock::monotonic_ns(), observation);
     }
 
-    /// See [`RunState::take_orders`]. Which orders were taken is no observation: a replay decides them again.
+    /// Gives the orders that the launcher is to get at `now_ns` (CLOCK_MONOTONIC). They are not written to the journal: a
+    /// replay decides them again.
     pub(crate) fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
         self.run.take_orders(now_ns)
     }

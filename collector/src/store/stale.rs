@@ -92,7 +92,7 @@ impl Stale {
     }
 }
 
-/// Remove all stale sessions of this user.
+/// Removes the files of all stale sessions of this user in `dir`, reported or not.
 pub fn remove_all(dir: &Path, uid: u32) {
     Stale::all(dir, uid).iter().for_each(Stale::remove);
 }

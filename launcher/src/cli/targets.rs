@@ -44,8 +44,8 @@ fn form<'a>(given: &Path, places: &'a ReportPlaces) -> &'a str {
     named.filter(|_| !(is_single && places.format.is_some())).unwrap_or_else(|| places.format())
 }
 
-/// Takes the locks of the report's files, one for each target. If there can be none because of another user, the report's
-/// warnings get the reason.
+/// Takes the locks of the report's files, one for each target, in its order. A lock is held until it is dropped. `None`: the
+/// target is no file, or its lock file is another user's, which the report's warnings then say.
 ///
 /// # Errors
 /// If another run that still lives writes to one of them.

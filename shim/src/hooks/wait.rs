@@ -175,7 +175,9 @@ fn wants_records() -> bool {
     state::sessions().any(|header| header.flags & FLAG_NO_WAIT_RECORDS == 0)
 }
 
-/// A stop is reported without WUNTRACED only to a tracer, whose waits also return children of other processes.
+/// Notes that this process traces others: its REAPED records say so from now on (FLAG_TRACER), since the child may be
+/// another process's. Only a tracer gets a stop without WUNTRACED, or CLD_TRAPPED. In a vfork child the note would be
+/// the parent's, so it isn't made.
 fn saw_trace_stop() {
     if state::is_active() && state::may_call_kernel() && sys::getpid() == state::PID.load(Relaxed) {
         state::IS_TRACER.store(true, Relaxed);

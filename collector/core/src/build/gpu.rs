@@ -40,7 +40,7 @@ fn lacks_process_figure(usage: &GpuUsage, figure: Figure) -> bool {
     usage.devices.iter().any(|gpu| gpu.is_visible != Some(false) && lacks(gpu, figure))
 }
 
-/// Whether a device of this backend is known.
+/// Whether a device of this backend is known. `backend`: [`NVIDIA`], or any other name for all that are not NVIDIA's.
 pub(super) fn is_any_of(usage: &GpuUsage, backend: &str) -> bool {
     usage.devices.iter().any(|gpu| (gpu.device.vendor == Some(Vendor::Nvidia)) == (backend == NVIDIA))
 }

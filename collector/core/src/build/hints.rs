@@ -155,7 +155,8 @@ fn round_up_memory(bytes: f64) -> u64 {
     bytes.div_ceil(step).saturating_mul(step)
 }
 
-/// Slurm's job may have done something else before the command: it counts from the job's start.
+/// Gives the time to ask for, from the time limit that ended the run, else from the run's length. Slurm's job may have done
+/// something else before the command, so its length counts from the job's start. `started_s`: of the command, seconds since the epoch.
 fn time(report: &Report, started_s: f64) -> Option<TimeHint> {
     let job = slurm_job(&report.limits);
     let given_s = job.and_then(|(start_s, end_s)| Some(end_s? - start_s));
@@ -239,7 +240,7 @@ fn gpus(report: &Report) -> Option<GpusHint> {
     Some(GpusHint { count, given, is_fitting: count == given, held_idle })
 }
 
-/// Whether so much was used of what is given that it is not much more than needed. Both have the same unit.
+/// Whether what the job was given fits what it used: more than `POLICY.fitting` of it was used. Both have the same unit.
 fn fits(used: f64, given: f64) -> bool {
     used > given * POLICY.fitting
 }

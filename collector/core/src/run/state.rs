@@ -403,7 +403,7 @@ impl RunState {
         self.tree.memberships_to_check().collect()
     }
 
-    /// Gives the orders that the launcher is to get now.
+    /// Gives the orders that the launcher is to get at `now_ns` (CLOCK_MONOTONIC).
     pub fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
         self.orders.take(now_ns)
     }

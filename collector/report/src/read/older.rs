@@ -47,7 +47,7 @@ fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
     usable(report, lacking);
     cpus_hint(report);
     gaps(report, lacking);
-    holders(report, lacking);
+    peak_processes(report, lacking);
     lacking.push("processes that crashed");
 }
 
@@ -108,10 +108,11 @@ fn gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
     lacking.extend(has_lacked.then_some("how long GPUs could not be read"));
 }
 
-/// Removes the holders of the peak, if they do not say what they add to the footprint. Only the largest were there.
-fn holders(report: &mut Object, lacking: &mut Vec<&'static str>) {
+/// Gives the RAM peak today's form. Its processes are removed if one lacks `added_bytes`, without which they can't be read.
+/// `by_command` stays empty: only the largest processes are listed, so sums by command can't be made of them.
+fn peak_processes(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let Some(peak) = report.get_mut("peak").and_then(Value::as_object_mut) else { return };
-    let is_lacking = |holder: &mut Value| holder.get("added_bytes").is_none();
+    let is_lacking = |process: &mut Value| process.get("added_bytes").is_none();
     if entries(peak.get_mut("processes")).any(is_lacking) {
         peak.insert("processes".into(), json!([]));
         lacking.push("what held the RAM at its peak");

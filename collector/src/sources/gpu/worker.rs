@@ -135,7 +135,7 @@ impl Worker {
     }
 
     /// Gives since when the driver, which had answered before, has not returned from a call, CLOCK_MONOTONIC nanoseconds.
-    /// `None`: it answers.
+    /// `None`: it answers, or the call is younger than `POLICY.unresponsive_ns`.
     pub(super) fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
         let state = self.shared.lock();
         let since_ns = state.in_driver_since_ns.filter(|_| state.phase == Phase::Ready)?;

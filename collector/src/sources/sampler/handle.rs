@@ -132,7 +132,8 @@ impl Handle {
         ReadingState::Alive(vitals, size)
     }
 
-    /// Look for a thread that has the process's memory, and read it there from now on.
+    /// Looks for a thread that has the process's memory, which is read there from now on: /proc shows none for a main thread
+    /// that has ended. `None`: no thread has any, or the process is gone.
     fn memory_of_other_thread(&mut self, root: &ProcRoot, page: u64) -> Option<Size> {
         root.threads(self.pid).into_iter().find_map(|thread| {
             let statm = root.open(thread, "statm").ok()?;

@@ -104,7 +104,7 @@ impl Warnings {
     }
 }
 
-/// Says that a backend gave no reading, or no more.
+/// Gives the warning that a backend gave no reading, or none any more.
 fn failed(usage: &GpuUsage, backend: &str, missing: &Missing) -> String {
     let then = if is_any_of(usage, backend) {
         "their figures end there"
@@ -268,7 +268,7 @@ fn is_any_slow(usage: &GpuUsage) -> bool {
     usage.devices.iter().any(|gpu| is_slow(usage, gpu))
 }
 
-/// GPUs that were not read for a while, besides those that are read slowly all the time.
+/// Warns of GPUs that were not read for a while, besides those that are read slowly all the time. `None`: there is none.
 fn unread(usage: &GpuUsage) -> Option<String> {
     let is_regular = |gpu: &DeviceUsage| {
         let longest_ns = usage.longest_unread_ns(gpu) as f64;

@@ -8,7 +8,7 @@ use crate::run::gpu::usage::device::DeviceUsage;
 /// So many are named one by one.
 const MOST_NAMED: usize = 2;
 
-/// These devices of the run: `GPU-8f6c..., GPU-11aa...`, `all 16 GPUs`, `GPUs 0-3, 7`, or the first two and how many more.
+/// Names these devices of the run in a warning: `GPU-8f6c..., GPU-11aa...`, `all 16 GPUs`, `GPUs 0-3, 7`, or the first two and how many more.
 pub(super) fn names(usage: &GpuUsage, devices: &[&DeviceUsage]) -> String {
     let ids = || devices.iter().map(|gpu| gpu.device.id.as_str());
     if devices.len() <= MOST_NAMED {

@@ -67,7 +67,8 @@ const CAUSES: [(Topic, CauseOf); 28] = [
 const UNTRACKED_CAUSES: [(Topic, CauseOf); 3] =
     [(Topic::Tracking, untracked), (Topic::OutOfMemory, out_of_memory), (Topic::Figures, no_length)];
 
-/// The launcher's own warnings, those of [`CAUSES`], then those of the GPUs.
+/// Gives the report's warnings in order: the launcher's own, those of [`CAUSES`], then those of the GPUs. A run that was not
+/// tracked has [`UNTRACKED_CAUSES`] instead.
 pub(super) fn warnings(context: &Context) -> Vec<Warning> {
     let inputs = context.inputs;
     let ours = inputs.config.report.warnings.iter().map(|text| Warning::new(Topic::Tracking, text.clone()));
@@ -165,6 +166,7 @@ fn launcher_killed(context: &Context) -> Option<String> {
     })
 }
 
+/// Warns that processes are missed because the user switched the preload layer off. `None`: it was on.
 fn preload_off(context: &Context) -> Option<String> {
     (!context.inputs.config.discovery.uses(Layer::Preload)).then(|| {
         "The preload layer is off (--layers): processes that no sample sees are not counted, and their CPU time is added to \

@@ -149,6 +149,7 @@ impl Collector {
         }
     }
 
+    /// Takes a sample as the session does: membership, a scan where the rules say so, readings, then peaks.
     pub(super) fn sample(&mut self, machine: &mut Machine) {
         for target in self.run.membership_requests() {
             let is_member = machine.by_pid(target.pid).map(|_| true);

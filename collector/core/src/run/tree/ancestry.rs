@@ -12,12 +12,13 @@ use super::{Image, Key, Parent, Process, ProcessId, Tree};
 pub(super) type Replaced = FxHashMap<ProcessId, Option<ProcessId>>;
 
 impl Tree {
-    /// Finds the parent that a process names by its pid.
+    /// Finds which process is meant by a pid that another named as its parent: the launcher, the live process of that pid,
+    /// or else the last one that ended. `Unknown`: no process of that pid is known, or it was finalized too long ago.
     pub(super) fn parent_of(&self, parent: Key) -> Parent {
         if parent == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid }) {
             return Parent::Launcher;
         }
-        if let Some(id) = self.open_instance(parent) {
+        if let Some(id) = self.youngest_alive(parent) {
             return Parent::Known(id);
         }
         // It may have ended before its child's first record (daemon(3)): the last process of that pid is meant.

@@ -23,7 +23,7 @@ impl Tree {
 
     /// Adds a process that the connector reported, or completes it if a record or a scan was first.
     fn kernel_fork(&mut self, key: Key, parent: Key, at_ns: u64) {
-        let known = self.open_instance(key);
+        let known = self.youngest_alive(key);
         // A record or a scan may have added this process before the fork event.
         let is_same = known.and_then(|id| self.processes.get(&id)).is_some_and(|process| {
             process.end.kernel_exit.is_none()
@@ -71,7 +71,7 @@ impl Tree {
 
     /// Notes an exec. Of an unknown process it is kept: the launcher may not have reported the command yet.
     fn kernel_exec(&mut self, key: Key, at_ns: u64) {
-        let Some(id) = self.open_instance(key) else {
+        let Some(id) = self.youngest_alive(key) else {
             // Before the launcher's report only the command and collectors exist.
             if self.main.is_none() && self.early_execs.len() < Tolerance::MOST_EARLY_EXECS {
                 self.early_execs.push((key, at_ns));
@@ -88,7 +88,7 @@ impl Tree {
 
     /// Notes the end of a process's first thread, and its wait status.
     fn kernel_exit(&mut self, key: Key, exit: KernelExit) {
-        let Some(id) = self.open_instance(key) else { return };
+        let Some(id) = self.youngest_alive(key) else { return };
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.end.kernel_exit = Some(exit);
         self.by_state.kernel_ends.insert(id);

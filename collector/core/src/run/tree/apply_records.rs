@@ -49,7 +49,7 @@ impl Tree {
                 self.fork(&writer, bytes(max_rss_kib));
             }
             Event::Exec { vm_hwm_kib } => {
-                if let Some(process) = self.open_instance(key).and_then(|id| self.processes.get_mut(&id)) {
+                if let Some(process) = self.youngest_alive(key).and_then(|id| self.processes.get_mut(&id)) {
                     let peak = bytes(vm_hwm_kib);
                     let program = &mut process.program;
                     program.exec_peak_bytes =
@@ -67,7 +67,7 @@ impl Tree {
                 }
             }
             Event::SpawnFailed { .. } => {
-                let parent = self.open_instance(key);
+                let parent = self.youngest_alive(key);
                 self.spawn_failed(parent, self.time_of(parent, origin, now_ns));
             }
             #[allow(unreachable_patterns, reason = "a kind with another owner needs no arm here")]
@@ -120,7 +120,7 @@ impl Tree {
 
     /// Finds the live instance that a record with this pid and pidfd inode is about.
     fn same_instance(&self, writer: &Writer) -> Option<ProcessId> {
-        let id = self.open_instance(writer.key)?;
+        let id = self.youngest_alive(writer.key)?;
         let process = self.processes.get(&id)?;
         // The connector reported its end: a record that comes now under its pid is another process's.
         if process.end.kernel_exit.is_some() {
@@ -235,7 +235,7 @@ impl Tree {
         let is_borrowed = record.has_borrowed_memory();
         // A vfork child has no earlier record: a process of its pid that has one is another.
         let has_record = |id: &ProcessId| self.processes.get(id).is_some_and(|p| p.program.has_record);
-        let known = self.open_instance(key).filter(|id| !is_borrowed || !has_record(id));
+        let known = self.youngest_alive(key).filter(|id| !is_borrowed || !has_record(id));
         let at_ns = self.time_of(known, origin, now_ns);
         let parent_pid = origin.parent;
         let query = MatchQuery { key, parent_pid, pidfd_inode: 0, at_ns, evidence: Evidence::Exit };

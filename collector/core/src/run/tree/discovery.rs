@@ -129,7 +129,7 @@ impl Tree {
 
     /// Whether something other than a record shows that the process with this host pid belongs to the tree.
     pub fn is_proven(&self, pid: u32) -> bool {
-        let id = self.open_instance(Key { pid_ns: self.context.pid_ns, pid });
+        let id = self.youngest_alive(Key { pid_ns: self.context.pid_ns, pid });
         id.and_then(|id| self.processes.get(&id)).is_some_and(|process| process.ids.is_proven)
     }
 

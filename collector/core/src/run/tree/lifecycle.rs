@@ -12,7 +12,7 @@ impl Tree {
         let key = Key { pid_ns: self.context.pid_ns, pid };
         let id = match self.main {
             Some(id) => id,
-            None => match self.open_instance(key) {
+            None => match self.youngest_alive(key) {
                 Some(id) => id,
                 None => self.insert(key, Parent::Launcher, FoundBy::Subreaper, start_ns),
             },
@@ -131,7 +131,7 @@ impl Tree {
 
     /// Ends the process that had this pid before: a new process has it now.
     pub(super) fn end_stale(&mut self, key: Key, at: u64) {
-        if let Some(old) = self.open_instance(key) {
+        if let Some(old) = self.youngest_alive(key) {
             let exit = self.processes.get(&old).and_then(|process| process.end.kernel_exit);
             self.end(old, exit.map_or(at, |exit| exit.at_ns.min(at)));
             if let Some(process) = self.processes.get_mut(&old) {

@@ -222,8 +222,8 @@ impl Tree {
         self.processes.get(&process.ancestry.parent.known()?)?.ids.host_pid
     }
 
-    /// Finds the live process with this pid, the youngest if there are several claims.
-    pub(crate) fn open_instance(&self, key: Key) -> Option<ProcessId> {
+    /// Finds the live process with this pid: the youngest, if records name several. `None`: none is alive, or known.
+    pub(crate) fn youngest_alive(&self, key: Key) -> Option<ProcessId> {
         let of_pid = self.by_state.index.get(&key)?;
         of_pid.iter().rev().copied().find(|id| self.processes.get(id).is_some_and(Process::is_alive))
     }

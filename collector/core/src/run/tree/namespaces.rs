@@ -189,7 +189,7 @@ impl Tree {
         let own_ns = self.context.pid_ns;
         let Some(process) = self.processes.get(&id).filter(|p| p.ids.key.pid_ns == own_ns) else { return };
         let host_pid = process.ids.key.pid;
-        let known = self.open_instance(key).filter(|known| *known != id);
+        let known = self.youngest_alive(key).filter(|known| *known != id);
         let Some(known) = known else { return self.set_pid_inside(id, key) };
         // Its records were matched with another process.
         if self.processes.get(&known).is_none_or(|process| process.ids.host_pid.is_some()) {

@@ -14,7 +14,7 @@ impl ProcessTable for Tree {
     }
 
     fn live_by_key(&self, key: Key) -> Option<ProcessId> {
-        self.open_instance(key)
+        self.youngest_alive(key)
     }
 
     fn is_known(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {

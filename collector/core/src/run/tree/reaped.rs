@@ -30,7 +30,7 @@ impl Tree {
         let is_launcher = reaper_key == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid });
         let reaper = Reaper {
             key: reaper_key,
-            id: if is_launcher { None } else { self.open_instance(reaper_key) },
+            id: if is_launcher { None } else { self.youngest_alive(reaper_key) },
             is_launcher,
             is_tracer: origin.flags & FLAG_TRACER != 0,
         };

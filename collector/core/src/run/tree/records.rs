@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 
-/// Converts KiB, which records hold as getrusage(2) and /proc do.
+/// Converts KiB to bytes. Records hold KiB, as getrusage(2) and /proc do. What is too large gives `u64::MAX`.
 pub(super) fn bytes(kib: u64) -> u64 {
     kib.saturating_mul(1024)
 }
@@ -60,7 +60,8 @@ impl ExitRecord {
         self.flags & FLAG_BORROWED_MEMORY != 0
     }
 
-    /// Whether a library of a GPU's driver was loaded at its end.
+    /// Whether a library of a GPU's driver was loaded when the process ended. False, too, where the loader's list could
+    /// not be read.
     pub(super) fn had_gpu_library(&self) -> bool {
         self.flags & FLAG_GPU_LIBRARY != 0
     }

@@ -62,7 +62,7 @@ impl PeakMoment {
 }
 
 impl PeakHolders {
-    /// Whether they were not found yet.
+    /// Whether the largest processes at the peak are not known yet.
     pub(super) fn is_empty(&self) -> bool {
         self.largest.is_empty()
     }

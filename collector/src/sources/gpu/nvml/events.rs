@@ -19,7 +19,11 @@ impl Events {
         Self(call!(api, nvmlEventSetCreate(&mut set)).map(|()| set).map_err(Missing::from))
     }
 
-    /// Ask for the errors of a device. `registered` are the devices for which that succeeded before.
+    /// Asks the driver to report the errors (XID) of a device. `registered` are the devices for which that succeeded before;
+    /// they stay registered unless the driver spoils its event set twice.
+    ///
+    /// # Errors
+    /// If the driver does not report those of this device.
     pub(super) fn register(
         &mut self,
         api: &Api,

@@ -44,7 +44,7 @@ pub(super) struct Memory {
     pub used: u64,
 }
 
-/// Reads total memory and memory in use. The second version of the call reports the driver's reserve apart. The first has
+/// Reads total memory and memory in use, bytes. The second version of the call reports the driver's reserve apart. The first has
 /// the reserve in its figure, and counts only where the library or the driver lacks the second. A single failure must not
 /// change what the figure means.
 pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
@@ -234,7 +234,7 @@ fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample
     });
 }
 
-/// Reads a gauge that a call writes as a whole number.
+/// Reads a figure of this moment, such as a temperature, that a call writes as a whole number. Its unit is the call's.
 fn gauge(ask: impl FnOnce(*mut c_uint) -> Result<(), Failure>) -> Reading<f64> {
     get(ask).map(f64::from)
 }

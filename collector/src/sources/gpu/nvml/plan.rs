@@ -27,6 +27,7 @@ pub(super) enum Step {
 struct Costs(VecDeque<u64>);
 
 impl Costs {
+    /// Adds what a reading took, nanoseconds. The oldest of `PLAN.costs_kept` is dropped for it.
     fn add(&mut self, took_ns: u64) {
         self.0.push_back(took_ns);
         if self.0.len() > PLAN.costs_kept {
@@ -311,7 +312,8 @@ impl Plan {
         self.costs.get(&kind).map_or(0, Costs::median_ns)
     }
 
-    /// Gives the usual cost of a kind; until it is known, that of a single call.
+    /// Gives the usual cost of a kind, nanoseconds. Until it was read once, that of memory in use stands in, which is a
+    /// single call.
     fn estimate_ns(&self, kind: Kind) -> u64 {
         self.costs.get(&kind).map_or_else(|| self.cost_ns(Kind::Memory), Costs::median_ns)
     }

@@ -127,7 +127,8 @@ pub(super) struct Utilization {
     pub lost_us: u64,
 }
 
-/// Reads utilisation by the driver's own samples since the last reading; where it has none, by its present rate.
+/// Reads how busy the device was, percent, by the driver's own samples since the last reading; where it has none, by its
+/// present rate, which `rates` asks for.
 pub(super) fn busy(
     api: &Api,
     device: nvmlDevice_t,

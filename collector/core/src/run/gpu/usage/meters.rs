@@ -100,7 +100,8 @@ impl Counter {
         Self { is_wide, last: value, last_ns: at_ns, read_ns: (at_ns, at_ns), ..Self::default() }
     }
 
-    /// Gives the count since the first reading. `None`: it was read once, or it could have wrapped unseen.
+    /// Gives how much the meter counted since the first reading, in its own unit. `None`: it was read once at most, or it
+    /// could have wrapped unseen.
     pub(crate) fn total(&self) -> Option<f64> {
         let since_step_back = self.low.map_or(0.0, |(_, counted)| counted);
         (self.has_counted && !self.may_have_wrapped()).then_some(self.total + since_step_back)

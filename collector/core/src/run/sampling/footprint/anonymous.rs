@@ -251,7 +251,8 @@ pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
     }
 }
 
-/// Gives how much more private anonymous memory it may have, as nothing of it was read, bytes.
+/// Gives how much more private anonymous memory the process may have than is counted, bytes; 0: its sharing was read, or
+/// it is alone, so that all of it is its own.
 pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: u64) -> u64 {
     if member.reading.sharing.is_some() || (is_alone && member.image != Image::Unknown) {
         return 0;

@@ -150,7 +150,7 @@ impl Run {
     }
 
     fn id(&self, pid: u32) -> ProcessId {
-        self.tree.open_instance(Key { pid_ns: self.pid_ns, pid }).unwrap()
+        self.tree.youngest_alive(Key { pid_ns: self.pid_ns, pid }).unwrap()
     }
 
     fn sampled(&mut self, pid: u32, cpu_ns: u64, rss: u64, share: u64) -> &mut Self {

@@ -150,7 +150,7 @@ fn with_namespace() -> Run {
 }
 
 fn outside_of(run: &Run, pid: u32) -> Option<u32> {
-    let id = run.tree.open_instance(Key { pid_ns: INSIDE, pid })?;
+    let id = run.tree.youngest_alive(Key { pid_ns: INSIDE, pid })?;
     run.tree.get(id)?.ids.host_pid
 }
 

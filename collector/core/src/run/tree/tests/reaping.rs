@@ -110,7 +110,7 @@ fn ancestor_that_became_instrumented_is_no_subreaper() {
     let mut run = below_a_static_subreaper();
     run.kernel_fork(104, 103).execs(104).kernel_fork(105, 104).execs(105).start(105, 104);
     run.execs(104).start(104, 103).exit(104, 100, 0).reaped(103, 104, 100).later(1).finalize(&[103, 105]);
-    assert!(run.tree.open_instance(Key { pid_ns: HERE, pid: 104 }).is_none(), "it is finalized");
+    assert!(run.tree.youngest_alive(Key { pid_ns: HERE, pid: 104 }).is_none(), "it is finalized");
     run.exit(105, 5000, 0).over(105, 0).exit(103, 900, 100).over(103, 0);
     run.later(1).reaped(MAIN, 102, 6700).finalize(&[103, 105]).later(300).finalize(&[103, 105]);
     let summaries = run.end();
