@@ -7,11 +7,11 @@
 //! - [`ring`]: the lock-free event ring
 //! - [`overflow`]: records that find the ring full
 //! - [`record`]: the fields of a record
-//! - [`live`], [`sample`]: the live file and its ring of samples
+//! - [`live`], [`sample`], [`table`]: the live file, its ring of samples and its tables; [`slot`]: their sequence lock
 //! - [`preload`]: the shim's entry in LD_PRELOAD
 //! - [`rank`]: ranks of MPI jobs and Slurm steps
 //!
-//! `gpu_track.h` beside this crate has the same for C. The crate is `no_std` and has no dependencies, because it is
+//! `gpu_track_abi.h` beside this crate has the same for C. The crate is `no_std` and has no dependencies, because it is
 //! also loaded into other people's programs.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do"))]
@@ -25,7 +25,9 @@ pub mod record;
 pub mod ring;
 pub mod sample;
 pub mod script;
+pub mod slot;
 mod sync;
+pub mod table;
 
 /// Environment variable that names the session: a colon-separated list of segment paths, outermost session first.
 /// A nested run appends its own, so that each run gets its report.
@@ -48,10 +50,11 @@ mod tests {
     use super::*;
     use layout::Header;
     use sample::{Sample, SampleSlot};
+    use table::{Entry, GpuEntry, ProcessEntry, Text};
 
     /// The C header with the values of this crate.
     fn c_header() -> String {
-        let mut header = include_str!("../gpu_track.h").to_owned();
+        let mut header = include_str!("../gpu_track_abi.h").to_owned();
         let text = |value: &str| format!("\"{value}\"");
         let number = |value: usize| format!("{value}u");
         let flag = |value: u32| format!("{value}u");
@@ -77,6 +80,10 @@ mod tests {
             ("LIVE_SIZE", number(live::LIVE_SIZE)),
             ("SAMPLE_CAPACITY", number(sample::SAMPLE_CAPACITY)),
             ("SAMPLE_SLOT", number(size_of::<sample::SampleSlot>())),
+            ("GPU_CAPACITY", number(table::GPU_CAPACITY)),
+            ("PROCESS_CAPACITY", number(table::PROCESS_CAPACITY)),
+            ("SUMMARY_CAPACITY", number(table::SUMMARY_CAPACITY)),
+            ("UNKNOWN", format!("{:#x}ull", table::UNKNOWN)),
         ];
         assert_eq!(header.matches("#define GPU_TRACK_").count(), values.len() + 1, "and GPU_TRACK_H");
         for (name, value) in values {
@@ -94,10 +101,10 @@ mod tests {
     fn c_header_has_the_same_constants() {
         let header = c_header();
         if std::env::var_os("BLESS").is_some() {
-            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/gpu_track.h"), &header).unwrap();
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/gpu_track_abi.h"), &header).unwrap();
             return;
         }
-        assert_eq!(header, include_str!("../gpu_track.h"));
+        assert_eq!(header, include_str!("../gpu_track_abi.h"));
     }
 
     // Requirement: HOST-2
@@ -113,10 +120,15 @@ mod tests {
             created_monotonic_ns created_realtime_ns state doorbell head tail dropped unreachable
         );
         assert_eq!(c_struct("gpu_track_header"), header);
-        let live = offsets!(live::LiveHeader:
-            magic version slot_size capacity first_slot session_id samples
+        let section = offsets!(live::Section: offset size entry_size capacity);
+        assert_eq!(c_struct("gpu_track_live_section"), section);
+        let (mut live, size) = offsets!(live::LiveHeader:
+            magic version section_count session_id file_size samples sections
         );
-        assert_eq!(c_struct("gpu_track_live_header"), live);
+        let (_, sections) = live.pop().unwrap();
+        let named = ["sample_ring", "gpu_table", "process_table", "summary_table"];
+        let each = named.into_iter().zip((sections..).step_by(size_of::<live::Section>()));
+        assert_eq!(c_struct("gpu_track_live_header"), (live.into_iter().chain(each).collect(), size));
         // A slot is an array of numbers: the sequence, then the fields in the order in which they are written.
         macro_rules! slot {
             ($($field:ident)*) => {{
@@ -131,15 +143,60 @@ mod tests {
         assert_eq!(c_struct("gpu_track_sample"), (words, size_of::<SampleSlot>()));
     }
 
+    // Requirement: HOST-2
+    #[test]
+    fn c_header_has_the_same_tables() {
+        /// The place of each field in an entry, by the first word that changes with it.
+        macro_rules! entry {
+            ($entry:ty: $($field:ident = $value:expr,)*) => {{
+                let none: Vec<u64> = <$entry>::default().words().collect();
+                let at = |entry: $entry| entry.words().zip(&none).position(|(one, other)| one != *other).unwrap() * 8;
+                let fields = vec![$((stringify!($field), at(<$entry>::of($value, |entry, value| entry.$field = value)))),*];
+                (fields, none.len() * 8)
+            }};
+        }
+        trait Of: Sized + Default {
+            fn of<T>(value: T, set: impl Fn(&mut Self, T)) -> Self {
+                let mut entry = Self::default();
+                set(&mut entry, value);
+                entry
+            }
+        }
+        impl Of for GpuEntry {}
+        impl Of for ProcessEntry {}
+        let gpu = entry!(GpuEntry:
+            index = Some(1), read_ns = Some(1), total_bytes = Some(1), used_bytes = Some(1), run_bytes = Some(1),
+            utilization_percent = Some(1.0), power_w = Some(1.0), temperature_c = Some(1.0),
+            sm_clock_mhz = Some(1.0), uuid = Text::new("a"), name = Text::new("a"),
+        );
+        assert_eq!(c_struct("gpu_track_gpu"), gpu);
+        let process = entry!(ProcessEntry:
+            pid = Some(1), parent_pid = Some(1), start_ns = Some(1), rss_bytes = Some(1), cpu_ns = Some(1),
+            gpu_bytes = Some(1), command = Text::new("a"),
+        );
+        assert_eq!(c_struct("gpu_track_process"), process);
+        let head = [("sequence", 0), ("at_ns", 8), ("count", 16), ("others", 24)];
+        assert_eq!(c_struct("gpu_track_table"), (head.to_vec(), (table::HEAD_WORDS + 1) * 8));
+    }
+
     /// The fields of a struct of the C header with their offsets, and its size.
     fn c_struct(name: &str) -> (Vec<(&'static str, usize)>, usize) {
         let begin = format!("struct {name} {{");
-        let c = include_str!("../gpu_track.h").split_once(&begin).unwrap().1;
+        let c = include_str!("../gpu_track_abi.h").split_once(&begin).unwrap().1;
         let mut offset = 0;
         let mut offsets = Vec::new();
         for declaration in c.split_once('}').unwrap().0.split_terminator(';') {
-            let Some((kind, names)) = declaration.trim().split_once(' ') else { continue };
-            let size = if kind == "uint64_t" { 8 } else { 4 };
+            let declaration = declaration.trim();
+            let Some((kind, names)) = declaration.trim_start_matches("struct ").split_once(' ') else {
+                continue;
+            };
+            let size = match kind {
+                "char" => 1,
+                "uint32_t" => 4,
+                "uint64_t" | "double" => 8,
+                "gpu_track_live_section" => 16,
+                other => panic!("{other}"),
+            };
             for name in names.split(", ") {
                 let (name, count) = name.split_once('[').unwrap_or((name, "1]"));
                 offsets.push((name, offset));

@@ -2,15 +2,20 @@
 //! [`SUFFIX`]. No tracked process maps it.
 //!
 //! ```text
-//! 0            HEADER_SIZE                 FILE_SIZE
-//! | LiveHeader | SAMPLE_CAPACITY samples   |
+//! 0            HEADER_SIZE
+//! | LiveHeader | samples | GPUs | processes | summary |
 //! ```
 //!
-//! It has a version of its own, [`LIVE_VERSION`]: it can grow without a change to the shim. A reader maps it read-only, compares
-//! magic and version, and reads sample number `samples - 1`, which is the latest ([`crate::sample`]).
+//! The header has where each section is. The file has a version of its own, [`LIVE_VERSION`]: it can grow without a change to the
+//! shim. A reader maps it read-only, and compares magic, version and size. Sample number `samples - 1` is the latest
+//! ([`crate::sample`]). The other sections are tables ([`crate::table`]).
 
 use crate::layout::{HEADER_SIZE, Line};
 use crate::sample::{SAMPLE_CAPACITY, SampleSlot};
+use crate::table::{
+    GPU_CAPACITY, GpuEntry, GpuTable, PROCESS_CAPACITY, ProcessEntry, ProcessTable, SUMMARY_CAPACITY,
+    SummaryTable,
+};
 
 /// What the live file's name has after the segment's.
 pub const SUFFIX: &str = ".live";
@@ -18,11 +23,60 @@ pub const SUFFIX: &str = ".live";
 /// First eight bytes of a live file: "gputlive" as a little-endian number.
 pub const LIVE_MAGIC: u64 = u64::from_le_bytes(*b"gputlive");
 
-/// Version of the live file's form.
-pub const LIVE_VERSION: u32 = 1;
+/// Version of the live file's form. Version 1 had samples only.
+pub const LIVE_VERSION: u32 = 2;
 
 /// Bytes of a live file.
-pub const LIVE_SIZE: usize = HEADER_SIZE + SAMPLE_CAPACITY * size_of::<SampleSlot>();
+pub const LIVE_SIZE: usize = SUMMARY.end();
+
+/// Where a section is, and what it has.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Section {
+    /// Its first byte in the file.
+    pub offset: u32,
+    /// Its bytes.
+    pub size: u32,
+    /// Bytes of an entry.
+    pub entry_size: u32,
+    /// Most entries.
+    pub capacity: u32,
+}
+
+impl Section {
+    const fn new(offset: usize, size: usize, entry_size: usize, capacity: usize) -> Self {
+        assert!(offset.is_multiple_of(64));
+        Self {
+            offset: offset as u32,
+            size: size as u32,
+            entry_size: entry_size as u32,
+            capacity: capacity as u32,
+        }
+    }
+
+    const fn end(self) -> usize {
+        self.offset as usize + self.size as usize
+    }
+}
+
+/// The ring of samples.
+pub const SAMPLES: Section = Section::new(
+    HEADER_SIZE,
+    SAMPLE_CAPACITY * size_of::<SampleSlot>(),
+    size_of::<SampleSlot>(),
+    SAMPLE_CAPACITY,
+);
+/// The table of GPUs.
+pub const GPUS: Section =
+    Section::new(SAMPLES.end(), size_of::<GpuTable>(), GpuEntry::WORDS * 8, GPU_CAPACITY);
+/// The table of processes.
+pub const PROCESSES: Section =
+    Section::new(GPUS.end(), size_of::<ProcessTable>(), ProcessEntry::WORDS * 8, PROCESS_CAPACITY);
+/// The summary.
+pub const SUMMARY: Section = Section::new(PROCESSES.end(), size_of::<SummaryTable>(), 1, SUMMARY_CAPACITY);
+
+/// All sections, in the order of the header.
+pub const SECTIONS: [Section; 4] = [SAMPLES, GPUS, PROCESSES, SUMMARY];
 
 /// The first page of a live file. The collector writes it before the file has a name. Later only `samples` changes.
 #[repr(C)]
@@ -31,19 +85,32 @@ pub struct LiveHeader {
     pub magic: u64,
     /// [`LIVE_VERSION`].
     pub version: u32,
-    /// Bytes of a sample's slot.
-    pub slot_size: u32,
-    /// [`SAMPLE_CAPACITY`].
-    pub capacity: u32,
-    /// Offset of the first slot.
-    pub first_slot: u32,
+    /// How many sections there are.
+    pub section_count: u32,
     /// The segment's session.
     pub session_id: u64,
+    /// [`LIVE_SIZE`].
+    pub file_size: u64,
     /// Samples written so far. Sample number `n` is in slot `n % capacity`.
     pub samples: Line,
+    /// [`SECTIONS`].
+    pub sections: [Section; 4],
 }
 
-const _: () = assert!(size_of::<LiveHeader>() <= HEADER_SIZE);
+const _: () = {
+    assert!(size_of::<LiveHeader>() <= HEADER_SIZE);
+    assert!(core::mem::offset_of!(LiveHeader, samples) == 64);
+    assert!(core::mem::offset_of!(LiveHeader, sections) == 128);
+};
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(SAMPLES.offset == 4096 && SAMPLES.size == 65_536);
+    assert!(GPUS.offset == 69_632 && GPUS.size == 64 + 64 * 200);
+    assert!(PROCESSES.offset == 82_496 && PROCESSES.size == 64 + 256 * 112);
+    assert!(SUMMARY.offset == 111_232 && SUMMARY.size == 64 + 65_536);
+    assert!(LIVE_SIZE == 176_832);
+};
 
 impl LiveHeader {
     /// Whether this crate can read the file.
@@ -51,8 +118,8 @@ impl LiveHeader {
     pub fn is_compatible(&self) -> bool {
         self.magic == LIVE_MAGIC
             && self.version == LIVE_VERSION
-            && self.slot_size as usize == size_of::<SampleSlot>()
-            && self.capacity as usize == SAMPLE_CAPACITY
-            && self.first_slot as usize == HEADER_SIZE
+            && self.section_count as usize == SECTIONS.len()
+            && self.file_size == LIVE_SIZE as u64
+            && self.sections == SECTIONS
     }
 }

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// gpu_track.h: GPU_TRACK_TRACKED_SIZE.
+// gpu_track_abi.h: GPU_TRACK_TRACKED_SIZE.
 #ifndef TRACKED_SIZE
 #error "give -DTRACKED_SIZE"
 #endif
@@ -28,7 +28,7 @@
 static void *segment;
 
 #ifdef RECORDS
-// gpu_track.h.
+// gpu_track_abi.h.
 enum { HEADER_SIZE = 4096, CAPACITY = 2048, WORDS = 48, HEAD = 64 / 8 };
 
 struct record {

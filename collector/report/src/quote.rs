@@ -49,7 +49,8 @@ fn is_visible_format(c: char) -> bool {
 
 /// Puts `\uXXXX` in place of control and format characters (Unicode's Cc and Cf). JSON itself escapes U+0000 to U+001F only.
 /// Of these characters, only line feeds stand outside of strings.
-pub(super) fn escape_json(json: &str) -> String {
+#[must_use]
+pub fn escape_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if c == '\n' || !(is_hidden(c) || is_visible_format(c)) {

@@ -17,7 +17,7 @@ impl Session {
     /// Gives the last sample, which is still open, to the sinks that show it.
     pub(super) fn show(&mut self) {
         if let Some(now) = self.run.now() {
-            let seen = self.sinks.show(&now);
+            let seen = self.sinks.show(&self.run, &now);
             self.note(seen);
         }
     }

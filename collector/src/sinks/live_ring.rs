@@ -1,24 +1,100 @@
-//! The live ring: the latest samples in the live file beside the segment, for programs that watch the run.
+//! The live file beside the segment: the latest samples, the GPUs, the largest live processes and a summary, for programs that
+//! watch the run.
 
 use std::io;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
+use gpu_track_abi::live::LIVE_VERSION;
 use gpu_track_abi::sample::Sample;
+use gpu_track_abi::table::{GpuEntry, ProcessEntry, SUMMARY_CAPACITY, Text};
+use serde::Serialize;
 
 use super::sink::{Place, Resume, Sink};
-use crate::model::tree_sample::TreeSample;
+use crate::model::gpu::Figure;
+use crate::model::live::{LiveProcess, LiveSummary};
+use crate::model::timestamp::rfc3339;
+use crate::model::tree_sample::{GpuSample, TreeSample, Wants};
+use crate::report::quote::escape_json;
+use crate::run::{RunState, live_summary};
 use crate::sys::segment::live::{self, LiveFile};
+
+/// The summary is written this often at most: each costs some 50 us.
+const SUMMARY_INTERVAL_NS: u64 = 500_000_000;
+/// How many commands a summary has: as many of these as there is room for.
+const COMMANDS: [usize; 5] = [256, 128, 64, 16, 0];
+/// Most bytes of the command line in a summary.
+const COMMAND_LINE_BYTES: usize = 4096;
 
 struct LiveRing {
     path: PathBuf,
     session_id: u64,
     file: Option<LiveFile>,
+    identity: Identity,
+    /// When the next summary may be written, CLOCK_MONOTONIC nanoseconds.
+    summary_due_ns: u64,
+}
+
+/// What of a summary does not change while this collector lives.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Identity {
+    live_version: u32,
+    command: Vec<String>,
+    command_words_left_out: usize,
+    started_at: String,
+    start_ns: u64,
+    launcher_pid: u32,
+    restarts: u32,
+}
+
+/// A summary. docs/FILES.md explains its keys.
+#[derive(Serialize)]
+struct Summary<'a> {
+    #[serde(flatten)]
+    identity: &'a Identity,
+    #[serde(flatten)]
+    run: &'a LiveSummary,
 }
 
 /// Gives the sink. Every run has it.
 pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
     let (segment, session_id) = place.segment;
-    vec![Box::new(LiveRing { path: live::path_of(segment), session_id, file: None })]
+    vec![Box::new(LiveRing {
+        path: live::path_of(segment),
+        session_id,
+        file: None,
+        identity: Identity::of(place),
+        summary_due_ns: 0,
+    })]
+}
+
+impl Identity {
+    fn of(place: &Place) -> Self {
+        let (config, mut length) = (place.config, 0);
+        let has_room = |word: &&String| {
+            length += word.len();
+            length <= COMMAND_LINE_BYTES
+        };
+        let command: Vec<String> = config.command.iter().take_while(has_room).cloned().collect();
+        Self {
+            live_version: LIVE_VERSION,
+            command_words_left_out: config.command.len() - command.len(),
+            command,
+            started_at: rfc3339(SystemTime::UNIX_EPOCH + Duration::from_nanos(config.start.realtime_ns)),
+            start_ns: config.start.monotonic_ns,
+            launcher_pid: config.start.launcher_pid,
+            restarts: config.restarts,
+        }
+    }
+
+    /// Gives the text of a summary, with as many commands as there is room for. `None`: there is none.
+    fn summary(&self, run: &RunState, now: &TreeSample) -> Option<String> {
+        let text = |most| {
+            let summary = Summary { identity: self, run: &live_summary(run, now, most) };
+            serde_json::to_string(&summary).ok().map(|text| escape_json(&text))
+        };
+        COMMANDS.into_iter().find_map(|most| text(most).filter(|text| text.len() <= SUMMARY_CAPACITY))
+    }
 }
 
 impl Sink for LiveRing {
@@ -36,9 +112,25 @@ impl Sink for LiveRing {
         Ok(())
     }
 
-    /// Appends the open sample. A reader tells by its time that it is the last one, which can still change.
-    fn sample(&mut self, now: &TreeSample) -> io::Result<()> {
+    fn wants(&self) -> Wants {
+        Wants { live: true, ..Wants::default() }
+    }
+
+    /// Writes what the run does now. The ring gets the open sample last: a reader that finds it there finds the tables of its
+    /// time, or later ones. A reader tells by its time that it is the last one, which can still change.
+    fn look(&mut self, run: &RunState, now: &TreeSample) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
+        let gpus: Vec<GpuEntry> = now.gpu.devices.iter().map(|gpu| gpu_entry(run, gpu)).collect();
+        file.put_gpus(now.at_ns, &gpus);
+        let processes = run.live_processes();
+        let entries: Vec<ProcessEntry> = processes.listed.iter().map(process_entry).collect();
+        file.put_processes(processes.at_ns, &entries, processes.others);
+        if now.at_ns >= self.summary_due_ns {
+            self.summary_due_ns = now.at_ns.saturating_add(SUMMARY_INTERVAL_NS);
+            if let Some(summary) = self.identity.summary(run, now) {
+                file.put_summary(now.at_ns, &summary);
+            }
+        }
         file.push(Sample {
             monotonic_ns: now.at_ns,
             main_bytes: now.footprint_bytes.main.end,
@@ -49,6 +141,37 @@ impl Sink for LiveRing {
             threads: now.threads.combined.end,
         });
         if file.is_lost() { Err(io::Error::other("its file was truncated")) } else { Ok(()) }
+    }
+}
+
+fn gpu_entry(run: &RunState, gpu: &GpuSample) -> GpuEntry {
+    let device = &gpu.device;
+    let run_bytes = gpu.run_bytes.filter(|_| !run.gpu.usage.has_unreported_memory(&device.id));
+    let gauge = |figure| gpu.gauges.get(&figure).copied();
+    GpuEntry {
+        index: device.index.map(u64::from),
+        read_ns: Some(gpu.read_ns).filter(|read_ns| *read_ns != 0),
+        total_bytes: device.memory_bytes,
+        used_bytes: gpu.used_bytes,
+        run_bytes: run_bytes.map(|bytes| bytes.combined),
+        utilization_percent: gpu.busy_percent,
+        power_w: gauge(Figure::Power),
+        temperature_c: gauge(Figure::Temperature),
+        sm_clock_mhz: gauge(Figure::SmClock),
+        uuid: Text::new(&device.id),
+        name: Text::new(device.name.as_deref().unwrap_or_default()),
+    }
+}
+
+fn process_entry(process: &LiveProcess) -> ProcessEntry {
+    ProcessEntry {
+        pid: process.pid.map(u64::from),
+        parent_pid: process.parent_pid.map(u64::from),
+        start_ns: Some(process.start_ns),
+        rss_bytes: Some(process.rss_bytes),
+        cpu_ns: process.cpu_ns,
+        gpu_bytes: process.gpu_bytes,
+        command: Text::new(&process.command),
     }
 }
 

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use crate::model::observation::Observation;
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{TreeSample, Wants};
+use crate::run::RunState;
 use crate::run::outbox::Outbox;
 pub(crate) use report_file::warn_in_its_place;
 pub use report_file::{has_files, write_everywhere, write_files};
@@ -73,7 +74,9 @@ impl Sinks {
                 Err(error) => seen.push(failed(sink.as_ref(), &error)),
             }
         }
-        let wants = sinks.workers.iter().fold(Wants::default(), |all, worker| all.or(worker.wants));
+        let of_loop = sinks.in_loop.iter().map(|sink| Wants { live: sink.wants().live, ..Wants::default() });
+        let wants = of_loop.chain(sinks.workers.iter().map(|worker| worker.wants));
+        let wants = wants.fold(Wants::default(), Wants::or);
         seen.push(Observation::SinksWant(wants));
         (sinks, seen)
     }
@@ -83,10 +86,10 @@ impl Sinks {
         self.in_loop.iter().any(|sink| sink.wants_report(stage))
     }
 
-    /// Shows the open sample to the sinks of the loop. Gives what the core must know.
-    pub(crate) fn show(&mut self, now: &TreeSample) -> Vec<Observation> {
+    /// Shows the run and its open sample to the sinks of the loop. Gives what the core must know.
+    pub(crate) fn show(&mut self, run: &RunState, now: &TreeSample) -> Vec<Observation> {
         let mut seen = Vec::new();
-        self.in_loop.retain_mut(|sink| match sink.sample(now) {
+        self.in_loop.retain_mut(|sink| match sink.sample(now).and_then(|()| sink.look(run, now)) {
             Ok(()) => true,
             Err(error) => {
                 seen.push(failed(sink.as_ref(), &error));

@@ -8,6 +8,7 @@ use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{Event, TreeSample, Wants};
+use crate::run::RunState;
 use crate::run::tree::ProcessSummary;
 
 /// What a sink goes on from.
@@ -48,6 +49,11 @@ pub(crate) trait Sink: Send {
 
     /// Takes a sample: a closed one in a thread, the provisional one in the loop.
     fn sample(&mut self, _sample: &TreeSample) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Looks at the run when the sample is complete. Only the loop's sinks get it.
+    fn look(&mut self, _run: &RunState, _now: &TreeSample) -> io::Result<()> {
         Ok(())
     }
 

@@ -54,7 +54,7 @@ class Workbench(unittest.TestCase):
         self.assertEqual(workbench.mapped_bytes(header), 4096 + 10 * 3 * 8)
 
     def test_the_real_header_defines_all_sizes(self) -> None:
-        header = (ROOT / "include" / "gpu_track.h").read_text(encoding="utf-8")
+        header = (ROOT / "include" / "gpu_track_abi.h").read_text(encoding="utf-8")
         self.assertGreater(workbench.mapped_bytes(header), 4096)
 
     def test_an_undefined_size_is_an_error(self) -> None:

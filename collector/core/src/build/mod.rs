@@ -249,10 +249,8 @@ fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String
 fn records_untrusted(inputs: &Inputs) -> Option<String> {
     if inputs.end.is_truncated {
         Some("the session's shared memory was truncated".into())
-    } else if let Some(forgery) = inputs.run.health.forgery {
-        Some(forgery.to_string())
     } else {
-        inputs.run.health.damage.is_untrusted.then(|| "the event ring was overwritten".into())
+        inputs.run.health.records_untrusted()
     }
 }
 

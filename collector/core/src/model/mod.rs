@@ -13,6 +13,7 @@ pub mod host_info;
 pub mod ids;
 pub mod journal;
 pub mod kernel_event;
+pub mod live;
 pub mod observation;
 pub mod order;
 pub mod policy;

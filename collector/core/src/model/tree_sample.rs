@@ -170,6 +170,8 @@ pub struct Wants {
     pub ended: bool,
     /// Events.
     pub events: bool,
+    /// The live processes of the open sample.
+    pub live: bool,
 }
 
 impl Wants {
@@ -180,6 +182,7 @@ impl Wants {
             samples: self.samples || other.samples,
             ended: self.ended || other.ended,
             events: self.events || other.events,
+            live: self.live || other.live,
         }
     }
 }

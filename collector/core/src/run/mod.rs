@@ -4,6 +4,8 @@ pub mod cause;
 pub(crate) mod crashes;
 pub(crate) mod failures;
 pub mod gpu;
+mod live;
+mod live_summary;
 pub(crate) mod nodes;
 pub(crate) mod orders;
 pub mod outbox;
@@ -21,4 +23,5 @@ pub mod trust;
 pub mod usage;
 pub(crate) mod wait_all;
 
+pub use live_summary::live_summary;
 pub use state::RunState;

@@ -150,7 +150,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    const ALL: Wants = Wants { samples: true, ended: true, events: true };
+    const ALL: Wants = Wants { samples: true, ended: true, events: true, live: false };
 
     fn sample(at_ns: u64) -> TreeSample {
         TreeSample { at_ns, ..TreeSample::default() }

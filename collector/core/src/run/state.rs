@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failures::Failures;
 use super::gpu::GpuState;
+use super::live::Largest;
 use super::orders::Orders;
 use super::ranks::Ranks;
 use super::samples::{Completed, Parts, Samples};
@@ -19,6 +20,7 @@ use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::ids::Target;
 use crate::model::kernel_event::{KernelEvent, What};
+use crate::model::live::LiveProcesses;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
 use crate::model::order::Order;
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
@@ -63,6 +65,9 @@ pub struct RunState {
     /// The sample that is being taken.
     #[serde(skip)]
     pub sampling: Sampling,
+    /// The processes of the last sample that the live file lists.
+    #[serde(skip)]
+    largest: Largest,
     ticks_per_second: u64,
 }
 
@@ -98,6 +103,16 @@ pub struct ConnectorState {
     pub overruns: u64,
     /// Lost events of the whole machine, as far as the kernel counts them.
     pub dropped: u32,
+}
+
+impl Health {
+    /// Gives why the records are not trusted, by what they tell. `None`: they are.
+    pub(crate) fn records_untrusted(&self) -> Option<String> {
+        match self.forgery {
+            Some(forgery) => Some(forgery.to_string()),
+            None => self.damage.is_untrusted.then(|| "the event ring was overwritten".into()),
+        }
+    }
 }
 
 /// Gives the CPU time that a record claims, microseconds.
@@ -153,6 +168,7 @@ impl RunState {
             found: ReadUpTo::default(),
             trust,
             sampling: Sampling::default(),
+            largest: Largest::default(),
             ticks_per_second: 1_000_000 / context.tick_us.max(1),
         }
     }
@@ -331,6 +347,9 @@ impl RunState {
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
         let window_percent = self.cpu.add(&sample);
         self.samples.add_cpu(&sample);
+        if self.samples.outbox.wants.live {
+            self.largest = Largest::of(&sample);
+        }
         let completed = Completed::new(&self.tree, &sample, window_percent);
         self.ram.add(&self.tree, &mut sample);
         self.close_sample();
@@ -357,6 +376,11 @@ impl RunState {
     pub fn now(&self) -> Option<TreeSample> {
         let Self { ram, cpu, totals, gpu, .. } = self;
         self.samples.now(Parts { ram, cpu, totals, gpu: &gpu.usage })
+    }
+
+    /// Gives the largest live processes of the last sample; none if no sink wants them.
+    pub fn live_processes(&self) -> LiveProcesses {
+        self.largest.processes(&self.tree, &self.gpu.usage)
     }
 
     /// Keeps the first of each signal. The launcher tells a restarted collector again.

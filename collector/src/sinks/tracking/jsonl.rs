@@ -84,7 +84,7 @@ impl Sink for JsonLines {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ended: true, events: true }
+        Wants { samples: true, ended: true, events: true, ..Wants::default() }
     }
 
     fn wants_report(&self, stage: Stage) -> bool {

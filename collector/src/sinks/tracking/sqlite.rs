@@ -97,7 +97,7 @@ impl Sink for Database {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ended: true, events: false }
+        Wants { samples: true, ended: true, ..Wants::default() }
     }
 
     fn wants_report(&self, stage: Stage) -> bool {

@@ -1,14 +1,22 @@
-//! The live file: the latest samples, for programs that watch the run.
+//! The live file: the latest samples, the GPUs, the largest live processes and a summary, for programs that watch the run.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use gpu_track_abi::layout::HEADER_SIZE;
-use gpu_track_abi::live::{LIVE_MAGIC, LIVE_SIZE, LIVE_VERSION, LiveHeader, SUFFIX};
+use gpu_track_abi::live::{
+    GPUS, LIVE_MAGIC, LIVE_SIZE, LIVE_VERSION, LiveHeader, PROCESSES, SAMPLES, SECTIONS, SUFFIX, SUMMARY,
+    Section,
+};
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
+use gpu_track_abi::slot::{Slot, Unread};
+use gpu_track_abi::table::{
+    Entry, GpuEntry, GpuTable, HEAD_WORDS, ProcessEntry, ProcessTable, SUMMARY_CAPACITY, SummaryTable,
+    words_of,
+};
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, OFlags, fstat, openat};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -48,10 +56,10 @@ impl LiveFile {
         let header = unsafe { live.base.cast::<LiveHeader>().as_mut() };
         header.magic = LIVE_MAGIC;
         header.version = LIVE_VERSION;
-        header.slot_size = size_of::<SampleSlot>() as u32;
-        header.capacity = SAMPLE_CAPACITY as u32;
-        header.first_slot = HEADER_SIZE as u32;
+        header.section_count = SECTIONS.len() as u32;
         header.session_id = session_id;
+        header.file_size = LIVE_SIZE as u64;
+        header.sections = SECTIONS;
         live.named.link()?;
         Ok(live)
     }
@@ -106,11 +114,29 @@ impl LiveFile {
     }
 
     fn slots(&self) -> &[SampleSlot] {
-        // SAFETY: the slots follow the header page inside the mapping, are aligned, and are accessed atomically only.
+        // SAFETY: the slots are inside the mapping, are aligned, and are accessed atomically only.
         unsafe {
-            let first = self.base.byte_add(HEADER_SIZE).cast::<SampleSlot>();
+            let first = self.base.byte_add(SAMPLES.offset as usize).cast::<SampleSlot>();
             std::slice::from_raw_parts(first.as_ptr().cast_const(), SAMPLE_CAPACITY)
         }
+    }
+
+    fn gpu_table(&self) -> &GpuTable {
+        self.table(GPUS)
+    }
+
+    fn process_table(&self) -> &ProcessTable {
+        self.table(PROCESSES)
+    }
+
+    fn summary_table(&self) -> &SummaryTable {
+        self.table(SUMMARY)
+    }
+
+    fn table<const N: usize>(&self, section: Section) -> &Slot<N> {
+        assert_eq!(section.size as usize, size_of::<Slot<N>>());
+        // SAFETY: the section is inside the mapping, aligned to 64 bytes, as long as the table, and accessed atomically only.
+        unsafe { self.base.byte_add(section.offset as usize).cast::<Slot<N>>().as_ref() }
     }
 
     /// Collector only: append a sample of the tree.
@@ -121,6 +147,54 @@ impl LiveFile {
             slot.write(sample);
         }
         written.store(number.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Collector only: the GPUs at a sample of this time, CLOCK_MONOTONIC nanoseconds. Those that have no room are counted.
+    pub fn put_gpus(&self, at_ns: u64, gpus: &[GpuEntry]) {
+        put(self.gpu_table(), at_ns, gpus, 0);
+    }
+
+    /// Collector only: the largest live processes at a sample, and how many others there were.
+    pub fn put_processes(&self, at_ns: u64, processes: &[ProcessEntry], others: u64) {
+        put(self.process_table(), at_ns, processes, others);
+    }
+
+    /// Collector only: the summary at a sample. Returns whether it has room.
+    pub fn put_summary(&self, at_ns: u64, summary: &str) -> bool {
+        if summary.len() > SUMMARY_CAPACITY {
+            return false;
+        }
+        let head = [at_ns, summary.len() as u64, 0, 0, 0, 0, 0];
+        self.summary_table().write_words(head.into_iter().chain(words_of(summary.as_bytes())));
+        true
+    }
+
+    /// Reads the GPUs.
+    ///
+    /// # Errors
+    /// If they were never written, or their writer was killed in the middle.
+    pub fn gpus(&self) -> Result<Listed<GpuEntry>, Unread> {
+        listed(self.gpu_table())
+    }
+
+    /// Reads the largest live processes.
+    ///
+    /// # Errors
+    /// As [`Self::gpus`].
+    pub fn processes(&self) -> Result<Listed<ProcessEntry>, Unread> {
+        listed(self.process_table())
+    }
+
+    /// Reads the summary, and the time of its sample, CLOCK_MONOTONIC nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Self::gpus`].
+    pub fn summary(&self) -> Result<(u64, String), Unread> {
+        let words = words_in(self.summary_table())?;
+        let (head, text) = words.split_at(HEAD_WORDS);
+        let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let length = (head[1] as usize).min(bytes.len());
+        Ok((head[0], String::from_utf8_lossy(&bytes[..length]).into_owned()))
     }
 
     /// How many samples were written so far.
@@ -157,6 +231,51 @@ impl Drop for LiveFile {
     }
 }
 
+/// What a table has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<E> {
+    /// The sample that it is of, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// Its entries.
+    pub entries: Vec<E>,
+    /// How many more there were.
+    pub others: u64,
+}
+
+/// A reader tries this often, so far apart: longer than a successor of a killed collector takes to its first sample.
+const READER_TRIES: usize = 200;
+const READER_WAIT: Duration = Duration::from_millis(1);
+
+/// Writes a table.
+fn put<const N: usize, E: Entry>(table: &Slot<N>, at_ns: u64, entries: &[E], others: u64) {
+    let listed = &entries[..entries.len().min((N - HEAD_WORDS) / E::WORDS)];
+    let others = others + (entries.len() - listed.len()) as u64;
+    let head = [at_ns, listed.len() as u64, others, 0, 0, 0, 0];
+    table.write_words(head.into_iter().chain(listed.iter().flat_map(E::words)));
+}
+
+/// Reads a table.
+fn listed<const N: usize, E: Entry>(table: &Slot<N>) -> Result<Listed<E>, Unread> {
+    let words = words_in(table)?;
+    let (head, entries) = words.split_at(HEAD_WORDS);
+    // Another program may have written any count.
+    let entries = entries.chunks_exact(E::WORDS).take(usize::try_from(head[1]).unwrap_or(usize::MAX));
+    Ok(Listed { at_ns: head[0], entries: entries.map(E::of_words).collect(), others: head[2] })
+}
+
+/// Reads all words of a table.
+fn words_in<const N: usize>(table: &Slot<N>) -> Result<Vec<u64>, Unread> {
+    let mut words = vec![0; N];
+    for _ in 1..READER_TRIES {
+        match table.read_words(&mut words) {
+            Err(Unread::Busy) => std::thread::sleep(READER_WAIT),
+            Err(Unread::Empty) => return Err(Unread::Empty),
+            Ok(()) => return Ok(words),
+        }
+    }
+    table.read_words(&mut words).map(|()| words)
+}
+
 /// Removes the live file of a segment, if there is one.
 pub fn remove(segment: &Path) {
     // Where there is none, there is nothing to remove.
@@ -165,6 +284,10 @@ pub fn remove(segment: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use gpu_track_abi::table::Text;
+
     use super::*;
 
     #[test]
@@ -186,6 +309,92 @@ mod tests {
             [bytes(0), bytes(475), bytes(476), bytes(1499), bytes(1500)],
             [None, None, Some(476), Some(1499), None]
         );
+    }
+
+    /// Writes a word into a live file, as a writer that is killed in the middle or another program leaves it.
+    fn overwrite(path: &Path, at: u32, word: u64) {
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(&word.to_ne_bytes(), u64::from(at)).unwrap();
+    }
+
+    fn process(pid: u64) -> ProcessEntry {
+        ProcessEntry { pid: Some(pid), ..ProcessEntry::default() }
+    }
+
+    // Requirement: TIME-8
+    #[test]
+    fn tables_that_a_killed_writer_left_half_written_are_unread_until_its_successor_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path_of(&dir.path().join("segment"));
+        let live = LiveFile::create(&path, 42).unwrap();
+        let reader = LiveFile::open(&path).unwrap();
+        assert_eq!(reader.gpus(), Err(Unread::Empty));
+        assert_eq!(reader.summary(), Err(Unread::Empty));
+        let gpu = GpuEntry { used_bytes: Some(7), uuid: Text::new("GPU-1"), ..GpuEntry::default() };
+        live.put_gpus(1, &[gpu]);
+        live.put_processes(2, &[process(3), process(4)], 5);
+        assert!(live.put_summary(6, "{\"a\":1}"));
+        assert_eq!(reader.gpus(), Ok(Listed { at_ns: 1, entries: vec![gpu], others: 0 }));
+        let processes = Listed { at_ns: 2, entries: vec![process(3), process(4)], others: 5 };
+        assert_eq!(reader.processes(), Ok(processes));
+        assert_eq!(reader.summary(), Ok((6, "{\"a\":1}".into())));
+        drop(live);
+        overwrite(&path, PROCESSES.offset, 3);
+        assert_eq!(reader.processes(), Err(Unread::Busy));
+        let next = LiveFile::resume(&path, 42).unwrap();
+        next.put_processes(9, &[], 0);
+        assert_eq!(reader.processes(), Ok(Listed { at_ns: 9, entries: Vec::new(), others: 0 }));
+    }
+
+    // Requirement: TIME-65
+    #[test]
+    fn what_has_no_room_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let live = LiveFile::create(&dir.path().join("live"), 1).unwrap();
+        let many: Vec<_> = (0..300).map(process).collect();
+        live.put_processes(1, &many, 10);
+        let listed = live.processes().unwrap();
+        assert_eq!((listed.entries, listed.others), (many[..256].to_vec(), 54));
+        let full = "x".repeat(SUMMARY_CAPACITY);
+        assert!(live.put_summary(1, &full) && !live.put_summary(2, &(full.clone() + "y")));
+        assert_eq!(live.summary(), Ok((1, full)));
+    }
+
+    // Requirement: TIME-8
+    #[test]
+    fn anything_that_another_program_writes_there_is_read_without_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("live");
+        let live = LiveFile::create(&path, 1).unwrap();
+        for garbage in [0, u64::MAX, 1 << 63, 0xfffe] {
+            for section in &SECTIONS[1..] {
+                (section.offset..section.offset + section.size)
+                    .step_by(8)
+                    .for_each(|at| overwrite(&path, at, garbage));
+                overwrite(&path, section.offset, 2);
+            }
+            let (gpus, processes, summary) =
+                (live.gpus().unwrap(), live.processes().unwrap(), live.summary());
+            assert!(gpus.entries.len() <= 64 && processes.entries.len() <= 256, "{garbage}");
+            assert!(summary.unwrap().1.chars().count() <= SUMMARY_CAPACITY);
+        }
+    }
+
+    // Requirement: TIME-8
+    #[test]
+    fn file_of_another_version_or_length_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("live");
+        drop(LiveFile::create(&path, 1).unwrap());
+        assert!(LiveFile::open(&path).is_ok());
+        let version = std::mem::offset_of!(LiveHeader, version) as u32;
+        let (before, after) = (u64::from(LIVE_VERSION) | 4 << 32, u64::from(LIVE_VERSION + 1) | 4 << 32);
+        overwrite(&path, version, after);
+        assert_eq!(LiveFile::open(&path).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        overwrite(&path, version, before);
+        assert!(LiveFile::open(&path).is_ok());
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(69_632).unwrap();
+        assert_eq!(LiveFile::open(&path).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     // Requirement: FAULT-11

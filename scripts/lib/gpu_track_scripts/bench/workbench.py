@@ -57,7 +57,7 @@ def defined(header: str, name: str) -> int:
 
 
 def mapped_bytes(header: str) -> int:
-    """The size of header and event ring, by gpu_track.h. A record's words have 8 bytes."""
+    """The size of header and event ring, by gpu_track_abi.h. A record's words have 8 bytes."""
     records = defined(header, "GPU_TRACK_RING_CAPACITY") * defined(header, "GPU_TRACK_RECORD_WORDS")
     return defined(header, "GPU_TRACK_HEADER_SIZE") + records * 8
 
@@ -69,7 +69,7 @@ def prepare(
     if tracker is None:
         tracker = cargo_build("release", "-p", "gpu-track-run", quiet=True)["gpu-track-run"]
     ring = cargo_build("release", "-p", "gpu-track-abi", "--example", "ring", quiet=True)["ring"]
-    size = mapped_bytes((ROOT / "include" / "gpu_track.h").read_text(encoding="utf-8"))
+    size = mapped_bytes((ROOT / "include" / "gpu_track_abi.h").read_text(encoding="utf-8"))
     sources = ROOT / "tests" / "bench"
 
     library = ["-shared", "-fPIC", f"-DTRACKED_SIZE={size}"]

@@ -1,5 +1,6 @@
 //! Sums over finalized processes: totals, by command, the heaviest, and where the figures come from.
 
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -146,23 +147,25 @@ impl Totals {
 
     /// Lists the sums by command name, most CPU time first.
     pub(crate) fn by_command(&self) -> Vec<CommandUsage> {
-        let mut list: Vec<_> = self
-            .commands
-            .iter()
-            .map(|(name, command)| CommandUsage {
-                command: name.to_string(),
-                count: command.count,
-                cpu_s: command.is_cpu_known.then(|| command.cpu_us as f64 / 1e6),
-                peak_rss_bytes: command.peak,
-                wall_s: command.wall_ns as f64 / 1e9,
-                gpu: None,
-            })
-            .collect();
+        let mut list: Vec<_> = self.commands.iter().map(|(name, command)| command.usage(name)).collect();
         list.sort_by(|a, b| {
             let key = |c: &CommandUsage| c.cpu_s.unwrap_or(0.0);
             key(b).total_cmp(&key(a)).then_with(|| a.command.cmp(&b.command))
         });
         list
+    }
+
+    /// Lists the sums of the commands with most processes, at most so many, and gives how many commands are left out. It takes
+    /// no copy of the others.
+    pub(crate) fn most_frequent(&self, most: usize) -> (Vec<CommandUsage>, u64) {
+        let mut all: Vec<_> = self.commands.iter().collect();
+        let others = all.len().saturating_sub(most);
+        if others > 0 {
+            all.select_nth_unstable_by(most, by_count);
+            all.truncate(most);
+        }
+        all.sort_unstable_by(by_count);
+        (all.into_iter().map(|(name, command)| command.usage(name)).collect(), others as u64)
     }
 
     /// Lists single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that
@@ -174,6 +177,25 @@ impl Totals {
     /// Lists executables without a dynamic loader.
     pub(crate) fn static_executables(&self) -> Vec<String> {
         self.static_executables.iter().cloned().collect()
+    }
+}
+
+/// Orders commands by how many processes they had, most first.
+fn by_count(a: &(&Arc<str>, &Command), b: &(&Arc<str>, &Command)) -> Ordering {
+    (Reverse(a.1.count), a.0).cmp(&(Reverse(b.1.count), b.0))
+}
+
+impl Command {
+    /// Gives its sums for a report.
+    fn usage(&self, name: &str) -> CommandUsage {
+        CommandUsage {
+            command: name.to_owned(),
+            count: self.count,
+            cpu_s: self.is_cpu_known.then(|| self.cpu_us as f64 / 1e6),
+            peak_rss_bytes: self.peak,
+            wall_s: self.wall_ns as f64 / 1e9,
+            gpu: None,
+        }
     }
 }
 

@@ -141,6 +141,11 @@ impl DeviceUsage {
         }
     }
 
+    /// Whether the memory of the run's processes was read since this time, CLOCK_MONOTONIC nanoseconds.
+    pub(super) fn knows_run_memory(&self, oldest_ns: u64) -> bool {
+        self.recent.run_bytes.get(oldest_ns).is_some()
+    }
+
     /// Begins a sample: it has what is read from now on.
     pub(super) fn begin_sample(&mut self) {
         self.recent.begin();

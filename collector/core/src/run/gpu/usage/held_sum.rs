@@ -71,6 +71,11 @@ impl<T: Amount> HeldSum<T> {
         largest
     }
 
+    /// Gives the sum of the last readings.
+    pub(super) fn last(&self) -> T {
+        self.last.values().fold(T::default(), |sum, last| sum.plus(last.held))
+    }
+
     /// Whether a device had memory at its last reading.
     pub(super) fn is_held_on(&self, device: u32) -> bool {
         self.last.get(&device).is_some_and(|last| last.held != T::default())

@@ -7,6 +7,7 @@ mod busy;
 pub(crate) mod device;
 mod gpu_sums;
 mod held_sum;
+mod live;
 mod maxima;
 pub(crate) mod meters;
 mod process_lists;

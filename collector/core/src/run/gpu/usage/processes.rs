@@ -23,6 +23,8 @@ pub struct OnDevice {
     pub is_accounted: bool,
     /// Its mean utilisation by its accounting entry, percent, used where no sample reported any.
     pub accounted_percent: Option<f64>,
+    /// The driver's last list has it without its memory there.
+    is_unreported: bool,
 }
 
 /// A process that used a GPU.
@@ -58,6 +60,12 @@ impl ProcessGpu {
         }
         let on = self.on(device);
         on.peak_bytes = on.peak_bytes.max(bytes);
+    }
+
+    /// Gives its memory by the last readings of all devices, bytes; `None`: a driver does not report it.
+    fn held_bytes(&self) -> Option<u64> {
+        let is_known = self.devices.values().all(|on| !on.is_unreported);
+        is_known.then(|| self.held.last())
     }
 
     /// Takes in the driver's accounting entry of it, with its peak on a device.
@@ -114,11 +122,25 @@ impl Processes {
         listed: &BTreeMap<u64, Option<u64>>,
     ) {
         for (id, process) in &mut self.by_id {
-            match listed.get(id) {
-                Some(bytes) => process.add_memory(number, device, at_ns, *bytes),
-                None if process.held.is_held_on(number) => process.add_memory(number, device, at_ns, None),
-                None => {}
+            let entry = listed.get(id);
+            let was_listed = || {
+                process.held.is_held_on(number)
+                    || process.devices.get(device).is_some_and(|on| on.is_unreported)
+            };
+            if entry.is_none() && !was_listed() {
+                continue;
             }
+            process.add_memory(number, device, at_ns, entry.copied().flatten());
+            process.on(device).is_unreported = entry == Some(&None);
+        }
+    }
+
+    /// Gives the memory of a process by the last readings of all devices, bytes. `None`: a driver does not report it, or there
+    /// are too many processes to know them all.
+    pub(crate) fn held_bytes(&self, id: u64) -> Option<u64> {
+        match self.by_id.get(&id) {
+            Some(process) => process.held_bytes(),
+            None => (self.by_id.len() < POLICY.most_processes).then_some(0),
         }
     }
 

@@ -1,0 +1,123 @@
+//! What a run does now, for programs that watch it: its live processes, and what is known of those that ended.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::groups::Groups;
+use super::report::CommandUsage;
+use super::tree_sample::RamMaximum;
+
+/// The largest live processes at a sample, by RSS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveProcesses {
+    /// The sample, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// The largest first.
+    pub listed: Vec<LiveProcess>,
+    /// How many more there were.
+    pub others: u64,
+}
+
+/// A live process at a sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveProcess {
+    /// Its pid in the collector's namespace; `None`: not known yet.
+    pub pid: Option<u32>,
+    /// The pid there of the process that made it; `None`: that is gone, or not known.
+    pub parent_pid: Option<u32>,
+    /// Its start, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// Its command name.
+    pub command: Arc<str>,
+    /// RSS, and huge pages of hugetlbfs, bytes.
+    pub rss_bytes: u64,
+    /// Its own CPU time since its start, nanoseconds; `None`: its clock could not be read.
+    pub cpu_ns: Option<u64>,
+    /// Its memory on all GPUs, bytes; `None`: not known, or the machine has none.
+    pub gpu_bytes: Option<u64>,
+}
+
+/// The run so far. docs/FILES.md explains its keys.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveSummary {
+    /// The largest RAM so far.
+    pub max_ram: Groups<RamMaximum>,
+    /// Processes whose figures are final.
+    pub ended: Ended,
+    /// How their figures are known.
+    pub coverage: LiveCoverage,
+    /// What happened, the first ones of each kind.
+    pub events: Vec<LiveEvent>,
+    /// How many events are not in the list.
+    pub other_events: u64,
+}
+
+/// Processes whose figures are final.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ended {
+    /// How many.
+    pub count: u64,
+    /// By command name, most processes first.
+    pub by_command: Vec<CommandUsage>,
+    /// How many commands are not in the list.
+    pub other_commands: u64,
+}
+
+/// How the figures of ended processes are known. The names and meanings are those of [`Coverage`](super::report::Coverage).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveCoverage {
+    /// CPU time is exact.
+    pub exact: u64,
+    /// CPU time is from the last sample.
+    pub sampled: u64,
+    /// CPU time is unknown.
+    pub unknown: u64,
+    /// Ended without an EXIT record.
+    pub uninstrumented: u64,
+    /// Carried the session, and no known process is the parent.
+    pub joined: u64,
+    /// Children of posix_spawn that could not exec; they are in none of the counts above.
+    pub failed_spawns: u64,
+    /// Why the process connector is not used. `None`: it is.
+    pub connector_absent: Option<String>,
+    /// How often the connector's socket overflowed.
+    pub connector_overruns: u64,
+    /// Why event records are no longer trusted. `None`: all are.
+    pub records_untrusted: Option<String>,
+    /// Time in which no collector sampled, seconds.
+    pub unsampled_s: f64,
+}
+
+/// Something that happened to the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum LiveEvent {
+    /// The launcher passed a signal on to the command.
+    Signal {
+        /// When, CLOCK_MONOTONIC nanoseconds.
+        at_ns: u64,
+        /// Its name.
+        signal: String,
+        /// The sender's name; `None`: it was gone.
+        sender: Option<String>,
+    },
+    /// Processes crashed.
+    Crash {
+        /// The signal that ended them.
+        signal: String,
+        /// Their command name.
+        command: Option<String>,
+        /// How many.
+        count: u64,
+    },
+    /// An output of the run failed, or misses something.
+    Output {
+        /// Its name.
+        output: String,
+        /// Why it was closed. `None`: it goes on.
+        failed: Option<String>,
+        /// Lines that it lost.
+        lost: u64,
+    },
+}

@@ -1,0 +1,27 @@
+//! The memory of the run's processes now, as far as the last readings of the devices tell it.
+
+use super::GpuUsage;
+use super::device::DeviceUsage;
+use crate::model::gpu::{Figure, Missing};
+use crate::run::gpu::policy::longest_read_ns;
+
+impl GpuUsage {
+    /// Whether the memory of processes on all devices is known at this time, CLOCK_MONOTONIC nanoseconds. A device that is lost
+    /// holds none. One whose parts report it needs not tell it itself.
+    pub(crate) fn knows_process_memory(&self, at_ns: u64) -> bool {
+        let oldest_ns = at_ns.saturating_sub(longest_read_ns(self.interval_ns));
+        let counts = |device: &&DeviceUsage| {
+            let is_there = device.loss.is_none_or(|loss| loss.is_back);
+            is_there && !device.missing(Figure::ProcessMemory).is_some_and(Missing::is_reported_by_parts)
+        };
+        let mut devices = self.devices.iter().filter(counts).peekable();
+        devices.peek().is_some() && devices.all(|device| device.knows_run_memory(oldest_ns))
+    }
+
+    /// Whether the driver lists processes of the run on a device without their memory.
+    #[must_use]
+    pub fn has_unreported_memory(&self, device: &str) -> bool {
+        let mut devices = self.devices.iter().filter(|usage| usage.device.id == device);
+        devices.any(|usage| usage.run.has_unreported.combined)
+    }
+}

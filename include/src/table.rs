@@ -1,0 +1,268 @@
+//! The tables of the live file: the GPUs, the largest live processes, and the summary, a text of JSON.
+//!
+//! A table is under one sequence lock ([`crate::slot`]), so what it has is of one time. Its first words are the time, how many
+//! entries it has, and how many more there are. The entries follow. What is not known is [`UNKNOWN`], or NaN, never 0.
+
+use crate::slot::Slot;
+
+/// What a whole number is that is not known.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// Most GPUs that have an entry: eight devices of seven MIG instances each, and themselves.
+pub const GPU_CAPACITY: usize = 64;
+/// Most processes that have an entry.
+pub const PROCESS_CAPACITY: usize = 256;
+/// Most bytes of the summary.
+pub const SUMMARY_CAPACITY: usize = 64 * 1024;
+
+/// Words of a table between its sequence and its entries: time, entries, others, and four of 0.
+pub const HEAD_WORDS: usize = 7;
+/// Bytes of a GPU's id, with a NUL at the end.
+const UUID_BYTES: usize = 80;
+/// Bytes of a GPU's product name, with a NUL at the end.
+const NAME_BYTES: usize = 48;
+/// Bytes of a process's command, with a NUL at the end.
+const COMMAND_BYTES: usize = 64;
+
+/// The GPUs.
+pub type GpuTable = Slot<{ HEAD_WORDS + GPU_CAPACITY * GpuEntry::WORDS }>;
+/// The largest live processes.
+pub type ProcessTable = Slot<{ HEAD_WORDS + PROCESS_CAPACITY * ProcessEntry::WORDS }>;
+/// The summary. Its entries are bytes.
+pub type SummaryTable = Slot<{ HEAD_WORDS + SUMMARY_CAPACITY / 8 }>;
+
+/// An entry of a table.
+pub trait Entry: Sized {
+    /// How many words it has.
+    const WORDS: usize;
+
+    /// Gives its words.
+    fn words(&self) -> impl Iterator<Item = u64>;
+
+    /// Makes it of its words. Words that are missing are not known.
+    fn of_words(words: &[u64]) -> Self;
+}
+
+/// A text of at most `N - 1` bytes. A longer one is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text<const N: usize>([u8; N]);
+
+impl<const N: usize> Default for Text<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<const N: usize> Text<N> {
+    /// Takes the text up to its first NUL, cut between two characters if it is too long.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let text = text.split('\0').next().unwrap_or_default();
+        let length = end_of_character(text, N - 1);
+        let mut bytes = [0; N];
+        for (to, from) in bytes.iter_mut().zip(text.as_bytes().iter().take(length)) {
+            *to = *from;
+        }
+        Self(bytes)
+    }
+
+    /// Gives its bytes without the NUL. Another program may have written anything there.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.0.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    fn words(&self) -> impl Iterator<Item = u64> {
+        words_of(&self.0)
+    }
+
+    fn of_words(words: &[u64]) -> Self {
+        let mut bytes = [0; N];
+        for (chunk, word) in bytes.chunks_mut(8).zip(words) {
+            for (to, from) in chunk.iter_mut().zip(word.to_ne_bytes()) {
+                *to = from;
+            }
+        }
+        Self(bytes)
+    }
+}
+
+/// Gives the largest end of a character of the text that is no larger than this.
+fn end_of_character(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// Gives bytes as words, the last one filled up with 0.
+pub fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(chunk) {
+            *to = *from;
+        }
+        u64::from_ne_bytes(word)
+    })
+}
+
+/// One GPU as the last sample has it: the largest figures since the sample before, or, if nothing was read since, the last ones.
+/// `None`: not known, or not read within two intervals.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct GpuEntry {
+    /// The driver's own number for it.
+    pub index: Option<u64>,
+    /// When it was read last, CLOCK_MONOTONIC nanoseconds; `None`: never.
+    pub read_ns: Option<u64>,
+    /// Memory capacity, bytes.
+    pub total_bytes: Option<u64>,
+    /// Memory in use by all processes of the machine, bytes.
+    pub used_bytes: Option<u64>,
+    /// Memory of the run's processes, bytes.
+    pub run_bytes: Option<u64>,
+    /// Utilisation, percent.
+    pub utilization_percent: Option<f64>,
+    /// Power, watts.
+    pub power_w: Option<f64>,
+    /// Temperature, degrees Celsius.
+    pub temperature_c: Option<f64>,
+    /// Clock of the processors, MHz.
+    pub sm_clock_mhz: Option<f64>,
+    /// Its UUID, or its PCI address where it has none.
+    pub uuid: Text<UUID_BYTES>,
+    /// Its product name; empty: not known.
+    pub name: Text<NAME_BYTES>,
+}
+
+/// A live process as the last sample found it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ProcessEntry {
+    /// Its pid in the collector's pid namespace.
+    pub pid: Option<u64>,
+    /// The pid there of the process that made it; `None`: that is gone, or not known.
+    pub parent_pid: Option<u64>,
+    /// When it started, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: Option<u64>,
+    /// RSS and huge pages of hugetlbfs, bytes.
+    pub rss_bytes: Option<u64>,
+    /// Its own CPU time since its start, nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// Its memory on all GPUs, bytes.
+    pub gpu_bytes: Option<u64>,
+    /// Its command name.
+    pub command: Text<COMMAND_BYTES>,
+}
+
+impl GpuEntry {
+    /// Words of an entry.
+    pub const WORDS: usize = 9 + (UUID_BYTES + NAME_BYTES) / 8;
+}
+
+impl ProcessEntry {
+    /// Words of an entry.
+    pub const WORDS: usize = 6 + COMMAND_BYTES / 8;
+}
+
+const _: () = {
+    assert!(UUID_BYTES.is_multiple_of(8) && NAME_BYTES.is_multiple_of(8) && COMMAND_BYTES.is_multiple_of(8));
+    assert!(GpuEntry::WORDS * 8 == 200 && ProcessEntry::WORDS * 8 == 112);
+};
+
+fn number(value: Option<u64>) -> u64 {
+    value.unwrap_or(UNKNOWN)
+}
+
+fn known(word: Option<&u64>) -> Option<u64> {
+    word.copied().filter(|value| *value != UNKNOWN)
+}
+
+fn real(value: Option<f64>) -> u64 {
+    value.unwrap_or(f64::NAN).to_bits()
+}
+
+fn known_real(word: Option<&u64>) -> Option<f64> {
+    word.map(|bits| f64::from_bits(*bits)).filter(|value| !value.is_nan())
+}
+
+impl Entry for GpuEntry {
+    const WORDS: usize = Self::WORDS;
+
+    fn words(&self) -> impl Iterator<Item = u64> {
+        let numbers = [self.index, self.read_ns, self.total_bytes, self.used_bytes, self.run_bytes];
+        let reals = [self.utilization_percent, self.power_w, self.temperature_c, self.sm_clock_mhz];
+        let figures = numbers.map(number).into_iter().chain(reals.map(real));
+        figures.chain(self.uuid.words()).chain(self.name.words())
+    }
+
+    fn of_words(words: &[u64]) -> Self {
+        let mut figures = words.iter();
+        let (uuid, name) =
+            words.get(9..).unwrap_or_default().split_at_checked(UUID_BYTES / 8).unwrap_or_default();
+        Self {
+            index: known(figures.next()),
+            read_ns: known(figures.next()),
+            total_bytes: known(figures.next()),
+            used_bytes: known(figures.next()),
+            run_bytes: known(figures.next()),
+            utilization_percent: known_real(figures.next()),
+            power_w: known_real(figures.next()),
+            temperature_c: known_real(figures.next()),
+            sm_clock_mhz: known_real(figures.next()),
+            uuid: Text::of_words(uuid),
+            name: Text::of_words(name),
+        }
+    }
+}
+
+impl Entry for ProcessEntry {
+    const WORDS: usize = Self::WORDS;
+
+    fn words(&self) -> impl Iterator<Item = u64> {
+        let numbers = [self.pid, self.parent_pid, self.start_ns, self.rss_bytes, self.cpu_ns, self.gpu_bytes];
+        numbers.map(number).into_iter().chain(self.command.words())
+    }
+
+    fn of_words(words: &[u64]) -> Self {
+        let mut figures = words.iter();
+        Self {
+            pid: known(figures.next()),
+            parent_pid: known(figures.next()),
+            start_ns: known(figures.next()),
+            rss_bytes: known(figures.next()),
+            cpu_ns: known(figures.next()),
+            gpu_bytes: known(figures.next()),
+            command: Text::of_words(words.get(6..).unwrap_or_default()),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_from_their_words_and_unknown_is_no_number() {
+        let gpu = GpuEntry {
+            index: Some(0),
+            used_bytes: Some(7),
+            power_w: Some(0.0),
+            uuid: Text::new("GPU-1"),
+            ..GpuEntry::default()
+        };
+        let words: Vec<u64> = gpu.words().collect();
+        assert_eq!(words.len(), GpuEntry::WORDS);
+        assert_eq!(words[1], UNKNOWN);
+        assert!(f64::from_bits(words[5]).is_nan());
+        assert_eq!(GpuEntry::of_words(&words), gpu);
+        let process = ProcessEntry { pid: Some(1), command: Text::new("sh"), ..ProcessEntry::default() };
+        let words: Vec<u64> = process.words().collect();
+        assert_eq!((words.len(), ProcessEntry::of_words(&words)), (ProcessEntry::WORDS, process));
+        assert_eq!(ProcessEntry::of_words(&[]), ProcessEntry::default());
+        assert_eq!(GpuEntry::of_words(&[]), GpuEntry::default());
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters_and_end_at_a_nul() {
+        assert_eq!(Text::<8>::new("1234567890").bytes(), b"1234567");
+        assert_eq!(Text::<8>::new("123456ü").bytes(), b"123456");
+        assert_eq!(Text::<8>::new("ab\0cd").bytes(), b"ab");
+        assert_eq!(Text::<8>::of_words(&[u64::MAX]).bytes(), [255; 8], "no NUL at its end");
+    }
+}
