@@ -16,8 +16,8 @@ from typing import IO
 from gpu_track_scripts.bench.workbench import Workbench
 from gpu_track_scripts.commands import Word, words
 
-# The layout of the live file, by gpu_track_abi.h: the offset of the header's count of samples, and the sample ring, which
-# follows the header page. A sample's second word is its monotonic time in nanoseconds.
+# The layout of the live file, by gpu_track_abi.h: the offset of the header's count of samples, and the sample ring,
+# which follows the header page. A sample's second word is its monotonic time in nanoseconds.
 LIVE_SUFFIX = ".live"
 SAMPLES_AT = 64
 RING_AT = 4096
