@@ -64,3 +64,64 @@ fn events(run: &RunState) -> (Vec<LiveEvent>, u64) {
 fn short(text: &str) -> String {
     text.chars().take(LONGEST).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::Exit;
+    use crate::run::cause::tests::process;
+    use crate::run::tree::RunContext;
+    use crate::run::trust::Trust;
+    use crate::run::usage::CpuUsage;
+
+    fn new_run() -> RunState {
+        let context = RunContext {
+            launcher_pid: 100,
+            pid_ns: 10,
+            session_monotonic_ns: 0,
+            session_realtime_ns: 0,
+            page: 4096,
+            tick_us: 10_000,
+        };
+        RunState::new(context, CpuUsage::new(1, 2, 0), Trust::new(0, 2, false), 5)
+    }
+
+    // Requirement: TIME-65
+    #[test]
+    fn commands_with_most_processes_come_first_and_the_others_are_counted() {
+        let mut run = new_run();
+        for (command, count) in [("rare", 1), ("b", 2), ("a", 2), ("often", 3)] {
+            for pid in 0..count {
+                run.totals.add(&process(pid, command, Exit { code: Some(0), signal: None }));
+            }
+        }
+        let listed = |most| {
+            let ended = live_summary(&run, &TreeSample::default(), most).ended;
+            let names: Vec<_> =
+                ended.by_command.into_iter().map(|usage| (usage.command, usage.count)).collect();
+            (ended.count, names, ended.other_commands)
+        };
+        let named = |name: &str, count| (name.to_owned(), count);
+        assert_eq!(listed(3), (8, vec![named("often", 3), named("a", 2), named("b", 2)], 1));
+        assert_eq!((listed(9).1.len(), listed(9).2, listed(0).2), (4, 0, 4));
+    }
+
+    #[test]
+    fn summary_without_commands_is_small_whatever_happened() {
+        let mut run = new_run();
+        let name = "\u{1}".repeat(4000);
+        for signal in 1..31 {
+            let command = format!("{signal}{name}");
+            let ended = process(1, &command, Exit { code: None, signal: Some(signal) });
+            run.totals.add(&ended);
+            run.failures.add(&ended);
+            run.health.sinks.failed(&command, &name);
+        }
+        run.health.connector.absent = Some(name);
+        let summary = live_summary(&run, &TreeSample::default(), 0);
+        assert_eq!((summary.events.len(), summary.ended.count), (12, 30));
+        assert!(summary.other_events > 0);
+        let text = serde_json::to_string(&summary).unwrap();
+        assert!(text.len() < 16 * 1024, "{}", text.len());
+    }
+}

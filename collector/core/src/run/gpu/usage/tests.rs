@@ -495,3 +495,25 @@ fn sample_has_the_largest_that_was_read_of_a_device_within_its_time() {
     assert_eq!((later.busy_percent, later.run_bytes, later.used_bytes), (None, None, Some(900)));
     assert!(later.read_ns == 3 * S && now(&bench, 6).gauges.is_empty());
 }
+
+// Requirement: TIME-6
+#[test]
+fn memory_of_a_process_now_is_unknown_where_a_driver_does_not_tell_it() {
+    let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
+    let now = |bench: &Bench, at_s: u64| {
+        let is_known = bench.usage.knows_process_memory(at_s * S);
+        [1, 2].map(|id| is_known.then(|| bench.usage.processes.held_bytes(id)).flatten())
+    };
+    assert_eq!(now(&bench, 2), [None, None], "no list was read");
+    bench.at(2, vec![memory("a", vec![listed(10, 500)]), memory("b", vec![listed(10, 50)])]);
+    assert_eq!(now(&bench, 2), [Some(550), Some(0)]);
+    assert_eq!(now(&bench, 60), [None, None], "the lists are old");
+    let silent = ProcessMemory { pid: 10, bytes: Err(Missing::NotReported) };
+    bench.at(3, vec![memory("a", vec![silent]), memory("b", vec![listed(10, 50)])]);
+    assert_eq!(now(&bench, 3), [None, Some(0)]);
+    assert!(bench.usage.has_unreported_memory("a") && !bench.usage.has_unreported_memory("b"));
+    bench.at(4, vec![memory("a", vec![]), memory("b", vec![listed(10, 50)])]);
+    assert_eq!(now(&bench, 4), [Some(50), Some(0)], "it freed what it had there");
+    bench.at(5, vec![memory("a", vec![]), DeviceSample::lost("b")]);
+    assert_eq!(now(&bench, 5), [Some(0), Some(0)], "a lost device holds nothing");
+}
