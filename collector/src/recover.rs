@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use gpu_track_abi::layout::FILE_SIZE;
 use serde::Deserialize;
@@ -308,11 +308,7 @@ struct Known {
 impl Known {
     /// Gives the last time at which something is known, of CLOCK_MONOTONIC, as a date and after the command's start.
     fn until(known_ns: u64, config: &Config, run: &RunState) -> Self {
-        let since = Duration::from_nanos(known_ns.saturating_sub(config.start.monotonic_ns));
-        Self {
-            at: SystemTime::UNIX_EPOCH + Duration::from_nanos(config.start.realtime_ns) + since,
-            after_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9,
-        }
+        Self { at: config.start.date(known_ns), after_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9 }
     }
 
     /// Gives the report's warning about what is missing after that time.

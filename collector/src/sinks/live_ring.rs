@@ -3,7 +3,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
 use gpu_track_abi::live::LIVE_VERSION;
 use gpu_track_abi::sample::Sample;
@@ -11,6 +10,7 @@ use gpu_track_abi::table::{GpuEntry, ProcessEntry, SUMMARY_CAPACITY, Text};
 use serde::Serialize;
 
 use super::sink::{Place, Resume, Sink};
+use crate::model::config::SessionStart;
 use crate::model::gpu::Figure;
 use crate::model::live::{LiveProcess, LiveSummary};
 use crate::model::timestamp::rfc3339;
@@ -31,6 +31,7 @@ struct LiveRing {
     session_id: u64,
     file: Option<LiveFile>,
     identity: Identity,
+    start: SessionStart,
     /// When the next summary may be written, CLOCK_MONOTONIC nanoseconds.
     summary_due_ns: u64,
 }
@@ -41,8 +42,6 @@ struct Identity {
     live_version: u32,
     command: Vec<String>,
     command_words_left_out: usize,
-    started_at: String,
-    start_ns: u64,
     launcher_pid: u32,
     restarts: u32,
 }
@@ -52,6 +51,8 @@ struct Identity {
 struct Summary<'a> {
     #[serde(flatten)]
     identity: &'a Identity,
+    started_at: String,
+    start_ns: u64,
     #[serde(flatten)]
     run: &'a LiveSummary,
 }
@@ -64,6 +65,7 @@ pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
         session_id,
         file: None,
         identity: Identity::of(place),
+        start: place.config.start,
         summary_due_ns: 0,
     })]
 }
@@ -80,17 +82,20 @@ impl Identity {
             live_version: LIVE_VERSION,
             command_words_left_out: config.command.len() - command.len(),
             command,
-            started_at: rfc3339(SystemTime::UNIX_EPOCH + Duration::from_nanos(config.start.realtime_ns)),
-            start_ns: config.start.monotonic_ns,
             launcher_pid: config.start.launcher_pid,
             restarts: config.restarts,
         }
     }
 
     /// Gives the text of a summary, with as many commands as there is room for. `None`: there is none.
-    fn summary(&self, run: &RunState, now: &TreeSample) -> Option<String> {
+    fn summary(&self, start: SessionStart, run: &RunState, now: &TreeSample) -> Option<String> {
         let text = |most| {
-            let summary = Summary { identity: self, run: &live_summary(run, now, most) };
+            let summary = Summary {
+                identity: self,
+                started_at: rfc3339(start.date(run.start_ns)),
+                start_ns: run.start_ns,
+                run: &live_summary(run, now, most),
+            };
             serde_json::to_string(&summary).ok().map(|text| escape_json(&text))
         };
         COMMANDS.into_iter().find_map(|most| text(most).filter(|text| text.len() <= SUMMARY_CAPACITY))
@@ -127,7 +132,7 @@ impl Sink for LiveRing {
         file.put_processes(processes.at_ns, &entries, processes.others);
         if now.at_ns >= self.summary_due_ns {
             self.summary_due_ns = now.at_ns.saturating_add(SUMMARY_INTERVAL_NS);
-            if let Some(summary) = self.identity.summary(run, now) {
+            if let Some(summary) = self.identity.summary(self.start, run, now) {
                 file.put_summary(now.at_ns, &summary);
             }
         }

@@ -12,8 +12,6 @@ mod warnings;
 mod nulls;
 mod series;
 
-use std::time::{Duration, SystemTime};
-
 use hints::Basis;
 pub use inputs::Inputs;
 use usable::usable;
@@ -61,9 +59,7 @@ pub fn report(inputs: &Inputs) -> Report {
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
-        started_at: timestamp::representable(
-            SystemTime::UNIX_EPOCH + Duration::from_nanos(inputs.config.start.realtime_ns),
-        ),
+        started_at: timestamp::representable(inputs.config.start.date(inputs.run.start_ns)),
         wall_s,
         host: inputs.host_info.host.clone(),
         crashes: Some(inputs.run.failures.crashes.list(oom_kills(inputs, cgroup.as_ref()).unwrap_or(0))),
@@ -424,4 +420,21 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         ));
     }
     Ok(command_exit.children_cpu_us as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::nulls::report_of;
+    use crate::run::random_trees::random_runs;
+
+    // Requirement: OUT-10
+    #[test]
+    fn report_begins_with_the_command_and_not_with_its_launcher() {
+        let (mut run, at_ns) = random_runs(1).next().unwrap();
+        // The launcher of that report began at 1 ns of CLOCK_MONOTONIC, and 1 s and 1 ns after the epoch.
+        run.start_ns = 250_000_000;
+        assert_eq!(report_of(&run, at_ns).started_at, UNIX_EPOCH + Duration::from_millis(1250));
+    }
 }

@@ -44,7 +44,7 @@ fn unexplained(report: &Report) -> Vec<&'static str> {
         .collect()
 }
 
-fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
+pub(super) fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
     let host_info = HostInfo {
         host: crate::samples::full().host,
         ticks_per_second: 100,

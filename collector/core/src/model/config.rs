@@ -5,7 +5,7 @@
 //! gone.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +91,15 @@ pub struct SessionStart {
     pub realtime_ns: u64,
     /// Processes and threads that the machine had created by then, if the kernel counts them.
     pub forks_before: Option<u64>,
+}
+
+impl SessionStart {
+    /// Gives the wall-clock time of a moment of CLOCK_MONOTONIC, nanoseconds. A clock that was set since the start does not count.
+    #[must_use]
+    pub fn date(&self, at_ns: u64) -> SystemTime {
+        let since_ns = at_ns.saturating_sub(self.monotonic_ns);
+        UNIX_EPOCH + Duration::from_nanos(self.realtime_ns.saturating_add(since_ns))
+    }
 }
 
 /// How processes are found.
