@@ -5,7 +5,9 @@ use std::path::Path;
 use gpu_track_collector::{
     ReadReport, Report, ReportConfig, ReportTarget, Style, read_report, render, replay,
 };
+use serde_json::Value;
 
+use crate::support::report::assert_within;
 use crate::support::tracked;
 
 // Requirement: OUT-2, OUT-4, OUT-51
@@ -180,9 +182,9 @@ fn report_names_host_command_and_start_time() {
     assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 0);
 }
 
-// Requirement: IO-1
+// Requirement: IO-1, IO-2
 #[test]
-fn written_bytes_are_counted() {
+fn written_bytes_are_counted_in_all_and_over_time() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let target = format!("of={}/file", directory.path().display());
     let run =
@@ -190,6 +192,43 @@ fn written_bytes_are_counted() {
     let report = run.assert_clean(0);
     let written = report.u64("io.write_bytes");
     assert!((20 << 20..22 << 20).contains(&written), "20 MiB were written, io.write_bytes is {written}");
+    let list = |key: &str| report.array(&format!("series.{key}")).iter().map(|value| value.as_f64());
+    let lengths = list("end_s").zip(list("start_s")).map(|(end, start)| end.unwrap() - start.unwrap());
+    let rates = list("io_bytes_per_s.written.mean").map(|rate| rate.unwrap_or(0.0));
+    let over_time: f64 = lengths.zip(rates).map(|(length_s, rate)| length_s * rate).sum();
+    // Times of the report are exact to a millisecond.
+    assert_within("integral of writes", over_time, written as f64, 5.0);
+}
+
+// Requirement: IO-3
+#[test]
+fn free_space_of_the_working_directory_is_the_kernels() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let free = || {
+        let found = rustix::fs::statvfs(directory.path()).unwrap();
+        let blocks = if rustix::process::geteuid().is_root() { found.f_bfree } else { found.f_bavail };
+        (blocks * found.f_frsize) as f64
+    };
+    let before = free();
+    let run = tracked(["sleep", "0.5"]).with({
+        let directory = directory.path().to_owned();
+        move |command| command.current_dir(directory)
+    });
+    let run = run.run();
+    let after = free();
+    let systems = run.assert_clean(0).array("series.file_systems").to_vec();
+    let path = directory.path().canonicalize().unwrap();
+    let is_working =
+        |directory: &Value| directory["role"] == "working" && directory["path"] == path.to_str().unwrap();
+    let own = systems.iter().find(|system| system["directories"].as_array().unwrap().iter().any(is_working));
+    let means = own.unwrap()["free_bytes"]["mean"].as_array().unwrap();
+    let last = means.iter().filter_map(Value::as_f64).next_back().unwrap();
+    // Other tests write there meanwhile.
+    let slack = (4u64 << 30) as f64;
+    assert!(
+        (before.min(after) - slack..=before.max(after) + slack).contains(&last),
+        "{before} {last} {after}"
+    );
 }
 
 // Requirement: CMD-15

@@ -74,8 +74,11 @@ impl Session {
             pump.distrust();
         }
         priority::prefer_short_slices();
-        let readers = Readers::open(&config, &host, root, membership, &segment, run.sampled_ns);
+        let mut readers = Readers::open(&config, &host, root, membership, &segment, run.sampled_ns);
         run.apply(now_ns, Observation::GpuBackends(readers.gpu.is_active()));
+        if let Some(io) = readers.read_io(&run, now_ns, false) {
+            run.apply(now_ns, io);
+        }
         Ok(Self {
             interim_ns: first_interim_ns(&config),
             schedule: Schedule::new(config.policy, config.tracking.interval_ns(), config.start.monotonic_ns),

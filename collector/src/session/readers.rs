@@ -11,15 +11,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustc_hash::FxHashSet;
+
 use crate::model::config::{Config, Layer};
 use crate::model::host_info::HostInfo;
-use crate::model::ids::Target;
+use crate::model::ids::{ProcessId, Target};
 use crate::model::observation::{Observation, ProgramSeen, Request};
 use crate::run::RunState;
 use crate::sample_passes::Passes;
+use crate::sources::disks::FreeSpaces;
 use crate::sources::exit_accounts::ExitAccounts;
 use crate::sources::exit_watch::ExitWatch;
 use crate::sources::gpu::monitor::GpuMonitor;
+use crate::sources::io_usage::IoUsage;
 use crate::sources::machine_usage::Machine;
 use crate::sources::membership::Membership;
 use crate::sources::program;
@@ -56,6 +60,8 @@ pub(super) struct Readers {
     pub(super) gpu: GpuMonitor,
     machine: Machine,
     run_delay: RunDelay,
+    io: IoUsage,
+    free_spaces: FreeSpaces,
     segment_name: SegmentName,
 }
 
@@ -85,6 +91,8 @@ impl Readers {
             gpu: GpuMonitor::start(&config.gpu, &root),
             machine: Machine::new(root.clone(), host.limits.cpus.clone(), config.start.launcher_pid),
             run_delay: RunDelay::new(root.clone(), config.restarts > 0),
+            io: IoUsage::new(root.clone(), config.start.launcher_pid),
+            free_spaces: FreeSpaces::new(config.report.files()),
             segment_name: SegmentName::new(Arc::clone(segment)),
             root,
         }
@@ -200,9 +208,24 @@ impl Readers {
             gpus.map(|seen| Observation::Gpu(Box::new(seen))),
             self.machine.read(now_ns, is_last),
             self.run_delay.read(now_ns, is_alive, |most| run.sampling.busiest(&run.tree, most)),
+            self.read_io(run, now_ns, is_last),
+            self.free_spaces.read(now_ns),
             self.segment_name.read(now_ns, is_last),
         ];
         seen.into_iter().flatten().for_each(|observation| run.apply(now_ns, observation));
+    }
+
+    /// Reads the block I/O of the tree so far, if it is due.
+    pub(super) fn read_io(&mut self, run: &RunState, now_ns: u64, is_last: bool) -> Option<Observation> {
+        let pids = || {
+            let pid = |id: &ProcessId| Some(run.tree.get(*id)?.target()?.pid);
+            let mut pids: Vec<u32> = run.tree.alive().iter().filter_map(pid).collect();
+            let alive: FxHashSet<u32> = pids.iter().copied().collect();
+            // Ended ones that are not reaped.
+            pids.extend(run.tree.host_pids().filter(|pid| !alive.contains(pid)));
+            pids
+        };
+        self.io.read(now_ns, is_last, pids)
     }
 
     /// Reads the block I/O of processes that live on; it can't be learnt later.

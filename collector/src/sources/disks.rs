@@ -1,29 +1,50 @@
-//! File systems without space, where the command may have wanted to write.
+//! Space on the file systems where the command may want to write: those of the working directory, the directory for temporary
+//! files, and the reports.
+//!
+//! A file system of another machine may not answer, so each is asked by a thread of its own. One that never answers ends with the
+//! collector.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 
 use rustix::fs::StatVfsMountFlags;
 
+use crate::model::observation::{FreeSpace, Observation};
 use crate::model::report::{DiskFull, DiskRole};
+use crate::sys::clock::Timer;
 
 /// Less space than this is none: a write that failed leaves up to its own length.
 const FULL_BYTES: u64 = 1 << 20;
-/// A file system of another machine may not answer; the report must not wait for it.
+/// The report does not wait longer for an answer.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
+/// During the run they are asked this often at most.
+const PERIOD_NS: u64 = 1_000_000_000;
 
-/// The full ones among those of the working directory, the directory for temporary files, and the reports.
-pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull> {
+/// A directory where the command may want to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Directory {
+    role: DiskRole,
+    path: PathBuf,
+}
+
+/// Gives the directories, those of these reports last.
+fn directories<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<Directory> {
+    let working = std::env::current_dir().ok();
     let temporary = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
-    let of_reports = reports.map(|path| (path.parent().map(Path::to_owned), DiskRole::Report));
-    let all = [(std::env::current_dir().ok(), DiskRole::Working), (Some(temporary), DiskRole::Temporary)];
+    let all = [(DiskRole::Working, working), (DiskRole::Temporary, Some(temporary))];
+    let of_reports = reports.map(|path| (DiskRole::Report, path.parent().map(Path::to_owned)));
+    let all = all.into_iter().chain(of_reports);
+    all.filter_map(|(role, path)| Some(Directory { role, path: path? })).collect()
+}
+
+/// Gives the full ones of these file systems, as far as they answer in time.
+pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull> {
     let (sender, found) = mpsc::channel();
-    for (path, role) in all.into_iter().chain(of_reports) {
-        let Some(path) = path else { continue };
+    for directory in directories(reports) {
         let sender = sender.clone();
-        // Without a thread this disk stays unknown. One that never answers ends with the collector.
-        let _ = std::thread::Builder::new().spawn(move || sender.send(disk(&path, role)));
+        // Without a thread this disk stays unknown.
+        let _ = std::thread::Builder::new().spawn(move || sender.send(disk(&directory)));
     }
     drop(sender);
     let mut full: Vec<DiskFull> = Vec::new();
@@ -34,26 +55,121 @@ pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull>
     full
 }
 
-/// A file system that may be written to and has no space left for this user.
-fn disk(path: &Path, role: DiskRole) -> Option<DiskFull> {
-    let disk = rustix::fs::statvfs(path).ok()?;
-    let blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
-    let available_bytes = blocks.saturating_mul(disk.f_frsize);
-    // /proc and the like have no blocks at all.
-    let is_full =
-        disk.f_blocks > 0 && !disk.f_flag.contains(StatVfsMountFlags::RDONLY) && available_bytes < FULL_BYTES;
-    is_full.then(|| DiskFull { path: path.display().to_string(), role, available_bytes })
+/// Gives a file system that may be written to and has no space left for this user.
+fn disk(directory: &Directory) -> Option<DiskFull> {
+    let found = rustix::fs::statvfs(&directory.path).ok()?;
+    let available_bytes = available_bytes(&found)?;
+    let is_full = !found.f_flag.contains(StatVfsMountFlags::RDONLY) && available_bytes < FULL_BYTES;
+    let path = directory.path.display().to_string();
+    is_full.then_some(DiskFull { path, role: directory.role, available_bytes })
+}
+
+/// Gives what this user may still fill of a file system, bytes. `None`: it has no blocks at all, as /proc.
+fn available_bytes(found: &rustix::fs::StatVfs) -> Option<u64> {
+    let blocks = if rustix::process::geteuid().is_root() { found.f_bfree } else { found.f_bavail };
+    (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
+}
+
+/// Asks the file systems while the command runs.
+#[derive(Debug)]
+pub(crate) struct FreeSpaces {
+    timer: Timer,
+    directories: Vec<(Directory, Asked)>,
+}
+
+/// What became of the last question.
+#[derive(Debug)]
+enum Asked {
+    /// There was none, or it is answered.
+    Not,
+    /// It is not answered yet.
+    Waiting(Receiver<Option<FreeSpace>>),
+}
+
+impl FreeSpaces {
+    /// Asks nothing yet. Of several reports the first one's directory is asked.
+    pub(crate) fn new<'a>(reports: impl Iterator<Item = &'a Path>) -> Self {
+        let directories = directories(reports.take(1)).into_iter().map(|directory| (directory, Asked::Not));
+        Self { timer: Timer::default(), directories: directories.collect() }
+    }
+
+    /// Gives the answers that came since the last call. Asks again if it is due, where an answer came.
+    pub(crate) fn read(&mut self, now_ns: u64) -> Option<Observation> {
+        let is_due = self.timer.is_due(now_ns, PERIOD_NS);
+        let mut answers = Vec::new();
+        for (directory, asked) in &mut self.directories {
+            if let Asked::Waiting(answer) = asked {
+                match answer.try_recv() {
+                    Ok(answer) => answers.extend(answer),
+                    Err(TryRecvError::Empty) => continue,
+                    Err(TryRecvError::Disconnected) => {}
+                }
+                *asked = Asked::Not;
+            }
+            if is_due {
+                *asked = ask(directory.clone());
+            }
+        }
+        (!answers.is_empty()).then_some(Observation::FreeSpace(answers))
+    }
+}
+
+/// Asks the file system of a directory in a thread.
+fn ask(directory: Directory) -> Asked {
+    let (sender, answer) = mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().spawn(move || sender.send(free_space(&directory)));
+    thread.map_or(Asked::Not, |_| Asked::Waiting(answer))
+}
+
+/// Asks the file system of a directory. `None`: there is no such directory, or it has no blocks.
+fn free_space(directory: &Directory) -> Option<FreeSpace> {
+    let device = rustix::fs::stat(&directory.path).ok()?.st_dev;
+    let free_bytes = available_bytes(&rustix::fs::statvfs(&directory.path).ok()?)?;
+    Some(FreeSpace { role: directory.role, path: directory.path.display().to_string(), device, free_bytes })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn directory(path: &Path) -> Directory {
+        Directory { role: DiskRole::Working, path: path.to_owned() }
+    }
+
     #[test]
     fn file_system_with_space_or_without_blocks_is_not_full() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(disk(dir.path(), DiskRole::Working), None);
-        assert_eq!(disk(Path::new("/proc"), DiskRole::Working), None);
-        assert_eq!(disk(&dir.path().join("absent"), DiskRole::Report), None);
+        for path in [dir.path(), Path::new("/proc"), &dir.path().join("absent")] {
+            assert_eq!(disk(&directory(path)), None);
+        }
+    }
+
+    #[test]
+    fn space_of_each_directory_comes_once_a_period() {
+        let dir = tempfile::tempdir().unwrap();
+        let report = dir.path().join("report.json");
+        let mut spaces = FreeSpaces::new([report.as_path()].into_iter());
+        assert_eq!(spaces.read(0).map(drop), None, "nothing was asked before");
+        let mut answers: Vec<FreeSpace> = Vec::new();
+        // The answers may come one by one.
+        while answers.len() < spaces.directories.len() {
+            if let Some(Observation::FreeSpace(some)) = spaces.read(1) {
+                answers.extend(some);
+            }
+            std::thread::yield_now();
+        }
+        let last = answers.iter().find(|answer| answer.role == DiskRole::Report).unwrap();
+        let found = rustix::fs::stat(dir.path()).unwrap();
+        assert_eq!((last.path.as_str(), last.device), (dir.path().to_str().unwrap(), found.st_dev));
+        assert!(spaces.directories.iter().all(|(_, asked)| matches!(asked, Asked::Not)));
+        spaces.read(PERIOD_NS);
+        assert!(spaces.directories.iter().all(|(_, asked)| matches!(asked, Asked::Waiting(_))));
+    }
+
+    #[test]
+    fn directory_without_blocks_or_that_is_not_there_has_no_space() {
+        for path in ["/proc", "/nonexistent"] {
+            assert_eq!(free_space(&directory(Path::new(path))), None);
+        }
     }
 }

@@ -9,6 +9,7 @@ pub mod exit_watch;
 pub mod gpu;
 pub(crate) mod host;
 mod inbox;
+pub(crate) mod io_usage;
 pub(crate) mod limits;
 pub(crate) mod machine_usage;
 pub(crate) mod membership;

@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 
 use crate::model::groups::Groups;
-use crate::model::report::{CommandSeries, GpuSeries, OtherCommandSeries, Series, SetTracks, Track};
+use crate::model::report::{
+    CommandSeries, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series, SetTracks,
+    Track,
+};
 use crate::run::RunState;
 use crate::run::over_time::commands::CommandTracks;
 use crate::run::over_time::{self, OverTime, Values};
@@ -33,6 +36,11 @@ pub(super) fn series(run: &RunState, wall_s: f64) -> Series {
         ram_bytes: axis.sets(&over_time.ram_bytes),
         cpu_percent: axis.sets(&over_time.cpu_percent),
         processes: axis.track(&over_time.processes),
+        io_bytes_per_s: IoTracks {
+            read: axis.track(&over_time.io.read),
+            written: axis.track(&over_time.io.written),
+        },
+        file_systems: axis.file_systems(),
         gpus: axis.gpus(run),
         commands,
         other_commands: others,
@@ -81,6 +89,15 @@ impl Axis<'_> {
             combined: self.track(combined),
             system: self.track(&sets.system),
         }
+    }
+
+    fn file_systems(&self) -> Vec<FileSystemSeries> {
+        let directory = |(role, path): &(_, String)| Directory { role: *role, path: path.clone() };
+        let all = self.over_time.file_systems.iter().map(|system| FileSystemSeries {
+            directories: system.last.directories.iter().map(directory).collect(),
+            free_bytes: self.track(&system.free_bytes),
+        });
+        all.collect()
     }
 
     fn gpus(&self, run: &RunState) -> Vec<GpuSeries> {

@@ -9,8 +9,9 @@ use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
 use super::order::{OrderId, OrderResult};
 use super::record_or_event::{Damage, Finding};
+use super::report::DiskRole;
 use super::signal::SignalReceived;
-use super::tree_sample::Wants;
+use super::tree_sample::{IoBytes, Wants};
 
 /// One thing that a source has seen. Times are CLOCK_MONOTONIC nanoseconds, sizes bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -117,6 +118,16 @@ pub enum Observation {
         /// CPU time of launcher and collector since the reading before, nanoseconds.
         tools_ns: u64,
     },
+    /// Block I/O of the launcher and of all processes that are not reaped, that of the children they waited for included. Of one
+    /// that can't be read, it is missing. `None`: the kernel does not count it.
+    Io {
+        /// The sum.
+        sum: Option<IoBytes>,
+        /// This collector has read nothing before: only what comes later counts.
+        is_first: bool,
+    },
+    /// File systems have answered how much space they have.
+    FreeSpace(Vec<FreeSpace>),
     /// Times of some of the run's threads since each was read before.
     TaskTimes(TaskTimes),
     /// A process sent the launcher a signal, which it passed on to the command.
@@ -181,6 +192,19 @@ pub enum Observation {
         /// Why; `None`: it was too slow.
         error: Option<String>,
     },
+}
+
+/// Space on the file system of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreeSpace {
+    /// What the directory is to the run.
+    pub role: DiskRole,
+    /// Its path.
+    pub path: String,
+    /// The file system's device number.
+    pub device: u64,
+    /// What the user of the run may still fill, bytes.
+    pub free_bytes: u64,
 }
 
 /// Time of the cores that the command may use since boot, clock ticks.

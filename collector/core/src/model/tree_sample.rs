@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::gpu::{Device, Figure};
 use super::groups::Groups;
+use super::report::DiskRole;
 
 /// A quantity over the time of a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,10 +40,12 @@ pub struct TreeSample {
     pub processes: Span<u64>,
     /// Their threads.
     pub threads: Groups<Span<u64>>,
-    /// Block I/O of the processes that have ended; `None`: of none of them it is known.
-    pub io_of_ended: Option<IoBytes>,
+    /// Block I/O of the tree since the start of the run; `None`: it was not read yet, or the kernel does not count it.
+    pub io: Option<IoSample>,
     /// The whole machine.
     pub system: SystemSample,
+    /// The file systems that the run may write to.
+    pub file_systems: Vec<FileSystemSample>,
     /// GPUs.
     pub gpu: GpuSums,
     /// The commands that use most; empty if no sink takes samples.
@@ -68,6 +71,28 @@ pub struct IoBytes {
     pub read: u64,
     /// Written.
     pub written: u64,
+}
+
+/// Block I/O of the tree up to a reading.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoSample {
+    /// When it was read, CLOCK_MONOTONIC nanoseconds.
+    pub read_ns: u64,
+    /// What is known of the time since the start of the run.
+    pub bytes: IoBytes,
+}
+
+/// A file system that the run may write to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSystemSample {
+    /// Its device number: directories with the same are on one file system.
+    pub device: u64,
+    /// The directories that are on it, as the run uses them.
+    pub directories: Arc<[(DiskRole, String)]>,
+    /// When it answered last, CLOCK_MONOTONIC nanoseconds.
+    pub read_ns: u64,
+    /// Space that the user of the run may still fill, bytes. `None`: it has not answered for several seconds.
+    pub free_bytes: Option<u64>,
 }
 
 /// The machine's own figures: the largest that were read within the sample's time. If none were, the last ones.

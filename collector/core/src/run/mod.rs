@@ -18,6 +18,7 @@ pub mod sampling;
 pub mod schedule;
 pub(crate) mod sink_troubles;
 pub mod state;
+mod storage;
 pub mod tree;
 pub mod trust;
 pub mod usage;

@@ -10,11 +10,12 @@ use super::outbox::Outbox;
 use super::over_time::commands::by_command;
 use super::over_time::{LateUse, OverTime, Revision, late_uses};
 use super::sampling::Sample;
+use super::storage::Storage;
 use super::tree::{LiveInterval, Tree};
 use super::usage::{CpuUsage, Floor, Largest, MaxFootprint, RamUsage, Totals};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{
-    CommandSample, CpuSample, Event, IoBytes, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
+    CommandSample, CpuSample, Event, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
 };
 
 /// Commands of a sample: these with most RAM, and as many others with most CPU time.
@@ -31,6 +32,8 @@ pub struct Samples {
     system: SystemSample,
     /// The largest that was read of the machine since the last sample closed.
     largest_system: SystemSample,
+    /// Block I/O and file systems.
+    pub(super) storage: Storage,
     /// Footprints up to the last sample, byte-seconds.
     byte_s: Groups<f64>,
     /// All commands of the open sample.
@@ -180,10 +183,8 @@ impl Samples {
         sample.processes.raise(processes);
         sample.system = self.largest_system.or(self.system);
         sample.gpu = parts.gpu.now(sample.at_ns);
-        let own = &parts.totals.own_usage;
-        let bytes = |blocks: u64| blocks.saturating_mul(512);
-        sample.io_of_ended = (parts.totals.coverage.exact > 0)
-            .then(|| IoBytes { read: bytes(own.input_blocks), written: bytes(own.output_blocks) });
+        sample.io = self.storage.io();
+        sample.file_systems = self.storage.file_systems(sample.at_ns);
         let told = self.told_bytes.with(parts.ram.largest_by_sample.open_bytes(), u64::max);
         let known = parts.ram.max.with(parts.totals.floors, |max, floor| (max, floor));
         sample.max_ram = known.with(told, |(max, floor), told| maximum(max, floor, told));

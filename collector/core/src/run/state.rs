@@ -235,6 +235,10 @@ impl RunState {
                 self.samples.note_system(now_ns, *memory_used_bytes, percent);
                 self.cores.add(now_ns, cores, *tools_ns, self.samples.cpu_ns());
             }
+            Observation::Io { sum, is_first } => {
+                self.samples.storage.add_io(now_ns, *sum, *is_first, &self.totals);
+            }
+            Observation::FreeSpace(answers) => self.samples.storage.add_space(now_ns, answers),
             Observation::TaskTimes(times) => self.cores.add_tasks(*times),
             Observation::SignalReceived(received) => self.note_signal(received),
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
@@ -260,6 +264,7 @@ impl RunState {
                 self.tree.finalize_all(now_ns);
                 self.count_finalized();
                 self.samples.add_last_cpu(&self.tree.take_intervals(u64::MAX));
+                self.samples.storage.finish_io(self.sampled_ns, &self.totals);
                 self.close_sample();
             }
             Observation::SinksWant(wants) => self.samples.outbox.wants = *wants,

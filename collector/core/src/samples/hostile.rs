@@ -30,6 +30,7 @@ pub fn hostile() -> Report {
     report.warnings =
         vec![Warning::new(Topic::Tracking, evil.into()), Warning::new(Topic::Figures, "word ".repeat(60))];
     report.peak.as_mut().expect("a full report has it").processes[0].command = evil.into();
+    report.series.file_systems[0].directories[0].path = format!("/home/{evil}");
     report.cpu_time.kernel_s = None;
     report.cpu_time.kernel_s_reason = Some(evil.into());
     report.hints.gpus =

@@ -116,6 +116,14 @@ pub fn over_time(wall_s: f64, peak_bytes: u64) -> Series {
         ram_bytes: sets(peak),
         cpu_percent: sets(400.0),
         processes: track(40.0),
+        io_bytes_per_s: IoTracks { read: track(8e6), written: track(2e6) },
+        file_systems: vec![FileSystemSeries {
+            directories: vec![
+                Directory { role: DiskRole::Working, path: "/home/user/project".into() },
+                Directory { role: DiskRole::Report, path: "/home/user".into() },
+            ],
+            free_bytes: track(5e11),
+        }],
         gpus: vec![GpuSeries {
             id: "GPU-1".into(),
             utilization_percent: track(100.0),

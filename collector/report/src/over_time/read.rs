@@ -6,9 +6,9 @@ use super::{Column, OverTime, Point, Rule};
 use crate::model::ended_process::EndedProcess;
 use crate::model::gpu::Figure;
 use crate::model::groups::Groups;
-use crate::model::report::{Exit, GpuSeries, Report, Series, SetTracks, Track};
+use crate::model::report::{Exit, GpuSeries, IoTracks, Report, Series, SetTracks, Track};
 use crate::model::style::RamUnit;
-use crate::model::tree_sample::{Event, GpuSample, TreeSample};
+use crate::model::tree_sample::{Event, GpuSample, IoSample, TreeSample};
 use crate::tracking_line::Line;
 
 /// The parts of the tree, and the machine, in the order of their columns.
@@ -87,6 +87,8 @@ fn columns(gpus: usize) -> Vec<Column> {
         .map(|(name, rule)| column(format!("gpu{gpu}_{name}"), rule))
     };
     let tree = ram.into_iter().chain(cpu).chain([column("processes".into(), Rule::Largest)]);
+    let io = ["read", "written"].map(|way| column(format!("io_{way}_bytes_per_s"), Rule::Mean));
+    let tree = tree.chain(io);
     tree.chain((0..gpus).flat_map(of_gpu)).collect()
 }
 
@@ -106,7 +108,9 @@ pub fn from_report(report: &Report) -> OverTime {
         [utilization_percent, memory_used_bytes, memory_run_bytes, temperature_c, power_w, sm_clock_mhz]
     };
     let tracks = sets(&series.ram_bytes).into_iter().chain(sets(&series.cpu_percent));
-    let tracks = tracks.chain([series.processes.clone()]).chain(series.gpus.iter().flat_map(of_gpu));
+    let IoTracks { read, written } = series.io_bytes_per_s.clone();
+    let tracks = tracks.chain([series.processes.clone(), read, written]);
+    let tracks = tracks.chain(series.gpus.iter().flat_map(of_gpu));
     let columns = columns(series.gpus.len());
     let lists: Vec<Vec<Option<f64>>> =
         tracks.zip(&columns).map(|(track, column)| of(track, column.rule)).collect();
@@ -165,9 +169,10 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     let columns = columns(numbers.len());
     let first_of_gpus = columns.len() - numbers.len() * gpu_values(&GpuSample::default()).len();
     let mut before: Groups<u64> = Groups::default();
-    let point = |sample: &TreeSample| {
+    let point = |(sample, io): (&TreeSample, [Option<f64>; 2])| {
         let cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
         let mut values = tree_values(sample, before);
+        values.extend(io);
         before = cpu_ns;
         values.resize(columns.len(), None);
         for gpu in &sample.gpu.devices {
@@ -178,7 +183,27 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
         Point { start_s: s(sample.from_ns), end_s: s(sample.at_ns), values }
     };
-    OverTime { points: samples.iter().map(point).collect(), columns }
+    OverTime { points: samples.iter().zip(io_rates(samples)).map(point).collect(), columns }
+}
+
+/// Gives the bytes per second that were read and written in the time of each sample: all samples between two readings of them
+/// have the same. `None`: no reading tells.
+fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
+    let mut rates = vec![[None; 2]; samples.len()];
+    let (mut first, mut before) = (0, None::<IoSample>);
+    for (at, io) in samples.iter().enumerate().filter_map(|(at, sample)| Some((at, sample.io?))) {
+        if before.is_some_and(|before| before.read_ns == io.read_ns) {
+            continue;
+        }
+        let rate = before.map(|before| {
+            let length_s = (io.read_ns - before.read_ns) as f64 / NS_PER_S;
+            let of = |now: u64, before: u64| Some(now.saturating_sub(before) as f64 / length_s);
+            [of(io.bytes.read, before.bytes.read), of(io.bytes.written, before.bytes.written)]
+        });
+        rates[first..=at].fill(rate.unwrap_or_default());
+        (first, before) = (at + 1, Some(io));
+    }
+    rates
 }
 
 /// Gives the values of the tree and the machine. `before`: CPU time at the sample before, nanoseconds.
@@ -311,7 +336,7 @@ mod tests {
 
     use super::*;
     use crate::model::gpu::Device;
-    use crate::model::tree_sample::{CpuSample, Span};
+    use crate::model::tree_sample::{CpuSample, IoBytes, Span};
     use crate::over_time::{Statistics, statistics};
 
     const S: u64 = 1_000_000_000;
@@ -401,6 +426,21 @@ mod tests {
         ] {
             assert!(from_csv(text).unwrap_err().contains(problem), "{text}");
         }
+    }
+
+    // Requirement: TIME-14
+    #[test]
+    fn samples_between_two_readings_of_io_have_its_rate() {
+        let io = |read_s: u64, read| {
+            let bytes = IoBytes { read, written: 10 * read };
+            Some(IoSample { read_ns: read_s * S, bytes })
+        };
+        let readings = [None, io(2, 100), io(2, 100), io(4, 700), io(4, 700)];
+        let samples = (0..).zip(readings).map(|(number, io)| TreeSample { io, ..sample(number) });
+        let all = from_samples(&samples.collect::<Vec<_>>(), 0);
+        let column = |name| (0..5).map(|at| value(&all, at, name)).collect::<Vec<_>>();
+        assert_eq!(column("io_read_bytes_per_s"), [None, None, Some(300.0), Some(300.0), None]);
+        assert_eq!(column("io_written_bytes_per_s"), [None, None, Some(3e3), Some(3e3), None]);
     }
 
     #[test]

@@ -41,7 +41,10 @@ pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
-pub use series::{CommandSeries, GpuSeries, OtherCommandSeries, Series, SetTracks, Track};
+pub use series::{
+    CommandSeries, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series, SetTracks,
+    Track,
+};
 pub use usable::{CoresSource, GpusSource, MemorySource, Usable, UsableCores, UsableGpus, UsableMemory};
 pub use warning::{Topic, Warning};
 

@@ -3,6 +3,8 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::DiskRole;
+
 /// The run over time. Each list has an entry for each point; an entry that is not known is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
@@ -16,6 +18,10 @@ pub struct Series {
     pub cpu_percent: SetTracks,
     /// Live processes.
     pub processes: Track,
+    /// Block I/O, bytes per second.
+    pub io_bytes_per_s: IoTracks,
+    /// The file systems that the run may write to.
+    pub file_systems: Vec<FileSystemSeries>,
     /// The tracked GPUs.
     pub gpus: Vec<GpuSeries>,
     /// The commands that used most RAM, and those that used most CPU time.
@@ -46,6 +52,33 @@ pub struct Track {
     pub mean: Vec<Option<f64>>,
     /// Largest value at any time.
     pub max: Vec<Option<f64>>,
+}
+
+/// Block I/O of the tree. Extremes are those of the times between two readings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct IoTracks {
+    /// Read.
+    pub read: Track,
+    /// Written.
+    pub written: Track,
+}
+
+/// A file system that the run may write to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileSystemSeries {
+    /// The directories that are on it, as the run uses them.
+    pub directories: Vec<Directory>,
+    /// Space that the user of the run may still fill, bytes.
+    pub free_bytes: Track,
+}
+
+/// A directory that the run may write to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Directory {
+    /// What it is to the run.
+    pub role: DiskRole,
+    /// Its path.
+    pub path: String,
 }
 
 /// A GPU.
@@ -119,7 +152,10 @@ impl Series {
         let sets = [&self.ram_bytes, &self.cpu_percent].into_iter().flat_map(SetTracks::tracks);
         let gpus = self.gpus.iter().flat_map(GpuSeries::tracks);
         let commands = self.commands.iter().map(|command| &command.ram_bytes);
-        let tracks = sets.chain([&self.processes]).chain(gpus).chain(commands);
+        let IoTracks { read, written } = &self.io_bytes_per_s;
+        let file_systems = self.file_systems.iter().map(|system| &system.free_bytes);
+        let tracks =
+            sets.chain([&self.processes, read, written]).chain(file_systems).chain(gpus).chain(commands);
         let means = self.commands.iter().map(|command| &command.mean_cpu_percent);
         let others = self.other_commands.iter();
         let others = others.flat_map(|others| [&others.mean_ram_bytes, &others.mean_cpu_percent]);

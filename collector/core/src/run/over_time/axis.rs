@@ -22,6 +22,17 @@ impl Stretch {
     }
 }
 
+/// What a time has of a point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Part {
+    /// The point.
+    pub point: usize,
+    /// How much of the time is in it, seconds; more than 0.
+    pub inside_s: f64,
+    /// How long it is, seconds.
+    pub length_s: f64,
+}
+
 /// The time axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Axis {
@@ -75,6 +86,20 @@ impl Axis {
                 (self.points.len() - 1, 0.0)
             }
         }
+    }
+
+    /// Gives the points that a time has parts of.
+    pub(super) fn parts(&self, time: Stretch) -> Vec<Part> {
+        // A time that begins where a point ends is in the next one.
+        let Some(first) = self.point_at(time.start_ns.saturating_add(1)) else { return Vec::new() };
+        let points = self.points.iter().enumerate().skip(first);
+        let points = points.take_while(|(_, stretch)| stretch.start_ns < time.end_ns);
+        let part = |(point, stretch): (usize, &Stretch)| {
+            let (start_ns, end_ns) = (stretch.start_ns.max(time.start_ns), stretch.end_ns.min(time.end_ns));
+            let inside_s = Stretch { start_ns, end_ns }.length_s();
+            (inside_s > 0.0).then(|| Part { point, inside_s, length_s: stretch.length_s() })
+        };
+        points.filter_map(part).collect()
     }
 
     /// Gives the point of this time. A time between two points is that of the earlier one, whose sample it is. `None`: there is

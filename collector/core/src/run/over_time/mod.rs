@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::gpu::Figure;
 use crate::model::groups::Groups;
-use crate::model::tree_sample::{CommandSample, GpuSample, Span, TreeSample};
-use axis::Axis;
+use crate::model::tree_sample::{CommandSample, FileSystemSample, GpuSample, IoSample, Span, TreeSample};
 #[cfg(test)]
 use axis::MOST_POINTS;
 pub(crate) use axis::Stretch;
+use axis::{Axis, Part};
 use commands::{At, Commands};
 pub(in crate::run) use late::{LateUse, late_uses};
 pub(crate) use track::{Track, Values};
@@ -47,6 +47,26 @@ pub(crate) struct GpuTracks {
     pub sm_clock_mhz: Track,
 }
 
+/// Block I/O of the tree, bytes per second. Extremes are those of the times between two readings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IoTracks {
+    /// Read.
+    pub read: Track,
+    /// Written.
+    pub written: Track,
+    /// The last reading that is in both. `None`: there was none.
+    last: Option<IoSample>,
+}
+
+/// A file system over the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FileSystemTracks {
+    /// As it was when it answered last.
+    pub last: FileSystemSample,
+    /// Bytes.
+    pub free_bytes: Track,
+}
+
 /// More of the tree in the time of a closed sample than the sample had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Revision {
@@ -68,6 +88,10 @@ pub struct OverTime {
     pub(crate) cpu_percent: Sets,
     /// Live processes.
     pub(crate) processes: Track,
+    /// Block I/O.
+    pub(crate) io: IoTracks,
+    /// The file systems that the run may write to.
+    pub(crate) file_systems: Vec<FileSystemTracks>,
     /// The tracked GPUs, in their order.
     pub(crate) gpus: Vec<GpuTracks>,
     /// The commands.
@@ -99,7 +123,33 @@ impl OverTime {
         for (tracks, gpu) in self.gpus.iter_mut().zip(&sample.gpu.devices) {
             tracks.put(at, gpu);
         }
+        self.put_io(sample);
+        self.put_file_systems(at, &sample.file_systems);
         self.commands.put(at, commands);
+    }
+
+    /// Spreads the block I/O since the reading before over the time between both.
+    fn put_io(&mut self, sample: &TreeSample) {
+        let Some(now) = sample.io else { return };
+        let Some(before) = self.io.last.replace(now) else { return };
+        let (start_ns, end_ns) = (before.read_ns, now.read_ns.max(before.read_ns));
+        let parts = self.axis.parts(Stretch { start_ns, end_ns });
+        let all_s: f64 = parts.iter().map(|part| part.inside_s).sum();
+        for part in parts {
+            let share = part.inside_s / part.length_s;
+            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / all_s;
+            self.io.read.add_rate(part.point, share, rate(now.bytes.read, before.bytes.read));
+            self.io.written.add_rate(part.point, share, rate(now.bytes.written, before.bytes.written));
+        }
+    }
+
+    fn put_file_systems(&mut self, At { point, length_s, added_s }: At, systems: &[FileSystemSample]) {
+        self.file_systems.resize_with(self.file_systems.len().max(systems.len()), FileSystemTracks::default);
+        for (tracks, system) in self.file_systems.iter_mut().zip(systems) {
+            let free = system.free_bytes.map(|bytes| Values::at_end(bytes as f64));
+            tracks.free_bytes.put(point, length_s, free, added_s);
+            tracks.last = system.clone();
+        }
     }
 
     fn put_tree(&mut self, At { point, length_s, added_s }: At, sample: &TreeSample) {
@@ -144,15 +194,7 @@ impl OverTime {
     /// Adds what the sample that opens next tells of the time before it.
     pub(in crate::run) fn add_late(&mut self, late: &LateUse) {
         let LateUse { time, byte_s, cpu_ns } = late;
-        // A time that begins where a point ends is in the next one.
-        let Some(first) = self.axis.point_at(time.start_ns.saturating_add(1)) else { return };
-        let points = self.axis.points().iter().enumerate().skip(first);
-        for (point, stretch) in points.take_while(|(_, stretch)| stretch.start_ns < time.end_ns) {
-            let (start_ns, end_ns) = (stretch.start_ns.max(time.start_ns), stretch.end_ns.min(time.end_ns));
-            let (inside_s, point_s) = (Stretch { start_ns, end_ns }.length_s(), stretch.length_s());
-            if inside_s <= 0.0 {
-                continue;
-            }
+        for Part { point, inside_s, length_s: point_s } in self.axis.parts(*time) {
             let part = inside_s / time.length_s();
             let (byte_s, cpu_ns) = (byte_s.map(|sum| sum * part), cpu_ns.map(|sum| sum * part));
             self.late_byte_s = self.late_byte_s.with(byte_s, |all, late| all + late);
@@ -174,7 +216,10 @@ impl OverTime {
                 [main, descendants, combined, system]
             });
         let gpus = self.gpus.iter_mut().flat_map(GpuTracks::tracks);
-        sets.chain([&mut self.processes]).chain(gpus).chain(self.commands.tracks())
+        let io = [&mut self.io.read, &mut self.io.written];
+        let file_systems = self.file_systems.iter_mut().map(|system| &mut system.free_bytes);
+        let machine = [&mut self.processes].into_iter().chain(io).chain(file_systems);
+        sets.chain(machine).chain(gpus).chain(self.commands.tracks())
     }
 }
 

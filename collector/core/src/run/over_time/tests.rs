@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::tree_sample::{CpuSample, GpuSums, SystemSample};
+use crate::model::tree_sample::{CpuSample, GpuSums, IoBytes, SystemSample};
 use crate::random_seed::seeded;
 
 const S: u64 = 1_000_000_000;
@@ -127,6 +127,32 @@ fn gpu_that_appears_later_and_a_figure_that_fails_are_unknown_then() {
     let means = (0..3).map(|at| over_time.gpus[0].busy_percent.get(at).map(|values| values.mean));
     assert_eq!(means.collect::<Vec<_>>(), [None, Some(30.0), None]);
     assert!((0..3).all(|at| over_time.gpus[0].power_w.get(at).is_none()));
+}
+
+// Requirement: IO-2
+#[test]
+fn io_is_in_the_points_between_its_readings() {
+    let mut over_time = OverTime::default();
+    let reading = |at_ns, read| {
+        let bytes = IoBytes { read, written: 7 };
+        Some(IoSample { read_ns: at_ns, bytes })
+    };
+    // In the time of the first sample nothing was read, and the last reading is in the middle of the last.
+    let readings = [None, reading(S, 100), reading(S, 100), reading(3 * S, 500), reading(7 * S / 2, 600)];
+    for (number, io) in (0..).zip(readings) {
+        over_time.push(&TreeSample { io, ..sample(number, 0, 0) }, &[]);
+    }
+    let values = |track: &Track| {
+        let value =
+            |at| track.get(at).map(|values| (values.mean, values.extremes.map(|extremes| extremes.max)));
+        (0..5).map(value).collect::<Vec<_>>()
+    };
+    let rate = |mean, max| Some((mean, Some(max)));
+    assert_eq!(
+        values(&over_time.io.read),
+        [None, rate(200.0, 200.0), rate(200.0, 200.0), rate(100.0, 200.0), None]
+    );
+    assert!(values(&over_time.io.written)[1..4].iter().all(|value| value.unwrap().0 == 0.0));
 }
 
 proptest! {

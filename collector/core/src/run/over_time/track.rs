@@ -118,6 +118,15 @@ impl Track {
         *self.entry(point) = Some(Values { mean: (f64::from(known.mean) + mean) as f32, ..known });
     }
 
+    /// Adds to the mean of a point what a rate adds to it: a part of the point has the rate.
+    pub(super) fn add_rate(&mut self, point: usize, part: f64, rate: f64) {
+        self.add_mean(point, part * rate);
+        if let Some(values) = self.entry(point) {
+            let this = Extremes { min: rate as f32, max: rate as f32 };
+            values.extremes = Some(values.extremes.map_or(this, |known| known.with(this)));
+        }
+    }
+
     /// Notes that the quantity was this large within the time of a point.
     pub(super) fn raise(&mut self, point: usize, to: f64) {
         let to = to as f32;
