@@ -1,5 +1,5 @@
 //! The seed of random tests: fixed, so that a test that passed passes again. GPU_TRACK_TEST_SEED sets another one,
-//! PROPTEST_CASES the number of cases.
+//! PROPTEST_CASES the number of cases, and GPU_TRACK_TEST_SAMPLES the length of long runs.
 
 #![allow(clippy::disallowed_methods, clippy::print_stderr, reason = "for tests only")]
 
@@ -16,6 +16,11 @@ pub fn seed() -> u64 {
 /// How many cases are tried, if PROPTEST_CASES does not say it.
 pub fn cases(unless_given: u32) -> u32 {
     std::env::var("PROPTEST_CASES").map_or(unless_given, |cases| cases.parse().expect("a number"))
+}
+
+/// How many samples a long run has, if GPU_TRACK_TEST_SAMPLES does not say it.
+pub fn samples(unless_given: u64) -> u64 {
+    std::env::var("GPU_TRACK_TEST_SAMPLES").map_or(unless_given, |samples| samples.parse().expect("a number"))
 }
 
 /// For `proptest!`. No file of seeds is written: the seed and the number of cases repeat a failure.
