@@ -185,7 +185,7 @@ fn install_or_leave_nothing(directory: &Path, user: User) -> Result<Installed, U
     })
 }
 
-/// Puts the library and the link to it into a directory.
+/// Puts the library and the link to it into a directory. Marks the library as used, once a day, so that no launcher removes it.
 fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let directory = &make_private_directory(directory, user)?;
     if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
@@ -194,7 +194,7 @@ fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let name = format!("{SHIM_PREFIX}{HASH}.so");
     let shim = directory.join(&name);
     let is_first_today = !old_shims::was_used_today(&shim);
-    // Another launcher may be about to remove a shim that was not used for long.
+    // A launcher removes shims that were not used for 30 days. The lock keeps this one until `touch` says that it is used.
     let _lock = (is_first_today && shim.exists()).then(|| Lock::take(directory));
     write(&shim, user)?;
     let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));

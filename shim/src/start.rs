@@ -56,6 +56,8 @@ fn names_valgrind(preload: &[u8]) -> bool {
     preload.windows(LIBRARY.len()).any(|part| part == LIBRARY)
 }
 
+/// Gives the names for the START record from main's arguments: see [`Names`].
+///
 /// # Safety
 /// `argv` must be an array of at least `argc` strings, as main gets it.
 unsafe fn argument_names(argc: c_int, argv: *const *const c_char) -> [u8; NAME_BYTES] {
@@ -73,7 +75,7 @@ unsafe fn argument_names(argc: c_int, argv: *const *const c_char) -> [u8; NAME_B
     names.text
 }
 
-/// The names where the constructor gets no arguments (musl), from /proc.
+/// Gives the names where the constructor gets no arguments (musl), from /proc.
 fn cmdline_names() -> [u8; NAME_BYTES] {
     let mut buffer = [0u8; 1024];
     let mut names = Names::default();

@@ -111,6 +111,7 @@ impl Block {
 
 /// Each function that takes `self` adds something, and nothing for a text that is `None`.
 impl Section {
+    /// Makes a section without blocks, with this title.
     pub(super) fn new(title: impl Into<String>) -> Self {
         Self { title: Some(title.into()), ..Self::default() }
     }

@@ -91,7 +91,7 @@ pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -
     filtered(all, filter)
 }
 
-/// Gives the event that a report has alone: the RAM peak.
+/// Gives the only event that a report without a tracking file tells: the RAM peak.
 #[must_use]
 pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
     filtered(peak(report).into_iter().collect(), filter)

@@ -52,7 +52,7 @@ impl Session {
         let now_ns = clock::monotonic_ns();
         let new = || RunState::of_run(&config, &host);
         let (checkpoint, run) = CheckpointWriter::resume(state, &segment, config.restarts > 0, now_ns, new);
-        let mut run = journaled(run, &config, &host);
+        let mut run = begin_journal(run, &config, &host);
         note_itself(&mut run, &config, subscription.is_some(), now_ns);
         let sinks = open_sinks(&mut run, &config, &host, &segment, now_ns);
         let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
@@ -97,8 +97,9 @@ impl Session {
     }
 }
 
-/// Writes the run down for developers, if they asked for it (`--journal`). If the file can't be created, there is none.
-fn journaled(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
+/// Begins the journal of the run (`--journal`), if developers asked for one. Without its file the run goes on. Begins none after a
+/// restart: it would lack the observations before that, and could not be replayed.
+fn begin_journal(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
     let mut run = JournaledRun::new(run);
     if let Some(path) = config.journal.as_ref().filter(|_| config.restarts == 0) {
         let _ = run.write_to(path, config, host);

@@ -167,9 +167,9 @@ impl Place {
     }
 }
 
-/// Reads the memory limit of one group. `None`: it has no such file, as the topmost one of v2.
+/// Reads the memory limit of the group at `dir`, bytes. `None`: it has no file that can be read for it, as the topmost one of v2.
 fn memory_limit(dir: &Path) -> Option<Limit> {
-    // v1 writes the largest number of pages for "no limit".
+    // For "no limit", v1 writes the largest multiple of a page below 2^63 bytes. No real limit is half of that.
     const NO_LIMIT: u64 = 1 << 62;
     ["memory.limit_in_bytes", "memory.max"]
         .iter()

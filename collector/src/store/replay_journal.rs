@@ -97,13 +97,13 @@ impl Deref for JournaledRun {
 }
 
 impl JournaledRun {
-    /// Without a journal.
+    /// Makes a run that is not written down.
     #[must_use]
     pub fn new(run: RunState) -> Self {
         Self { run, journal: None }
     }
 
-    /// Write down what comes from now on.
+    /// Writes down what comes from now on.
     ///
     /// # Errors
     /// If the file can't be made.
@@ -112,13 +112,13 @@ impl JournaledRun {
         Ok(())
     }
 
-    /// Take in what a source has seen at this time, CLOCK_MONOTONIC nanoseconds.
+    /// Takes in what a source has seen at this time, CLOCK_MONOTONIC nanoseconds.
     pub fn apply(&mut self, now_ns: u64, observation: Observation) {
         self.run.apply(now_ns, &observation);
         self.note(&Part::Seen(now_ns, observation));
     }
 
-    /// Take in what a source has seen just now.
+    /// Takes in what a source has seen just now.
     pub fn apply_now(&mut self, observation: Observation) {
         self.apply(clock::monotonic_ns(), observation);
     }

@@ -145,7 +145,8 @@ impl RunState {
         run
     }
 
-    /// Makes the state of a run without findings, from its parts.
+    /// Makes the state of a run of which nothing has been observed. `most_heaviest`: how many processes each list of the heaviest
+    /// keeps. Takes the parts as they are; [`Self::of_run`] makes them of the configuration.
     #[must_use]
     pub fn new(context: RunContext, cpu: CpuUsage, trust: Trust, most_heaviest: usize) -> Self {
         let start_ns = context.session_monotonic_ns;
@@ -364,7 +365,8 @@ impl RunState {
         self.sampled_ns = sample.at_ns;
     }
 
-    /// Closes the open sample. What is learnt of closed ones is news from then on.
+    /// Closes the open sample, if there is one. Then passes on, as `Event::Revised`, what was learnt of samples that had closed
+    /// before.
     fn close_sample(&mut self) {
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };

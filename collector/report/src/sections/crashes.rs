@@ -57,7 +57,7 @@ pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     remarks
 }
 
-/// Writes "SIGSEGV ended 3 processes of solve".
+/// Writes what ended the processes of one kind, such as "SIGSEGV ended 3 processes of solve".
 fn sentence(crash: &Crash) -> String {
     let which = match (&crash.command, crash.count) {
         (None, count) => processes(count),
@@ -65,6 +65,7 @@ fn sentence(crash: &Crash) -> String {
         (Some(command), count) => format!("{} of {command}", processes(count)),
     };
     match crash.signal_name.as_str() {
+        // A SIGKILL is a crash only if the kernel sent it for lack of memory (see `Crash`).
         "SIGKILL" => format!("the kernel killed {which} for lack of memory"),
         signal => format!("{signal} ended {which}"),
     }

@@ -15,19 +15,19 @@ use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, Tracked
 pub struct Present {
     /// The devices that the kernel's files show.
     pub devices: Vec<Device>,
-    /// There may be others: the files do not name all NVIDIA devices.
-    pub may_have_others: bool,
+    /// NVIDIA's library may know names that the files lack: of more devices, or UUIDs of these.
+    pub may_know_other_names: bool,
 }
 
 impl Present {
-    /// Finds the first name that means no device of the machine for certain.
+    /// Finds the first name that certainly means no device of the machine. `None`: each means one, or may.
     #[must_use]
     pub fn unknown<'a>(&self, given: &'a [String]) -> Option<&'a String> {
         // No file names the instances of a divided device.
         let has_nvidia = self.devices.iter().any(|device| device.vendor == Some(Vendor::Nvidia));
         let may_be_part = |name: &str| has_nvidia && name.to_ascii_lowercase().starts_with("mig-");
         let is_unknown = |name: &&String| {
-            !self.may_have_others
+            !self.may_know_other_names
                 && !may_be_part(name)
                 && select::unknown(std::slice::from_ref(*name), &self.devices).is_some()
         };
@@ -35,18 +35,21 @@ impl Present {
     }
 }
 
-/// Finds the GPUs that the kernel's files show.
+/// Finds the GPUs of the wanted vendors by the kernel's files, so that `--guuids` can be checked before the command starts. Loads no
+/// driver's library.
 #[must_use]
 pub fn present(config: &GpuConfig) -> Present {
     let mut present = Present::default();
     if config.wants(Vendor::Nvidia) {
         present.devices = nvml::files::devices(config);
-        let is_complete = !present.devices.is_empty() && present.devices.iter().all(|gpu| gpu.uuid.is_some());
-        // A library that is named without a directory is looked up by the loader.
-        let has_library = |path: &PathBuf| path.exists() || path.components().count() == 1;
-        present.may_have_others = !is_complete
+        // The files show a UUID only after the device was initialised. Without it, a given UUID may be that device's.
+        let has_all_uuids = !present.devices.is_empty() && present.devices.iter().all(|gpu| gpu.uuid.is_some());
+        // A path that does not exist loads nothing. The loader searches for a bare file name, so that may exist.
+        let is_bare_name = |path: &PathBuf| path.components().count() == 1;
+        let may_load = |path: &PathBuf| path.exists() || is_bare_name(path);
+        present.may_know_other_names = !has_all_uuids
             && detection::may_have_nvidia(config)
-            && config.nvml_lib.as_ref().is_none_or(has_library);
+            && config.nvml_lib.as_ref().is_none_or(may_load);
     }
     if config.wants(Vendor::Amd) || config.wants(Vendor::Intel) {
         let drm = drm::Drm::start(config);
@@ -81,6 +84,7 @@ impl Lister {
             uuids: None,
             only_visible: false,
             accounting: false,
+            // Listing has no run beside it to slow down.
             driver_percent: 100,
             ..config.clone()
         };
@@ -118,7 +122,7 @@ impl Lister {
 }
 
 impl Known {
-    /// Takes over what was read.
+    /// Takes in a batch: the devices if they changed, and the last reading of each figure.
     fn take(&mut self, batch: Batch) {
         if let Some(list) = batch.devices {
             self.devices = list.tracked;
@@ -126,8 +130,8 @@ impl Known {
         for sample in batch.samples {
             match self.samples.iter_mut().find(|known| known.device == sample.device) {
                 Some(known) => {
-                    let before = std::mem::replace(known, sample);
-                    *known = std::mem::take(known).over_earlier(before);
+                    let before = std::mem::take(known);
+                    *known = sample.over_earlier(before);
                 }
                 None => self.samples.push(sample),
             }

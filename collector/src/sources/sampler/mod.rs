@@ -104,7 +104,7 @@ impl Sampler {
     ) -> SharingReadings {
         let mut read = Vec::new();
         for target in order {
-            // What is left of a large group is read with the next samples.
+            // Then all of it is void: sizes of some members don't add up. It is read again with a sample that has credit.
             if !budget.has_credit(credit_ns) {
                 break;
             }

@@ -143,7 +143,7 @@ impl DeviceSample {
             || self.processes == Some(Err(Missing::Lost))
     }
 
-    /// Whether it has more than critical errors.
+    /// Whether any figure was read besides critical errors. Errors alone do not show that a lost device is back.
     pub fn has_figures(&self) -> bool {
         !self.values.is_empty()
             || self.busy.is_some()

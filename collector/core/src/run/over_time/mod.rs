@@ -230,9 +230,11 @@ fn add_means(groups: &mut Groups<Track>, point: usize, means: Groups<f64>) {
 }
 
 impl GpuTracks {
+    /// Adds a sample of the GPU. Each value is the mean, the smallest and the largest of the sample's time.
     fn put(&mut self, At { point, length_s, added_s }: At, gpu: &GpuSample) {
         let bytes = |bytes: u64| bytes as f64;
         let gauge = |figure| gpu.gauges.get(&figure).copied();
+        // In the order of `tracks`.
         let values = [
             gpu.busy_percent,
             gpu.used_bytes.map(bytes),

@@ -86,6 +86,9 @@ pub const PEAK_INTERVAL_NS: u64 = 20_000_000;
 /// From this long after the last time on, also where that takes from other readings' budget.
 pub const LATEST_PEAK_NS: u64 = 1_000_000_000;
 
+/// A process whose RSS changed by more than one part in this many while its relatives were read may have exec'd.
+const MOVED_PART: u64 = 100;
+
 /// What the passes of the sample that is being taken have found so far.
 #[derive(Debug, Clone, Default)]
 pub struct CurrentSample {
@@ -97,9 +100,9 @@ pub struct CurrentSample {
     /// CPU time of the processes that used some since their reading before, nanoseconds.
     ran_ns: Vec<(ProcessId, u64)>,
     args: FxHashMap<ProcessId, Vec<String>>,
-    /// When the last process that was found dead was; `None`: none was.
+    /// When the sample saw the last dead process, CLOCK_MONOTONIC nanoseconds. `None`: it saw none.
     pub dead_ns: Option<u64>,
-    /// What the largest of those held when it was last read, bytes.
+    /// The largest RSS that one of the dead processes had at its last sample, bytes.
     pub dead_bytes: u64,
     tried: Tried,
     is_any_sharing_read: bool,
@@ -163,37 +166,39 @@ impl Sampling {
                 ReadingState::Alive(vitals, size) => has_changed |= self.read_alive(*id, vitals, size),
                 ReadingState::Zombie(dead_ns, remains) => {
                     tree.note_remains(*id, &remains);
-                    self.found_dead(tree, *id, dead_ns, None);
+                    self.found_dead(tree, *id, dead_ns, false);
                 }
                 ReadingState::Ending(dead_ns, vitals) => {
                     note_clock(tree, *id, &vitals);
-                    self.found_dead(tree, *id, dead_ns, None);
+                    self.found_dead(tree, *id, dead_ns, false);
                 }
-                ReadingState::Gone(gone_ns) => self.found_dead(tree, *id, gone_ns, Some(gone_ns)),
+                ReadingState::Gone(gone_ns) => self.found_dead(tree, *id, gone_ns, true),
             }
         }
         let groups_before = std::mem::replace(&mut self.group_changes, tree.group_changes());
         self.is_estimate_due |= has_changed || self.alive != before || self.group_changes != groups_before;
     }
 
-    /// Returns whether its memory is another than at the reading before.
+    /// Takes in the first pass of a live process. Returns whether its memory is another than at the reading before.
     fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) -> bool {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
         let (size_before, touched_before) = (reading.size, reading.touched());
+        // Of a sample that is taken again, the sample before is the last that counts.
         if !self.current.is_put_off_before {
             reading.before = touched_before;
         }
-        let before = reading.vitals.start_stack;
+        let stack_before = reading.vitals.start_stack;
         let since_ns = std::mem::replace(&mut reading.at_ns, self.current.at_ns);
         let ran_ns = vitals.cpu_ns.unwrap_or(0).saturating_sub(reading.vitals.cpu_ns.unwrap_or(0));
         if ran_ns > 0 {
             self.current.ran_ns.push((id, ran_ns));
         }
         reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
+        // An exec moves the stack. 0 is a stack that could not be read.
         if vitals.start_stack == 0 {
-            reading.vitals.start_stack = before;
-        } else if before != 0 && before != vitals.start_stack {
+            reading.vitals.start_stack = stack_before;
+        } else if stack_before != 0 && stack_before != vitals.start_stack {
             self.current.changed.push(ChangedProgram { id, since_ns });
         }
         reading.size = size.unwrap_or(reading.size);
@@ -206,12 +211,15 @@ impl Sampling {
         is_new || reading.size != size_before || reading.touched() != touched_before
     }
 
-    /// Notes a process that the sample found dead at `at_ns`, or gone at `gone_ns`.
-    fn found_dead(&mut self, tree: &mut Tree, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
+    /// Notes that the sample saw a process dead at `at_ns`, CLOCK_MONOTONIC nanoseconds. `is_gone`: it was no longer in /proc.
+    /// Keeps what the session decides by: it waits for records up to then, and puts the sample off if a large process died.
+    fn found_dead(&mut self, tree: &mut Tree, id: ProcessId, at_ns: u64, is_gone: bool) {
+        // Processes are read one after another, so the last time is the latest.
         self.current.dead_ns = Some(at_ns);
         self.current.dead_bytes =
             self.current.dead_bytes.max(tree.get(id).map_or(0, |process| process.observed.rss_bytes));
-        tree.observe_end(id, at_ns, gone_ns);
+        tree.observe_end(id, at_ns, is_gone.then_some(at_ns));
+        // From the time of the sample on, what it shared counts with others.
         tree.observe_missing(id, self.current.at_ns);
     }
 
@@ -267,15 +275,16 @@ impl Sampling {
         for id in &self.alive {
             let Some(reading) = self.readings.get_mut(id) else { continue };
             let is_unread = |process: &Process| unread_groups.contains(&process.program.group);
-            reading.before_relatives = match tree.get(*id).is_some_and(is_unread) {
-                true => reading.before_relatives.or(Some(reading.before)),
-                false => None,
-            };
+            // Keeps what it had touched when the first of its unread relatives came.
+            let has_unread_group = tree.get(*id).is_some_and(is_unread);
+            reading.before_relatives =
+                has_unread_group.then(|| reading.before_relatives.unwrap_or(reading.before));
         }
         self.shared_of_all_bytes = footprint::shared_of_all(&self.readings, &self.alive);
         self.estimates = footprint::estimate_all(tree, self.last_readings());
     }
 
+    /// Gives what estimates are made of.
     fn last_readings(&self) -> Readings<'_> {
         Readings {
             by_id: &self.readings,
@@ -301,18 +310,19 @@ impl Sampling {
 
     /// Takes in the third pass, one unit at a time: how its members share memory.
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
-        let mut may_change_footprint = unit.members.len() > 1;
-        // The relatives of a process that is read by itself are not looked up: then none counts as read since.
-        let read_ns = |id: &ProcessId| self.readings.get(id)?.sharing.map(|sharing| sharing.at_ns);
         let is_group = unit.members.len() > 1;
-        let oldest_ns = unit.members.iter().map(read_ns).min().flatten().filter(|_| is_group).unwrap_or(0);
+        let mut may_change_footprint = is_group;
+        // 0: a member was never read. The relatives of a process that is read by itself are not looked up, so none counts.
+        let read_ns =
+            |id: &ProcessId| self.readings.get(id)?.sharing.map(|sharing| sharing.at_ns).filter(|_| is_group);
+        let oldest_ns = unit.members.iter().map(|id| read_ns(id).unwrap_or(0)).min().unwrap_or(0);
         for (id, read) in &unit.read {
             may_change_footprint |= self.note_sharing(tree, *id, read, oldest_ns);
         }
         for process in unit.members.iter().filter_map(|id| tree.get(*id)) {
             self.current.tried.groups.insert(process.program.group);
             self.current.is_any_relative_read |= !footprint::is_alone(tree, process.program.group);
-            if unit.members.len() == 1 {
+            if !is_group {
                 self.current.tried.files.insert(process.ids.id);
             }
         }
@@ -369,8 +379,9 @@ impl Sampling {
         has_files
     }
 
-    /// Discards a unit's readings if a member may have exec'd or ended while they were read one after another. Then their
-    /// proportional sizes are of different times and don't add up.
+    /// Discards a unit's readings if a member may have exec'd or ended while they were read one after another, or was not read.
+    /// Then their proportional sizes are of different times, or incomplete, and don't add up. `sizes_after`: the members' sizes
+    /// when all were read; `None`: a member's memory is gone.
     fn discard_if_moved(&mut self, sizes_after: &[(ProcessId, Option<Size>)]) {
         let mut has_moved = false;
         for (id, size) in sizes_after {
@@ -386,7 +397,7 @@ impl Sampling {
             reading.size = size;
             self.shared_of_all_bytes = self.shared_of_all_bytes.saturating_sub(before) + size.shared_bytes;
             has_moved |= reading.sharing.is_none_or(|sharing| {
-                size.rss_bytes.abs_diff(sharing.size.rss_bytes) > sharing.size.rss_bytes / 100
+                size.rss_bytes.abs_diff(sharing.size.rss_bytes) > sharing.size.rss_bytes / MOVED_PART
             });
         }
         for (id, _) in sizes_after.iter().filter(|_| has_moved) {
@@ -405,9 +416,13 @@ impl Sampling {
         // What fork children had copied before it was read is known now.
         self.is_estimate_due |= self.current.is_any_relative_read;
         self.current.is_concluded = true;
-        let is_nothing_wanted =
-            || self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
-        self.is_settled = !self.current.is_any_sharing_read && (self.is_settled || is_nothing_wanted());
+        // What was read for this sample can make another reading worth it. A mark of 0 asks whether any ever is.
+        if self.current.is_any_sharing_read {
+            self.is_settled = false;
+        } else if !self.is_settled {
+            self.is_settled =
+                self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
+        }
         let mut sample = Sample { from_ns, at_ns: self.current.at_ns, ..Sample::default() };
         let largest_shared = reading::largest_shared(&self.readings, &self.alive);
         for id in &self.alive {
@@ -417,8 +432,9 @@ impl Sampling {
             note_clock(tree, *id, &reading.vitals);
             let Some(process) = tree.get_mut(*id) else { continue };
             process.note_bounds(reading.vitals.virtual_bytes, reading.limits);
-            let common_growth = reading::common_growth(reading, largest_shared, *id);
-            add_process(&mut sample, process, reading, estimate, common_growth);
+            let common_growth_bytes = reading::common_growth(reading, largest_shared, *id);
+            add_process(&mut sample, process, reading, estimate);
+            process.observed.common_growth_bytes = common_growth_bytes;
             if process.name.args.is_none() {
                 process.name.args = self.current.args.remove(id);
             }
@@ -432,60 +448,21 @@ impl Sampling {
     }
 }
 
-/// Adds one process's part to a sample.
-fn add_process(
-    sample: &mut Sample,
-    process: &mut Process,
-    reading: &LastReading,
-    estimate: &Estimate,
-    common_growth: u64,
-) {
-    let (from_ns, now_ns, rss) = (sample.from_ns, sample.at_ns, reading.size.rss_bytes);
+/// Adds a process's part to a sample: what it held all the time since the sample before, what it held for a part of that, and
+/// its CPU time. Notes what was observed of it.
+fn add_process(sample: &mut Sample, process: &mut Process, reading: &LastReading, estimate: &Estimate) {
     let before = process.observed;
-    // The high-water mark of what may be a copy of the parent is the parent's.
-    let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
-    // Nor is it one of a program that an unreported exec replaced since.
-    let is_new_program = process.program_start_ns() >= before.at_ns;
-    let peak_before = if is_new_program { 0 } else { before.peak_rss_bytes };
-    let peak = peak_before.max(rss).max(hwm);
-    // A peak that no sample saw lies between the last two.
-    let is_spike = peak > peak_before.max(rss);
-    let spike = if is_spike { process.program.image.own_part(peak, rss) } else { 0 };
-    let (contribution, unread) = (estimate.contribution, estimate.unread_private_bytes);
-    let at_peak = contribution.plus(Contribution::private(spike));
-    let (is_main, threads) = (process.ids.is_main, reading.vitals.threads);
+    let is_main = process.ids.is_main;
     sample.now.add(&TreeSums::of_estimate(is_main, estimate, reading));
-    let mut steady_bytes = None;
-    if before.at_ns == from_ns && before.at_ns != 0 {
-        let steady = contribution.min(before.contribution);
-        steady_bytes = Some(steady.added_bytes);
-        let steady_unread = unread.max(before.unread_bytes);
-        let threads_before = threads.min(before.threads);
-        sample.steady.add(&TreeSums::of_one(is_main, &steady, steady_unread, threads_before));
-        let is_new_image = process.program.image_start_ns >= from_ns;
-        if !is_new_image {
-            let mean = contribution.mean(before.contribution);
-            sample.steady_mean.add(&TreeSums::of_one(is_main, &mean, 0, threads));
-        }
-        let mut at_most = contribution.max(before.contribution);
-        if is_new_image || spike > 0 {
-            // What is unread of it is in the steady part.
-            let beside = at_peak.minus(steady);
-            let [_, memory] = process.intervals_until(now_ns, beside, 0, rss + spike);
-            sample.intervals.push(memory);
-            at_most = before.contribution.max(at_peak.minus(beside));
-        }
-        sample.steady_at_most.add(&TreeSums::of_one(is_main, &at_most, steady_unread, threads_before));
-    } else {
-        sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread, rss + spike));
-    }
+    let (peak_rss_bytes, spike_bytes) = peak_and_spike(process, reading);
+    let steady_bytes = add_memory(sample, process, reading, estimate, spike_bytes);
     process.observed = Observed {
-        at_ns: now_ns,
-        rss_bytes: rss,
-        peak_rss_bytes: peak,
-        contribution,
-        unread_bytes: unread,
-        common_growth_bytes: common_growth,
+        at_ns: sample.at_ns,
+        rss_bytes: reading.size.rss_bytes,
+        peak_rss_bytes,
+        contribution: estimate.contribution,
+        unread_bytes: estimate.unread_private_bytes,
+        common_growth_bytes: before.common_growth_bytes,
         threads: reading.vitals.threads,
         minor_faults: reading.vitals.minor_faults,
         major_faults: reading.vitals.major_faults,
@@ -494,19 +471,79 @@ fn add_process(
         cpu_ns: reading.vitals.cpu_ns.or(before.cpu_ns),
         blocks: None,
     };
-    let counted = reading.vitals.cpu_ns.unwrap_or(0);
-    let spent = counted.saturating_sub(process.cpu.counted_cpu_ns);
-    process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(counted);
-    process.cpu.counted_at_ns = now_ns;
-    sample.cpu_ns.add(is_main, spent, u64::saturating_add);
+    let cpu_ns = count_cpu(process, reading, sample.at_ns);
+    sample.cpu_ns.add(is_main, cpu_ns, u64::saturating_add);
     sample.holders.push(Held {
         id: process.ids.id,
-        rss_bytes: rss + reading.hugetlb_bytes,
-        contribution,
+        rss_bytes: reading.size.rss_bytes + reading.hugetlb_bytes,
+        contribution: estimate.contribution,
         steady_bytes,
-        unread_bytes: unread,
-        cpu_ns: spent,
+        unread_bytes: estimate.unread_private_bytes,
+        cpu_ns,
     });
+}
+
+/// Gives a process's peak RSS so far, and the part of it that no sample saw and is its own: bytes that it held for a moment
+/// between this sample and the one before.
+fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
+    let rss_bytes = reading.size.rss_bytes;
+    // The high-water mark of what may be a copy of the parent is the parent's.
+    let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
+    // Nor is it one of a program that an unreported exec replaced since.
+    let is_new_program = process.program_start_ns() >= process.observed.at_ns;
+    let seen_bytes = if is_new_program { 0 } else { process.observed.peak_rss_bytes }.max(rss_bytes);
+    let peak_bytes = seen_bytes.max(hwm);
+    let has_spike = peak_bytes > seen_bytes;
+    let spike_bytes = if has_spike { process.program.image.own_part(peak_bytes, rss_bytes) } else { 0 };
+    (peak_bytes, spike_bytes)
+}
+
+/// Adds a process's memory to a sample. Gives what it added to the footprint at all times since the sample before, bytes.
+/// `None`: it was not there by then.
+fn add_memory(
+    sample: &mut Sample,
+    process: &Process,
+    reading: &LastReading,
+    estimate: &Estimate,
+    spike_bytes: u64,
+) -> Option<u64> {
+    let (from_ns, now_ns, before) = (sample.from_ns, sample.at_ns, process.observed);
+    let (is_main, threads) = (process.ids.is_main, reading.vitals.threads);
+    let (contribution, unread_bytes) = (estimate.contribution, estimate.unread_private_bytes);
+    let at_peak = contribution.plus(Contribution::private(spike_bytes));
+    let peak_bytes = reading.size.rss_bytes + spike_bytes;
+    if before.at_ns != from_ns || before.at_ns == 0 {
+        sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread_bytes, peak_bytes));
+        return None;
+    }
+    let steady = contribution.min(before.contribution);
+    let steady_unread_bytes = unread_bytes.max(before.unread_bytes);
+    let steady_threads = threads.min(before.threads);
+    sample.steady.add(&TreeSums::of_one(is_main, &steady, steady_unread_bytes, steady_threads));
+    let is_new_image = process.program.image_start_ns >= from_ns;
+    if !is_new_image {
+        let mean = contribution.mean(before.contribution);
+        sample.steady_mean.add(&TreeSums::of_one(is_main, &mean, 0, threads));
+    }
+    let mut at_most = contribution.max(before.contribution);
+    if is_new_image || spike_bytes > 0 {
+        // What it held beside the steady part, for a part of the time. What is unread of it is in the steady part.
+        let beside = at_peak.minus(steady);
+        let [_, memory] = process.intervals_until(now_ns, beside, 0, peak_bytes);
+        sample.intervals.push(memory);
+        at_most = before.contribution.max(at_peak.minus(beside));
+    }
+    sample.steady_at_most.add(&TreeSums::of_one(is_main, &at_most, steady_unread_bytes, steady_threads));
+    Some(steady.added_bytes)
+}
+
+/// Counts a process's CPU time up to a sample. Gives what is more than was counted before, nanoseconds.
+fn count_cpu(process: &mut Process, reading: &LastReading, at_ns: u64) -> u64 {
+    let all_ns = reading.vitals.cpu_ns.unwrap_or(0);
+    let more_ns = all_ns.saturating_sub(process.cpu.counted_cpu_ns);
+    process.cpu.counted_cpu_ns += more_ns;
+    process.cpu.counted_at_ns = at_ns;
+    more_ns
 }
 
 /// Takes in the last reading of a process's CPU clock, which counts if no record has more.

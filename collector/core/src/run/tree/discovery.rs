@@ -182,7 +182,8 @@ impl Tree {
         (observed.minor_faults, observed.major_faults) = (remains.minor_faults, remains.major_faults);
     }
 
-    /// Takes in the kernel's account of a process's exit.
+    /// Takes in the kernel's account of a process's exit. If the process's end was applied before, counts the memory that only the
+    /// account shows.
     pub(crate) fn note_account(&mut self, id: ProcessId, account: ExitAccount) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.end.account = Some(account);

@@ -401,9 +401,11 @@ impl Process {
         let last_ns = self.lifetime.start_ns.max(self.last_seen_ns());
         Identity {
             pidfd_inode: self.ids.pidfd_inode,
+            // /proc and the kernel's events may date a start this much later.
             latest_start_ns: last_ns.saturating_add(Tolerance::START_ROUNDING_NS),
             is_start_rough: self.ids.clock_skew_ns != 0,
-            // Only a time before the start of the first process is known, and the launcher keeps its pid for it.
+            // The launcher notes the first process's start before the fork, so the real start can be later than all times
+            // above. Only the launcher, which is its parent, can free its pid: so that alone identifies it.
             is_pid_held: self.ids.is_main && self.ancestry.parent == Parent::Launcher,
         }
     }

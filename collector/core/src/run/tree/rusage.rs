@@ -66,9 +66,11 @@ impl Rusage {
         left
     }
 
-    /// Gives this usage with another CPU time. Only the difference is added to, or taken from, one of its two parts.
+    /// Gives this usage with another CPU time, microseconds, where a source tells only the sum of its two parts. What is more is
+    /// user time, in which most programs spend most. What is less is taken from the system time first, then from the user time.
     pub(crate) fn with_cpu_us(&self, cpu_us: u64) -> Self {
-        let user_us = self.user_us.min(cpu_us).max(cpu_us.saturating_sub(self.system_us));
+        let has_more = cpu_us > self.cpu_us();
+        let user_us = if has_more { cpu_us - self.system_us } else { self.user_us.min(cpu_us) };
         Self { user_us, system_us: cpu_us - user_us, ..*self }
     }
 
@@ -91,6 +93,15 @@ impl Rusage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_cpu_time_changes_one_part_as_far_as_it_can() {
+        let with = |cpu_us| {
+            let usage = Rusage { user_us: 10, system_us: 5, ..Rusage::default() }.with_cpu_us(cpu_us);
+            (usage.user_us, usage.system_us)
+        };
+        assert_eq!([20, 15, 12, 3].map(with), [(15, 5), (10, 5), (10, 2), (3, 0)]);
+    }
 
     #[test]
     fn difference_keeps_the_sum_of_user_and_system_time() {

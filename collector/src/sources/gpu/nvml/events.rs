@@ -19,8 +19,8 @@ impl Events {
         Self(call!(api, nvmlEventSetCreate(&mut set)).map(|()| set).map_err(Missing::from))
     }
 
-    /// Asks the driver to report the errors (XID) of a device. `registered` are the devices for which that succeeded before;
-    /// they stay registered unless the driver spoils its event set twice.
+    /// Asks the driver to report the critical errors (XIDs) of a device. `registered`: the devices that report theirs already.
+    /// Replaces an event set that the driver spoils, once. If it spoils the new one too, no device reports errors.
     ///
     /// # Errors
     /// If the driver does not report those of this device.
@@ -31,14 +31,18 @@ impl Events {
         registered: &[nvmlDevice_t],
     ) -> Reading<()> {
         let failure = match self.ask(api, device) {
-            Err(failure @ Failure(code::UNKNOWN)) => failure,
-            result => return Ok(result?),
+            Ok(()) => return Ok(()),
+            Err(failure) if failure != Failure(code::UNKNOWN) => return Err(failure.into()),
+            Err(failure) => failure,
         };
         // nvml.h: the set is undefined after this error and has to be freed. The other devices get a new one.
         self.free(api);
         *self = Self::new(api);
-        if registered.iter().any(|other| self.ask(api, *other) == Err(failure)) {
-            self.free(api);
+        for other in registered {
+            if self.ask(api, *other) == Err(failure) {
+                self.free(api);
+                break;
+            }
         }
         Err(failure.into())
     }

@@ -183,11 +183,15 @@ fn target(tree: &Tree, id: ProcessId) -> SharingTarget {
     SharingTarget { id, wants_mappings: tree.get(id).is_some_and(has_relatives) }
 }
 
-/// Whether a process's memory is more than 0.1% larger than at the last sample.
+/// Memory grows if it is more than one part in this many larger than at the sample before. Less is what a process touches that
+/// works with what it has.
+const GROWTH_PART: u64 = 1000;
+
+/// Whether a process's RSS is larger than at its last sample. One without a last sample grows; one without a reading does not.
 fn is_growing(tree: &Tree, readings: Readings, id: ProcessId) -> bool {
     let before = tree.get(id).map_or(0, |process| process.observed.rss_bytes);
     readings
         .by_id
         .get(&id)
-        .is_some_and(|reading| reading.size.rss_bytes > before.saturating_add(before / 1000))
+        .is_some_and(|reading| reading.size.rss_bytes > before.saturating_add(before / GROWTH_PART))
 }
