@@ -184,7 +184,8 @@ mod tests {
             check(&uuids, present).map_err(|error| error.to_string())
         };
         let device = |id: &str| Device { id: id.to_owned(), ..Device::default() };
-        let present = PresentGpus { devices: vec![device("GPU-a"), device("GPU-b")], may_know_other_names: false };
+        let present =
+            PresentGpus { devices: vec![device("GPU-a"), device("GPU-b")], may_know_other_names: false };
         assert_eq!(
             check(&["GPU-a", "GPU-x"], &present).unwrap_err(),
             "--guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b"

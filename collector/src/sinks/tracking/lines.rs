@@ -1,47 +1,29 @@
-//! A file of lines of any length.
-//!
-//! The kernel copies a write into the file page by page, in their order, and a fatal signal stops it between two. So a killed
-//! writer leaves whole lines, and at most the beginning of one more, which its successor cuts off.
+//! A file of lines of any length. Its last line can be torn: see [`growing`](super::growing).
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
-use super::file;
-use super::rows::is_no_space;
+use super::growing::{BLOCK, GrowingFile};
 use crate::model::style::StreamFile;
 use crate::sinks::sink::Loss;
 
-/// Bytes that are read at once.
-const BLOCK: u64 = 64 * 1024;
-
 /// A file of lines.
-pub(super) struct LineFile {
-    file: File,
-    /// Bytes of its whole lines: where the next one begins.
-    end: u64,
-    loss: Loss,
-}
+pub(super) struct LineFile(GrowingFile);
 
 impl LineFile {
     /// Opens the file and cuts a torn tail.
     pub(super) fn open(target: &StreamFile) -> io::Result<Self> {
-        let file = file::open(target)?;
-        let length = file.metadata()?.len();
-        let mut lines = Self { file, end: length, loss: Loss::default() };
-        lines.end = lines.whole(length)?;
-        if lines.end != length {
-            lines.file.set_len(lines.end)?;
-        }
+        let mut lines = Self(GrowingFile::open(target)?);
+        let whole = lines.whole()?;
+        lines.0.cut(whole)?;
         Ok(lines)
     }
 
-    /// Gives where the last whole line ends, of the first `length` bytes.
-    fn whole(&self, length: u64) -> io::Result<u64> {
-        let mut end = length;
+    /// Gives where the last whole line ends.
+    fn whole(&self) -> io::Result<u64> {
+        let mut end = self.0.end();
         while end > 0 {
             let begin = end.saturating_sub(BLOCK);
-            let bytes = self.read(begin, end)?;
+            let bytes = self.0.read(begin, end)?;
             if let Some(last) = bytes.iter().rposition(|byte| *byte == b'\n') {
                 return Ok(begin + last as u64 + 1);
             }
@@ -50,21 +32,15 @@ impl LineFile {
         Ok(0)
     }
 
-    fn read(&self, begin: u64, end: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(end.saturating_sub(begin)).unwrap_or(0)];
-        self.file.read_exact_at(&mut bytes, begin)?;
-        Ok(bytes)
-    }
-
     /// Hands the whole lines of the last `most` bytes to `take`, in their order.
     pub(super) fn last_lines(&self, most: u64, mut take: impl FnMut(&str)) -> io::Result<()> {
-        let mut begin = self.end.saturating_sub(most);
+        let mut begin = self.0.end().saturating_sub(most);
         // The first one may have lost its beginning.
         let mut is_cut = begin > 0;
         let mut rest = Vec::new();
-        while begin < self.end {
-            let end = (begin + BLOCK).min(self.end);
-            rest.extend(self.read(begin, end)?);
+        while begin < self.0.end() {
+            let end = (begin + BLOCK).min(self.0.end());
+            rest.extend(self.0.read(begin, end)?);
             begin = end;
             let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
             let left = rest.split_off(whole);
@@ -82,30 +58,18 @@ impl LineFile {
 
     /// Whether it has no line.
     pub(super) fn is_empty(&self) -> bool {
-        self.end == 0
+        self.0.is_empty()
     }
 
     /// Writes lines after the last one, each with its line break. Without space none of them is there; they count as lost, and
     /// later ones may find space. Gives whether they are there.
     pub(super) fn append(&mut self, lines: &[String]) -> io::Result<bool> {
-        let text = lines.concat();
-        if let Err(error) = self.file.write_all_at(text.as_bytes(), self.end) {
-            // A part of it may be there. To cut a file needs no space.
-            self.file.set_len(self.end)?;
-            if !is_no_space(&error) {
-                return Err(error);
-            }
-            self.loss.lines += lines.len() as u64;
-            self.loss.error.get_or_insert(error.to_string());
-            return Ok(false);
-        }
-        self.end += text.len() as u64;
-        Ok(true)
+        self.0.append(lines.concat().as_bytes(), lines.len() as u64)
     }
 
-    /// What found no space so far.
+    /// Gives what found no space so far.
     pub(super) fn loss(&self) -> Loss {
-        self.loss.clone()
+        self.0.loss()
     }
 }
 

@@ -3,9 +3,11 @@
 mod columns;
 mod csv;
 mod file;
+mod growing;
 mod intervals;
 mod jsonl;
 mod lines;
+mod pftrace;
 mod recent;
 mod rows;
 mod sqlite;
@@ -30,6 +32,7 @@ pub(crate) struct Form {
 pub(crate) const FORMS: &[Form] = &[
     Form { extension: "csv", make: csv::make, is_database: false },
     Form { extension: "jsonl", make: jsonl::make, is_database: false },
+    Form { extension: "pftrace", make: pftrace::make, is_database: false },
     Form { extension: "sqlite", make: sqlite::make, is_database: true },
 ];
 

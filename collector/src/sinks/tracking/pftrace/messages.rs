@@ -1,0 +1,157 @@
+//! The part of Perfetto's trace format that is written, with the numbers of its fields (protos/perfetto/trace). A trace is a list
+//! of packets, so the bytes of two traces one after another are a trace.
+
+use prost::Message;
+
+/// Clocks by their numbers (builtin_clock.proto).
+pub(super) mod clock {
+    pub const REALTIME: u32 = 1;
+    pub const MONOTONIC: u32 = 3;
+    pub const BOOTTIME: u32 = 6;
+}
+
+/// The packet begins anew: what was interned or set as a default before does not count.
+pub(super) const STATE_CLEARED: u32 = 1;
+/// The packet uses what its sequence interned, or a default of it.
+pub(super) const NEEDS_STATE: u32 = 2;
+/// Children of a track are in the order of their ranks.
+pub(super) const EXPLICIT: i32 = 3;
+/// Children of a track are in the order of their first events.
+pub(super) const CHRONOLOGICAL: i32 = 2;
+/// A counter of bytes.
+pub(super) const SIZE_BYTES: i32 = 3;
+
+/// Kinds of [`TrackEvent`].
+pub(super) mod event {
+    pub const SLICE_BEGIN: i32 = 1;
+    pub const SLICE_END: i32 = 2;
+    pub const INSTANT: i32 = 3;
+    pub const COUNTER: i32 = 4;
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Trace {
+    #[prost(message, repeated, tag = "1")]
+    pub packet: Vec<TracePacket>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TracePacket {
+    #[prost(message, optional, tag = "6")]
+    pub clock_snapshot: Option<ClockSnapshot>,
+    #[prost(uint64, optional, tag = "8")]
+    pub timestamp: Option<u64>,
+    #[prost(uint32, optional, tag = "10")]
+    pub trusted_packet_sequence_id: Option<u32>,
+    #[prost(message, optional, tag = "11")]
+    pub track_event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "12")]
+    pub interned_data: Option<InternedData>,
+    #[prost(uint32, optional, tag = "13")]
+    pub sequence_flags: Option<u32>,
+    #[prost(message, optional, tag = "59")]
+    pub trace_packet_defaults: Option<TracePacketDefaults>,
+    #[prost(message, optional, tag = "60")]
+    pub track_descriptor: Option<TrackDescriptor>,
+}
+
+/// One moment by several clocks.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ClockSnapshot {
+    #[prost(message, repeated, tag = "1")]
+    pub clocks: Vec<ClockTime>,
+    #[prost(uint32, optional, tag = "2")]
+    pub primary_trace_clock: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct ClockTime {
+    #[prost(uint32, optional, tag = "1")]
+    pub clock_id: Option<u32>,
+    /// Nanoseconds.
+    #[prost(uint64, optional, tag = "2")]
+    pub timestamp: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct TracePacketDefaults {
+    #[prost(uint32, optional, tag = "58")]
+    pub timestamp_clock_id: Option<u32>,
+}
+
+/// Names that events of a sequence use by their numbers.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct InternedData {
+    #[prost(message, repeated, tag = "2")]
+    pub event_names: Vec<InternedName>,
+    #[prost(message, repeated, tag = "3")]
+    pub debug_annotation_names: Vec<InternedName>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct InternedName {
+    #[prost(uint64, optional, tag = "1")]
+    pub iid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    pub name: Option<String>,
+}
+
+/// A row of the picture. Siblings of one name are drawn as one.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TrackDescriptor {
+    #[prost(uint64, optional, tag = "1")]
+    pub uuid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    pub name: Option<String>,
+    #[prost(uint64, optional, tag = "5")]
+    pub parent_uuid: Option<u64>,
+    #[prost(message, optional, tag = "8")]
+    pub counter: Option<CounterDescriptor>,
+    #[prost(int32, optional, tag = "11")]
+    pub child_ordering: Option<i32>,
+    #[prost(int32, optional, tag = "12")]
+    pub sibling_order_rank: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct CounterDescriptor {
+    #[prost(int32, optional, tag = "3")]
+    pub unit: Option<i32>,
+    #[prost(string, optional, tag = "6")]
+    pub unit_name: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TrackEvent {
+    #[prost(message, repeated, tag = "4")]
+    pub debug_annotations: Vec<DebugAnnotation>,
+    #[prost(int32, optional, tag = "9")]
+    pub kind: Option<i32>,
+    #[prost(uint64, optional, tag = "10")]
+    pub name_iid: Option<u64>,
+    #[prost(uint64, optional, tag = "11")]
+    pub track_uuid: Option<u64>,
+    #[prost(string, optional, tag = "23")]
+    pub name: Option<String>,
+    #[prost(int64, optional, tag = "30")]
+    pub counter_value: Option<i64>,
+    #[prost(double, optional, tag = "44")]
+    pub double_counter_value: Option<f64>,
+}
+
+/// A figure or a text of an event.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct DebugAnnotation {
+    #[prost(uint64, optional, tag = "1")]
+    pub name_iid: Option<u64>,
+    #[prost(bool, optional, tag = "2")]
+    pub bool_value: Option<bool>,
+    #[prost(uint64, optional, tag = "3")]
+    pub uint_value: Option<u64>,
+    #[prost(int64, optional, tag = "4")]
+    pub int_value: Option<i64>,
+    #[prost(double, optional, tag = "5")]
+    pub double_value: Option<f64>,
+    #[prost(string, optional, tag = "6")]
+    pub string_value: Option<String>,
+}

@@ -1,0 +1,162 @@
+//! The packets of a trace in a file. Each is the byte 0x0a (field 1 of a message, with a length), its length, and itself.
+
+use std::io;
+
+use prost::Message;
+
+use super::messages::{Trace, TracePacket};
+use crate::model::style::StreamFile;
+use crate::sinks::sink::Loss;
+use crate::sinks::tracking::growing::{BLOCK, GrowingFile};
+
+/// What is before a packet: field 1 of a message, with a length.
+const FIELD: u8 = 0x0a;
+/// Most bytes of a length. A packet of ours has at most some kilobytes.
+const MOST_LENGTH_BYTES: usize = 5;
+
+/// A file of packets.
+pub(super) struct PacketFile(GrowingFile);
+
+impl PacketFile {
+    /// Opens the file, and cuts off a torn packet and the packets of a thing of which not all are there. Hands the packets that begin
+    /// in the last `most` bytes to `take`, in their order: it gives whether a packet is the last one of a thing.
+    pub(super) fn open(
+        target: &StreamFile,
+        most: u64,
+        mut take: impl FnMut(TracePacket) -> bool,
+    ) -> io::Result<Self> {
+        let mut file = GrowingFile::open(target)?;
+        let wanted = file.end().saturating_sub(most);
+        // Where the next packet begins, and where the last whole thing ends.
+        let (mut end, mut whole) = (0, 0);
+        let (mut block_begin, mut block) = (0, Vec::new());
+        loop {
+            // Where the packet that begins at `end` lies in the block.
+            let at = usize::try_from(end - block_begin).unwrap_or(usize::MAX);
+            let Some((head, length)) = block.get(at..).and_then(frame) else {
+                if block_begin == end && block.len() as u64 >= BLOCK.min(file.end() - end) {
+                    break;
+                }
+                block_begin = end;
+                block = file.read(end, file.end().min(end + BLOCK))?;
+                continue;
+            };
+            let next = end + (head + length) as u64;
+            if next > file.end() {
+                break;
+            }
+            // Before that, all things are whole.
+            let mut is_last_of_thing = true;
+            if end >= wanted {
+                let bytes = file.read(end + head as u64, next)?;
+                let Ok(packet) = TracePacket::decode(&bytes[..]) else { break };
+                is_last_of_thing = take(packet);
+            }
+            end = next;
+            if is_last_of_thing {
+                whole = end;
+            }
+        }
+        file.cut(whole)?;
+        Ok(Self(file))
+    }
+
+    /// Writes packets after the last one, of this many things. Without space none of them is there; the things count as lost.
+    /// Gives whether they are there.
+    pub(super) fn append(&mut self, packet: Vec<TracePacket>, things: u64) -> io::Result<bool> {
+        self.0.append(&Trace { packet }.encode_to_vec(), things)
+    }
+
+    /// Gives what found no space so far.
+    pub(super) fn loss(&self) -> Loss {
+        self.0.loss()
+    }
+}
+
+/// Reads what is before a packet. Gives how many bytes that is, and how many the packet has. `None`: it is torn, or no packet.
+fn frame(bytes: &[u8]) -> Option<(usize, usize)> {
+    let (field, rest) = bytes.split_first()?;
+    if *field != FIELD {
+        return None;
+    }
+    let mut length = 0;
+    for (at, byte) in rest.iter().enumerate().take(MOST_LENGTH_BYTES) {
+        length |= usize::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((at + 2, length));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sinks::tracking::TrackingFile;
+    use crate::sinks::tracking::pftrace::messages::TrackDescriptor;
+
+    /// A packet of about this many bytes, with its number.
+    fn packet(number: u64, length: usize) -> TracePacket {
+        let name = Some("x".repeat(length));
+        let track_descriptor =
+            Some(TrackDescriptor { uuid: Some(number), name, ..TrackDescriptor::default() });
+        TracePacket { track_descriptor, ..TracePacket::default() }
+    }
+
+    // Requirement: TIME-20
+    #[test]
+    fn torn_packet_of_any_length_is_cut_and_the_last_packets_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("t.pftrace");
+        let file = TrackingFile::create(path.clone(), false).unwrap();
+        // Longer than a block, too.
+        let packets: Vec<TracePacket> = (0..)
+            .zip([10, 200_000, 3, 70_000, 100, 65_400, 120])
+            .map(|(number, length)| packet(number, length))
+            .collect();
+        let mut written = PacketFile::open(&file.target(), 0, |_| true).unwrap();
+        let mut ends = vec![0];
+        for packet in &packets {
+            assert!(written.append(vec![packet.clone()], 1).unwrap());
+            ends.push(path.metadata().unwrap().len());
+        }
+        let whole = std::fs::read(&path).unwrap();
+        for end in &ends {
+            for cut in [end.saturating_sub(1), *end, end + 1, end + 3, end + 70] {
+                let cut = usize::try_from(cut).unwrap().min(whole.len());
+                std::fs::write(&path, &whole[..cut]).unwrap();
+                let mut found = Vec::new();
+                PacketFile::open(&file.target(), u64::MAX, |packet| {
+                    found.push(packet);
+                    true
+                })
+                .unwrap();
+                let count = ends.iter().filter(|end| **end <= cut as u64).count() - 1;
+                assert_eq!(found, packets[..count], "cut at {cut}");
+                assert_eq!(path.metadata().unwrap().len(), ends[count], "cut at {cut}");
+            }
+        }
+        std::fs::write(&path, &whole).unwrap();
+        let mut found = 0;
+        PacketFile::open(&file.target(), 65_600, |_| {
+            found += 1;
+            // The last one is of a thing of which not all is there.
+            found == 1
+        })
+        .unwrap();
+        assert_eq!(found, 2, "those that begin in the last bytes");
+        assert_eq!(path.metadata().unwrap().len(), ends[ends.len() - 2]);
+    }
+
+    #[test]
+    fn what_is_no_packet_is_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("t.pftrace");
+        let file = TrackingFile::create(path.clone(), false).unwrap();
+        for garbage in [&b"\n\xff\xff\xff\xff\xff\xff"[..], b"hello", b"\n\x02\xff\xff"] {
+            std::fs::write(&path, garbage).unwrap();
+            PacketFile::open(&file.target(), u64::MAX, |_| true).unwrap();
+            assert_eq!(path.metadata().unwrap().len(), 0, "{garbage:?}");
+        }
+    }
+}

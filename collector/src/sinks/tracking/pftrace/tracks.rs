@@ -1,0 +1,184 @@
+//! The tracks of a trace: what is drawn where.
+//!
+//! ```text
+//! make -j4                        the run; its end is an event here
+//!   RAM, RAM of main, ... CPU     counters of the tree and of the machine
+//!   GPU 0 NAME                    its counters
+//!   Processes
+//!     cc1                         a track for each process; those of one name are drawn as one
+//! ```
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
+use super::messages::{CHRONOLOGICAL, CounterDescriptor, EXPLICIT, SIZE_BYTES, TrackDescriptor};
+use crate::model::gpu::{Device, Figure};
+use crate::model::groups::Groups;
+use crate::model::tree_sample::{GpuSample, TreeSample};
+use crate::report::quote::escape;
+
+/// The track of the run.
+pub(super) const RUN: u64 = 1;
+/// The track of all processes.
+pub(super) const PROCESSES: u64 = 2;
+/// The first counter of the tree; the others have the numbers after it.
+pub(super) const FIRST_COUNTER: u64 = 16;
+/// Tracks with computed numbers have numbers of 56 bits, which take 8 bytes, and never those above.
+const COMPUTED: u64 = 1 << 55;
+/// Most characters of a track's name.
+const LONGEST_NAME: usize = 80;
+
+/// A quantity over time.
+pub(super) struct Counter<S: 'static> {
+    name: &'static str,
+    /// `None`: bytes.
+    unit: Option<&'static str>,
+    /// Gives its value. `None`: it is not known.
+    pub value: fn(&S) -> Option<f64>,
+}
+
+/// Counters of RAM.
+const RAM: [Counter<TreeSample>; 3] = [
+    bytes("RAM", |sample| Some(sample.footprint_bytes.combined.max as f64)),
+    bytes("RAM of main", |sample| Some(sample.footprint_bytes.main.max as f64)),
+    bytes("RAM of descendants", |sample| Some(sample.footprint_bytes.descendants.max as f64)),
+];
+
+/// The other counters of the tree and the machine.
+const OTHERS: [Counter<TreeSample>; 6] = [
+    other("CPU", "%", |sample| cpu_percent(sample).combined),
+    other("CPU of main", "%", |sample| cpu_percent(sample).main),
+    other("CPU of descendants", "%", |sample| cpu_percent(sample).descendants),
+    other("Live processes", "processes", |sample| Some(sample.processes.max as f64)),
+    bytes("RAM in use on the machine", |sample| sample.system.ram_bytes.map(|bytes| bytes as f64)),
+    other("CPU of the machine", "%", |sample| sample.system.cpu_percent),
+];
+
+/// Counters of a GPU.
+const GPU: [Counter<GpuSample>; 6] = [
+    other("Utilization", "%", |gpu| gpu.busy_percent),
+    bytes("Memory of the run", |gpu| gpu.run_bytes.map(|groups| groups.combined as f64)),
+    bytes("Memory in use by all", |gpu| gpu.used_bytes.map(|bytes| bytes as f64)),
+    other("Power", "W", |gpu| gpu.gauges.get(&Figure::Power).copied()),
+    other("Temperature", "C", |gpu| gpu.gauges.get(&Figure::Temperature).copied()),
+    other("SM clock", "MHz", |gpu| gpu.gauges.get(&Figure::SmClock).copied()),
+];
+
+const fn bytes<S>(name: &'static str, value: fn(&S) -> Option<f64>) -> Counter<S> {
+    Counter { name, unit: None, value }
+}
+
+const fn other<S>(name: &'static str, unit: &'static str, value: fn(&S) -> Option<f64>) -> Counter<S> {
+    Counter { name, unit: Some(unit), value }
+}
+
+/// Gives the largest windows of CPU utilisation in the time of a sample, percent of one core. Where none was complete within it,
+/// gives the last one before.
+fn cpu_percent(sample: &TreeSample) -> Groups<Option<f64>> {
+    sample.cpu_window_percent.with(sample.cpu, |window, cpu| window.or(cpu.percent))
+}
+
+/// A value of a counter, and its track.
+pub(super) struct Value {
+    pub track: TrackDescriptor,
+    pub value: f64,
+}
+
+/// Gives the counters of a sample that are known.
+pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
+    let of_tree = (FIRST_COUNTER..).zip(RAM.iter().chain(&OTHERS));
+    let of_tree = of_tree.filter_map(|(uuid, counter)| {
+        let track = counter.track(uuid, RUN, (uuid - FIRST_COUNTER) as i32);
+        (counter.value)(sample).map(|value| Value { track, value })
+    });
+    let of_gpus = sample.gpu.devices.iter().flat_map(|gpu| {
+        let parent = gpu_uuid(&gpu.device);
+        (0..).zip(&GPU).filter_map(move |(rank, counter)| {
+            let track = counter.track(computed((parent, rank)), parent, rank);
+            (counter.value)(gpu).map(|value| Value { track, value })
+        })
+    });
+    of_tree.chain(of_gpus).collect()
+}
+
+/// Gives the counters of these footprints, bytes.
+pub(super) fn ram_values(bytes: Groups<u64>) -> Vec<Value> {
+    let Groups { main, descendants, combined } = bytes;
+    let values = (FIRST_COUNTER..).zip(RAM.iter().zip([combined, main, descendants]));
+    let value = |(uuid, (counter, value)): (u64, (&Counter<_>, u64))| {
+        let track = counter.track(uuid, RUN, (uuid - FIRST_COUNTER) as i32);
+        Value { track, value: value as f64 }
+    };
+    values.map(value).collect()
+}
+
+impl<S> Counter<S> {
+    fn track(&self, uuid: u64, parent: u64, rank: i32) -> TrackDescriptor {
+        let unit = if self.unit.is_none() { Some(SIZE_BYTES) } else { None };
+        let counter = CounterDescriptor { unit, unit_name: self.unit.map(str::to_owned) };
+        TrackDescriptor { counter: Some(counter), ..track(uuid, self.name, parent, rank) }
+    }
+}
+
+fn track(uuid: u64, name: &str, parent: u64, rank: i32) -> TrackDescriptor {
+    TrackDescriptor {
+        uuid: Some(uuid),
+        name: Some(cut(name, LONGEST_NAME)),
+        parent_uuid: Some(parent),
+        sibling_order_rank: Some(rank),
+        ..TrackDescriptor::default()
+    }
+}
+
+/// Gives the tracks that are there from the beginning: that of the run of this command, and that of its processes.
+pub(super) fn first_tracks(command: &[String]) -> [TrackDescriptor; 2] {
+    let run = track(RUN, &command.join(" "), 0, 0);
+    let processes = track(PROCESSES, "Processes", RUN, i32::MAX);
+    [
+        TrackDescriptor { parent_uuid: None, child_ordering: Some(EXPLICIT), ..run },
+        TrackDescriptor { child_ordering: Some(CHRONOLOGICAL), ..processes },
+    ]
+}
+
+/// Gives the track of a GPU, the parent of its counters, after those of the tree.
+pub(super) fn gpu_track(device: &Device, rank: i32) -> TrackDescriptor {
+    let number = device.index.map(|index| format!(" {index}")).unwrap_or_default();
+    let name = format!("GPU{number} {} ({})", device.name.as_deref().unwrap_or(""), device.id);
+    let rank = (RAM.len() + OTHERS.len()) as i32 + rank;
+    TrackDescriptor { child_ordering: Some(EXPLICIT), ..track(gpu_uuid(device), &name, RUN, rank) }
+}
+
+fn gpu_uuid(device: &Device) -> u64 {
+    computed(&device.id)
+}
+
+/// Gives the number of the track of a process: the same after a restart of the collector.
+pub(super) fn process_uuid(pid: u32, start_ns: u64) -> u64 {
+    computed((pid, start_ns))
+}
+
+/// Gives the track of a process.
+pub(super) fn process_track(uuid: u64, command: &str) -> TrackDescriptor {
+    TrackDescriptor { sibling_order_rank: None, ..track(uuid, command, PROCESSES, 0) }
+}
+
+/// Gives a number of 56 bits that stands for something.
+fn computed(what: impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    what.hash(&mut hasher);
+    // The finalizer of MurmurHash3: each bit of the hash changes each bit of the number.
+    let mut number = hasher.finish();
+    number = (number ^ (number >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    number = (number ^ (number >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    (number ^ (number >> 33)) & (COMPUTED - 1) | COMPUTED
+}
+
+/// Gives a text without control characters, of at most this many characters.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    let shown = escape(text);
+    if shown.chars().count() <= most {
+        return shown;
+    }
+    shown.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
