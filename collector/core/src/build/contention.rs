@@ -79,7 +79,8 @@ struct Facts {
     quota_cores: Option<f64>,
 }
 
-/// Whether others kept the run from using more cores.
+/// Says whether others kept the run from using more cores, by the first and the last reading of them. Where that can't be
+/// judged, gives the reason.
 pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextSwitches) -> Contention {
     let limits = &inputs.host_info.limits;
     let allowed_cores = limits.cpus.as_ref().and_then(|cpus| u32::try_from(cpus.len()).ok());
@@ -128,14 +129,19 @@ fn judge(facts: &Facts) -> Contention {
     if -others_s > own_s * missing_part && -others_s > missing_cores * span_s {
         return unknown("/proc/stat has less CPU time of its cores than the run used".into());
     }
+    // From here on in cores: CPU time over the span.
     let [others, stolen, own] = [others_s.max(stolen_s), stolen_s, own_s].map(|s| s / span_s);
     let waiting = waiting_threads(facts);
     let least = POLICY.least_cores.max(own * POLICY.least_part);
+    // A quota can be why threads waited only if others left as many cores.
     let quota = facts.quota_cores.filter(|quota| f64::from(cores) - others >= *quota);
     let has_waited = waiting.map(|waiting| waiting >= least).or_else(|| by_switches(facts, others));
     let is_contended = match (quota, has_waited) {
+        // Others had too little to matter.
         _ if others < least => Some(false),
+        // The run used up its quota, so that made it wait.
         (Some(quota), _) if own >= quota * POLICY.whole_quota => Some(false),
+        // It waited, for its quota or for others.
         (Some(_), Some(true)) => None,
         (_, has_waited) => has_waited,
     };
@@ -154,16 +160,19 @@ fn judge(facts: &Facts) -> Contention {
     }
 }
 
-/// Threads that waited for a core, on average: those that were read stand for all.
+/// Gives how many threads waited for a core, on average: those that were read stand for all. `None`: too little of the run's CPU
+/// time is theirs.
 fn waiting_threads(facts: &Facts) -> Option<f64> {
     let TaskTimes { ran_ns, waited_ns } = facts.tasks;
     let is_part = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
     let is_long = ran_ns.saturating_add(waited_ns) >= POLICY.least_task_ns;
     let is_enough = is_part(POLICY.whole_task_part) || (is_long && is_part(POLICY.least_task_part));
-    (is_enough && ran_ns > 0).then(|| facts.own_s / facts.span_s * waited_ns as f64 / ran_ns as f64)
+    let busy_cores = facts.own_s / facts.span_s;
+    (is_enough && ran_ns > 0).then(|| busy_cores * waited_ns as f64 / ran_ns as f64)
 }
 
-/// The same where it is unknown how long threads waited: whether they were driven off cores, none of which was idle.
+/// Whether the run's threads waited, where it is unknown for how long: they did if they were driven off cores, none of which was
+/// idle. `None`: one of both is true, or their switches are not known. `others`: cores that others used.
 fn by_switches(facts: &Facts, others: f64) -> Option<bool> {
     let used = others + (facts.own_s + facts.tools_s) / facts.span_s;
     let is_full = f64::from(facts.cores) - used < f64::from(facts.cores) * POLICY.full;

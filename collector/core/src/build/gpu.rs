@@ -19,7 +19,7 @@ use crate::run::usage::Totals;
 /// Energy counters move in steps of up to 0.1 s: over less than this, seconds, mean power would be off by more than a tenth.
 const LEAST_ENERGY_SPAN_S: f64 = 1.0;
 
-/// The devices that enter sums: a part (MIG) is already in its whole device.
+/// Gives the devices that enter sums: a part (MIG) is already in its whole device.
 pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
     usage.devices.iter().filter(|device| !device.is_part)
 }
@@ -29,7 +29,7 @@ fn lacks(gpu: &DeviceUsage, figure: Figure) -> bool {
     !gpu.knows(figure) && gpu.missing(figure).is_some_and(is_failure)
 }
 
-/// Whether the device supports the figure all the same.
+/// Whether the device supports a figure that is missing for this reason: then reading it failed.
 fn is_failure(reason: &Missing) -> bool {
     *reason != Missing::NotSupported && !reason.is_reported_by_parts()
 }
@@ -53,7 +53,8 @@ fn may_lack_devices(usage: &GpuUsage) -> bool {
         || usage.backends.unreadable.iter().any(|why| usage.devices.is_empty() || *why != Missing::Lost)
 }
 
-/// Without a GPU all figures are 0, as in gpu_tracker; where a driver failed, all are unknown.
+/// Makes the report's figures of GPU memory, bytes. Without a GPU all are 0, as in gpu_tracker; where a driver failed, all are
+/// unknown.
 pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     if usage.devices.is_empty() || may_lack_devices(usage) {
         let none = (!may_lack_devices(usage)).then_some(0);
@@ -75,15 +76,16 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     let is_complete = usage.backends.unreadable.is_empty()
         && whole(usage).filter(has_memory).all(|gpu| gpu.knows(Figure::MemoryUsed));
     let capacities: Vec<_> = whole(usage).filter(has_memory).map(|gpu| gpu.device.memory_bytes).collect();
+    let are_all_counted = usage.backends.unreadable.is_empty() && !capacities.is_empty();
+    // `None` if the capacity of one is not known.
+    let capacity_bytes: Option<u64> = capacities.into_iter().sum();
     let unreported = usage.devices.iter().map(|gpu| gpu.run.has_unreported);
     let unknown = unreported.fold(Groups::default(), |all, gpu| all.with(gpu, |a, b| a || b));
     let lacks_any = lacks_process_figure(usage, Figure::ProcessMemory);
     let unknown = unknown.map(|is_unknown| is_unknown || lacks_any);
     let of_run = known_memory(usage.max.memory, unknown, may_have_missed(usage));
     MaxGpuRam {
-        system_capacity_bytes: (usage.backends.unreadable.is_empty() && !capacities.is_empty())
-            .then_some(capacities)
-            .and_then(|all| all.into_iter().sum()),
+        system_capacity_bytes: capacity_bytes.filter(|_| are_all_counted),
         system_bytes: usage.max.used_bytes.filter(|_| is_complete),
         main_bytes: of_run.main,
         descendants_bytes: of_run.descendants,
@@ -126,7 +128,8 @@ pub(super) fn is_used(usage: &GpuUsage, gpu: &DeviceUsage) -> Option<bool> {
     (gpu.run.is_used || !is_missed).then_some(gpu.run.is_used)
 }
 
-/// Figures that could not be read for a part of the run that is longer than two intervals. A cumulative figure misses nothing by that.
+/// Gives the figures that could not be read for a part of the run that is longer than two intervals. A cumulative figure misses
+/// nothing by that.
 pub(super) fn gaps<'a>(usage: &'a GpuUsage, gpu: &'a DeviceUsage) -> impl Iterator<Item = (Figure, &'a Gap)> {
     let gaps = gpu.figures.gaps.iter().map(|(figure, gap)| (*figure, gap));
     gaps.filter(move |(figure, gap)| {
@@ -134,7 +137,7 @@ pub(super) fn gaps<'a>(usage: &'a GpuUsage, gpu: &'a DeviceUsage) -> impl Iterat
     })
 }
 
-/// GPU counts and the sum of the devices' utilisation.
+/// Makes the report's GPU counts and the sum of the devices' utilisation, percent. What some device may lack is unknown.
 pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let is_known = !may_lack_devices(usage);
     let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
@@ -160,7 +163,7 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     }
 }
 
-/// Largest sum of the processes' utilisation; `None` unless it is complete, or at least one device gives it.
+/// Gives the largest sum of the processes' utilisation, percent; `None` unless it is complete, or at least one device gives it.
 pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<Groups<f64>> {
     // A gap on one device does not void what another device gave.
     let has_gap = |gpu: &DeviceUsage| {
@@ -175,7 +178,7 @@ pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<Groups<f64>> {
     usage.max.process_busy.filter(|_| is_complete)
 }
 
-/// All tracked devices.
+/// Makes the report's entries of all tracked devices. `start_ns`: the start of the run, CLOCK_MONOTONIC.
 pub(super) fn gpus(usage: &GpuUsage, start_ns: u64) -> Vec<GpuDevice> {
     usage.devices.iter().map(|device| device_of(usage, device, start_ns)).collect()
 }
@@ -268,7 +271,8 @@ fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
     }
 }
 
-/// The mean is the counter's, which has all power since its first reading, if it counted at all. The readings of power may be few.
+/// Makes the power figures of a device. The mean is the energy counter's, which has all power since its first reading. If it did
+/// not count, was reset, or counted for too short, the mean is that of the readings of power, which may be few.
 fn power_of(gpu: &DeviceUsage) -> GpuPower {
     let energy_j = gpu.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(gpu));
     let energy_span_s = energy_span_s(gpu);
@@ -297,7 +301,7 @@ fn throttle_of(ns: &BTreeMap<String, u64>) -> Vec<GpuThrottle> {
     ns.iter().map(time).collect()
 }
 
-/// The time that the energy of a device covers, seconds; `None`: it is not known.
+/// Gives the time that the energy of a device covers, seconds; `None`: its energy is not known.
 pub(super) fn energy_span_s(gpu: &DeviceUsage) -> Option<f64> {
     gpu.counters.get(&Figure::Energy).filter(|_| !has_idle_energy_counter(gpu)).and_then(Counter::span_s)
 }
@@ -307,7 +311,7 @@ fn has_idle_energy_counter(gpu: &DeviceUsage) -> bool {
     gpu.counted(Figure::Energy) == Some(0.0) && gpu.max(Figure::Power).is_some_and(|watts| watts > 0.0)
 }
 
-/// The processes on a device, largest peak first.
+/// Lists the processes that used a device, given by its id, largest peak first.
 fn processes_on(usage: &GpuUsage, device: &str) -> Vec<GpuProcess> {
     let on = |used: &Used| {
         let on = used.devices.get(device)?;
@@ -347,7 +351,7 @@ pub(super) fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>
     commands
 }
 
-/// The heaviest processes, with their GPU columns.
+/// Lists the heaviest processes, with their GPU columns.
 pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals) -> Vec<ProcessUsage> {
     let on_gpus = |id: u64| {
         let used = usage.processes.by_id.get(&id)?;
@@ -360,13 +364,13 @@ pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals) -> Vec<ProcessUsage> {
         .collect()
 }
 
-/// The figures of a device that are not known, and why.
+/// Lists the figures of a device that are not known, and why.
 pub(super) fn missing_of(gpu: &DeviceUsage) -> Vec<(Figure, Missing)> {
     let missing = |figure| Some((figure, why_missing(gpu, figure)?));
     Figure::ALL.into_iter().filter_map(missing).collect()
 }
 
-/// Why a figure of a device is not known; `None`: it is.
+/// Gives why a figure of a device is not known; `None`: it is.
 fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
     // NVML is asked for every figure, but not for all of them at once.
     let is_nvml = gpu.device.vendor == Some(Vendor::Nvidia);

@@ -68,12 +68,12 @@ pub(super) struct Basis {
     pub(super) started_s: f64,
 }
 
-/// The part of the time for which [`Basis::busy_cores`] was not exceeded.
+/// Gives the part of the time for which [`Basis::busy_cores`] was not exceeded, from 0 to 1.
 pub(super) fn busy_part() -> f64 {
     POLICY.busy_part
 }
 
-/// What to ask for next time. All of the report but the hints themselves is known by now.
+/// Gives what to ask for next time. All of the report but the hints themselves is known by now.
 pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     let gpu_memory = gpu_memory::gpu_memory(report);
     let hints = Hints {
@@ -93,13 +93,14 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     }
 }
 
-/// No hints, as a limit of this ended the run.
+/// Makes the hints of a run that a limit of this ended: none, until the caller adds that of the limit.
 fn ended_by(limit: &str, withheld: Option<String>) -> Hints {
     let gpu_memory_reason = Some(format!("a limit of {limit} ended the run"));
     Hints { withheld, gpu_memory_reason, ..Hints::default() }
 }
 
-/// Gives the reason for which the text shows no hints unless it is asked to.
+/// Gives the reason for which the text shows no hints unless it is asked to. `None`: it shows them. A run that a limit ended
+/// says what it needs more of, so its failure is no reason.
 fn withheld(report: &Report) -> Option<String> {
     let is_success = report.ending.exit == Exit { code: Some(0), signal: None };
     if report.stage != Stage::Over {
@@ -113,7 +114,8 @@ fn withheld(report: &Report) -> Option<String> {
     }
 }
 
-/// Makes the hint for memory: the largest that is known, times the policy's factor. `None`: none is known.
+/// Makes the hint for memory: the largest that is known, times the policy's factor, or more than the limit at which the kernel
+/// killed a process. `None`: none is known. `cgroup_peak_bytes`: see [`Basis`].
 fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint> {
     let memory = &report.usable.memory;
     let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));
@@ -188,7 +190,7 @@ fn time(report: &Report, started_s: f64) -> Option<TimeHint> {
     })
 }
 
-/// Start of the Slurm job, and its latest end if it has one, seconds since the epoch.
+/// Gives the start of the Slurm job, and its latest end if it has one, seconds since the epoch. `None`: the run is in no job.
 fn slurm_job(limits: &Limits) -> Option<(f64, Option<f64>)> {
     let start = limits.slurm_number("SLURM_JOB_START_TIME").filter(|start| *start > 0)?;
     let end = limits.slurm_number("SLURM_JOB_END_TIME").filter(|end| *end > start);
@@ -200,7 +202,8 @@ fn time_step(seconds: f64) -> u64 {
     (seconds.ceil() as u64).max(LEAST_TIME_S).div_ceil(POLICY.time_step_s).saturating_mul(POLICY.time_step_s)
 }
 
-/// Makes the hint for cores. `busy_cores`: at most so many were busy for the policy's part of the time.
+/// Makes the hint for cores. `busy_cores`: at most so many were busy for the policy's part of the time. `None`: that is not
+/// known.
 fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     let p95_busy_cores = busy_cores?;
     let usable = &report.usable.cores;
@@ -224,7 +227,8 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     })
 }
 
-/// GPUs that a process of the run was seen on, and that were busy.
+/// Makes the hint for GPUs: those that a process of the run was seen on, and that were busy. `None`: none was given, or it is
+/// not known of one whether it was used or busy.
 fn gpus(report: &Report) -> Option<GpusHint> {
     let given = report.usable.gpus.count.filter(|count| *count > 0)?;
     let is_busy = |gpu: &&GpuDevice| gpu.utilization.max_percent.is_some_and(|percent| percent > 0.0);

@@ -31,7 +31,7 @@ use crate::run::nodes::Here;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxFootprint};
 
-/// Builds the report.
+/// Builds the report: of a run that is over, or so far. Warnings and hints are concluded from the other figures.
 pub fn report(inputs: &Inputs) -> Report {
     let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     let coverage = coverage(inputs);
@@ -107,6 +107,7 @@ pub fn report(inputs: &Inputs) -> Report {
     report
 }
 
+/// Makes the report's part on processes: counts, sums by command, and the heaviest ones.
 fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
     let (run, on_gpus) = (inputs.run, &inputs.run.gpu.usage);
     Processes {
@@ -120,6 +121,7 @@ fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
     }
 }
 
+/// Makes the report's entry of the moment of the largest RAM. `None`: no memory of the tree was seen.
 fn peak(run: &RunState) -> Option<Peak> {
     run.ram.peak.as_ref().map(|peak| Peak {
         at_s: peak.at_ns.saturating_sub(run.start_ns) as f64 / 1e9,
@@ -130,7 +132,7 @@ fn peak(run: &RunState) -> Option<Peak> {
     })
 }
 
-/// What the hints need besides the report.
+/// Gives what the hints need besides the report.
 fn basis(inputs: &Inputs) -> Basis {
     let limit = inputs.end.cgroups.memory_limits.first();
     Basis {
@@ -140,12 +142,12 @@ fn basis(inputs: &Inputs) -> Basis {
     }
 }
 
-/// Out-of-memory kills: in the command's own cgroup if it has one, else in the launcher's.
+/// Counts out-of-memory kills: in the command's own cgroup if it has one, else in the launcher's. `None`: neither is known.
 fn oom_kills(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<u64> {
     cgroup.and_then(|cgroup| cgroup.oom_kills).or(inputs.end.cgroups.oom_kills)
 }
 
-/// A command that runs on, or whose launcher was killed, has none.
+/// Concludes what ended the command. One that runs on, or whose launcher was killed, has no cause.
 fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     let (run, end) = (inputs.run, inputs.end);
     let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
@@ -173,13 +175,16 @@ fn own_cgroup(inputs: &Inputs) -> Option<Cgroup> {
     }
 }
 
+/// Makes the report's part on what was seen: where the figures come from, and what they may lack. A child of a failed spawn
+/// counts as a process of which nothing else is known.
 fn coverage(inputs: &Inputs) -> Coverage {
     let uses = |layer| inputs.config.discovery.uses(layer);
     let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
     let failed_spawns = inputs.run.tree.counts().failed_spawns;
-    let absent = match uses(Layer::Connector) {
-        true => inputs.run.health.connector.absent.clone(),
-        false => Some("switched off".into()),
+    let absent = if uses(Layer::Connector) {
+        inputs.run.health.connector.absent.clone()
+    } else {
+        Some("switched off".into())
     };
     let seen = &inputs.run.totals.coverage;
     Coverage {
@@ -220,7 +225,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
     }
 }
 
-/// Why processes may be missing from the count: each cause has a warning, too, which says more.
+/// Gives why processes may be missing from the count. `None`: nothing shows that. Each cause has a warning, too, which says more.
 fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String> {
     let (totals, health) = (&inputs.run.totals, &inputs.run.health);
     let is_static = !totals.static_executables().is_empty();
@@ -242,6 +247,7 @@ fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String
     Some(reason.into())
 }
 
+/// Gives why the event records are not trusted. `None`: they are.
 fn records_untrusted(inputs: &Inputs) -> Option<String> {
     if inputs.end.is_truncated {
         Some("the session's shared memory was truncated".into())
@@ -250,8 +256,8 @@ fn records_untrusted(inputs: &Inputs) -> Option<String> {
     }
 }
 
-/// The largest RAM of some processes: at least what one of them is known to have held. How much of that was shared is not
-/// known. Without processes (`is_empty`) all is 0.
+/// Makes the entry of the largest RAM of some processes: at least what one of them is known to have held (`floor`). How much of
+/// that was shared is not known. Without processes (`is_empty`) all is 0. Else 0 means that no memory was seen, and is unknown.
 fn set_ram(max: &MaxFootprint, floor: &Floor, is_empty: bool) -> SetRam {
     let footprint_bytes = max.footprint_bytes.max(floor.rss_bytes);
     let known = |bytes: Option<u64>| match footprint_bytes {
@@ -268,6 +274,7 @@ fn set_ram(max: &MaxFootprint, floor: &Floor, is_empty: bool) -> SetRam {
 /// Why private, shared or proportional RAM is null.
 const SHARING_UNKNOWN: &str = "no sample knew how all of their memory was shared";
 
+/// Gives why the private or shared part of some RAM is null. `None`: each is known.
 fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     let sets = ram.max.with(*floors, |max, floor| (max, floor)).values();
@@ -291,7 +298,7 @@ fn had_none(coverage: &Coverage) -> bool {
     coverage.processes <= 1 || (coverage.peaks.unknown == 0 && coverage.peaks.bound == 0)
 }
 
-/// Memory that no sample and no record gives is unknown. Without descendants theirs is 0.
+/// Makes the report's largest RAM. Memory that no sample and no record gives is unknown. Without descendants theirs is 0.
 fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     MaxRam {
@@ -303,6 +310,8 @@ fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     }
 }
 
+/// Gives the most that the largest RAM can have been, bytes. `None`: the largest is not known, or a process of unknown RAM is
+/// missing.
 fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
     let known = Groups {
         main: max_ram.main.footprint_bytes,
@@ -315,6 +324,7 @@ fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
     })
 }
 
+/// Makes the report's largest proportional RAM, with the reason if one is null.
 fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportionalRam {
     let known = inputs.run.ram.proportional_bytes;
     let descendants = known.descendants.or_else(|| had_none(coverage).then_some(0));
@@ -323,8 +333,8 @@ fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportional
     MaxProportionalRam { bytes, reason: (!is_known).then(|| SHARING_UNKNOWN.into()) }
 }
 
-/// The time-weighted mean of each footprint. A set whose maximum is 0 was never seen in memory, so its mean is unknown. But
-/// descendants that never were have a mean of 0.
+/// Gives the time-weighted mean of each footprint, bytes. A set whose maximum is 0 was never seen in memory, so its mean is
+/// unknown. But descendants that never were have a mean of 0.
 fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<Option<f64>> {
     let ram = &inputs.run.ram;
     let Some(means) = ram.means(wall_s) else { return Groups::default() };
@@ -336,6 +346,8 @@ fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<O
     means.with(total, |mean, total| total.map(|total| mean.min(total as f64)))
 }
 
+/// Makes the report's CPU utilisation: of windows the largest, over the run (`wall_s` seconds) the mean, percent of one core. A
+/// set of processes whose CPU time is not known has neither.
 fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let host = &inputs.host_info.host;
     let mean = |seconds: f64| Some(seconds / wall_s * 100.0).filter(|percent| percent.is_finite());
@@ -361,12 +373,13 @@ fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     }
 }
 
-/// The larger of two values, either of which may be unknown.
+/// Gives the larger of two values, either of which may be unknown. `None`: both are.
 fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
-/// `usable_s` is the CPU time that was to be had.
+/// Makes the report's CPU time. Without a process whose own is known, all sums are unknown. `usable_s` is the CPU time that was
+/// to be had, seconds.
 fn cpu_time(inputs: &Inputs, coverage: &Coverage, usable_s: f64) -> CpuTime {
     let totals = &inputs.run.totals;
     let is_known = coverage.exact + coverage.sampled > 0;
@@ -384,7 +397,7 @@ fn cpu_time(inputs: &Inputs, coverage: &Coverage, usable_s: f64) -> CpuTime {
     }
 }
 
-/// The kernel's sum over the launcher's reaped descendants, or why it does not cover the whole tree.
+/// Gives the kernel's sum of CPU time over the launcher's reaped descendants, seconds, or why it does not cover the whole tree.
 fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
     let Some(command_exit) = inputs.end.command_exit else {
         let is_running = inputs.end.stage == Stage::SoFar;

@@ -53,7 +53,7 @@ fn decimal(value: f32) -> f64 {
 }
 
 impl Axis<'_> {
-    /// Gives what a quantity was in each point.
+    /// Gives what a quantity was in each point. `None`: it is not known in any of the run's points that it has.
     fn values(&self, track: &over_time::Track) -> Vec<Option<Values>> {
         let points = self.over_time.points();
         let join = |first: usize| {
@@ -67,10 +67,12 @@ impl Axis<'_> {
         (0..points.len()).step_by(self.joined).map(join).collect()
     }
 
+    /// Gives the mean of a quantity in each point.
     fn means(&self, track: &over_time::Track) -> Vec<Option<f64>> {
         self.values(track).into_iter().map(|values| values.map(|values| decimal(values.mean))).collect()
     }
 
+    /// Gives smallest, mean and largest value of a quantity in each point.
     fn track(&self, track: &over_time::Track) -> Track {
         let values = self.values(track);
         let extremes = || values.iter().map(|values| values.and_then(|values| values.extremes));
@@ -81,6 +83,7 @@ impl Axis<'_> {
         }
     }
 
+    /// Gives the series of a quantity of the tree's parts and of the machine.
     fn sets(&self, sets: &over_time::Sets) -> SetTracks {
         let Groups { main, descendants, combined } = &sets.groups;
         SetTracks {
@@ -91,6 +94,7 @@ impl Axis<'_> {
         }
     }
 
+    /// Gives the series of each file system, with the directories that are on it.
     fn file_systems(&self) -> Vec<FileSystemSeries> {
         let directory = |(role, path): &(_, String)| Directory { role: *role, path: path.clone() };
         let all = self.over_time.file_systems.iter().map(|system| FileSystemSeries {
@@ -100,6 +104,7 @@ impl Axis<'_> {
         all.collect()
     }
 
+    /// Gives the series of each tracked GPU. Devices and tracks have the same order.
     fn gpus(&self, run: &RunState) -> Vec<GpuSeries> {
         let devices = run.gpu.usage.devices.iter().zip(&self.over_time.gpus);
         let all = devices.map(|(usage, tracks)| GpuSeries {
@@ -114,7 +119,8 @@ impl Axis<'_> {
         all.collect()
     }
 
-    /// Gives the commands that used most, and all others.
+    /// Gives the commands that used most, half of them by RAM and half by CPU time, and the sum of all others. `None`: there are
+    /// none.
     fn commands(&self) -> (Vec<CommandSeries>, Option<OtherCommandSeries>) {
         let commands = &self.over_time.commands;
         let mut listed: Vec<&CommandTracks> = commands.kept().iter().collect();

@@ -9,7 +9,7 @@ use crate::model::report::{
 /// Slurm's megabytes are binary.
 const SLURM_MEGABYTE: u64 = 1 << 20;
 
-/// What the command may use. `gpus` are the tracked ones; `None` where a driver failed.
+/// Gives what the command may use. `gpus` are the tracked ones; `None` where a driver failed.
 pub(super) fn usable(inputs: &Inputs, gpus: Option<&[GpuDevice]>) -> Usable {
     let (host, limits) = (&inputs.host_info.host, &inputs.host_info.limits);
     Usable {
@@ -54,7 +54,7 @@ fn memory(host: &Host, limits: &Limits) -> UsableMemory {
     }
 }
 
-/// The GPUs that the environment names, or else all.
+/// Counts the GPUs that the environment names, or else all.
 fn usable_gpus(gpus: &[GpuDevice]) -> UsableGpus {
     let names = gpus.iter().any(|gpu| gpu.visible.is_some());
     let count = usable_devices(gpus).count();
@@ -62,18 +62,19 @@ fn usable_gpus(gpus: &[GpuDevice]) -> UsableGpus {
     UsableGpus { count: u32::try_from(count).ok(), source: Some(source) }
 }
 
-/// The GPUs that the run could use, one by one. A part of a device that is tracked itself is no device of its own.
+/// Gives the GPUs that the run could use. A part of a device that is tracked itself is no device of its own.
 pub(super) fn usable_devices(gpus: &[GpuDevice]) -> impl Iterator<Item = &GpuDevice> {
     let is_part = |gpu: &GpuDevice| gpus.iter().any(|other| gpu.parent.as_ref() == Some(&other.id));
     gpus.iter().filter(move |gpu| gpu.visible != Some(false) && !is_part(gpu))
 }
 
-/// CPUs of the allocation on this node.
+/// Gives the number of CPUs of Slurm's allocation on this node. `None`: there is no allocation.
 fn slurm_cpus(limits: &Limits) -> Option<u64> {
     limits.slurm_number("SLURM_CPUS_ON_NODE")
 }
 
-/// Memory of the allocation on this node, bytes. 0 stands for all that the node has.
+/// Gives the memory of Slurm's allocation on this node, bytes. `None`: there is none, or it is 0, which stands for all that the
+/// node has.
 fn slurm_memory(limits: &Limits) -> Option<u64> {
     let per = |memory, units: Option<u64>| limits.slurm_number(memory)?.checked_mul(units?);
     let megabytes = limits

@@ -57,7 +57,8 @@ struct Recent {
 }
 
 impl Recent {
-    /// Whether it passed this crash of its child on.
+    /// Whether it is the parent of this process and ended itself by the signal that had just ended its child. Times decide, as
+    /// processes are finalized in any order.
     fn passes_on(&self, child: &Self) -> bool {
         child.parent_pid == Some(self.pid)
             && child.counted_as.0 == self.counted_as.0
@@ -67,9 +68,11 @@ impl Recent {
 }
 
 impl Crashes {
-    /// Take in a finalized process.
+    /// Takes in a finalized process, and counts it if a fault of its own ended it, or SIGKILL. Of a parent and child that one
+    /// crash ended, only the child counts.
     pub(super) fn add(&mut self, process: &ProcessSummary) {
         let Some(signal) = process.exit.signal else { return };
+        // `list` compares how many there are with the kernel's count.
         if signal == libc::SIGKILL {
             self.count(signal, &process.name.command);
             return;
@@ -117,7 +120,9 @@ impl Crashes {
         }
     }
 
-    /// Lists the crashes, most processes first, where the kernel killed so many for lack of memory.
+    /// Lists the crashes, most processes first, build systems' probes last. `oom_kills`: how many processes the kernel killed
+    /// for lack of memory. If SIGKILL ended more, it is not known which of them these are: one entry without a command has their
+    /// number.
     pub(crate) fn list(&self, oom_kills: u64) -> Vec<Crash> {
         let crash = |signal, command: Option<&str>, count| Crash {
             command: command.map(str::to_owned),

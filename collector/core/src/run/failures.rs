@@ -38,7 +38,7 @@ pub(crate) struct Killed {
 }
 
 impl Failures {
-    /// Take in a finalized process.
+    /// Takes in a finalized process. One that succeeded changes nothing.
     pub(crate) fn add(&mut self, process: &ProcessSummary) {
         let exit = process.exit;
         if exit.signal.is_none() && exit.code.is_none_or(|code| code == 0) {
@@ -63,14 +63,14 @@ impl Failures {
         }
     }
 
-    /// Gives those that this signal ended.
+    /// Gives the processes that this signal ended. `None`: there are none.
     pub(crate) fn of_signal(&self, signal: i32) -> Option<&Killed> {
         self.by_signal.get(&signal)
     }
 }
 
 impl Killed {
-    /// Takes in a process that the signal ended.
+    /// Counts a process that the signal ended, and keeps it if it is the largest of them.
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
         push(&mut self.last, process);

@@ -21,7 +21,8 @@ pub(crate) struct Largest {
 }
 
 impl Largest {
-    /// Chooses those of a sample. Of equal ones the older counts, so that the choice is always the same.
+    /// Chooses the largest [`PROCESS_CAPACITY`] processes of a sample. Of equal ones the older counts, so that the choice is
+    /// always the same.
     pub(super) fn of(sample: &Sample) -> Self {
         let mut chosen: Vec<(ProcessId, u64)> =
             sample.holders.iter().map(|held: &Held| (held.id, held.rss_bytes)).collect();
@@ -35,7 +36,7 @@ impl Largest {
         Self { at_ns: sample.at_ns, chosen, others: others as u64 }
     }
 
-    /// Gives what is known of them. Those that ended since are left out.
+    /// Gives what is known of the chosen processes now. Those that ended since the sample are left out.
     pub(super) fn processes(&self, tree: &Tree, gpu: &GpuUsage) -> LiveProcesses {
         let are_gpus_known = gpu.knows_process_memory(self.at_ns);
         let of = |(id, rss_bytes): &(ProcessId, u64)| {
@@ -55,6 +56,7 @@ impl Largest {
     }
 }
 
+/// Gives the pid of a process's parent in the collector's pid namespace. `None`: it is not known.
 fn parent_pid(tree: &Tree, process: &Process) -> Option<u32> {
     match process.ancestry.parent {
         Parent::Launcher => Some(tree.context().launcher_pid),

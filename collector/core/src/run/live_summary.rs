@@ -10,7 +10,7 @@ const EVENTS: usize = 6;
 /// Most characters of a text that came from outside.
 const LONGEST: usize = 100;
 
-/// Builds the summary, with at most so many commands.
+/// Builds the summary: of the run, and of the open sample `now`. Lists at most `most_commands` commands of ended processes.
 pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> LiveSummary {
     let (by_command, other_commands) = run.totals.most_frequent(most_commands);
     let seen = &run.totals.coverage;
@@ -35,7 +35,7 @@ pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> L
     }
 }
 
-/// Gives the first events of each kind, and how many others there were.
+/// Gives the first [`EVENTS`] of each kind, and how many others there were.
 fn events(run: &RunState) -> (Vec<LiveEvent>, u64) {
     let signals = run.signals.iter().map(|received| LiveEvent::Signal {
         at_ns: received.at_ns,
@@ -61,6 +61,7 @@ fn events(run: &RunState) -> (Vec<LiveEvent>, u64) {
     (listed, others)
 }
 
+/// Shortens a text to [`LONGEST`] characters.
 fn short(text: &str) -> String {
     text.chars().take(LONGEST).collect()
 }

@@ -33,6 +33,14 @@ struct Srun {
     tasks: Option<u64>,
 }
 
+impl Srun {
+    /// Gives on how many nodes it runs at most: as many as it asks for, or all that the job has, and no more than it has tasks.
+    fn most_nodes(&self, allocated: &[String]) -> u64 {
+        let asked_for = self.nodes.unwrap_or(allocated.len().max(1) as u64);
+        asked_for.min(self.tasks.unwrap_or(u64::MAX))
+    }
+}
+
 /// What is known of this machine.
 pub(crate) struct Here<'a> {
     pub(crate) hostname: &'a str,
@@ -57,8 +65,9 @@ impl RemoteStarts {
         }
     }
 
-    /// Takes in the arguments of an srun: the nodes that it asks for.
+    /// Takes in the arguments of an srun: the nodes that it asks for. It may have started tasks on each of them.
     fn add_srun(&mut self, args: &[String]) {
+        // `--nodes` can be a range, `2-4`: the most counts.
         let number = |short, long| value(args, short, long)?.split('-').next_back()?.parse().ok();
         match value(args, 'w', "nodelist") {
             Some(list) => self.listed.extend(expanded(list)),
@@ -69,18 +78,19 @@ impl RemoteStarts {
         }
     }
 
-    /// Gives the machines besides this one. `None`: nothing was started elsewhere.
+    /// Gives the machines besides this one on which processes were started, by name as far as names are known. `None`: nothing
+    /// was started elsewhere.
     pub(crate) fn unseen(&self, here: &Here) -> Option<Nodes> {
         let mut names: BTreeSet<String> = self.daemons.union(&self.listed).cloned().collect();
         let mut unnamed = 0;
         if let Some(srun) = self.srun {
-            let variable = |name: &str| here.slurm.get(name).map(String::as_str);
-            let allocated = variable("SLURM_JOB_NODELIST").map(expanded).unwrap_or_default();
-            let most = srun.nodes.unwrap_or(allocated.len().max(1) as u64);
-            let nodes = most.min(srun.tasks.unwrap_or(u64::MAX));
+            let allocated =
+                here.slurm.get("SLURM_JOB_NODELIST").map(|list| expanded(list)).unwrap_or_default();
+            let nodes = srun.most_nodes(&allocated);
             if !allocated.is_empty() && nodes >= allocated.len() as u64 {
                 names.extend(allocated);
             } else {
+                // Which ones it took is not known. One is this machine, if tasks of it have joined the run here.
                 unnamed = nodes.saturating_sub(u64::from(here.joined > 0));
             }
         }
@@ -88,12 +98,14 @@ impl RemoteStarts {
         let own = [here.hostname, here.slurm.get("SLURMD_NODENAME").map_or("", String::as_str), "localhost"]
             .map(short);
         names.retain(|name| !own.contains(&short(name)));
+        // The unnamed ones can be those that other arguments named.
         let unseen = (names.len() as u64).max(unnamed);
         (unseen > 0).then(|| Nodes { unseen, unseen_names: names.into_iter().collect() })
     }
 }
 
-/// Gives the host on which ssh starts an MPI daemon. `None`: it starts something else.
+/// Gives the host on which ssh starts an MPI daemon, by ssh's arguments: options, the host, and the command there. `None`: it
+/// starts something else.
 fn daemon_host(args: &[String]) -> Option<String> {
     let mut rest = args.iter().map(String::as_str);
     let host = loop {
@@ -114,29 +126,33 @@ fn daemon_host(args: &[String]) -> Option<String> {
         .then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
-/// Finds the last value of an option before the command, in any of its forms.
+/// Finds the last value of an option before the command, in any of its forms: `-N2`, `-N 2`, `--nodes=2` and `--nodes 2`.
 fn value<'a>(args: &'a [String], short: char, long: &str) -> Option<&'a str> {
     let mut found = None;
     let mut args = args.iter().map(String::as_str).peekable();
     while let Some(arg) = args.next_if(|arg| arg.starts_with('-')) {
-        let glued =
+        // What follows the option's name in this word.
+        let after_short =
             arg.strip_prefix('-').and_then(|arg| arg.strip_prefix(short)).filter(|_| !arg.starts_with("--"));
-        let joined = arg.strip_prefix("--").and_then(|arg| arg.strip_prefix(long));
+        let after_long = arg.strip_prefix("--").and_then(|arg| arg.strip_prefix(long));
         // An option that is not known here may have its value in the next word, too.
         let next = args.next_if(|next| !next.starts_with('-') && !arg.contains('=') && arg != "--");
-        let next_is_value = glued == Some("") || joined == Some("");
-        found = match (glued, joined.and_then(|joined| joined.strip_prefix('='))) {
-            _ if next_is_value => next,
-            (Some(value), _) | (_, Some(value)) => Some(value),
-            (None, None) => found,
-        };
+        if after_short == Some("") || after_long == Some("") {
+            found = next;
+        } else {
+            // A longer name can begin alike: `--ntasks-per-node`, if `--ntasks` is looked for.
+            let in_word = after_short.or_else(|| after_long?.strip_prefix('='));
+            found = in_word.or(found);
+        }
     }
     found
 }
 
-/// Expands Slurm's `n[1-2,07],m` to names. What it can't read stays as it is.
+/// Expands Slurm's list of nodes to at most [`MOST_NAMES`] names: `n[1-2,07],m` to n1, n2, n07 and m. What it can't read stays
+/// as it is.
 fn expanded(list: &str) -> Vec<String> {
     let mut names = Vec::new();
+    // Commas in brackets separate ranges, all others nodes.
     let mut depth = 0;
     let parts = list.split(|c: char| {
         depth += i32::from(c == '[') - i32::from(c == ']');
@@ -155,6 +171,7 @@ fn expanded(list: &str) -> Vec<String> {
                 names.push(format!("{before}[{range}]"));
                 continue;
             };
+            // `[08-10]` means 08, 09, 10.
             let width = first.len();
             names.extend((from..=to).take(MOST_NAMES).map(|number| format!("{before}{number:0width$}")));
         }

@@ -47,7 +47,8 @@ impl Orders {
         *last = id.epoch.max(*last);
     }
 
-    /// Gives the orders that the launcher is to get now.
+    /// Gives the orders that the launcher is to get at `now_ns`, CLOCK_MONOTONIC nanoseconds: those that it never got, and those
+    /// that it got [`REPEATED_AFTER_NS`] ago and has not answered.
     pub fn take(&mut self, now_ns: u64) -> Vec<Order> {
         self.taken.retain(|(_, at_ns)| now_ns.saturating_sub(*at_ns) < REPEATED_AFTER_NS);
         let is_waiting = |order: &&Order| self.taken.iter().all(|(id, _)| *id != order.id);
@@ -56,6 +57,7 @@ impl Orders {
         orders
     }
 
+    /// Whether the launcher has answered this order, or a later one of the same rule.
     fn is_answered(&self, id: OrderId) -> bool {
         self.answered.get(&id.rule).is_some_and(|last| id.epoch <= *last)
     }

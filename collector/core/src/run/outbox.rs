@@ -38,6 +38,7 @@ impl Missed {
         each.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, count)| count).sum()
     }
 
+    /// Counts a dropped item.
     fn add(&mut self, item: &Outgoing) {
         match item {
             Outgoing::Sample(_) => self.samples += 1,
@@ -88,7 +89,8 @@ impl Outbox {
         }
     }
 
-    /// Adds an item. The first one is lost if there are too many.
+    /// Adds an item. If there are too many, the oldest one is dropped. It counts as missed, unless the sinks were given it
+    /// before.
     fn push(&mut self, item: Outgoing) {
         self.items.push_back(item);
         if self.items.len() > MOST
@@ -101,12 +103,12 @@ impl Outbox {
         }
     }
 
-    /// The number of the first item.
+    /// Gives the number of the first item.
     pub fn begin(&self) -> u64 {
         self.first
     }
 
-    /// The number after that of the last item.
+    /// Gives the number that the next item will have.
     pub fn end(&self) -> u64 {
         self.first + self.items.len() as u64
     }
@@ -116,7 +118,7 @@ impl Outbox {
         (self.first..).zip(&self.items).filter(move |(item, _)| *item >= number)
     }
 
-    /// What was dropped since the sinks were given items the last time.
+    /// Gives what was dropped since the sinks were given items the last time.
     pub fn missed(&self) -> Missed {
         self.missed
     }

@@ -27,8 +27,8 @@ impl Ranks {
         }
     }
 
-    /// Counts the ranks without a process in the tree. `None`: none is missing. The launcher's own ranks are those of jobs
-    /// that it is itself a part of, and its environment goes to the whole tree.
+    /// Counts the ranks without a process in the tree. `None`: none is missing, or there are too many to know. `own`: the
+    /// launcher's ranks. It is itself a part of those jobs, and the whole tree has its environment, so they do not count.
     pub(crate) fn unseen(&self, own: &[Rank]) -> Option<UnseenRanks> {
         if self.kept >= MOST_RANKS {
             return None;

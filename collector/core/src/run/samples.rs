@@ -47,16 +47,17 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Takes in a reading of the machine. `None` of CPU time: it is too near to the reading before.
+    /// Takes in a reading of the machine: memory in use, bytes, and CPU utilisation, percent. `None`: it could not be read; for
+    /// CPU, the reading before is too near.
     pub(super) fn note_system(&mut self, at_ns: u64, ram_bytes: Option<u64>, cpu_percent: Option<f64>) {
         self.largest_system =
             self.largest_system.larger(SystemSample { read_ns: at_ns, ram_bytes, cpu_percent });
-        // Two readings can be too near to each other.
+        // Memory of a reading before is too old; utilisation is that of the time up to now.
         let cpu_percent = cpu_percent.or(self.system.cpu_percent);
         self.system = SystemSample { read_ns: at_ns, ram_bytes, cpu_percent };
     }
 
-    /// CPU time of the tree up to the last sample, nanoseconds.
+    /// Gives the CPU time of the tree up to the last sample, nanoseconds.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.cpu_ns.combined
     }
@@ -67,6 +68,7 @@ impl Samples {
         self.add_cpu_of(&sample.intervals);
     }
 
+    /// Adds the CPU time of processes that ended. It is negative where a sample had counted more of one than its records say.
     fn add_cpu_of(&mut self, intervals: &[LiveInterval]) {
         for life in intervals {
             let part = self.cpu_ns.part_mut(life.is_main);
@@ -117,14 +119,12 @@ impl Completed {
 }
 
 impl Samples {
-    /// Opens a sample that is complete. RAM and CPU have it already.
+    /// Opens a sample that is complete: it is told as it is now until the next one is complete. `parts` have it already.
     pub(super) fn begin(&mut self, sample: &Sample, completed: Completed, parts: Parts) {
         let all = sample.now.groups();
         let percent = parts.cpu.percent(sample.at_ns);
-        let byte_s = parts
-            .ram
-            .byte_s
-            .with(std::mem::replace(&mut self.byte_s, parts.ram.byte_s), |now, before| now - before);
+        let byte_s = parts.ram.byte_s.with(self.byte_s, |now, before| now - before);
+        self.byte_s = parts.ram.byte_s;
         self.commands = completed.commands;
         completed.late.iter().for_each(|late| self.over_time.add_late(late));
         let wants_commands = self.outbox.wants.samples;
@@ -150,7 +150,7 @@ impl Samples {
         }
     }
 
-    /// Closes the open sample. Gives its key, `at_ns`.
+    /// Closes the open sample: it goes to the points of the run and to the sinks. Gives its key, `at_ns`. `None`: none is open.
     pub(super) fn close(&mut self, parts: Parts) -> Option<u64> {
         let sample = self.now(parts)?;
         let at_ns = sample.at_ns;
@@ -169,7 +169,7 @@ impl Samples {
         self.outbox.add_event(Event::Revised { at_ns, max_footprint_bytes });
     }
 
-    /// Gives the open sample as far as it is known.
+    /// Gives the open sample as far as it is known. `None`: none is open.
     pub(super) fn now(&self, parts: Parts) -> Option<TreeSample> {
         let mut sample = self.open.clone()?;
         let Largest { footprint_bytes, processes, threads } =
@@ -192,12 +192,15 @@ impl Samples {
     }
 }
 
-/// Gives the largest RAM so far, and what shows it. Samples tell `told_bytes` of it.
+/// Gives the largest RAM so far, and what shows it: a single process that was larger than any footprint (`floor`), what was
+/// learnt of closed samples, or a sample. `told_bytes`: the largest RAM that samples have told.
 fn maximum(max: MaxFootprint, floor: Floor, told_bytes: u64) -> RamMaximum {
-    let source = match () {
-        () if floor.rss_bytes > max.footprint_bytes => MaximumSource::Floor,
-        () if max.footprint_bytes > told_bytes => MaximumSource::Revision,
-        () => MaximumSource::Sample,
+    let source = if floor.rss_bytes > max.footprint_bytes {
+        MaximumSource::Floor
+    } else if max.footprint_bytes > told_bytes {
+        MaximumSource::Revision
+    } else {
+        MaximumSource::Sample
     };
     RamMaximum { bytes: max.footprint_bytes.max(floor.rss_bytes), source }
 }

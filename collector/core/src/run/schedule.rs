@@ -111,7 +111,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// For a run that began at `start_ns`.
+    /// Makes the schedule of a run that began at `start_ns`: the first sample is due at once.
     #[must_use]
     pub fn new(policy: SamplingPolicy, interval_ns: u64, start_ns: u64) -> Self {
         Self {
@@ -127,7 +127,8 @@ impl Schedule {
         }
     }
 
-    /// Decides whether to sample now or to wait. A wait for large ends is kept; else nothing changes.
+    /// Decides whether to sample now or to wait. A sample is planned for the next tick, or earlier for growth or an unreported
+    /// program. Large ends may delay it. Such a wait is kept; else nothing changes.
     pub fn decide(&mut self, now_ns: u64, facts: &Facts) -> Decision {
         let is_on_grid = now_ns >= self.next_tick_ns;
         if facts.ended.len() > self.policy.most_waiting {
@@ -149,28 +150,35 @@ impl Schedule {
     }
 
     /// Gives when a sample comes for programs that have not reported, CLOCK_MONOTONIC nanoseconds; the largest number: none
-    /// comes.
+    /// comes. After the last sample, it rests for as long as the youngest of them was old by then, so that ages double. The
+    /// policy bounds that time, and what earlier ones cost may make it longer.
     fn unreported_ns(&self, facts: &Facts) -> u64 {
         let policy = &self.policy;
-        let youngest_ns = facts.youngest_unreported_ns.filter(|_| policy.unreported_rest_ns > 0);
-        youngest_ns.map_or(u64::MAX, |start_ns| {
-            let age_ns = facts.sampled_ns.saturating_sub(start_ns).max(policy.unreported_ns);
-            let rest_ns = age_ns.min(policy.unreported_rest_ns);
-            facts.sampled_ns.max(start_ns).saturating_add(rest_ns).max(self.paid_ns)
-        })
+        let is_wanted = policy.unreported_rest_ns > 0;
+        let Some(start_ns) = facts.youngest_unreported_ns.filter(|_| is_wanted) else { return u64::MAX };
+        let age_ns = facts.sampled_ns.saturating_sub(start_ns);
+        let rest_ns = age_ns.max(policy.unreported_ns).min(policy.unreported_rest_ns);
+        let rests_from_ns = facts.sampled_ns.max(start_ns);
+        rests_from_ns.saturating_add(rest_ns).max(self.paid_ns)
     }
 
-    /// Gives which ends may delay the sample that was planned for this time. `None`: none may.
+    /// Gives which ends may delay the sample that was planned for `planned_ns`. `None`: none may, or it is delayed for long
+    /// enough.
     fn large_end(&self, now_ns: u64, planned_ns: u64, facts: &Facts) -> Option<LargeEnd> {
         let policy = &self.policy;
         let window_ns = planned_ns.saturating_sub(facts.sampled_ns);
         let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
         // Memory that does not grow from sample to sample can have grown since the last one.
-        let longest_ns =
-            if now_ns < self.grows_until_ns { longest_ns } else { policy.together_ns.min(longest_ns) };
-        let may_wait = policy.together_ns > 0 && now_ns < planned_ns.saturating_add(longest_ns);
-        may_wait.then(|| LargeEnd {
-            bytes: (facts.largest_bytes / policy.notable_end.max(1)).max(policy.notable_end_bytes),
+        let is_growing = now_ns < self.grows_until_ns;
+        let delay_ns = if is_growing { longest_ns } else { policy.together_ns.min(longest_ns) };
+        let is_delayed_enough = now_ns >= planned_ns.saturating_add(delay_ns);
+        if policy.together_ns == 0 || is_delayed_enough {
+            return None;
+        }
+        let notable_bytes = facts.largest_bytes / policy.notable_end.max(1);
+        Some(LargeEnd {
+            bytes: notable_bytes.max(policy.notable_end_bytes),
+            // No end before the window's middle delays the sample.
             together_ns: policy.together_ns.min(window_ns / 2),
         })
     }
@@ -191,32 +199,41 @@ impl Schedule {
 
     /// Takes in a sample that counts, and plans the next one.
     fn taken(&mut self, taken: &Taken) {
+        // Neither the grid nor growth was the reason for it: it was an unreported program, or many ended intervals.
         if taken.at_ns < self.next_tick_ns.min(self.early_ns) {
             self.pay(taken);
         }
         let policy = &self.policy;
-        let growth = taken.largest.saturating_sub(taken.largest_before);
-        let length_ns = taken.at_ns.saturating_sub(taken.from_ns).max(1);
-        let in_interval = u128::from(growth) * u128::from(self.interval_ns) / u128::from(length_ns);
-        if in_interval > u128::from(taken.largest_before / policy.notable_growth.max(1)) {
+        if self.is_growth_notable(taken) {
             self.grows_until_ns = taken.at_ns.saturating_add(policy.growth_pause_ns);
         }
         let is_growing = policy.growing_ns > 0 && taken.at_ns < self.grows_until_ns;
         let rest_ns = policy.growing_ns.max(taken.cost_ns.saturating_mul(policy.share_of_growing));
         self.early_ns = if is_growing { taken.at_ns.saturating_add(rest_ns) } else { u64::MAX };
         // Ticks keep their grid, and missed ones are left out. An early sample leaves the next tick where it is.
-        if let Some(late) = taken.at_ns.checked_sub(self.next_tick_ns) {
-            let next = (late / self.interval_ns + 1).saturating_mul(self.interval_ns);
-            self.next_tick_ns = self.next_tick_ns.saturating_add(next);
+        if let Some(late_ns) = taken.at_ns.checked_sub(self.next_tick_ns) {
+            let passed_ticks = late_ns / self.interval_ns + 1;
+            let ahead_ns = passed_ticks.saturating_mul(self.interval_ns);
+            self.next_tick_ns = self.next_tick_ns.saturating_add(ahead_ns);
         }
     }
 
-    /// Pays for a sample that was taken for a program that has not reported.
+    /// Whether the largest RAM grew since the sample before at such a rate that in an interval it grows notably.
+    fn is_growth_notable(&self, taken: &Taken) -> bool {
+        let growth = taken.largest.saturating_sub(taken.largest_before);
+        let length_ns = taken.at_ns.saturating_sub(taken.from_ns).max(1);
+        let in_interval = u128::from(growth) * u128::from(self.interval_ns) / u128::from(length_ns);
+        let notable = taken.largest_before / self.policy.notable_growth.max(1);
+        in_interval > u128::from(notable)
+    }
+
+    /// Pays for a sample that was taken for a program that has not reported: the next one comes when the time since is long
+    /// enough for the cost to be within its share. Time that was not used pays too, as far as it can be saved.
     fn pay(&mut self, taken: &Taken) {
         let time_for = |cost_ns: u64| cost_ns.saturating_mul(self.policy.share_of_unreported);
         let saved_ns = time_for(self.policy.saved_for_unreported_ns);
-        let from_ns = self.paid_ns.max(taken.at_ns.saturating_sub(saved_ns));
-        self.paid_ns = from_ns.saturating_add(time_for(taken.cost_ns));
+        let paid_from_ns = self.paid_ns.max(taken.at_ns.saturating_sub(saved_ns));
+        self.paid_ns = paid_from_ns.saturating_add(time_for(taken.cost_ns));
     }
 }
 

@@ -25,7 +25,7 @@ impl SinkTroubles {
         self.0.entry(sink.to_owned()).or_default().failed.get_or_insert_with(|| error.to_owned());
     }
 
-    /// Notes that so many more lines of an output are lost.
+    /// Notes that `lost` more lines of an output are lost. `error`: why; `None`: it was too slow. The first error is kept.
     pub(super) fn lost(&mut self, sink: &str, lost: u64, error: Option<&str>) {
         let trouble = self.0.entry(sink.to_owned()).or_default();
         trouble.lost = trouble.lost.saturating_add(lost);

@@ -174,7 +174,7 @@ impl RunState {
         }
     }
 
-    /// Apply an observation. `now_ns` is CLOCK_MONOTONIC.
+    /// Applies an observation: gives it to the parts of the run that it tells something. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply(&mut self, now_ns: u64, observation: &Observation) {
         match observation {
             Observation::Findings(findings) => self.apply_findings(findings, now_ns),
@@ -347,7 +347,8 @@ impl RunState {
         }
     }
 
-    /// Adds up a sample that all passes have read, closes the one before, and opens this one.
+    /// Adds up a sample that all passes have read, closes the one before, and opens this one. What this one tells of the time
+    /// before it is still a part of that one, so it is taken in first.
     fn complete_sample(&mut self) {
         let Some(mut sample) = self.sampling.take() else { return };
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
@@ -409,8 +410,9 @@ impl RunState {
         }
     }
 
-    /// Gives what the core wants to know now. It asks about programs that began by `by_ns` and have written no record since.
-    /// It asks about programs whose time for that is over, and zombies that the connector reported.
+    /// Gives what the core wants to know now, times in CLOCK_MONOTONIC nanoseconds. It asks about programs that began by `by_ns`
+    /// and have written no record since. It asks about programs whose time for that is over at `now_ns`, and zombies that the
+    /// connector reported.
     pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
         let tree = &self.tree;
         let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));
@@ -439,7 +441,8 @@ impl RunState {
         self.orders.take(now_ns)
     }
 
-    /// Gives the evidence that the records are forged, judged by the kernel's count of processes.
+    /// Gives the evidence that the records are forged: what was found before, or what the kernel's count of processes shows now.
+    /// `None`: there is none.
     pub fn suspicion(&self, now_ns: u64) -> Option<Forgery> {
         self.health.forgery.or_else(|| self.trust.forgery(&self.tree, self.found.count, now_ns))
     }

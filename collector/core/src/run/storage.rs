@@ -36,7 +36,7 @@ struct Io {
     deficit: IoBytes,
 }
 
-/// Gives one figure of each, by both directions.
+/// Combines two amounts by `f`, read and written each.
 fn with(a: IoBytes, b: IoBytes, f: impl Fn(u64, u64) -> u64) -> IoBytes {
     IoBytes { read: f(a.read, b.read), written: f(a.written, b.written) }
 }
@@ -48,28 +48,33 @@ impl Io {
     /// and in its parent's of the next one. So the next reading makes up for a deficit. If it lasts, the child was reaped by a
     /// process that is not of the tree, and what it did before stays counted.
     fn add(&mut self, sum: IoBytes) {
-        let deficit = std::mem::take(&mut self.deficit);
-        let grown = with(sum, with(self.last, deficit, u64::saturating_add), u64::saturating_sub);
+        let counted = with(self.last, self.deficit, u64::saturating_add);
+        let grown = with(sum, counted, u64::saturating_sub);
         self.read = with(self.read, grown, u64::saturating_add);
         self.deficit = with(self.last, sum, u64::saturating_sub);
         self.last = sum;
     }
 
-    /// Notes what is known by this time. What processes told at their ends can be more than the readings say.
+    /// Notes what is known by `at_ns`, CLOCK_MONOTONIC nanoseconds. `ended`: what processes told at their ends, which can be
+    /// more than the readings say. What was known once does not get less.
     fn know(&mut self, at_ns: u64, ended: IoBytes) {
         self.known.read_ns = self.known.read_ns.max(at_ns);
         self.known.bytes = with(self.known.bytes, with(self.read, ended, u64::max), u64::max);
     }
 }
 
+/// Bytes of a block as getrusage(2) counts them.
+const BLOCK_BYTES: u64 = 512;
+
 /// Gives the block I/O of the processes whose figures are final.
 fn of_ended(totals: &Totals) -> IoBytes {
-    let bytes = |blocks: u64| blocks.saturating_mul(512);
+    let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES);
     IoBytes { read: bytes(totals.own_usage.input_blocks), written: bytes(totals.own_usage.output_blocks) }
 }
 
 impl Storage {
-    /// Takes in a reading of the block I/O. `is_first`: what was done before is not of this run, or nobody read it.
+    /// Takes in a reading of the block I/O, the sum over processes. `None`: it could not be read. `is_first`: what was done
+    /// before is not of this run, or nobody read it, so that it does not count.
     pub(super) fn add_io(&mut self, at_ns: u64, sum: Option<IoBytes>, is_first: bool, totals: &Totals) {
         let Some(sum) = sum else { return };
         match &mut self.io {
@@ -85,14 +90,15 @@ impl Storage {
         }
     }
 
-    /// Takes in that the figures of all processes are final: no more readings come after this time.
+    /// Takes in that the figures of all processes are final: no more readings come after `at_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn finish_io(&mut self, at_ns: u64, totals: &Totals) {
         if let Some(io) = &mut self.io {
             io.know(at_ns, of_ended(totals));
         }
     }
 
-    /// Takes in the answers of file systems.
+    /// Takes in the answers of file systems at `at_ns`, CLOCK_MONOTONIC nanoseconds. Directories of one device are one file
+    /// system.
     pub(super) fn add_space(&mut self, at_ns: u64, answers: &[FreeSpace]) {
         for answer in answers {
             let directory = (answer.role, answer.path.clone());
@@ -116,7 +122,8 @@ impl Storage {
         self.io.map(|io| io.known)
     }
 
-    /// Gives the file systems as they were known at this time.
+    /// Gives the file systems as they were known at `at_ns`. One that has not answered for [`PATIENCE_NS`] has no free space
+    /// that is known.
     pub(super) fn file_systems(&self, at_ns: u64) -> Vec<FileSystemSample> {
         let is_late = |system: &FileSystemSample| at_ns.saturating_sub(system.read_ns) > PATIENCE_NS;
         let known = |system: &FileSystemSample| system.free_bytes.filter(|_| !is_late(system));

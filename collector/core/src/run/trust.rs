@@ -69,7 +69,8 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// For a session that began at `start_ns` (CLOCK_MONOTONIC); `is_counted` tells whether the kernel counts processes.
+    /// Makes it for a session that began at `start_ns` (CLOCK_MONOTONIC). `cores`: those of the machine, which bound how many
+    /// records there can be. `is_counted` tells whether the kernel counts processes.
     #[must_use]
     pub fn new(start_ns: u64, cores: u32, is_counted: bool) -> Self {
         Self { start_ns, cores: cores.into(), made: is_counted.then_some(0) }
@@ -87,17 +88,18 @@ impl Trust {
         self.too_much(tree.counts().created, findings, now_ns)
     }
 
-    /// Compares the processes and findings that are `reported` with what the machine can have made.
+    /// Compares the `reported` processes, and the number of `findings`, with what the machine can have made by `now_ns`
+    /// (CLOCK_MONOTONIC). `None`: they are possible, or the kernel does not count processes.
     fn too_much(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
         let made = self.made?;
+        // A process may be counted twice.
         if reported > made.saturating_mul(2).saturating_add(MOST_DOUBLE) {
             return Some(Forgery::Processes { reported, made });
         }
         let core_ms = now_ns.saturating_sub(self.start_ns) / 1_000_000 * self.cores;
-        let possible = made
-            .saturating_mul(RECORDS_OF_PROCESS)
-            .saturating_add(core_ms.saturating_mul(RECORDS_OF_CORE_SECOND) / 1000)
-            .saturating_add(FEW_RECORDS);
+        let by_exec = core_ms.saturating_mul(RECORDS_OF_CORE_SECOND) / 1000;
+        let by_processes = made.saturating_mul(RECORDS_OF_PROCESS);
+        let possible = by_processes.saturating_add(by_exec).saturating_add(FEW_RECORDS);
         (findings > possible).then_some(Forgery::Records { reported: findings })
     }
 }

@@ -4,7 +4,7 @@ use super::{GIB, POLICY, fits};
 use crate::model::gpu::Figure;
 use crate::model::report::{GpuDevice, GpuMemoryHint, Report};
 
-/// The hint, or why there is none. GPUs differ in memory by whole gibibytes.
+/// Makes the hint, or gives why there is none. GPUs differ in memory by whole gibibytes, so it is rounded up to one.
 pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
     if report.usable.gpus.count.is_none() {
         return Err("a GPU driver failed".into());
@@ -29,8 +29,9 @@ pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
     }
     let (basis_bytes, gpu) = largest.ok_or("no process of the run used a GPU")?;
     let capacity_bytes = gpu.memory.total_bytes;
+    let wanted_bytes = ((basis_bytes as f64 * POLICY.memory_factor) as u64).max(1);
     Ok(GpuMemoryHint {
-        bytes: ((basis_bytes as f64 * POLICY.memory_factor) as u64).max(1).div_ceil(GIB).saturating_mul(GIB),
+        bytes: wanted_bytes.div_ceil(GIB).saturating_mul(GIB),
         basis_bytes,
         device: gpu.id.clone(),
         capacity_bytes,
@@ -38,7 +39,7 @@ pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
     })
 }
 
-/// What the run held on a GPU at most, or why that is not known.
+/// Gives what the run held on a GPU at most, bytes, or why that is not known.
 fn held_bytes(gpu: &GpuDevice) -> Result<u64, String> {
     let figure = Figure::ProcessMemory.name();
     if let Some(gap) = gpu.gaps.iter().find(|gap| gap.figure == figure) {

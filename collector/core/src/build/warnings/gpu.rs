@@ -42,6 +42,7 @@ enum Weight {
 }
 
 impl Weight {
+    /// Gives the weight of a warning that this figure is missing.
     fn of_figure(figure: Figure) -> Self {
         match figure {
             Figure::MemoryUsed | Figure::ProcessMemory => Self::Peak,
@@ -51,7 +52,7 @@ impl Weight {
     }
 }
 
-/// The most misleading first.
+/// Gives the warnings about GPUs, the most misleading first.
 pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     let (usage, start_ns) = (&inputs.run.gpu.usage, inputs.run.start_ns);
     let seconds = |at_ns: u64| at_ns.saturating_sub(start_ns) as f64 / 1e9;
@@ -114,7 +115,8 @@ fn failed(usage: &GpuUsage, backend: &str, missing: &Missing) -> String {
     format!("{backend} GPUs: {missing}; {then}.")
 }
 
-/// Zeros for a vendor that was named by mistake would look like a command that uses no GPU.
+/// Warns that there is no GPU of the vendor that `--gb` names. Zeros for a vendor that was named by mistake would look like a
+/// command that uses no GPU. `None`: there is one, or that is not known.
 fn no_gpu_of_vendor(inputs: &Inputs) -> Option<String> {
     let (usage, config) = (&inputs.run.gpu.usage, &inputs.config.gpu);
     // Before the end, the driver may still be starting.
@@ -168,7 +170,8 @@ fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
     reset.into_iter().chain(stepped)
 }
 
-/// Figures that could not be read for a while: what was used meanwhile may exceed their maxima. A line for each figure and reason.
+/// Warns of figures that could not be read for a while: what was used meanwhile may exceed their maxima. A line for each figure
+/// and reason.
 fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
     let mut spans: BTreeMap<(Figure, String), Vec<(&DeviceUsage, &Gap)>> = BTreeMap::new();
     for gpu in &usage.devices {
@@ -200,7 +203,7 @@ fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
     spans.iter().map(line).collect()
 }
 
-/// The driver had overwritten samples before they were read.
+/// Warns of GPUs whose driver had overwritten samples of utilization before they were read. `None`: there is none.
 fn lost_utilization(usage: &GpuUsage) -> Option<String> {
     let is_short = |gpu: &&DeviceUsage| gpu.busy.lost_s() > gpu.busy.measured_s() * LOST_SHARE;
     let devices: Vec<&DeviceUsage> = usage.devices.iter().filter(is_short).collect();
@@ -215,7 +218,8 @@ fn lost_utilization(usage: &GpuUsage) -> Option<String> {
     ))
 }
 
-/// Energy that is known for a part of the run only: a counter is read first when the driver answers, and last before the end.
+/// Warns of energy that is known for a part of the run only (`run_s` seconds): a counter is read first when the driver answers,
+/// and last before the end.
 fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
     let spans = usage.devices.iter().filter_map(|gpu| Some((gpu, energy_span_s(gpu)?)));
     short(usage, spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
@@ -226,7 +230,8 @@ fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
     })
 }
 
-/// GPUs whose utilization is known for a part of the run only. What the driver had overwritten has a warning of its own.
+/// Warns of GPUs whose utilization is known for a part of the run only (`run_s` seconds). What the driver had overwritten has a
+/// warning of its own.
 fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
     let is_known = |gpu: &&DeviceUsage| gpu.busy.measured_s() > 0.0;
     let spans = usage.devices.iter().filter(is_known);
@@ -239,7 +244,9 @@ fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
     })
 }
 
-/// The devices of which too little is known, and for how long the least is. A lost one has a warning of its own.
+/// Names the devices of which too little is known, and gives for how long the least is, seconds. `spans`: for how long each is
+/// known. More than `least_s` and [`UNCOVERED_SHARE`] of the run (`run_s`) must be missing. A lost device has a warning of its
+/// own. `None`: there is none.
 fn short(
     usage: &GpuUsage,
     spans: Vec<(&DeviceUsage, f64)>,
@@ -290,12 +297,12 @@ fn unread(usage: &GpuUsage) -> Option<String> {
     ))
 }
 
-/// The process lists failed for a while, which has a warning of its own.
+/// Whether the process lists failed for a while, which has a warning of its own.
 fn has_memory_gap(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
     gaps(usage, gpu).any(|(figure, _)| figure == Figure::ProcessMemory)
 }
 
-/// GPUs that were read much less often than asked for.
+/// Warns of GPUs that were read much less often than asked for, and says what the user can do. `None`: there is none.
 fn slow_readings(inputs: &Inputs) -> Option<String> {
     let usage = &inputs.run.gpu.usage;
     let slow: Vec<&DeviceUsage> = usage.devices.iter().filter(|gpu| is_slow(usage, gpu)).collect();
@@ -342,7 +349,8 @@ fn ambiguous_indices(usage: &GpuUsage) -> Option<String> {
     })
 }
 
-/// A driver with accounting switched on reports every process, sampled or not.
+/// Warns of processes that lived between two readings of the GPUs. A driver with accounting switched on reports every process,
+/// sampled or not: then there is no warning.
 fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
     let has_gap = whole(usage).any(|device| !device.knows(Figure::Accounting));
     (usage.unsampled.count > 0 && has_gap).then(|| {
@@ -360,7 +368,8 @@ fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
 /// Figures by reason, each with the devices that lack it.
 type Reasons<'a> = BTreeMap<String, BTreeMap<Figure, Vec<&'a DeviceUsage>>>;
 
-/// One line for each reason and set of devices, with the figures that those lack. Accounting is no figure of the report.
+/// Writes one line for each reason and set of devices, with the figures that those lack. `problem` ends "GPU figures that ...".
+/// Accounting is no figure of the report.
 fn lines(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, String)> {
     let mut lines = Vec::new();
     for (reason, by_figure) in reasons {
@@ -386,7 +395,7 @@ fn lines(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, 
     lines
 }
 
-/// Figures that are null by how this device or this run is, so that nothing is wrong: `gpus[].missing` has them.
+/// Whether a figure is null by how this device or this run is, so that nothing is wrong: `gpus[].missing` has it.
 fn is_expected(figure: Figure, reason: &Missing) -> bool {
     let is_pcie = matches!(figure, Figure::PcieTx | Figure::PcieRx);
     is_pcie && matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
@@ -397,7 +406,8 @@ fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, gpu: &'
     reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(gpu);
 }
 
-/// Says which figures are missing, by reason.
+/// Says which figures are missing, by reason: those that never were read, those that could no longer be read at the end, and
+/// devices without any.
 fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
     let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());
     for gpu in &usage.devices {
@@ -430,7 +440,7 @@ fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
     lines
 }
 
-/// GPUs that the command was given and never used.
+/// Names the GPUs that the command was given and certainly never used.
 fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
     // CUDA uses one part (MIG) of a device that is named as a whole: that device is idle or not, its parts are not judged.
     let is_part_of_visible = |gpu: &DeviceUsage| {

@@ -30,7 +30,7 @@ pub(super) fn names(usage: &GpuUsage, devices: &[&DeviceUsage]) -> String {
     }
 }
 
-/// `0-3, 7`
+/// Writes numbers as ranges: `0-3, 7`.
 fn ranges(numbers: &BTreeSet<u32>) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {

@@ -80,7 +80,7 @@ pub(super) fn warnings(context: &Context) -> Vec<Warning> {
     warnings
 }
 
-/// What is known then is what wait4(2) tells a parent.
+/// Says that the run was not tracked, and what is known all the same: what wait4(2) tells a parent.
 fn untracked(context: &Context) -> Option<String> {
     let reason = context.coverage.untracked_reason.as_deref()?;
     let end = context.inputs.end;
@@ -98,11 +98,13 @@ fn untracked(context: &Context) -> Option<String> {
     Some(format!("The command ran untracked: {reason}. {known}"))
 }
 
+/// Says which outputs lack something.
 fn sink_troubles(context: &Context) -> Option<String> {
     sinks::troubles(&context.inputs.run.health.sinks)
 }
 
-/// From the command's own cgroup if it has one, else from the launcher's, which may hold processes outside the tree.
+/// Says how many processes the kernel killed for want of memory: in the command's own cgroup if it has one, else in the
+/// launcher's, which may hold processes outside the tree.
 fn out_of_memory(context: &Context) -> Option<String> {
     let (kills, which) = match (context.cgroup.and_then(|cgroup| cgroup.oom_kills), &context.limits.cgroup) {
         (Some(kills), _) => (kills, "of the command".to_owned()),
@@ -118,7 +120,7 @@ fn out_of_memory(context: &Context) -> Option<String> {
     })
 }
 
-/// `--cgroup` was asked for, and no group could be made, or the group lacks figures.
+/// Says that `--cgroup` was asked for, and no group could be made, or the group lacks figures.
 fn no_cgroup(context: &Context) -> Option<String> {
     let cgroup = context.cgroup?;
     let reason = cgroup.reason.as_deref()?;
@@ -132,8 +134,9 @@ fn no_cgroup(context: &Context) -> Option<String> {
     })
 }
 
-/// A request that fails leaves no trace: the process is below its limit then. So the limit is named where nothing else explains
-/// the failure, and the process had used a good part of it.
+/// Names the limit of address space that may have made the command fail. A request that fails leaves no trace: the process is
+/// below its limit then. So the limit is named where nothing else explains the failure, and the process had used a good part of
+/// it.
 fn limited_address_space(context: &Context) -> Option<String> {
     const GOOD_PART: f64 = 0.1;
     let is_unexplained = match &context.ending.cause {
@@ -157,6 +160,7 @@ fn limited_address_space(context: &Context) -> Option<String> {
     })
 }
 
+/// Says that the launcher was killed: then the report has no exit status.
 fn launcher_killed(context: &Context) -> Option<String> {
     let is_killed = context.inputs.end.stage == Stage::Over && context.inputs.end.command_exit.is_none();
     is_killed.then(|| {
@@ -175,6 +179,7 @@ fn preload_off(context: &Context) -> Option<String> {
     })
 }
 
+/// Says that events of the process connector were lost, as the socket's buffer was full.
 fn connector_overruns(context: &Context) -> Option<String> {
     let overruns = context.coverage.connector_overruns;
     (overruns > 0).then(|| {
@@ -187,7 +192,8 @@ fn connector_overruns(context: &Context) -> Option<String> {
     })
 }
 
-/// Without the preload layer no program carries the shim, and [`preload_off`] says what that means.
+/// Says what is missing of programs that can't carry the shim, where the process connector is not used. Without the preload
+/// layer no program carries it, and [`preload_off`] says what that means.
 fn uninstrumented(context: &Context) -> Option<String> {
     let count = context.coverage.uninstrumented;
     let reason = context.coverage.connector_absent.as_ref()?;
@@ -206,7 +212,7 @@ fn uninstrumented(context: &Context) -> Option<String> {
 const REPORT_OF_EACH_RANK: &str = "For a report of each rank, put gpu-track-run behind srun or mpirun: srun gpu-track-run \
                                    -o usage.json -- ./app.";
 
-/// Machines, or ranks, whose processes are in no figure.
+/// Names other machines, or counts ranks, whose processes are in no figure.
 fn unseen_nodes(context: &Context) -> Option<String> {
     let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
     let Some(nodes) = &context.coverage.nodes else {
@@ -228,7 +234,7 @@ fn unseen_nodes(context: &Context) -> Option<String> {
     ))
 }
 
-/// Where the command's programs do not see what the shim needs.
+/// Counts programs that do not see what the shim needs, and says how to bind it.
 fn unreachable_programs(context: &Context) -> Option<String> {
     let count = context.inputs.end.unreachable_programs;
     let shim = context.inputs.config.discovery.shim_directory.as_deref().unwrap_or("the shim's directory");
@@ -242,6 +248,7 @@ fn unreachable_programs(context: &Context) -> Option<String> {
     })
 }
 
+/// Says how many records could not be stored.
 fn dropped_events(context: &Context) -> Option<String> {
     let count = context.coverage.dropped_events;
     (count > 0).then(|| {
@@ -253,6 +260,7 @@ fn dropped_events(context: &Context) -> Option<String> {
     })
 }
 
+/// Says how many records were not read in time at the end.
 fn unread_events(context: &Context) -> Option<String> {
     let count = context.inputs.run.health.unread;
     (count > 0).then(|| {
@@ -264,6 +272,7 @@ fn unread_events(context: &Context) -> Option<String> {
     })
 }
 
+/// Says why later event records are not counted: the shared memory was truncated or overwritten, or records are forged.
 fn untrusted_records(context: &Context) -> Option<String> {
     let inputs = context.inputs;
     if inputs.end.is_truncated {
@@ -280,7 +289,7 @@ fn untrusted_records(context: &Context) -> Option<String> {
     }
 }
 
-/// Where the whole ring is not trusted, [`untrusted_records`] says so.
+/// Counts invalid records that were left out. Where the whole ring is not trusted, [`untrusted_records`] says so.
 fn invalid_events(context: &Context) -> Option<String> {
     let damage = context.inputs.run.health.damage;
     let count = damage.events.saturating_add(context.inputs.run.health.impossible);
@@ -292,6 +301,7 @@ fn invalid_events(context: &Context) -> Option<String> {
     })
 }
 
+/// Says how often the collector was killed and replaced, and what that leaves out.
 fn collector_restarts(context: &Context) -> Option<String> {
     let restarts = context.inputs.config.restarts;
     let has_all_events =
@@ -322,6 +332,7 @@ fn segment_unlinked(context: &Context) -> Option<String> {
     })
 }
 
+/// Says that the processes' CPU times add up to more than the kernel's own sum, which is the right one.
 fn cpu_above_kernel(context: &Context) -> Option<String> {
     let CpuTime { total_s, kernel_s, .. } = context.cpu_time;
     let above_s = context.cpu_time.above_kernel_s()?;
@@ -333,6 +344,7 @@ fn cpu_above_kernel(context: &Context) -> Option<String> {
     ))
 }
 
+/// Counts the ended processes whose CPU time is from a sample.
 fn sampled_cpu(context: &Context) -> Option<String> {
     // [`still_running`] says it of those.
     let count = context.coverage.sampled.saturating_sub(context.inputs.run.totals.survivors.sampled);
@@ -344,6 +356,7 @@ fn sampled_cpu(context: &Context) -> Option<String> {
     })
 }
 
+/// Counts the processes that the kernel killed with their pid namespace, whose CPU time is in no sum.
 fn killed_with_namespace(context: &Context) -> Option<String> {
     let count = context.inputs.run.tree.counts().killed_with_namespace;
     (count > 0).then(|| {
@@ -354,7 +367,8 @@ fn killed_with_namespace(context: &Context) -> Option<String> {
     })
 }
 
-/// Failed spawns used next to nothing, and [`killed_with_namespace`] names its processes.
+/// Counts the other processes of unknown CPU time. Failed spawns used next to nothing, and [`killed_with_namespace`] counts its
+/// own.
 fn unknown_cpu(context: &Context) -> Option<String> {
     let Coverage { unknown, failed_spawns, .. } = context.coverage;
     let count =
@@ -368,6 +382,7 @@ fn unknown_cpu(context: &Context) -> Option<String> {
     })
 }
 
+/// Counts the processes whose RAM is in no figure.
 fn unknown_ram(context: &Context) -> Option<String> {
     let count = context.inputs.run.totals.ram_missing;
     (count > 0).then(|| {
@@ -379,6 +394,7 @@ fn unknown_ram(context: &Context) -> Option<String> {
     })
 }
 
+/// Says that a process is known to have held more RAM than was seen of all at once. Names the largest set of which that is so.
 fn ram_floor(context: &Context) -> Option<String> {
     let (ram, floors) = (&context.inputs.run.ram, &context.inputs.run.totals.floors);
     let sets = [
@@ -394,12 +410,17 @@ fn ram_floor(context: &Context) -> Option<String> {
     ))
 }
 
-/// Where processes ended between two samples between which others grew. Of a run in which a process was killed, this is what
-/// people look for, so less is said then.
+/// Says that the largest RAM can have been notably more than is certain, as processes ended between two samples between which
+/// others grew. Of a run in which a process was killed, this is what people look for, so less is notable then.
 fn ram_at_most(context: &Context) -> Option<String> {
+    /// Less is not notable in any run.
     const NEGLIGIBLE_BYTES: u64 = 4_000_000;
+    /// Nor is less than one part in this many of the RAM.
+    const PART: u64 = 2;
+    /// Nor than this one, in a run in which a process was killed.
+    const PART_IF_KILLED: u64 = 10;
     let is_any_killed = !context.inputs.run.failures.by_signal.is_empty();
-    let part = if is_any_killed { 10 } else { 2 };
+    let part = if is_any_killed { PART_IF_KILLED } else { PART };
     let seen = context.max_ram.combined.footprint_bytes?;
     let at_most = context.max_ram_at_most.combined?;
     (at_most - seen > NEGLIGIBLE_BYTES.max(seen / part)).then(|| {
@@ -412,7 +433,7 @@ fn ram_at_most(context: &Context) -> Option<String> {
     })
 }
 
-/// Where processes without known RAM are counted, [`unknown_ram`] says so.
+/// Names the sets of processes whose RAM is unknown. Where processes without known RAM are counted, [`unknown_ram`] says so.
 fn no_ram(context: &Context) -> Option<String> {
     let MaxRam { main, descendants, combined, .. } = context.max_ram;
     let sets = [("main", main), ("descendants", descendants), ("combined", combined)];
@@ -428,7 +449,7 @@ fn no_ram(context: &Context) -> Option<String> {
     })
 }
 
-/// The launcher's warnings say why nothing was tracked.
+/// Says that no process was seen, unless the launcher's warnings say why nothing was tracked.
 fn no_process(context: &Context) -> Option<String> {
     let is_said = !context.inputs.config.report.warnings.is_empty();
     (context.coverage.processes == 0 && !is_said)
@@ -441,6 +462,7 @@ fn no_length(context: &Context) -> Option<String> {
     })
 }
 
+/// Names the processes that still run, whose later use is missing.
 fn still_running(context: &Context) -> Option<String> {
     let survivors = &context.inputs.run.totals.survivors;
     let count = survivors.count;

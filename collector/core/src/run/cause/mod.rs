@@ -115,18 +115,23 @@ pub(crate) fn cause(facts: &Facts) -> Option<Cause> {
         .or_else(|| facts.full_disks.first().cloned().map(Cause::DiskFull))
 }
 
-/// Whether the kernel may have killed a process at this limit: it counts that, or the charge came close to it.
+/// Whether the kernel may have killed a process at this limit. Its own count decides. Without that, the largest charge must have
+/// come close to the limit. A limit of which neither is known may have been hit.
 fn is_hit(limit: &MemoryLimitUse) -> bool {
+    if let Some(hits) = limit.hits {
+        return hits > 0;
+    }
     let is_full = |peak: u64| peak as f64 >= limit.limit_bytes as f64 * POLICY.full_memory;
-    limit.hits.map_or(limit.peak_bytes.is_none_or(is_full), |hits| hits > 0)
+    limit.peak_bytes.is_none_or(is_full)
 }
 
 impl Facts<'_> {
-    /// Finds evidence that the kernel ended processes for want of memory: SIGKILL ended processes of the tree.
+    /// Finds evidence that the kernel killed processes for want of memory. `None`: it counted no such kill, or it may have killed
+    /// only processes outside the tree.
     fn out_of_memory(&self) -> Option<OutOfMemory> {
         let oom_kills = self.oom_kills.filter(|kills| *kills > 0)?;
         let killed = self.failures.of_signal(libc::SIGKILL);
-        // Another job of the same cgroup may have been meant.
+        // No process of the tree was seen to die of SIGKILL. In a shared cgroup, the kill can be another job's.
         if killed.is_none() && !self.is_own_cgroup {
             return None;
         }
@@ -142,8 +147,8 @@ impl Facts<'_> {
         })
     }
 
-    /// Finds a process that met its limit of CPU time. SIGXCPU is sent for nothing else. SIGKILL is, so the CPU time must
-    /// have reached the hard limit.
+    /// Finds a process that met its limit of CPU time. SIGXCPU is sent for nothing else. SIGKILL is sent for other reasons too,
+    /// so with it the CPU time must be close to the hard limit.
     fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
         let last = |signal| {
             self.failures.of_signal(signal).into_iter().flat_map(|failures| failures.last.iter().rev())
@@ -214,24 +219,26 @@ impl Facts<'_> {
         Some(limit_s as f64)
     }
 
-    /// Finds a `timeout` in the tree that exited as it does at its limit, and not before.
+    /// Finds the last `timeout` in the tree that ended its child at its limit, shortly before the command ended. A `timeout` of
+    /// unknown arguments is taken to have reached its limit.
     fn limit_inside(&self) -> Option<TimeLimit> {
-        let (timeout, limit_s, asked) = self.failures.timed_out.iter().rev().find_map(|timeout| {
+        let (timeout, limit_s, sent) = self.failures.timed_out.iter().rev().find_map(|timeout| {
             let args = timeout.name.args.as_deref();
             let limit_s = args.and_then(timeout::limit_s);
-            let asked = args.and_then(timeout::signal).unwrap_or(libc::SIGTERM);
-            // Another process may have killed it.
-            let is_own_end = timeout.exit.signal.is_none() || (limit_s.is_some() && asked == libc::SIGKILL);
+            let sent = args.and_then(timeout::signal).unwrap_or(libc::SIGTERM);
+            // It ends by a signal only with `-s KILL`, which it also sends to itself. Else another process killed it.
+            let is_own_end = timeout.exit.signal.is_none() || (limit_s.is_some() && sent == libc::SIGKILL);
             let is_reached = limit_s.is_none_or(|limit_s| timeout.wall_ns as f64 / 1e9 >= limit_s);
             (is_own_end && is_reached && self.is_followed_by_the_end(timeout.end_ns()))
-                .then_some((timeout, limit_s, asked))
+                .then_some((timeout, limit_s, sent))
         })?;
-        let ended = |signal| {
+        let child_ended_by = |signal| {
             let of_signal = self.failures.of_signal(signal)?;
             of_signal.last.iter().rev().find(|process| process.parent_pid == Some(timeout.ids.pid()))
         };
-        let process = ended(asked).or_else(|| ended(libc::SIGKILL));
-        let signal = process.and_then(|process| process.exit.signal).unwrap_or(asked);
+        // With `--kill-after`, SIGKILL follows if the child survives the first signal.
+        let process = child_ended_by(sent).or_else(|| child_ended_by(libc::SIGKILL));
+        let signal = process.and_then(|process| process.exit.signal).unwrap_or(sent);
         Some(TimeLimit {
             process: process.map(|process| self.dead(process)),
             signal,
@@ -241,11 +248,13 @@ impl Facts<'_> {
         })
     }
 
-    /// Finds a process that failed near its limit of address space.
+    /// Finds a process that failed near its limit of address space, shortly before the command ended.
     fn address_space_limit(&self) -> Option<AddressSpaceLimit> {
         let process = self.failures.near_address_space.as_ref()?;
         let is_near = process.address_space_used() >= POLICY.near_address_space;
-        (is_near && self.is_followed_by_the_end(process.end_ns())).then_some(())?;
+        if !is_near || !self.is_followed_by_the_end(process.end_ns()) {
+            return None;
+        }
         Some(AddressSpaceLimit {
             process: self.dead(process),
             limit_bytes: process.bounds.limits.address_space_bytes?,
@@ -285,7 +294,7 @@ impl Facts<'_> {
         passed_on().or_else(received).or_else(fatal)
     }
 
-    /// Describes a process that this signal ended, and what sent the launcher the same signal.
+    /// Describes a process that this signal ended, and what sent the launcher the same signal, if it received it.
     fn fatal(&self, process: &ProcessSummary, signal: i32) -> FatalSignal {
         let received = self.signals.iter().find(|received| received.signal == signal);
         FatalSignal {
@@ -296,7 +305,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Whether the command ended soon after this.
+    /// Whether the command ended soon after this time, CLOCK_MONOTONIC nanoseconds: then what happened at it may be why.
     fn is_followed_by_the_end(&self, at_ns: u64) -> bool {
         self.span_ns.1.saturating_sub(at_ns) <= POLICY.aftermath_ns
     }

@@ -25,7 +25,7 @@ pub struct GpuState {
 }
 
 impl GpuState {
-    /// Take over the processes of the tree; to be called before [`Self::pids`].
+    /// Takes over the processes of the tree; to be called before [`Self::pids`].
     pub(crate) fn update(&mut self, tree: &Tree) {
         if self.is_active {
             self.table.update(tree);
@@ -37,7 +37,8 @@ impl GpuState {
         if self.is_active { self.table.pids() } else { GpuPids::default() }
     }
 
-    /// Take in what the backends read.
+    /// Takes in what the backends read. First come the facts about pids, by which the lists are resolved. Processes that ended
+    /// too long ago are forgotten at last, so that these lists can still name them.
     pub(crate) fn apply(&mut self, observation: &GpuObservation) {
         self.table.epoch_us = observation.epoch_us;
         self.usage.interval_ns = observation.interval_ns;
@@ -67,7 +68,8 @@ impl GpuState {
         self.is_active = observation.is_active;
     }
 
-    /// Takes over a process that ended. Gives its GPU memory peak in bytes, if it used a GPU.
+    /// Takes over a process that ended. Gives its GPU memory peak in bytes; 0: no driver reported its memory. `None`: it used no
+    /// GPU.
     pub(crate) fn finalized(&mut self, process: &ProcessSummary) -> Option<u64> {
         if !self.is_active {
             return None;

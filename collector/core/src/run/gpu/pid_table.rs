@@ -31,7 +31,8 @@ pub(crate) struct PidEntry {
 }
 
 impl PidEntry {
-    /// Whether it lived at some time between these, CLOCK_MONOTONIC nanoseconds, give or take a little.
+    /// Whether it lived at some time between these, CLOCK_MONOTONIC nanoseconds. It may have started a little earlier than is
+    /// known.
     fn existed_between(&self, from_ns: u64, to_ns: u64) -> bool {
         self.start_ns <= to_ns.saturating_add(POLICY.start_slack_ns)
             && self.end_ns.is_none_or(|end| end >= from_ns)
@@ -61,7 +62,7 @@ pub struct PidTable {
 }
 
 impl PidTable {
-    /// Take over the running processes, and the ends of those that are not finalized yet.
+    /// Takes over the running processes, and the ends of those that are not finalized yet.
     pub(super) fn update(&mut self, tree: &Tree) {
         for entry in self.entries.values_mut().filter(|entry| entry.end_ns.is_none()) {
             if let Some(process) = tree.get(ProcessId(entry.id)) {
@@ -82,7 +83,7 @@ impl PidTable {
         }
     }
 
-    /// Take over a process that ended.
+    /// Takes over a process that ended.
     pub(super) fn finalized(&mut self, process: &ProcessSummary) {
         let id = process.ids.id.0;
         self.put(PidEntry {
@@ -98,7 +99,7 @@ impl PidTable {
         self.ended.push_back(id);
     }
 
-    /// Take in what /proc says of an id that a driver names.
+    /// Takes in what /proc says of an id that a driver names.
     pub(super) fn add_facts(&mut self, pid: u32, facts: &PidFacts) {
         self.add_leader(pid, facts.thread_group_leader);
         self.add_gpu_open(pid, facts.has_gpu_open);
@@ -119,9 +120,9 @@ impl PidTable {
         }
     }
 
-    /// Notes whether a process has a GPU open. A driver's pid of another pid namespace can equal the pid of a process of the
-    /// run by chance. A process without a GPU open is not the one that the driver means; once it had one open, it stays
-    /// resolved.
+    /// Notes whether a process has a GPU open; `None`: that could not be read, and nothing changes. A driver's pid of another
+    /// pid namespace can equal the pid of a process of the run by chance. A process without a GPU open is not the one that the
+    /// driver means; once it had one open, it stays resolved.
     fn add_gpu_open(&mut self, pid: u32, is_open: Option<bool>) {
         let pid = self.leaders.get(&pid).copied().unwrap_or(pid);
         if let (Some(id), Some(is_open)) = (self.running(pid), is_open)
@@ -131,7 +132,7 @@ impl PidTable {
         }
     }
 
-    /// Finds the running process with this pid.
+    /// Gives the id in the run of the running process with this pid in the collector's pid namespace.
     fn running(&self, pid: u32) -> Option<u64> {
         let ids = self.by_pid.get(&pid).into_iter().flatten();
         ids.copied().find(|id| self.entries.get(id).is_some_and(|process| process.end_ns.is_none()))
@@ -157,7 +158,7 @@ impl PidTable {
         self.entries.insert(id, process);
     }
 
-    /// Removes and gives the processes that ended too long ago.
+    /// Removes and gives the processes that ended too long ago for a reading to name them, and the oldest if too many are kept.
     pub(super) fn forget(&mut self, now_ns: u64) -> Vec<PidEntry> {
         let mut gone = Vec::new();
         while let Some(id) = self.ended.front().copied() {
@@ -172,7 +173,7 @@ impl PidTable {
         gone
     }
 
-    /// Removes a process from all indices.
+    /// Removes a process from all indices, and what was known of its threads. Gives it, if it was there.
     fn remove(&mut self, id: u64) -> Option<PidEntry> {
         let process = self.entries.remove(&id)?;
         for (index, pid) in [(&mut self.by_pid, process.pid), (&mut self.by_own_pid, Some(process.own_pid))] {
@@ -190,6 +191,7 @@ impl PidTable {
         Some(process)
     }
 
+    /// Gives all processes, running and ended ones, in no order.
     pub(super) fn entries(&self) -> impl Iterator<Item = &PidEntry> {
         self.entries.values()
     }
@@ -209,9 +211,10 @@ impl PidTable {
         }
     }
 
-    /// Finds the process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`. It means a
-    /// process with this pid in its own pid namespace, if no process in the collector's could use a GPU under it
-    /// (`is_taken`).
+    /// Finds the process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`, CLOCK_MONOTONIC
+    /// nanoseconds. If none had, the id can be a pid of another pid namespace. Then finds the process with this pid in its own,
+    /// if there is only one. `is_taken`: a process outside the run has the pid in the collector's namespace and could use a GPU,
+    /// so the id means that one.
     fn resolve(
         &self,
         pid: u32,
@@ -234,17 +237,21 @@ impl PidTable {
         }
     }
 
-    /// Finds the process that an accounting entry is about: one of this pid that ran at `started_us` (microseconds since the
-    /// epoch), when the entry began.
+    /// Finds the process that an accounting entry is about. It had this pid, or a thread of this id, when the entry began:
+    /// `started_us`, CLOCK_REALTIME microseconds. Drivers date entries a little off, so it may have started or ended a little
+    /// earlier or later.
     pub(super) fn resolve_accounting(&self, pid: u32, started_us: u64) -> Option<&PidEntry> {
-        let us = started_us.saturating_sub(self.epoch_us);
+        let at_us = started_us.saturating_sub(self.epoch_us);
         let slack_us = POLICY.accounting_slack_us;
+        let ran_then = |process: &&PidEntry| {
+            let start_us = process.start_ns / 1000;
+            let end_us = process.end_ns.map_or(u64::MAX, |end_ns| end_ns / 1000);
+            start_us <= at_us.saturating_add(slack_us) && at_us <= end_us.saturating_add(slack_us)
+        };
         let pids = [Some(pid), self.leaders.get(&pid).copied()].into_iter().flatten();
         let ids = pids.filter_map(|pid| self.by_pid.get(&pid)).flatten();
-        ids.filter_map(|id| self.entries.get(id)).filter(|process| !self.lacks_gpu(process)).find(|process| {
-            let end_us = process.end_ns.map_or(u64::MAX, |end| (end / 1000).saturating_add(slack_us));
-            us.saturating_add(slack_us) >= process.start_ns / 1000 && us <= end_us
-        })
+        let mut processes = ids.filter_map(|id| self.entries.get(id));
+        processes.find(|process| !self.lacks_gpu(process) && ran_then(process))
     }
 }
 
@@ -260,14 +267,15 @@ pub(super) struct PidResolver<'a> {
 }
 
 impl<'a> PidResolver<'a> {
-    /// Gives what /proc says of an id; nothing is known of one that was not read.
+    /// Gives what /proc says of an id. Of one that was not read, nothing is known.
     fn facts_of(&self, pid: u32) -> PidFacts {
         self.facts.get(&pid).copied().unwrap_or_default()
     }
 
-    /// Finds the process of the run that the driver means.
+    /// Finds the process of the run that the driver means by this id, in a list about the time between these two, CLOCK_MONOTONIC
+    /// nanoseconds. `None`: it means none, or one that has no GPU open.
     pub(super) fn resolve(&self, pid: u32, from_to_ns: [u64; 2]) -> Option<&'a PidEntry> {
-        // A kernel thread and a zombie use no GPU.
+        // Kernel threads and zombies have no memory and use no GPU, so their pids are free to mean another process.
         let is_taken = || self.facts_of(pid).has_memory == Some(true);
         let process = self.table.resolve(pid, from_to_ns, is_taken)?;
         (!self.table.lacks_gpu(process)).then_some(process)
@@ -280,7 +288,13 @@ impl<'a> PidResolver<'a> {
         if facts.is_absent {
             return true;
         }
-        self.has_own_pid_ns && facts.has_gpu_open.map_or(facts.has_memory.is_none(), |is_open| !is_open)
+        // The pid is taken here. Outside a container, the driver means that process.
+        let is_not_the_one_here = match facts.has_gpu_open {
+            Some(is_open) => !is_open,
+            // Its files could not be read. It may be the one, unless it is gone.
+            None => facts.has_memory.is_none(),
+        };
+        self.has_own_pid_ns && is_not_the_one_here
     }
 }
 

@@ -22,14 +22,14 @@ impl Stretch {
     }
 }
 
-/// What a time has of a point.
+/// What a time, such as that between two readings, has of a point of the axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Part {
     /// The point.
     pub point: usize,
-    /// How much of the time is in it, seconds; more than 0.
+    /// How much of the time is in the point, seconds; more than 0.
     pub inside_s: f64,
-    /// How long it is, seconds.
+    /// How long the point is, seconds.
     pub length_s: f64,
 }
 
@@ -50,13 +50,13 @@ impl Default for Axis {
 }
 
 impl Axis {
-    /// The points, in order of time.
+    /// Gives the points, in order of time.
     pub(super) fn points(&self) -> &[Stretch] {
         &self.points
     }
 
-    /// Gives the length of each point, seconds, if the next sample needs a point and there are [`MOST_POINTS`]. Then the points
-    /// are joined, and so must be the entries of all tracks.
+    /// Joins each two points if the next sample needs a point and there are [`MOST_POINTS`]. Gives the lengths that the points
+    /// had, seconds: the caller must join the entries of all tracks alike. `None`: nothing was joined.
     pub(super) fn make_room(&mut self) -> Option<Vec<f64>> {
         if self.samples_in_last < self.samples_per_point || self.points.len() < MOST_POINTS {
             return None;
@@ -67,11 +67,12 @@ impl Axis {
         };
         self.points = self.points.chunks(2).filter_map(join).collect();
         self.samples_per_point = self.samples_per_point.saturating_mul(2);
+        // The next sample begins a point. The last one is full, as [`MOST_POINTS`] is even.
         self.samples_in_last = self.samples_per_point;
         Some(lengths_s)
     }
 
-    /// Adds a sample. Gives its point, and how long that was before, seconds.
+    /// Adds the time of a sample, to the last point or to a new one. Gives the point, and how long it was before, seconds.
     pub(super) fn push(&mut self, sample: Stretch) -> (usize, f64) {
         match self.points.last_mut().filter(|_| self.samples_in_last < self.samples_per_point) {
             Some(last) => {
@@ -88,7 +89,7 @@ impl Axis {
         }
     }
 
-    /// Gives the points that a time has parts of.
+    /// Divides a time among the points. What is not in any point is left out.
     pub(super) fn parts(&self, time: Stretch) -> Vec<Part> {
         // A time that begins where a point ends is in the next one.
         let Some(first) = self.point_at(time.start_ns.saturating_add(1)) else { return Vec::new() };

@@ -58,6 +58,7 @@ pub(super) struct At {
 }
 
 impl CommandTracks {
+    /// Makes the tracks of a command that has not been seen before.
     fn new(command: &Arc<str>) -> Self {
         Self {
             command: Arc::clone(command),
@@ -68,6 +69,7 @@ impl CommandTracks {
         }
     }
 
+    /// Adds a sample. `None`: the sample does not have the command, so points without it mean 0.
     fn put(&mut self, at: At, now: Option<&CommandSample>) {
         let ram = now.map(|now| Values::at_end(now.added_bytes as f64));
         let cpu = now.filter(|_| at.added_s > 0.0).map(|now| cpu_percent(now.cpu_ns as f64, at.added_s));
@@ -80,9 +82,11 @@ impl CommandTracks {
     }
 }
 
-/// Gives the utilisation that this CPU time is, percent of one core.
+/// Gives the utilisation that this CPU time is in a time of this length, percent of one core.
 pub(super) fn cpu_percent(cpu_ns: f64, length_s: f64) -> f64 {
-    cpu_ns / 1e7 / length_s
+    /// CPU time that is one percent of a core in a second, nanoseconds.
+    const PERCENT_NS: f64 = 1e9 / 100.0;
+    cpu_ns / PERCENT_NS / length_s
 }
 
 impl Commands {
@@ -91,7 +95,7 @@ impl Commands {
         &self.kept
     }
 
-    /// Adds the commands of a sample.
+    /// Adds the commands of a sample. One without tracks gets some, and may take the place of another.
     pub(super) fn put(&mut self, at: At, commands: &[CommandSample]) {
         let mut now: FxHashMap<&Arc<str>, &CommandSample> =
             commands.iter().map(|command| (&command.command, command)).collect();

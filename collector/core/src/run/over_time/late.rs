@@ -23,7 +23,8 @@ pub(in crate::run) fn late_uses(sample: &Sample) -> Vec<LateUse> {
     parts.flatten().collect()
 }
 
-/// Gives the RAM of an interval before this time.
+/// Gives the RAM that an interval tells of the time before `until_ns`, CLOCK_MONOTONIC nanoseconds. `None`: it held none then,
+/// or its end is only roughly known, so how long it held it is not.
 fn ram(life: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     if life.is_end_rough || life.memory.added_bytes == 0 {
         return None;
@@ -35,7 +36,8 @@ fn ram(life: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     Some(LateUse { time, byte_s: groups, cpu_ns: Groups::default() })
 }
 
-/// Gives the CPU time of an interval before this time, as if it had been used evenly.
+/// Gives the CPU time that an interval tells of the time before `until_ns`, CLOCK_MONOTONIC nanoseconds, as if it had been used
+/// evenly. `None`: it used none then.
 fn cpu(life: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     let time = before(life.counted_at_ns, life.end_ns, until_ns).filter(|_| life.cpu_ns != 0)?;
     let all = Stretch { start_ns: life.counted_at_ns, end_ns: life.end_ns };

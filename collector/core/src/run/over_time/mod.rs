@@ -105,7 +105,7 @@ pub struct OverTime {
 }
 
 impl OverTime {
-    /// The time axis.
+    /// Gives the points of the time axis, in order of time.
     pub(crate) fn points(&self) -> &[Stretch] {
         self.axis.points()
     }
@@ -128,7 +128,7 @@ impl OverTime {
         self.commands.put(at, commands);
     }
 
-    /// Spreads the block I/O since the reading before over the time between both.
+    /// Spreads the block I/O since the reading before evenly over the time between both, which can be several points.
     fn put_io(&mut self, sample: &TreeSample) {
         let Some(now) = sample.io else { return };
         let Some(before) = self.io.last.replace(now) else { return };
@@ -143,6 +143,7 @@ impl OverTime {
         }
     }
 
+    /// Adds a sample of the file systems. A new one is last in the list, so each keeps its place.
     fn put_file_systems(&mut self, At { point, length_s, added_s }: At, systems: &[FileSystemSample]) {
         self.file_systems.resize_with(self.file_systems.len().max(systems.len()), FileSystemTracks::default);
         for (tracks, system) in self.file_systems.iter_mut().zip(systems) {
@@ -152,21 +153,11 @@ impl OverTime {
         }
     }
 
-    fn put_tree(&mut self, At { point, length_s, added_s }: At, sample: &TreeSample) {
-        let spent_ns = sample.cpu.with(self.cpu_ns, |cpu, before| cpu.time_ns as f64 - before as f64);
-        let spent_ns = spent_ns.with(std::mem::take(&mut self.late_cpu_ns), |all, late| all - late);
-        self.cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
-        let late_byte_s = std::mem::take(&mut self.late_byte_s);
-        let byte_s = sample.footprint_byte_s.with(late_byte_s, |all, late| (all - late).max(0.0));
-        let has_length = added_s > 0.0;
-        let ram = sample.footprint_bytes.with(byte_s, |Span { end, max }, byte_s| {
-            let mean = if has_length { byte_s / added_s } else { end as f64 };
-            Some(Values::new(mean, end as f64, max as f64))
-        });
-        let cpu = spent_ns.with(sample.cpu_window_percent, |spent_ns, window: Option<f64>| {
-            let mean = has_length.then(|| commands::cpu_percent(spent_ns, added_s))?;
-            Some(window.map_or(Values::of_mean(mean), |percent| Values::new(mean, percent, percent)))
-        });
+    /// Adds a sample's RAM, CPU and processes of the tree, and those of the machine.
+    fn put_tree(&mut self, at: At, sample: &TreeSample) {
+        let At { point, length_s, added_s } = at;
+        let ram = self.ram_of(sample, added_s);
+        let cpu = self.cpu_of(sample, added_s);
         let put = |track: &mut Track, value| track.put(point, length_s, value, added_s);
         for (sets, values) in [(&mut self.ram_bytes, ram), (&mut self.cpu_percent, cpu)] {
             put(&mut sets.groups.main, values.main);
@@ -180,6 +171,30 @@ impl OverTime {
         put(&mut self.processes, Some(Values::new(end as f64, end as f64, max as f64)));
     }
 
+    /// Gives the RAM in the time of a sample, which is `added_s` seconds long. A sample without length has no mean: its end
+    /// counts. What the sample told of the time before it is in earlier points, and not in its mean.
+    fn ram_of(&mut self, sample: &TreeSample, added_s: f64) -> Groups<Option<Values>> {
+        let late_byte_s = std::mem::take(&mut self.late_byte_s);
+        let byte_s = sample.footprint_byte_s.with(late_byte_s, |all, late| (all - late).max(0.0));
+        sample.footprint_bytes.with(byte_s, |Span { end, max }, byte_s| {
+            let mean = if added_s > 0.0 { byte_s / added_s } else { end as f64 };
+            Some(Values::new(mean, end as f64, max as f64))
+        })
+    }
+
+    /// Gives the CPU utilisation in the time of a sample, which is `added_s` seconds long. `None`: that has no length. What the
+    /// sample told of the time before it is in earlier points, and not in its mean. A window that it completed gives the
+    /// extremes.
+    fn cpu_of(&mut self, sample: &TreeSample, added_s: f64) -> Groups<Option<Values>> {
+        let spent_ns = sample.cpu.with(self.cpu_ns, |cpu, before| cpu.time_ns as f64 - before as f64);
+        let spent_ns = spent_ns.with(std::mem::take(&mut self.late_cpu_ns), |all, late| all - late);
+        self.cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
+        spent_ns.with(sample.cpu_window_percent, |spent_ns, window: Option<f64>| {
+            let mean = (added_s > 0.0).then(|| commands::cpu_percent(spent_ns, added_s))?;
+            Some(window.map_or(Values::of_mean(mean), |percent| Values::new(mean, percent, percent)))
+        })
+    }
+
     /// Takes in that there was more in the time of a closed sample.
     pub(in crate::run) fn raise(&mut self, revision: &Revision) {
         let Some(point) = self.axis.point_at(revision.at_ns) else { return };
@@ -191,7 +206,8 @@ impl OverTime {
         self.processes.raise(point, revision.processes as f64);
     }
 
-    /// Adds what the sample that opens next tells of the time before it.
+    /// Adds what the sample that opens next tells of the time before it to the points of that time. Notes how much that is, as
+    /// the sums of that sample have it, too.
     pub(in crate::run) fn add_late(&mut self, late: &LateUse) {
         let LateUse { time, byte_s, cpu_ns } = late;
         for Part { point, inside_s, length_s: point_s } in self.axis.parts(*time) {
@@ -223,6 +239,7 @@ impl OverTime {
     }
 }
 
+/// Adds to the mean of a point in the track of each group.
 fn add_means(groups: &mut Groups<Track>, point: usize, means: Groups<f64>) {
     groups.main.add_mean(point, means.main);
     groups.descendants.add_mean(point, means.descendants);
@@ -230,7 +247,7 @@ fn add_means(groups: &mut Groups<Track>, point: usize, means: Groups<f64>) {
 }
 
 impl GpuTracks {
-    /// Adds a sample of the GPU. Each value is the mean, the smallest and the largest of the sample's time.
+    /// Adds a sample of the GPU. Each figure counts as mean, smallest and largest value of the sample's time.
     fn put(&mut self, At { point, length_s, added_s }: At, gpu: &GpuSample) {
         let bytes = |bytes: u64| bytes as f64;
         let gauge = |figure| gpu.gauges.get(&figure).copied();

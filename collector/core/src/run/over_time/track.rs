@@ -43,7 +43,8 @@ impl Values {
         Self::new(end, end, end)
     }
 
-    /// Joins both with the means weighted by their lengths in seconds. What has no length adds its extremes.
+    /// Joins this stretch with the next one, the means weighted by their lengths in seconds. What has no length adds its
+    /// extremes.
     pub(crate) fn join(self, length_s: f64, next: Self, next_length_s: f64) -> Self {
         let both_s = length_s + next_length_s;
         let sum = f64::from(self.mean) * length_s + f64::from(next.mean) * next_length_s;
@@ -77,7 +78,7 @@ impl Track {
         Self { absent: Some(Values::of_mean(0.0)), ..Self::default() }
     }
 
-    /// Gives what is known of a point.
+    /// Gives what is known of a point. `None`: nothing.
     pub(crate) fn get(&self, point: usize) -> Option<Values> {
         let entry = point.checked_sub(self.first).and_then(|at| self.entries.get(at).copied());
         entry.flatten().or(self.absent)
@@ -99,12 +100,15 @@ impl Track {
         &mut self.entries[at]
     }
 
-    /// Adds a sample of `next_length_s` seconds to a point that has `length_s` seconds so far.
+    /// Adds a sample of `next_length_s` seconds to a point that has `length_s` seconds so far. `None`: the sample does not know
+    /// the quantity, or has none of it.
     pub(super) fn put(&mut self, point: usize, length_s: f64, value: Option<Values>, next_length_s: f64) {
-        let has_entry = point < self.first + self.entries.len();
         // The samples that the point already has.
         let before = self.get(point).filter(|_| length_s > 0.0);
-        let joined = match (before, value.or(self.absent.filter(|_| has_entry))) {
+        // A point without an entry means what is absent already: no entry is made for that.
+        let has_entry = point < self.first + self.entries.len();
+        let absent = self.absent.filter(|_| has_entry);
+        let joined = match (before, value.or(absent)) {
             (Some(before), Some(value)) => before.join(length_s, value, next_length_s),
             (None, Some(value)) => value,
             (_, None) => return,
@@ -112,13 +116,14 @@ impl Track {
         *self.entry(point) = Some(joined);
     }
 
-    /// Adds to the mean of a point.
+    /// Adds to the mean of a point. If nothing was known of it, that is the mean.
     pub(super) fn add_mean(&mut self, point: usize, mean: f64) {
         let known = self.get(point).unwrap_or(Values::of_mean(0.0));
         *self.entry(point) = Some(Values { mean: (f64::from(known.mean) + mean) as f32, ..known });
     }
 
-    /// Adds to the mean of a point what a rate adds to it: a part of the point has the rate.
+    /// Takes in that a quantity had this rate for a part of a point's time, from 0 to 1. The mean grows by as much, and the rate
+    /// is one of the values between the extremes.
     pub(super) fn add_rate(&mut self, point: usize, part: f64, rate: f64) {
         self.add_mean(point, part * rate);
         if let Some(values) = self.entry(point) {
@@ -136,11 +141,13 @@ impl Track {
         }
     }
 
-    /// Joins neighbours; `lengths_s`: the length of each point, seconds.
+    /// Joins the entries of points 0 and 1, 2 and 3, and so on, as [`super::axis::Axis::make_room`] has joined the points.
+    /// `lengths_s`: the length that each point had, seconds.
     pub(super) fn halve(&mut self, lengths_s: &[f64]) {
         if self.entries.is_empty() {
             return;
         }
+        // Of the new points: the first with an entry, and the one after the last.
         let (begin, end) = (self.first / 2, (self.first + self.entries.len()).div_ceil(2));
         let join = |pair: usize| {
             let (a, b) = (2 * pair, 2 * pair + 1);

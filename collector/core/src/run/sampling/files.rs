@@ -59,27 +59,32 @@ pub(crate) struct FileTable {
     read_ns: u64,
 }
 
+/// Whether a mapping goes on where another ends, or before. One that begins at the same place is another view of the same pages.
+fn is_continued(mapping: &FileMapping, by: &FileMapping) -> bool {
+    mapping.file == by.file && mapping.start < by.start && by.start <= mapping.end
+}
+
+/// Adds to a mapping another one that continues it. Where both are whole, so is the result, though they may overlap.
+fn join(mapping: &mut FileMapping, with: &FileMapping) {
+    let are_whole = is_whole(mapping) && is_whole(with);
+    mapping.end = mapping.end.max(with.end);
+    mapping.rss_bytes += with.rss_bytes;
+    mapping.pss_bytes += with.pss_bytes;
+    if are_whole {
+        mapping.rss_bytes = mapping.end - mapping.start;
+    }
+}
+
 impl FileTable {
-    /// Makes a table of what smaps shows; `bytes` is what statm and status have of file pages at that time.
+    /// Makes a table of what smaps shows at `read_ns`, CLOCK_MONOTONIC nanoseconds. `bytes` is what statm and status have of file
+    /// pages at that time. `before`: the process's table of an earlier reading, which tells since when a part has its size.
     pub(crate) fn new(mut files: Vec<FileMapping>, bytes: u64, read_ns: u64, before: Option<&Self>) -> Self {
         files.sort_unstable_by_key(|mapping| (mapping.file, mapping.start));
         let mut parts: Vec<Part> = Vec::with_capacity(files.len());
         for mapping in files {
             // The segments of a library follow each other in its file.
             match parts.last_mut() {
-                Some(Part { mapping: last, .. })
-                    if last.file == mapping.file
-                        && last.end >= mapping.start
-                        && last.start < mapping.start =>
-                {
-                    let are_whole = is_whole(last) && is_whole(&mapping);
-                    last.end = last.end.max(mapping.end);
-                    last.rss_bytes += mapping.rss_bytes;
-                    last.pss_bytes += mapping.pss_bytes;
-                    if are_whole {
-                        last.rss_bytes = last.end - last.start;
-                    }
-                }
+                Some(last) if is_continued(&last.mapping, &mapping) => join(&mut last.mapping, &mapping),
                 _ => parts.push(Part { mapping, since_ns: read_ns }),
             }
         }
@@ -90,7 +95,7 @@ impl FileTable {
         Self { parts, bytes, read_ns }
     }
 
-    /// Finds the part for this mapping, if it has as many pages.
+    /// Finds the part that begins where this mapping does, if about as much of it is resident. `None`: its pages have changed.
     fn like(&self, mapping: &FileMapping) -> Option<&Part> {
         let key = |mapping: &FileMapping| (mapping.file, mapping.start);
         let at = self.parts.binary_search_by_key(&key(mapping), |part| key(&part.mapping)).ok()?;
@@ -100,7 +105,8 @@ impl FileTable {
         is_same.then_some(part)
     }
 
-    /// Whether a process of the same program with this many file pages maps the same files, as far as can be assumed.
+    /// Whether a process of the same program with this many bytes of file pages maps the same files, as far as can be assumed.
+    /// One with fewer pages has a part of the same.
     fn may_stand_for(&self, bytes: u64) -> bool {
         bytes <= FilePolicy::MOST_ASSUMED_BYTES
             && bytes <= self.bytes + self.bytes / FilePolicy::SAME_SIZE + FilePolicy::SAME_SIZE_BYTES
@@ -114,7 +120,8 @@ pub(crate) struct KnownPrograms {
 }
 
 impl KnownPrograms {
-    /// Keeps the table of a process that runs this command.
+    /// Keeps the table of a process that runs this command, unless it has mapped too much to stand for others. If there are too
+    /// many commands, forgets all; those that run again may be read again.
     pub(crate) fn remember(&mut self, command: &Arc<str>, table: &Arc<FileTable>) {
         if table.bytes > FilePolicy::MOST_ASSUMED_BYTES {
             return;
@@ -125,7 +132,8 @@ impl KnownPrograms {
         self.tables.insert(command.clone(), table.clone());
     }
 
-    /// Gives the files that a process of this command with this many file pages has mapped, as far as can be assumed.
+    /// Gives the files that a process of this command with this many bytes of file pages has mapped, as far as can be assumed.
+    /// `None`: its own have to be read.
     pub(crate) fn find(&self, command: &Arc<str>, bytes: u64) -> Option<&Arc<FileTable>> {
         self.tables.get(command).filter(|table| table.may_stand_for(bytes))
     }
@@ -177,7 +185,7 @@ impl Segment {
         if self.is_whole() { self.rss_bytes } else { self.rss_bytes.max(self.pss_bytes) }
     }
 
-    /// Gives how much more it can be, bytes.
+    /// Gives how much more its resident pages can be by the proportional sizes, bytes. Of a whole segment, nothing is uncertain.
     fn uncertain_bytes(&self) -> u64 {
         let most_bytes = if self.is_whole() { 0 } else { self.pss_bytes + self.stale_pss_bytes };
         most_bytes.saturating_sub(self.certain_bytes())
@@ -195,6 +203,11 @@ impl FileTimes {
             let changed_ns = self.0.entry(part.mapping.file).or_default();
             *changed_ns = part.since_ns.max(*changed_ns);
         }
+    }
+
+    /// Gives when the pages of a file last changed, CLOCK_MONOTONIC nanoseconds; 0: no process was read that maps it.
+    fn changed_ns(&self, file: (u64, u64)) -> u64 {
+        self.0.get(&file).copied().unwrap_or(0)
     }
 }
 
@@ -220,12 +233,12 @@ pub(crate) struct FileFootprint {
 }
 
 impl FileFootprint {
-    /// Gives a lower bound, bytes.
+    /// Gives a lower bound of the footprint, bytes. What was not read can be the same pages as what was read.
     fn certain_bytes(&self) -> u64 {
         self.read_bytes.max(self.largest_bytes) + self.denied_bytes
     }
 
-    /// Gives how much more it can be, bytes.
+    /// Gives how much more the footprint can be, bytes.
     pub(crate) fn uncertain_bytes(&self) -> u64 {
         let most = self.read_bytes + self.unread_bytes + self.denied_bytes;
         most.saturating_add_signed(self.stale_bytes).saturating_sub(self.certain_bytes())
@@ -237,7 +250,8 @@ impl FileFootprint {
         self.pss_bytes.saturating_sub(self.certain_bytes())
     }
 
-    /// Adds a process with this many file pages, and their proportional size.
+    /// Adds a process with this many bytes of file pages, and their proportional size in bytes (0: not known). `files`: what was
+    /// read of which pages these are. `times`: when files last changed. Gives what the process adds to the footprint.
     pub(crate) fn add(&mut self, bytes: u64, pss_bytes: u64, files: KnownFiles, times: &FileTimes) -> Added {
         let before = self.certain_bytes();
         self.pss_bytes += pss_bytes;
@@ -271,9 +285,11 @@ impl FileFootprint {
         Added { certain_bytes, unread_bytes }
     }
 
-    /// Returns what the table does not have of these pages, or has with a PSS that is not right any more.
+    /// Adds the parts of a table for a process that has `bytes` of file pages now. `times`: when files last changed; `None`: the
+    /// table is another process's, so its proportional sizes tell nothing of this one. Returns what another reading would tell,
+    /// bytes: what the table does not have of these pages, or has with a PSS that is not right any more.
     fn add_table(&mut self, table: &FileTable, bytes: u64, times: Option<&FileTimes>) -> u64 {
-        // Which pages went is unknown.
+        // Which pages went is unknown, so each part shrinks alike.
         let scaled = |part: u64| {
             if bytes >= table.bytes {
                 part
@@ -285,11 +301,9 @@ impl FileFootprint {
         for Part { mapping, .. } in &table.parts {
             let pss_bytes = scaled(mapping.pss_bytes);
             // While one process after another is read, others go on to touch pages: a change must be older than the reading.
-            let is_right =
-                |times: &FileTimes| table.read_ns > times.0.get(&mapping.file).copied().unwrap_or(0);
-            let (right, stale) = match times.map(is_right) {
-                Some(true) => (pss_bytes, 0),
-                Some(false) => (0, pss_bytes),
+            let (right, stale) = match times {
+                Some(times) if table.read_ns > times.changed_ns(mapping.file) => (pss_bytes, 0),
+                Some(_) => (0, pss_bytes),
                 None => (0, 0),
             };
             stale_pss_bytes += stale;
@@ -307,30 +321,33 @@ impl FileFootprint {
         bytes.saturating_sub(table.bytes).max(stale_pss_bytes)
     }
 
-    /// Merges a segment into those of a file that it overlaps.
+    /// Adds a segment of a file. Merges it with all that it overlaps, so that segments stay apart, and brings the sums up to
+    /// date.
     fn add_segment(&mut self, file: (u64, u64), mut merged: Segment) {
         let segments = self.segments.entry(file).or_default();
-        let (mut rss_bytes, mut certain_bytes, mut uncertain_bytes) = (0, 0, 0);
+        // Of the segments that it replaces.
+        let (mut rss_bytes, mut certain_before, mut uncertain_before) = (0, 0, 0);
         let mut are_whole = merged.is_whole();
         let (from, to) = (merged.start, merged.end);
+        // Segments are apart, so the last that begins before `to` is the last that can overlap.
         while let Some(segment) =
             segments.range(..to).next_back().map(|(_, last)| *last).filter(|last| last.end > from)
         {
             segments.remove(&segment.start);
             rss_bytes += segment.rss_bytes;
-            certain_bytes += segment.certain_bytes();
-            uncertain_bytes += segment.uncertain_bytes();
+            certain_before += segment.certain_bytes();
+            uncertain_before += segment.uncertain_bytes();
             are_whole &= segment.is_whole();
             merged.start = merged.start.min(segment.start);
             merged.end = merged.end.max(segment.end);
             merged.pss_bytes += segment.pss_bytes;
             merged.stale_pss_bytes += segment.stale_pss_bytes;
         }
-        // Parts that did not overlap have different pages.
+        // The replaced ones did not overlap each other, so their pages are different ones and add up.
         let largest = merged.rss_bytes.max(rss_bytes);
         merged.rss_bytes = if are_whole { merged.end - merged.start } else { largest };
-        self.read_bytes += merged.certain_bytes().saturating_sub(certain_bytes);
-        self.stale_bytes += merged.uncertain_bytes().cast_signed() - uncertain_bytes.cast_signed();
+        self.read_bytes += merged.certain_bytes().saturating_sub(certain_before);
+        self.stale_bytes += merged.uncertain_bytes().cast_signed() - uncertain_before.cast_signed();
         segments.insert(merged.start, merged);
     }
 }

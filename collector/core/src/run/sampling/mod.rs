@@ -137,7 +137,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Gives the live processes to be read.
+    /// Gives the live processes to be read, and what to read of each. Those whose pid here is not known can't be read.
     pub fn targets(tree: &Tree) -> Vec<SampleTarget> {
         let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
         let target = |process: &Process| {
@@ -151,7 +151,8 @@ impl Sampling {
         alive.filter_map(target).collect()
     }
 
-    /// Takes in the first pass: clock, size and state of all live processes.
+    /// Takes in the first pass of the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds: clock, size and state of all live
+    /// processes.
     pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
         let before = std::mem::take(&mut self.alive);
@@ -223,7 +224,8 @@ impl Sampling {
         tree.observe_missing(id, self.current.at_ns);
     }
 
-    /// Gives the processes that used most CPU time since the sample before, at most so many, and how many threads each has.
+    /// Gives the processes that used most CPU time since the reading before, with their threads: at most `most`, the busiest
+    /// first.
     pub fn busiest(&self, tree: &Tree, most: usize) -> Vec<(Target, u64)> {
         let mut ran = self.current.ran_ns.clone();
         ran.sort_unstable_by_key(|(_, ns)| Reverse(*ns));
@@ -251,7 +253,8 @@ impl Sampling {
         })
     }
 
-    /// Takes in the second pass: peaks. What was known of the memory of images that were replaced is void.
+    /// Takes in the second pass: peaks. What was known of the memory of images that were replaced is void. Then makes the
+    /// estimates anew, if anything has changed, by which the session chooses what to read in the third pass.
     pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
         for id in self.new_images(tree) {
             if let Some(reading) = self.readings.get_mut(&id) {
@@ -303,7 +306,7 @@ impl Sampling {
         self.estimates.next_unit(tree, self.last_readings(), &self.current.tried, mark)
     }
 
-    /// Gives the processes whose private and proportional sizes are not known any more.
+    /// Gives the processes whose private and proportional sizes are not known any more, and what to read of them.
     pub fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
         if self.is_settled { Vec::new() } else { self.estimates.stale(tree) }
     }
@@ -333,8 +336,9 @@ impl Sampling {
         }
     }
 
-    /// Takes in a reading of how memory is shared. The first of its relatives was read at `oldest_ns`. Returns whether it
-    /// tells of mapped files.
+    /// Takes in a reading of how a process shares memory. `oldest_ns`: when the first of its relatives was read, CLOCK_MONOTONIC
+    /// nanoseconds; 0: one was not, or they were not looked up. Returns whether it tells which files are mapped, which can
+    /// change the footprint.
     fn note_sharing(&mut self, tree: &Tree, id: ProcessId, read: &SharingReading, oldest_ns: u64) -> bool {
         let at_ns = self.current.at_ns;
         let Some(reading) = self.readings.get_mut(&id) else { return false };
@@ -407,7 +411,8 @@ impl Sampling {
         }
     }
 
-    /// Turns what the passes read into sums, and stores it with the processes.
+    /// Turns what the passes read into sums, and stores it with the processes. `from_ns`: the sample before, CLOCK_MONOTONIC
+    /// nanoseconds.
     pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
         if self.current.is_any_sharing_read {
             // Other members may have mapped memory while one after another was read.

@@ -79,14 +79,15 @@ impl Size {
 }
 
 impl Sharing {
-    /// Gives the anonymous pages that no other process had mapped, at least, bytes: of smaps_rollup's private pages, some
-    /// can be a file's.
+    /// Gives the anonymous pages that no other process had mapped, at least, bytes. smaps tells. Without it, all file pages can
+    /// be among smaps_rollup's private pages.
     pub(super) fn private_anon_bytes(&self) -> u64 {
         let at_least = self.rollup.private_bytes.saturating_sub(self.size.shared_bytes);
         self.mapped_private_anon_bytes.unwrap_or(at_least.min(self.rollup.pss_anon_bytes))
     }
 
-    /// Gives private anonymous memory at most, bytes.
+    /// Gives the anonymous pages that no other process had mapped, at most, bytes. smaps tells. Without it, none of
+    /// smaps_rollup's private pages may be a file's.
     pub(super) fn most_private_anon_bytes(&self) -> u64 {
         self.mapped_private_anon_bytes.unwrap_or(self.rollup.private_bytes.min(self.rollup.pss_anon_bytes))
     }
@@ -117,7 +118,8 @@ impl Sharing {
 }
 
 impl LastReading {
-    /// Whether smaps_rollup and statm are of one program. The process may have exec'd between the two readings.
+    /// Whether smaps_rollup and statm are of one program. The process may have exec'd between the two readings. Sizes of which
+    /// one is less than half of the other are taken for those of two programs.
     pub(super) fn is_of_one_program(&self, rollup: &Rollup) -> bool {
         let (rss, of_rollup) = (self.size.rss_bytes, rollup.rss_bytes);
         rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
@@ -128,12 +130,15 @@ impl LastReading {
     pub(super) fn copied_since(&self, page_bytes: u64) -> u64 {
         let Some(before) = self.before_relatives else { return 0 };
         let faults = self.vitals.minor_faults.saturating_sub(before.minor_faults);
+        let faulted = faults.saturating_mul(page_bytes);
         let grown = self.anonymous_bytes().saturating_sub(before.anonymous_bytes);
         let unmapped = before.anonymous_bytes.saturating_sub(self.anonymous_bytes());
-        faults.saturating_mul(page_bytes).saturating_sub(grown).min(before.anonymous_bytes) + unmapped
+        // A fault is a new page, by which it grows, or a copy of one that it had.
+        let copied = faulted.saturating_sub(grown).min(before.anonymous_bytes);
+        copied + unmapped
     }
 
-    /// Gives what it had touched by then.
+    /// Gives what it had touched when it was read.
     pub(super) fn touched(&self) -> Touched {
         Touched { minor_faults: self.vitals.minor_faults, anonymous_bytes: self.anonymous_bytes() }
     }
@@ -149,7 +154,8 @@ impl LastReading {
     }
 }
 
-/// Finds the two largest shared memories of several processes, bytes, and the process with the first.
+/// Finds the two largest shared memories of several processes. With the second, the largest of all others is known of each
+/// process.
 pub(super) fn largest_shared(
     readings: &FxHashMap<ProcessId, LastReading>,
     members: &[ProcessId],
@@ -169,18 +175,23 @@ pub(super) fn largest_shared(
 /// See [`largest_shared`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LargestShared {
+    /// The process with the largest. `None`: none has any.
     id: Option<ProcessId>,
+    /// The largest, bytes.
     first: u64,
+    /// The second largest, bytes.
     second: u64,
 }
 
-/// Gives how much of a process's growth may be other processes' memory too, bytes. It is the largest shared memory of
-/// another process. It is counted if nearly all memory of this one is shared, and is more than common programs and
-/// libraries.
+/// Gives how much of a process's growth may be other processes' memory too, bytes. It is the largest shared memory of another
+/// process. It is counted if most memory of this one is shared, and is more than common programs and libraries; else it is 0.
 pub(super) fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
+    /// File pages of common programs and libraries are fewer bytes.
     const MUCH: u64 = 16 << 20;
-    let is_sharing =
-        reading.size.shared_bytes >= MUCH && reading.size.shared_bytes > reading.size.rss_bytes / 4 * 3;
-    let of_others = if largest.id == Some(id) { largest.second } else { largest.first };
-    if is_sharing { of_others } else { 0 }
+    let Size { rss_bytes, shared_bytes } = reading.size;
+    let is_mostly_shared = shared_bytes > rss_bytes / 4 * 3;
+    if shared_bytes < MUCH || !is_mostly_shared {
+        return 0;
+    }
+    if largest.id == Some(id) { largest.second } else { largest.first }
 }

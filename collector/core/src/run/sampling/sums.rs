@@ -72,7 +72,8 @@ impl<N: Copy> TreeSums<N> {
 }
 
 impl TreeSums {
-    /// Gives the sums of one process with a contribution. So many more bytes of it may be private.
+    /// Gives the sums of one process with a contribution. `unread_bytes`: how many more bytes of it may be private. Its
+    /// proportional size is left out.
     pub(crate) fn of_one(
         is_main: bool,
         contribution: &Contribution,
@@ -90,7 +91,7 @@ impl TreeSums {
         sums
     }
 
-    /// Gives the sums of one process as a sample has it.
+    /// Gives the sums of one process as a sample has it, with its proportional size.
     pub(crate) fn of_estimate(is_main: bool, estimate: &Estimate, reading: &LastReading) -> Self {
         let (unread_bytes, threads) = (estimate.unread_private_bytes, reading.vitals.threads);
         let mut sums = Self::of_one(is_main, &estimate.contribution, unread_bytes, threads);

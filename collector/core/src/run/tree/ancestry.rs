@@ -29,8 +29,8 @@ impl Tree {
             .map_or(Parent::Unknown, Parent::Known)
     }
 
-    /// Finds the nearest ancestor, this parent included, that runs an uninstrumented program. An ancestor whose own parent
-    /// is unknown takes that place until the parent is known.
+    /// Finds the nearest ancestor, this parent included, that runs an uninstrumented program, and marks it as one. An ancestor
+    /// whose own parent is unknown takes that place until the parent is known. `None`: there is none.
     pub(super) fn uninstrumented_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
         let id = parent.known()?;
         let process = self.processes.get_mut(&id)?;
@@ -63,7 +63,8 @@ impl Tree {
         }
     }
 
-    /// Gives the command that a child of this parent runs until it execs.
+    /// Gives the command that a child of this parent runs until it execs: the parent's. `None`: the parent is not known, or was
+    /// finalized too long ago.
     pub(super) fn command_of_parent(&self, parent: Parent) -> Option<Arc<str>> {
         let id = parent.known()?;
         if let Some(process) = self.processes.get(&id) {
@@ -73,18 +74,16 @@ impl Tree {
         finalized.map(|finalized| finalized.command.clone())
     }
 
-    /// Notes that the unknown parent that some processes named is known now.
+    /// Gives a process the children that named it as their parent (`parent`: its pid and namespace) before it was known.
     pub(super) fn adopt(&mut self, parent: Key, id: ProcessId) {
         let mut adopted = Replaced::default();
         let uninstrumented_ancestor = self.uninstrumented_ancestor(Parent::Known(id));
+        // Keeps those that still have no parent.
         self.by_state.unparented.retain(|child| {
             let Some(process) = self.processes.get_mut(child) else { return false };
             let ancestry = &mut process.ancestry;
-            let is_its = ancestry.parent == Parent::Unknown
-                && ancestry.parent_pid == parent.pid
-                && process.ids.key.pid_ns == parent.pid_ns
-                && process.ids.id != id;
-            if is_its {
+            let names_it = ancestry.parent_pid == parent.pid && process.ids.key.pid_ns == parent.pid_ns;
+            if ancestry.parent == Parent::Unknown && names_it && process.ids.id != id {
                 ancestry.parent = Parent::Known(id);
                 ancestry.uninstrumented_ancestor = uninstrumented_ancestor;
                 adopted.insert(*child, uninstrumented_ancestor);
@@ -117,12 +116,15 @@ impl Tree {
         parent.into_iter().chain(others).chain(adopter)
     }
 
-    /// Gives the parent that a process had at its EXIT record, if another one had made it.
+    /// Gives the parent that a process had at its EXIT record, if another one had made it. `None`: it was still its maker's
+    /// child, or that is not known.
     pub(super) fn adopted_by(&self, process: &Process) -> Option<Parent> {
         let maker = process.ancestry.parent.known()?;
         let (maker, own) = (self.processes.get(&maker)?.ids.key, process.ids.key);
         let last = Key { pid_ns: own.pid_ns, pid: process.end.exit?.parent_pid };
-        (maker.pid_ns == own.pid_ns && last.pid != 0 && last != maker).then(|| self.parent_of(last))
+        // Pids of two namespaces tell nothing. A parent outside its own has the pid 0 there.
+        let can_tell = maker.pid_ns == own.pid_ns && last.pid != 0;
+        (can_tell && last != maker).then(|| self.parent_of(last))
     }
 
     /// Gives the processes that may reap an orphan without a REAPED record, nearest first: uninstrumented ancestors, which
@@ -143,7 +145,7 @@ impl Tree {
         all
     }
 
-    /// Whether a process was there after this other one's end.
+    /// Whether a process was certainly there after this other one's end.
     pub(super) fn has_outlived(&self, process: &Process, other: ProcessId) -> bool {
         self.end_of(Parent::Known(other)).is_some_and(|end| process.last_seen_ns() > end)
     }
@@ -153,7 +155,8 @@ impl Tree {
         self.processes.get(&parent.known()?)?.lifetime.end_ns
     }
 
-    /// Gives the live processes whose parent will not report their exit.
+    /// Gives the live processes whose parent will not report their exit, so that the session must watch for it. Their pids are
+    /// known to be those of processes of the tree.
     pub fn unawaited(&self) -> impl Iterator<Item = &Process> {
         let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();
         let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));

@@ -7,7 +7,7 @@ use super::{FoundBy, Key, Parent, ProcessId, Tree};
 use crate::model::kernel_event::{KernelEvent, What};
 
 impl Tree {
-    /// Apply an event of the process connector. `now_ns` is CLOCK_MONOTONIC.
+    /// Applies an event of the process connector, whose pids are those of the collector's namespace. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply_kernel(&mut self, event: &KernelEvent, now_ns: u64) {
         let key = Key { pid_ns: self.context.pid_ns, pid: event.pid };
         let at_ns = event.at_ns.clamp(self.context.session_monotonic_ns.min(now_ns), now_ns);
@@ -21,15 +21,10 @@ impl Tree {
         }
     }
 
-    /// Adds a process that the connector reported, or completes it if a record or a scan was first.
+    /// Adds a process that the connector reported, or completes it if a record or a scan was first. `key` and `parent` are its
+    /// pid and that of the process that made it, at `at_ns`, CLOCK_MONOTONIC nanoseconds.
     fn kernel_fork(&mut self, key: Key, parent: Key, at_ns: u64) {
-        let known = self.youngest_alive(key);
-        // A record or a scan may have added this process before the fork event.
-        let is_same = known.and_then(|id| self.processes.get(&id)).is_some_and(|process| {
-            process.end.kernel_exit.is_none()
-                && !process.ancestry.is_watched
-                && process.lifetime.start_ns + Tolerance::START_ROUNDING_NS >= at_ns
-        });
+        let known = self.added_before_event(key, at_ns);
         let maker = self.parent_of(parent);
         let mut fork_number = None;
         if let Parent::Known(id) = maker
@@ -38,19 +33,7 @@ impl Tree {
             maker.ancestry.has_children = true;
             fork_number = self.count_fork(id);
         }
-        let id = known.filter(|_| is_same).unwrap_or_else(|| {
-            self.end_stale(key, at_ns);
-            let id = self.insert(key, maker, FoundBy::Connector, at_ns);
-            // Until it execs it may share its parent's memory.
-            if let Parent::Known(maker) = maker
-                && let Some(maker) = self.processes.get(&maker).filter(|maker| maker.is_alive())
-            {
-                self.join_group(id, maker.program.group);
-            }
-            self.by_state.unreported.insert(id);
-            self.by_state.young.insert(id);
-            id
-        });
+        let id = known.unwrap_or_else(|| self.insert_forked(key, maker, at_ns));
         let command = self.command_of_parent(maker);
         let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -64,9 +47,36 @@ impl Tree {
         if ancestry.parent == Parent::Unknown {
             (ancestry.parent, ancestry.uninstrumented_ancestor) = (maker, uninstrumented_ancestor);
         }
-        if !is_same && let Some(command) = command {
+        if known.is_none()
+            && let Some(command) = command
+        {
             process.name.command = command;
         }
+    }
+
+    /// Finds the process of a fork event if a record or a scan added it before. The connector has not reported on it yet. If it
+    /// started well before the fork, an earlier process had the pid.
+    fn added_before_event(&self, key: Key, at_ns: u64) -> Option<ProcessId> {
+        let id = self.youngest_alive(key)?;
+        let process = self.processes.get(&id)?;
+        let is_reported = process.end.kernel_exit.is_some() || process.ancestry.is_watched;
+        let is_older = process.lifetime.start_ns + Tolerance::START_ROUNDING_NS < at_ns;
+        (!is_reported && !is_older).then_some(id)
+    }
+
+    /// Adds a process that the connector alone has reported. Gives its id.
+    fn insert_forked(&mut self, key: Key, maker: Parent, at_ns: u64) -> ProcessId {
+        self.end_stale(key, at_ns);
+        let id = self.insert(key, maker, FoundBy::Connector, at_ns);
+        // Until it execs it may share its parent's memory.
+        if let Parent::Known(maker) = maker
+            && let Some(maker) = self.processes.get(&maker).filter(|maker| maker.is_alive())
+        {
+            self.join_group(id, maker.program.group);
+        }
+        self.by_state.unreported.insert(id);
+        self.by_state.young.insert(id);
+        id
     }
 
     /// Notes an exec. Of an unknown process it is kept: the launcher may not have reported the command yet.
@@ -86,7 +96,8 @@ impl Tree {
         process.ancestry.is_watched |= process.ancestry.parent == Parent::Launcher;
     }
 
-    /// Notes the end of a process's first thread, and its wait status.
+    /// Notes the end of a process's first thread, and its wait status. Other threads may live on, so its /proc files are read
+    /// next.
     fn kernel_exit(&mut self, key: Key, exit: KernelExit) {
         let Some(id) = self.youngest_alive(key) else { return };
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -98,7 +109,8 @@ impl Tree {
         self.note_failed_exec(id, exit.status);
     }
 
-    /// Applies the exec of the command if the connector reported it before the launcher did.
+    /// Applies the exec of the command if the connector reported it before the launcher did. `main` is the command's first
+    /// process, and `key` its pid.
     pub(super) fn apply_early_exec(&mut self, main: ProcessId, key: Key) {
         let execs = std::mem::take(&mut self.early_execs);
         let Some((_, at_ns)) = execs.into_iter().rfind(|(early, _)| *early == key) else { return };

@@ -35,7 +35,7 @@ impl Writer {
 }
 
 impl Tree {
-    /// Apply one record that is about a process. `now_ns` is CLOCK_MONOTONIC.
+    /// Applies one record that is about a process. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply(&mut self, origin: &Origin, event: &Event, now_ns: u64) {
         let key = Key { pid_ns: origin.pid_ns, pid: origin.pid };
         match *event {
@@ -112,13 +112,15 @@ impl Tree {
         monotonic_ns.saturating_add_signed(skew_ns).clamp(start, now_ns)
     }
 
-    /// Converts the time of a record that this process wrote, or an unknown one.
+    /// Converts the time of a record that this process wrote to the collector's clock, CLOCK_MONOTONIC nanoseconds. `None`: the
+    /// writer is not known, and its clock is taken to be the collector's.
     pub(super) fn time_of(&self, id: Option<ProcessId>, origin: &Origin, now_ns: u64) -> u64 {
         let process = id.and_then(|id| self.processes.get(&id));
         self.clamp_time(origin.monotonic_ns, process.map_or(0, |process| process.ids.clock_skew_ns), now_ns)
     }
 
-    /// Finds the live instance that a record with this pid and pidfd inode is about.
+    /// Finds the live process that wrote a record: it has the writer's pid, and the same pidfd, if both are known. `None`: the
+    /// tree does not have it. Another process may still be known by that pid.
     fn same_instance(&self, writer: &Writer) -> Option<ProcessId> {
         let id = self.youngest_alive(writer.key)?;
         let process = self.processes.get(&id)?;
@@ -130,7 +132,8 @@ impl Tree {
         (known == 0 || writer.pidfd_inode == 0 || known == writer.pidfd_inode).then_some(id)
     }
 
-    /// Applies a START: a new image was loaded. `inherited`: ru_maxrss that exec passed on, bytes.
+    /// Applies a START: a new image was loaded. `inherited`: ru_maxrss that exec passed on, bytes. It ends the image before, and
+    /// an image group of its own begins.
     fn start(&mut self, writer: &Writer, inherited: u64, command: &str) {
         let (key, at_ns) = (writer.key, writer.at_ns);
         let known =
@@ -140,25 +143,13 @@ impl Tree {
             let parent = self.parent_of(writer.parent);
             self.insert(key, parent, FoundBy::Preload, at_ns)
         });
-        if self.main.is_none()
-            && self.processes.get(&id).is_some_and(|p| p.ancestry.parent == Parent::Launcher)
-        {
-            self.main = Some(id);
-            if let Some(process) = self.processes.get_mut(&id) {
-                process.ids.is_main = true;
-            }
-        }
+        self.note_first_of_command(id);
         let group = self.groups.new_id();
         self.join_group(id, group);
         let Some(process) = self.processes.get_mut(&id) else { return };
+        // What the image before has told is taken before it is replaced.
         let peak = process.peak_before_start(inherited);
-        // /proc was read while this very program was being loaded, and it was taken for an uninstrumented one. Its name
-        // shows that, or that the connector has reported no exec since.
-        let is_late = if process.ancestry.is_watched {
-            process.program.unreported_exec.is_none()
-        } else {
-            process.was_read_as(command)
-        };
+        let is_late = process.was_taken_for_uninstrumented(command);
         let had_uninstrumented_image = process.program.had_uninstrumented_image;
         let growth = process.growth_before_start(inherited);
         process.note_alive(at_ns);
@@ -177,7 +168,18 @@ impl Tree {
         self.note_record(id);
     }
 
-    /// Applies a FORK: the process runs in a copy of its parent's memory.
+    /// Marks a process that wrote START as the command's first, if none is known and it is the launcher's child.
+    fn note_first_of_command(&mut self, id: ProcessId) {
+        if self.main.is_none()
+            && let Some(process) = self.processes.get_mut(&id)
+            && process.ancestry.parent == Parent::Launcher
+        {
+            process.ids.is_main = true;
+            self.main = Some(id);
+        }
+    }
+
+    /// Applies a FORK: the process runs in a copy of its parent's memory. `rss_at_fork_bytes`: the parent's RSS then.
     fn fork(&mut self, writer: &Writer, rss_at_fork_bytes: u64) {
         let (key, at_ns) = (writer.key, writer.at_ns);
         // The only known process that it can be is one that a scan found a moment ago.
@@ -230,7 +232,7 @@ impl Tree {
         self.note_record(id);
     }
 
-    /// Applies an EXIT: the process is about to end.
+    /// Applies an EXIT of the process with this pid: it is about to end. One that is not known is added first.
     fn exit(&mut self, key: Key, origin: &Origin, record: ExitRecord, now_ns: u64) {
         let is_borrowed = record.has_borrowed_memory();
         // A vfork child has no earlier record: a process of its pid that has one is another.
@@ -262,8 +264,18 @@ impl Tree {
 }
 
 impl Process {
+    /// Whether the program that writes START was taken for an uninstrumented one, as /proc was read while it was being loaded.
+    /// Its name shows that, or that the connector has reported no exec since.
+    fn was_taken_for_uninstrumented(&self, command: &str) -> bool {
+        if self.ancestry.is_watched {
+            self.program.unreported_exec.is_none()
+        } else {
+            self.was_read_as(command)
+        }
+    }
+
     /// Gives the peak of the image that ends with a START, bytes. ru_maxrss survives exec: where it grew since the last
-    /// image began, that image's own peak made it grow.
+    /// image began, that image's own peak made it grow. `None`: neither that, nor an EXEC record or a sample tells.
     fn peak_before_start(&self, inherited: u64) -> Option<u64> {
         if self.program.image.has_grown(inherited) {
             return Some(inherited);

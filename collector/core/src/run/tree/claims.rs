@@ -19,8 +19,9 @@ use super::tolerance::Tolerance;
 use super::{Parent, Process, ProcessId, Quality, Tree};
 
 impl Tree {
-    /// Subtract the usage of a process without a REAPED record from its most likely reaper's. The kernel may also have
-    /// reaped it by itself.
+    /// Subtracts the usage of a process without a REAPED record from its most likely reaper's: see the head of this file. The
+    /// kernel may also have reaped it by itself. A parent keeps it as a claim, which is settled when all of its children are
+    /// known.
     pub(super) fn charge_reaper(&mut self, process: &Process, own: &OwnUsage) {
         if process.end.reaped.is_some() || process.is_alive() {
             return;
@@ -50,13 +51,11 @@ impl Tree {
             self.charge_another_or_none(&claim, process.has_joined());
             return;
         };
-        claim.is_by_parent =
-            claim.others.iter().all(|other| *other == parent.ids.id && claim.init != Some(*other))
-                || parent.ignores_children()
-                || parent
-                    .lifetime
-                    .end_ns
-                    .is_none_or(|end_ns| process.lifetime.gone_ns.is_some_and(|gone| gone < end_ns));
+        let is_only_reaper =
+            claim.others.iter().all(|other| *other == parent.ids.id && claim.init != Some(*other));
+        let was_gone_before = |end_ns: u64| process.lifetime.gone_ns.is_some_and(|gone_ns| gone_ns < end_ns);
+        let was_there_to_reap = parent.lifetime.end_ns.is_none_or(was_gone_before);
+        claim.is_by_parent = is_only_reaper || parent.ignores_children() || was_there_to_reap;
         if parent.claims.len() < Tolerance::MOST_CLAIMS {
             parent.claims.push(claim);
         } else if claim.is_by_parent {
@@ -71,15 +70,17 @@ impl Tree {
     /// Processes that joined are counted where they are finalized.
     fn charge_another_or_none(&mut self, claim: &Claim, has_joined: bool) {
         let is_any_left = claim.others.iter().any(|id| self.processes.contains_key(id));
-        match self.charge_another(claim) {
-            true => {}
-            false if has_joined => {}
-            false if is_any_left => self.counts.autoreaped += 1,
-            false => self.counts.unreaped_orphans += 1,
+        if self.charge_another(claim) || has_joined {
+            return;
+        }
+        if is_any_left {
+            self.counts.autoreaped += 1;
+        } else {
+            self.counts.unreaped_orphans += 1;
         }
     }
 
-    /// Charges the next possible reaper: the parent did not wait for it. Returns whether there is one.
+    /// Charges the nearest other reaper whose sums can have it: the parent did not wait for it. Returns whether there is one.
     #[must_use]
     fn charge_another(&mut self, claim: &Claim) -> bool {
         let can = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
@@ -126,13 +127,13 @@ impl Tree {
         !is_alive && claim.end_ns > since_ns && claim.was_killed && !has_waited
     }
 
-    /// Decides which claims on a process count. All are known, and its sums are final: those that fit into them best are its
-    /// children's.
+    /// Decides which claims on a process count, when it is finalized. All are known, and its sums are final: those that fit into
+    /// them best are its children's. The others go to the next possible reaper.
     pub(super) fn settle_claims(&mut self, process: &mut Process) {
         let (by_parent, mut claims): (Vec<_>, Vec<_>) =
             std::mem::take(&mut process.claims).into_iter().partition(|claim| claim.is_by_parent);
         self.settle_own(process, &by_parent);
-        // Without sums of its own, those of its parent tell.
+        // Without sums of its own, those of its parent tell, as far as that has room for claims.
         if !process.has_sums()
             && let Some(parent) = process.ancestry.parent.known()
             && let Some(parent) = self.processes.get_mut(&parent)
@@ -194,18 +195,28 @@ impl Process {
     }
 }
 
-/// Finds which of these add up to the most that is not above `room`. Of more than a few, the largest are taken first.
+/// Finds which of these sizes add up to the most that is not above `room`. Gives whether each is one of them. Of more than a
+/// few, the largest are taken first: that is not always the most.
 fn best_fit(sizes: &[u64], room: u64) -> Vec<bool> {
+    /// All sets of so many sizes are tried: 4096 of them.
     const FEW: usize = 12;
+    if sizes.len() <= FEW { best_of_all_sets(sizes, room) } else { largest_first(sizes, room) }
+}
+
+/// Tries all sets of these sizes, each as the bits of a number.
+fn best_of_all_sets(sizes: &[u64], room: u64) -> Vec<bool> {
+    let is_in = |set: u32, at: usize| set >> at & 1 == 1;
     let sum_of = |set: u32| {
-        let members = sizes.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+        let members = sizes.iter().enumerate().filter(|(at, _)| is_in(set, *at));
         members.fold(0, |sum: u64, (_, size)| sum.saturating_add(*size))
     };
-    if sizes.len() <= FEW {
-        let fitting = (0..1 << sizes.len()).filter(|set| sum_of(*set) <= room);
-        let best = fitting.max_by_key(|set| sum_of(*set)).unwrap_or(0);
-        return (0..sizes.len()).map(|at| best >> at & 1 == 1).collect();
-    }
+    let fitting = (0..1 << sizes.len()).filter(|set| sum_of(*set) <= room);
+    let best = fitting.max_by_key(|set| sum_of(*set)).unwrap_or(0);
+    (0..sizes.len()).map(|at| is_in(best, at)).collect()
+}
+
+/// Takes each size that still fits, the largest first.
+fn largest_first(sizes: &[u64], room: u64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(sizes[*at]));
     let mut taken = vec![false; sizes.len()];

@@ -34,27 +34,27 @@ impl Contribution {
         }
     }
 
-    /// The sum of each.
+    /// Gives the sum of each part.
     pub(crate) fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)
     }
 
-    /// The difference of each, at least 0.
+    /// Gives the difference of each part, at least 0.
     pub(crate) fn minus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_sub)
     }
 
-    /// The smaller of each.
+    /// Gives the smaller of each part.
     pub(crate) fn min(self, other: Self) -> Self {
         self.zip(other, u64::min)
     }
 
-    /// The larger of each.
+    /// Gives the larger of each part.
     pub(crate) fn max(self, other: Self) -> Self {
         self.zip(other, u64::max)
     }
 
-    /// The mean of each.
+    /// Gives the mean of each part.
     pub(crate) fn mean(self, other: Self) -> Self {
         self.zip(other, u64::midpoint)
     }

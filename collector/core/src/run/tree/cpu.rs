@@ -40,27 +40,27 @@ pub(crate) struct OwnUsage {
 }
 
 impl OwnUsage {
-    /// CPU time, microseconds.
+    /// Gives the CPU time, user and system, microseconds.
     pub(crate) fn cpu_us(&self) -> u64 {
         self.usage.cpu_us()
     }
 }
 
 impl Process {
-    /// Gives what it used itself, and how that is known.
+    /// Gives what it used itself, and how that is known: by the table above. `tick_us`: microseconds of a clock tick.
     pub(super) fn own(&self, tick_us: u64) -> OwnUsage {
         let own = |usage, quality| {
-            let unattributed_us = self.end.exit.map_or(0, |exit| {
-                exit.children_usage.cpu_us().saturating_sub(self.known_children().cpu_us())
-            });
+            let of_children_us = self.end.exit.map_or(0, |exit| exit.children_usage.cpu_us());
+            let unattributed_us = of_children_us.saturating_sub(self.known_children().cpu_us());
             OwnUsage { usage, quality, unattributed_us }
         };
         match (&self.end.reaped, &self.end.exit) {
             (Some(reaped), Some(exit)) => {
-                let less = reaped.usage.minus(&self.waited_for(exit));
-                // A REAPED record of another process under the same pid would give less than EXIT does.
-                let is_of_another = less.user_us + less.system_us < exit.own_usage.cpu_us() / 2;
-                own(if is_of_another { exit.own_usage } else { less }, Quality::Exact)
+                let rest = reaped.usage.minus(&self.waited_for(exit));
+                // EXIT comes before the end, so REAPED has more. Much less shows that it is of another process under the same
+                // pid.
+                let is_of_another = rest.cpu_us() < exit.own_usage.cpu_us() / 2;
+                own(if is_of_another { exit.own_usage } else { rest }, Quality::Exact)
             }
             (Some(reaped), None) => self.own_of_sum(&reaped.usage),
             (None, Some(exit)) => own(exit.own_usage, Quality::Exact),
@@ -113,12 +113,15 @@ impl Process {
         Some(room_us.saturating_sub(self.clock_us()).saturating_sub(self.known_children().cpu_us()))
     }
 
-    /// Whether its clock and its children are more than its REAPED record has: the kernel reaped children by itself.
+    /// Whether its clock and its children are more than its REAPED record has: the kernel reaped children by itself. With an
+    /// EXIT record that is not asked: it says what the process waited for.
     fn has_more_children_than_sum(&self) -> bool {
+        if self.end.exit.is_some() || self.cpu.unreaped_count == 0 {
+            return false;
+        }
+        let Some(reaped) = self.end.reaped else { return false };
         let known_us = self.clock_us().saturating_add(self.known_children().cpu_us());
-        let reaped = self.end.reaped.filter(|_| self.end.exit.is_none() && self.cpu.unreaped_count > 0);
-        reaped
-            .is_some_and(|reaped| known_us > reaped.usage.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US))
+        known_us > reaped.usage.cpu_us().saturating_add(Tolerance::CLOCK_AHEAD_US)
     }
 
     /// Gives its clock, microseconds, when it was last read; 0: it never was.
@@ -126,7 +129,8 @@ impl Process {
         self.clock_ns().unwrap_or(0) / 1000
     }
 
-    /// Gives its clock, nanoseconds, when it was last read.
+    /// Gives its clock, nanoseconds, when it was last read: by a sample, of its zombie, or for the kernel's account. `None`: it
+    /// never was.
     fn clock_ns(&self) -> Option<u64> {
         self.observed.cpu_ns.max(self.end.account.and_then(|account| account.cpu_ns))
     }
@@ -135,11 +139,12 @@ impl Process {
     /// memory, which takes time in proportion to its size. If that is less than the clock is ahead anyway, or 1% of its
     /// time, the account is exact.
     fn clock_quality(&self) -> Quality {
+        const MIB: u64 = 1 << 20;
         let is_accounted = self.end.account.is_some_and(|account| {
             let held_bytes = account.peak_rss_bytes.unwrap_or(0);
-            let lacks_us = held_bytes.saturating_mul(Tolerance::TEARDOWN_US_PER_MIB) >> 20;
-            let percent_us = account.cpu_ns.unwrap_or(0) / 1000 / 100;
-            account.is_cpu_whole && lacks_us <= Tolerance::CLOCK_AHEAD_US.max(percent_us)
+            let teardown_us = held_bytes.saturating_mul(Tolerance::TEARDOWN_US_PER_MIB) / MIB;
+            let cpu_us = account.cpu_ns.unwrap_or(0) / 1000;
+            account.is_cpu_whole && teardown_us <= Tolerance::CLOCK_AHEAD_US.max(cpu_us / 100)
         });
         match self.clock_ns() {
             Some(_) if self.cpu.is_clock_final || is_accounted => Quality::Exact,
@@ -224,18 +229,20 @@ impl Process {
         }
     }
 
-    /// Makes a usage of the clock, with what the last sample had besides. The clock is exact; the split into user and system
-    /// time follows the ticks.
+    /// Makes a usage of the clock (`cpu_ns`), with what the last sample had besides. The clock is exact. The split into user and
+    /// system time is that of the last thread by the kernel's account, or else that of the sampled ticks; `tick_us` is the
+    /// length of one.
     fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
         let observed = &self.observed;
-        let sampled = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);
+        let sampled_us = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);
         let thread = self.end.account.and_then(|account| account.thread);
-        let accounted = thread.map(|thread| (thread.user_us, thread.system_us));
-        let (user, system) = accounted.filter(|split| *split != (0, 0)).unwrap_or(sampled);
+        let accounted_us = thread.map(|thread| (thread.user_us, thread.system_us));
+        let (split_user_us, split_system_us) =
+            accounted_us.filter(|split| *split != (0, 0)).unwrap_or(sampled_us);
         let cpu_us = cpu_ns / 1000;
-        let user_us = match user + system {
+        let user_us = match split_user_us + split_system_us {
             0 => cpu_us,
-            ticks => (u128::from(cpu_us) * u128::from(user) / u128::from(ticks)) as u64,
+            both_us => (u128::from(cpu_us) * u128::from(split_user_us) / u128::from(both_us)) as u64,
         };
         // /proc/PID/io includes waited-for children.
         let (input, output) = observed.blocks.unwrap_or((0, 0));
@@ -254,7 +261,8 @@ impl Process {
     /// used.
     pub(super) fn has_charged_autoreaped(&self) -> bool {
         let Some(exit) = &self.end.exit else { return self.has_more_children_than_sum() };
-        let least_us = exit.children_usage.cpu_us().saturating_add(Tolerance::CHILDREN_TEARDOWN_US);
-        self.cpu.unreaped_count > 0 && (self.ignores_children() || self.known_children().cpu_us() > least_us)
+        let most_us = exit.children_usage.cpu_us().saturating_add(Tolerance::CHILDREN_TEARDOWN_US);
+        let are_too_many = self.known_children().cpu_us() > most_us;
+        self.cpu.unreaped_count > 0 && (self.ignores_children() || are_too_many)
     }
 }

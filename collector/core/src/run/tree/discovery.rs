@@ -78,20 +78,21 @@ impl Tree {
     /// Takes in what /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has
     /// no record. Own memory does not count where the connector reports execs: its event will follow, with the exact time.
     pub(crate) fn set_unreported_image(&mut self, id: ProcessId, memory: UnreportedMemory, at_ns: u64) {
-        let was_forked = |process: &Process| matches!(process.program.image, Image::Forked { .. });
-        let is_reported = |process: &Process| {
-            (process.program.has_record && !was_forked(process))
-                || (process.ancestry.is_watched && memory == UnreportedMemory::Own)
-        };
-        let Some(process) = self.processes.get_mut(&id).filter(|process| !is_reported(process)) else {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let is_own = memory == UnreportedMemory::Own;
+        let was_forked = matches!(process.program.image, Image::Forked { .. });
+        // A fork child has a record of its copy, not of what it exec'd since.
+        let is_reported = process.program.has_record && !was_forked;
+        let will_be_reported = process.ancestry.is_watched && is_own;
+        if is_reported || will_be_reported {
             return;
-        };
+        }
         let image = match memory {
             UnreportedMemory::Parents => Image::Borrowed,
             UnreportedMemory::Copy => Image::Unknown,
             UnreportedMemory::Own => Image::Uninstrumented,
         };
-        if was_forked(process) && memory == UnreportedMemory::Own {
+        if was_forked && is_own {
             // The exec replaced its copy of its parent's memory. A START record may still follow.
             let peak = process.program.exec_peak_bytes;
             process.change_image(Some(&mut self.intervals), image, at_ns, peak);
@@ -101,9 +102,8 @@ impl Tree {
             self.groups.note_image();
         }
         let group = process.program.group;
-        if memory == UnreportedMemory::Own
-            && self.groups.get(group).is_some_and(|group| group.members.len() > 1)
-        {
+        let has_relatives = self.groups.get(group).is_some_and(|group| group.members.len() > 1);
+        if is_own && has_relatives {
             let own = self.groups.new_id();
             self.join_group(id, own);
         }
@@ -115,7 +115,8 @@ impl Tree {
         unproven.filter(|process| process.is_alive() && !process.ids.is_proven).filter_map(Process::target)
     }
 
-    /// Takes in whether the pid of such a process is that of a process of the tree. If not, nothing is counted for it.
+    /// Takes in whether the pid of a process of [`Self::memberships_to_check`] is that of a process of the tree. If not, it ends
+    /// now, and nothing is counted for it.
     pub(crate) fn prove(&mut self, id: ProcessId, is_member: bool, now_ns: u64) {
         self.by_state.unproven.remove(&id);
         let Some(process) = self.processes.get_mut(&id).filter(|process| process.is_alive()) else { return };
@@ -139,13 +140,14 @@ impl Tree {
         inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()
     }
 
-    /// Whether there can be at least `count` of those.
+    /// Whether [`Self::unseen`] can be at least `count`. It is cheap: it does not look at the processes.
     pub(in crate::run) fn may_have_unseen(&self, count: usize) -> bool {
         self.by_state.inner.len() >= count
     }
 
-    /// Notes that a process was dead at this time: a zombie, or not found. Its records may not all have been applied, so it
-    /// ends at a [`Tree::finalize`] that has all records up to this time. `gone_ns` is when it was not found.
+    /// Notes that a process was dead at `at_ns`: a zombie, or not found. Its records may not all have been applied, so it ends
+    /// at a [`Tree::finalize`] that has all records up to this time. `gone_ns` is when it was not found; `None`: it was a
+    /// zombie. Times are CLOCK_MONOTONIC nanoseconds. The first of each counts.
     pub(crate) fn observe_end(&mut self, id: ProcessId, at_ns: u64, gone_ns: Option<u64>) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.lifetime.seen_dead_ns.get_or_insert(at_ns);
@@ -172,7 +174,7 @@ impl Tree {
         }
     }
 
-    /// Takes in the figures of a zombie.
+    /// Takes in the figures of a zombie. They are final: no thread of it can run any more.
     pub(crate) fn note_remains(&mut self, id: ProcessId, remains: &Remains) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.cpu.is_clock_final = true;
@@ -191,19 +193,17 @@ impl Tree {
         }
     }
 
-    /// Finds the process that exited with this pid of the collector's namespace, by its account. `start_ns`,
-    /// CLOCK_MONOTONIC, is when its last thread started, or somewhat later.
+    /// Finds the process that exited with this pid of the collector's namespace, by its account. `start_ns`, CLOCK_MONOTONIC
+    /// nanoseconds, is when its last thread started, or somewhat later. It is the last process of the pid that had started by
+    /// then, if it had not ended long before.
     #[must_use]
     pub fn accounted(&self, pid: u32, start_ns: u64) -> Option<ProcessId> {
         let of_pid = self.by_state.index.get(&Key { pid_ns: self.context.pid_ns, pid })?;
-        let id = of_pid.iter().rev().copied().find(|id| {
-            let lifetime = self.processes.get(id).map(|process| process.lifetime);
-            lifetime
-                .is_some_and(|life| life.start_ns <= start_ns.saturating_add(Tolerance::START_ROUNDING_NS))
-        })?;
-        let lifetime = self.processes.get(&id)?.lifetime;
-        let end_ns = lifetime.end_ns.or(lifetime.seen_dead_ns).unwrap_or(u64::MAX);
-        (start_ns <= end_ns.saturating_add(Tolerance::ACCOUNT_READ_LATE_NS)).then_some(id)
+        let mut latest_first = of_pid.iter().rev().filter_map(|id| self.processes.get(id));
+        let latest_start_ns = start_ns.saturating_add(Tolerance::START_ROUNDING_NS);
+        let process = latest_first.find(|process| process.lifetime.start_ns <= latest_start_ns)?;
+        let end_ns = process.lifetime.end_ns.or(process.lifetime.seen_dead_ns).unwrap_or(u64::MAX);
+        (start_ns <= end_ns.saturating_add(Tolerance::ACCOUNT_READ_LATE_NS)).then_some(process.ids.id)
     }
 
     /// Takes in the wait status that a pidfd gave.
@@ -221,24 +221,24 @@ impl Tree {
         }
     }
 
-    /// Notes that a process has exec'd; its program has not reported yet.
-    pub(super) fn note_exec(&mut self, id: ProcessId, at: u64) {
+    /// Notes that a process has exec'd at `at_ns`, CLOCK_MONOTONIC nanoseconds; its program has not reported yet.
+    pub(super) fn note_exec(&mut self, id: ProcessId, at_ns: u64) {
         // If the program before has not reported either, it was uninstrumented.
         self.confirm_uninstrumented(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let is_sampled = process.observed.at_ns > at;
-        let previous_peak_bytes = process.sampled_peak().filter(|_| !is_sampled);
-        if is_sampled {
+        // Then the sampled peak can be of either program, and counts for neither.
+        let is_new_program_sampled = process.observed.at_ns > at_ns;
+        let previous_peak_bytes = process.sampled_peak().filter(|_| !is_new_program_sampled);
+        if is_new_program_sampled {
             process.observed.forget_peak();
         }
-        process.program.unreported_exec =
-            Some(UnreportedExec { at_ns: at, program: None, previous_peak_bytes });
+        process.program.unreported_exec = Some(UnreportedExec { at_ns, program: None, previous_peak_bytes });
         self.by_state.unreported.insert(id);
         self.by_state.young.insert(id);
     }
 
-    /// Takes in what /proc shows of the program of a process that has not reported. What was read while the program ran is
-    /// kept.
+    /// Takes in what /proc shows of the program of a process that has not reported. What was read while the program ran is kept,
+    /// if it has ended by now. A program that has reported is known by its record.
     pub(crate) fn set_program(&mut self, id: ProcessId, program: Program) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let is_uninstrumented = process.program.image == Image::Uninstrumented;
@@ -278,8 +278,10 @@ impl Tree {
         overdue.flatten().filter(|process| process.is_alive() && process.program.unreported_exec.is_some())
     }
 
-    /// Concludes that programs whose time to write a START record is over are uninstrumented.
+    /// Concludes that programs whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC) are uninstrumented. Then
+    /// takes processes off the lists whose question is answered.
     pub fn tick(&mut self, now_ns: u64) {
+        // They are in the order of their readings: if one has time, so have all behind it.
         while let Some(id) = self.by_state.unconfirmed.front().copied() {
             if self.processes.get(&id).is_some_and(|process| process.may_still_report(now_ns)) {
                 break;
@@ -304,7 +306,7 @@ impl Tree {
         self.by_state.unproven.retain(is_alive);
     }
 
-    /// Whether an uninstrumented program runs.
+    /// Whether a live process runs an uninstrumented program.
     pub fn has_uninstrumented(&self) -> bool {
         let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
         alive.into_iter().any(|process| process.program.image == Image::Uninstrumented)

@@ -41,10 +41,11 @@ impl Tree {
         questions
     }
 
-    /// Finalize ended processes for which no record can follow.
+    /// Finalizes ended processes for which no record can follow. One waits while a process that it may have waited for is open:
+    /// that one's usage is subtracted from its sums.
     ///
     /// All records that were written before `complete_ns` are applied: a process that was seen dead by then has no EXIT
-    /// record still to come.
+    /// record still to come. `now_ns` is the present. Both are CLOCK_MONOTONIC.
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
         self.add_found_ahead(complete_ns);
         // Until the command's first process is known, an ancestor that may reap orphans is not.
@@ -68,7 +69,7 @@ impl Tree {
         self.by_state.ended.retain(|id| self.processes.contains_key(id));
     }
 
-    /// End the processes that were seen dead, if all their records are applied. Returns the possible reapers of the others.
+    /// Ends the processes that were seen dead, if all their records are applied. Returns the possible reapers of the others.
     fn end_seen_dead(&mut self, complete_ns: u64) -> FxHashSet<ProcessId> {
         let mut awaiting = FxHashSet::default();
         for id in self.by_state.seen_dead.iter().copied().collect::<Vec<_>>() {
@@ -87,23 +88,23 @@ impl Tree {
         awaiting
     }
 
-    /// Whether no record can follow for an ended process, if all that were written before this time are applied.
-    fn is_over(&self, id: ProcessId, now_ns: u64) -> bool {
+    /// Whether no record can follow for an ended process, if all that were written before `complete_ns` are applied.
+    fn is_over(&self, id: ProcessId, complete_ns: u64) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
         if process.end.reaped.is_some() {
             return true;
         }
         let ended_first = self.ended_before_a_reaped_ancestor(process);
-        match (process.lifetime.gone_ns, process.lifetime.end_ns, process.ids.host_pid) {
-            // An orphan is reaped by the launcher, which writes REAPED before the kernel releases the pid.
-            (Some(gone), ..) => {
-                now_ns >= gone.saturating_add(if ended_first { 0 } else { Tolerance::REAPED_AFTER_GONE_NS })
-            }
-            (None, Some(end), None) => {
-                ended_first || now_ns.saturating_sub(end) >= Tolerance::REAPED_AFTER_UNSEEN_END_NS
-            }
-            _ => false,
+        // An orphan is reaped by the launcher, which writes REAPED before the kernel releases the pid.
+        if let Some(gone_ns) = process.lifetime.gone_ns {
+            let wait_ns = if ended_first { 0 } else { Tolerance::REAPED_AFTER_GONE_NS };
+            return complete_ns >= gone_ns.saturating_add(wait_ns);
         }
+        // One whose pid here is known will be found to be gone.
+        let Some(end_ns) = process.lifetime.end_ns.filter(|_| process.ids.host_pid.is_none()) else {
+            return false;
+        };
+        ended_first || complete_ns.saturating_sub(end_ns) >= Tolerance::REAPED_AFTER_UNSEEN_END_NS
     }
 
     /// Whether its parent was reaped after its end, or the parent's parent after the parent's end, and so on. Then the
@@ -124,7 +125,7 @@ impl Tree {
         false
     }
 
-    /// Finalizes all processes at the end of the run, the living as they are.
+    /// Finalizes all processes at the end of the run, at `now_ns` (CLOCK_MONOTONIC), the living as they are.
     pub fn finalize_all(&mut self, now_ns: u64) {
         self.end_seen_dead(u64::MAX);
         self.by_state.alive.clear();
@@ -134,8 +135,9 @@ impl Tree {
         }
     }
 
-    /// Orders processes so that each comes before its parent, or the process that would reap it as an orphan. Its usage is
-    /// subtracted from theirs.
+    /// Orders processes so that each comes before its parent: its usage is subtracted from the parent's. If the parent is not
+    /// known, the process that would reap it as an orphan stands for it. A process's depth is its number of such ancestors. The
+    /// deepest come first.
     fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
         let mut depths: FxHashMap<ProcessId, u32> =
             FxHashMap::with_capacity_and_hasher(ids.len(), FxBuildHasher);
@@ -164,7 +166,7 @@ impl Tree {
     }
 
     /// Computes a process's figures, and removes it from the tree. If it was the nearest uninstrumented ancestor of others,
-    /// gives the next one.
+    /// gives it and its own such ancestor, which takes its place. `now_ns` is CLOCK_MONOTONIC.
     pub(super) fn finalize_one(
         &mut self,
         id: ProcessId,

@@ -23,6 +23,7 @@ pub(super) struct ImageGroups {
 }
 
 impl ImageGroups {
+    /// Gives a group. `None`: no live process is in it.
     pub(super) fn get(&self, group: ImageGroup) -> Option<&Group> {
         self.by_id.get(&group)
     }

@@ -44,7 +44,9 @@ pub struct LiveInterval {
 }
 
 impl Process {
-    /// Gives what a process that started since the last sample adds to the time until now: itself, and its memory.
+    /// Gives what a process that started since the last sample adds to the time until `now_ns`, CLOCK_MONOTONIC nanoseconds:
+    /// itself, and its memory. `memory` is what it added to footprints at most, of which `unread_bytes` more may be private.
+    /// `rss_bytes` is the largest RSS.
     pub(in crate::run) fn intervals_until(
         &self,
         now_ns: u64,
@@ -57,7 +59,7 @@ impl Process {
         [self.process_interval(now_ns), image]
     }
 
-    /// Gives the time of its image since the last sample, without memory.
+    /// Gives the time of its image from the last sample to `end_ns`, CLOCK_MONOTONIC nanoseconds, without memory.
     pub(super) fn image_interval(&self, end_ns: u64) -> LiveInterval {
         let start_ns = self.program.image_start_ns.max(self.observed.at_ns).min(end_ns);
         let process = self.process_interval(end_ns);
@@ -73,19 +75,22 @@ impl Process {
     }
 
     /// Gives the CPU time that was not counted up to its end, as the last thing that it did: the kernel frees its memory after
-    /// the EXIT record. It is negative if what it was counted for turned out to be a child's. `None`: nothing is to be added.
+    /// the EXIT record. `own_cpu_ns`: all that it used itself, nanoseconds. The rest is negative if what it was counted for
+    /// turned out to be a child's. `None`: nothing is to be added, or it has not ended.
     pub(super) fn uncounted_interval(&self, own_cpu_ns: u64) -> Option<LiveInterval> {
         let end_ns = self.lifetime.end_ns?;
         let counted_ns = self.cpu.counted_cpu_ns;
-        let cpu_ns =
-            i64::try_from(i128::from(own_cpu_ns) - i128::from(counted_ns)).ok().filter(|ns| *ns != 0)?;
-        let counted_at_ns =
-            end_ns.saturating_sub(own_cpu_ns.abs_diff(counted_ns)).max(self.lifetime.start_ns);
+        let cpu_ns = i64::try_from(i128::from(own_cpu_ns) - i128::from(counted_ns)).ok()?;
+        if cpu_ns == 0 {
+            return None;
+        }
+        // It used one core until its end.
+        let counted_at_ns = end_ns.saturating_sub(cpu_ns.unsigned_abs()).max(self.lifetime.start_ns);
         let image = self.image_interval(end_ns);
         Some(LiveInterval { cpu_ns, counted_at_ns, start_ns: end_ns, likely_start_ns: end_ns, ..image })
     }
 
-    /// Gives its time since the last sample, without CPU time.
+    /// Gives its time from the last sample to `end_ns`, CLOCK_MONOTONIC nanoseconds, without CPU time.
     pub(super) fn process_interval(&self, end_ns: u64) -> LiveInterval {
         LiveInterval {
             is_process: true,

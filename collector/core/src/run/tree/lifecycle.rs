@@ -7,16 +7,12 @@ use super::tolerance::Tolerance;
 use super::{FoundBy, ImageGroup, Key, LiveInterval, Parent, Process, ProcessId, Tree};
 
 impl Tree {
-    /// Adds the command's first process, which the launcher reported. If a record was first, marks that process.
+    /// Adds the command's first process, which the launcher reported. If a record was first, marks that process. `start_ns` is
+    /// CLOCK_MONOTONIC.
     pub fn set_main(&mut self, pid: u32, start_ns: u64, command: &str) {
         let key = Key { pid_ns: self.context.pid_ns, pid };
-        let id = match self.main {
-            Some(id) => id,
-            None => match self.youngest_alive(key) {
-                Some(id) => id,
-                None => self.insert(key, Parent::Launcher, FoundBy::Subreaper, start_ns),
-            },
-        };
+        let known = self.main.or_else(|| self.youngest_alive(key));
+        let id = known.unwrap_or_else(|| self.insert(key, Parent::Launcher, FoundBy::Subreaper, start_ns));
         self.main = Some(id);
         self.adopt(key, id);
         self.apply_early_exec(id, key);
@@ -80,6 +76,7 @@ impl Tree {
         }
         let of_pid = by_state.index.entry(key).or_default();
         of_pid.push(id);
+        // Processes of one pid that nobody reaped do not add up without bound.
         let oldest = of_pid.first().copied().filter(|_| of_pid.len() > Tolerance::MOST_OF_ONE_PID);
         if let Some(oldest) = oldest
             && self.processes.get(&oldest).is_some_and(|process| !process.is_alive())
@@ -102,7 +99,8 @@ impl Tree {
         }
     }
 
-    /// Ends a process at this time: what it used since its last sample waits for the next one. It is finalized later.
+    /// Ends a process at this time, CLOCK_MONOTONIC nanoseconds. What it used since its last sample waits for the next one, as
+    /// two intervals: of the process with its CPU time, and of its memory. It is finalized later.
     pub(super) fn end(&mut self, id: ProcessId, at_ns: u64) {
         self.confirm_uninstrumented(id);
         let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
@@ -129,19 +127,21 @@ impl Tree {
         self.by_state.ended.push(id);
     }
 
-    /// Ends the process that had this pid before: a new process has it now.
-    pub(super) fn end_stale(&mut self, key: Key, at: u64) {
+    /// Ends the live process that had this pid before, if there is one: a new process has it at `at_ns`, CLOCK_MONOTONIC
+    /// nanoseconds. If the connector reported its end, it ends then.
+    pub(super) fn end_stale(&mut self, key: Key, at_ns: u64) {
         if let Some(old) = self.youngest_alive(key) {
             let exit = self.processes.get(&old).and_then(|process| process.end.kernel_exit);
-            self.end(old, exit.map_or(at, |exit| exit.at_ns.min(at)));
+            self.end(old, exit.map_or(at_ns, |exit| exit.at_ns.min(at_ns)));
             if let Some(process) = self.processes.get_mut(&old) {
-                process.lifetime.gone_ns = Some(at);
+                process.lifetime.gone_ns = Some(at_ns);
             }
         }
     }
 
     /// Takes a process off the list of live ones.
     fn no_longer_alive(&mut self, id: ProcessId) {
+        // Ids ascend, and so does the list.
         if let Ok(at) = self.by_state.alive.binary_search(&id) {
             self.by_state.alive.remove(at);
         }

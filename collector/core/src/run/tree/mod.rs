@@ -100,7 +100,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty tree.
+    /// Makes a tree without processes.
     #[must_use]
     pub fn new(context: RunContext) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl Tree {
         }
     }
 
-    /// The constants of the run.
+    /// Gives the constants of the run.
     pub(crate) fn context(&self) -> &RunContext {
         &self.context
     }
@@ -131,17 +131,17 @@ impl Tree {
         &self.counts
     }
 
-    /// A process that is not finalized.
+    /// Gives a process that is not finalized. `None`: it is, or was never in the tree.
     pub fn get(&self, id: ProcessId) -> Option<&Process> {
         self.processes.get(&id)
     }
 
-    /// A process that is not finalized.
+    /// Gives a process that is not finalized, to be changed. `None`: it is, or was never in the tree.
     pub(crate) fn get_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
         self.processes.get_mut(&id)
     }
 
-    /// The live processes, oldest first.
+    /// Gives the live processes, oldest first.
     #[must_use]
     pub fn alive(&self) -> &[ProcessId] {
         &self.by_state.alive
@@ -163,12 +163,12 @@ impl Tree {
         self.main.is_some()
     }
 
-    /// A live image group.
+    /// Gives an image group. `None`: no live process is in it.
     pub(crate) fn group(&self, group: ImageGroup) -> Option<&Group> {
         self.groups.get(group)
     }
 
-    /// How often a process has joined or left an image group, or got another kind of image.
+    /// Gives how often a process has joined or left an image group, or got another kind of image.
     pub(crate) fn group_changes(&self) -> u64 {
         self.groups.changes()
     }
@@ -185,13 +185,15 @@ impl Tree {
         self.processes.values().fold(0, |sum: u64, process| sum.saturating_add(process.cpu.counted_cpu_ns))
     }
 
-    /// Takes the intervals up to this time. What is left of them, and those that began later, wait for the next call.
+    /// Takes the intervals up to `at_ns`, CLOCK_MONOTONIC nanoseconds. What is left of them, and those that began later, wait
+    /// for the next call.
     pub fn take_intervals(&mut self, at_ns: u64) -> Vec<LiveInterval> {
         let mut taken = Vec::with_capacity(self.intervals.len());
         for life in std::mem::take(&mut self.intervals) {
             if life.start_ns >= at_ns {
                 self.intervals.push(life);
             } else if life.end_ns > at_ns {
+                // The CPU time of both parts goes with the first.
                 self.intervals.push(LiveInterval {
                     start_ns: at_ns,
                     likely_start_ns: at_ns,
@@ -207,7 +209,7 @@ impl Tree {
         taken
     }
 
-    /// The intervals that wait to be taken.
+    /// Gives the intervals that wait to be taken.
     pub fn waiting_intervals(&self) -> &[LiveInterval] {
         &self.intervals
     }
@@ -228,8 +230,8 @@ impl Tree {
         of_pid.iter().rev().copied().find(|id| self.processes.get(id).is_some_and(Process::is_alive))
     }
 
-    /// Whether this pid and pidfd inode, of a process that started at about this time, belong to one that is not
-    /// finalized, dead or alive.
+    /// Whether this pid and pidfd inode, of a process that started at about `start_ns`, belong to one that is not finalized,
+    /// dead or alive. An inode of 0 is not known: then any live process of the pid is taken for it.
     #[must_use]
     fn knows(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
         let of_pid =

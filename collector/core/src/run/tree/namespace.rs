@@ -24,7 +24,8 @@ pub(super) struct Forks {
 }
 
 impl Forks {
-    /// Gives the pid that the fork of this number has if no thread took a pid since the last known one.
+    /// Gives the pid that the fork of this number has if no thread took a pid between it and the last known one: pids ascend by
+    /// 1 with each fork.
     pub(super) fn expected_pid(&self, number: u64) -> i64 {
         let (pid, known) = self.known;
         i64::from(pid) + (number.cast_signed() - known.cast_signed())
@@ -40,7 +41,8 @@ pub(super) struct PidNumber {
 }
 
 impl PidNumber {
-    /// Gives the pid in the collector's namespace of the process whose pidfd has this inode.
+    /// Gives the pid in the collector's namespace of the process whose pidfd has this inode. `None`: it would be no pid, as pids
+    /// have begun again since.
     pub(super) fn pid_of(self, inode: u64) -> Option<u32> {
         let ahead = inode.wrapping_sub(self.inode).cast_signed();
         i64::from(self.pid).checked_add(ahead)?.try_into().ok()

@@ -51,7 +51,7 @@ impl Tree {
         Some(ForkNumber { pid_ns, number: forks.count })
     }
 
-    /// Gives the inode of the other pid namespace that a process is in, as far as known.
+    /// Gives the inode of the other pid namespace that a process is in. `None`: it is in the collector's, or that is not known.
     pub(super) fn namespace_of(&self, process: &Process) -> Option<u32> {
         let has_own_pid = process.ids.key.pid_ns != self.context.pid_ns;
         has_own_pid.then_some(process.ids.key.pid_ns).or(process.ids.fork_number.map(|fork| fork.pid_ns))
@@ -63,7 +63,8 @@ impl Tree {
         of_pid.last().copied().filter(|init| *init != process.ids.id)
     }
 
-    /// Notes that a process ended without being killed, so its pid namespace's init had not ended before.
+    /// Notes that a process ended without being killed at `at_ns`, CLOCK_MONOTONIC nanoseconds. So its pid namespace's init had
+    /// not ended before: with the init, the kernel kills all others.
     pub(super) fn note_unkilled_end(&mut self, id: ProcessId, at_ns: u64) {
         let process = self.processes.get(&id).filter(|process| process.ids.key.pid != 1);
         if let Some(forks) = process.and_then(|p| self.namespace_of(p)).and_then(|ns| self.forks.get_mut(&ns))
@@ -107,7 +108,9 @@ impl Tree {
         Some(id)
     }
 
-    /// Gives how well a process matches, best last. `None`: it can't be the one.
+    /// Gives how well a process matches the query: the best has the largest score. Gives `None` if it can't be the one. `parent`:
+    /// the process that the record names as its parent, if that is known. What is compared first counts most: the pidfd, then the
+    /// parents, whether it lived then and had exec'd, and at last how near its pid inside must be.
     fn score(
         &self,
         process: &Process,
@@ -137,13 +140,15 @@ impl Tree {
         let relation = self.relation(process, query, parent)?;
         let forks = self.forks.get(&query.key.pid_ns).copied().unwrap_or_default();
         let fork = ids.fork_number.filter(|fork| fork.pid_ns == query.key.pid_ns);
+        // Threads take pids, too, so its pid is the expected one or somewhat larger.
         let ahead = fork.map_or(0, |fork| forks.expected_pid(fork.number) - i64::from(query.key.pid));
         let pid_number = self.pid_number.filter(|_| query.pidfd_inode != 0);
         let has_expected_pid = pid_number.is_some_and(|one| one.pid_of(query.pidfd_inode) == ids.host_pid);
         Some((are_pidfds_known, has_expected_pid, relation, was_alive, is_likely, ahead <= 0, -ahead.abs()))
     }
 
-    /// Gives how well the parents match, best largest. `None`: they can't.
+    /// Gives how well the parents of a process and of a record's match: 3 is best, 0 worst. `None`: they can't be the same.
+    /// `parent`: the process that the record names as the parent, if that is known.
     fn relation(&self, process: &Process, query: &MatchQuery, parent: Option<ProcessId>) -> Option<u8> {
         let is_numbered = process.ids.fork_number.is_some_and(|fork| fork.pid_ns == query.key.pid_ns);
         match (process.ancestry.parent, parent) {
@@ -160,18 +165,19 @@ impl Tree {
         }
     }
 
-    /// Whether it is alive, and its pid inside is unknown, if it has one.
+    /// Whether a process is alive and known by its pid in the collector's namespace alone: if it is in another, its pid inside
+    /// is unknown.
     fn lacks_pid_inside(&self, id: ProcessId) -> bool {
         !self.has_ended(id)
             && self.processes.get(&id).is_some_and(|process| process.ids.key.pid_ns == self.context.pid_ns)
     }
 
-    /// Whether it has ended, as far as records or the connector have reported.
+    /// Whether a process has ended, as far as records or the connector have reported. One that is not in the tree any more has.
     fn has_ended(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_none_or(|process| !process.is_alive() || process.end.kernel_exit.is_some())
     }
 
-    /// Sets the pid inside of a process that the connector reported.
+    /// Sets the pid inside its namespace of a process that the connector reported, and counts the namespace's forks from there.
     fn set_pid_inside(&mut self, id: ProcessId, key: Key) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.ids.key = key;

@@ -22,9 +22,11 @@ impl Process {
         let program = &self.program;
         let (last, quality) = self.last_image_peak();
         let peak = last.max(program.earlier_images_peak_bytes);
-        // An earlier image had at most what the last one inherited.
-        let may_be_short = (program.had_uninstrumented_image || program.had_unread_copy)
-            && matches!(program.image, Image::Loaded { inherited } if peak.is_none_or(|peak| peak < inherited));
+        // An earlier image had at most what the last one inherited. So a peak that is not below that is the largest of all.
+        let has_unread_image = program.had_uninstrumented_image || program.had_unread_copy;
+        let is_below_inherited =
+            matches!(program.image, Image::Loaded { inherited } if peak.is_none_or(|peak| peak < inherited));
+        let may_be_short = has_unread_image && is_below_inherited;
         let is_earlier_only = last.is_none() && program.earlier_images_peak_bytes.is_some();
         let quality = match quality {
             Quality::Exact if may_be_short => Quality::Sampled,
@@ -40,11 +42,12 @@ impl Process {
         let is_lower_bound = |quality| matches!(quality, Quality::Exact | Quality::Sampled);
         let above = |max: u64, inherited: u64| if max > inherited { max } else { 0 };
         let (peak, quality) = self.peak();
+        // EXIT: children inherited at most what the process itself had.
         let below = self.end.exit.map_or(0, |exit| {
-            let most =
-                exit.own_usage.max_rss_bytes.saturating_add(Tolerance::rss(exit.own_usage.max_rss_bytes));
-            above(exit.children_usage.max_rss_bytes, most)
+            let own = exit.own_usage.max_rss_bytes;
+            above(exit.children_usage.max_rss_bytes, own.saturating_add(Tolerance::rss(own)))
         });
+        // REAPED: its maximum is over the process and its children, and all inherited at most what the process did.
         let either = self.end.reaped.map_or(0, |reaped| {
             self.most_inherited(&reaped).map_or(0, |most| above(reaped.usage.max_rss_bytes, most))
         });
@@ -65,7 +68,8 @@ impl Process {
         self.peak() == (None, Quality::Unknown) && !held_little
     }
 
-    /// Gives the peak of the image that it ran last, bytes, and how that is known.
+    /// Gives the peak of the image that it ran last, bytes, and how that is known: by EXIT; else by the kernel's account, if
+    /// that is exact; else by REAPED; else by the samples. An image in its parent's memory has none of its own.
     pub(super) fn last_image_peak(&self) -> (Option<u64>, Quality) {
         match (&self.end.exit, &self.end.reaped) {
             // A child of a raw clone has memory of its own, and writes the same record as a vfork child.
@@ -80,8 +84,8 @@ impl Process {
         }
     }
 
-    /// Gives the peak of its last image in the kernel's account of its exit, bytes, and whether no earlier image can have
-    /// had more.
+    /// Gives the peak of its last image in the kernel's account of its exit, bytes, and whether no earlier image can have had
+    /// more. `None`: there is no account, or its peak may be the parent's.
     fn accounted_peak(&self) -> Option<(u64, bool)> {
         let account = self.end.account?;
         let program = &self.program;
@@ -105,6 +109,7 @@ impl Process {
         // a sample can have seen more.
         let seen = self.least_peak().unwrap_or(0);
         match self.program.image {
+            // The maximum can be an earlier image's. VmHWM is this one's.
             Image::Loaded { inherited } if exit.flags & FLAG_IMAGE != 0 && max <= inherited => {
                 match exit.vm_hwm_bytes {
                     Some(vm_hwm_bytes) => (Some(vm_hwm_bytes.max(seen)), Quality::Exact),
@@ -133,10 +138,11 @@ impl Process {
         // an EXIT record did run another program.
         let was_killed_as_copy =
             matches!(image, Image::Forked { .. }) && libc::WIFSIGNALED(reaped.status) && max > of_children;
+        if is_own && self.are_all_waits_known(reaped.status) {
+            let is_upper_bound = may_have_execd || may_be_copy;
+            return (Some(max), if is_upper_bound { Quality::Bound } else { Quality::Exact });
+        }
         match self.peak_without_records().0 {
-            _ if is_own && self.are_all_waits_known(reaped.status) => {
-                (Some(max), if may_have_execd || may_be_copy { Quality::Bound } else { Quality::Exact })
-            }
             Some(peak) => (Some(peak), Quality::Sampled),
             None if (is_own || was_killed_as_copy) && !self.ancestry.has_children => {
                 (Some(max), Quality::Bound)
@@ -145,7 +151,7 @@ impl Process {
         }
     }
 
-    /// Gives the most that its ru_maxrss can have been without memory of its own, bytes.
+    /// Gives the most that its ru_maxrss can have been without memory of its own, bytes. `None`: it ran in its parent's memory.
     fn most_inherited(&self, reaped: &ReapRecord) -> Option<u64> {
         match self.program.image {
             Image::Loaded { inherited } => Some(inherited),
@@ -163,7 +169,8 @@ impl Process {
         }
     }
 
-    /// Gives the peak without records: the kernel's account of its exit, or the last sample.
+    /// Gives the peak without records, bytes, and how that is known: the larger of the kernel's account of its exit and the last
+    /// sample.
     fn peak_without_records(&self) -> (Option<u64>, Quality) {
         let accounted = self.accounted_peak();
         let peak = self.least_peak().max(accounted.map(|(peak, _)| peak));
@@ -175,7 +182,8 @@ impl Process {
         (peak, quality)
     }
 
-    /// Gives what it had at least: the largest sample, or the RSS at its fork if the connector has reported no exec since.
+    /// Gives what it had at least, bytes: the largest sample, or the RSS at its fork if the connector has reported no exec since.
+    /// `None`: neither is known.
     fn least_peak(&self) -> Option<u64> {
         let at_fork = match self.program.image {
             Image::Forked { rss_at_fork_bytes }

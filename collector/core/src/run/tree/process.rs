@@ -123,7 +123,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Its pid in the collector's namespace, or, where that is not known, in its own.
+    /// Gives its pid in the collector's namespace, or, where that is not known, in its own.
     pub(crate) fn pid(&self) -> u32 {
         self.host_pid.unwrap_or(self.key.pid)
     }
@@ -212,7 +212,8 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// Sets the start, as a source reported it that knows it.
+    /// Sets the start, CLOCK_MONOTONIC nanoseconds, as a source reported it that knows it. One that is later than a time
+    /// at which the process was there is false, and left out.
     pub fn set_start(&mut self, start_ns: u64) {
         if start_ns <= self.start_ns {
             (self.start_ns, self.earliest_start_ns) = (start_ns, start_ns);
@@ -351,14 +352,16 @@ impl Process {
         }
     }
 
-    /// Notes that it can have started from this time on, and was there at `lifetime.start_ns`.
+    /// Notes that it can have started from this time on, CLOCK_MONOTONIC nanoseconds, and was there at `lifetime.start_ns`. Its
+    /// CPU time counts from the middle.
     pub(super) fn set_earliest_start(&mut self, earliest_ns: u64) {
         let lifetime = &mut self.lifetime;
         lifetime.earliest_start_ns = earliest_ns.min(lifetime.start_ns);
         self.cpu.counted_at_ns = lifetime.likely_start_ns();
     }
 
-    /// Notes that it was there at this time.
+    /// Notes that it was there at this time, CLOCK_MONOTONIC nanoseconds. If that is before the known start, it started by then,
+    /// and its first image with it.
     pub(super) fn note_alive(&mut self, at_ns: u64) {
         let lifetime = &mut self.lifetime;
         let start_ns = at_ns.max(lifetime.earliest_start_ns);
@@ -381,11 +384,12 @@ impl Process {
         self.lifetime.end_ns.is_none()
     }
 
-    /// Keeps the largest address space, and the resource limits, that a sample read.
+    /// Takes in the address space, bytes, and the resource limits that a sample read. Keeps the largest address space of the
+    /// program that runs now.
     pub(crate) fn note_bounds(&mut self, virtual_bytes: u64, limits: ProcessLimits) {
         let program_start_ns = self.program_start_ns();
-        let is_same = self.bounds.program_start_ns == program_start_ns;
-        let before = if is_same { self.bounds.peak_virtual_bytes } else { 0 };
+        let is_same_program = self.bounds.program_start_ns == program_start_ns;
+        let before = if is_same_program { self.bounds.peak_virtual_bytes } else { 0 };
         self.bounds = Bounds { program_start_ns, peak_virtual_bytes: before.max(virtual_bytes), limits };
     }
 
@@ -438,10 +442,12 @@ impl Process {
         !self.program.has_record || (self.end.exit.is_none() && by_exit)
     }
 
-    /// Gives how it ended, by REAPED, EXIT, the connector or a pidfd.
+    /// Gives how it ended, by the first of these that tells: REAPED, EXIT, the connector, a pidfd. If none does, neither code
+    /// nor signal is known.
     pub(crate) fn exit_status(&self) -> Exit {
         match (&self.end.reaped, &self.end.exit) {
             (Some(reaped), _) => exit_of_wait_status(reaped.status),
+            // The kernel keeps the lowest 8 bits of what exit(3) is given.
             (None, Some(exit)) if exit.flags & FLAG_NO_STATUS == 0 => {
                 Exit { code: Some(exit.status & 0xff), signal: None }
             }
@@ -458,7 +464,7 @@ impl Process {
     }
 }
 
-/// Gives exit code or signal of a wait status.
+/// Gives exit code or signal of a wait status. Of a process that has not ended (stopped, continued) neither is known.
 pub(crate) fn exit_of_wait_status(status: i32) -> Exit {
     if libc::WIFEXITED(status) {
         Exit { code: Some(libc::WEXITSTATUS(status)), signal: None }

@@ -13,11 +13,13 @@ use crate::model::quality::Quality;
 /// Gives what a fork child does not share with its parent, bytes. It is the pages that it touched since (copied or new), at
 /// least what it grew by: a huge page is one fault. It is never more than it has.
 pub(in crate::run) fn fork_share(rss_bytes: u64, rss_at_fork_bytes: u64, faulted_bytes: u64) -> u64 {
-    rss_bytes.min(faulted_bytes.max(rss_bytes.saturating_sub(rss_at_fork_bytes)))
+    let grown_bytes = rss_bytes.saturating_sub(rss_at_fork_bytes);
+    let touched_bytes = faulted_bytes.max(grown_bytes);
+    touched_bytes.min(rss_bytes)
 }
 
 impl Image {
-    /// Gives how much of its memory is a copy of its parent's, bytes.
+    /// Gives how much of its memory is a copy of its parent's at most, bytes; 0 for any image but a fork child's.
     pub(super) fn copied_bytes(&self) -> u64 {
         if let Self::Forked { rss_at_fork_bytes } = self { *rss_at_fork_bytes } else { 0 }
     }
@@ -36,7 +38,7 @@ impl Image {
         }
     }
 
-    /// Gives how much of an RSS peak above `rss_bytes` is the image's own; a fork child's copy of its parent is not.
+    /// Gives how much of an RSS peak above `rss_bytes` is the image's own, bytes. A fork child's copy of its parent is not.
     pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
         match self {
             Self::Loaded { .. } | Self::Uninstrumented => peak_bytes.saturating_sub(rss_bytes),
@@ -93,7 +95,7 @@ impl Process {
             && self.name.static_executable.is_none()
     }
 
-    /// Sets what /proc shows of its program.
+    /// Sets what /proc shows of its program. Its peak counts only for an uninstrumented program, of which no record has one.
     pub(super) fn set_program(&mut self, program: Program) {
         // Another uninstrumented program was read before, and no source reported the exec.
         let has_changed = self.name.args.is_some()
@@ -116,13 +118,13 @@ impl Process {
         exec_ns.max(self.program.image_start_ns)
     }
 
-    /// Gives the peak of this image as samples saw it, up to an unreported exec, bytes.
+    /// Gives the peak of this image as samples saw it, up to an unreported exec, bytes. `None`: no sample saw it.
     pub(super) fn peak_before_exec(&self) -> Option<u64> {
         let exec = self.program.unreported_exec.as_ref();
         exec.map_or_else(|| self.sampled_peak(), |exec| exec.previous_peak_bytes)
     }
 
-    /// Gives the peak of this image as samples saw it, bytes.
+    /// Gives the peak of this image as samples saw it, bytes. `None`: no sample saw it.
     pub(super) fn sampled_peak(&self) -> Option<u64> {
         let is_sampled = self.is_image_sampled() && self.observed.peak_rss_bytes > 0;
         is_sampled.then_some(self.observed.peak_rss_bytes)
@@ -133,8 +135,9 @@ impl Process {
         self.observed.at_ns >= self.program.image_start_ns
     }
 
-    /// Replaces the image at this time. The one before had this peak, if that is known; what it added to footprints since
-    /// its last sample goes to `intervals`.
+    /// Replaces the image at this time, CLOCK_MONOTONIC nanoseconds. `peak_bytes`: the peak of the one before, if that is known.
+    /// What that one added to footprints since its last sample goes to `intervals`; `None`: the process was not known before, so
+    /// it had none.
     pub(super) fn change_image(
         &mut self,
         intervals: Option<&mut Vec<LiveInterval>>,
@@ -176,7 +179,8 @@ impl Process {
         }
     }
 
-    /// Gives the own peak of an image that is replaced, bytes, and what it added to footprints since its last sample.
+    /// Gives the own peak of an image that is replaced, bytes, and the most that it added to footprints since its last sample.
+    /// `peak_bytes`: its peak, if that is known, with what may be its parent's.
     fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, Contribution) {
         let observed = &self.observed;
         match (self.program.image, peak_bytes) {
@@ -194,8 +198,9 @@ impl Process {
         }
     }
 
-    /// Takes what a source that came after its end reports beyond what was counted then. Only the connector dates an end
-    /// well enough: the memory of a process that a sample found dead may have been used by others since.
+    /// Takes what a source that came after its end reports beyond what was counted then. Only the connector dates an end well
+    /// enough: the memory of a process that a sample found dead may have been used by others since. `None`: there is no more, or
+    /// it has not ended.
     pub(super) fn take_late_memory(&mut self, page_bytes: u64) -> Option<LiveInterval> {
         let (end_ns, counted) = self.lifetime.end_ns.zip(self.lifetime.counted)?;
         let memory = self.contribution_since_sample(page_bytes);
@@ -209,6 +214,7 @@ impl Process {
     /// for a fork child only what it does not share with its parent.
     pub(super) fn contribution_since_sample(&self, page_bytes: u64) -> Contribution {
         let (peak, quality) = self.last_image_peak();
+        // A sampled peak is in `observed` already.
         let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);
         let faults = match (&self.end.exit, &self.end.reaped) {
             (Some(exit), _) => exit.own_usage.minor_faults,
@@ -224,6 +230,8 @@ impl Process {
         if !self.is_image_sampled() {
             return unsampled;
         }
-        self.observed.contribution_at(peak).min(unsampled.max(self.observed.contribution))
+        // What it grew by to its peak counts, up to what the peak alone tells, or to what the sample saw if that is more.
+        let grown = self.observed.contribution_at(peak);
+        grown.min(unsampled.max(self.observed.contribution))
     }
 }

@@ -18,7 +18,8 @@ struct Reaper {
 }
 
 impl Tree {
-    /// Applies a REAPED: the writer has reaped `child`, which it names in its own pid namespace.
+    /// Applies a REAPED: the writer has reaped `child`, which it names by its pid in its own pid namespace. That ends the
+    /// process, if nothing has ended it before. `now_ns` is CLOCK_MONOTONIC.
     pub(super) fn reaped(
         &mut self,
         reaper_key: Key,
@@ -54,6 +55,7 @@ impl Tree {
         self.set_reaped(id, reaper, child, record);
         let Some(process) = self.processes.get(&id) else { return };
         let key = process.ids.key;
+        let is_inner_init = key.pid == 1 && key.pid_ns != self.context.pid_ns;
         if process.is_alive() {
             // It may have been waited for long after its end. A signal ends all threads at once, so the connector's first
             // event dates the end.
@@ -61,7 +63,7 @@ impl Tree {
             let dead_ns = killed.map(|exit| exit.at_ns).or(process.lifetime.seen_dead_ns);
             self.end(id, dead_ns.map_or(at_ns, |dead| dead.min(at_ns)));
         }
-        if key.pid == 1 && key.pid_ns != self.context.pid_ns {
+        if is_inner_init {
             self.end_namespace(key.pid_ns, at_ns);
         }
     }
@@ -139,33 +141,46 @@ impl Tree {
     /// - in another pid namespace, the process whose EXIT record fits;
     /// - the reaper's oldest child whose host pid is unknown.
     fn reaped_instance(&self, key: Key, reaper: Reaper, record: &ReapRecord) -> Option<ProcessId> {
-        let is_unreaped = |process: &&Process| process.end.reaped.is_none();
-        let may_be = |process: &&Process| match process.ancestry.parent {
+        self.reaped_by_pid(key, reaper).or_else(|| self.reaped_inside(key.pid_ns, reaper, record))
+    }
+
+    /// Whether a process can be the reaper's to reap: it is its child, or its known parent can no longer reap it. A tracer also
+    /// waits for others' children, so it reaps only its own.
+    fn may_reap(&self, reaper: Reaper, process: &Process) -> bool {
+        match process.ancestry.parent {
             Parent::Known(parent) => {
-                Some(parent) == reaper.id
-                    || (!reaper.is_tracer && self.processes.get(&parent).is_none_or(|p| !p.is_alive()))
+                let has_ended = || self.processes.get(&parent).is_none_or(|parent| !parent.is_alive());
+                Some(parent) == reaper.id || (!reaper.is_tracer && has_ended())
             }
             Parent::Launcher => reaper.is_launcher,
             Parent::Unknown => !reaper.is_tracer,
-        };
-        let of_pid =
-            self.by_state.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
-        if let Some(process) = of_pid.clone().filter(is_unreaped).find(may_be) {
+        }
+    }
+
+    /// Finds the reaped process by its pid: by the first two rules of [`Self::reaped_instance`].
+    fn reaped_by_pid(&self, key: Key, reaper: Reaper) -> Option<ProcessId> {
+        let of_pid = self.by_state.index.get(&key)?.iter().filter_map(|id| self.processes.get(id));
+        let mut unreaped = of_pid.filter(|process| process.end.reaped.is_none());
+        if let Some(process) = unreaped.clone().find(|process| self.may_reap(reaper, process)) {
             return Some(process.ids.id);
         }
         // A reaper that is no tracer is the parent by now: the parent before was killed, and no record has reported that.
-        if !reaper.is_tracer
-            && (reaper.is_launcher || reaper.id.is_some())
-            && let Some(process) = of_pid.rev().find(is_unreaped)
-        {
-            return Some(process.ids.id);
-        }
+        let is_known = reaper.is_launcher || reaper.id.is_some();
+        let youngest = unreaped.next_back().filter(|_| is_known && !reaper.is_tracer);
+        youngest.map(|process| process.ids.id)
+    }
+
+    /// Finds the reaped process among those of other pid namespaces than the reaper's (`pid_ns`): by the last two rules of
+    /// [`Self::reaped_instance`].
+    fn reaped_inside(&self, pid_ns: u32, reaper: Reaper, record: &ReapRecord) -> Option<ProcessId> {
         let inner = self.by_state.inner.iter().filter_map(|(_, id)| self.processes.get(id));
-        let unreaped = inner
-            .filter(|process| process.ids.host_pid.is_none() && process.ids.key.pid_ns != key.pid_ns)
-            .filter(is_unreaped);
+        let unreaped = inner.filter(|process| {
+            let has_known_pid = process.ids.host_pid.is_some() || process.ids.key.pid_ns == pid_ns;
+            process.end.reaped.is_none() && !has_known_pid
+        });
         // A raw clone (bwrap) writes no record that names the maker of a namespace's init.
-        let fitting = unreaped.clone().filter(may_be).filter_map(|process| {
+        let candidates = unreaped.clone().filter(|process| self.may_reap(reaper, process));
+        let fitting = candidates.filter_map(|process| {
             let fit = process.end.exit.as_ref()?.fits(record)?;
             Some((fit, process.ids.id))
         });
@@ -179,13 +194,18 @@ impl Tree {
             .map(|process| process.ids.id)
     }
 
-    /// Whether a process of this pid was finalized a moment ago without a REAPED record; if so, this is it.
+    /// Whether the record is about a process of this pid that was finalized a moment ago without one. Then it counts as reaped:
+    /// the next record is about another.
     fn is_late_reaping(&mut self, key: Key, now_ns: u64) -> bool {
         let waiting = self.recently_finalized.iter_mut().find(|finalized| {
             finalized.key == key
                 && finalized.awaits_reaping
                 && now_ns.saturating_sub(finalized.finalized_ns) < Tolerance::REAPED_AFTER_FINALIZED_NS
         });
-        waiting.is_some_and(|finalized| std::mem::replace(&mut finalized.awaits_reaping, false))
+        if let Some(finalized) = waiting {
+            finalized.awaits_reaping = false;
+            return true;
+        }
+        false
     }
 }

@@ -43,8 +43,9 @@ impl ExitRecord {
     }
 
     /// Gives how far the CPU time of a REAPED record differs, microseconds. `None`: the record can't be about this process,
-    /// by status or sums, or its reaper is in its pid namespace.
+    /// by status or sums, or its reaper is in its pid namespace. There, its parent's pid would not be 0.
     pub(super) fn fits(&self, reaped: &ReapRecord) -> Option<u64> {
+        // The kernel keeps the lowest 8 bits of what exit(3) is given.
         let is_status =
             self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;
         let is_reaped_outside = self.parent_pid == 0;

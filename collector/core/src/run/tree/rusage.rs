@@ -44,7 +44,7 @@ impl From<&Usage> for Rusage {
 }
 
 impl Rusage {
-    /// User and system time, microseconds.
+    /// Gives user and system time together, microseconds.
     pub(crate) fn cpu_us(&self) -> u64 {
         self.user_us.saturating_add(self.system_us)
     }

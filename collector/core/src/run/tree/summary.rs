@@ -78,7 +78,8 @@ pub struct ProcessSummary {
 }
 
 impl ProcessSummary {
-    /// Makes the final figures of a process that was taken out of the tree.
+    /// Makes the final figures of a process that was taken out of the tree. `now_ns`, CLOCK_MONOTONIC, stands for the end of one
+    /// that still runs.
     pub(super) fn new(process: Process, own_usage: OwnUsage, parent_pid: Option<u32>, now_ns: u64) -> Self {
         let (peak_rss_bytes, peak_quality) = process.peak();
         let lifetime = process.lifetime;
@@ -137,7 +138,7 @@ impl ProcessSummary {
         (self.own_usage.quality != Quality::Unknown).then(|| self.own_usage.cpu_us())
     }
 
-    /// Its end, CLOCK_MONOTONIC nanoseconds.
+    /// Gives its end, CLOCK_MONOTONIC nanoseconds; of one that still runs, when it was finalized.
     pub(crate) fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.wall_ns)
     }

@@ -15,23 +15,25 @@ pub(crate) struct BusyCores {
 }
 
 impl BusyCores {
-    /// Adds a time, over which so many cores were busy on average.
+    /// Adds a time, nanoseconds, over which so many cores were busy on average.
     pub(super) fn add(&mut self, cores: f64, time_ns: u64) {
         // A value from f64 saturates.
         let bin = self.time_ns.entry((cores * BINS_PER_CORE) as u32).or_default();
         *bin = bin.saturating_add(time_ns);
     }
 
-    /// Gives the number of busy cores that was not exceeded for this part of the time, a twentieth of a core exact. `None`:
-    /// there is no time.
+    /// Gives the number of busy cores that was not exceeded for this part of the time, from 0 to 1. It is good to a twentieth of
+    /// a core. `None`: there is no time.
     pub(crate) fn quantile(&self, part: f64) -> Option<f64> {
-        let total: f64 = self.time_ns.values().map(|ns| *ns as f64).sum();
-        let mut below = 0.0;
-        let bin = self.time_ns.iter().find(|(_, ns)| {
-            below += **ns as f64;
-            below >= total * part
-        })?;
-        Some(f64::from(*bin.0) / BINS_PER_CORE)
+        let total_ns: f64 = self.time_ns.values().map(|ns| *ns as f64).sum();
+        let mut up_to_bin_ns = 0.0;
+        for (bin, ns) in &self.time_ns {
+            up_to_bin_ns += *ns as f64;
+            if up_to_bin_ns >= total_ns * part {
+                return Some(f64::from(*bin) / BINS_PER_CORE);
+            }
+        }
+        None
     }
 }
 

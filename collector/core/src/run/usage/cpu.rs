@@ -9,6 +9,9 @@ use crate::run::sampling::Sample;
 /// Shortest window of a maximum: in a shorter one, the resolution of clock ticks dominates.
 pub(crate) const SHORTEST_WINDOW_NS: u64 = 100_000_000;
 
+/// A window may be shorter than planned by one part in this many.
+const EARLY_PART: u64 = 20;
+
 /// CPU time by window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CpuUsage {
@@ -27,6 +30,7 @@ pub struct CpuUsage {
     max_system_percent: Option<f64>,
 }
 
+/// The first and the last reading of the machine: when, CLOCK_MONOTONIC nanoseconds, and busy ticks.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct SystemSpan {
     first: (u64, u64),
@@ -61,18 +65,22 @@ impl CpuUsage {
             *self.open.part_mut(life.is_main) += life.cpu_ns as f64 * part;
         }
         // A tick that comes a little early still closes its window.
-        if sample.at_ns.saturating_sub(self.open_since_ns) + self.window_ns / 20 >= self.window_ns {
+        let early_ns = self.window_ns / EARLY_PART;
+        let length_ns = sample.at_ns.saturating_sub(self.open_since_ns);
+        if length_ns + early_ns >= self.window_ns {
             return self.close(sample.at_ns);
         }
         Groups::default()
     }
 
-    /// Whether a process and its children can have used this much CPU time in a run of this age. Cores may have been added
-    /// since they were counted.
+    /// Whether a process and its children can have used this much CPU time in a run of this age. They may have had twice the
+    /// cores that were counted, as cores may have been added since.
     pub(crate) fn is_possible(&self, cpu_us: u64, age_ns: u64) -> bool {
+        /// The kernel's clocks and sums may be ahead of the run's by much less.
         const SLACK_US: u64 = 1_000_000;
-        let most_us = (age_ns / 1000).saturating_add(SLACK_US).saturating_mul(2 * u64::from(self.cores));
-        cpu_us <= most_us
+        let longest_us = (age_ns / 1000).saturating_add(SLACK_US);
+        let most_cores = 2 * u64::from(self.cores);
+        cpu_us <= longest_us.saturating_mul(most_cores)
     }
 
     /// Ends the last window with the run. It is incomplete, and counts only if there was no complete one. Gives its utilisation,
@@ -124,8 +132,8 @@ impl CpuUsage {
         f64::from(self.cores) * 100.0
     }
 
-    /// Takes in the machine's busy ticks at a time. Gives its utilisation since the reading before, percent. `None`: there
-    /// is none, or the time is too short.
+    /// Takes in the machine's busy ticks so far, at `at_ns`, CLOCK_MONOTONIC nanoseconds. Gives its utilisation since the
+    /// reading before, percent. `None`: there is none, or the time is too short.
     pub(crate) fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) -> Option<f64> {
         let now = (at_ns, busy_ticks);
         let possible = self.possible();
@@ -140,7 +148,7 @@ impl CpuUsage {
         Some(percent)
     }
 
-    /// Gives the largest and the mean utilisation of the machine, percent.
+    /// Gives the largest and the mean utilisation of the machine, percent. `None`: the time was too short for one.
     pub(crate) fn system_percent(&self, ticks_per_second: u64) -> (Option<f64>, Option<f64>) {
         let mean = self.system.and_then(|span| percent_between(span.first, span.last, ticks_per_second));
         (self.max_system_percent, mean.map(|mean| mean.min(self.possible())))

@@ -27,25 +27,28 @@ impl Floor {
     /// Whether the maximum over time is so far below this lower bound that only the bound is known. Less is how far figures
     /// of different sources differ: batches of the kernel's counters, and shared pages.
     pub(crate) fn is_missed_by(&self, seen: &MaxFootprint) -> bool {
-        const BYTES: u64 = 3_000_000;
-        const PART: u64 = 33;
-        let allowed = BYTES.max(seen.footprint_bytes / PART);
-        (seen.footprint_bytes == 0 && self.rss_bytes > 0)
-            || self.own_bytes > seen.footprint_bytes.saturating_add(allowed)
+        /// The most by which such figures differ in a small tree.
+        const DIFFERENCE_BYTES: u64 = 3_000_000;
+        /// And in a large one: one part in this many.
+        const DIFFERENCE_PART: u64 = 33;
+        let allowed_bytes = DIFFERENCE_BYTES.max(seen.footprint_bytes / DIFFERENCE_PART);
+        let is_nothing_seen = seen.footprint_bytes == 0 && self.rss_bytes > 0;
+        is_nothing_seen || self.own_bytes > seen.footprint_bytes.saturating_add(allowed_bytes)
     }
 }
 
 impl Groups<Floor> {
-    /// Take in a finalized process.
+    /// Takes in a finalized process: what it held, what a process below it held, and what one of them did.
     pub(super) fn raise(&mut self, process: &ProcessSummary) {
         let known = &process.memory.known_rss;
         let own_bytes = known.own_bytes.saturating_sub(known.copied_bytes);
-        self.combined.raise(known.own_bytes.max(known.either_bytes), own_bytes.max(known.either_bytes));
+        let of_any = (known.own_bytes.max(known.either_bytes), own_bytes.max(known.either_bytes));
+        self.combined.raise(of_any.0, of_any.1);
         if process.ids.is_main {
+            // What may be a descendant's is no floor of the first process.
             self.main.raise(known.own_bytes, own_bytes);
         } else {
-            self.descendants
-                .raise(known.own_bytes.max(known.either_bytes), own_bytes.max(known.either_bytes));
+            self.descendants.raise(of_any.0, of_any.1);
         }
         for floor in [&mut self.descendants, &mut self.combined] {
             floor.raise(known.below_bytes, known.below_bytes);

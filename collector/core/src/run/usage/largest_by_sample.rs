@@ -52,7 +52,7 @@ pub struct LargestBySample {
 }
 
 impl LargestBySample {
-    /// Opens the sample of this time.
+    /// Opens the sample of this time, CLOCK_MONOTONIC nanoseconds, which is its key. Forgets the oldest if there are too many.
     pub(super) fn begin(&mut self, at_ns: u64) {
         self.last.push_back(SampleLargest { at_ns, largest: Largest::default(), is_closed: false });
         if self.last.len() > REMEMBERED {
@@ -63,6 +63,7 @@ impl LargestBySample {
     /// Notes that the tree was this large at `moment_ns`, in the time of the sample `at_ns`. `is_record`: it never
     /// had as much RAM, or as many processes.
     pub(super) fn raise(&mut self, at_ns: u64, moment_ns: u64, now: &TreeSums, is_record: bool) {
+        // Of a sample that is forgotten, only a new maximum of the run is news.
         let Some(moment) = self.last.iter_mut().rev().find(|moment| moment.at_ns == at_ns) else {
             if is_record {
                 let mut largest = Largest::default();
@@ -80,7 +81,8 @@ impl LargestBySample {
         }
     }
 
-    /// Keeps that there was more in the time of a closed sample.
+    /// Keeps, for the sinks, that there was more in the time of a closed sample. `key_ns`: the sample's key, or a moment in its
+    /// time.
     fn revise(&mut self, key_ns: u64, Largest { footprint_bytes, processes, .. }: Largest) {
         match self.revised.iter_mut().find(|revision| revision.at_ns == key_ns) {
             Some(known) => {
@@ -91,7 +93,7 @@ impl LargestBySample {
         }
     }
 
-    /// Gives the largest within the time of a sample so far.
+    /// Gives the largest within the time of a sample so far; zeros, if the sample is not known any more.
     pub(crate) fn within(&self, at_ns: u64) -> Largest {
         let moment = self.last.iter().rev().find(|moment| moment.at_ns == at_ns);
         moment.map(|moment| moment.largest).unwrap_or_default()

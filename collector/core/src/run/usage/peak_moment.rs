@@ -44,6 +44,7 @@ pub struct PeakHolders {
 }
 
 impl PeakMoment {
+    /// Makes the moment at `at_ns`, CLOCK_MONOTONIC nanoseconds. `holders` may be empty, and follow by [`Self::hold`].
     pub(super) fn new(at_ns: u64, footprint_bytes: u64, holders: PeakHolders) -> Self {
         let mut peak = Self { at_ns, footprint_bytes, holders: PeakHolders::default() };
         peak.hold(holders);
@@ -87,7 +88,8 @@ impl PeakHolders {
         }
         // A process can have several: itself, the memory of each of its programs, and what it held for a moment.
         for life in there {
-            commands.add(&life.command, counted.insert(life.id).into(), life.memory.added_bytes);
+            let is_first_of_process = counted.insert(life.id);
+            commands.add(&life.command, is_first_of_process.into(), life.memory.added_bytes);
         }
         commands.beside(holders_at(tree, sample, there, at_ns))
     }
@@ -123,7 +125,8 @@ impl<'a> Commands<'a> {
         *bytes = bytes.saturating_add(added_bytes);
     }
 
-    /// Gives the largest of them beside the largest processes. A name is copied only if it is kept.
+    /// Gives the [`COMMANDS`] largest of them, and the sum of the others, beside the largest processes. A name is copied only if
+    /// it is kept.
     fn beside(self, largest: Vec<Holder>) -> PeakHolders {
         let mut all: Vec<_> = self.0.into_iter().collect();
         all.sort_unstable_by_key(|(name, (count, bytes))| (Reverse(*bytes), Reverse(*count), *name));
@@ -143,7 +146,7 @@ impl<'a> Commands<'a> {
     }
 }
 
-/// Gives the live processes of a sample that were there at this time, with their command names.
+/// Gives the live processes of a sample that were there at `at_ns`, CLOCK_MONOTONIC nanoseconds, with their command names.
 fn named<'a>(tree: &'a Tree, sample: &'a Sample, at_ns: u64) -> impl Iterator<Item = (&'a str, &'a Held)> {
     sample.holders.iter().filter_map(move |held| {
         let process = tree.get(held.id).filter(|process| process.lifetime.start_ns <= at_ns)?;
@@ -159,7 +162,7 @@ fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders
 }
 
-/// Gives the largest live processes of a sample that were there at this time.
+/// Gives the [`LARGEST`] live processes of a sample by RSS, of those that were there at `at_ns`, in no order.
 fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
     let was_there =
         |held: &&Held| tree.get(held.id).is_some_and(|process| process.lifetime.start_ns <= at_ns);

@@ -58,13 +58,14 @@ impl MaxFootprint {
 }
 
 impl Sums {
-    /// Gives the private part, if it is known.
+    /// Gives the private part, bytes. `None`: too much was not read, or there is no memory.
     fn known_private(&self) -> Option<u64> {
         let is_known = is_private_known(self.unread_private_bytes, self.footprint_bytes);
         (self.footprint_bytes > 0 && is_known).then_some(self.private_bytes)
     }
 
-    /// Gives the proportional size, if it is known. Readings of different times can add up to more than there is.
+    /// Gives the proportional size, bytes, at most the footprint: readings of different times can add up to more than there is.
+    /// `None`: too much was not read, or there is no memory.
     fn known_proportional(&self) -> Option<u64> {
         let is_known = is_proportional_known(self.unread_proportional_bytes, self.footprint_bytes);
         (self.footprint_bytes > 0 && is_known).then_some(self.capped_proportional())
@@ -124,7 +125,7 @@ impl Window {
         life.end_ns >= self.from_ns && life.start_ns.min(life.end_ns) < self.until_ns
     }
 
-    /// Gives the part of this window in which it was there.
+    /// Gives the part of this window in which the interval's process or memory was there, CLOCK_MONOTONIC nanoseconds.
     fn time_of(&self, life: &LiveInterval) -> Range<u64> {
         let start = life.start_ns.clamp(self.from_ns, self.until_ns);
         let end = life.end_ns.clamp(start, self.until_ns);
@@ -132,7 +133,7 @@ impl Window {
         start..end.max(start + 1)
     }
 
-    /// Whether it counts in the footprint at this time.
+    /// Whether the interval counts in the footprint at this time. One whose end is rough counts in `at_most` only.
     fn counts(&self, life: &LiveInterval, at_ns: u64) -> bool {
         self.overlaps(life) && !life.is_end_rough && self.time_of(life).contains(&at_ns)
     }
@@ -145,7 +146,8 @@ impl Window {
     }
 }
 
-/// Gives what a process or memory adds while it is there.
+/// Gives what an interval adds while it is there: a process itself and its threads, or memory. Memory that no sample saw is
+/// unread.
 fn sums_of(life: &LiveInterval) -> TreeSums {
     let unread_bytes = life.unread_bytes.unwrap_or(life.memory.added_bytes);
     let threads = if life.is_process { life.threads } else { 0 };
@@ -169,7 +171,8 @@ impl RamUsage {
         (wall_s > 0.0).then(|| self.byte_s.map(|byte_s| byte_s / wall_s))
     }
 
-    /// Takes in a window with the sample at its end, and keeps that sample's intervals.
+    /// Takes in a window with the sample at its end. Takes the sample's intervals, and keeps the largest for records that come
+    /// late.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
         let intervals = std::mem::take(&mut sample.intervals);
         self.add_moment(tree, sample);
@@ -221,7 +224,8 @@ impl RamUsage {
         self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with, holders);
     }
 
-    /// Notes that the tree was this large at a moment in the time of the sample `key_ns`.
+    /// Notes that the tree was this large at `at_ns`, in the time of the sample `key_ns`. `raised` takes the sums into a
+    /// maximum. `holders` are asked for if the RAM is the largest so far; if they are empty, they follow.
     fn raise(
         &mut self,
         now: &TreeSums,
@@ -248,8 +252,8 @@ impl RamUsage {
             self.at_most_bytes.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
     }
 
-    /// Goes through the time between the samples: steps up and down in order of time, ends before starts. A late interval
-    /// counts in each window that it overlaps.
+    /// Goes through the time of a window: steps up and down from what was there all the time, in order of time, ends before
+    /// starts. After each step up the sums may be the largest so far. A late interval counts in each window that it overlaps.
     fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
         let mut steps: Vec<(u64, i8, &LiveInterval)> = Vec::with_capacity(window.intervals.len() * 2);
         for life in window.intervals.iter().filter(|life| window.overlaps(life)) {
@@ -258,7 +262,7 @@ impl RamUsage {
             steps.push((end, -1, life));
         }
         steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
-        // A late interval can end before its start was counted.
+        // Signed, as a late interval can end before its start was counted. `level` is for certain, `at_most` an upper bound.
         let mut level = window.steady.map(i128::from);
         let mut at_most = window.steady_at_most.map(i128::from);
         self.raise_at_most(&window.steady_at_most);
@@ -282,7 +286,8 @@ impl RamUsage {
         }
     }
 
-    /// Adds the window to the means: what was held all the time, and intervals by their length.
+    /// Adds the window to the footprints over time, of which means are made: what was held all the time, and intervals by their
+    /// length.
     fn add_means(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));

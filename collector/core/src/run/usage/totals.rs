@@ -74,7 +74,7 @@ impl Totals {
         Self { heaviest: Heaviest::new(most_heaviest), ..Self::default() }
     }
 
-    /// Add a finalized process.
+    /// Adds a finalized process to all sums and lists but those of GPUs.
     pub(crate) fn add(&mut self, process: &ProcessSummary) {
         self.own_usage = self.own_usage.plus(&process.own_usage.usage);
         self.unattributed_us = self.unattributed_us.saturating_add(process.own_usage.unattributed_us);

@@ -20,7 +20,7 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// Gives for how long in all, if nothing was read after `until_ns`, nanoseconds.
+    /// Gives for how long in all the figure could not be read, nanoseconds. A gap that is still open ends at `until_ns`.
     pub(super) fn ns(&self, until_ns: u64) -> u64 {
         self.ns + self.since_ns.map_or(0, |since_ns| until_ns.saturating_sub(since_ns))
     }
@@ -65,7 +65,8 @@ impl Availability {
         }
     }
 
-    /// Notes that so much memory is in use on the device, by all processes of the machine.
+    /// Notes how much memory is in use on the device, by all processes of the machine, bytes: the most that a gap may hide.
+    /// `None`: not known.
     pub(super) fn note_used(&mut self, bytes: Option<u64>) {
         for gap in self.gaps.values_mut().filter(|gap| gap.since_ns.is_some()) {
             gap.used_bytes = gap.used_bytes.max(bytes);

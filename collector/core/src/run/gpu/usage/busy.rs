@@ -23,13 +23,15 @@ pub(super) struct BusySum<T> {
 }
 
 impl<T: Amount> BusySum<T> {
-    /// Takes in a reading of a device: the stretches before it, oldest first, with their lengths in nanoseconds. Gives the
-    /// largest sum that is known now and was not before.
+    /// Takes in a reading of a device at `read_ns`: the stretches before it, oldest first, each with its length in nanoseconds
+    /// and its utilization. Lays them on the timeline, without those parts of the time for which the device is known already.
+    /// Gives the largest sum that is known now and was not before.
     pub(super) fn lay(&mut self, device: u32, read_ns: u64, stretches: &[(u64, T)]) -> T {
         if read_ns > self.read_ns {
             self.forget(read_ns);
             self.read_ns = read_ns;
         }
+        // A stretch without length is laid as the shortest that there is: its utilization counts.
         let length_ns = |ns: u64| ns.max(1);
         let total_ns = stretches.iter().map(|(ns, _)| length_ns(*ns)).fold(0, u64::saturating_add);
         let known_until = self.known_until.get(&device).copied();
@@ -59,8 +61,9 @@ impl<T: Amount> BusySum<T> {
         largest
     }
 
-    /// Adds to the sum from one time to another. Gives the largest sum there.
+    /// Adds a utilization to the sum from one time to another, CLOCK_MONOTONIC nanoseconds. Gives the largest sum there.
     fn add(&mut self, from_ns: u64, until_ns: u64, busy: T) -> T {
+        // A step begins at both times.
         for at_ns in [from_ns, until_ns] {
             let sum = self.steps.range(..=at_ns).next_back().map_or_else(T::default, |(_, sum)| *sum);
             self.steps.entry(at_ns).or_insert(sum);
@@ -70,6 +73,7 @@ impl<T: Amount> BusySum<T> {
             *sum = sum.plus(busy);
             largest = largest.larger(*sum);
         }
+        // A step as high as the one before it is none.
         for at_ns in [from_ns, until_ns] {
             let before = self.steps.range(..at_ns).next_back().map_or_else(T::default, |(_, sum)| *sum);
             if self.steps.get(&at_ns) == Some(&before) {
@@ -82,16 +86,15 @@ impl<T: Amount> BusySum<T> {
     /// Drops the time that all devices have covered, and what is too old for a device that is read late.
     fn forget(&mut self, now_ns: u64) {
         let oldest_ns = now_ns.saturating_sub(POLICY.busy_kept_ns);
+        // A device that is later than that holds nothing up.
         let known_until = self.known_until.values().copied().filter(|until_ns| *until_ns >= oldest_ns);
         let mut until_ns = known_until.min().unwrap_or(oldest_ns);
         if self.steps.len() > POLICY.most_busy_steps {
-            let newest = self.steps.keys().rev().nth(POLICY.most_busy_steps);
-            until_ns = until_ns.max(newest.copied().unwrap_or(0));
+            let oldest_kept = self.steps.keys().rev().nth(POLICY.most_busy_steps);
+            until_ns = until_ns.max(oldest_kept.copied().unwrap_or(0));
         }
-        let Some((_, sum)) = self.steps.range(..=until_ns).next_back().map(|(at_ns, sum)| (*at_ns, *sum))
-        else {
-            return;
-        };
+        // The last step that is dropped goes on after `until_ns`.
+        let Some(sum) = self.steps.range(..=until_ns).next_back().map(|(_, sum)| *sum) else { return };
         self.steps = self.steps.split_off(&until_ns);
         self.steps.insert(until_ns, sum);
     }

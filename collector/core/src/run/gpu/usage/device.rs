@@ -14,7 +14,7 @@ use super::recent::RecentFigures;
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::GpuSample;
-use crate::run::gpu::pid_table::PidResolver;
+use crate::run::gpu::pid_table::{PidEntry, PidResolver};
 use crate::run::gpu::policy::POLICY;
 
 /// A reading of a device.
@@ -61,6 +61,42 @@ pub struct RunOnDevice {
     has_foreign_samples: bool,
     /// The driver reported the utilisation of one of them.
     pub has_samples: bool,
+}
+
+/// What one list of the processes on a device comes to.
+#[derive(Default)]
+struct ListSums {
+    /// Memory of the run's processes, bytes.
+    memory: Groups<u64>,
+    /// That of each process whose figures are kept, by id, bytes. `None`: the list has it without memory.
+    by_process: BTreeMap<u64, Option<u64>>,
+    /// Processes that an entry has with memory, by id.
+    with: BTreeSet<u64>,
+    /// Processes that an older entry has without memory, by id, and whether it is the main one.
+    without: BTreeMap<u64, bool>,
+}
+
+impl ListSums {
+    /// Adds an entry about a process: its memory in bytes, if the driver knows it. `was_listed`: an earlier list has the entry,
+    /// too. `is_kept`: the process has figures of its own.
+    fn add(&mut self, process: &PidEntry, bytes: Option<u64>, was_listed: bool, is_kept: bool) {
+        if bytes.is_some() {
+            self.with.insert(process.id);
+        } else if was_listed {
+            self.without.insert(process.id, process.is_main);
+        }
+        self.memory.add(process.is_main, bytes.unwrap_or(0), u64::saturating_add);
+        if is_kept {
+            // The driver may list it once for each of several thread ids.
+            let held = self.by_process.entry(process.id).or_default();
+            *held = bytes.map_or(*held, |bytes| Some(held.unwrap_or(0).saturating_add(bytes)));
+        }
+    }
+
+    /// Gives, for each process without memory in any of its entries, whether it is the main one.
+    fn without_memory(&self) -> impl Iterator<Item = bool> {
+        self.without.iter().filter(|(id, _)| !self.with.contains(id)).map(|(_, is_main)| *is_main)
+    }
 }
 
 /// What a device did over the run.
@@ -113,22 +149,23 @@ impl DeviceUsage {
         self.figures.missing.get(&figure)
     }
 
-    /// Gives the largest reading of a gauge.
+    /// Gives the largest reading of a gauge, in the figure's unit. `None`: there was none.
     pub(crate) fn max(&self, figure: Figure) -> Option<f64> {
         self.gauges.get(&figure).map(|gauge| gauge.max)
     }
 
-    /// Gives the mean of a gauge over time.
+    /// Gives the mean of a gauge over time, in the figure's unit. `None`: it was never read.
     pub(crate) fn mean(&self, figure: Figure) -> Option<f64> {
         self.gauges.get(&figure).map(Gauge::mean)
     }
 
-    /// Gives what a counter counted.
+    /// Gives what a counter counted over the run, in the figure's unit. `None`: it is not known.
     pub(crate) fn counted(&self, figure: Figure) -> Option<f64> {
         self.counters.get(&figure).and_then(Counter::total)
     }
 
-    /// Gives what became known of it since the sample before. What was read before `oldest_ns` is unknown.
+    /// Gives what became known of it since the sample before. What was last read before `oldest_ns`, CLOCK_MONOTONIC
+    /// nanoseconds, is too old to be known now.
     pub(super) fn now(&self, oldest_ns: u64) -> GpuSample {
         let mut gauges = self.recent.gauges(oldest_ns);
         GpuSample {
@@ -161,8 +198,8 @@ impl DeviceUsage {
         gap.ns(self.last_ns)
     }
 
-    /// Whether the lists were read while a process lived. `None`: they are never read, or no process of the run is expected
-    /// on this device.
+    /// Whether the lists were read while a process lived: between these times, CLOCK_MONOTONIC nanoseconds. `None`: they are
+    /// never read, or no process of the run is expected on this device.
     pub(super) fn was_listed_within(&self, from_ns: u64, to_ns: u64) -> Option<bool> {
         let counts = self.lists.count > 0 && self.is_visible != Some(false);
         counts.then(|| self.lists.is_any_within(from_ns, to_ns))
@@ -226,9 +263,9 @@ impl DeviceUsage {
         self.last_ns = at_ns;
     }
 
-    /// Takes in the value of a gauge or a counter.
+    /// Takes in the value of a gauge or a counter, in the figure's unit, or why there is none.
     fn add_value(&mut self, reading: &DeviceReading, figure: Figure, value: &Reading<f64>, all: &mut Maxima) {
-        let DeviceReading { at_ns, sample, .. } = *reading;
+        let DeviceReading { at_ns, .. } = *reading;
         if figure == Figure::MemoryUsed {
             self.used_bytes = value.as_ref().ok().map(|value| *value as u64);
             self.figures.note_used(self.used_bytes);
@@ -243,23 +280,31 @@ impl DeviceUsage {
             gauge.and_modify(|gauge| gauge.add(at_ns, value)).or_insert_with(|| Gauge::new(at_ns, value));
             return;
         }
-        let most_per_s = match figure {
-            Figure::Energy => self.max(Figure::Power).unwrap_or(POLICY.most_w),
-            Figure::PcieTx | Figure::PcieRx => {
-                sample.link_bytes_per_s.unwrap_or(POLICY.fastest_link_bytes_per_s) as f64
-            }
-            _ => f64::MAX,
-        };
-        let may_wrap = matches!(figure, Figure::PcieTx | Figure::PcieRx);
-        let until_ns = if may_wrap { sample.counted_ns.max(at_ns) } else { at_ns };
-        let kind = CounterKind { most_per_s, may_wrap, until_ns };
+        let kind = self.counter_kind(figure, reading);
         let counter = self.counters.entry(figure);
         counter
             .and_modify(|counter| counter.add(at_ns, value, kind))
             .or_insert_with(|| Counter::new(at_ns, value));
     }
 
-    /// Takes in the utilisation of the device.
+    /// Gives what a counter can count at most, and how it counts.
+    fn counter_kind(&self, figure: Figure, reading: &DeviceReading) -> CounterKind {
+        let DeviceReading { at_ns, sample, .. } = *reading;
+        match figure {
+            Figure::Energy => {
+                let most_w = self.max(Figure::Power).unwrap_or(POLICY.most_w);
+                CounterKind { most_per_s: most_w, may_wrap: false, until_ns: at_ns }
+            }
+            Figure::PcieTx | Figure::PcieRx => {
+                let link_bytes_per_s = sample.link_bytes_per_s.unwrap_or(POLICY.fastest_link_bytes_per_s);
+                let until_ns = sample.counted_ns.max(at_ns);
+                CounterKind { most_per_s: link_bytes_per_s as f64, may_wrap: true, until_ns }
+            }
+            _ => CounterKind { most_per_s: f64::MAX, may_wrap: false, until_ns: at_ns },
+        }
+    }
+
+    /// Takes in the utilisation of the device, in stretches before the reading.
     fn add_busy(&mut self, reading: &DeviceReading, all: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
         let spans = self.figures.note(at_ns, Figure::Utilization, sample.busy.as_ref());
@@ -282,7 +327,7 @@ impl DeviceUsage {
         self.device.vendor == Some(Vendor::Nvidia)
     }
 
-    /// Take in the process lists.
+    /// Takes in the process lists: which processes of the run are on the device, and with how much memory.
     fn add_memory(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
         let DeviceReading { number, sample, pids, .. } = *reading;
         if sample.is_lost {
@@ -292,51 +337,41 @@ impl DeviceUsage {
         let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
         let Some(list) = list else { return };
         self.lists.add(at_ns, reading.longest_ns);
-        let (mut memory, mut by_process) = (Groups::default(), BTreeMap::new());
-        // Processes without memory in the lists: their id, and whether one is the main process.
-        let (mut without, mut with) = (BTreeMap::new(), BTreeSet::new());
+        let mut sums = ListSums::default();
         for listed in list {
             let said = listed.bytes.as_ref().ok().copied();
             let since_ns = self.lists.add_entry(at_ns, listed.pid, said);
-            let bytes = said.filter(|bytes| *bytes > 0 || !self.has_false_zeros());
             match pids.resolve(listed.pid, [at_ns, at_ns]) {
                 Some(process) if process.started_by(since_ns) => {
                     self.run.is_used = true;
                     self.run.listed_since_ns.get_or_insert(at_ns);
                     self.run.has_unreported.add(process.is_main, said.is_none(), |a, b| a || b);
-                    if bytes.is_some() {
-                        with.insert(process.id);
-                    } else if since_ns < at_ns {
-                        without.insert(process.id, process.is_main);
-                    }
-                    memory.add(process.is_main, bytes.unwrap_or(0), u64::saturating_add);
-                    if let Some(used) = seen.named(process, listed.pid) {
-                        used.on(&self.device.id);
-                        // The driver may list it once for each of several thread ids.
-                        let held: &mut Option<u64> = by_process.entry(process.id).or_default();
-                        *held = bytes.map_or(*held, |bytes| Some(held.unwrap_or(0).saturating_add(bytes)));
-                    }
+                    let bytes = said.filter(|bytes| *bytes > 0 || !self.has_false_zeros());
+                    let used = seen.named(process, listed.pid);
+                    let is_kept = used.map(|used| used.on(&self.device.id)).is_some();
+                    sums.add(process, bytes, since_ns < at_ns, is_kept);
                 }
+                // An old entry of a pid that is used again.
                 Some(_) => {}
                 None => self.run.has_foreign |= pids.is_foreign(listed.pid),
             }
         }
-        for (_, is_main) in without.into_iter().filter(|(id, _)| !with.contains(id)) {
+        for is_main in sums.without_memory() {
             self.run.has_unreported.add(is_main, true, |a, b| a || b);
         }
         self.lists.forget_unlisted(at_ns);
-        seen.add_memory(number, &self.device.id, at_ns, &by_process);
+        seen.add_memory(number, &self.device.id, at_ns, &sums.by_process);
         if self.run.has_foreign && self.run.listed_since_ns.is_none() {
             // Any of those may be a process of the run.
             self.figures.withdraw(Figure::ProcessMemory, Missing::ForeignPids);
         } else {
-            all.add_memory(number, at_ns, memory);
-            self.recent.run_bytes.add(at_ns, memory);
-            self.run.max = self.run.max.with(memory, u64::max);
+            all.add_memory(number, at_ns, sums.memory);
+            self.recent.run_bytes.add(at_ns, sums.memory);
+            self.run.max = self.run.max.with(sums.memory, u64::max);
         }
     }
 
-    /// Take in the utilisation by process.
+    /// Takes in the utilisation by process.
     fn add_run_busy(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
         let DeviceReading { number, at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::ProcessUtilization, sample.process_busy.as_ref());
@@ -350,8 +385,9 @@ impl DeviceUsage {
                 continue;
             };
             // Nothing is known of a stretch without length.
-            let busy = listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns);
-            let busy = busy.unwrap_or(Busy { us: 0, percent: 0.0 });
+            let busy = listed
+                .stretch(process.start_ns, at_ns, POLICY.start_slack_ns)
+                .unwrap_or(Busy { us: 0, percent: 0.0 });
             stretches.add(process, busy);
             self.run.has_samples = true;
             self.run.is_used |= busy.percent > 0.0;
@@ -363,7 +399,7 @@ impl DeviceUsage {
         all.add_process_busy(number, at_ns, &stretches.sums());
     }
 
-    /// Take in accounting entries, which hold the peak of processes that no sample saw.
+    /// Takes in accounting entries, which hold the peak of processes that no sample saw.
     fn add_accounting(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
         let DeviceReading { at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::Accounting, sample.accounting.as_ref());

@@ -41,7 +41,9 @@ struct OpenSum<T> {
 }
 
 impl<T: Amount> HeldSum<T> {
-    /// Takes in a reading of a device. Gives the largest sum that is known now and was not before.
+    /// Takes in a reading of a device, by its number: what is held on it at `at_ns`, CLOCK_MONOTONIC nanoseconds. Adds that to
+    /// the open sums that await the device, and opens the sum at this time. Gives the largest sum that is known now and was not
+    /// before.
     pub(super) fn read(&mut self, device: u32, at_ns: u64, held: T) -> T {
         let newest_ns = self.open.last().map_or(0, |open| open.at_ns);
         if at_ns > newest_ns {
@@ -57,6 +59,7 @@ impl<T: Amount> HeldSum<T> {
                 is_joined = true;
                 open.sum = open.sum.plus(held);
             } else if let Some(before) = before.filter(|_| is_awaited && open.at_ns < at_ns) {
+                // Read before and after the time of this sum, the device held the smaller of both.
                 open.sum = open.sum.plus(before.held.smaller(held));
             }
             largest = largest.larger(open.sum);
@@ -71,7 +74,7 @@ impl<T: Amount> HeldSum<T> {
         largest
     }
 
-    /// Gives the sum of the last readings.
+    /// Gives the sum of the last readings, each of its own time.
     pub(super) fn last(&self) -> T {
         self.last.values().fold(T::default(), |sum, last| sum.plus(last.held))
     }

@@ -18,7 +18,7 @@ impl GpuUsage {
         devices.peek().is_some() && devices.all(|device| device.knows_run_memory(oldest_ns))
     }
 
-    /// Whether the driver lists processes of the run on a device without their memory.
+    /// Whether the driver has listed a process of the run on a device, by the device's id, without its memory.
     #[must_use]
     pub fn has_unreported_memory(&self, device: &str) -> bool {
         let mut devices = self.devices.iter().filter(|usage| usage.device.id == device);

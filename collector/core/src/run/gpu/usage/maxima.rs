@@ -32,14 +32,14 @@ pub struct Maxima {
 }
 
 impl Maxima {
-    /// Takes in how much memory of a whole device is in use.
+    /// Takes in how much memory of a whole device is in use by all processes of the machine, bytes. `device`: its number.
     pub(super) fn add_used(&mut self, device: u32, at_ns: u64, bytes: u64) {
         let sum = self.used_sum.read(device, at_ns, bytes);
         self.recent_used.add(at_ns, sum);
         raise(&mut self.used_bytes, sum);
     }
 
-    /// Takes in how much memory the run's processes have on a device.
+    /// Takes in how much memory the run's processes have on a device, bytes. `device`: its number.
     pub(super) fn add_memory(&mut self, device: u32, at_ns: u64, bytes: Groups<u64>) {
         let sum = self.memory_sum.read(device, at_ns, bytes);
         self.recent_memory.add(at_ns, sum);
@@ -53,12 +53,12 @@ impl Maxima {
         self.recent_busy.begin();
     }
 
-    /// Takes in memory that processes had at some time that is over.
+    /// Takes in memory that processes had at some time that is over, bytes. No sample has it, as that time is not known.
     pub(super) fn add_accounted(&mut self, bytes: Groups<u64>) {
         raise(&mut self.memory, bytes);
     }
 
-    /// Takes in how busy a device was in these stretches before a reading, with their lengths in nanoseconds.
+    /// Takes in how busy a device was in these stretches before a reading: their lengths in nanoseconds, and percent.
     pub(super) fn add_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, f64)]) {
         let largest = self.busy_sum.lay(device, read_ns, stretches);
         if !stretches.is_empty() {
@@ -79,6 +79,7 @@ impl Maxima {
     }
 }
 
+/// Raises a maximum to a figure that was read. A first figure of 0 makes it known.
 fn raise<T: Amount>(max: &mut Option<T>, to: T) {
     *max = Some(max.unwrap_or_default().larger(to));
 }

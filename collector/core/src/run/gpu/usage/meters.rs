@@ -16,17 +16,18 @@ pub struct Gauge {
     pub max: f64,
     /// Value times seconds, the readings joined by straight lines.
     integral: f64,
+    /// The last reading: when it was, CLOCK_MONOTONIC nanoseconds, and its value.
     last: (u64, f64),
     first_ns: u64,
 }
 
 impl Gauge {
-    /// A first reading.
+    /// Makes a gauge of its first reading, in its own unit. Times are CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn new(at_ns: u64, value: f64) -> Self {
         Self { min: value, max: value, integral: 0.0, last: (at_ns, value), first_ns: at_ns }
     }
 
-    /// Adds another reading.
+    /// Adds another reading, later than all before it. The value went from one to the other in a straight line.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64) {
         let (before_ns, before) = self.last;
         self.integral += (before + value) / 2.0 * seconds(at_ns.saturating_sub(before_ns));
@@ -94,7 +95,7 @@ const WRAP: f64 = 4_294_967_296.0;
 const RATE_SLACK: f64 = 2.0;
 
 impl Counter {
-    /// A first reading.
+    /// Makes a counter of its first reading, in its own unit. What it had counted before does not count.
     pub(crate) fn new(at_ns: u64, value: f64) -> Self {
         let is_wide = value >= WRAP;
         Self { is_wide, last: value, last_ns: at_ns, read_ns: (at_ns, at_ns), ..Self::default() }
@@ -117,7 +118,8 @@ impl Counter {
         self.is_unsure && !self.is_wide
     }
 
-    /// Adds another reading.
+    /// Adds another reading, begun at `at_ns`. If it is smaller than the one before, the counter wrapped or the driver restarted
+    /// it. What it can have counted since tells. If it is neither, the reading before was too large, or this one is too small.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64, kind: CounterKind) {
         let most = kind.most_per_s * seconds(kind.until_ns.max(at_ns).saturating_sub(self.last_ns));
         self.has_counted = true;
@@ -131,7 +133,7 @@ impl Counter {
         } else if value >= self.last {
             self.total += value - self.last;
         } else if value < self.last / 2.0 && value <= most * RATE_SLACK + 1.0 {
-            // It began again, and what it shows was counted since.
+            // It began again at 0, and what it shows can have been counted since. One count more is a reading's rounding.
             self.total += value;
             self.restarts += 1;
         } else {
@@ -161,7 +163,8 @@ pub struct BusyMeter {
 }
 
 impl BusyMeter {
-    /// Adds an interval of busy time. A counter that catches up late can exceed 100%: only the maximum is capped.
+    /// Adds a stretch of time in which the device was busy. A counter that catches up late can exceed 100%: only the maximum is
+    /// capped, so that the mean misses nothing.
     pub(crate) fn add(&mut self, busy: Busy) {
         let percent = busy.percent.clamp(0.0, 100.0);
         self.max = Some(self.max.map_or(percent, |max| max.max(percent)));
@@ -184,7 +187,8 @@ impl BusyMeter {
         self.lost_us / 1e6
     }
 
-    /// Gives the mean over the reported time, percent.
+    /// Gives the mean over the reported time, percent. `None`: nothing was reported. If no stretch has a length, it is the
+    /// largest.
     pub(crate) fn mean(&self) -> Option<f64> {
         if self.covered_us > 0.0 {
             self.max.map(|max| (self.busy / self.covered_us).min(max))
@@ -193,9 +197,11 @@ impl BusyMeter {
         }
     }
 
-    /// Gives the time busy, seconds. `None`: all stretches have no length.
+    /// Gives the time busy, seconds, which is no more than the reported time. `None`: all stretches have no length.
     pub(crate) fn active_s(&self) -> Option<f64> {
-        (self.covered_us > 0.0).then_some(self.busy.min(self.covered_us * 100.0) / 1e8)
+        // 100 percent, and a million microseconds.
+        const PER_SECOND: f64 = 100.0 * 1e6;
+        (self.covered_us > 0.0).then_some(self.busy.min(self.covered_us * 100.0) / PER_SECOND)
     }
 }
 
@@ -208,7 +214,8 @@ pub struct ThrottleTimes {
 }
 
 impl ThrottleTimes {
-    /// Takes in the reasons at this time. Each is counted from the reading before on.
+    /// Takes in the reasons that apply at this time, CLOCK_MONOTONIC nanoseconds. Each counts for the time since the reading
+    /// before.
     pub(crate) fn add(&mut self, at_ns: u64, reasons: &[Cow<'_, str>]) {
         let (first_ns, last_ns) = self.read_ns.unwrap_or((at_ns, at_ns));
         for reason in reasons {
@@ -223,6 +230,7 @@ impl ThrottleTimes {
     }
 }
 
+/// Converts nanoseconds to seconds.
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }

@@ -71,7 +71,7 @@ pub struct Unsampled {
 }
 
 impl GpuUsage {
-    /// Take in what a backend read.
+    /// Takes in what a backend read: its devices, and then samples of them. Samples of devices that no list has had are left out.
     pub(super) fn add(&mut self, batch: &Batch, pids: PidResolver) {
         if let Some(list) = &batch.devices {
             self.machine.extend(list.machine.iter().cloned());
@@ -102,7 +102,7 @@ impl GpuUsage {
         device.lists.unread_ns(self.start_ns, self.end_of(device), longest_read_ns(self.interval_ns))
     }
 
-    /// Gives the longest time without a reading, nanoseconds.
+    /// Gives the longest time in which the process lists of a device were not read, nanoseconds.
     pub(crate) fn longest_unread_ns(&self, device: &DeviceUsage) -> u64 {
         device.lists.longest_unread_ns(self.start_ns, self.end_of(device))
     }
@@ -126,7 +126,7 @@ impl GpuUsage {
         }
     }
 
-    /// Takes over the last name of a process that ended, and counts it if no sample was taken while it ran.
+    /// Takes over the last name of a process that ended, and counts it as unsampled unless all devices were read while it lived.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);
@@ -138,8 +138,11 @@ impl GpuUsage {
         }
         self.unsampled.count += 1;
         let lived_ns = end_ns.saturating_sub(ended.start_ns);
-        let is_long = lived_ns > POLICY.shortest_gpu_use_ns.max(self.interval_ns.saturating_mul(2))
-            || ended.had_gpu_library && lived_ns >= POLICY.shortest_gpu_use_ns;
+        // It may have used a device. Without a GPU's library, that matters only if devices should have been read meanwhile.
+        let can_use_gpu = lived_ns >= POLICY.shortest_gpu_use_ns;
+        let outlived_two_readings =
+            lived_ns > POLICY.shortest_gpu_use_ns.max(self.interval_ns.saturating_mul(2));
+        let is_long = outlived_two_readings || (ended.had_gpu_library && can_use_gpu);
         self.unsampled.is_any_long.add(ended.is_main, is_long, |a, b| a || b);
     }
 }

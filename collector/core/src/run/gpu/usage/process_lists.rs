@@ -51,7 +51,8 @@ impl ProcessLists {
         }
     }
 
-    /// Takes in an entry of this reading. Gives since when the driver has listed this pid with this memory.
+    /// Takes in an entry of the reading at `at_ns`. Gives since when the driver has listed this pid with this memory,
+    /// CLOCK_MONOTONIC nanoseconds: `at_ns` if it has not before.
     pub(super) fn add_entry(&mut self, at_ns: u64, pid: u32, bytes: Option<u64>) -> u64 {
         let entry = self.entries.entry(pid).or_insert(Entry { bytes, since_ns: at_ns, read_ns: at_ns });
         let since_ns = if entry.bytes == bytes { entry.since_ns } else { at_ns };
@@ -64,8 +65,9 @@ impl ProcessLists {
         self.entries.retain(|_, entry| entry.read_ns == at_ns);
     }
 
-    /// Gives for how long they were left unread, from the start of the run to its end, nanoseconds. 0 if they are never
-    /// read.
+    /// Gives for how long they were left unread, from the start of the run to its end, nanoseconds: all times without a reading
+    /// that are longer than `longest_ns`. 0 if they are never read. `end_ns`: `None` if the time after the last reading does not
+    /// count.
     pub(super) fn unread_ns(&self, start_ns: u64, end_ns: Option<u64>, longest_ns: u64) -> u64 {
         let ends = self.ends_ns(start_ns, end_ns).into_iter();
         self.unread_ns + ends.filter(|ns| *ns > longest_ns).sum::<u64>()
@@ -86,13 +88,14 @@ impl ProcessLists {
         [self.first_ns.saturating_sub(start_ns), after_ns]
     }
 
-    /// Gives the mean time between two readings, nanoseconds.
+    /// Gives the mean time between two readings, nanoseconds. `None`: there are fewer than two.
     pub(crate) fn mean_ns(&self) -> Option<f64> {
         let times = self.count.checked_sub(1).filter(|times| *times > 0)?;
         Some(self.last_ns.saturating_sub(self.first_ns) as f64 / times as f64)
     }
 
-    /// Whether there was a reading in this time, of which the end is not long ago.
+    /// Whether there was a reading from one time to another, CLOCK_MONOTONIC nanoseconds. The end must not be longer ago than
+    /// times are kept.
     pub(super) fn is_any_within(&self, from_ns: u64, to_ns: u64) -> bool {
         let next = self.times.partition_point(|at| *at < from_ns);
         self.times.get(next).is_some_and(|at| *at <= to_ns)

@@ -47,14 +47,15 @@ pub struct ProcessGpu {
 }
 
 impl ProcessGpu {
-    /// The process on a device.
+    /// Gives the process's figures on a device, by the device's id. They are made if it has none there.
     pub(super) fn on(&mut self, device: &str) -> &mut OnDevice {
         self.devices.entry(device.to_owned()).or_default()
     }
 
-    /// Takes in how much memory it has on a device. `None`: none, or it is not known.
+    /// Takes in how much memory it has on a device, given by number and id, bytes. `None`: none, or it is not known.
     fn add_memory(&mut self, number: u32, device: &str, at_ns: u64, bytes: Option<u64>) {
         let largest = self.held.read(number, at_ns, bytes.unwrap_or(0));
+        // A peak of 0 is known only if the driver reported 0.
         if bytes.is_some() || largest > 0 {
             self.peak_bytes = self.peak_bytes.max(Some(largest));
         }
@@ -68,7 +69,7 @@ impl ProcessGpu {
         is_known.then(|| self.held.last())
     }
 
-    /// Takes in the driver's accounting entry of it, with its peak on a device.
+    /// Takes in the driver's accounting entry of it: its peak on a device, bytes, and its mean utilisation there, percent.
     pub(super) fn add_accounting(&mut self, device: &str, bytes: u64, percent: Option<u32>) {
         self.peak_bytes = self.peak_bytes.max(Some(bytes));
         let on = self.on(device);
@@ -80,7 +81,7 @@ impl ProcessGpu {
         }
     }
 
-    /// Take over its name and pid, which an exec and a later look can change.
+    /// Takes over its name and pid, which an exec and a later look can change.
     fn identify(&mut self, entry: &PidEntry) {
         self.command = entry.command.clone();
         self.pid = entry.pid.unwrap_or(self.pid);
@@ -113,7 +114,8 @@ impl Processes {
         Some(process)
     }
 
-    /// Takes in that the lists of a device were read, and have these processes, by id.
+    /// Takes in that the lists of a device were read, and have these processes, by id: the memory of each, bytes. `None`: the
+    /// list has the process without its memory. One that an earlier list had, and this one has not, has left the device.
     pub(super) fn add_memory(
         &mut self,
         number: u32,
@@ -168,10 +170,13 @@ impl BusyProcesses {
         *known = Busy { us: known.us.max(busy.us), percent: known.percent.max(busy.percent) };
     }
 
-    /// Gives their sum in each part of that time, oldest first, with its length in nanoseconds.
+    /// Gives the sum of their utilisation in each part of that time, percent, oldest first, with the part's length in
+    /// nanoseconds. All stretches end at the reading. So a part lies between the beginnings of two stretches, and has those that
+    /// are as long.
     pub(super) fn sums(&self) -> Vec<(u64, Groups<f64>)> {
         let lengths: BTreeSet<u64> = self.by_id.values().map(|(_, busy)| busy.us).collect();
         let mut sums = Vec::new();
+        // How far before the reading the part that follows this one in time begins.
         let mut newer_us = 0;
         for us in lengths {
             let mut sum = Groups::default();

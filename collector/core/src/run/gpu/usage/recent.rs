@@ -23,7 +23,8 @@ impl<T: Amount> Recent<T> {
         self.last = Some((read_ns, value));
     }
 
-    /// Gives the largest. `None`: nothing was read since `oldest_ns`.
+    /// Gives the largest value since the sample began, or else the last one before. `None`: the last reading was before
+    /// `oldest_ns`.
     pub(super) fn get(&self, oldest_ns: u64) -> Option<T> {
         let last = self.last.filter(|(read_ns, _)| *read_ns >= oldest_ns);
         last.map(|(_, value)| self.largest.unwrap_or(value))

@@ -45,13 +45,14 @@ struct Known {
     uncertain: u64,
 }
 
-/// Gives by how much its anonymous memory has grown and shrunk since its sharing was read, bytes.
+/// Gives by how much a process's anonymous memory has grown and by how much shrunk since its sharing was read, bytes. One is 0.
 fn change(reading: &LastReading, sharing: &Sharing) -> (u64, u64) {
     let (now, then) = (reading.anonymous_bytes(), sharing.size.rss_bytes - sharing.size.shared_bytes);
     (now.saturating_sub(then), then.saturating_sub(now))
 }
 
-/// Carries a figure of its anonymous pages forward that was read `then`: with the growth since, bytes.
+/// Carries a figure of a process's anonymous pages forward to now. `then`: what was read of it, bytes. It has grown and shrunk
+/// as the process has, and is no more than all that the process has.
 fn carried(reading: &LastReading, sharing: &Sharing, then: u64) -> u64 {
     let (grown, shrunk) = change(reading, sharing);
     (then + grown).saturating_sub(shrunk).min(reading.anonymous_bytes())
@@ -64,12 +65,21 @@ impl Member<'_> {
         let (grown, shrunk) = change(self.reading, sharing);
         // A page that is copied on write is a fault and no growth.
         let faults = self.reading.vitals.minor_faults.saturating_sub(sharing.minor_faults);
-        let of_others = self.reading.anonymous_bytes().saturating_sub(sharing.rollup.pss_anon_bytes + grown);
+        let faulted = faults.saturating_mul(page_bytes);
+        // It can have copied only what it shared: its pages beyond its proportional part of them.
+        let shared = self.reading.anonymous_bytes().saturating_sub(sharing.rollup.pss_anon_bytes + grown);
+        let copied = faulted.saturating_sub(grown).min(shared);
         Known {
             pss: carried(self.reading, sharing, sharing.rollup.pss_anon_bytes),
             private: self.carried_private(),
-            uncertain: faults.saturating_mul(page_bytes).saturating_sub(grown).min(of_others) + shrunk,
+            uncertain: copied + shrunk,
         }
+    }
+
+    /// Whether all its anonymous pages are its own for certain. No process is left that could have some of them, and its image is
+    /// not possibly a copy of its parent's.
+    fn owns_all(&self, is_alone: bool) -> bool {
+        is_alone && self.image != Image::Unknown
     }
 
     /// Gives the anonymous pages that it alone had when it was read, carried forward, bytes. What it has forked since has
@@ -79,7 +89,7 @@ impl Member<'_> {
         carried(self.reading, sharing, sharing.private_anon_bytes())
     }
 
-    /// Gives the private anonymous memory that it has at most, bytes.
+    /// Gives the private anonymous memory that it has at most, bytes: all, if its sharing was never read.
     fn most_private(&self) -> u64 {
         let Some(sharing) = &self.reading.sharing else { return self.reading.anonymous_bytes() };
         carried(self.reading, sharing, sharing.most_private_anon_bytes())
@@ -91,14 +101,14 @@ impl Member<'_> {
     }
 
     /// Gives how much more anonymous memory it has than its parent had memory at the fork, bytes: none of that is the
-    /// parent's.
+    /// parent's. 0 of a process that is no fork child.
     fn grown_since_fork(&self) -> u64 {
         let Image::Forked { rss_at_fork_bytes } = self.image else { return 0 };
         self.reading.anonymous_bytes().saturating_sub(rss_at_fork_bytes)
     }
 
-    /// Gives what a process with an older relative adds: its growth since the fork or what it had alone when read, and what
-    /// it faulted in.
+    /// Gives what a process with an older relative adds. For certain, that is its growth since the fork, or what it had alone
+    /// when it was read. At most, it is what it faulted in: each fault can be a page that it copied.
     fn younger(&self, page_bytes: u64) -> Anonymous {
         let anonymous = self.reading.anonymous_bytes();
         let alone = self.carried_private();
@@ -114,23 +124,31 @@ impl Member<'_> {
 
 /// Gives what each process of an image group adds, oldest first. All `are_read` since the group last changed, or not.
 pub(super) fn of_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Anonymous> {
-    if let [member] = members {
-        let bytes = member.reading.anonymous_bytes();
-        return vec![match (member.image, &member.reading.sharing) {
-            (Image::Unknown, None) => Anonymous { certain_bytes: 0, uncertain_bytes: bytes },
-            (Image::Unknown, Some(_)) => {
-                let certain_bytes = proportional_bytes(member, false);
-                // What it shared with relatives that have ended since is its own now.
-                let uncertain_bytes = if member.is_current { 0 } else { bytes - certain_bytes };
-                Anonymous { certain_bytes, uncertain_bytes }
-            }
-            _ => Anonymous { certain_bytes: bytes, uncertain_bytes: 0 },
-        }];
+    match members {
+        [member] => vec![of_one(member)],
+        _ if are_read => of_read(members, None, page_bytes),
+        _ => of_unread(members, page_bytes),
     }
-    if are_read { of_read(members, None, page_bytes) } else { of_unread(members, page_bytes) }
 }
 
-/// Gives what each member adds to the footprint of the descendants: the group without the command's first process.
+/// Gives what the only process of an image group adds: all that it has. If nothing tells what its image is, it may share pages
+/// with its parent. Then only a reading tells what it adds.
+fn of_one(member: &Member) -> Anonymous {
+    let bytes = member.reading.anonymous_bytes();
+    if member.image != Image::Unknown {
+        return Anonymous { certain_bytes: bytes, uncertain_bytes: 0 };
+    }
+    if member.reading.sharing.is_none() {
+        return Anonymous { certain_bytes: 0, uncertain_bytes: bytes };
+    }
+    let certain_bytes = proportional_bytes(member, false);
+    // What it shared with relatives that have ended since is its own now.
+    let uncertain_bytes = if member.is_current { 0 } else { bytes - certain_bytes };
+    Anonymous { certain_bytes, uncertain_bytes }
+}
+
+/// Gives what each member adds to the footprint of the descendants: the group without the command's first process, which has no
+/// entry. All `are_read` since the group last changed, or not.
 pub(super) fn of_descendants(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Anonymous> {
     let main = members.iter().find(|member| member.is_main);
     let others: Vec<Member> = members.iter().filter(|member| !member.is_main).copied().collect();
@@ -143,31 +161,58 @@ pub(super) fn of_descendants(members: &[Member], are_read: bool, page_bytes: u64
 /// Gives what each member adds, where not all were read. The oldest adds all that it has, each other one what it does not
 /// share for certain.
 fn of_unread(members: &[Member], page_bytes: u64) -> Vec<Anonymous> {
-    let mut sum = 0;
-    let mut of_member = |(place, member): (usize, &Member)| {
+    let mut added = Vec::with_capacity(members.len());
+    let mut of_older = 0;
+    for member in members {
         let bytes = member.reading.anonymous_bytes();
-        let mut own = match place {
-            0 => Anonymous { certain_bytes: bytes, uncertain_bytes: member.reading.copied_since(page_bytes) },
-            _ => member.younger(page_bytes),
+        let mut own = if added.is_empty() {
+            Anonymous { certain_bytes: bytes, uncertain_bytes: member.reading.copied_since(page_bytes) }
+        } else {
+            member.younger(page_bytes)
         };
-        // None has more than all.
-        let more = bytes.saturating_sub(sum + own.certain_bytes);
+        // All together have at least what this one has.
+        let more = bytes.saturating_sub(of_older + own.certain_bytes);
         own.certain_bytes += more;
         own.uncertain_bytes = own.uncertain_bytes.saturating_sub(more);
         // The older ones have unmapped what it inherited, so little tells what they still share.
-        if more > sum / MUCH_MORE {
-            own.uncertain_bytes += sum.min(bytes);
+        if more > of_older / MUCH_MORE {
+            own.uncertain_bytes += of_older.min(bytes);
         }
-        sum += own.certain_bytes;
-        own
-    };
-    members.iter().enumerate().map(&mut of_member).collect()
+        of_older += own.certain_bytes;
+        added.push(own);
+    }
+    added
 }
 
-/// Gives how much of what a relative that was read at `read_ns` shares these had left by their own readings, bytes.
+/// Gives how much the members had stopped sharing by their own readings of what a relative still showed as shared with them,
+/// bytes. `read_ns`: when the relative was read, CLOCK_MONOTONIC nanoseconds.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
-    let grown = |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
-    members.iter().map(grown).sum()
+    let of_one =
+        |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
+    members.iter().map(of_one).sum()
+}
+
+/// What is known of the process that [`of_read`] leaves out, bytes.
+#[derive(Default)]
+struct LeftOut {
+    /// Its proportional part of pages that the members have for certain, too.
+    shared: u64,
+    /// How much more that may be.
+    uncertain: u64,
+}
+
+impl LeftOut {
+    /// Takes it from the last readings of all.
+    fn new(process: &Member, members: &[Member], page_bytes: u64) -> Self {
+        let known = process.known(page_bytes);
+        let alone = process.most_private();
+        // Its reading shows as shared what is its own now, as members no longer have it.
+        let left_to_it = unshared_since(members, process.read_ns());
+        Self {
+            shared: known.pss.saturating_sub(alone).saturating_sub(left_to_it),
+            uncertain: known.uncertain + alone.saturating_sub(known.private) + left_to_it,
+        }
+    }
 }
 
 /// Gives what each member adds, where all were read: the sum of their proportional sizes, less what `without` alone has. The
@@ -177,38 +222,9 @@ fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
 /// little with the relative. With `without`, it can be in the sum though `without` alone has it by now.
 fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec<Anonymous> {
     let known: Vec<Known> = members.iter().map(|member| member.known(page_bytes)).collect();
-    let without_known = without.map(|member| member.known(page_bytes)).unwrap_or_default();
-    let alone = without.map_or(0, Member::most_private);
-    let left_to_without = without.map_or(0, |member| unshared_since(members, member.read_ns()));
-    let shared_with = without_known.pss.saturating_sub(alone).saturating_sub(left_to_without);
-    let sum = known.iter().map(|known| known.pss).sum::<u64>() + shared_with;
-    let largest = members.iter().map(|member| member.reading.anonymous_bytes()).max().unwrap_or(0);
-    let total = sum.max(largest);
-    let oldest = members.first().map_or(0, |member| member.reading.anonymous_bytes());
-    let mut rest = total - oldest;
-    let mut added: Vec<u64> = vec![0; members.len()];
-    if let Some(first) = added.first_mut() {
-        *first = oldest;
-    }
-    // What a process alone has is its own for certain; the rest is divided by what each has of it.
-    for (bytes, known) in added.iter_mut().zip(&known).skip(1) {
-        *bytes = known.private.min(rest);
-        rest -= *bytes;
-    }
-    let weight = |known: &Known| u128::from(known.pss.saturating_sub(known.private));
-    let mut weights: u128 = known.iter().skip(1).map(weight).sum();
-    for (bytes, known) in added.iter_mut().zip(&known).skip(1) {
-        if weights == 0 {
-            break;
-        }
-        let part = (u128::from(rest) * weight(known) / weights) as u64;
-        weights -= weight(known);
-        rest -= part;
-        *bytes += part;
-    }
-    if let Some(last) = added.last_mut() {
-        *last += rest;
-    }
+    let left_out = without.map(|process| LeftOut::new(process, members, page_bytes)).unwrap_or_default();
+    let footprint = known.iter().map(|known| known.pss).sum::<u64>() + left_out.shared;
+    let added = divide(footprint, members, &known);
     // What was carried forward can be too much: none adds more than it has.
     let of_member = |((certain_bytes, known), member): ((u64, &Known), &Member)| Anonymous {
         certain_bytes: certain_bytes.min(member.reading.anonymous_bytes()),
@@ -216,8 +232,7 @@ fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec
     };
     let mut result: Vec<Anonymous> = added.into_iter().zip(&known).zip(members).map(of_member).collect();
     if let Some(first) = result.first_mut() {
-        first.uncertain_bytes += without_known.uncertain + (alone - without_known.private.min(alone));
-        first.uncertain_bytes += left_to_without;
+        first.uncertain_bytes += left_out.uncertain;
     }
     // Another reading of the one that was read first tells.
     let first_read = members.iter().map(Member::read_ns).enumerate().min_by_key(|(_, read_ns)| *read_ns);
@@ -229,22 +244,59 @@ fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec
     result
 }
 
-/// Gives its proportional anonymous memory, as far as its last reading tells, bytes.
+/// Divides a footprint among the members, oldest first, bytes. It is at least what the largest of them has. The oldest gets all
+/// that it has. Each other one gets what it alone has, and its part of the rest, by what it shares: its proportional size less
+/// what it alone has.
+fn divide(footprint: u64, members: &[Member], known: &[Known]) -> Vec<u64> {
+    let largest = members.iter().map(|member| member.reading.anonymous_bytes()).max().unwrap_or(0);
+    let oldest = members.first().map_or(0, |member| member.reading.anonymous_bytes());
+    let mut rest = footprint.max(largest) - oldest;
+    let mut added: Vec<u64> = vec![0; members.len()];
+    if let Some(first) = added.first_mut() {
+        *first = oldest;
+    }
+    for (bytes, known) in added.iter_mut().zip(known).skip(1) {
+        *bytes = known.private.min(rest);
+        rest -= *bytes;
+    }
+    // Each takes its part of what those before it have left, so rounding loses nothing.
+    let weight = |known: &Known| u128::from(known.pss.saturating_sub(known.private));
+    let mut weights: u128 = known.iter().skip(1).map(weight).sum();
+    for (bytes, known) in added.iter_mut().zip(known).skip(1) {
+        if weights == 0 {
+            break;
+        }
+        let part = (u128::from(rest) * weight(known) / weights) as u64;
+        weights -= weight(known);
+        rest -= part;
+        *bytes += part;
+    }
+    // There is a rest if none shares anything by its reading.
+    if let Some(last) = added.last_mut() {
+        *last += rest;
+    }
+    added
+}
+
+/// Gives a process's proportional anonymous memory, as far as its last reading tells, bytes; 0: it was never read. `is_alone`: no
+/// other process of its image group has memory.
 pub(super) fn proportional_bytes(member: &Member, is_alone: bool) -> u64 {
     match &member.reading.sharing {
-        _ if is_alone && member.image != Image::Unknown => member.reading.anonymous_bytes(),
+        _ if member.owns_all(is_alone) => member.reading.anonymous_bytes(),
         Some(sharing) => carried(member.reading, sharing, sharing.rollup.pss_anon_bytes),
         None => 0,
     }
 }
 
-/// Gives its private anonymous memory, as far as its last reading and its growth tell, bytes.
+/// Gives a process's private anonymous memory, as far as its last reading and its growth tell, bytes. `is_alone`: no other
+/// process of its image group has memory.
 pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
-    if is_alone && member.image != Image::Unknown {
+    if member.owns_all(is_alone) {
         member.reading.anonymous_bytes()
     } else if member.is_current {
         member.carried_private()
     } else if member.has_forked {
+        // Its children may have all of it.
         0
     } else {
         member.carried_private().max(member.grown_since_fork())
@@ -254,7 +306,7 @@ pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
 /// Gives how much more private anonymous memory the process may have than is counted, bytes; 0: its sharing was read, or
 /// it is alone, so that all of it is its own.
 pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: u64) -> u64 {
-    if member.reading.sharing.is_some() || (is_alone && member.image != Image::Unknown) {
+    if member.reading.sharing.is_some() || member.owns_all(is_alone) {
         return 0;
     }
     let most = match member.image {
@@ -268,12 +320,14 @@ pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: 
     most.saturating_sub(private_bytes(member, is_alone))
 }
 
-/// Gives the file pages that no other process had mapped when it was read, bytes.
+/// Gives the file pages that no other process had mapped when it was read, bytes: its private pages less the anonymous ones of
+/// them. 0: it was never read. `is_alone`: no other process of its image group has memory.
 pub(super) fn private_of_files_bytes(member: &Member, is_alone: bool) -> u64 {
     let Some(sharing) = &member.reading.sharing else { return 0 };
-    let anonymous = match is_alone && member.image != Image::Unknown {
-        true => sharing.size.rss_bytes - sharing.size.shared_bytes,
-        false => sharing.private_anon_bytes(),
+    let private_anonymous = if member.owns_all(is_alone) {
+        sharing.size.rss_bytes - sharing.size.shared_bytes
+    } else {
+        sharing.private_anon_bytes()
     };
-    sharing.rollup.private_bytes.saturating_sub(anonymous).min(member.reading.file_bytes())
+    sharing.rollup.private_bytes.saturating_sub(private_anonymous).min(member.reading.file_bytes())
 }

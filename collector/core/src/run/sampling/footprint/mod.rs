@@ -57,7 +57,7 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// One process's.
+    /// Gives one process's. `None`: the process was not there when they were made.
     pub(crate) fn get(&self, id: ProcessId) -> Option<&Estimate> {
         self.by_id.get(&id)
     }
@@ -68,9 +68,15 @@ impl Estimates {
     }
 }
 
+/// One part in this many of a sum does not matter.
+const NEGLIGIBLE_PART: u64 = 100;
+
+/// Nor do this many bytes of any sum.
+const NEGLIGIBLE_BYTES: u64 = 1 << 20;
+
 /// Gives what does not matter in a sum of this size, bytes.
 fn negligible_bytes(of_bytes: u64) -> u64 {
-    (of_bytes / 100).max(1 << 20)
+    (of_bytes / NEGLIGIBLE_PART).max(NEGLIGIBLE_BYTES)
 }
 
 /// Last readings of the live processes, and of programs.
@@ -106,7 +112,7 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     all
 }
 
-/// Gives a process that was read and adds memory. One that runs in its parent's memory adds none.
+/// Gives a process that was read and adds memory, and its reading. `None`: it was not read, or runs in its parent's memory.
 fn counted<'a>(
     tree: &'a Tree,
     readings: Readings<'a>,
@@ -121,14 +127,13 @@ fn counted<'a>(
 fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let page_bytes = tree.context().page;
     let mut groups: FxHashMap<ImageGroup, Vec<ProcessId>> = FxHashMap::default();
-    let mut of_one = |id: ProcessId| {
-        let Some((process, _)) = counted(tree, readings, id) else {
-            all.by_id.insert(id, Estimate::default());
-            return;
-        };
-        groups.entry(process.program.group).or_default().push(id);
-    };
-    readings.alive.iter().for_each(|id| of_one(*id));
+    for id in readings.alive {
+        if let Some((process, _)) = counted(tree, readings, *id) {
+            groups.entry(process.program.group).or_default().push(*id);
+        } else {
+            all.by_id.insert(*id, Estimate::default());
+        }
+    }
     let parents: FxHashSet<ProcessId> =
         readings.alive.iter().filter_map(|id| tree.get(*id)?.ancestry.parent.known()).collect();
     let member = |id: &ProcessId| {
@@ -142,6 +147,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
         })
     };
     for (group, ids) in groups {
+        // `groups` has only processes that count, so each has its member.
         let members: Vec<Member> = ids.iter().filter_map(member).collect();
         // One that is not alive any more, or was not read as yet, can have its part of the pages.
         let is_alone = is_alone(tree, group);
@@ -149,38 +155,54 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
             .group(group)
             .map_or(0, |group| group.members.iter().filter(|id| !is_borrowed(tree, **id)).count());
         let are_read = members.len() == with_memory && is_group_read(tree, readings.by_id, group);
-        let combined = anonymous::of_group(&members, are_read, page_bytes);
-        let has_main = members.iter().any(|member| member.is_main);
-        let mut descendants: Vec<Anonymous> = match has_main && members.len() > 1 {
-            true => anonymous::of_descendants(&members, are_read, page_bytes),
-            false => combined.clone(),
-        };
-        if let Some(place) = members.iter().position(|member| member.is_main).filter(|_| members.len() > 1) {
-            descendants.insert(place, Anonymous::default());
+        let added = added_by_group(&members, are_read, page_bytes);
+        for ((id, member), added) in ids.iter().zip(&members).zip(added) {
+            all.by_id.insert(*id, anonymous_estimate(member, added, is_alone, page_bytes));
         }
-        for (((id, member), combined), descendants) in ids.iter().zip(&members).zip(combined).zip(descendants)
-        {
-            let uncertain_bytes = combined.uncertain_bytes.max(descendants.uncertain_bytes);
-            let is_denied = member.reading.is_sharing_denied;
-            // What can't be read counts in full.
-            let more = if is_denied { uncertain_bytes } else { 0 };
-            let contribution = Contribution {
-                added_bytes: combined.certain_bytes + more,
-                added_to_descendants_bytes: if member.is_main { 0 } else { descendants.certain_bytes + more },
-                private_bytes: anonymous::private_bytes(member, is_alone)
-                    + anonymous::private_of_files_bytes(member, is_alone),
-            };
-            all.by_id.insert(
-                *id,
-                Estimate {
-                    contribution,
-                    proportional_bytes: anonymous::proportional_bytes(member, is_alone),
-                    unread_private_bytes: anonymous::unread_private_bytes(member, is_alone, page_bytes),
-                    anonymous_uncertain_bytes: uncertain_bytes - more,
-                    ..Estimate::default()
-                },
-            );
+    }
+}
+
+/// What a process adds of anonymous pages: to the tree's footprint, and to the descendants'.
+struct AddedAnonymous {
+    combined: Anonymous,
+    descendants: Anonymous,
+}
+
+/// Gives what each process of an image group adds. All `are_read` since the group last changed, or not.
+fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<AddedAnonymous> {
+    let combined = anonymous::of_group(members, are_read, page_bytes);
+    let main_place = members.iter().position(|member| member.is_main);
+    let descendants = match main_place {
+        Some(place) if members.len() > 1 => {
+            let mut added = anonymous::of_descendants(members, are_read, page_bytes);
+            added.insert(place, Anonymous::default());
+            added
         }
+        _ => combined.clone(),
+    };
+    let both = combined.into_iter().zip(descendants);
+    both.map(|(combined, descendants)| AddedAnonymous { combined, descendants }).collect()
+}
+
+/// Makes the estimate of a process from its anonymous pages. `is_alone`: no other process of its image group has memory.
+fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, page_bytes: u64) -> Estimate {
+    let AddedAnonymous { combined, descendants } = added;
+    let uncertain_bytes = combined.uncertain_bytes.max(descendants.uncertain_bytes);
+    // What can't be read counts in full.
+    let denied_bytes = if member.reading.is_sharing_denied { uncertain_bytes } else { 0 };
+    let to_descendants_bytes = if member.is_main { 0 } else { descendants.certain_bytes + denied_bytes };
+    let contribution = Contribution {
+        added_bytes: combined.certain_bytes + denied_bytes,
+        added_to_descendants_bytes: to_descendants_bytes,
+        private_bytes: anonymous::private_bytes(member, is_alone)
+            + anonymous::private_of_files_bytes(member, is_alone),
+    };
+    Estimate {
+        contribution,
+        proportional_bytes: anonymous::proportional_bytes(member, is_alone),
+        unread_private_bytes: anonymous::unread_private_bytes(member, is_alone, page_bytes),
+        anonymous_uncertain_bytes: uncertain_bytes - denied_bytes,
+        ..Estimate::default()
     }
 }
 
@@ -194,20 +216,15 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     }
     let mut combined = FileFootprint::default();
     let mut descendants = FileFootprint::default();
+    // Proportional sizes of file pages, bytes.
     let mut parts: Vec<(ProcessId, u64)> = Vec::new();
     for id in readings.alive {
         let Some((process, reading)) = counted(tree, readings, *id) else { continue };
         let Some(estimate) = all.by_id.get_mut(id) else { continue };
         let bytes = reading.file_bytes();
-        let known = match &reading.files {
-            Some(files) => KnownFiles::Own(files),
-            None if reading.is_sharing_denied => KnownFiles::Denied,
-            None => readings
-                .programs
-                .find(&process.name.command, bytes)
-                .map_or(KnownFiles::Size, |files| KnownFiles::Assumed(files)),
-        };
+        let known = known_files(readings, process, reading);
         let files = FilesReading::of_process(reading, readings.shared_of_all_bytes).unwrap_or_default();
+        // A part that others may have come to share is too large: it does not count.
         let pss_bytes = if files.more_others_bytes > 0 { 0 } else { files.pss_bytes };
         parts.push((*id, pss_bytes));
         let added = combined.add(bytes, pss_bytes, known, &times);
@@ -220,10 +237,26 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     }
     all.files_uncertain_bytes = combined.uncertain_bytes().max(descendants.uncertain_bytes());
     let missing_bytes = combined.missing_bytes().max(descendants.missing_bytes());
-    for (id, pss_bytes) in parts.into_iter().filter(|_| missing_bytes > 0) {
-        all.files_uncertain_bytes = all.files_uncertain_bytes.max(missing_bytes);
+    if missing_bytes == 0 {
+        return;
+    }
+    // Some process has other files than was assumed. Which one, only their mappings tell.
+    all.files_uncertain_bytes = all.files_uncertain_bytes.max(missing_bytes);
+    for (id, pss_bytes) in parts {
         if let Some(estimate) = all.by_id.get_mut(&id) {
             estimate.files_unread_bytes = estimate.files_unread_bytes.max(pss_bytes);
+        }
+    }
+}
+
+/// Gives what is known of a process's file pages: by its own mappings, or those of another process of its program.
+fn known_files<'a>(readings: Readings<'a>, process: &Process, reading: &'a LastReading) -> KnownFiles<'a> {
+    match &reading.files {
+        Some(files) => KnownFiles::Own(files),
+        None if reading.is_sharing_denied => KnownFiles::Denied,
+        None => {
+            let of_program = readings.programs.find(&process.name.command, reading.file_bytes());
+            of_program.map_or(KnownFiles::Size, |files| KnownFiles::Assumed(files))
         }
     }
 }
@@ -271,12 +304,13 @@ fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_al
     estimate.stale_bytes = if reading.is_sharing_denied { 0 } else { stale_bytes };
 }
 
-/// Scales `part` of `then` to `now`.
+/// Scales a `part` of a size `then` to the size `now`. If there was nothing then, all of `now` is the part.
 fn scale(part: u64, now: u64, then: u64) -> u64 {
     if then == 0 { now } else { (u128::from(part) * u128::from(now) / u128::from(then)) as u64 }
 }
 
-/// Whether all processes of an image group of several were read since it last changed.
+/// Whether all processes of an image group were read since it last changed. Those that run in their parent's memory need no
+/// reading.
 fn is_group_read(tree: &Tree, readings: &FxHashMap<ProcessId, LastReading>, group: ImageGroup) -> bool {
     tree.group(group).is_some_and(|group| {
         group.members.iter().all(|id| is_borrowed(tree, *id) || is_current(readings.get(id), group.epoch))
@@ -319,7 +353,7 @@ fn has_unread_relatives(tree: &Tree, id: ProcessId, reading: &LastReading) -> bo
     !is_current(Some(reading), epoch(tree, id)) && tree.get(id).is_some_and(is_shared)
 }
 
-/// Gives the epoch of a process's image group.
+/// Gives the epoch of a process's image group, which changes with its members. 0: the process or its group is not known.
 pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
     tree.get(id).and_then(|process| tree.group(process.program.group)).map_or(0, |group| group.epoch)
 }

@@ -44,9 +44,34 @@ pub(crate) struct Tried {
     pub files: FxHashSet<ProcessId>,
 }
 
+/// A reading is worth its cost if it makes more certain than one part in this many of what does not matter. So this many that are
+/// left out do not matter together.
+const WORTH_PART: u64 = 4;
+
+/// An image group with uncertain anonymous memory.
+#[derive(Debug, Default)]
+struct UncertainGroup {
+    /// How much of it is uncertain, bytes.
+    uncertain_bytes: u64,
+    /// Its processes, oldest first.
+    members: Vec<ProcessId>,
+}
+
+/// File pages of the processes of one program that were not read.
+#[derive(Debug)]
+struct UnreadProgram {
+    /// Those of all, bytes.
+    unread_bytes: u64,
+    /// Those of the process that has most of them, bytes.
+    largest_bytes: u64,
+    /// That process.
+    largest: ProcessId,
+}
+
 impl Estimates {
-    /// Gives the reading that makes most of the footprint certain, if that is worth it. `mark` is the largest RAM so far,
-    /// bytes: a sample beyond it must be certain.
+    /// Gives the reading that makes most of the footprint certain: of an image group, or of one process's mappings, which then
+    /// stand for its program. `None`: none is worth it. `mark` is the largest RAM so far, bytes: a sample beyond it must be
+    /// certain.
     pub(crate) fn next_unit(
         &self,
         tree: &Tree,
@@ -56,21 +81,22 @@ impl Estimates {
     ) -> Option<Unit> {
         let groups =
             self.uncertain_groups(tree).into_iter().filter(|(group, _)| !tried.groups.contains(group));
-        let largest_group = groups.max_by_key(|(_, (uncertain_bytes, _))| *uncertain_bytes);
+        let largest_group = groups.map(|(_, group)| group).max_by_key(|group| group.uncertain_bytes);
         let programs = self.unread_programs(tree, tried).into_values();
-        let largest_program = programs.max_by_key(|(unread_bytes, _, _)| *unread_bytes);
-        let of_files = largest_program.map_or(0, |(unread, ..)| unread.min(self.files_uncertain_bytes));
-        let of_group = largest_group.as_ref().map_or(0, |(_, (uncertain_bytes, _))| *uncertain_bytes);
-        if of_files.max(of_group) <= self.negligible_bytes() / 4 {
+        let largest_program = programs.max_by_key(|program| program.unread_bytes);
+        let of_files = largest_program.as_ref().map_or(0, |program| program.unread_bytes);
+        let of_files = of_files.min(self.files_uncertain_bytes);
+        let of_group = largest_group.as_ref().map_or(0, |group| group.uncertain_bytes);
+        if of_files.max(of_group) <= self.negligible_bytes() / WORTH_PART {
             return None;
         }
         let (members, order) = match largest_group.filter(|_| of_group >= of_files) {
-            Some((_, (_, members))) => {
+            Some(UncertainGroup { members, .. }) => {
                 let order = self.reading_order(tree, readings, &members);
                 (members, order)
             }
             None => {
-                let (_, _, id) = largest_program?;
+                let id = largest_program?.largest;
                 (vec![id], vec![SharingTarget { id, wants_mappings: true }])
             }
         };
@@ -81,18 +107,19 @@ impl Estimates {
     /// Gives the processes whose private and proportional sizes are not known any more, the most wrong first. They are no
     /// part of the footprint. The first process has figures of its own, however small it is beside the others.
     pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
-        let of_descendants = negligible_bytes(self.descendants_footprint_bytes + self.uncertain_bytes) / 4;
+        let all_descendants_bytes = self.descendants_footprint_bytes + self.uncertain_bytes;
         let is_stale = |(id, estimate): &(&ProcessId, &Estimate)| {
             let is_main = tree.get(**id).is_some_and(|process| process.ids.is_main);
-            let of_main = || negligible_bytes(estimate.contribution.added_bytes) / 4;
-            estimate.stale_bytes > if is_main { of_main() } else { of_descendants }
+            let sum_bytes = if is_main { estimate.contribution.added_bytes } else { all_descendants_bytes };
+            estimate.stale_bytes > negligible_bytes(sum_bytes) / WORTH_PART
         };
         let mut stale: Vec<_> = self.by_id.iter().filter(is_stale).collect();
         stale.sort_unstable_by_key(|(id, estimate)| (std::cmp::Reverse(estimate.stale_bytes), **id));
         stale.into_iter().map(|(id, _)| target(tree, *id)).collect()
     }
 
-    /// Gives what reading these may cost beyond the budget.
+    /// Gives what reading these may cost beyond the budget. They have credit if the sample may set a new peak, of which more is
+    /// uncertain than does not matter.
     fn credit(
         &self,
         tree: &Tree,
@@ -112,47 +139,46 @@ impl Estimates {
         }
     }
 
-    /// Gives the image groups with uncertain anonymous memory: how much of it, bytes, and their processes.
-    fn uncertain_groups(&self, tree: &Tree) -> FxHashMap<ImageGroup, (u64, Vec<ProcessId>)> {
+    /// Gives the image groups with uncertain anonymous memory.
+    fn uncertain_groups(&self, tree: &Tree) -> FxHashMap<ImageGroup, UncertainGroup> {
         // One that runs in its parent's memory is not read: its files show its parent's.
         let group_of = |id: ProcessId| {
             tree.get(id).filter(|_| !is_borrowed(tree, id)).map(|process| process.program.group)
         };
-        let mut groups: FxHashMap<ImageGroup, (u64, Vec<ProcessId>)> = FxHashMap::default();
+        let mut groups: FxHashMap<ImageGroup, UncertainGroup> = FxHashMap::default();
         for (id, estimate) in self.by_id.iter().filter(|(_, estimate)| estimate.anonymous_uncertain_bytes > 0)
         {
             let Some(group) = group_of(*id) else { continue };
-            groups.entry(group).or_default().0 += estimate.anonymous_uncertain_bytes;
+            groups.entry(group).or_default().uncertain_bytes += estimate.anonymous_uncertain_bytes;
         }
         if groups.is_empty() {
             return groups;
         }
         for id in self.by_id.keys() {
-            if let Some((_, members)) = group_of(*id).and_then(|group| groups.get_mut(&group)) {
-                members.push(*id);
+            if let Some(group) = group_of(*id).and_then(|group| groups.get_mut(&group)) {
+                group.members.push(*id);
             }
         }
-        for (_, members) in groups.values_mut() {
-            members.sort_unstable();
+        for group in groups.values_mut() {
+            group.members.sort_unstable();
         }
         groups
     }
 
-    /// Gives, by program, the unread file pages of all its processes, bytes, and the process with most of them.
-    fn unread_programs<'a>(
-        &self,
-        tree: &'a Tree,
-        tried: &Tried,
-    ) -> HashMap<&'a Arc<str>, (u64, u64, ProcessId)> {
-        let mut programs: HashMap<&Arc<str>, (u64, u64, ProcessId)> = HashMap::new();
+    /// Gives the unread file pages by program. Of two processes with equally many, the older is the largest, so that the choice
+    /// is always the same.
+    fn unread_programs<'a>(&self, tree: &'a Tree, tried: &Tried) -> HashMap<&'a Arc<str>, UnreadProgram> {
+        let mut programs: HashMap<&Arc<str>, UnreadProgram> = HashMap::new();
         for (id, estimate) in &self.by_id {
             let unread_bytes = estimate.files_unread_bytes;
             let is_wanted = unread_bytes > 0 && !tried.files.contains(id);
             let Some(process) = tree.get(*id).filter(|_| is_wanted) else { continue };
-            let (sum, most, largest) = programs.entry(&process.name.command).or_insert((0, 0, *id));
-            *sum += unread_bytes;
-            if unread_bytes > *most || (unread_bytes == *most && *id < *largest) {
-                (*most, *largest) = (unread_bytes, *id);
+            let none = UnreadProgram { unread_bytes: 0, largest_bytes: 0, largest: *id };
+            let program = programs.entry(&process.name.command).or_insert(none);
+            program.unread_bytes += unread_bytes;
+            let is_older = *id < program.largest;
+            if unread_bytes > program.largest_bytes || (unread_bytes == program.largest_bytes && is_older) {
+                (program.largest_bytes, program.largest) = (unread_bytes, *id);
             }
         }
         programs
