@@ -43,7 +43,8 @@ pub fn present(config: &GpuConfig) -> Present {
     if config.wants(Vendor::Nvidia) {
         present.devices = nvml::files::devices(config);
         // The files show a UUID only after the device was initialised. Without it, a given UUID may be that device's.
-        let has_all_uuids = !present.devices.is_empty() && present.devices.iter().all(|gpu| gpu.uuid.is_some());
+        let has_all_uuids =
+            !present.devices.is_empty() && present.devices.iter().all(|gpu| gpu.uuid.is_some());
         // A path that does not exist loads nothing. The loader searches for a bare file name, so that may exist.
         let is_bare_name = |path: &PathBuf| path.components().count() == 1;
         let may_load = |path: &PathBuf| path.exists() || is_bare_name(path);
