@@ -65,7 +65,9 @@ pub(crate) fn serve_if_started_as_lister(args: &[OsString]) {
     }
 }
 
-/// Writes the listing to stdout, in one line; again and again, with these many seconds between two lines, if `every` says so.
+/// Writes the listing to stdout, in one line. `config` is a [`GpuConfig`], and `every` the time between two lines, both as
+/// JSON. If `every` is null, there is one line. Returns when that is written, when an argument can't be parsed, or when the
+/// parent reads no more.
 fn serve(config: &OsString, every: &OsString) -> Option<()> {
     let config: GpuConfig = serde_json::from_str(config.to_str()?).ok()?;
     let every: Option<Duration> = serde_json::from_str(every.to_str()?).ok()?;
@@ -133,6 +135,7 @@ struct Child {
 }
 
 impl Child {
+    /// Starts a child that writes a listing, or one each time that `every` has passed.
     fn start(config: &GpuConfig, every: Option<Duration>) -> io::Result<Self> {
         let mut process = Command::new("/proc/self/exe")
             .arg0(LISTER_NAME)
@@ -184,7 +187,8 @@ mod tests {
             check(&uuids, present).map_err(|error| error.to_string())
         };
         let device = |id: &str| Device { id: id.to_owned(), ..Device::default() };
-        let present = PresentGpus { devices: vec![device("GPU-a"), device("GPU-b")], may_know_other_names: false };
+        let present =
+            PresentGpus { devices: vec![device("GPU-a"), device("GPU-b")], may_know_other_names: false };
         assert_eq!(
             check(&["GPU-a", "GPU-x"], &present).unwrap_err(),
             "--guuids: \"GPU-x\" is not a GPU of this machine: one of GPU-a, GPU-b"
