@@ -31,19 +31,23 @@ fn unreadable(error: impl std::fmt::Display) -> String {
     format!("cannot be read: {error}")
 }
 
+/// Reads a CSV file.
 fn csv(path: &Path) -> Result<Recording, String> {
     over_time::from_csv(&fs::read_to_string(path).map_err(unreadable)?)
 }
 
+/// Reads a file of JSON lines. It is long, so no more than a line of its text is kept.
 fn lines(path: &Path) -> Result<Recording, String> {
     let mut failed: io::Result<()> = Ok(());
     let lines = BufReader::new(File::open(path).map_err(unreadable)?).split(b'\n');
+    // `from_lines` takes text, so a line that can't be read ends the lines, and its error is looked at afterwards.
     let lines = lines.map_while(|line| line.map_err(|error| failed = Err(error)).ok());
     let recording = over_time::from_lines(lines.map(|line| String::from_utf8_lossy(&line).into_owned()));
     failed.map_err(unreadable)?;
     Ok(recording)
 }
 
+/// Reads an SQLite database.
 fn database(path: &Path) -> Result<Recording, String> {
     // What a killed run had begun to write has to be undone. Where the file can't be written to, there may be nothing to undo.
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
@@ -52,6 +56,7 @@ fn database(path: &Path) -> Result<Recording, String> {
     tables(&connection).map_err(unreadable)?
 }
 
+/// Reads the tables of a database. The outer error is SQLite's. The inner one says that the tables are not those of a run.
 fn tables(connection: &Connection) -> rusqlite::Result<Result<Recording, String>> {
     let fixed = "SELECT ram_unit, gpu_ram_unit, system_gpu_count FROM static_data";
     let fixed = connection.query_row(fixed, [], |row| {
@@ -73,7 +78,7 @@ fn tables(connection: &Connection) -> rusqlite::Result<Result<Recording, String>
     Ok(Ok(recording))
 }
 
-/// Gives a cell that has a number. `None`: it has none.
+/// Gives the number in a cell. `None`: the cell has a text or nothing.
 fn number(row: &Row, at: usize) -> rusqlite::Result<Option<f64>> {
     Ok(match row.get_ref(at)? {
         ValueRef::Integer(number) => Some(number as f64),
@@ -82,11 +87,12 @@ fn number(row: &Row, at: usize) -> rusqlite::Result<Option<f64>> {
     })
 }
 
-/// Gives a cell that has a count. `None`: it has none.
+/// Gives the count in a cell. `None`: the cell is empty, or its number is negative.
 fn whole(row: &Row, at: usize) -> rusqlite::Result<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(at)?.and_then(|number| u64::try_from(number).ok()))
 }
 
+/// Reads the ended processes, in the order of their starts.
 fn processes(connection: &Connection) -> rusqlite::Result<Vec<RecordedProcess>> {
     let mut statement = connection.prepare(
         "SELECT pid, start_ns, ppid, command, wall_s, is_still_running, exit_code, exit_signal, cpu_s, peak_rss_bytes

@@ -52,7 +52,7 @@ pub enum NotRecovered {
     /// It was killed after that.
     #[error("its report was written")]
     Reported,
-    /// A state that is none.
+    /// What is there can't be read as a state.
     #[error("its state is damaged")]
     Damaged,
     /// Only that version knows what is in it.
@@ -88,6 +88,7 @@ fn noted(state: &StateFile) -> Result<(Config, HostInfo), NotRecovered> {
     let is_empty = state.named().length() == 0;
     let bytes =
         state.load_run().ok_or(if is_empty { NotRecovered::Nothing } else { NotRecovered::Damaged })?;
+    // The version first: the configuration of another one may have other fields, which would look like damage.
     let (version, ..): (String, IgnoredAny, IgnoredAny) = parse(&bytes)?;
     if version != VERSION {
         return Err(NotRecovered::OtherVersion(version));
@@ -109,6 +110,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let now_ns = clock::monotonic_ns();
     let Left { config, host, segment, mut run, is_cut_short } = load_run(stale, now_ns)?;
     let known_ns = run.tree.last_seen_ns().max(run.sampled_ns).min(now_ns);
+    // Elsewhere the run's pids mean other processes.
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
     let has_living = is_here && note_the_dead(&mut run, &host, root, known_ns, now_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
@@ -151,7 +153,8 @@ struct Left {
     is_cut_short: bool,
 }
 
-/// Loads the newest snapshot, then applies the journal, records and events behind it.
+/// Loads the newest snapshot, then applies the journal, records and events behind it. A state in which no process is known
+/// gives no run: it is an error.
 fn load_run(stale: &Stale, now_ns: u64) -> Result<Left, NotRecovered> {
     let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
     if state.is_reported() {
@@ -175,7 +178,8 @@ fn load_run(stale: &Stale, now_ns: u64) -> Result<Left, NotRecovered> {
     Ok(Left { config, host, segment, run, is_cut_short })
 }
 
-/// Puts what is missing after the recovery before the report's other warnings.
+/// Warns, before the report's other warnings, about what a recovered report lacks. `is_here`: this process sees the run's pids.
+/// `has_living`: processes of the run still live.
 fn add_warnings(report: &mut Report, known: &Known, is_here: bool, has_living: bool) {
     let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
     let warnings = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
@@ -192,7 +196,8 @@ fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
     }
 }
 
-/// Takes a last sample, of the living if they can be seen, and finalizes all processes.
+/// Takes a last sample, and finalizes all processes. `living` reads those that still live. `None`: none lives or can be seen, so
+/// the sample reads none.
 fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunState {
     run.apply(end_ns, Observation::Finalize { complete_ns: u64::MAX });
     // Processes that ended since the last sample enter the figures over time by the next one.
@@ -242,7 +247,9 @@ impl Recovered {
     }
 }
 
-/// Applies the records that no collector had read, and the connector events that it had read but not yet merged.
+/// Applies the records that no collector had read, and the connector events that one had read but not yet merged. They are
+/// merged as the pump would: records in the order of their positions, each after the events that happened before it. Without a
+/// segment there are only events.
 fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, now_ns: u64) {
     let events = state.events(run.found.events);
     let mut events = events.iter().filter_map(|slot| KernelEvent::decode(slot)).peekable();
@@ -278,8 +285,8 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, n
     run.apply(now_ns, &Observation::Findings(findings));
 }
 
-/// Notes the end of each process that is gone. When it ended is not known, so the time is that of the last event of any
-/// process. Returns whether a process still lives.
+/// Notes the end of each process that is gone. If the kernel did not tell when it ended, the time is `known_ns`, the last at
+/// which anything is known of the run. `now_ns` is the time of the recovery. Returns whether a process still lives.
 fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns: u64, now_ns: u64) -> bool {
     let mut has_living = false;
     for id in run.tree.alive().to_vec() {
@@ -302,6 +309,7 @@ fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns:
 /// Up to when the run is known.
 struct Known {
     at: SystemTime,
+    /// The same time, in seconds after the command's start.
     after_s: f64,
 }
 

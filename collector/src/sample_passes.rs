@@ -1,6 +1,7 @@
 //! A sample's passes over the live processes, each as far as it is worth its price.
 
-use crate::model::observation::Observation;
+use crate::model::ids::ProcessId;
+use crate::model::observation::{Observation, PeakReading};
 use crate::model::policy::BudgetPolicy;
 use crate::run::sampling::{Sampling, SharingCredit};
 use crate::sources::sampler::{Budget, Sampler};
@@ -16,7 +17,7 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// With a budget that begins at `start_ns`, CLOCK_MONOTONIC.
+    /// Makes passes with a full budget at `start_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn new(sampler: Sampler, policy: BudgetPolicy, start_ns: u64) -> Self {
         Self { sampler, budget: Budget::new(policy, start_ns), peak_cursor: 0 }
     }
@@ -36,26 +37,43 @@ impl Passes {
         self.sampler.retain(|id| run.tree.get(id).is_some_and(|process| process.is_alive()));
     }
 
-    /// Reads peaks so far: of each new image, of the others in turn while there is budget.
+    /// Reads peaks so far (VmHWM): of each new image on credit, then of the others while there is budget.
     fn read_peaks(&mut self, run: &mut JournaledRun, now_ns: u64) {
-        let sampling = &run.sampling;
-        let credit_ns = self.budget.policy().credit_ns;
-        let new_images = sampling.new_images(&run.tree);
+        let new_images = run.sampling.new_images(&run.tree);
         let mut peaks = Vec::new();
-        let mut is_paid = true;
-        for id in &new_images {
-            is_paid = self.budget.has_credit(credit_ns);
-            if !is_paid {
-                break;
+        if self.read_new_peaks(&new_images, &mut peaks) {
+            self.read_other_peaks(&run.sampling, &new_images, &mut peaks);
+        }
+        run.apply(now_ns, Observation::Peaks(peaks));
+    }
+
+    /// Reads the peaks of new images on credit. Returns whether that lasted for all of them.
+    fn read_new_peaks(&mut self, new_images: &[ProcessId], peaks: &mut Vec<PeakReading>) -> bool {
+        let credit_ns = self.budget.policy().credit_ns;
+        for id in new_images {
+            if !self.budget.has_credit(credit_ns) {
+                return false;
             }
             peaks.extend(self.budget.spend(|| self.sampler.peak(*id)));
         }
-        // The rest is for private and proportional sizes.
+        true
+    }
+
+    /// Reads the peaks that are due of all but the new images, while there is budget. Goes on in turn where the sample before
+    /// stopped.
+    fn read_other_peaks(
+        &mut self,
+        sampling: &Sampling,
+        new_images: &[ProcessId],
+        peaks: &mut Vec<PeakReading>,
+    ) {
+        // Peaks come often while this pass has used no more than a quarter of what footprints leave. The rest is for private and
+        // proportional sizes.
         let rich_credit_ns = self.budget.credit_of_quarter(self.budget.policy().reserved_ns);
         let alive = &sampling.alive;
         let start = if alive.is_empty() { 0 } else { self.peak_cursor % alive.len() };
         for id in alive.iter().cycle().skip(start).take(alive.len()) {
-            if !is_paid || !self.budget.is_left() {
+            if !self.budget.is_left() {
                 break;
             }
             self.peak_cursor = self.peak_cursor.wrapping_add(1);
@@ -64,7 +82,6 @@ impl Passes {
                 peaks.extend(self.budget.spend(|| self.sampler.peak(*id)));
             }
         }
-        run.apply(now_ns, Observation::Peaks(peaks));
     }
 
     /// Reads how memory is shared, most uncertain first. Beyond the budget it is read on credit where the sample would
@@ -84,12 +101,13 @@ impl Passes {
             let sharing = self.sampler.read_sharing(&unit.members, &unit.order, &mut self.budget, credit_ns);
             run.apply(now_ns, Observation::Sharing(sharing));
         }
+        // A negative credit: so much must stay for footprints.
+        let credit_ns = -policy.reserved_ns;
         for target in run.sampling.stale(&run.tree) {
-            if !self.budget.has_credit(-policy.reserved_ns) {
+            if !self.budget.has_credit(credit_ns) {
                 break;
             }
-            let sharing =
-                self.sampler.read_sharing(&[target.id], &[target], &mut self.budget, -policy.reserved_ns);
+            let sharing = self.sampler.read_sharing(&[target.id], &[target], &mut self.budget, credit_ns);
             run.apply(now_ns, Observation::Sharing(sharing));
         }
     }

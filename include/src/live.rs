@@ -44,6 +44,7 @@ pub struct Section {
 }
 
 impl Section {
+    /// Describes a section, figures in bytes. Its slots need an offset that is a multiple of 64.
     const fn new(offset: usize, size: usize, entry_size: usize, capacity: usize) -> Self {
         assert!(offset.is_multiple_of(64));
         Self {
@@ -54,6 +55,7 @@ impl Section {
         }
     }
 
+    /// Gives the offset behind it.
     const fn end(self) -> usize {
         self.offset as usize + self.size as usize
     }

@@ -38,12 +38,14 @@ pub const VARIABLES: [&str; WAYS * OF_WAY] = [
     "SLURM_STEP_ID",
 ];
 
-/// Gives the rank in each way, by the values of [`VARIABLES`]. The first one applies; the others may be inherited.
+/// Gives the rank in each way, by the values of [`VARIABLES`]. The first one applies; the others may be inherited. `None`: the
+/// variables are not set, or are no rank of several.
 #[must_use]
 pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] {
     let (ways, _) = values.as_chunks::<OF_WAY>();
     let mut ranks = [None; WAYS];
     for ((to, [rank, count, ids @ ..]), way) in ranks.iter_mut().zip(ways).zip(1..) {
+        // Of the way and the ids of the job. What is done after each id keeps lists apart that are alike when joined.
         let hash = ids.iter().fold(way, |hash, id| id.unwrap_or_default().iter().fold(hash, hashed) ^ 0xff);
         *to = Option::zip(rank.and_then(number), count.and_then(number))
             .filter(|(rank, count)| *count > 1 && rank < count)
@@ -57,7 +59,7 @@ fn hashed(hash: u32, byte: &u8) -> u32 {
     (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
 }
 
-/// Parses a decimal number.
+/// Parses a decimal number. `None`: it is none, or too large.
 fn number(text: &[u8]) -> Option<u32> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u32::from(byte - b'0'));
     let add = |number: u32, byte| number.checked_mul(10)?.checked_add(digit(byte)?);

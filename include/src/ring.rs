@@ -68,6 +68,7 @@ const fn word(tag: u32, payload: u32) -> u64 {
     ((tag as u64) << 32) | payload as u64
 }
 
+/// Gives the tag in a word.
 const fn tag_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
@@ -130,6 +131,7 @@ impl<'a, const N: usize> Ring<'a, N> {
             let Some((ticket, used)) = self.ticket() else { break };
             let Some((slot, lap)) = self.slot(ticket) else { break };
             if Self::write(slot, lap, record) {
+                // One wake, by the record with which a quarter of the ring is used.
                 return if used + 1 == self.capacity().div_ceil(4) { Push::StoredWake } else { Push::Stored };
             }
         }
@@ -161,6 +163,7 @@ impl<'a, const N: usize> Ring<'a, N> {
     /// Writes a record's words, the last one last. Gives `false` if another process has changed the slot: it was retired.
     fn write(slot: &[AtomicU64], lap: u32, record: &[u32; N]) -> bool {
         let (free, full) = (empty(lap), empty(lap).wrapping_add(1));
+        // `all` ends at the first exchange that fails: then nothing more is written.
         slot.iter().zip(record).enumerate().all(|(i, (cell, payload))| {
             let is_last = i + 1 == N;
             // SYNC POINT: the last word publishes the record; the reader loads it with acquire.

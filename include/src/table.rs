@@ -151,13 +151,17 @@ pub struct ProcessEntry {
 }
 
 impl GpuEntry {
+    /// Figures of an entry, a word each, before its texts.
+    const FIGURES: usize = 9;
     /// Words of an entry.
-    pub const WORDS: usize = 9 + (UUID_BYTES + NAME_BYTES) / 8;
+    pub const WORDS: usize = Self::FIGURES + (UUID_BYTES + NAME_BYTES) / 8;
 }
 
 impl ProcessEntry {
+    /// Figures of an entry, a word each, before its text.
+    const FIGURES: usize = 6;
     /// Words of an entry.
-    pub const WORDS: usize = 6 + COMMAND_BYTES / 8;
+    pub const WORDS: usize = Self::FIGURES + COMMAND_BYTES / 8;
 }
 
 const _: () = {
@@ -165,18 +169,22 @@ const _: () = {
     assert!(GpuEntry::WORDS * 8 == 200 && ProcessEntry::WORDS * 8 == 112);
 };
 
+/// Gives the word of a whole number.
 fn number(value: Option<u64>) -> u64 {
     value.unwrap_or(UNKNOWN)
 }
 
+/// Gives the whole number in a word. `None`: it is not known, or there is no word.
 fn known(word: Option<&u64>) -> Option<u64> {
     word.copied().filter(|value| *value != UNKNOWN)
 }
 
+/// Gives the word of a real number: its bits, or those of NaN.
 fn real(value: Option<f64>) -> u64 {
     value.unwrap_or(f64::NAN).to_bits()
 }
 
+/// Gives the real number in a word. `None`: it is not known, or there is no word.
 fn known_real(word: Option<&u64>) -> Option<f64> {
     word.map(|bits| f64::from_bits(*bits)).filter(|value| !value.is_nan())
 }
@@ -193,8 +201,8 @@ impl Entry for GpuEntry {
 
     fn of_words(words: &[u64]) -> Self {
         let mut figures = words.iter();
-        let (uuid, name) =
-            words.get(9..).unwrap_or_default().split_at_checked(UUID_BYTES / 8).unwrap_or_default();
+        let texts = words.get(Self::FIGURES..).unwrap_or_default();
+        let (uuid, name) = texts.split_at_checked(UUID_BYTES / 8).unwrap_or_default();
         Self {
             index: known(figures.next()),
             read_ns: known(figures.next()),
@@ -228,7 +236,7 @@ impl Entry for ProcessEntry {
             rss_bytes: known(figures.next()),
             cpu_ns: known(figures.next()),
             gpu_bytes: known(figures.next()),
-            command: Text::of_words(words.get(6..).unwrap_or_default()),
+            command: Text::of_words(words.get(Self::FIGURES..).unwrap_or_default()),
         }
     }
 }

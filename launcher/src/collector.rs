@@ -84,7 +84,7 @@ impl Collector {
     }
 }
 
-/// Runs the collector and ends with it, if these are the arguments of one.
+/// Runs the collector and ends with it, if these are the arguments of one. Returns if they are not.
 pub(crate) fn serve_if_started_as_one(args: &[OsString]) {
     let number = |arg: &str| arg.parse().ok();
     let fd = |arg: &OsString| arg.to_str().and_then(number);

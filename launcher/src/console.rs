@@ -39,12 +39,13 @@ pub(crate) fn message_without_waiting(text: impl Display) -> io::Result<()> {
 const WARNING: &str = "WARNING:root:";
 const ERROR: &str = "ERROR:root:";
 
-/// Writes a line to stderr, with our prefix or gpu_tracker's.
+/// Writes a line to stderr. It begins with the program's name, or with `gpu_trackers` if this program was called as gpu_tracker.
 fn write_line(gpu_trackers: &str, text: impl Display) -> io::Result<()> {
     let text = quote::escape(&text.to_string());
-    let line = match name::is_this_gpu_tracker() {
-        true => format!("{gpu_trackers}{text}\n"),
-        false => format!("{}: {text}\n", name::of_program()),
+    let line = if name::is_this_gpu_tracker() {
+        format!("{gpu_trackers}{text}\n")
+    } else {
+        format!("{}: {text}\n", name::of_program())
     };
     io::stderr().write_all(line.as_bytes())
 }

@@ -78,7 +78,8 @@ fn by_signal(signal: i32) -> ! {
     // The kernel ignores the limit if core_pattern is a pipe.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
     signals::raise_default(signal);
-    // Reached only if the default action of `signal` is not to end a process; then it did not end the command either.
+    // Reached only if the default action of `signal` is not to end a process; then it did not end the command either. The
+    // status is that of a shell.
     std::process::exit(128 + signal)
 }
 

@@ -65,7 +65,9 @@ pub(crate) fn serve_if_started_as_lister(args: &[OsString]) {
     }
 }
 
-/// Writes the listing to stdout, in one line; again and again, with these many seconds between two lines, if `every` says so.
+/// Writes the listing to stdout, in one line. `config` is a [`GpuConfig`], and `every` the time between two lines, both as
+/// JSON. If `every` is null, there is one line. Returns when that is written, when an argument can't be parsed, or when the
+/// parent reads no more.
 fn serve(config: &OsString, every: &OsString) -> Option<()> {
     let config: GpuConfig = serde_json::from_str(config.to_str()?).ok()?;
     let every: Option<Duration> = serde_json::from_str(every.to_str()?).ok()?;
@@ -133,6 +135,7 @@ struct Child {
 }
 
 impl Child {
+    /// Starts a child that writes a listing, or one each time that `every` has passed.
     fn start(config: &GpuConfig, every: Option<Duration>) -> io::Result<Self> {
         let mut process = Command::new("/proc/self/exe")
             .arg0(LISTER_NAME)

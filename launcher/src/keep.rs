@@ -21,28 +21,27 @@ const BUILD_VARIABLES: [&str; 2] = ["CI", "JENKINS_URL"];
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// Decides how the report of a run in this environment is kept, if it is. Arguments may hold secrets, and homes have quotas:
-/// without a word of the user, only a run that a person looks at is kept. A run inside another one, or one rank of several,
-/// is a part of what that person looks at. `is_rank`: this is one of several ranks.
+/// Decides how the report of a run in this environment is kept, if it is. Arguments may hold secrets, and homes have quotas: if
+/// the user does not set GPU_TRACK_KEEP, only a run that a person looks at is kept. A run inside another one, or one rank of
+/// several, is a part of what that person looks at. `is_rank`: this is one of several ranks.
 ///
 /// # Errors
-/// If the user's word is none, in a line for the user.
+/// If GPU_TRACK_KEEP has no whole number, as a line for the user.
 pub(crate) fn of_run(variable: Variable, is_terminal: bool, is_rank: bool) -> Result<Option<Keep>, String> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let is_inside = BUILD_VARIABLES.into_iter().chain([ENV_SESSION]).any(is_set);
     // The keeper of a container's first process ends with it.
     let is_unfit = is_rank || is_inside || batch_system(variable).is_some() || std::process::id() == 1;
     let by_default = if is_terminal && !is_unfit { MOST } else { 0 };
-    let given = variable(VARIABLE).filter(|value| !value.is_empty());
-    let most = given.map_or(Ok(by_default), |given| {
-        let number = given.to_str().and_then(|given| given.parse().ok());
-        number.ok_or_else(|| {
+    let most = match variable(VARIABLE).filter(|value| !value.is_empty()) {
+        None => by_default,
+        Some(given) => given.to_str().and_then(|given| given.parse().ok()).ok_or_else(|| {
             format!(
                 "{VARIABLE}: \"{}\" is not allowed: a whole number of reports; none is kept",
                 given.display()
             )
-        })
-    })?;
+        })?,
+    };
     Ok(place(variable).map(|keep| Keep { most, ..keep }).filter(|keep| keep.most > 0))
 }
 

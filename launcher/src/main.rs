@@ -41,14 +41,16 @@ use std::process::ExitCode;
 
 use crate::cli::{PatternValues, Request, UsageError};
 
+/// Starts what this process is by its arguments: a collector, a lister of GPUs, a keeper, the companion command, or a launcher.
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     collector::serve_if_started_as_one(&args);
     gpus::serve_if_started_as_lister(&args);
     keep::serve_if_started_as_keeper(&args);
-    let served = match name::is_companion(args.first()) {
-        true => companion::serve(args),
-        false => cli::parse(args, &PatternValues::here()).and_then(serve),
+    let served = if name::is_companion(args.first()) {
+        companion::serve(args)
+    } else {
+        cli::parse(args, &PatternValues::here()).and_then(serve)
     };
     served.unwrap_or_else(|error| {
         console::error(&error);

@@ -26,7 +26,7 @@ impl MainProcess {
         }
     }
 
-    /// If the command has changed its user, the kernel may refuse the signal, and nothing else can be done.
+    /// Sends it a signal. If the command has changed its user, the kernel may refuse that, and nothing else can be done.
     pub(crate) fn send(self, signal: i32) {
         // SAFETY: the pid is that of a child.
         unsafe { libc::kill(self.pid.cast_signed(), signal) };

@@ -25,11 +25,12 @@ pub(crate) fn of_program() -> &'static str {
     if is_companion(std::env::args_os().next().as_ref()) { COMPANION } else { "gpu-track-run" }
 }
 
+/// Whether argv\[0\] is this name, with or without a directory before it.
 fn is(name: Option<&OsString>, expected: &str) -> bool {
     name.and_then(|name| Path::new(name).file_name()) == Some(OsStr::new(expected))
 }
 
-/// Whether this process, or its launcher, was called so.
+/// Whether this process, or its launcher, was called by gpu_tracker's name.
 pub(crate) fn is_this_gpu_tracker() -> bool {
     let name = std::env::args_os().next();
     is_gpu_tracker(name.as_ref()) || name.is_some_and(|name| name == COLLECTORS[1])

@@ -23,6 +23,7 @@ impl MessagePipe {
     pub(crate) fn new(pipe: PipeWriter, config: &Config) -> Self {
         let mut new = Self { pipe: Some(pipe), unsent: Vec::new() };
         new.send_line(config);
+        // From now on, a write that finds no room does not wait.
         if new.pipe.as_ref().is_some_and(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_err()) {
             new.pipe = None;
         }
@@ -96,7 +97,7 @@ impl OrderPipe {
         None
     }
 
-    /// Reads the next whole line that has come.
+    /// Reads the next whole line that has come. `None`: there is none, or the pipe is closed.
     fn line(&mut self) -> Option<Vec<u8>> {
         let mut chunk = [0; LONGEST_LINE_BYTES];
         loop {
@@ -110,6 +111,7 @@ impl OrderPipe {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                // The collector has closed its end, or what it writes is no line.
                 _ => self.pipe = None,
             }
         }

@@ -18,9 +18,9 @@ pub(crate) struct ChildChange {
 }
 
 impl ChildChange {
-    /// The REAPED record of an ended child. It needs an upper limit of the peak that a child inherits by fork. On kernels with
-    /// per-thread RSS counters (`has_split_rss`), the reported peak can be lower than the real one by what a thread has not
-    /// added yet.
+    /// Makes the REAPED record of an ended child. It needs an upper limit of the peak that a child inherits by fork. On kernels
+    /// with per-thread RSS counters (`has_split_rss`), the reported peak can be lower than the real one by what a thread has
+    /// not added yet.
     pub(crate) fn record(&self, has_split_rss: bool) -> Event {
         let uncounted_kib = if has_split_rss { MOST_SPLIT_RSS_KIB } else { 0 };
         Event::Reaped {
@@ -42,13 +42,14 @@ impl Drop for ChildChange {
     }
 }
 
-/// The next child that ended or stopped; `None` if there is none now.
+/// Finds the next child that ended or stopped; `None` if there is none now.
 pub(crate) fn next() -> Option<ChildChange> {
     // Without WNOWAIT a stop is returned once only.
     waitid(libc::WEXITED | libc::WNOWAIT).or_else(|| waitid(libc::WSTOPPED))
 }
 
-/// waitid(2) for any child. The system call gives the rusage, which the libc function does not.
+/// Calls waitid(2) for any child. The system call gives the rusage, which the libc function does not. `None`: no child has
+/// changed so.
 fn waitid(options: i32) -> Option<ChildChange> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -69,8 +70,9 @@ fn waitid(options: i32) -> Option<ChildChange> {
     })
 }
 
-/// The wait4(2) status for the si_code and si_status of waitid(2).
+/// Gives the wait4(2) status for the si_code and si_status of waitid(2).
 fn wait_status(code: i32, value: i32) -> i32 {
+    // What WCOREDUMP and WIFSTOPPED look for.
     const CORE: i32 = 0x80;
     const STOPPED: i32 = 0x7f;
     match code {
@@ -97,7 +99,7 @@ pub(crate) fn has_children() -> bool {
     }
 }
 
-/// getrusage(2).
+/// Reads the usage of `who`, RUSAGE_SELF or RUSAGE_CHILDREN, by getrusage(2).
 pub(crate) fn usage_of(who: i32) -> Usage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call fills in the struct; zeroed is valid where it fails.

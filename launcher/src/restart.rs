@@ -29,7 +29,8 @@ pub(crate) enum Successor {
 }
 
 impl KilledCollectors {
-    /// Counts a collector that `signal` ended `life_ns` after its start.
+    /// Counts a collector that `signal` ended `life_ns` after its start, and says what follows it. `is_finishing`: the command
+    /// had ended, so the collector was writing the report.
     pub(crate) fn add(&mut self, signal: i32, life_ns: u64, is_finishing: bool) -> Successor {
         let is_short = life_ns < SHORT_LIFE_NS || is_finishing;
         self.short_lives = if is_short { self.short_lives + 1 } else { 0 };

@@ -104,7 +104,8 @@ fn start(
     }
 }
 
-/// Starts the command. Gives the time just before its fork, CLOCK_MONOTONIC.
+/// Starts the command. Gives it and the time just before its fork, CLOCK_MONOTONIC nanoseconds. `cgroup_procs`: the file by
+/// which it moves into a cgroup of its own.
 fn spawn(
     options: &Options,
     env: Environment,
@@ -147,7 +148,8 @@ fn run_untracked(options: &Options, mut ready: Ready, held: Held, error: &Sessio
     not_executed(options, &spawn::become_command(&options.command.words, &ready.inherited))
 }
 
-/// The exit status is that of a shell: 127 for a command that is not found, 126 for one that cannot be executed.
+/// Says why the command can't be executed, writes reports that say so, and ends. The exit status is that of a shell: 127 for a
+/// command that is not found, 126 for one that cannot be executed.
 fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let words = &options.command.words;
     let program = words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
@@ -165,6 +167,7 @@ fn report_not_executed(options: &Options, exit_code: u8, why: String) {
     config.report.warnings.push(why);
     let mut known = KnownToParent::default();
     known.tell(Message::Ended {
+        // As wait4(2) would give it.
         status: i32::from(exit_code) << 8,
         is_wait_interrupted: false,
         monotonic_ns: clock::monotonic_ns(),

@@ -95,7 +95,7 @@ impl Session {
         Ok(Self { segment, state, connector, preload, output_locks, origin, config })
     }
 
-    /// The command's environment.
+    /// Gives the command's environment: with the shim, unless that layer is off.
     pub(crate) fn environment(&mut self) -> Environment {
         let Some(preload) = &self.preload else { return std::env::vars_os().collect() };
         if is_nested_too_deep() {
@@ -107,7 +107,8 @@ impl Session {
         preload.environment(self.segment.named().path())
     }
 
-    /// The cgroup.procs through which the command moves into its own cgroup, if it has one.
+    /// Opens the cgroup.procs through which the command moves into its own cgroup, if it has one. If that fails, the cgroup is
+    /// removed, and the report says why.
     pub(crate) fn cgroup_procs(&mut self) -> Option<File> {
         let Some(Ok(cgroup)) = &self.config.cgroups.own else { return None };
         match run_cgroup::entrance(cgroup) {
@@ -120,7 +121,7 @@ impl Session {
         }
     }
 
-    /// What keeps the shim from being removed while the run lasts.
+    /// Gives what keeps the shim from being removed while the run lasts. `None`: nothing removes it, or it is not used.
     pub(crate) fn shim_upkeep(&self) -> Option<Upkeep> {
         self.preload.as_ref().and_then(Preload::upkeep)
     }
@@ -150,7 +151,7 @@ impl Session {
         self.start_collector()
     }
 
-    /// The configuration of its collectors.
+    /// Gives the configuration of its collectors.
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }
@@ -160,7 +161,8 @@ impl Session {
         self.state.is_reported()
     }
 
-    /// Writes the REAPED record of an ended child.
+    /// Writes the REAPED record of an ended child. Where the wait layer is off, only the command's first process (`is_main`)
+    /// has one.
     pub(crate) fn record(&self, ended: &ChildChange, is_main: bool) {
         if !(self.config.discovery.uses(Layer::Wait) || is_main) {
             return;
@@ -187,7 +189,7 @@ impl Session {
     }
 }
 
-/// The flags of the segment's header.
+/// Gives the flags of the segment's header, which tell the shim what it has to do.
 fn flags(options: &Options) -> u32 {
     [
         (FLAG_PIDFS, has_pidfs()),

@@ -114,7 +114,8 @@ fn shared_directory(program: &Path) -> Option<PathBuf> {
     directory.is_dir().then_some(directory)
 }
 
-/// Finds the library in a directory of root's or this user's, if it is there. Its owner's next run puts it there.
+/// Finds the library in a directory of root's or this user's. Gives the link to it. This user's own directory gets the library
+/// now, one of root's by root's next run. `None`: it is not there, or can't be trusted or used.
 fn installed_in(directory: &Path, user: User) -> Option<PathBuf> {
     let directory = user.resolve(directory).ok()?;
     let found = fs::symlink_metadata(&directory).ok()?;
@@ -161,10 +162,12 @@ fn install_to(directories: &[PathBuf], user: User) -> Result<Installed, ShimFile
     for directory in directories {
         let tried = directory.clone();
         let work = move || install_or_leave_nothing(&tried, user);
-        // No variable of the environment names a directory of root's.
-        let result = match user.is_root() || time_limit::is_on_disk(directory) {
-            true => time_limit::unlimited(work),
-            false => time_limit::within(PATIENCE, work).unwrap_or(Err(Unfit::NoAnswer)),
+        // A directory that a variable of the environment names may be on a file system that does not answer. None names one of
+        // root's.
+        let result = if user.is_root() || time_limit::is_on_disk(directory) {
+            time_limit::unlimited(work)
+        } else {
+            time_limit::within(PATIENCE, work).unwrap_or(Err(Unfit::NoAnswer))
         };
         match result {
             Ok(installed) => return Ok(installed),
@@ -288,11 +291,13 @@ fn write_new(path: &Path) -> Result<File, Unfit> {
 
 /// Checks that the dynamic linker can map the file. A noexec mount or a security module can prevent it.
 fn check_executable(file: &File) -> Result<(), Unfit> {
+    /// Any part of the file shows whether it can be mapped.
+    const LENGTH: usize = 4096;
     let flags = ProtFlags::READ | ProtFlags::EXEC;
     // SAFETY: a new mapping at an address that the kernel chooses, unmapped at once and never read.
     let result = unsafe {
-        rustix::mm::mmap(ptr::null_mut(), 4096, flags, MapFlags::PRIVATE, file, 0)
-            .and_then(|page| rustix::mm::munmap(page, 4096))
+        rustix::mm::mmap(ptr::null_mut(), LENGTH, flags, MapFlags::PRIVATE, file, 0)
+            .and_then(|page| rustix::mm::munmap(page, LENGTH))
     };
     result.map_err(|_| Unfit::NoExec)
 }

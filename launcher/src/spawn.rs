@@ -84,7 +84,7 @@ impl ExecArgs {
         })
     }
 
-    /// Returns only if it fails.
+    /// Executes the command in place of this process. Returns only if that fails.
     fn exec(&self) -> io::Error {
         // SAFETY: NUL-terminated strings and null-terminated arrays that live as long as self.
         unsafe { libc::execvpe(self.program.as_ptr(), self.args.as_ptr(), self.env.as_ptr()) };
@@ -132,7 +132,7 @@ pub(crate) fn spawn(
     }
 }
 
-/// Waits until the child execs or fails. Gives the error of its exec.
+/// Waits until the child execs or fails. Gives the error of its exec. `None`: it succeeded, which closes the pipe without a byte.
 fn exec_error(mut reader: PipeReader) -> Option<io::Error> {
     let mut bytes = [0; size_of::<i32>()];
     reader.read_exact(&mut bytes).ok()?;

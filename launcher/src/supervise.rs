@@ -73,8 +73,8 @@ fn cpu_us(usage: &Usage) -> u64 {
 }
 
 impl<A: Account> Supervisor<A> {
-    /// Of a command that was started at `started_ns`, CLOCK_MONOTONIC just before the fork. `signals` are blocked;
-    /// `children_before` is RUSAGE_CHILDREN before the run.
+    /// Makes the supervisor of a command that was started at `started_ns`, CLOCK_MONOTONIC just before the fork. `signals` are
+    /// blocked; `children_before` is RUSAGE_CHILDREN before the run.
     pub(crate) fn new(
         account: A,
         (main, started_ns): (MainProcess, u64),
@@ -198,14 +198,15 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// The launcher's children that belong to the run: a subreaper inherits every orphan of the tree.
+    /// Lists the launcher's children that belong to the run: a subreaper inherits every orphan of the tree.
     fn children(&self) -> Vec<u32> {
+        // Those of the first thread: it has forked them all, and inherits the orphans.
         let mut children = ProcRoot::default().children(std::process::id(), 1);
         children.retain(|pid| !self.account.is_foreign(*pid));
         children
     }
 
-    /// Whether such a child is left. Without /proc, one that does not belong to the run counts, too.
+    /// Whether a child that belongs to the run is left. Without /proc, one that does not belong to the run counts, too.
     fn has_children(&self) -> bool {
         let is_listed = ProcRoot::default().lists_children();
         !self.children().is_empty() || (!is_listed && reap::has_children())

@@ -55,7 +55,7 @@ pub(crate) fn is_on_disk(directory: &Path) -> bool {
         .is_ok_and(|found| found.stx_dev_major != 0)
 }
 
-/// Does work as [`within`], but without a thread, for what answers.
+/// Does work as [`within`] does it, but without a thread and a limit of time: for what is sure to be answered.
 ///
 /// A file size limit raises SIGXFSZ, which would end the launcher. The error of the write says the same.
 pub(crate) fn unlimited<T>(work: impl FnOnce() -> T) -> T {

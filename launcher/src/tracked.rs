@@ -39,7 +39,7 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    /// `main`: the command, which has just been started.
+    /// Makes the account of a run. `main`: the command, which has just been started.
     pub(crate) fn new(session: Session, collector: Collector, main: MainProcess, options: &Options) -> Self {
         Self {
             shim_upkeep: session.shim_upkeep(),
@@ -106,7 +106,9 @@ impl Tracked {
         }
     }
 
-    /// A collector that was killed meanwhile is replaced.
+    /// Waits until the collector has written the report and ended, or a user asks [`MAX_END_REQUESTS`] times to end. A
+    /// collector that was killed meanwhile is replaced. One whose main thread is dead at two looks is given up: see
+    /// [`Self::is_collector_dead`].
     fn wait_for_report(&mut self, wakeups: &Wakeups) -> io::Result<()> {
         // The signal that ended the command (Ctrl-C) was sent to the launcher too. It must not end the wait.
         wakeups.discard_pending();
@@ -130,7 +132,8 @@ impl Tracked {
                 None => {
                     let is_dead = self.is_collector_dead();
                     if is_dead && was_dead {
-                        // The collector's status cannot be read. Without a report, it was killed.
+                        // The collector's wait status cannot be read: 0 stands for an end with its report. Without one, it was
+                        // killed.
                         self.collector_ended(if self.session.is_reported() { 0 } else { libc::SIGKILL });
                     }
                     was_dead = is_dead;
@@ -149,7 +152,7 @@ impl Account for Tracked {
         &self.messages
     }
 
-    /// This collector and those that replace it.
+    /// Tells this collector and those that replace it.
     fn tell(&mut self, message: Message) {
         self.messages.push(message);
         if let Some(collector) = &mut self.collector {

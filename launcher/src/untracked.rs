@@ -33,7 +33,7 @@ pub(crate) struct Untracked {
 }
 
 impl Untracked {
-    /// Before the command is started. `reason`: why tracking could not begin.
+    /// Makes the account before the command is started. `reason`: why tracking could not begin.
     pub(crate) fn new(options: &Options, reason: String) -> Self {
         let root = ProcRoot::default();
         let before = root.children(std::process::id(), 1);
@@ -42,7 +42,7 @@ impl Untracked {
         untracked
     }
 
-    /// Beside the collector of a run with this configuration, which may turn out to be unable to work.
+    /// Makes an account beside the collector of a run with this configuration, which may turn out to be unable to work.
     pub(crate) fn beside(config: &Config) -> Self {
         Self {
             config: config.clone(),
@@ -52,7 +52,7 @@ impl Untracked {
         }
     }
 
-    /// From now on this account is the run's only one, for this reason.
+    /// Notes that from now on this account is the run's only one, for this reason. Of the layers, those remain that a parent has.
     pub(crate) fn begin(&mut self, reason: String) {
         let discovery = &mut self.config.discovery;
         discovery.layers.retain(|layer| matches!(layer, Layer::Wait | Layer::Subreaper));
@@ -67,15 +67,17 @@ impl Untracked {
         report_to_files(&config, &KnownToParent::default());
     }
 
-    /// The children that still run. /proc lists them; without it, wait4(2) says whether there are any.
+    /// Finds the children that still run. /proc lists them; without it, waitid(2) says whether there are any.
     fn left(&self) -> Left {
         let root = ProcRoot::default();
         let mut left = root.children(std::process::id(), 1);
         left.retain(|pid| !self.before.contains(pid));
-        match left.is_empty() {
-            false => Left::Some(left),
-            true if !root.lists_children() && reap::has_children() => Left::Unknown,
-            true => Left::None,
+        if !left.is_empty() {
+            Left::Some(left)
+        } else if !root.lists_children() && reap::has_children() {
+            Left::Unknown
+        } else {
+            Left::None
         }
     }
 }
@@ -89,7 +91,7 @@ pub(crate) fn report_to_files(config: &Config, known: &KnownToParent) {
     }
 }
 
-/// Adds what one process used to the record of another.
+/// Adds what a process used (`other`, a REAPED event) to the record of another.
 fn merge(into: &mut StoredRecord, other: Event) {
     let (
         Event::Reaped { usage, reaper_max_rss_kib, clock_ns, .. },
@@ -98,6 +100,7 @@ fn merge(into: &mut StoredRecord, other: Event) {
     else {
         return;
     };
+    // The launcher's peak when the larger of both was reaped: what the child may have inherited.
     if more.max_rss_kib > usage.max_rss_kib {
         *reaper_max_rss_kib = of_more;
     }
@@ -135,6 +138,7 @@ impl Account for Untracked {
 
     fn foreign_ended(&mut self, _status: i32) {}
 
+    /// Keeps the child's record. Beyond [`MOST_REAPED`], it is added to the last one, but for the command's.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool) {
         let event = ended.record(self.has_split_rss);
         let reaped = &mut self.known.reaped;

@@ -57,7 +57,8 @@ impl Wakeups {
     }
 }
 
-/// Waits for a signal, orders, or `room` in the pipe for messages. Gives the signal, if there is one.
+/// Waits for a signal, orders, or `room` in the pipe for messages; at most for `timeout`. `orders` and `room` are the pipes.
+/// Gives the signal, if there is one.
 fn poll_for(
     signal_fd: &OwnedFd,
     orders: Option<BorrowedFd<'_>>,
@@ -76,7 +77,7 @@ fn poll_for(
     }
 }
 
-/// Takes the next pending signal.
+/// Takes the next pending signal. `None`: there is none.
 fn take(signal_fd: &OwnedFd) -> io::Result<Option<Received>> {
     // SAFETY: the struct has integers only, so zeroed is valid.
     let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };

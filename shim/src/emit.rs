@@ -12,21 +12,21 @@ use gpu_track_abi::ring::{Push, Ring};
 
 use crate::{next, overflow, state, sys};
 
-/// The origin of a record that process `pid` writes now.
+/// Gives the origin of a record that process `pid` writes now.
 pub(crate) fn origin(pid: u32) -> Origin {
     let monotonic_ns = next::clock_ns(libc::CLOCK_MONOTONIC);
     Origin { pid, pid_ns: pid_namespace_of(pid), parent: 0, monotonic_ns, flags: 0 }
 }
 
-/// The origin of a record that a process writes once: there a system call is cheaper than the vDSO (see
+/// Gives the origin of a record that a process writes once: there a system call is cheaper than the vDSO (see
 /// [`sys::clock_ns`]). The caller has checked that system calls are allowed.
 pub(crate) fn origin_by_syscall(pid: u32, parent: u32) -> Origin {
     let monotonic_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
     Origin { pid, pid_ns: pid_namespace_of(pid), parent, monotonic_ns, flags: 0 }
 }
 
-/// The pid namespace of the caller, whose pid is `pid`. The child of a raw clone system call still has its parent's
-/// state. If its pid is 1, it is the first process of a new pid namespace.
+/// Gives the pid namespace (inode) of the caller, whose pid is `pid`; 0: not known. The child of a raw clone system call still
+/// has its parent's state. If its pid is 1, it is the first process of a new pid namespace.
 fn pid_namespace_of(pid: u32) -> u32 {
     if pid == 1 && state::PID.load(Relaxed) != 1 && state::may_call_kernel() {
         return sys::pid_namespace();
@@ -34,7 +34,8 @@ fn pid_namespace_of(pid: u32) -> u32 {
     state::PID_NAMESPACE.load(Relaxed)
 }
 
-/// Writes `event` to every open session whose header has none of the flags in `unless`.
+/// Writes `event` to every open session whose header has none of the flags in `unless`. Where the ring is full, the record is
+/// appended behind the segment, or counted as dropped.
 pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     // Encoded in place: a copy would call libc's memcpy, which costs a fork child a page fault.
     let mut record = [0; RECORD_WORDS];
@@ -60,6 +61,7 @@ pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     }
 }
 
+/// Gives the ring of a mapped segment. Never `None`: its capacity is a power of two.
 fn ring(header: &Header) -> Option<Ring<'_, RECORD_WORDS>> {
     // SAFETY: TRACKED_SIZE bytes from the header on stay mapped. The ring follows the header page and consists of
     // atomics only.

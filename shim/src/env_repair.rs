@@ -42,8 +42,8 @@ struct NewPreload {
 }
 
 impl NewPreload {
-    /// The entry that is needed in place of `found` (its index and value), which is the LD_PRELOAD in effect. `None`
-    /// if that one is right.
+    /// Gives the entry that is needed in place of `found` (its index and value), which is the LD_PRELOAD in effect. `None`
+    /// if that one is right, or the path of the shim is not known.
     fn instead_of(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let value = found.map_or(&b""[..], |(_, value)| value);
         if shim_in(value).is_some() {
@@ -55,7 +55,7 @@ impl NewPreload {
         Some(Self { replaces: found.map(|(index, _)| index), parts: [name, b"=", shim, colon, value] })
     }
 
-    /// The entry without the shim, in place of `found`.
+    /// Gives the entry without the shim, in place of `found` (its index and value). `None`: there is no entry, or no shim in it.
     fn without_shim(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let (index, value) = found?;
         let shim = shim_in(value)?;
@@ -77,6 +77,8 @@ impl NewPreload {
         self.parts.iter().map(|part| part.len()).sum::<usize>() + 1
     }
 
+    /// Writes the text and its NUL.
+    ///
     /// # Safety
     /// `text` must have [`NewPreload::size`] bytes, none of them in one of the parts.
     unsafe fn write(&self, mut text: *mut u8) {
@@ -92,6 +94,8 @@ impl NewPreload {
 }
 
 impl Repair {
+    /// Finds what an environment needs. The session is added if its variable is missing. Of several LD_PRELOADs the last is in
+    /// effect. If the new program can't see the shim's file, LD_PRELOAD must not name it.
     fn of(environment: Strings, is_shim_visible: bool) -> Self {
         let adds_session = SESSION.text().value_of(ENV_SESSION).is_some();
         let mut repair = Self { entries: 0, adds_session, preload: None };
@@ -118,6 +122,8 @@ impl Repair {
         array + self.preload.as_ref().map_or(0, NewPreload::size)
     }
 
+    /// Writes the repaired array: the old entries, the new ones, the null, then the text of the new LD_PRELOAD.
+    ///
     /// # Safety
     /// `array` must have [`Repair::size`] bytes, and `old` be the environment that this repair is for.
     unsafe fn write(&self, old: *const *const c_char, array: *mut *const c_char) {
@@ -150,7 +156,8 @@ impl Repair {
 /// What is called with the environment: one of libc's exec or spawn functions.
 type Call<'a> = &'a dyn Fn(*const *const c_char) -> c_int;
 
-/// Calls with `environment`, or with a copy that is repaired for a program that sees what `look` returns.
+/// Calls with `environment`, or with a copy that is repaired for a program that sees what `look` returns. A program that can't
+/// see the shim or the session is counted as unreachable, unless the call fails.
 ///
 /// # Safety
 /// `environment` must be null or a null-terminated array of strings.
@@ -166,7 +173,7 @@ pub(crate) unsafe fn with_repaired(
     let visible = if may_look { look() } else { Visible::BOTH };
     let is_unreachable = !visible.shim || !visible.session;
     if is_unreachable {
-        // A successful exec does not return.
+        // Counted before the call, since a successful exec does not return. Taken back below if it fails.
         state::sessions().for_each(|header| {
             header.unreachable.0.fetch_add(1, Ordering::Relaxed);
         });
@@ -191,6 +198,10 @@ pub(crate) unsafe fn with_repaired(
     result
 }
 
+/// Calls with the repaired environment on the stack. Not inlined: only a caller that needs it pays for the array.
+///
+/// # Safety
+/// `old` must be the environment that the repair is for, and [`Repair::size`] at most [`MAX_STACK_BYTES`].
 #[inline(never)]
 unsafe fn on_stack(repair: &Repair, old: *const *const c_char, call: Call<'_>) -> c_int {
     let mut array = MaybeUninit::<[*const c_char; MAX_STACK_BYTES / size_of::<usize>()]>::uninit();
@@ -200,6 +211,10 @@ unsafe fn on_stack(repair: &Repair, old: *const *const c_char, call: Call<'_>) -
     call(array)
 }
 
+/// Calls with the repaired environment in a mapping. If there is no memory for it, the environment is not repaired.
+///
+/// # Safety
+/// `old` must be the environment that the repair is for.
 #[inline(never)]
 unsafe fn in_mapping(repair: &Repair, old: *const *const c_char, call: Call<'_>) -> c_int {
     let Some(mapping) = Mapping::take(repair.size()) else { return call(old) };
@@ -218,11 +233,12 @@ static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// child.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
-/// Fork child only: the parent's other threads, one of which may own the mapping, do not exist here.
+/// Frees the kept mapping. Fork child only: the parent's other threads, one of which may own the mapping, do not exist here.
 pub(crate) fn forget_owner() {
     OWNER.store(0, Ordering::Relaxed);
 }
 
+/// Memory for an environment: the kept mapping, or one of its own.
 struct Mapping {
     address: *mut c_void,
     bytes: usize,
@@ -230,6 +246,8 @@ struct Mapping {
 }
 
 impl Mapping {
+    /// Takes the kept mapping for this thread, or makes a new one if another thread uses that. A kept mapping that is too small
+    /// is replaced. `None`: there is no memory, or no system call is allowed.
     fn take(bytes: usize) -> Option<Self> {
         if !state::may_call_kernel() {
             return None;
@@ -261,6 +279,7 @@ impl Mapping {
         Some(Self { address: KEPT.load(Ordering::Relaxed) as *mut c_void, bytes, is_kept })
     }
 
+    /// Frees the kept mapping for other threads. Unmaps any other.
     fn give_back(self) {
         if self.is_kept {
             OWNER.store(0, Ordering::Release);

@@ -17,12 +17,15 @@ unsafe extern "C" {
 pub(crate) struct Strings(*const *const c_char);
 
 impl Strings {
+    /// Wraps an array.
+    ///
     /// # Safety
     /// `array` must be null or a null-terminated array of strings, and outlive every use.
     pub(crate) unsafe fn new(array: *const *const c_char) -> Self {
         Self(array)
     }
 
+    /// Gives the strings, up to the null.
     pub(crate) fn iter(self) -> impl Iterator<Item = Text> {
         let mut next = self.0;
         core::iter::from_fn(move || {
@@ -35,7 +38,8 @@ impl Strings {
         })
     }
 
-    /// What the constructor needs, in one pass.
+    /// Reads what the constructor needs, in one pass: the variables of the session, of LD_PRELOAD, and of ranks. Their first
+    /// letters tell most entries apart.
     pub(crate) fn start_values(self) -> StartValues {
         let mut values = StartValues::default();
         for entry in self.iter() {
@@ -65,7 +69,7 @@ pub(crate) struct StartValues {
 }
 
 impl StartValues {
-    /// The process's rank in a job, if it has one.
+    /// Gives the process's rank in a job; a count of 0: it has none.
     pub(crate) fn rank(&self) -> Rank {
         rank::ranks(&self.ranks).into_iter().flatten().next().unwrap_or_default()
     }
@@ -76,13 +80,13 @@ impl StartValues {
 pub(crate) struct Text(*const c_char);
 
 impl Text {
-    /// The NUL of an empty string, too.
+    /// Gives the first byte, which is the NUL of an empty string.
     fn first_byte(self) -> u8 {
         // SAFETY: a string has at least its NUL.
         unsafe { self.0.cast::<u8>().read() }
     }
 
-    /// The value, if this is `NAME=value` with this name.
+    /// Gives the value, if this is `NAME=value` with this name.
     pub(crate) fn value_of(self, name: &str) -> Option<&'static [u8]> {
         let mut at = self.0.cast::<u8>();
         for wanted in name.as_bytes().iter().chain(b"=") {
@@ -110,7 +114,7 @@ impl<const N: usize> Entry<N> {
         Self(UnsafeCell::new([0; N]))
     }
 
-    /// The entry as a string. It is not written after the constructor, and its last byte is zero.
+    /// Gives the entry as a string. It is not written after the constructor, and its last byte is zero.
     pub(crate) fn text(&self) -> Text {
         Text(self.as_ptr())
     }
@@ -119,6 +123,7 @@ impl<const N: usize> Entry<N> {
         self.0.get().cast::<c_char>()
     }
 
+    /// Writes `NAME=value`. One that is too long is left out.
     fn set(&self, name: &str, value: &[u8]) {
         if name.len() + 1 + value.len() + 1 > N {
             return;
@@ -143,7 +148,7 @@ pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
     }
 }
 
-/// The paths of the segments.
+/// Gives the paths of the segments, the outermost session's first.
 pub(crate) fn session_paths() -> impl Iterator<Item = &'static [u8]> {
     let list = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
     list.split(|b| *b == b':')

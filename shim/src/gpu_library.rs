@@ -61,6 +61,8 @@ pub(crate) fn is_loaded() -> Option<bool> {
     unsafe { is_loaded_in(next::loader_list()? as *const Debug) }
 }
 
+/// Looks for such a library in the loader's list. `None`: the list changes just now, or is longer than any.
+///
 /// # Safety
 /// `debug` must be the loader's variable.
 unsafe fn is_loaded_in(debug: *const Debug) -> Option<bool> {
@@ -91,6 +93,8 @@ unsafe fn is_loaded_in(debug: *const Debug) -> Option<bool> {
     None
 }
 
+/// Whether a path's file name begins as that of one of [`LIBRARIES`].
+///
 /// # Safety
 /// `name` must be null or a string.
 unsafe fn is_gpu_library(name: *const c_char) -> bool {
@@ -112,6 +116,8 @@ unsafe fn is_gpu_library(name: *const c_char) -> bool {
     false
 }
 
+/// Whether a string begins with this prefix. Reads no further than the first byte that differs.
+///
 /// # Safety
 /// `text` must be a string.
 unsafe fn begins_with(text: *const u8, prefix: &[u8]) -> bool {

@@ -35,6 +35,7 @@ pub(crate) fn identify(pid: u32, may_have_changed: bool) -> u64 {
     pidfd_inode
 }
 
+/// Whether the process is known to be in the pid namespace of a session's launcher.
 fn is_in_launchers_pid_namespace() -> bool {
     let pid_namespace = state::PID_NAMESPACE.load(Relaxed);
     pid_namespace != 0 && state::sessions().any(|header| header.launcher_pid_ns == pid_namespace)

@@ -41,7 +41,7 @@ impl<F: Copy> Symbol<F> {
         Self { entry: Entry::new(name, STT_FUNC), signature: PhantomData }
     }
 
-    /// The function, or `None` if no object after this one defines it.
+    /// Gives the function, or `None` if no object after this one defines it.
     #[inline]
     pub(crate) fn get(&self) -> Option<F> {
         const { assert!(size_of::<Option<F>>() == size_of::<usize>()) };
@@ -124,7 +124,7 @@ static VDSO_CLOCK: Symbol<unsafe extern "C" fn(libc::clockid_t, *mut libc::times
 /// The loader's list of objects for debuggers. musl has none by this name.
 static LOADER_LIST: Entry = Entry::new(c"_r_debug", STT_OBJECT);
 
-/// The address of that list; `None`: this libc has none.
+/// Gives the address of that list; `None`: this libc has none.
 pub(crate) fn loader_list() -> Option<usize> {
     let address = LOADER_LIST.address.load(Relaxed);
     (address != 0).then_some(address)
@@ -142,7 +142,7 @@ pub(crate) fn resolve() {
     RESOLVED.store(true, Release);
 }
 
-/// clock_gettime(2) in nanoseconds; 0 if there is no vDSO and system calls are not allowed.
+/// Reads a clock as clock_gettime(2) does, nanoseconds; 0 if there is no vDSO and system calls are not allowed.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     match VDSO_CLOCK.get() {
         Some(clock_gettime) => {
@@ -156,7 +156,7 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     }
 }
 
-/// The hash of DT_GNU_HASH (Bernstein's, glibc's dl_new_hash).
+/// Gives the hash of DT_GNU_HASH (Bernstein's, glibc's dl_new_hash).
 const fn gnu_hash(name: &CStr) -> u32 {
     let bytes = name.to_bytes();
     let (mut hash, mut i) = (5381u32, 0);
@@ -167,7 +167,7 @@ const fn gnu_hash(name: &CStr) -> u32 {
     hash
 }
 
-/// The hash of DT_HASH (System V gABI).
+/// Gives the hash of DT_HASH (System V gABI).
 fn sysv_hash(name: &CStr) -> u32 {
     name.to_bytes().iter().fold(0u32, |hash, byte| {
         let hash = (hash << 4).wrapping_add(u32::from(*byte));
@@ -176,7 +176,8 @@ fn sysv_hash(name: &CStr) -> u32 {
     })
 }
 
-/// Called for each loaded object: searches the vDSO, and the objects after this library.
+/// Searches a loaded object, if it is the vDSO or comes after this library. dl_iterate_phdr calls it for each. Returns 0, so
+/// that it goes on.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_self: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid info, and `resolve` a bool.
     let (info, seen_self) = unsafe { (&*info, &mut *seen_self.cast::<bool>()) };
@@ -238,6 +239,8 @@ const STT_FUNC: u8 = 2;
 const VERSION_HIDDEN: u16 = 0x8000;
 
 impl Tables {
+    /// Finds the tables by the dynamic section. `None`: the object has no symbols.
+    ///
     /// # Safety
     /// `base + dynamic` must be the dynamic section of a loaded object.
     unsafe fn new(base: usize, dynamic: usize) -> Option<Self> {
@@ -282,6 +285,9 @@ impl Tables {
         }
     }
 
+    /// Finds the address of an entry's symbol by DT_GNU_HASH. The Bloom filter tells most names apart that the object does not
+    /// define.
+    ///
     /// # Safety
     /// The object's tables must be consistent, and include DT_GNU_HASH.
     unsafe fn find_gnu(&self, entry: &Entry) -> Option<usize> {
@@ -317,6 +323,8 @@ impl Tables {
         }
     }
 
+    /// Finds the address of an entry's symbol by DT_HASH.
+    ///
     /// # Safety
     /// The object's tables must be consistent.
     unsafe fn find_sysv(&self, entry: &Entry) -> Option<usize> {
@@ -339,7 +347,7 @@ impl Tables {
         }
     }
 
-    /// The address of symbol `index` if it is the default version of a definition with this name and of this kind.
+    /// Gives the address of symbol `index` if it is the default version of a definition with this name and of this kind.
     ///
     /// # Safety
     /// `index` must be in the symbol table.

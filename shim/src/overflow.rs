@@ -9,7 +9,7 @@ use gpu_track_abi::record::RECORD_WORDS;
 
 use crate::{environment, segments, state, sys};
 
-/// Appends a record to the session's file. Returns whether it was written.
+/// Appends a record to the session's file, found among the paths by the session's id. Returns whether it was written.
 ///
 /// This needs a file descriptor for a moment. Another thread that closes all descriptors or forks could reuse or
 /// inherit it, so a process with several threads drops the record instead.

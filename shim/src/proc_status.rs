@@ -2,7 +2,7 @@
 
 use crate::sys;
 
-/// VmHWM in KiB; 0 if /proc can't be read.
+/// Reads VmHWM, KiB; 0 if /proc can't be read.
 pub(crate) fn vm_hwm_kib() -> u64 {
     // The line is within the first kilobyte, unless the Groups line before it is long.
     let mut buffer = [0u8; 4096];
@@ -12,6 +12,7 @@ pub(crate) fn vm_hwm_kib() -> u64 {
     buffer.get(..length).map_or(0, parse)
 }
 
+/// Gives VmHWM in the text of /proc/self/status, KiB; 0: it has none.
 fn parse(text: &[u8]) -> u64 {
     let Some(line) = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"VmHWM:")) else {
         return 0;

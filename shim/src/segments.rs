@@ -21,7 +21,8 @@ pub(crate) fn map_all(list: &[u8]) {
     }
 }
 
-/// Opens the segment at this path, and says what it is.
+/// Opens the segment at this path. Gives its descriptor and what fstat says of it. `flags` are added to those of open(2).
+/// `None`: the path is too long, or no file that may be opened.
 ///
 /// It must be a regular file of this user. Root's environment can name another user's file (`su -m`, `sudo -E`): that user
 /// could truncate the mapping, which is a SIGBUS, and read the records. What is no regular file is not opened, because to open a
@@ -48,10 +49,13 @@ pub(crate) fn open(path: &[u8], flags: c_int) -> Option<(usize, libc::stat)> {
     }
 }
 
+/// Whether it is a regular file of this user.
 fn is_own_file(found: &libc::stat) -> bool {
     found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_uid == sys::geteuid()
 }
 
+/// Maps the segment at this path, for good. Learns this process's pid namespace if that is the launcher's. `None`: the file is
+/// no segment of this version, or its session is closed.
 fn map(path: &[u8]) -> Option<&'static Header> {
     let (fd, found) = open(path, 0)?;
     // The size is checked because an access behind the file's end is a SIGBUS. The magic is read before mapping because

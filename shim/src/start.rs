@@ -17,6 +17,8 @@ use crate::{emit, environment, identity, next, segments, state, sys};
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char) = constructor;
 
+/// Joins the sessions that the environment names, and writes START. Without one the shim stays inert. The state comes first:
+/// what is registered and written after that relies on it.
 unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     next::resolve();
     // SAFETY: libc sets its environment up before any constructor runs.
@@ -130,7 +132,7 @@ impl Names {
         true
     }
 
-    /// Of a name that is too long, the middle is left out: names often differ at their ends.
+    /// Adds bytes, at most `most`. Of a name that is too long, the middle is left out: names often differ at their ends.
     fn put(&mut self, bytes: &[u8], most: usize) {
         const MARK: &[u8] = b"...";
         let room = most.min(NAME_BYTES.saturating_sub(self.used));
@@ -144,6 +146,7 @@ impl Names {
         self.append(bytes.iter().skip(bytes.len() - end));
     }
 
+    /// Adds bytes, as far as there is room.
     fn append<'a>(&mut self, bytes: impl Iterator<Item = &'a u8>) {
         let free = self.text.get_mut(self.used..).unwrap_or_default();
         for (to, from) in free.iter_mut().zip(bytes) {

@@ -29,11 +29,10 @@ const MEMORY_NS: u64 = 100_000_000;
 /// When the process saw both for posix_spawn; 0: never.
 static SAW_BOTH_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Asks the kernel.
+/// Asks the kernel what a new program can see. What is not known by its path counts as visible.
 pub(crate) fn ask() -> Visible {
     let shim = PRELOAD.text().value_of(ENV_PRELOAD).unwrap_or_default();
-    // F_OK, not R_OK: a segment that another user can't open is still visible. Of several sessions, the outer ones are
-    // not asked about.
+    // F_OK, not R_OK: a segment that another user can't open is still visible. Of several sessions none is asked about.
     let paths = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
     Visible {
         shim: shim.is_empty() || sys::is_there(shim.as_ptr().cast(), libc::R_OK),
@@ -58,7 +57,7 @@ pub(crate) fn recall_or_ask() -> Visible {
     visible
 }
 
-/// Fork child only: it may change its root before it starts a program.
+/// Forgets the answer. Fork child only: it may change its root before it starts a program.
 pub(crate) fn forget() {
     SAW_BOTH_NS.store(0, Relaxed);
 }

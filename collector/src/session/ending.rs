@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use super::error::SessionError;
 use super::run_loop::Session;
 use crate::build::{self, Inputs};
+use crate::model::config::Config;
 use crate::model::observation::Observation;
 use crate::model::report::{DiskFull, Report, Stage};
 use crate::model::run_end::{CommandExit, RunEnd};
@@ -23,10 +24,11 @@ use crate::sys::clock;
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
 
 impl Session {
-    /// The report as it would be if the run ended now, for the case that everything is killed at once.
+    /// Writes the report as it would be if the run ended now, and plans the next. It is what remains if everything is killed at
+    /// once.
     pub(super) fn write_interim(&mut self, now_ns: u64) {
-        let age = now_ns.saturating_sub(self.run.start_ns);
-        self.interim_ns = now_ns + age.min(LONGEST_INTERIM_NS);
+        let age_ns = now_ns.saturating_sub(self.run.start_ns);
+        self.interim_ns = now_ns + age_ns.min(LONGEST_INTERIM_NS);
         if !self.sinks.want_report(Stage::SoFar) {
             return;
         }
@@ -57,7 +59,7 @@ impl Session {
         }
     }
 
-    /// Asked only where a command exited with a failure: a file system can take long to answer.
+    /// Finds the full file systems. Asks none unless the command exited with a failure: a file system can take long to answer.
     fn full_disks(&self, stage: Stage) -> Vec<DiskFull> {
         let has_failed =
             |exit: CommandExit| libc::WIFEXITED(exit.status) && libc::WEXITSTATUS(exit.status) != 0;
@@ -65,11 +67,34 @@ impl Session {
         if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
     }
 
-    /// The last sample, the last records, the report, and nothing left behind.
+    /// Ends the session: takes in the last that happened, writes the report, and leaves nothing behind. A command that could
+    /// not be executed has no report here.
     pub(super) fn finish(mut self) -> Result<(), SessionError> {
         if self.told.is_cancelled {
             return Ok(());
         }
+        let end_ns = self.take_in_rest();
+        let end = self.run_end(end_ns, Stage::Over);
+        self.run.end(&end);
+        let report = Arc::new(self.report(&self.run, &end));
+        let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
+        sinks::warn_in_its_place(&self.config, &report);
+        self.checkpoint.state().note_reported();
+        if self.told.exit.is_none()
+            && let Some(Ok(cgroup)) = &self.config.cgroups.own
+        {
+            // The launcher, which made it, is gone.
+            run_cgroup::remove(cgroup);
+        }
+        let late = self.sinks.close();
+        tell_late(&self.config, &late);
+        let _ = self.checkpoint.state().named().unlink();
+        written
+    }
+
+    /// Takes the last sample, takes in the last records, and finalizes all processes. Returns when the run ended, CLOCK_MONOTONIC
+    /// nanoseconds.
+    fn take_in_rest(&mut self) -> u64 {
         // What is not read yet is waited for again below.
         let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
@@ -93,26 +118,17 @@ impl Session {
         self.readers.finish(&mut self.run);
         self.run.apply(now_ns, Observation::FinalizeAll);
         self.hand_on();
-        let end = self.run_end(end_ns, Stage::Over);
-        self.run.end(&end);
-        let report = Arc::new(self.report(&self.run, &end));
-        let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
-        sinks::warn_in_its_place(&self.config, &report);
-        self.checkpoint.state().note_reported();
-        if self.told.exit.is_none()
-            && let Some(Ok(cgroup)) = &self.config.cgroups.own
-        {
-            // The launcher, which made it, is gone.
-            run_cgroup::remove(cgroup);
-        }
-        let late = self.sinks.close();
-        if !self.config.tracking.disable_logs {
-            let has_place = self.config.report.targets.iter().any(|target| is_complete(&target.format));
-            let who = if has_place { "gpu-track-run: " } else { "WARNING:root:" };
-            let lines = late.iter().map(|line| format!("{who}{}\n", quote::escape(line)));
-            let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
-        }
-        let _ = self.checkpoint.state().named().unlink();
-        written
+        end_ns
     }
+}
+
+/// Writes what sinks said after the report to stderr. Without a report that has warnings, the lines look like gpu_tracker's own.
+fn tell_late(config: &Config, late: &[String]) {
+    if config.tracking.disable_logs {
+        return;
+    }
+    let has_place = config.report.targets.iter().any(|target| is_complete(&target.format));
+    let who = if has_place { "gpu-track-run: " } else { "WARNING:root:" };
+    let lines = late.iter().map(|line| format!("{who}{}\n", quote::escape(line)));
+    let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
 }

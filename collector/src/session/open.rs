@@ -43,7 +43,7 @@ impl Session {
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
         let host = host::of_this_machine(&root);
-        // The command's own are known by now.
+        // `host` has the limits that the command runs under: those from before.
         own_process::raise_limits();
         // Orphans of a program that a driver starts are reparented to the collector, not to the launcher, which would
         // count them as the command's.
@@ -56,7 +56,7 @@ impl Session {
         note_itself(&mut run, &config, subscription.is_some(), now_ns);
         let sinks = open_sinks(&mut run, &config, &host, &segment, now_ns);
         let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
-        // Given up once, it stays so.
+        // If an earlier collector gave the connector up, it stays given up.
         let connector = subscription.filter(|_| run.has_connector()).map(Connector::open).transpose();
         let sources = Sources {
             segment: Arc::clone(&segment),

@@ -18,6 +18,7 @@ pub(super) fn raise_limits() {
 pub(super) fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
+        /// Blocks of this many bytes are mapped each by itself. So much free memory at the heap's end is given back.
         const LARGE: libc::c_int = 512 << 10;
         for (parameter, value) in
             [(libc::M_ARENA_MAX, 1), (libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, LARGE)]

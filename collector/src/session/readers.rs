@@ -43,6 +43,9 @@ const ABSENCE_NS: u64 = 50_000_000;
 /// How often it is asked whether an uninstrumented program still runs.
 const PRESENCE_NS: u64 = 1_000_000_000;
 
+/// Usage of block I/O is counted in units of this many bytes, as by getrusage(2).
+const BLOCK_BYTES: u64 = 512;
+
 pub(super) struct Readers {
     pub(super) root: ProcRoot,
     /// The scan layer is on.
@@ -107,6 +110,7 @@ impl Readers {
                     if run.has_connector()
                         && program::is_uninstrumented(&self.root, target.pid, &seen.program)
                     {
+                        // No record will tell of its exit.
                         self.accounts.read_at(now_ns);
                     }
                     Observation::Program(ProgramSeen { is_answer: true, ..seen })
@@ -133,9 +137,10 @@ impl Readers {
     /// Takes ends that pidfds showed, and accounts of exits, which are read while there are uninstrumented programs.
     pub(super) fn take_exits(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let programs = run.tree.counts().uninstrumented_programs;
-        let is_new = std::mem::replace(&mut self.uninstrumented_programs, programs) != programs;
-        let is_there = || run.tree.has_uninstrumented();
-        if run.has_connector() && (is_new || (self.presence.is_due(now_ns, PRESENCE_NS) && is_there())) {
+        let has_new = programs != self.uninstrumented_programs;
+        self.uninstrumented_programs = programs;
+        let still_runs = || run.tree.has_uninstrumented();
+        if run.has_connector() && (has_new || (self.presence.is_due(now_ns, PRESENCE_NS) && still_runs())) {
             self.accounts.read_at(now_ns);
         }
         let mut seen = self.accounts.take(now_ns, |pid, start_ns| run.tree.accounted(pid, start_ns));
@@ -143,7 +148,7 @@ impl Readers {
         seen.into_iter().for_each(|observation| run.apply_now(observation));
     }
 
-    /// Finds which processes that ended have left /proc. `asks_all`: not only where it is due.
+    /// Finds which processes that ended have left /proc. `asks_all`: asks of all of them, as it else does each [`ABSENCE_NS`].
     pub(super) fn find_absent(&mut self, run: &mut JournaledRun, asks_all: bool) {
         let is_due = self.absence.is_due(clock::monotonic_ns(), ABSENCE_NS);
         let questions = run.tree.absence_questions(is_due || asks_all);
@@ -163,7 +168,7 @@ impl Readers {
         }
     }
 
-    /// Begins a scan of /proc for children, if it is time to. Gives until when to scan.
+    /// Begins a scan of /proc for children. Gives until when to scan. `None`: no scan is due, or the layer is off.
     pub(super) fn begin_scan(&mut self, run: &RunState, now_ns: u64) -> Option<Instant> {
         if self.scans { self.scanner.begin(&run.tree, now_ns, run.has_connector()) } else { None }
     }
@@ -215,7 +220,7 @@ impl Readers {
         seen.into_iter().flatten().for_each(|observation| run.apply(now_ns, observation));
     }
 
-    /// Reads the block I/O of the tree so far, if it is due.
+    /// Reads the block I/O of the tree so far. `is_last`: the command has ended. `None`: it is not due.
     pub(super) fn read_io(&mut self, run: &RunState, now_ns: u64, is_last: bool) -> Option<Observation> {
         let pids = || {
             let pid = |id: &ProcessId| Some(run.tree.get(*id)?.target()?.pid);
@@ -232,7 +237,8 @@ impl Readers {
     pub(super) fn note_survivors(&self, run: &mut JournaledRun) {
         let alive = run.tree.alive().iter().filter_map(|id| run.tree.get(*id)?.target());
         for target in alive.collect::<Vec<_>>() {
-            let blocks = self.root.io_bytes(target.pid).map(|(read, written)| (read / 512, written / 512));
+            let blocks = |(read, written)| (read / BLOCK_BYTES, written / BLOCK_BYTES);
+            let blocks = self.root.io_bytes(target.pid).map(blocks);
             run.apply_now(Observation::Survivor { id: target.id, blocks });
         }
     }

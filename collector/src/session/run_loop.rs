@@ -22,6 +22,7 @@ use crate::sources::pump::Pump;
 use crate::store::checkpoint::CheckpointWriter;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock;
+use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::Segment;
 
 /// Records and messages are looked at this often at least.
@@ -88,14 +89,15 @@ impl Session {
         self.schedule.decide(now_ns, &facts)
     }
 
-    /// Without its launcher, a run is over when a sample finds nobody alive.
+    /// Whether the run is over: the launcher said so, or it is gone and a sample found no process alive. `decision` is what was
+    /// just done.
     fn is_over(&self, messages: &Messages, decision: Decision) -> bool {
         let is_left =
             messages.is_closed && matches!(decision, Decision::Sample(_)) && self.run.tree.alive().is_empty();
         self.told.exit.is_some() || self.told.is_cancelled || is_left
     }
 
-    /// Until the next sample, or until the pump's doorbell.
+    /// Sleeps until the next sample or the pump's doorbell, at most [`LOOK_NS`]. If a sample is due by now, it does not sleep.
     fn nap(&mut self) {
         if let Decision::Wait(until_ns) = self.decide() {
             let wait_ns = until_ns.saturating_sub(clock::monotonic_ns()).min(LOOK_NS);
@@ -124,12 +126,7 @@ impl Session {
             let now_ns = clock::monotonic_ns();
             for part in batch.chunks(FINDINGS_AT_ONCE) {
                 self.run.apply(now_ns, Observation::Findings(part.to_vec()));
-                if self.run.health.forgery.is_none() && self.run.suspicion(now_ns).is_some() {
-                    // Read only now: /proc/stat is long on large machines.
-                    let made = self.readers.root.forks().zip(self.config.start.forks_before);
-                    let made = made.map(|(forks, before)| forks.saturating_sub(before));
-                    self.run.apply(now_ns, Observation::MachineForks(made));
-                }
+                check_suspicion(&mut self.run, &self.readers.root, self.config.start.forks_before, now_ns);
             }
         }
         if self.run.health.forgery.is_some() && !was_forged {
@@ -139,6 +136,7 @@ impl Session {
         if damage != self.run.health.damage {
             self.run.apply_now(Observation::RecordsDamaged(damage));
         }
+        // Events were lost, or the connector was given up: processes may be missing that only /proc shows.
         if self.run.health.connector != connector {
             self.readers.scanner.look_again();
         }
@@ -146,7 +144,7 @@ impl Session {
         complete_ns
     }
 
-    /// Answer what the core asks, and tell it which processes ended.
+    /// Answers what the core asks, and tells it which processes ended.
     fn look(&mut self) {
         let now_ns = clock::monotonic_ns();
         self.readers.answer(&mut self.run, self.pump.reported_by_ns(now_ns), now_ns);
@@ -155,9 +153,20 @@ impl Session {
         self.readers.take_exits(&mut self.run, now_ns);
     }
 
-    /// Compute the figures of processes that are over.
+    /// Has the core compute the figures of processes that are over. Every record up to `complete_ns` was read. `asks_all`:
+    /// looks in /proc for all that ended, due or not.
     pub(super) fn finalize(&mut self, complete_ns: u64, asks_all: bool) {
         self.readers.find_absent(&mut self.run, asks_all);
         self.run.apply_now(Observation::Finalize { complete_ns });
+    }
+}
+
+/// If records are suspected to be forged, tells the core how many processes the whole machine has made since the run began.
+/// `forks_before`: how many it had made by then; `None`: not known.
+fn check_suspicion(run: &mut JournaledRun, root: &ProcRoot, forks_before: Option<u64>, now_ns: u64) {
+    if run.health.forgery.is_none() && run.suspicion(now_ns).is_some() {
+        // Read only now: /proc/stat is long on large machines.
+        let made = root.forks().zip(forks_before).map(|(forks, before)| forks.saturating_sub(before));
+        run.apply(now_ns, Observation::MachineForks(made));
     }
 }

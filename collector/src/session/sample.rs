@@ -19,7 +19,8 @@ use crate::sys::clock;
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
 impl Session {
-    /// Take a sample, unless it finds a large process dead: then it is taken again a little later.
+    /// Takes a sample, unless it finds a large process dead: then it is taken again a little later. `terms` says whether that
+    /// may be.
     pub(super) fn sample(&mut self, terms: Terms) {
         let begun_ns = clock::thread_cpu_ns();
         let (from_ns, largest_before) = (self.run.sampled_ns, self.run.ram.high_water_mark().combined);
@@ -64,7 +65,8 @@ impl Session {
         self.run.apply(at_ns, Observation::SampleComplete);
     }
 
-    /// Look for children of known processes in /proc.
+    /// Looks for children of known processes in /proc. The pump is told of each, since the connector's events of it count from
+    /// then on.
     fn scan(&mut self, now_ns: u64) {
         let Some(deadline) = self.readers.begin_scan(&self.run, now_ns) else { return };
         while let Some(found) = self.readers.scanner.next(&self.run.tree, deadline) {
@@ -82,7 +84,7 @@ impl Session {
         }
     }
 
-    /// Take in all records and events before this time, CLOCK_MONOTONIC nanoseconds, if they come soon.
+    /// Takes in all records and events before this time, CLOCK_MONOTONIC nanoseconds, if they come soon.
     pub(super) fn take_all_before(&mut self, at_ns: u64) {
         self.pump.await_complete(at_ns, LONGEST_WAIT);
         let complete_ns = self.drain();

@@ -37,14 +37,14 @@ pub struct Inheritance {
     pub state_path: PathBuf,
 }
 
-/// Serve one session: read the configuration, go on from what an earlier collector left, and work until the command
+/// Serves one session: reads the configuration, goes on from what an earlier collector left, and works until the command
 /// has ended.
 ///
 /// # Errors
 /// If there is no configuration or segment to work with, or the report can't be written.
 pub fn serve(from: Inheritance) -> Result<(), SessionError> {
     own_process::return_freed_memory();
-    // They are not for children; there are none, but a library may start one some day.
+    // The descriptors are not for children; there are none, but a library may start one some day.
     let connector = from.connector.iter().flat_map(|connector| [&connector.socket, &connector.inbox]);
     let always = [&from.pipe, &from.orders, &from.segment, &from.state];
     for fd in always.into_iter().chain(connector).chain(from.output_locks.iter().flatten()) {

@@ -17,7 +17,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// `root`: where the sender of a signal is looked up.
+    /// Takes in a message of the launcher: applies it to the run, or notes that the run ended. `root`: where the sender of a
+    /// signal is looked up.
     pub(super) fn take_in(
         &mut self,
         message: &Message,

@@ -62,8 +62,8 @@ impl KnownToParent {
         &self.messages
     }
 
-    /// Gives the largest RSS of the reaped processes, bytes. A child inherits its launcher's peak by fork, so no larger one
-    /// tells nothing.
+    /// Gives the largest RSS of the reaped processes, bytes. By fork a child inherits its launcher's peak, so only a larger one
+    /// is its own. `None`: none is larger.
     fn largest_rss_bytes(&self) -> Option<u64> {
         let known = |record: &StoredRecord| match record.event {
             Event::Reaped { reaper_max_rss_kib, usage, .. } if usage.max_rss_kib > reaper_max_rss_kib => {
@@ -75,7 +75,7 @@ impl KnownToParent {
     }
 }
 
-/// Makes the report of it. Whether GPUs were used is unknown where there may be any.
+/// Makes the report of a command that no collector tracked. Whether GPUs were used is unknown where there may be any.
 #[must_use]
 pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
     let root = ProcRoot::default();

@@ -73,6 +73,7 @@ impl Places {
 
     /// Reads the smallest CPU quota of the group and its ancestors, thousandths of a core.
     pub(crate) fn cpu_limit(&self) -> Limit {
+        // Both are microseconds. For no quota, v1 writes -1, v2 "max".
         let limit = |quota: &str, period: &str| {
             let period: u64 = period.trim().parse().ok().filter(|period| *period > 0)?;
             match quota.trim() {

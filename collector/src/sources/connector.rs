@@ -34,7 +34,10 @@ const EVENT: usize = 16 + 20;
 const TIME: usize = EVENT + 8;
 const DATA: usize = EVENT + 16;
 
-/// Parse a netlink message.
+/// Parses a netlink message. `None`: it is cut short, or none of the three kinds.
+///
+/// The event's data are 32-bit words. Fork: parent pid, parent tgid, child pid, child tgid. Exec: pid, tgid. Exit: pid, tgid,
+/// status. A process is named by its tgid.
 #[must_use]
 pub fn parse(message: &[u8]) -> Option<KernelEvent> {
     let word = |at: usize| Some(u32::from_ne_bytes(message.get(at..at + 4)?.try_into().ok()?));
@@ -141,11 +144,12 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Send a request to the connector.
+/// Sends a request to the connector: a `struct cn_msg` with these words as data.
 fn request(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
     let data = words.iter().flat_map(|word| word.to_ne_bytes());
     let mut payload: Vec<u8> =
         [CN_IDX_PROC, CN_VAL_PROC, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    // The length of the data, then flags.
     payload.extend((size_of_val(words) as u16).to_ne_bytes());
     payload.extend(0u16.to_ne_bytes());
     payload.extend(data);
@@ -187,11 +191,12 @@ impl Connector {
         self.socket.try_clone().ok()
     }
 
-    /// Append the events of one system call, or those that an earlier collector left. [`Self::free`] must follow when they
+    /// Appends the events of one system call, or those that an earlier collector left. [`Self::free`] must follow when they
     /// are journaled.
     pub(crate) fn read(&mut self, events: &mut Vec<KernelEvent>) -> Batch {
         let mut batch =
             Batch { has_lost: false, is_last: false, is_leftover: std::mem::take(&mut self.has_leftovers) };
+        // What an earlier collector left is in the inbox already.
         while !batch.is_leftover {
             match self.inbox.receive(self.socket.as_fd()) {
                 Ok(has_more) => {
@@ -210,12 +215,12 @@ impl Connector {
         batch
     }
 
-    /// The events of the last [`Self::read`] are journaled.
+    /// Frees the inbox: the events of the last [`Self::read`] are journaled.
     pub(crate) fn free(&mut self) {
         self.inbox.free();
     }
 
-    /// Events lost since the subscription because the buffer was full (SO_MEMINFO; 0 before Linux 4.12).
+    /// Gives the number of events lost since the subscription because the buffer was full (SO_MEMINFO; 0 before Linux 4.12).
     ///
     /// ENOBUFS reports a loss once, to the first reader; a collector that is killed before it journals that loses it.
     pub(crate) fn dropped(&self) -> u32 {
@@ -267,7 +272,7 @@ impl Members {
         self.pids.contains_key(&pid)
     }
 
-    /// Whether an event is about the tree. Updates the pids accordingly.
+    /// Takes in an event. Returns whether it is about the tree, or about the connector itself.
     pub fn take(&mut self, event: &KernelEvent) -> bool {
         match event.what {
             What::Fork { parent } if Some(parent) == self.launcher => self.contains(event.pid),
@@ -281,12 +286,21 @@ impl Members {
                 false
             }
             // A thread that execs takes over the pid; the kernel reported the exit of the first thread before.
-            What::Exec => self.pids.get_mut(&event.pid).map(|exited| *exited = None).is_some(),
-            What::Exit { .. } => {
-                self.pids.get_mut(&event.pid).map(|exited| *exited = Some(event.at_ns)).is_some()
-            }
+            What::Exec => self.note_exited(event.pid, None),
+            What::Exit { .. } => self.note_exited(event.pid, Some(event.at_ns)),
             What::Lost { .. } | What::GivenUp(_) => true,
         }
+    }
+
+    /// Notes when the first thread of a process exited, CLOCK_MONOTONIC nanoseconds. `None`: it runs. Returns whether the
+    /// process is a member.
+    fn note_exited(&mut self, pid: u32, exited_ns: Option<u64>) -> bool {
+        let member = self.pids.get_mut(&pid);
+        let is_member = member.is_some();
+        if let Some(exited) = member {
+            *exited = exited_ns;
+        }
+        is_member
     }
 
     /// Gives the processes that have ended, with the time of the exit event. All their events are in the socket by now.

@@ -57,12 +57,25 @@ pub(crate) struct ConnectorQueue {
 /// CPU time of reading events that are not about the tree.
 #[derive(Debug, Default)]
 struct Cost {
+    /// Begin of the current window, CLOCK_MONOTONIC nanoseconds.
     since_ns: u64,
+    /// CPU time in it, nanoseconds.
     used_ns: u64,
 }
 
+/// What the socket had at one look.
+struct Received {
+    /// Number of events of the whole machine.
+    all: usize,
+    /// Number of those that are about the tree.
+    ours: usize,
+    /// The socket's buffer was full: events are lost.
+    has_lost: bool,
+}
+
 impl Cost {
-    /// Add CPU time. Returns whether it is too much for the current window, which is longer if nothing was read for a while.
+    /// Adds CPU time, nanoseconds. Returns whether it is too much for the current window, which is longer if nothing was read
+    /// for a while. `now_ns`: CLOCK_MONOTONIC.
     fn add(&mut self, used_ns: u64, now_ns: u64) -> bool {
         self.used_ns += used_ns;
         let elapsed_ns = now_ns.saturating_sub(self.since_ns);
@@ -128,7 +141,8 @@ pub(crate) struct Backlog {
 }
 
 impl ConnectorQueue {
-    /// A queue for the tree of these `members`, in this pid namespace. `newcomers` sends members that other layers find.
+    /// Makes a queue for the tree of these `members`, in this pid namespace. `newcomers` sends members that other layers find.
+    /// `connector`: `None` if there is none. `backlog`: what an earlier collector left, empty for the first.
     pub(crate) fn new(
         connector: Option<Connector>,
         mut members: Members,
@@ -141,6 +155,7 @@ impl ConnectorQueue {
         for event in &pending {
             members.take(event);
         }
+        // Losses that were read but not passed on are newer than those in the backlog.
         let last = pending.iter().rev().find_map(|event| match event.what {
             What::Lost { dropped } => Some(dropped),
             _ => None,
@@ -170,48 +185,17 @@ impl ConnectorQueue {
         self.connector.is_some()
     }
 
-    /// Read the events that wait. Those about the tree go to `journal` at once, since they cannot be read again, and stay
-    /// in the queue.
+    /// Reads the events that wait. Those about the tree go to `journal` at once, since they cannot be read again, and stay
+    /// in the queue. Gives the connector up if it sends no events, or if those of other processes cost too much.
     pub(crate) fn read(&mut self, mut journal: impl FnMut(&[KernelEvent])) {
         while let Ok(pid) = self.newcomers.try_recv() {
             self.members.add(pid);
         }
         self.remove_ended();
-        let Some(connector) = &mut self.connector else { return };
         let start_ns = clock::thread_cpu_ns();
-        let own = std::process::id();
-        let (mut all, mut ours) = (0, 0);
-        let mut has_lost = false;
-        loop {
-            self.read.clear();
-            let batch = connector.read(&mut self.read);
-            has_lost |= batch.has_lost;
-            all += self.read.len();
-            self.read.sort_by_key(|event| event.at_ns);
-            self.has_proof |=
-                self.read.iter().any(|event| event.pid == own && matches!(event.what, What::Fork { .. }));
-            if batch.is_leftover {
-                // A collector that was killed before it freed the inbox may have journaled them.
-                self.read.retain(|event| !self.pending.contains(event));
-            }
-            self.read.retain(|event| self.members.take(event));
-            ours += self.read.len();
-            journal(&self.read);
-            connector.free();
-            self.pending.extend(&self.read);
-            if batch.is_last {
-                break;
-            }
-        }
+        let Some(Received { all, ours, has_lost }) = self.receive(&mut journal) else { return };
         let used_ns = clock::thread_cpu_ns().saturating_sub(start_ns);
-        if has_lost || self.may_have_dropped_more {
-            let dropped = connector.dropped();
-            has_lost |= dropped != self.dropped;
-            (self.dropped, self.may_have_dropped_more) = (dropped, false);
-            if has_lost {
-                self.push(What::Lost { dropped }, &mut journal);
-            }
-        }
+        let has_lost = self.note_loss(has_lost, &mut journal);
         let used_for_others_ns = used_ns * (all - ours) as u64 / all.max(1) as u64;
         // If events were lost, the proof may have been among them.
         if !self.has_proof && !has_lost {
@@ -220,6 +204,50 @@ impl ConnectorQueue {
             self.give_up(AbsenceReason::Cost, &mut journal);
         }
         self.has_proof = true;
+    }
+
+    /// Receives all events that wait, and queues those about the tree. The fork of this collector is the proof that events
+    /// arrive. `None`: there is no connector.
+    fn receive(&mut self, journal: &mut impl FnMut(&[KernelEvent])) -> Option<Received> {
+        let connector = self.connector.as_mut()?;
+        let own = std::process::id();
+        let mut received = Received { all: 0, ours: 0, has_lost: false };
+        loop {
+            self.read.clear();
+            let batch = connector.read(&mut self.read);
+            received.has_lost |= batch.has_lost;
+            received.all += self.read.len();
+            self.read.sort_by_key(|event| event.at_ns);
+            self.has_proof |=
+                self.read.iter().any(|event| event.pid == own && matches!(event.what, What::Fork { .. }));
+            if batch.is_leftover {
+                // A collector that was killed before it freed the inbox may have journaled them.
+                self.read.retain(|event| !self.pending.contains(event));
+            }
+            self.read.retain(|event| self.members.take(event));
+            received.ours += self.read.len();
+            journal(&self.read);
+            connector.free();
+            self.pending.extend(&self.read);
+            if batch.is_last {
+                return Some(received);
+            }
+        }
+    }
+
+    /// Queues that events were lost, if they were. `has_lost`: the kernel has just said so. Returns whether any was lost, also
+    /// such as the kernel reported only to an earlier collector.
+    fn note_loss(&mut self, has_lost: bool, journal: &mut impl FnMut(&[KernelEvent])) -> bool {
+        if !has_lost && !self.may_have_dropped_more {
+            return false;
+        }
+        let dropped = self.connector.as_ref().map_or(self.dropped, Connector::dropped);
+        let has_lost = has_lost || dropped != self.dropped;
+        (self.dropped, self.may_have_dropped_more) = (dropped, false);
+        if has_lost {
+            self.push(What::Lost { dropped }, journal);
+        }
+        has_lost
     }
 
     /// Removes members that were found ended at the last look, and looks again when that is due.
@@ -231,7 +259,7 @@ impl ConnectorQueue {
         }
     }
 
-    /// Queue what happened to the connector itself.
+    /// Queues what happened to the connector itself.
     fn push(&mut self, what: What, journal: &mut impl FnMut(&[KernelEvent])) {
         let event = KernelEvent { at_ns: clock::monotonic_ns(), pid: 0, what };
         journal(&[event]);

@@ -55,7 +55,8 @@ pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull>
     full
 }
 
-/// Gives a file system that may be written to and has no space left for this user.
+/// Gives the file system of a directory, if it may be written to and has no space left for this user. `None`: it has, or is not
+/// known.
 fn disk(directory: &Directory) -> Option<DiskFull> {
     let found = rustix::fs::statvfs(&directory.path).ok()?;
     let available_bytes = available_bytes(&found)?;

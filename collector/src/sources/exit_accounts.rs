@@ -68,7 +68,7 @@ struct Account {
 }
 
 impl ExitAccounts {
-    /// Read accounts from now on (CLOCK_MONOTONIC, nanoseconds), for some time. Where the kernel refuses, there are none.
+    /// Reads accounts from now on (CLOCK_MONOTONIC, nanoseconds), for [`IDLE_NS`]. Where the kernel refuses, there are none.
     pub(crate) fn read_at(&mut self, now_ns: u64) {
         self.asked_ns = now_ns;
         if self.readers.is_none() && !self.is_refused {
@@ -85,16 +85,17 @@ impl ExitAccounts {
     ) -> Vec<Observation> {
         let Some(readers) = &self.readers else { return Vec::new() };
         let mut known = Vec::new();
-        let mut try_one = |account: &Account| {
+        // Returns whether the core knows its process.
+        let mut hand_on = |account: &Account| {
             let id = find(account.pid, account.start_ns);
             known.extend(id.map(|id| Observation::Accounted { id, account: account.figures }));
             id.is_some()
         };
         if self.again.is_due(now_ns, AGAIN_NS) {
             let is_new = |account: &Account| now_ns.saturating_sub(account.read_ns) < KEPT_NS;
-            self.waiting.retain(|account| !try_one(account) && is_new(account));
+            self.waiting.retain(|account| !hand_on(account) && is_new(account));
         }
-        self.waiting.extend(readers.accounts.try_iter().filter(|account| !try_one(account)));
+        self.waiting.extend(readers.accounts.try_iter().filter(|account| !hand_on(account)));
         if now_ns.saturating_sub(self.asked_ns) > IDLE_NS {
             self.readers = None;
         }

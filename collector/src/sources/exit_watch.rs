@@ -48,6 +48,7 @@ impl ExitWatch {
             if self.has_failed || self.watched.contains_key(&target.id) {
                 continue;
             }
+            // Another process may have the pid by now. 0: the kernel gave no inode.
             let inode = target.identity.pidfd_inode;
             let Some(fd) =
                 pidfd::open(target.pid).filter(|fd| inode == 0 || pidfd::inode_of(fd) == Some(inode))

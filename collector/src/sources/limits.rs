@@ -46,7 +46,8 @@ const BATCH_SYSTEMS: [(&str, &str); 6] = [
     ("FLUX_JOB_ID", "flux"),
 ];
 
-/// Gives the batch system of whose job an environment is. An empty variable is none.
+/// Gives the batch system that made a job's environment. `variable` looks up a variable; an empty one counts as unset. `None`:
+/// it is the environment of no job.
 pub fn batch_system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'static str> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     BATCH_SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)

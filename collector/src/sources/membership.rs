@@ -25,7 +25,7 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// For the session of this segment.
+    /// Makes the check for the session of this segment.
     pub(crate) fn new(root: ProcRoot, segment: &Path, launcher_pid: u32) -> Self {
         let segment = segment.file_name().unwrap_or_default().to_owned();
         Self { root, segment, launcher: launcher_pid, collector: std::process::id() }

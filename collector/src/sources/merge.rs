@@ -44,7 +44,7 @@ impl<'a> Merge<'a> {
         self.findings.push(finding);
     }
 
-    /// Push the records of the overflow area that come before this position in the ring.
+    /// Pushes the records of the overflow area that come before this position in the ring.
     pub(super) fn push_overflow_before(&mut self, position: u64) {
         while let Some((record, words)) = self.overflow.next_before(self.segment, position) {
             self.push_events_by(record.origin.monotonic_ns);
@@ -53,14 +53,14 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Push the connector's events up to `at_ns`.
+    /// Pushes the connector's events up to `at_ns`, CLOCK_MONOTONIC.
     pub(super) fn push_events_by(&mut self, at_ns: u64) {
         while let Some(event) = self.queue.next_by(at_ns) {
             self.push(Finding::Kernel(event), &[0; RECORD_WORDS]);
         }
     }
 
-    /// Write pushed findings to the journal. Only then may the slots of their records be freed.
+    /// Writes pushed findings to the journal. Only then may the slots of their records be freed.
     pub(super) fn write_journal(&mut self) {
         self.journal.write();
         self.overflow.release(self.segment);
@@ -79,7 +79,7 @@ struct JournalWriter<'a> {
 }
 
 impl JournalWriter<'_> {
-    /// Write events when they are read: they cannot be read again, and their turn in the merge comes later.
+    /// Writes events when they are read: they cannot be read again, and their turn in the merge comes later.
     fn write_events(&mut self, events: &[KernelEvent]) {
         if events.is_empty() {
             return;

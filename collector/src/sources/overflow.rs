@@ -23,7 +23,7 @@ pub(crate) struct Overflow {
     end: u64,
     /// Records in memory, each with the ring position that it comes before.
     read: VecDeque<(Read, u64)>,
-    /// Younger records are postponed, each once.
+    /// When the last look at the file began, CLOCK_MONOTONIC nanoseconds. Records that are young then are postponed, each once.
     now_ns: u64,
     /// Position of the last postponed record, and `now_ns` then.
     postponed: Option<(u64, u64)>,
@@ -47,7 +47,8 @@ impl Overflow {
         }
     }
 
-    /// Gives the next record, if it comes before this position in the ring.
+    /// Gives the next record, if it comes before this position in the ring. `None`: it comes later, is postponed, or there is
+    /// none.
     pub(crate) fn next_before(&mut self, segment: &Segment, position: u64) -> Option<Read> {
         if self.read.is_empty() && self.next < self.end {
             self.fetch(segment);
@@ -56,9 +57,10 @@ impl Overflow {
         if *before > position {
             return None;
         }
-        let is_young = is_young(record.origin.monotonic_ns, self.now_ns);
-        let (number, now_ns) = self.postponed.unwrap_or_default();
-        if is_young && (number != record.position || now_ns == self.now_ns) {
+        // A record that an earlier look has postponed comes now, as young as it is.
+        let was_postponed =
+            self.postponed.is_some_and(|(number, now_ns)| number == record.position && now_ns != self.now_ns);
+        if is_young(record.origin.monotonic_ns, self.now_ns) && !was_postponed {
             self.postponed = Some((record.position, self.now_ns));
             return None;
         }

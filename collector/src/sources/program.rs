@@ -21,7 +21,7 @@ pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
     root.args(pid, MOST_ARGS_BYTES)
 }
 
-/// Read what the core asks for. What is found at `at_ns` (CLOCK_MONOTONIC, nanoseconds) or later ran by then.
+/// Reads what the core asks for. `at_ns`: the time by which the process runs what is found, CLOCK_MONOTONIC nanoseconds.
 #[must_use]
 pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, at_ns: u64) -> ProgramSeen {
     let memory = match question {
@@ -32,7 +32,7 @@ pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, at_ns: 
     ProgramSeen { id: target.id, program, inner, memory, is_answer: false }
 }
 
-/// Whether a process that may be a copy of its parent runs another executable by now.
+/// Whether a process that may be a copy of its parent runs another executable by now. False if that can't be told.
 #[must_use]
 pub fn runs_other_than(root: &ProcRoot, pid: u32, parent: Option<u32>) -> bool {
     let executables = (root.executable(pid), parent.and_then(|parent| root.executable(parent)));
@@ -48,7 +48,8 @@ fn memory(root: &ProcRoot, pid: u32, parent: Option<u32>) -> UnreportedMemory {
     }
 }
 
-/// Reads what a process runs, and its own pid where it is in another pid namespace.
+/// Reads what a process runs, and its pid inside its own pid namespace. `None` in place of that: it is in this process's
+/// namespace.
 fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
     let args = args(root, pid);
     let command = args.as_deref().and_then(command_of_args).or_else(|| root.comm(pid));
@@ -81,6 +82,8 @@ pub fn is_uninstrumented(root: &ProcRoot, pid: u32, program: &Program) -> bool {
 pub fn is_static(path: &Path) -> Option<bool> {
     use std::os::unix::fs::FileExt;
     const PT_INTERP: u32 = 3;
+    /// Executables have some 15. A damaged one may claim any number.
+    const MOST_PROGRAM_HEADERS: u64 = 256;
     let file = File::open(path).ok()?;
     let mut header = [0u8; 64];
     file.read_exact_at(&mut header, 0).ok()?;
@@ -88,17 +91,21 @@ pub fn is_static(path: &Path) -> Option<bool> {
         let field = bytes.get(at..at + size)?;
         Some(field.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte)))
     };
-    // Little-endian only: so are the machines that this is built for.
-    if header.get(..4)? != b"\x7fELF" || header.get(5) != Some(&1) {
+    let (class, byte_order) = (header.get(4), header.get(5));
+    // Little-endian only (ELFDATA2LSB): so are the machines that this is built for.
+    if header.get(..4)? != b"\x7fELF" || byte_order != Some(&1) {
         return None;
     }
-    let is_64 = header.get(4) == Some(&2);
+    // ELFCLASS64.
+    let is_64 = class == Some(&2);
+    // Offset of the program headers, size and number of them: e_phoff, e_phentsize and e_phnum (elf(5)).
     let (table, size, count) = if is_64 {
         (number(&header, 32, 8)?, number(&header, 54, 2)?, number(&header, 56, 2)?)
     } else {
         (number(&header, 28, 4)?, number(&header, 42, 2)?, number(&header, 44, 2)?)
     };
-    for entry in 0..count.min(256) {
+    for entry in 0..count.min(MOST_PROGRAM_HEADERS) {
+        // p_type, the first field.
         let mut kind = [0u8; 4];
         file.read_exact_at(&mut kind, table.checked_add(entry * size)?).ok()?;
         if u32::from_le_bytes(kind) == PT_INTERP {

@@ -143,8 +143,8 @@ impl Shared {
         merge.queue.end();
     }
 
-    /// Send the records in the ring and the overflow area, merged with the connector's events. Returns whether all that
-    /// were written before `now_ns` were sent.
+    /// Sends the records in the ring and the overflow area, merged with the connector's events. Returns whether all that
+    /// were written before `now_ns` (CLOCK_MONOTONIC) were sent.
     fn drain(
         &self,
         reader: &mut RecordReader,
@@ -174,6 +174,15 @@ impl Shared {
         if merge.overflow.is_damaged() {
             reader.give_up();
         }
+        self.send(reader, merge, batches);
+        if is_drained {
+            self.complete_ns.store(now_ns, Ordering::Release);
+        }
+        is_drained
+    }
+
+    /// Sends the findings to the collector, and shows it how far records were read.
+    fn send(&self, reader: &RecordReader, merge: &mut Merge, batches: &Sender<Vec<Finding>>) {
         let findings = std::mem::take(&mut merge.findings);
         self.waiting.fetch_add(findings.len(), Ordering::Relaxed);
         // The collector outlives this thread, so the channel is open.
@@ -182,10 +191,6 @@ impl Shared {
         self.damaged.store(damaged, Ordering::Relaxed);
         self.overflow_read.store(merge.overflow.count(), Ordering::Relaxed);
         self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
-        if is_drained {
-            self.complete_ns.store(now_ns, Ordering::Release);
-        }
-        is_drained
     }
 
     /// Gives how long to sleep at most. `is_all`: all that there was is sent.
@@ -202,7 +207,7 @@ impl Shared {
 }
 
 impl Pump {
-    /// Start reading after `sources.begin`.
+    /// Starts reading after `sources.begin`.
     ///
     /// The thread unparks `main` after a ring of the doorbell, once it has read all records. It also does when a process must
     /// be read from /proc because it has not reported.
@@ -261,17 +266,18 @@ impl Pump {
         let complete_ns = self.shared.complete_ns.load(Ordering::Acquire);
         let waiting = &self.shared.waiting;
         let batches = self.batches.try_iter();
+        // A batch no longer waits once the caller has it.
         let taken = batches.inspect(|batch| _ = waiting.fetch_sub(batch.len(), Ordering::Relaxed));
         (taken, complete_ns)
     }
 
-    /// Tell the connector of a process of the tree that another layer found.
+    /// Tells the connector of a process of the tree that another layer found.
     pub(crate) fn add_member(&self, pid: u32) {
         // Fails only after the thread has ended.
         let _ = self.newcomers.send(pid);
     }
 
-    /// Read no more records: they are forged.
+    /// Has the thread read no more records: they are forged.
     pub(crate) fn distrust(&self) {
         self.shared.is_distrusted.store(true, Ordering::Relaxed);
     }
@@ -282,14 +288,16 @@ impl Pump {
         now_ns.saturating_sub(if is_eager { 0 } else { START_GRACE_NS })
     }
 
-    /// Read every millisecond for a while if this number of uninstrumented programs has changed, or stop that.
+    /// Has findings read every millisecond for [`EAGER_NS`] after the number of uninstrumented programs (`count`) has changed,
+    /// then ends that.
     pub(crate) fn note_uninstrumented(&mut self, count: u64, now_ns: u64) {
         if count != self.uninstrumented {
             self.uninstrumented = count;
             self.eager_until_ns = now_ns.saturating_add(EAGER_NS);
         }
         let is_eager = now_ns < self.eager_until_ns;
-        if self.shared.is_eager.swap(is_eager, Ordering::Relaxed) != is_eager && is_eager {
+        let was_eager = self.shared.is_eager.swap(is_eager, Ordering::Relaxed);
+        if is_eager && !was_eager {
             self.shared.segment.ring_doorbell();
         }
     }
@@ -317,7 +325,7 @@ impl Pump {
         !matches!(poll(&mut polled, Some(&now)), Ok(0))
     }
 
-    /// Wait until all findings before `at_ns` have come, `at_most` this long.
+    /// Waits until all findings before `at_ns` (CLOCK_MONOTONIC) have come, for as long as `at_most`.
     pub(crate) fn await_complete(&self, at_ns: u64, at_most: Duration) {
         let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
         let begun = Instant::now();
@@ -327,8 +335,8 @@ impl Pump {
         }
     }
 
-    /// Wait for the last findings of a run, when there is no later reader: while the thread makes progress or gets no CPU time.
-    /// Returns whether all was read.
+    /// Waits for the last findings of a run, when there is no later reader: while the thread makes progress or gets no CPU time.
+    /// Returns whether all findings before `at_ns` (CLOCK_MONOTONIC) were read.
     pub(crate) fn await_last(&self, at_ns: u64) -> bool {
         let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
         let begun = Instant::now();
@@ -382,8 +390,10 @@ impl Patience {
     /// Longest wait in any case.
     const LONGEST: Duration = Duration::from_secs(10);
 
-    /// Whether to wait no longer: the thread has had its turns and read nothing more, or all of it takes too long.
+    /// Whether to wait no longer: the thread has had its turns and read nothing more, or all of it takes too long. `waited`:
+    /// since the wait began. `turns` of the thread, and how far it has `read`, are those by now.
     fn is_over(&mut self, waited: Duration, turns: u64, read: u64) -> bool {
+        // No turn is noted yet at the first call.
         if self.turns == 0 || read != self.read {
             *self = Self { progress_at: waited, read, turns };
         }

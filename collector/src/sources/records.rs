@@ -39,8 +39,11 @@ pub(crate) type Read = (StoredRecord, [u32; RECORD_WORDS]);
 /// Reads the ring.
 #[derive(Debug, Default)]
 pub(crate) struct RecordReader {
+    /// Of the next record.
     position: u64,
+    /// What was read and not passed on.
     batch: Vec<Read>,
+    /// Since when the slot there is claimed and not complete, CLOCK_MONOTONIC nanoseconds.
     pending_since_ns: Option<u64>,
     /// Position of a record that was left for the next call, being too young.
     postponed: Option<u64>,
@@ -77,10 +80,10 @@ impl RecordReader {
         }
     }
 
-    /// Pass on the records in the ring, at most [`MAX_RINGS`] rings full, and free their slots.
+    /// Passes on the records in the ring, at most [`MAX_RINGS`] rings full, and frees their slots.
     ///
-    /// Returns whether all records written before `now_ns` were read: an incomplete slot hides the records after it.
-    /// Younger records stay for the next call, so that events of other layers can be merged before them.
+    /// Returns whether all records written before `now_ns` (CLOCK_MONOTONIC) were read: an incomplete slot hides the records
+    /// after it. Younger records stay for the next call, so that events of other layers can be merged before them.
     pub(crate) fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&[Read])) -> bool {
         let ring = segment.ring();
         for _ in 0..MAX_RINGS * RING_CAPACITY / BATCH {
@@ -111,7 +114,7 @@ impl RecordReader {
         false
     }
 
-    /// Read the next batch. Returns why it is not full.
+    /// Reads the next batch. Returns why it is not full. `None`: it is.
     fn read_batch(&mut self, segment: &Segment, now_ns: u64) -> Option<Stop> {
         self.batch.clear();
         let ring = segment.ring();
@@ -140,7 +143,8 @@ impl RecordReader {
         None
     }
 
-    /// Pass on all records of a segment without writers. Does not wait for incomplete slots.
+    /// Passes on all records of a segment without writers. Does not wait for incomplete slots: each try claims that it comes
+    /// later by the grace time of a slot.
     pub(crate) fn drain_rest(&mut self, segment: &Segment, mut take: impl FnMut(&[Read])) {
         // A slot can be postponed, be within its grace time, and be retired. After that it is damaged.
         const MAX_TRIES: u32 = 4;
@@ -163,7 +167,7 @@ impl RecordReader {
         self.pending_since_ns = None;
     }
 
-    /// Skip a slot that the shim never leaves like that. If the ring's counters are impossible too, stop reading.
+    /// Skips a slot that the shim never leaves like that. If the ring's counters are impossible too, reading ends.
     fn skip_damaged(&mut self, segment: &Segment) {
         self.damaged += 1;
         let ahead = segment.header().head.0.load(Ordering::Relaxed).wrapping_sub(self.position);

@@ -57,13 +57,14 @@ impl RunDelay {
                 let living: FxHashSet<u32> = tasks.iter().copied().collect();
                 last.retain(|task, _| living.contains(task));
             }
-            // Of more threads than may be read, some from everywhere: a program starts those that do alike together.
+            // If there are more threads than may be read, every `step`th is: threads that were started together do alike work.
             let step = tasks.len().div_ceil(left.max(1)).max(1);
             for task in tasks.into_iter().step_by(step).take(left) {
                 left -= 1;
                 let Some(times) = self.root.task_times(target.pid, task) else { continue };
                 let at_start = if self.is_resumed { times } else { TaskTimes::default() };
                 let before = last.insert(task, times).unwrap_or(at_start);
+                // A smaller time is that of another thread, which has this id by now.
                 let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
                 sum.ran_ns += grown(times.ran_ns, before.ran_ns);
                 sum.waited_ns += grown(times.waited_ns, before.waited_ns);

@@ -106,7 +106,7 @@ impl Scanner {
         None
     }
 
-    /// Look at all processes again at the next sample, whether or not any is new.
+    /// Has all processes looked at again at the next sample, whether or not any is new.
     pub fn look_again(&mut self) {
         self.last_pid = None;
         self.checks = Timer::default();
@@ -150,7 +150,8 @@ impl Scanner {
         found
     }
 
-    /// Gives a child that the table does not have, or the pid here of one whose pid inside its namespace it has.
+    /// Gives a child that the table does not have, or the pid here of one whose pid inside its namespace it has. `None`: the
+    /// table has it, it is gone, or it is no child of this parent by now.
     fn child(&self, table: &impl ProcessTable, parent: ProcessId, pid: u32) -> Option<Observation> {
         let here = Key { pid_ns: table.pid_ns(), pid };
         let seen_ns = clock::monotonic_ns();
@@ -254,12 +255,12 @@ impl Scanner {
         if known.origin == ProgramOrigin::Reported {
             self.exec(&target, now_ns)
         } else {
-            // What was read is that program already.
+            // The reading at `now_ns` was of that program already, so it is dated before.
             vec![self.read_program(&target, &known, now_ns.saturating_sub(1))]
         }
     }
 
-    /// Reads what a process runs. Gives that, and that it exec'd before `now_ns`.
+    /// Reads what a process runs. Gives that, and that it exec'd before `now_ns`, the time of the sample that has read it.
     fn exec(&self, target: &Target, now_ns: u64) -> Vec<Observation> {
         let program = program::read(&self.root, target, ProgramQuestion::What, now_ns);
         vec![

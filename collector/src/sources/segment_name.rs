@@ -19,12 +19,13 @@ pub(crate) struct SegmentName {
 }
 
 impl SegmentName {
-    /// That of this segment.
+    /// Makes a watch of the name of this segment.
     pub(crate) fn new(segment: Arc<Segment>) -> Self {
         Self { segment, timer: Timer::default(), is_gone: false }
     }
 
-    /// Reports once that the name was removed, if it is time to look. `is_last`: it is.
+    /// Reports once that the name was removed. `is_last`: looks in any case, since the run has ended. `None`: the name is
+    /// there, it is not time to look, or that was reported.
     pub(crate) fn read(&mut self, now_ns: u64, is_last: bool) -> Option<Observation> {
         if self.is_gone || !(self.timer.is_due(now_ns, PERIOD_NS) || is_last) {
             return None;

@@ -17,7 +17,8 @@ const TYPE_STATS: u16 = 3;
 const TYPE_AGGR_PID: u16 = 4;
 const TYPE_AGGR_TGID: u16 = 5;
 
-/// Subscribe to the exits on these CPUs, given as a list like `0-3,7`. The kernel ends the subscription when the socket is closed.
+/// Subscribes to the exits on these CPUs, given as a list like `0-3,7`. The kernel ends the subscription when the socket is
+/// closed.
 ///
 /// # Errors
 /// If the kernel refuses: for others than root, and outside of the initial namespaces.
@@ -34,8 +35,10 @@ pub(super) fn subscribe(cpus: &str, buffer_bytes: usize) -> io::Result<OwnedFd> 
     Ok(socket)
 }
 
-/// Sends a request. Gives the payload of the kernel's answer, which is in the socket when the request was sent.
+/// Sends a request to a family of generic netlink. Gives the payload of the kernel's answer, empty if it only acknowledges. The
+/// kernel puts its answer into the socket before the send returns, so there is nothing to wait for.
 fn ask(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
+    // A genlmsghdr: command, version 1, and two reserved bytes.
     let payload = [&[command, 1, 0, 0], attributes].concat();
     let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK;
     netlink::send(socket, &netlink::message(family, flags as u16, &payload))?;
@@ -70,7 +73,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Parse a netlink message; `None` for a thread that is not the last of its process, and for versions of the struct
+    /// Parses a netlink message; `None` for a thread that is not the last of its process, and for versions of the struct
     /// that can't be read.
     pub(super) fn parse(datagram: &[u8]) -> Option<Self> {
         /// The last thread of its process (linux/acct.h).

@@ -21,7 +21,8 @@ const MAX_IN_JOURNAL: u64 = 16_384;
 
 /// Loads the sequence number of the newest snapshot (0: there is none), and its run state with the journal applied.
 ///
-/// Without both, the state is `new`, and reading continues at the records of `segment` that are still there.
+/// Without both, the state is `new`, and reading continues at the records of `segment` that are still there. `now_ns`:
+/// CLOCK_MONOTONIC.
 pub(crate) fn load(
     state: &StateFile,
     segment: Option<&Segment>,
@@ -32,6 +33,7 @@ pub(crate) fn load(
     let journal = state.journal(run_state.found.count);
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
     let read = segment.map_or_else(ReadUpTo::default, first_unread);
+    // Records were read, and neither snapshot nor journal has them.
     run_state.health.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;
     restore_outgoing(state, &mut run_state.samples.outbox);
     if run_state.health.is_state_lost {
@@ -62,6 +64,7 @@ pub(crate) struct CheckpointWriter {
     sequence: u64,
     /// Number of findings in the last snapshot.
     saved: u64,
+    /// When the next snapshot may be due, CLOCK_MONOTONIC nanoseconds.
     next_ns: u64,
     /// Items for the sinks before this number are in the state file.
     kept: u64,
@@ -94,7 +97,10 @@ impl CheckpointWriter {
     /// Writes to the state file what became known for the sinks: whatever a sink has, another collector knows.
     pub(crate) fn keep(&mut self, outbox: &mut Outbox) {
         let mut at = outbox.kept_at;
-        for (_, item) in outbox.since(self.kept).filter(|_| !self.state.is_discarded()) {
+        for (_, item) in outbox.since(self.kept) {
+            if self.state.is_discarded() {
+                break;
+            }
             let written = postcard::to_stdvec(item).map_err(io::Error::other);
             match written.and_then(|entry| self.state.write_outgoing(at, &entry)) {
                 Ok(next) => at = next,
@@ -104,7 +110,8 @@ impl CheckpointWriter {
         (outbox.kept_at, self.kept) = (at, outbox.end());
     }
 
-    /// Save the run state if due: with each interval's sample, as often as [`SHARE_OF_CORE`] allows.
+    /// Saves the run state if that is due: with each interval's sample, as often as [`SHARE_OF_CORE`] allows. A long journal
+    /// makes it due at once. `is_interval_over`: the sample of an interval was just taken.
     pub(crate) fn save_if_due(&mut self, run_state: &RunState, is_interval_over: bool) {
         let is_due = is_interval_over && clock::monotonic_ns() >= self.next_ns;
         let in_journal = run_state.found.count.saturating_sub(self.saved);

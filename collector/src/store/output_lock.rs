@@ -78,7 +78,8 @@ impl OutputLock {
         result.or_else(|error| if error == Errno::WOULDBLOCK { Err(NoLock::InUse) } else { Ok(None) })
     }
 
-    /// Takes the lock on this file: a lock file if it may be created, else the report itself.
+    /// Takes the lock on this file: a lock file if it may be created, else the report itself. Tries again if the holder before
+    /// removes the lock file meanwhile.
     fn take_file(path: &Path, may_create: bool) -> Result<Option<Self>, Errno> {
         for _ in 0..TRIES {
             let fd = open(path, may_create)?;
@@ -91,7 +92,7 @@ impl OutputLock {
             }
             let mut lock = Self { file: NamedFile::held(path, fd), is_in_place: !may_create };
             if foreign_owner(path).is_some() {
-                // The caller says so. Dropping the lock must not remove that file.
+                // The caller refuses it then. Dropping the lock must not remove another user's file.
                 lock.is_in_place = true;
             }
             // The holder before may have removed the file between open and lock.
@@ -102,10 +103,11 @@ impl OutputLock {
         Err(Errno::WOULDBLOCK)
     }
 
-    /// Takes over the lock of which a collector inherited the descriptor.
+    /// Takes over the lock of which a collector inherited the descriptor. `None`: the report's path has no file name.
     #[must_use]
     pub fn inherited(report: &Path, fd: OwnedFd) -> Option<Self> {
         let beside = NamedFile::held(&lock_path(report)?, fd);
+        // If the lock file beside the report is not this one, the lock is on the report.
         let is_in_place = !beside.is_linked();
         Some(Self { file: beside, is_in_place })
     }

@@ -134,7 +134,7 @@ impl JournaledRun {
         &mut self.run.samples.outbox
     }
 
-    /// The run, when nothing more will be seen.
+    /// Gives the run, when nothing more will be seen.
     #[must_use]
     pub fn into_state(self) -> RunState {
         self.run
@@ -172,7 +172,7 @@ pub struct Replayed {
     pub end: RunEnd,
 }
 
-/// Replay a journal.
+/// Replays a journal.
 ///
 /// # Errors
 /// If it can't be read, or is not whole.

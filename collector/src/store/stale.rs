@@ -77,13 +77,13 @@ impl Stale {
         Ok(Self { path, segment, state, live, written_at })
     }
 
-    /// Pid of the launcher, from the file name.
+    /// Gives the pid of the launcher, from the file name.
     #[must_use]
     pub fn launcher_pid(&self) -> Option<u32> {
         self.path.file_name()?.to_str()?.rsplit('.').nth(1)?.parse().ok()
     }
 
-    /// Remove the session's files.
+    /// Removes the session's files.
     pub fn remove(&self) {
         for file in [&self.live, &self.segment, &self.state].into_iter().flatten() {
             // An error means that the file is gone or may not be removed.

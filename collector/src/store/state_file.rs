@@ -41,12 +41,15 @@ const EVENTS: u64 = 1 << 39;
 const SNAPSHOTS: [u64; 2] = [1 << 40, 2 << 40];
 const JOURNAL: u64 = 3 << 40;
 const REPORTED: u64 = 4 << 40;
+/// Sequence, length and checksum before the body of a part.
 const HEAD: usize = 24;
 /// Length and checksum of an entry for the sinks.
 const OUTGOING_HEAD: usize = 16;
 /// Bytes of a journal entry and of a connector event. None crosses a page, so a writer that is killed leaves whole ones.
 const ENTRY: usize = size_of::<Entry>();
 const EVENT: usize = size_of::<EventSlot>();
+/// The unit of a file's blocks (stat(2)), whatever its file system has.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 /// The state file of a session.
 #[derive(Debug)]
@@ -71,7 +74,7 @@ impl Journal for StateFile {
 }
 
 impl StateFile {
-    /// Create an empty state file.
+    /// Creates an empty state file.
     ///
     /// # Errors
     /// If the file cannot be created.
@@ -106,7 +109,8 @@ impl StateFile {
         &self.named
     }
 
-    /// Write slots of words from number `number` on, or discard all content if there is no space.
+    /// Writes slots of words from number `number` on to the area that begins at byte `begin`. Discards all content if there is
+    /// no space.
     fn append<const N: usize>(&self, begin: u64, number: u64, slots: &[[u32; N]]) {
         if self.is_discarded() {
             return;
@@ -121,7 +125,8 @@ impl StateFile {
         }
     }
 
-    /// Reads slots from number `from` on, up to the first that was not written.
+    /// Reads slots of the area that begins at byte `begin`, from number `from` on, up to the first that was not written: it is
+    /// all zeros.
     fn slots<const N: usize>(&self, begin: u64, from: u64) -> Vec<[u32; N]> {
         let mut slots = Vec::new();
         let mut bytes = vec![0; size_of::<[u32; N]>()];
@@ -143,7 +148,7 @@ impl StateFile {
         self.slots(JOURNAL, from)
     }
 
-    /// Discard all content, because the file cannot be kept complete. A replacement must not resume from it.
+    /// Discards all content, because the file cannot be kept complete. A replacement must not resume from it.
     pub(crate) fn discard(&self) {
         self.is_discarded.store(true, Ordering::Relaxed);
         // Truncating a file needs no space.
@@ -155,7 +160,8 @@ impl StateFile {
         self.is_discarded.load(Ordering::Relaxed)
     }
 
-    /// Write a snapshot that includes these findings. `sequence` must be larger than that of all snapshots before.
+    /// Writes a snapshot that includes these findings, and releases their space in the journal. `sequence` must be larger than
+    /// that of all snapshots before.
     ///
     /// # Errors
     /// If there is no space.
@@ -171,7 +177,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// Loads the newest complete snapshot and its sequence number.
+    /// Loads the newest complete snapshot and its sequence number. `None`: there is none, or it is damaged.
     #[must_use]
     pub fn load<T: DeserializeOwned>(&self) -> Option<(u64, T)> {
         let newest = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?.0, at))).max()?;
@@ -179,7 +185,7 @@ impl StateFile {
         Some((sequence, postcard::from_bytes(&body).ok()?))
     }
 
-    /// Write an entry for the sinks at this offset among them. Gives the offset of the next one.
+    /// Writes an entry for the sinks at this offset among them. Gives the offset of the next one.
     ///
     /// # Errors
     /// If there is no space.
@@ -195,7 +201,7 @@ impl StateFile {
     /// Reads the entries for the sinks from byte `at` of their area on, up to the first that is missing or damaged. Gives
     /// their bodies, and the offset after the last.
     pub(crate) fn read_outgoing(&self, mut at: u64) -> (Vec<Vec<u8>>, u64) {
-        let written = self.file.metadata().map_or(0, |file| file.blocks().saturating_mul(512));
+        let written = self.written_bytes().unwrap_or(0);
         let mut entries = Vec::new();
         let mut head = [0; OUTGOING_HEAD];
         while self.file.read_exact_at(&mut head, OUTGOING + at).is_ok() {
@@ -215,7 +221,7 @@ impl StateFile {
         (entries, at)
     }
 
-    /// Release the space of the entries for the sinks before this offset: a snapshot includes them.
+    /// Releases the space of the entries for the sinks before this offset: a snapshot includes them.
     pub(crate) fn release_outgoing(&self, before: u64) {
         if before > 0 {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -224,7 +230,7 @@ impl StateFile {
         }
     }
 
-    /// Write what a replacement must know besides the run state.
+    /// Writes what a replacement must know besides the run state.
     ///
     /// # Errors
     /// If there is no space.
@@ -237,7 +243,7 @@ impl StateFile {
         Some(self.read_part(RUN)?.1)
     }
 
-    /// Note that the report is written, so that no replacement writes it again.
+    /// Notes that the report is written, so that no replacement writes it again.
     pub(crate) fn note_reported(&self) {
         // Without space, a replacement of a collector that is killed now writes the report again.
         let _ = self.file.write_all_at(&[1], REPORTED);
@@ -252,6 +258,11 @@ impl StateFile {
     /// Whether there is a snapshot, valid or not.
     pub(crate) fn has_snapshot(&self) -> bool {
         SNAPSHOTS.into_iter().any(|at| self.head(at).is_some())
+    }
+
+    /// Gives the space that the file takes, bytes. `None`: the kernel does not say it. No part is longer.
+    fn written_bytes(&self) -> Option<u64> {
+        Some(self.file.metadata().ok()?.blocks().saturating_mul(STAT_BLOCK_BYTES))
     }
 
     /// Writes a part, and its head last.
@@ -269,7 +280,7 @@ impl StateFile {
     fn read_part(&self, at: u64) -> Option<(u64, Vec<u8>)> {
         let (sequence, length, sum) = self.head(at)?;
         // A damaged head can claim any length: more than the file's blocks is refused.
-        let written = self.file.metadata().ok()?.blocks().saturating_mul(512);
+        let written = self.written_bytes()?;
         let mut body = vec![0; usize::try_from(length).ok().filter(|_| length <= written)?];
         self.file.read_exact_at(&mut body, at + HEAD as u64).ok()?;
         (checksum(&body) == sum).then_some((sequence, body))

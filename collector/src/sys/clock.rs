@@ -8,24 +8,24 @@ fn now_ns(clock: ClockId) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// CLOCK_MONOTONIC, nanoseconds.
+/// Reads CLOCK_MONOTONIC, nanoseconds.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     now_ns(ClockId::Monotonic)
 }
 
-/// CLOCK_REALTIME, nanoseconds since the epoch.
+/// Reads CLOCK_REALTIME, nanoseconds since the epoch.
 #[must_use]
 pub fn realtime_ns() -> u64 {
     now_ns(ClockId::Realtime)
 }
 
-/// CPU time of the calling thread, nanoseconds.
+/// Reads the CPU time of the calling thread, nanoseconds.
 pub(crate) fn thread_cpu_ns() -> u64 {
     now_ns(ClockId::ThreadCPUTime)
 }
 
-/// CPU time of this process, nanoseconds.
+/// Reads the CPU time of this process, nanoseconds.
 pub(crate) fn process_cpu_ns() -> u64 {
     now_ns(ClockId::ProcessCPUTime)
 }
@@ -47,7 +47,7 @@ impl Timer {
     }
 }
 
-/// CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: how long the machine has been suspended since boot.
+/// Gives CLOCK_BOOTTIME - CLOCK_MONOTONIC, nanoseconds: how long the machine has been suspended since boot.
 pub(crate) fn boot_offset_ns() -> i128 {
     i128::from(now_ns(ClockId::Boottime)) - i128::from(monotonic_ns())
 }

@@ -24,12 +24,12 @@ pub(crate) fn open(protocol: Protocol, buffer_bytes: usize) -> io::Result<OwnedF
     Ok(socket)
 }
 
-/// Join multicast groups, given as a mask.
+/// Joins multicast groups, given as a mask.
 pub(crate) fn join(socket: &OwnedFd, groups: u32) -> io::Result<()> {
     Ok(rustix::net::bind(socket, &SocketAddrNetlink::new(0, groups))?)
 }
 
-/// Receive a datagram; `None`: there is none now.
+/// Receives a datagram; `None`: there is none now.
 pub(crate) fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
     match rustix::io::read(socket, &mut *buffer) {
         Ok(length) => Ok(buffer.get(..length)),
@@ -38,7 +38,7 @@ pub(crate) fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<
     }
 }
 
-/// Send a message to the kernel.
+/// Sends a message to the kernel.
 pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     // A datagram is sent whole.
     Ok(rustix::io::write(socket, message).map(drop)?)
@@ -50,6 +50,7 @@ pub(crate) fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     bytes.extend(((HEADER + payload.len()) as u32).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
+    // Sequence number and port: answers come to the socket that asked, one request at a time.
     bytes.extend([0; 8]);
     bytes.extend(payload);
     bytes
@@ -71,7 +72,7 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Gives the value of the first attribute of this type.
+/// Gives the value of the first attribute of this type. `None`: there is none, or an attribute is cut off.
 pub(crate) fn find_attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     // Without NLA_F_NESTED and NLA_F_NET_BYTEORDER.
     const TYPE: u16 = 0x3fff;

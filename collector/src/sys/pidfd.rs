@@ -10,13 +10,13 @@ pub(crate) fn is_gone(pid: u32) -> bool {
     as_pid(pid).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-/// Inode of a pidfd of this process: unique until the next boot. `None` without pidfs (before Linux 6.9).
+/// Gives the inode of a pidfd of this process: unique until the next boot. `None` without pidfs (before Linux 6.9).
 pub(crate) fn inode(pid: u32) -> Option<u64> {
     static HAS_PIDFS: LazyLock<bool> = LazyLock::new(has_pidfs);
     if *HAS_PIDFS { inode_of(&open(pid)?) } else { None }
 }
 
-/// Inode of an open pidfd.
+/// Gives the inode of an open pidfd.
 pub(crate) fn inode_of(fd: &OwnedFd) -> Option<u64> {
     Some(rustix::fs::fstat(fd).ok()?.st_ino)
 }
@@ -27,7 +27,8 @@ pub fn open(pid: u32) -> Option<OwnedFd> {
     rustix::process::pidfd_open(as_pid(pid)?, PidfdFlags::empty()).ok()
 }
 
-/// Reads the wait status of a reaped process. Since Linux 6.15 the kernel keeps it while a pidfd is open (PIDFD_INFO_EXIT).
+/// Reads the wait status of a reaped process. `None`: it is not reaped yet, or the kernel does not tell. Since Linux 6.15 the
+/// kernel keeps it while a pidfd is open (PIDFD_INFO_EXIT).
 pub(crate) fn exit_status(fd: &OwnedFd) -> Option<i32> {
     /// First version of `struct pidfd_info` (linux/pidfd.h). Later versions only append fields.
     #[repr(C)]

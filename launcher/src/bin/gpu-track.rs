@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+/// Becomes `gpu-track-run` under this name, which is its companion command.
 fn main() -> ExitCode {
     let program = match env::current_exe() {
         Ok(own) => own.with_file_name("gpu-track-run"),

@@ -28,6 +28,7 @@ unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_
     unsafe { with_repaired(envp, visibility::ask, &|envp| next_execve(path, argv, envp)) }
 }
 
+/// Hooks execv. It takes no environment, so a repaired one needs execve.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     save_peak();
@@ -40,6 +41,7 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     }
 }
 
+/// Hooks execvp. It takes no environment, so a repaired one needs execvpe.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     save_peak();
@@ -59,6 +61,7 @@ unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c
     unsafe { with_repaired(envp, visibility::ask, &|envp| next_execvpe(file, argv, envp)) }
 }
 
+/// Hooks fexecve. Without a next one, the kernel's execveat does the same.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
@@ -71,6 +74,7 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     }
 }
 
+/// Hooks execveat. The libc crate declares its arrays with another type than those of its relatives.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execveat(
     dir: c_int,
@@ -149,6 +153,7 @@ unsafe extern "C" fn execle_array(path: *const c_char, argv: Array) -> c_int {
     }
 }
 
+/// Calls the next execve, or the kernel if there is none.
 unsafe fn next_execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     // SAFETY: the caller keeps execve's contract.
     unsafe {
@@ -162,6 +167,7 @@ unsafe fn next_execve(path: *const c_char, argv: Array, envp: Array) -> c_int {
     }
 }
 
+/// Calls the next execvpe. Fails with ENOSYS if there is none.
 unsafe fn next_execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     match next::EXECVPE.get() {
         // SAFETY: the caller keeps execvpe's contract.
@@ -170,6 +176,7 @@ unsafe fn next_execvpe(file: *const c_char, argv: Array, envp: Array) -> c_int {
     }
 }
 
+/// Calls the kernel's execveat, in libc's convention.
 unsafe fn raw_execveat(dir: c_int, path: *const c_char, argv: Array, envp: Array, flags: c_int) -> c_int {
     let args = [dir as usize, path as usize, argv as usize, envp as usize, flags as usize, 0];
     // SAFETY: the caller keeps execveat's contract.
@@ -179,7 +186,8 @@ unsafe fn raw_execveat(dir: c_int, path: *const c_char, argv: Array, envp: Array
 /// The VmHWM in the last EXEC record. A search along PATH may try several execs, which need one record.
 static SAVED_VM_HWM_KIB: AtomicU64 = AtomicU64::new(0);
 
-/// Writes EXEC if this image's peak is not above the ru_maxrss that it inherited: the next image's START has only that.
+/// Writes EXEC if this image's peak is not above the ru_maxrss that it inherited: the next image's START has only that. A
+/// larger peak is in that START. Without a START of this image (a fork child), or in a vfork child, there is no EXEC.
 fn save_peak() {
     if !state::is_active() || !state::may_call_kernel() || !state::WROTE_START.load(Relaxed) {
         return;

@@ -50,6 +50,8 @@ extern "C" fn destructor() {
     }
 }
 
+/// Writes EXIT, once. `status` is the argument of exit; `flags` are flags of a record. A vfork child's EXIT says that it runs
+/// in its parent's memory.
 fn write_exit(status: c_int, flags: u8) {
     // The usage needs system calls, for which a seccomp filter may kill the process. An EXIT with zeros would claim
     // that no CPU time was used, so there is none.
@@ -91,6 +93,7 @@ fn write_exit(status: c_int, flags: u8) {
     emit::emit(&origin, &Event::Exit { status, vm_hwm_kib, own, children }, 0);
 }
 
+/// Hooks `_exit`, which calls no handlers: writes EXIT before it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _exit(status: c_int) -> ! {
     write_exit(status, 0);
@@ -107,6 +110,7 @@ unsafe extern "C" fn _Exit(status: c_int) -> ! {
     unsafe { _exit(status) }
 }
 
+/// Hooks quick_exit: keeps the status, which its handlers do not get.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     if state::is_active() && state::may_call_kernel() && sys::getpid() == state::PID.load(Relaxed) {

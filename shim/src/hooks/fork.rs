@@ -36,7 +36,7 @@ extern "C" fn before() {
     }
 }
 
-/// Corrects the state and writes FORK.
+/// Corrects the state, which is a copy of the parent's, and writes FORK.
 extern "C" fn in_child() {
     if !state::is_active() {
         return;
@@ -75,6 +75,7 @@ extern "C" fn in_child() {
     emit::emit(&origin, &Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns }, 0);
 }
 
+/// Hooks `_Fork`, which runs no atfork handlers: calls them around the next one.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Fork() -> c_int {
     before();

@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::{next, rss, state, sys};
 
+/// Jumps to the next `prctl`, or to [`watched_prctl`] if the call installs a filter or there is no next one.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -23,6 +24,7 @@ unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize
         set_seccomp = const libc::PR_SET_SECCOMP, watched = sym watched_prctl, next = sym next::PRCTL)
 }
 
+/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter or there is no next one.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -44,6 +46,7 @@ unsafe extern "C" fn syscall(
         watched = sym watched_syscall, next = sym next::SYSCALL)
 }
 
+/// Jumps to the next `prctl`, or to [`watched_prctl`] if the call installs a filter or there is no next one.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -56,6 +59,7 @@ unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize
         set_seccomp = const libc::PR_SET_SECCOMP, watched = sym watched_prctl, next = sym next::PRCTL)
 }
 
+/// Jumps to the next `syscall`, or to [`watched_syscall`] if the call may install a filter or there is no next one.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -78,6 +82,7 @@ unsafe extern "C" fn syscall(
         watched = sym watched_syscall, next = sym next::SYSCALL)
 }
 
+/// Calls the next `prctl`, or the kernel, and notices a filter that it installs.
 unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     let call = || match next::PRCTL.get() {
         // SAFETY: the caller's arguments are passed on to libc's function.
@@ -91,6 +96,7 @@ unsafe extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, 
     if option == libc::PR_SET_SECCOMP { install_filter(call) } else { call() }
 }
 
+/// Calls the next `syscall`, or the kernel, and notices a filter that it installs, by seccomp(2) or by prctl(2).
 unsafe extern "C" fn watched_syscall(
     number: c_long,
     a: usize,
@@ -117,7 +123,8 @@ unsafe extern "C" fn watched_syscall(
     if installs_filter { install_filter(call) } else { call() }
 }
 
-/// Makes the call that installs a filter. The shim's own system calls stop before it, and resume if it fails.
+/// Makes the call that installs a filter. The shim's own system calls stop before it, and resume if it fails. The peak until
+/// then is kept, since getrusage can't be called any more. In a vfork child nothing is noted: it would be noted for its parent.
 fn install_filter<R: Copy + Into<i64>>(call: impl FnOnce() -> R) -> R {
     if !state::is_active() || !state::may_call_kernel() || sys::getpid() != state::PID.load(Relaxed) {
         return call();

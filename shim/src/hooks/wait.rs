@@ -48,6 +48,7 @@ unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage
     unsafe { reap(pid, status, options, usage) }
 }
 
+/// Hooks waitid: finds the child without reaping it, then reaps it by the call that gives its usage. See the head of this file.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
     // SAFETY: the caller keeps libc's contract; the other pointers are to locals.
@@ -90,6 +91,7 @@ unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, o
     }
 }
 
+/// Waits as wait4 does, and writes REAPED for a child that ended. `status` and `usage` may be null.
 unsafe fn reap(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
     // SAFETY: all-zero is a valid rusage.
     let (mut own_status, mut own_usage) = (0, unsafe { zeroed() });
@@ -147,6 +149,7 @@ unsafe fn wait4_in_two_steps(pid: pid_t, status: *mut c_int, options: c_int, usa
     }
 }
 
+/// Calls the next waitid, or the kernel if there is none.
 unsafe fn next_waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
     // SAFETY: the caller keeps waitid's contract.
     unsafe {
@@ -160,6 +163,7 @@ unsafe fn next_waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options
 /// 0: not yet known, 1: no, 2: yes.
 static WAIT4_CANCELLABLE: AtomicU8 = AtomicU8::new(0);
 
+/// Whether libc's wait4 is a cancellation point: since glibc 2.31. The answer is kept.
 fn wait4_is_cancellable() -> bool {
     match WAIT4_CANCELLABLE.load(Relaxed) {
         0 => {
@@ -171,6 +175,7 @@ fn wait4_is_cancellable() -> bool {
     }
 }
 
+/// Whether any session wants REAPED records.
 fn wants_records() -> bool {
     state::sessions().any(|header| header.flags & FLAG_NO_WAIT_RECORDS == 0)
 }
@@ -184,6 +189,8 @@ fn saw_trace_stop() {
     }
 }
 
+/// Writes REAPED for a child that ended, with its wait status and usage. Under a seccomp filter, this process's own peak is the
+/// last that was read before.
 fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
     if !wants_records() {
         return;

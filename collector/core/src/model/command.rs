@@ -3,15 +3,17 @@
 use gpu_track_abi::record::NAME_BYTES;
 use gpu_track_abi::script::{Found, Search};
 
+/// Joins the names of program and script, if there is a script.
 fn joined(name: &str, script: &str) -> String {
     if script.is_empty() { name.to_owned() } else { format!("{name} {script}") }
 }
 
+/// Gives the part of a path behind its last slash.
 fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Gives the name in a START record.
+/// Gives the command name in a START record, which has the names of program and script with a NUL between them.
 #[must_use]
 pub fn command_of_record(names: &[u8; NAME_BYTES]) -> String {
     let mut parts = names.split(|b| *b == 0).map(String::from_utf8_lossy);

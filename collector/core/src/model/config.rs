@@ -145,7 +145,7 @@ pub struct TrackingConfig {
 }
 
 impl TrackingConfig {
-    /// Time between two samples, nanoseconds.
+    /// Gives the time between two samples, nanoseconds.
     #[must_use]
     pub fn interval_ns(&self) -> u64 {
         let given =
@@ -192,7 +192,7 @@ pub struct ReportTarget {
 }
 
 impl ReportTarget {
-    /// How the report is written there, if the user asks for this style. A summary is for the terminal. What is written
+    /// Gives how the report is written there, if the user asks for this style. A summary is for the terminal. What is written
     /// elsewhere is read later, when nothing can be asked again.
     #[must_use]
     pub fn style(&self, asked: Style) -> Style {
@@ -204,7 +204,7 @@ impl ReportTarget {
 }
 
 impl ReportConfig {
-    /// The files that it is written to.
+    /// Gives the files that it is written to.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.targets.iter().filter_map(|target| target.output.file())
     }

@@ -1,16 +1,16 @@
 //! Counts in the words of reasons and warnings.
 
-/// "1 process", "2 processes".
+/// Writes "1 process", "2 processes".
 pub fn processes(count: u64) -> String {
     if count == 1 { "1 process".into() } else { format!("{count} processes") }
 }
 
-/// "1 event record", "2 event records".
+/// Writes "1 event record", "2 event records".
 pub fn records(count: u64) -> String {
     if count == 1 { "1 event record".into() } else { format!("{count} event records") }
 }
 
-/// "once", "2 times".
+/// Writes "once", "2 times".
 pub fn times(count: u64) -> String {
     if count == 1 { "once".into() } else { format!("{count} times") }
 }

@@ -58,7 +58,7 @@ pub struct KernelEvent {
 }
 
 impl KernelEvent {
-    /// The event as a slot of the state file.
+    /// Encodes the event as a slot of the state file: kind, value, pid, the two halves of its time, then zeros.
     #[must_use]
     pub fn encode(&self) -> EventSlot {
         let (kind, value) = match self.what {

@@ -266,12 +266,14 @@ pub struct ChildSeen {
 }
 
 impl ChildSeen {
-    /// Gives the earliest and the latest start of a process, nanoseconds. /proc shows the clock tick in which it started. It
-    /// started before it was seen, and after the session.
+    /// Gives the earliest and the latest start of a process, CLOCK_MONOTONIC nanoseconds as all times here. It started within
+    /// the clock tick that /proc shows, which begins at `shown_ns`, before it was seen, and after the session's start.
     #[must_use]
     pub fn starts(shown_ns: u64, tick_ns: u64, seen_ns: u64, session_start_ns: u64) -> (u64, u64) {
         let earliest_ns = shown_ns.max(session_start_ns);
-        (earliest_ns, shown_ns.saturating_add(tick_ns).min(seen_ns).max(earliest_ns))
+        let latest_ns = shown_ns.saturating_add(tick_ns).min(seen_ns);
+        // A start that /proc shows a little wrong can lie before the session's or after it was seen.
+        (earliest_ns, latest_ns.max(earliest_ns))
     }
 }
 

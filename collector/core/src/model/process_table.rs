@@ -4,20 +4,20 @@ use super::ids::{Key, ProcessId, Target};
 
 /// The processes whose figures are not final, as sources see them.
 pub trait ProcessTable {
-    /// The live processes, oldest first.
+    /// Gives the live processes, oldest first.
     fn live(&self) -> Vec<ProcessId>;
 
     /// Gives how to address a live process. `None`: it is dead, or its pid in the collector's pid namespace is not known.
     fn target(&self, id: ProcessId) -> Option<Target>;
 
-    /// The live process that has this pid in its own pid namespace, the youngest if several are claimed.
+    /// Finds the live process that has this pid in its own pid namespace, the youngest if several are claimed.
     fn live_by_key(&self, key: Key) -> Option<ProcessId>;
 
     /// Whether this pid and pidfd inode belong to a process whose figures are not final, dead or alive. The process started
     /// at about this time, CLOCK_MONOTONIC nanoseconds.
     fn is_known(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool;
 
-    /// What is known of the program that a live process runs.
+    /// Gives what is known of the program that a live process runs. `None`: it is dead.
     fn program(&self, id: ProcessId) -> Option<KnownProgram>;
 
     /// Inode of the collector's pid namespace.

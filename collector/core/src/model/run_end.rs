@@ -43,7 +43,8 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// Gives an end at this time of which only the command's exit is known, if it is over.
+    /// Makes the end of a run of which no more is known than how the command exited. `at_ns`: the run's end, CLOCK_MONOTONIC.
+    /// `command_exit`: `None` while the command runs.
     pub fn of_exit(at_ns: u64, command_exit: Option<CommandExit>) -> Self {
         Self {
             at_ns,

@@ -33,7 +33,7 @@ const NAMES: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// Gives the number of a signal, by its name in capitals without `SIG`.
+/// Gives the number of a signal, by its name in capitals without `SIG`. `None`: no signal has this name.
 pub fn signal_number(name: &str) -> Option<i32> {
     let at = NAMES.iter().position(|known| *known == name)?;
     i32::try_from(at + 1).ok()

@@ -110,7 +110,7 @@ impl RamUnit {
         self.facts().2
     }
 
-    /// `bytes` in this unit.
+    /// Converts `bytes` to this unit.
     #[must_use]
     pub fn convert(self, bytes: f64) -> f64 {
         bytes / self.bytes()
@@ -155,7 +155,7 @@ impl TimeUnit {
         self.facts().2
     }
 
-    /// `seconds` in this unit.
+    /// Converts `seconds` to this unit.
     #[must_use]
     pub fn convert(self, seconds: f64) -> f64 {
         seconds / self.seconds()
@@ -164,6 +164,7 @@ impl TimeUnit {
     /// Gives the unit in which a run of `seconds` reads well. Batch systems count in hours, so days are not among them.
     #[must_use]
     pub fn that_fits(seconds: f64) -> Self {
+        /// From this many on, a unit is used.
         const FROM: f64 = 10.0;
         let units = [Self::Hours, Self::Minutes];
         units.into_iter().find(|unit| seconds >= FROM * unit.seconds()).unwrap_or(Self::Seconds)
@@ -227,6 +228,7 @@ pub(crate) fn path_to_bytes<S: Serializer>(path: &Path, serializer: S) -> Result
     path.as_os_str().as_encoded_bytes().serialize(serializer)
 }
 
+/// Reads a path that [`path_to_bytes`] wrote.
 pub(crate) fn path_from_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
     Vec::deserialize(deserializer).map(|bytes| OsString::from_vec(bytes).into())
 }

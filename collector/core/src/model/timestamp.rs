@@ -9,13 +9,14 @@ use serde::{Deserialize, Deserializer, Serializer};
 /// Clamps a time to what its text can have, to the millisecond. A machine's clock can be set to any time, but humantime
 /// panics outside of 1970 to 9999.
 pub fn representable(time: SystemTime) -> SystemTime {
+    /// 9999-12-31T23:59:59Z.
     const LAST_S: u64 = 253_402_300_799;
     let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let clamped = since_epoch.min(Duration::from_secs(LAST_S));
     UNIX_EPOCH + Duration::new(clamped.as_secs(), clamped.subsec_millis() * 1_000_000)
 }
 
-/// The time as text.
+/// Writes the time as text.
 pub fn rfc3339(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(representable(time)).to_string()
 }

@@ -235,7 +235,7 @@ impl SystemSample {
 }
 
 impl<T: Copy + Ord> Span<T> {
-    /// A quantity that is this at the sample, and was not larger as far as is known.
+    /// Makes a quantity that is this at the sample, and was not larger as far as is known.
     pub fn at_end(end: T) -> Self {
         Self { end, max: end }
     }
@@ -252,7 +252,8 @@ impl<T: Copy + Ord> Span<T> {
 }
 
 impl GpuSums {
-    /// Joins a device of this sample, whose time begins at `from_ns`, and the same one of the next.
+    /// Joins a device of the next sample and the same one of this sample. This sample's time begins at `from_ns`, CLOCK_MONOTONIC:
+    /// if the device was not read within it, the next sample's figures are all there are.
     fn then(&self, from_ns: u64, next: GpuSample) -> GpuSample {
         let is_same = |before: &&GpuSample| before.device.id == next.device.id && before.read_ns > from_ns;
         let Some(before) = self.devices.iter().find(is_same) else { return next };
@@ -297,7 +298,8 @@ fn commands_then(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<
 }
 
 impl TreeSample {
-    /// Joins this sample and the next one.
+    /// Joins this sample and the next one to a sample over the time of both. What is not joined is that of the next, which is
+    /// at the end of that time.
     #[must_use]
     pub fn then(&self, next: Self) -> Self {
         let gpu = GpuSums {

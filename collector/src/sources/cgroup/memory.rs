@@ -21,7 +21,7 @@ impl Places {
 }
 
 impl Place {
-    /// Gives directory and name of the group and of those above it.
+    /// Gives directory and name of the group and of those above it, up to the mount point.
     fn groups(&self) -> impl Iterator<Item = (&Path, String)> {
         let names = Path::new(&self.name).ancestors().map(|name| name.display().to_string());
         self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top)).zip(names)
@@ -39,6 +39,7 @@ pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
         limit_bytes,
         hits: hits(&limit.dir).zip(limit.hits_before).and_then(since),
         peak_bytes,
+        // Else the largest charge may be older than the run.
         is_peak_of_run: peak_bytes > limit.peak_before && limit.peak_before.is_some(),
     })
 }

@@ -21,12 +21,15 @@ use crate::sys::proc_fs::ProcRoot;
 const CONTROLLERS: [&str; 2] = ["memory", "io"];
 /// Block devices by number.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
+/// A group is emptied in several rounds, since its processes can fork meanwhile. One that forks faster than this keeps its group.
+const MOST_ROUNDS: usize = 10;
 
 /// The launcher's group holds processes, so it cannot enable controllers for its children.
 #[derive(Debug, PartialEq, Eq)]
 struct Occupied;
 
-/// Create a group for the command of this launcher, which has a single thread.
+/// Creates a group for the command of this launcher, which has a single thread. `launcher`: its pid. `random` makes the name
+/// unique.
 ///
 /// # Errors
 /// If there is no cgroup v2, or no permission.
@@ -53,13 +56,14 @@ pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, 
     Ok(run)
 }
 
-/// Enable as many of [`CONTROLLERS`] as possible for the command's group.
+/// Enables as many of [`CONTROLLERS`] as possible for the command's group, and notes in `missing` why others are not.
 fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     let [above, own] = [&run.home, &run.dir].map(|dir| words(&dir.join("cgroup.controllers")));
     let home = run.home.display();
     let (mut missing, mut is_occupied) = (Vec::new(), false);
     for controller in CONTROLLERS.map(str::to_owned) {
         if own.contains(&controller) {
+            // Another run has enabled it.
             continue;
         }
         if !above.contains(&controller) {
@@ -79,7 +83,8 @@ fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     if is_occupied { Err(Occupied) } else { Ok(()) }
 }
 
-/// Move the launcher out of `home`, then try again to enable controllers.
+/// Moves the launcher out of `home`, then tries again to enable controllers. If that fails, it moves back. `name` is that of the
+/// command's group.
 fn move_launcher_aside(run: &mut RunCgroup, name: &str, launcher: u32) {
     let aside = run.home.join(format!("{name}{ASIDE}"));
     if std::fs::create_dir(&aside).is_err() {
@@ -175,8 +180,7 @@ fn io_bytes(io_stat: &str, key: &str, block_devices: &Path) -> u64 {
 
 /// Move all processes of a group and its descendants, and remove the groups.
 fn empty_into(dir: &Path, into: &Path) {
-    // Several rounds: processes can fork meanwhile.
-    for _ in 0..10 {
+    for _ in 0..MOST_ROUNDS {
         for group in groups_below(dir) {
             for pid in words(&group.join("cgroup.procs")) {
                 // If a process cannot be moved, the group stays.

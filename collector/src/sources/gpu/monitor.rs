@@ -27,7 +27,7 @@ pub(crate) struct GpuMonitor {
 }
 
 impl GpuMonitor {
-    /// Start a worker for each backend. Costs a few `stat` calls where there is no driver.
+    /// Starts a worker for each backend. Costs a few `stat` calls where there is no driver.
     pub(crate) fn start(config: &GpuConfig, root: &ProcRoot) -> Self {
         Self {
             workers: detection::start(config),
@@ -63,36 +63,14 @@ impl GpuMonitor {
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
         batches.extend(self.take(&pids.all()));
+        self.await_last_readings();
         let mut end = BackendsAtEnd::default();
-        let wait = self.started.elapsed() / POLICY.last_reading_part;
-        let deadline = Instant::now() + wait.clamp(POLICY.last_reading_wait, POLICY.longest_last_wait);
-        let coming: Vec<bool> = self.workers.iter().map(|worker| worker.ask_for_last(deadline)).collect();
-        for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
-            worker.wait_done(deadline);
-        }
-        if self.changes_settings {
-            let deadline = Instant::now() + POLICY.longest_last_wait;
-            let mut nvidia = self.workers.iter().filter(|worker| worker.name == NVIDIA);
-            if nvidia.any(|worker| worker.wait_restored(deadline)) {
-                end.notes.push(
-                    "--gpu-accounting: the driver did not answer in time at the end, so accounting mode may still be on. \
-                     nvidia-smi -am 0, as root, switches it off."
-                        .into(),
-                );
-            }
-        }
+        end.notes.extend(self.await_restored());
         // The phases are read before the readings: a worker that is ready by now has handed over what it had.
         let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
         batches.extend(self.take(&[]));
         let now_ns = clock::monotonic_ns();
-        // A name is unknown if every backend has listed its devices, and none has it.
-        if phases.iter().all(|phase| matches!(phase, Phase::Ready | Phase::Done)) {
-            let unknown = self.workers.iter().map(Worker::unknown_names);
-            let in_all = |all: Vec<String>, more: Vec<String>| {
-                all.into_iter().filter(|name| more.contains(name)).collect()
-            };
-            end.unknown_names = unknown.reduce(in_all).unwrap_or_default();
-        }
+        end.unknown_names = self.unknown_names(&phases);
         for (worker, phase) in self.workers.iter().zip(phases) {
             let failure = match phase {
                 Phase::Starting => Some(Missing::NotInitialized),
@@ -108,6 +86,48 @@ impl GpuMonitor {
             end.notes.extend(worker.warnings());
         }
         GpuObservation { end: Some(end), ..self.observation(batches, pids, now_ns) }
+    }
+
+    /// Asks all workers for a last reading, and waits for those from which it will come soon. A longer run waits for longer.
+    fn await_last_readings(&self) {
+        let wait = self.started.elapsed() / POLICY.last_reading_part;
+        let deadline = Instant::now() + wait.clamp(POLICY.last_reading_wait, POLICY.longest_last_wait);
+        // All are asked before one is waited for.
+        let coming: Vec<bool> = self.workers.iter().map(|worker| worker.ask_for_last(deadline)).collect();
+        for (worker, _) in self.workers.iter().zip(coming).filter(|(_, is_coming)| *is_coming) {
+            worker.wait_done(deadline);
+        }
+    }
+
+    /// Waits until the NVIDIA driver's settings are restored. Gives a note for the report if they may not be in time.
+    fn await_restored(&self) -> Option<String> {
+        if !self.changes_settings {
+            return None;
+        }
+        let deadline = Instant::now() + POLICY.longest_last_wait;
+        for worker in self.workers.iter().filter(|worker| worker.name == NVIDIA) {
+            if worker.wait_restored(deadline) {
+                return Some(
+                    "--gpu-accounting: the driver did not answer in time at the end, so accounting mode may still be on. \
+                     nvidia-smi -am 0, as root, switches it off."
+                        .into(),
+                );
+            }
+        }
+        None
+    }
+
+    /// Gives the names of `--guuids` that mean no device: every backend has listed its devices, and none has the name.
+    /// `phases`: those of the workers.
+    fn unknown_names(&self, phases: &[Phase]) -> Vec<String> {
+        if !phases.iter().all(|phase| matches!(phase, Phase::Ready | Phase::Done)) {
+            return Vec::new();
+        }
+        let unknown = self.workers.iter().map(Worker::unknown_names);
+        let in_all = |all: Vec<String>, more: Vec<String>| {
+            all.into_iter().filter(|name| more.contains(name)).collect()
+        };
+        unknown.reduce(in_all).unwrap_or_default()
     }
 
     /// Takes what the workers have read. Their next readings are about these processes.
@@ -146,7 +166,7 @@ impl GpuMonitor {
         }
     }
 
-    /// Warns that the last reading is old, unless the driver is unresponsive, which has a warning of its own.
+    /// Gives a warning if the last reading is old, unless the driver is unresponsive, which has a warning of its own.
     fn late_reading(&self, worker: &Worker, now_ns: u64) -> Option<String> {
         let age = worker.age(now_ns);
         let is_late = age > POLICY.late_reading.max(self.interval.saturating_mul(2));

@@ -67,7 +67,7 @@ impl Processes {
         })
     }
 
-    /// Gives a process with this pid, and this memory.
+    /// Gives the process with this pid and this memory, with its user and command as far as /proc shows them.
     fn named(&mut self, pid: u32, memory_bytes: Option<u64>) -> OnGpu {
         if self.are_foreign {
             return OnGpu { pid, memory_bytes, ..OnGpu::default() };
@@ -81,7 +81,7 @@ impl Processes {
     }
 }
 
-/// Gives the effective user in /proc/PID/status.
+/// Gives the effective user in the text of /proc/PID/status: the second of the four numbers.
 fn uid_of(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().nth(1)?.parse().ok()

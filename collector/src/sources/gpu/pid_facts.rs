@@ -42,6 +42,7 @@ struct Stranger {
 }
 
 impl PidFactReader {
+    /// Makes a reader of this /proc. `config` has the directory of the device files.
     pub(super) fn new(root: &ProcRoot, config: &GpuConfig) -> Self {
         Self {
             root: root.clone(),
@@ -52,13 +53,14 @@ impl PidFactReader {
         }
     }
 
-    /// Forget the absent ids that no driver names any more.
+    /// Forgets the absent ids that no driver names any more.
     pub(super) fn forget_unnamed(&mut self, named: &BTreeMap<u32, PidFacts>) {
         self.absent.retain(|pid, _| named.contains_key(pid));
     }
 
-    /// Gives the facts about an id that a driver named; `pids` are the ids of the run. Facts about others are read again
-    /// once in a while: pids are used again, and a thread of the run can have a stranger's.
+    /// Gives the facts about an id that a driver named; `pids` are the ids of the run. Facts about others are read again once
+    /// in a while: pids are used again, and a thread of the run can have a stranger's. `named_ns`: when a driver last named the
+    /// id. `now_ns`: when it is looked up. Both are CLOCK_MONOTONIC.
     pub(super) fn read(&mut self, pid: u32, pids: &GpuPids, [named_ns, now_ns]: [u64; 2]) -> PidFacts {
         let facts = self.present(pid, pids, now_ns);
         if facts.thread_group_leader.is_some() || self.root.has_id(pid) {
@@ -97,7 +99,7 @@ impl PidFactReader {
         facts
     }
 
-    /// Reads the facts about an id from /proc.
+    /// Reads the facts about an id from /proc. Each is `None` where the core does not need it, since some are expensive.
     fn facts(&self, pid: u32, pids: &GpuPids) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok();
         let thread_group_leader =

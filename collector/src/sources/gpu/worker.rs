@@ -66,12 +66,35 @@ impl State {
             Phase::Starting | Phase::Failed(_) | Phase::Done => false,
         }
     }
+
+    /// Takes in a batch, if anything was read. If too many wait, the oldest is dropped.
+    fn take_in(&mut self, batch: Batch) {
+        if batch.samples.is_empty() && batch.devices.is_none() {
+            return;
+        }
+        if self.batches.len() >= POLICY.most_waiting {
+            self.batches.pop_front();
+        }
+        self.read_ns = batch.at_ns;
+        self.batches.push_back(batch);
+    }
 }
 
 impl Shared {
-    /// A panic on the other thread leaves plain data behind, which is still valid.
+    /// Locks the state. A panic on the other thread leaves plain data behind, which is still valid.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `next`, or until a last reading is wanted.
+    fn pause(&self, mut state: MutexGuard<'_, State>, next: Instant) {
+        while state.last_until.is_none() {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }
 
@@ -84,7 +107,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Start the thread. Where there can be no thread, its phase is [`Phase::Failed`].
+    /// Starts the thread. Where there can be no thread, its phase is [`Phase::Failed`].
     pub(super) fn start(name: &'static str, config: &GpuConfig, start: Start) -> Self {
         let state = State { in_driver_since_ns: Some(clock::monotonic_ns()), ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -100,7 +123,7 @@ impl Worker {
         self.shared.lock().phase.clone()
     }
 
-    /// Take what it has read. Its next reading is about these processes.
+    /// Takes what it has read. Its next reading is about these processes.
     pub(super) fn exchange(&self, pids: &[u32]) -> Vec<Batch> {
         let mut state = self.shared.lock();
         state.pids.clear();
@@ -123,7 +146,7 @@ impl Worker {
         self.shared.lock().warnings.clone()
     }
 
-    /// Ask for a last reading, as far as it comes until then. Gives whether it will come soon: the thread pauses, or has just
+    /// Asks for a last reading, as far as it comes until then. Gives whether it will come soon: the thread pauses, or has just
     /// begun a turn.
     pub(super) fn ask_for_last(&self, until: Instant) -> bool {
         let mut state = self.shared.lock();
@@ -147,12 +170,12 @@ impl Worker {
         Duration::from_nanos(now_ns.saturating_sub(self.shared.lock().read_ns))
     }
 
-    /// Wait for the last reading, until the deadline.
+    /// Waits for the last reading, until the deadline.
     pub(super) fn wait_done(&self, deadline: Instant) {
         self.wait(deadline, |state| matches!(state.phase, Phase::Done | Phase::Failed(_)));
     }
 
-    /// After the last reading: wait until changed settings of the driver are restored, at most until the deadline. It goes on
+    /// Waits, after the last reading, until changed settings of the driver are restored, at most until the deadline. It goes on
     /// while one more is restored in each `POLICY.restore_wait`. Gives whether one may still be changed.
     pub(super) fn wait_restored(&self, deadline: Instant) -> bool {
         let mut state = self.shared.lock();
@@ -171,7 +194,7 @@ impl Worker {
         false
     }
 
-    /// Wait until every figure was read, or there will be none, or the deadline.
+    /// Waits until every figure was read, or there will be none, or the deadline.
     pub(super) fn wait_sampled(&self, deadline: Instant) {
         self.wait(deadline, |state| state.has_read_all || matches!(state.phase, Phase::Failed(_)));
     }
@@ -230,13 +253,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         state.unknown_names.clone_from(&reader.unknown_names);
         state.warnings = backend.warnings();
         state.changed_settings = backend.changed_settings();
-        if !batch.samples.is_empty() || batch.devices.is_some() {
-            if state.batches.len() >= POLICY.most_waiting {
-                state.batches.pop_front();
-            }
-            state.read_ns = batch.at_ns;
-            state.batches.push_back(batch);
-        }
+        state.take_in(batch);
         state.in_driver_since_ns = None;
         shared.changed.notify_all();
         if is_over {
@@ -246,13 +263,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
             Some(at_ns) => Instant::now() + Duration::from_nanos(at_ns.saturating_sub(clock::monotonic_ns())),
             None => began + interval.max(began.elapsed() * POLICY.pause_factor),
         };
-        while state.last_until.is_none() {
-            let left = next.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        shared.pause(state, next);
     }
 }
 
@@ -269,6 +280,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Makes a reader that lists the devices at its first reading.
     fn new(config: &'a GpuConfig) -> Self {
         Self {
             config,
@@ -280,7 +292,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads what is due. The list of devices is asked for once in a while.
+    /// Reads what is due. The list of devices is asked for once in a while. `pids`: the processes of the run. `is_last`: all is
+    /// read once more.
     fn read(&mut self, backend: &mut dyn Backend, pids: &[u32], is_last: bool) -> (Batch, Turn) {
         let mut batch = Batch::default();
         let began = Instant::now();
@@ -299,7 +312,7 @@ impl<'a> Reader<'a> {
         (batch, turn)
     }
 
-    /// Take over the devices; gives them as they count in this run, if that changed.
+    /// Takes in the devices that the backend has. Gives them as they count in this run. `None`: nothing changed.
     fn take(&mut self, all: Vec<Device>) -> Option<DeviceList> {
         if all == self.all && !self.wanted.is_empty() {
             return None;

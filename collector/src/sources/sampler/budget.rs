@@ -7,7 +7,9 @@ use crate::sys::clock;
 #[derive(Debug)]
 pub struct Budget {
     policy: BudgetPolicy,
+    /// CPU time that is left, nanoseconds. Below 0: it is owed.
     nanoseconds: i64,
+    /// When it was refilled last, CLOCK_MONOTONIC nanoseconds.
     refilled_ns: u64,
 }
 
@@ -18,20 +20,20 @@ impl Budget {
         Self { policy, nanoseconds: policy.saved_ns, refilled_ns: start_ns }
     }
 
-    /// What it allows.
+    /// Gives what it allows.
     #[must_use]
     pub fn policy(&self) -> BudgetPolicy {
         self.policy
     }
 
-    /// Add what was earned up to now, CLOCK_MONOTONIC nanoseconds.
+    /// Adds what was earned up to now, CLOCK_MONOTONIC nanoseconds.
     pub fn refill(&mut self, now_ns: u64) {
         let earned = now_ns.saturating_sub(self.refilled_ns).saturating_mul(self.policy.percent) / 100;
         self.refilled_ns = now_ns;
         self.nanoseconds = self.nanoseconds.saturating_add_unsigned(earned).min(self.policy.saved_ns);
     }
 
-    /// Do some work, and pay the CPU time that it took.
+    /// Does some work, and pays the CPU time that it took.
     pub fn spend<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let start = clock::thread_cpu_ns();
         let result = work();
@@ -54,7 +56,8 @@ impl Budget {
         self.has_credit(0)
     }
 
-    /// Whether so much more may be owed.
+    /// Whether something is left before more than this credit is owed, nanoseconds. A negative credit: whether more than that
+    /// is left.
     #[must_use]
     pub fn has_credit(&self, credit_ns: i64) -> bool {
         self.nanoseconds > credit_ns.saturating_neg()

@@ -49,7 +49,7 @@ enum Memory {
 }
 
 impl Handle {
-    /// Open the files of a process.
+    /// Opens the files of a process. `tick_us`: how long a clock tick of its start time is.
     pub(super) fn open(root: &ProcRoot, target: &Target, tick_us: u64) -> Result<Self, OpenError> {
         let pid = target.pid;
         let files = match (root.open(pid, "stat"), root.open(pid, "statm")) {
@@ -76,7 +76,7 @@ impl Handle {
         }
     }
 
-    /// Read clock, stat and statm. A process that `is_alone` in its memory and has used no CPU time since it was read has
+    /// Reads clock, stat and statm. A process that `is_alone` in its memory and has used no CPU time since it was read has
     /// touched none and has not ended. The clock alone tells that, at a tenth of the cost.
     pub(super) fn read(&mut self, root: &ProcRoot, page: u64, is_alone: bool, now_ns: u64) -> ReadingState {
         // The clock first: after reaping it would be another process's, or none.
@@ -103,33 +103,46 @@ impl Handle {
             let at_ns = clock::monotonic_ns();
             return remains.map_or(ReadingState::Gone(at_ns), |remains| ReadingState::Zombie(at_ns, remains));
         }
-        let mut memory = self.memory(root, page);
-        if !matches!(memory, Memory::Size(_)) {
-            let is_elsewhere = self.memory_of != self.pid;
-            // It is being torn down: its memory is gone, it is not yet a zombie. That may have begun since stat was read.
-            // If it has other threads, the first may have ended alone.
-            let is_ending =
-                is_elsewhere || stat.is_ending() || self.stat(root).is_none_or(|stat| stat.is_ending());
-            let is_gone = matches!(memory, Memory::Gone);
-            if is_ending {
-                let of_thread = (stat.threads > 1).then(|| self.memory_of_other_thread(root, page)).flatten();
-                let Some(size) = of_thread else {
-                    let at_ns = clock::monotonic_ns();
-                    return if is_gone && !is_elsewhere {
-                        ReadingState::Gone(at_ns)
-                    } else {
-                        ReadingState::Ending(at_ns, vitals)
-                    };
-                };
-                memory = Memory::Size(size);
-            } else if is_gone {
-                return ReadingState::Gone(clock::monotonic_ns());
-            }
-            // Else it is in the middle of an exec.
-        }
+        let size = match self.memory(root, page) {
+            Memory::Size(size) => Some(size),
+            none => match self.look_elsewhere(root, page, &stat, vitals, matches!(none, Memory::Gone)) {
+                Ok(size) => size,
+                Err(end) => return end,
+            },
+        };
         self.read_at_ns = now_ns;
-        let size = if let Memory::Size(size) = memory { Some(size) } else { None };
         ReadingState::Alive(vitals, size)
+    }
+
+    /// Finds out why statm shows no memory. Gives the memory that another thread shows, or `None` if the process is in the
+    /// middle of an exec. Else gives, as the error, that it is ending or gone. `is_gone`: statm can't be read any more.
+    fn look_elsewhere(
+        &mut self,
+        root: &ProcRoot,
+        page: u64,
+        stat: &Stat,
+        vitals: Vitals,
+        is_gone: bool,
+    ) -> Result<Option<Size>, ReadingState> {
+        let was_elsewhere = self.memory_of != self.pid;
+        // It is being torn down: its memory is gone, it is not yet a zombie. That may have begun since stat was read.
+        let is_ending =
+            was_elsewhere || stat.is_ending() || self.stat(root).is_none_or(|stat| stat.is_ending());
+        if !is_ending {
+            return if is_gone { Err(ReadingState::Gone(clock::monotonic_ns())) } else { Ok(None) };
+        }
+        // If it has other threads, the first may have ended alone.
+        let of_thread = (stat.threads > 1).then(|| self.memory_of_other_thread(root, page)).flatten();
+        if of_thread.is_some() {
+            return Ok(of_thread);
+        }
+        let at_ns = clock::monotonic_ns();
+        // A thread whose file can't be read any more may have ended alone, too.
+        Err(if is_gone && !was_elsewhere {
+            ReadingState::Gone(at_ns)
+        } else {
+            ReadingState::Ending(at_ns, vitals)
+        })
     }
 
     /// Looks for a thread that has the process's memory, which is read there from now on: /proc shows none for a main thread

@@ -40,7 +40,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler over a /proc; `page` is in bytes, `tick_us` the length of a clock tick.
+    /// Makes a sampler over a /proc; `page` is in bytes, `tick_us` the length of a clock tick.
     #[must_use]
     pub fn new(root: ProcRoot, page: u64, tick_us: u64) -> Self {
         Self { root, page, tick_us, handles: FxHashMap::default() }
@@ -70,7 +70,7 @@ impl Sampler {
         readings
     }
 
-    /// Forget all but these processes.
+    /// Forgets all but these processes.
     pub fn retain(&mut self, is_alive: impl Fn(ProcessId) -> bool) {
         self.handles.retain(|id, _| is_alive(*id));
     }

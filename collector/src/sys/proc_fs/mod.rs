@@ -60,7 +60,7 @@ impl ProcRoot {
         self.root.join(pid.to_string()).join(file)
     }
 
-    /// Open a file of a process, to read it repeatedly.
+    /// Opens a file of a process, to read it repeatedly.
     pub(crate) fn open(&self, pid: u32, file: &str) -> io::Result<File> {
         File::open(self.path(pid, file))
     }
@@ -113,6 +113,7 @@ impl ProcRoot {
     #[must_use]
     pub(crate) fn mappings(&self, pid: u32) -> Option<Mappings> {
         let bytes = read_whole(&self.open(pid, "smaps").ok()?, u64::MAX).ok()?;
+        // Opened for the first mapping that is to be divided. Inside, `None`: it can't be opened.
         let mut page_map = None;
         let mut pieces = |addresses: &Range<u64>| {
             let open =
@@ -122,7 +123,7 @@ impl ProcRoot {
         (!bytes.is_empty()).then(|| parse::parse_smaps(&bytes, &mut pieces))
     }
 
-    /// Device and inode of the executable of a process.
+    /// Gives device and inode of the executable of a process. `None`: it is gone, has none, or may not be looked at.
     #[must_use]
     pub fn executable(&self, pid: u32) -> Option<(u64, u64)> {
         use std::os::unix::fs::MetadataExt;
@@ -141,13 +142,14 @@ impl ProcRoot {
         Some(bytes.split(|b| *b == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect())
     }
 
-    /// /proc/PID/comm without its newline.
+    /// Reads /proc/PID/comm, without its newline.
     #[must_use]
     pub fn comm(&self, pid: u32) -> Option<String> {
         Some(String::from_utf8_lossy(self.read(pid, "comm")?.trim_ascii_end()).into_owned())
     }
 
-    /// Reads how many bytes the process and its waited-for children read from storage and wrote to it (/proc/PID/io).
+    /// Reads how many bytes the process and its waited-for children read from storage and wrote to it (/proc/PID/io). `None`:
+    /// it is gone, or another user's.
     #[must_use]
     pub fn io_bytes(&self, pid: u32) -> Option<(u64, u64)> {
         let text = self.read(pid, "io")?;
@@ -162,7 +164,7 @@ impl ProcRoot {
         self.path(pid, "").exists() || (is_real && !pidfd::is_gone(pid))
     }
 
-    /// Inode of the pid namespace of a process.
+    /// Gives the inode of the pid namespace of a process.
     #[must_use]
     pub fn pid_ns(&self, pid: u32) -> Option<u32> {
         let link = std::fs::read_link(self.path(pid, "ns/pid")).ok()?;
@@ -205,7 +207,7 @@ impl ProcRoot {
         parse_fork_count(&read_all(&self.top_path("stat"))?)
     }
 
-    /// The text of /proc/stat.
+    /// Reads the text of /proc/stat.
     #[must_use]
     pub fn machine_stat(&self) -> Option<Vec<u8>> {
         read_all(&self.top_path("stat"))
@@ -237,7 +239,7 @@ fn read_all(path: &Path) -> Option<Vec<u8>> {
     read_whole(&File::open(path).ok()?, u64::MAX).ok()
 }
 
-/// Read at most `limit` bytes of a file.
+/// Reads at most `limit` bytes of a file.
 ///
 /// Files of /proc report no size, so the standard library would start with a small buffer. The kernel then formats the text
 /// again for every further read.
@@ -247,7 +249,8 @@ fn read_whole(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Read a small open file from its start.
+/// Reads a small open file from its start, as much as the buffer holds. `None`: it can't be read, as after its process was
+/// reaped.
 #[must_use]
 pub(crate) fn read_held<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = file.read_at(buffer, 0).ok()?;

@@ -13,6 +13,8 @@ const PRESENT: u64 = 1 << 63;
 const OF_FILE: u64 = 1 << 61;
 /// A larger mapping takes too long: 8 MB of entries.
 const MOST_BYTES: u64 = 4 << 30;
+/// Entries are read in parts of this many bytes.
+const PART_BYTES: u64 = 64 << 10;
 /// A mapping with more pieces stays whole: each is part of every estimate.
 const MOST_PIECES: usize = 256;
 
@@ -36,7 +38,7 @@ impl PageMap {
             return None;
         }
         let mut pieces: Vec<Range<u64>> = Vec::new();
-        let mut entries = vec![0; (64 << 10).min(length / self.page_bytes * ENTRY) as usize];
+        let mut entries = vec![0; PART_BYTES.min(length / self.page_bytes * ENTRY) as usize];
         let mut at = 0;
         while at < length {
             let left = ((length - at) / self.page_bytes * ENTRY).min(entries.len() as u64) as usize;

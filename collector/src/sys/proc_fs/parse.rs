@@ -35,7 +35,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Parse the file's one line. The command name is in parentheses and can hold any byte, so fields are counted from
+    /// Parses the file's one line. The command name is in parentheses and can hold any byte, so fields are counted from
     /// the last closing parenthesis.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
@@ -44,6 +44,7 @@ impl Stat {
         // Fields are numbered from 1 in proc_pid_stat(5); `state` is the third.
         let state = *fields.next()?.first()?;
         let mut number = 3;
+        // Fields must be asked for in ascending order.
         let mut field = |wanted: u32| {
             while number + 1 < wanted {
                 fields.next()?;
@@ -109,7 +110,7 @@ pub struct Statm {
 }
 
 impl Statm {
-    /// Parse the file's one line.
+    /// Parses the file's one line.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut fields = text.trim_ascii().split(|b| *b == b' ');
@@ -121,7 +122,8 @@ impl Statm {
     }
 }
 
-/// Parse the file. Kernels before 5.2 have no `Pss_Anon` line: it is then 0.
+/// Parses /proc/PID/smaps_rollup. Kernels before 5.2 have no `Pss_Anon` line: it is then 0. `None`: the file is empty, since the
+/// process has no memory, or lacks a line.
 #[must_use]
 pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
     let mut read =
@@ -143,8 +145,11 @@ const DIVIDED_FROM_BYTES: u64 = 1 << 20;
 /// One mapping of smaps while its lines are read, bytes.
 #[derive(Debug, Default)]
 struct Mapping {
+    /// Where it begins in the address space.
     address: u64,
+    /// Device and inode; an inode of 0: no file.
     file: (u64, u64),
+    /// The part of the file that is mapped.
     start: u64,
     end: u64,
     rss: u64,
@@ -158,7 +163,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Parse the first line: addresses, permissions, offset, device, inode, path.
+    /// Parses the first line: addresses, permissions, offset, device, inode, path.
     fn header(line: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(line);
         let mut fields = text.split_ascii_whitespace();
@@ -174,7 +179,7 @@ impl Mapping {
     }
 
     /// Adds the mapping's figures to the sums. `pieces` gives the resident pieces of its addresses, if they are known.
-    fn add_to(&self, mappings: &mut Mappings, mut pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) {
+    fn add_to(&self, mappings: &mut Mappings, pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) {
         let is_file = self.file.1 != 0;
         // A page of the file that was never written is clean. A written one is an anonymous page, and dirty.
         let private_anon = if is_file { self.private_dirty.min(self.anonymous) } else { self.private };
@@ -195,20 +200,34 @@ impl Mapping {
         let anonymous_pss =
             private_anon + scaled(shared_pss, shared_anon, self.rss.saturating_sub(self.private));
         rollup.pss_anon_bytes += anonymous_pss;
-        mappings.estimated_bytes += self.anonymous - private_anon;
+        mappings.estimated_bytes += shared_anon;
+        self.add_pages_of_file(mappings, anonymous_pss, pieces);
+    }
+
+    /// Adds what a mapping has of its file: all but the anonymous pages, whose proportional size is `anonymous_pss`, bytes. If
+    /// its resident pieces are known, each is a mapping of its own.
+    fn add_pages_of_file(
+        &self,
+        mappings: &mut Mappings,
+        anonymous_pss: u64,
+        mut pieces: impl FnMut(&Range<u64>) -> Option<Pieces>,
+    ) {
+        // RSS and PSS leave huge pages of hugetlbfs out.
         let hugetlb = self.hugetlb_private + self.hugetlb_shared;
         let rss_bytes = self.rss.saturating_sub(self.anonymous) + hugetlb;
-        if rss_bytes > 0 {
-            let pss_bytes = self.pss.saturating_sub(anonymous_pss) + self.hugetlb_private;
-            let Self { address, file, start, end, .. } = *self;
-            let length = end - start;
-            let is_divided = hugetlb == 0 && (DIVIDED_FROM_BYTES..length).contains(&rss_bytes);
-            let pieces = is_divided.then(|| pieces(&(address..address + length))).flatten();
-            let mapping = FileMapping { file, start, end, rss_bytes, pss_bytes };
-            match pieces.filter(|pieces| !pieces.is_empty()) {
-                Some(pieces) => mappings.files.extend(split(mapping, &pieces)),
-                None => mappings.files.push(mapping),
-            }
+        if rss_bytes == 0 {
+            return;
+        }
+        let pss_bytes = self.pss.saturating_sub(anonymous_pss) + self.hugetlb_private;
+        let Self { address, file, start, end, .. } = *self;
+        let length = end - start;
+        // A mapping that is resident as a whole is one piece.
+        let is_divided = hugetlb == 0 && (DIVIDED_FROM_BYTES..length).contains(&rss_bytes);
+        let pieces = is_divided.then(|| pieces(&(address..address + length))).flatten();
+        let mapping = FileMapping { file, start, end, rss_bytes, pss_bytes };
+        match pieces.filter(|pieces| !pieces.is_empty()) {
+            Some(pieces) => mappings.files.extend(split(mapping, &pieces)),
+            None => mappings.files.push(mapping),
         }
     }
 }
@@ -231,7 +250,7 @@ fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
     (u128::from(bytes) * u128::from(part)).checked_div(u128::from(whole)).unwrap_or(0) as u64
 }
 
-/// Parse /proc/PID/smaps. `resident_pieces` says which parts of some addresses are resident pages of a file, as offsets from the
+/// Parses /proc/PID/smaps. `resident_pieces` says which parts of some addresses are resident pages of a file, as offsets from the
 /// first address, if that can be said.
 #[must_use]
 pub fn parse_smaps(text: &[u8], mut resident_pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Mappings {
@@ -282,7 +301,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Parse the file.
+    /// Parses the file.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
         const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
@@ -326,8 +345,8 @@ pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
     str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
 }
 
-/// Busy time of all cores since boot, from the text of /proc/stat, clock ticks. Idle and iowait are not in it; guest time is
-/// in user time.
+/// Gives the busy time of all cores since boot, from the text of /proc/stat, clock ticks. Idle and iowait are not in it; guest
+/// time is in user time.
 #[must_use]
 pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
     let mut fields = line(text, b"cpu ")?.trim_ascii().split(|b| *b == b' ').map(parse_u64);
@@ -339,8 +358,8 @@ pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
     Some([user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add))
 }
 
-/// Time of these cores since boot, in ascending order of their numbers, from the text of /proc/stat; `None`: it has none of
-/// them. Guest time is in user time.
+/// Adds up the time of some cores since boot, from the text of /proc/stat. `cpus`: their numbers, ascending. `None`: the text
+/// has none of them. Guest time is in user time.
 #[must_use]
 pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
     let mut sum = CoreTicks::default();
@@ -362,14 +381,14 @@ pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
     (sum.cores > 0).then_some(sum)
 }
 
-/// How long a thread ran and waited, from the text of its schedstat. A kernel that does not count has zeros.
+/// Gives how long a thread ran and waited, from the text of its schedstat. A kernel that does not count has zeros.
 pub(super) fn parse_task_times(text: &[u8]) -> Option<TaskTimes> {
     let mut fields = text.trim_ascii().split(|b| *b == b' ').map(parse_u64);
     let (ran_ns, waited_ns) = (fields.next()??, fields.next()??);
     Some(TaskTimes { ran_ns, waited_ns })
 }
 
-/// Processes and threads created since boot, from the text of /proc/stat.
+/// Gives how many processes and threads were created since boot, from the text of /proc/stat.
 pub(super) fn parse_fork_count(text: &[u8]) -> Option<u64> {
     parse_u64(line(text, b"processes ")?).filter(|count| *count > 0)
 }

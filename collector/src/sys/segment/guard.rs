@@ -26,7 +26,7 @@ impl Guard {
         Self { base: AtomicUsize::new(0), length: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }
     }
 
-    /// Guard this mapping from now on, instead of an earlier one.
+    /// Guards this mapping from now on, instead of an earlier one. `base` is its address, `length` is in bytes.
     pub(super) fn protect(&self, base: usize, length: usize) {
         self.base.store(base, Ordering::Relaxed);
         self.length.store(length, Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl Guard {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Replaces the mapping by zero pages if it has the address. Async-signal-safe.
+    /// Replaces the mapping by zero pages if it has the address. Returns whether it did. Async-signal-safe.
     fn replace_if_at(&self, address: usize) -> bool {
         let (base, length) = (self.base.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
         if address.checked_sub(base).is_none_or(|offset| offset >= length) {

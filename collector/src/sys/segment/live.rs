@@ -113,6 +113,7 @@ impl LiveFile {
         unsafe { self.base.cast::<LiveHeader>().as_ref() }
     }
 
+    /// Gives the ring of samples.
     fn slots(&self) -> &[SampleSlot] {
         // SAFETY: the slots are inside the mapping, are aligned, and are accessed atomically only.
         unsafe {
@@ -139,7 +140,7 @@ impl LiveFile {
         unsafe { self.base.byte_add(section.offset as usize).cast::<Slot<N>>().as_ref() }
     }
 
-    /// Collector only: append a sample of the tree.
+    /// Appends a sample of the tree. For the collector only.
     pub fn push(&self, sample: Sample) {
         let written = &self.header().samples.0;
         let number = written.load(Ordering::Relaxed);
@@ -149,21 +150,23 @@ impl LiveFile {
         written.store(number.wrapping_add(1), Ordering::Release);
     }
 
-    /// Collector only: the GPUs at a sample of this time, CLOCK_MONOTONIC nanoseconds. Those that have no room are counted.
+    /// Writes the GPUs at a sample of this time, CLOCK_MONOTONIC nanoseconds. Those that have no room are counted. For the
+    /// collector only.
     pub fn put_gpus(&self, at_ns: u64, gpus: &[GpuEntry]) {
         put(self.gpu_table(), at_ns, gpus, 0);
     }
 
-    /// Collector only: the largest live processes at a sample, and how many others there were.
+    /// Writes the largest live processes at a sample, and how many others there were. For the collector only.
     pub fn put_processes(&self, at_ns: u64, processes: &[ProcessEntry], others: u64) {
         put(self.process_table(), at_ns, processes, others);
     }
 
-    /// Collector only: the summary at a sample. Returns whether it has room.
+    /// Writes the summary at a sample. Returns whether it has room. For the collector only.
     pub fn put_summary(&self, at_ns: u64, summary: &str) -> bool {
         if summary.len() > SUMMARY_CAPACITY {
             return false;
         }
+        // Its time and length.
         let head = [at_ns, summary.len() as u64, 0, 0, 0, 0, 0];
         self.summary_table().write_words(head.into_iter().chain(words_of(summary.as_bytes())));
         true
@@ -197,7 +200,7 @@ impl LiveFile {
         Ok((head[0], String::from_utf8_lossy(&bytes[..length]).into_owned()))
     }
 
-    /// How many samples were written so far.
+    /// Gives how many samples were written so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.header().samples.0.load(Ordering::Acquire)
@@ -206,8 +209,9 @@ impl LiveFile {
     /// Reads a sample by its number, if it is still there.
     #[must_use]
     pub fn sample(&self, number: u64) -> Option<Sample> {
-        let is_there =
-            (number..number.saturating_add(SAMPLE_CAPACITY as u64)).contains(&self.count().checked_sub(1)?);
+        let newest = self.count().checked_sub(1)?;
+        // Its slot is written again by the sample SAMPLE_CAPACITY numbers later.
+        let is_there = newest.checked_sub(number).is_some_and(|later| later < SAMPLE_CAPACITY as u64);
         self.slots().get(number as usize % SAMPLE_CAPACITY).filter(|_| is_there)?.read()
     }
 
@@ -246,7 +250,8 @@ pub struct Listed<E> {
 const READER_TRIES: usize = 200;
 const READER_WAIT: Duration = Duration::from_millis(1);
 
-/// Writes a table.
+/// Writes a table: its head (time of the sample, number of entries, number of others), then as many entries as have room. The
+/// rest counts as others.
 fn put<const N: usize, E: Entry>(table: &Slot<N>, at_ns: u64, entries: &[E], others: u64) {
     let listed = &entries[..entries.len().min((N - HEAD_WORDS) / E::WORDS)];
     let others = others + (entries.len() - listed.len()) as u64;
@@ -254,7 +259,7 @@ fn put<const N: usize, E: Entry>(table: &Slot<N>, at_ns: u64, entries: &[E], oth
     table.write_words(head.into_iter().chain(listed.iter().flat_map(E::words)));
 }
 
-/// Reads a table.
+/// Reads a table that [`put`] wrote.
 fn listed<const N: usize, E: Entry>(table: &Slot<N>) -> Result<Listed<E>, Unread> {
     let words = words_in(table)?;
     let (head, entries) = words.split_at(HEAD_WORDS);
@@ -263,7 +268,7 @@ fn listed<const N: usize, E: Entry>(table: &Slot<N>) -> Result<Listed<E>, Unread
     Ok(Listed { at_ns: head[0], entries: entries.map(E::of_words).collect(), others: head[2] })
 }
 
-/// Reads all words of a table.
+/// Reads all words of a table. Waits for up to [`READER_TRIES`] times [`READER_WAIT`] while it is being written.
 fn words_in<const N: usize>(table: &Slot<N>) -> Result<Vec<u64>, Unread> {
     let mut words = vec![0; N];
     for _ in 1..READER_TRIES {

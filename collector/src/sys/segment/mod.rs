@@ -94,7 +94,7 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Create, reserve and map a new segment, and write its header.
+    /// Creates, reserves and maps a new segment, and writes its header.
     ///
     /// The file gets its name last, so no process sees it without its header or its lock.
     pub fn create(path: &Path, session: &NewSession) -> Result<Self, SegmentError> {
@@ -145,13 +145,13 @@ impl Segment {
         Ok(Self { named, base })
     }
 
-    /// Map the segment behind the open `file`, which was created at `path`.
+    /// Maps the segment behind the open `file`, which was created at `path`.
     pub fn from_file(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
         let failed = |source: io::Error| SegmentError::Map { path: path.into(), source };
         Self::existing(NamedFile::opened(path, file).map_err(failed)?, MapFlags::SHARED)
     }
 
-    /// Map a stale segment copy-on-write: changes do not reach the file.
+    /// Maps a stale segment copy-on-write: changes do not reach the file.
     pub(crate) fn copy_of(left: NamedFile) -> Result<Self, SegmentError> {
         Self::existing(left, MapFlags::PRIVATE)
     }
@@ -210,7 +210,7 @@ impl Segment {
         }
     }
 
-    /// Write an event as the shim does. The launcher writes REAPED records of the children that it waits for.
+    /// Writes an event as the shim does. The launcher writes REAPED records of the children that it waits for.
     pub fn push_event(&self, origin: &Origin, event: &Event) {
         let record = event.encode(origin);
         match self.ring().push(&record) {
@@ -221,7 +221,7 @@ impl Segment {
         }
     }
 
-    /// Append a record to the overflow area behind the segment, because the ring is full.
+    /// Appends a record to the overflow area behind the segment, because the ring is full.
     pub(crate) fn append(&self, record: &[u32; RECORD_WORDS]) -> io::Result<()> {
         let slot = overflow::slot(record, self.header().head.0.load(Ordering::Relaxed));
         // By this descriptor: closing any other one of this file would end the launcher's record lock.
@@ -230,12 +230,12 @@ impl Segment {
         if length == slot.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Number of records in the overflow area so far.
+    /// Gives the number of records in the overflow area so far.
     pub(crate) fn appended(&self) -> u64 {
         self.named.length().saturating_sub(overflow::START) / overflow::SLOT as u64
     }
 
-    /// Wake the collector.
+    /// Wakes the collector.
     pub fn ring_doorbell(&self) {
         let doorbell = &self.header().doorbell;
         doorbell.fetch_add(1, Ordering::Release);
@@ -243,12 +243,12 @@ impl Segment {
         let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
     }
 
-    /// How often the doorbell was rung.
+    /// Gives how often the doorbell was rung.
     pub(crate) fn doorbell(&self) -> u32 {
         self.header().doorbell.load(Ordering::Acquire)
     }
 
-    /// Collector only: sleep until the doorbell's count differs from `seen`, or until the timeout.
+    /// Sleeps until the doorbell's count differs from `seen`, or until the timeout. For the collector only.
     pub(crate) fn wait_doorbell(&self, seen: u32, timeout: std::time::Duration) {
         let timeout = futex::Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
@@ -263,7 +263,7 @@ impl Segment {
         self.header().state.load(Ordering::Acquire) == STATE_OPEN
     }
 
-    /// Tell processes to write no more records.
+    /// Tells processes to write no more records.
     pub fn close(&self) {
         self.header().state.store(STATE_CLOSED, Ordering::Release);
     }

@@ -63,7 +63,7 @@ impl NamedFile {
         if left.is_linked() { Ok(left) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    /// Take a record lock (fcntl(2)) on the file until this process ends.
+    /// Takes a record lock (fcntl(2)) on the file until this process ends.
     ///
     /// F_GETLK reports the holder's pid in the caller's pid namespace; a tracked process uses that to find out which
     /// namespace it is in. The kernel drops the lock once this process closes any descriptor of the file.
@@ -72,7 +72,7 @@ impl NamedFile {
         let _ = rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingLockShared);
     }
 
-    /// Give the file its name. Never replaces an existing file or link.
+    /// Gives the file its name. Never replaces an existing file or link.
     ///
     /// # Errors
     /// If the name exists.
@@ -121,7 +121,7 @@ impl NamedFile {
         (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino)
     }
 
-    /// Remove the name, unless it refers to another file by now.
+    /// Removes the name, unless it refers to another file by now.
     ///
     /// # Errors
     /// If the name cannot be removed.

@@ -60,6 +60,7 @@ pub struct Visible {
 }
 
 impl Visible {
+    /// Reads the variables. One that is not UTF-8 counts as not set.
     fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let value = |name: &str| variable(name)?.into_string().ok();
         Self {
@@ -117,14 +118,14 @@ impl Default for GpuConfig {
 }
 
 impl GpuConfig {
-    /// Add what the command's environment says: the visible GPUs, and NVIDIA's library where no option names it.
+    /// Adds what the command's environment says: the visible GPUs, and NVIDIA's library where no option names it.
     #[must_use]
     pub fn with_environment(self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let library = variable(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
         Self { visible: Visible::from_environment(variable), nvml_lib: self.nvml_lib.or(library), ..self }
     }
 
-    /// Sets the interval of readings, which the user gave or did not give.
+    /// Sets the interval of readings, nanoseconds. If the user has given it (`is_given`), the driver may be kept busy for longer.
     #[must_use]
     pub fn at_interval(self, interval_ns: u64, is_given: bool) -> Self {
         let driver_percent = if is_given { DRIVER_PERCENT_AT_INTERVAL } else { DRIVER_PERCENT };

@@ -84,7 +84,8 @@ impl Missing {
 /// A value, or why there is none.
 pub type Reading<T> = Result<T, Missing>;
 
-/// Gives what is known of two readings of a figure: of both, what `combine` makes of them.
+/// Gives what is known of two readings of a figure: if both are known, what `combine` makes of them. If neither is, gives the
+/// reason of the second.
 pub fn either<T>(a: Reading<T>, b: Reading<T>, combine: impl FnOnce(T, T) -> T) -> Reading<T> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok(combine(a, b)),

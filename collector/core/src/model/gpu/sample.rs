@@ -36,15 +36,21 @@ pub struct ProcessBusy {
 }
 
 impl ProcessBusy {
-    /// Gives the stretch of a process that started at this time; the reading began at `at_ns`. `None`: it is not known,
-    /// since the process used what is older than itself. A counter is read up to `slack_ns` after the reading began.
+    /// Gives the utilisation over the stretch of time that it is of. Busy time since the process's start becomes the mean from
+    /// then (`start_ns`) to the reading (`at_ns`, both CLOCK_MONOTONIC). `None`: the process was busy for longer than it lived,
+    /// so it used what is older than itself. A counter is read up to `slack_ns` after the reading began, so by that much it may
+    /// be more.
     pub fn stretch(&self, start_ns: u64, at_ns: u64, slack_ns: u64) -> Option<Busy> {
         if !self.is_from_start {
             return Some(self.busy);
         }
         let us = at_ns.saturating_sub(start_ns) / 1000;
-        let percent = if us == 0 { 0.0 } else { self.busy.us.min(us) as f64 * self.busy.percent / us as f64 };
-        (self.busy.us <= us.saturating_add(slack_ns / 1000)).then_some(Busy { us, percent })
+        if self.busy.us > us.saturating_add(slack_ns / 1000) {
+            return None;
+        }
+        let busy_us = self.busy.us.min(us);
+        let percent = if us == 0 { 0.0 } else { busy_us as f64 * self.busy.percent / us as f64 };
+        Some(Busy { us, percent })
     }
 }
 

@@ -12,7 +12,8 @@ fn names(name: &str, device: &Device) -> bool {
     let is_start = |id: &str| {
         let id = id.to_ascii_lowercase();
         let is_uuid = ["gpu-", "mig-"].iter().any(|kind| id.starts_with(kind) && name.starts_with(kind));
-        is_uuid && name.len() > 4 && id.starts_with(&name)
+        // The beginning alone is one of every UUID.
+        is_uuid && name.len() > "gpu-".len() && id.starts_with(&name)
     };
     let is_address = device.pci_address.as_ref().is_some_and(|address| address.eq_ignore_ascii_case(&name));
     device.id.eq_ignore_ascii_case(&name)
@@ -64,6 +65,7 @@ impl Visibility {
             if lists.iter().all(Option::is_none) {
                 continue;
             }
+            // Each list names some of what the one before leaves.
             let named = lists.iter().flatten().fold(counted(&of_vendor), |left, list| named(list, &left));
             for device in &of_vendor {
                 let is_named = |id: &String| named.iter().any(|named| &named.id == id);
@@ -112,6 +114,7 @@ fn counted<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
     counted
 }
 
+/// Whether one of these devices is a part of this one.
 fn has_part(device: &Device, devices: &[&Device]) -> bool {
     devices.iter().any(|part| part.parent.as_ref() == Some(&device.id))
 }
@@ -150,18 +153,19 @@ fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
 }
 
 /// Whether the numbers of a list may mean other devices. CUDA counts the fastest device first unless CUDA_DEVICE_ORDER is
-/// PCI_BUS_ID. That matters where devices of different models are selected by number.
+/// PCI_BUS_ID. That matters where devices of different models are selected by number. `devices`: those of the maker. `named`:
+/// how many of them the list names.
 fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named: usize) -> bool {
     let whole = || devices.iter().filter(|device| device.parent.is_none());
     let is_by_number = list.text.split(',').any(|word| word.trim().parse::<u32>().is_ok());
     let models: BTreeSet<_> = whole().filter_map(|device| device.name.as_ref()).collect();
-    is_by_number
-        && visible.cuda_order.as_deref() != Some("PCI_BUS_ID")
-        && models.len() > 1
-        && (1..whole().count()).contains(&named)
+    // None or all of them are the same devices in any order.
+    let are_some_named = (1..whole().count()).contains(&named);
+    is_by_number && visible.cuda_order.as_deref() != Some("PCI_BUS_ID") && models.len() > 1 && are_some_named
 }
 
-/// Finds the devices that are tracked.
+/// Finds the devices that are tracked: those of the wanted maker that the user named and the command may see, as far as either
+/// was asked for.
 pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
     let visibility = Visibility::new(&config.visible, all);
     let is_wanted = |device: &&Device| {

@@ -85,12 +85,16 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Gives how far `total_s` is above the kernel's own sum, seconds. It is given where rounding and the time between two
-    /// readings (1% and 5 ms) do not explain it.
+    /// Gives how far `total_s` is above the kernel's own sum, seconds. `None`: one is not known, or rounding and the time
+    /// between two readings explain the difference.
     #[must_use]
     pub fn above_kernel_s(&self) -> Option<f64> {
+        /// Rounding of each process's time to clock ticks, as a factor.
+        const MOST_ROUNDING: f64 = 1.01;
+        /// The two sums are read one after the other.
+        const BETWEEN_READINGS_S: f64 = 0.005;
         let (total_s, kernel_s) = self.total_s.zip(self.kernel_s)?;
-        (total_s > kernel_s * 1.01 + 0.005).then_some(total_s - kernel_s)
+        (total_s > kernel_s * MOST_ROUNDING + BETWEEN_READINGS_S).then_some(total_s - kernel_s)
     }
 }
 

@@ -17,7 +17,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Its value, if it is set and known.
+    /// Gives its value, if it is set and known.
     pub fn known(self) -> Option<u64> {
         match self {
             Self::Known(value) => Some(value),
@@ -25,7 +25,7 @@ impl Limit {
         }
     }
 
-    /// Parses a limit in a kernel file: "max" or a number. Numbers from `none` on mean "no limit", too.
+    /// Parses a limit in a kernel file: "max" or a number. Numbers from `none` on mean "no limit", too. `None`: it is neither.
     #[must_use]
     pub fn parse(text: &str, none: u64) -> Option<Self> {
         match text.trim() {
@@ -108,7 +108,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A number among Slurm's variables.
+    /// Gives a number among Slurm's variables. `None`: it is not set, or no whole number.
     pub fn slurm_number(&self, name: &str) -> Option<u64> {
         self.slurm.get(name)?.parse().ok()
     }

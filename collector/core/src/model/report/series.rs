@@ -121,6 +121,7 @@ pub struct OtherCommandSeries {
 }
 
 impl Track {
+    /// Gives its lists, which have an entry for each point.
     fn lists(&self) -> [&Vec<Option<f64>>; 3] {
         [&self.min, &self.mean, &self.max]
     }
@@ -167,8 +168,9 @@ impl Series {
 /// Reads a series, and refuses one whose lists differ in length.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Series, D::Error> {
     let series = Series::deserialize(deserializer)?;
-    match series.is_even() {
-        true => Ok(series),
-        false => Err(D::Error::custom("the lists of `series` differ in length")),
+    if series.is_even() {
+        Ok(series)
+    } else {
+        Err(D::Error::custom("the lists of `series` differ in length"))
     }
 }

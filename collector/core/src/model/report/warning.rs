@@ -28,7 +28,7 @@ pub enum Topic {
 }
 
 impl Warning {
-    /// A warning from its parts.
+    /// Makes a warning of its parts.
     pub fn new(topic: Topic, text: String) -> Self {
         Self { topic, text }
     }

@@ -37,7 +37,7 @@ pub struct Engine {
 }
 
 impl Client {
-    /// Parse the file. `None`: not a DRM file, or one without the keys that name the client.
+    /// Parses the file. `None`: not a DRM file, or one without the keys that name the client.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut client = Self::default();

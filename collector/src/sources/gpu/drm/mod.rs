@@ -37,7 +37,7 @@ pub(super) struct Drm {
 }
 
 impl Drm {
-    /// Look for devices below the root. [`Missing::NoDevice`] if none has a supported driver: a virtual machine's screen has
+    /// Looks for devices below the root. [`Missing::NoDevice`] if none has a supported driver: a virtual machine's screen has
     /// a DRM device too.
     pub(super) fn start(config: &GpuConfig) -> Reading<Self> {
         let mut drm = Self {
@@ -93,6 +93,8 @@ fn device_of(nodes: &[Node], client: &Client) -> String {
 }
 
 impl Backend for Drm {
+    /// Lists the cards, and what KFD's topology knows beside them. An undivided GPU of the topology completes its card. A
+    /// partition is a part of its card. What has no card, as in a container without DRM nodes, is a device of its own.
     fn devices(&mut self) -> Vec<Device> {
         let sys = self.config.path("/sys");
         self.cards = sysfs::cards(&sys);
@@ -128,8 +130,9 @@ impl Backend for Drm {
 }
 
 impl Drm {
-    /// Reads the wanted devices, and what these processes use of them.
+    /// Reads the wanted devices (`wanted` has their ids), and what these processes use of them. `at_ns`: CLOCK_MONOTONIC.
     fn sample(&mut self, at_ns: u64, wanted: &[String], pids: &[u32]) -> Vec<DeviceSample> {
+        // The utilisation counts for the time since the reading before.
         let us = self.before_ns.replace(at_ns).map_or(0, |before| at_ns.saturating_sub(before) / 1000);
         let mut on_devices = self.read_processes(at_ns, pids);
         let listed_ns = clock::monotonic_ns();
@@ -138,8 +141,11 @@ impl Drm {
             let mut sample = DeviceSample { listed_ns, ..DeviceSample::of_device(id) };
             let card = self.cards.iter().find(|card| &card.device.id == id);
             let node = self.nodes.iter().find(|node| &node.device.id == id);
-            let is_drm = card.is_some() || node.is_some_and(|node| node.device.parent.is_some());
-            if card.map_or(node.is_none(), |card| !card.is_there()) {
+            let is_there = match card {
+                Some(card) => card.is_there(),
+                None => node.is_some(),
+            };
+            if !is_there {
                 samples.push(DeviceSample { is_lost: true, ..sample });
                 continue;
             }
@@ -155,7 +161,9 @@ impl Drm {
             }
             let mut on = on_devices.remove(id).unwrap_or_default();
             self.add_kfd(id, pids, &mut on);
-            if is_drm {
+            // Only a DRM driver tells how busy a process keeps a device. A partition has that of the card that it is a part of.
+            let has_drm = card.is_some() || node.is_some_and(|node| node.device.parent.is_some());
+            if has_drm {
                 sample.process_busy = Some(Ok(self.usage.by_process(&on)));
             }
             sample.processes =

@@ -58,7 +58,8 @@ impl Hwmon {
         Some(Self { path, labels })
     }
 
-    /// Reads a sensor's value from the first of these files that it has.
+    /// Reads a sensor's value from the first of these files that it has. Tries the names that have its labels, then its numbers.
+    /// `factor` turns the file's unit into the figure's.
     fn read(&self, sensor: &Sensor, files: &[&str], factor: f64) -> Reading<f64> {
         let of_kind = |name: &str| name.strip_prefix(sensor.kind).is_some_and(|n| n.parse::<u32>().is_ok());
         let labelled = sensor.labels.iter().flat_map(|wanted| {

@@ -57,12 +57,7 @@ impl ClientUsage {
         }
         let mut devices: HashMap<String, OnDevice> = HashMap::new();
         for (key, (holders, client)) in clients {
-            let first = holders.first().copied().unwrap_or_default();
-            let owner = self.owners.entry(key.clone()).or_insert(first);
-            if !holders.contains(owner) {
-                *owner = first;
-            }
-            let owner = *owner;
+            let owner = self.owner(&key, &holders);
             let on = devices.entry(device_of(&client)).or_default();
             on.add_bytes(owner, client.device_bytes.ok_or(Missing::NotSupported));
             let of_owner = on.engines.entry(owner).or_default();
@@ -79,13 +74,26 @@ impl ClientUsage {
         devices
     }
 
-    /// Gives the utilisation by process on a device that [`Self::add`] gave: that of the busiest engine.
+    /// Gives the process to which a client's use counts: that in which it was first seen, or one of its `holders` if that has
+    /// closed it.
+    fn owner(&mut self, key: &ClientKey, holders: &[u32]) -> u32 {
+        let first = holders.first().copied().unwrap_or_default();
+        let owner = self.owners.entry(key.clone()).or_insert(first);
+        if !holders.contains(owner) {
+            *owner = first;
+        }
+        *owner
+    }
+
+    /// Gives the utilisation by process on a device that [`Self::add`] gave: that of the busiest engine. A process that was not
+    /// read before has the busy time since its start.
     pub(super) fn by_process(&self, on: &OnDevice) -> Vec<ProcessBusy> {
         let known = on.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
         let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
             let busiest = engines.values().copied().fold(0.0, f64::max);
             let is_from_start = !self.seen.contains(pid);
             let busy = if is_from_start {
+                // How long it lives is not known here, so its time is given as one stretch that is busy throughout.
                 Busy { us: (busiest * self.unit_ns() / 1000.0) as u64, percent: 100.0 }
             } else {
                 Busy { us: self.span_ns.unwrap_or(0) / 1000, percent: busiest * 100.0 }

@@ -9,6 +9,10 @@ use super::api::{Api, NOT_AVAILABLE, Plain, call, get, list};
 use super::policy::{CALLS, SAMPLES};
 use crate::model::gpu::{AccountingEntry, Missing, Reading};
 
+/// nvml.h, `nvmlEnableState_t`.
+const DISABLED: u32 = 0;
+const ENABLED: u32 = 1;
+
 /// Accounting of one device.
 #[derive(Debug)]
 pub(super) struct Accounting {
@@ -23,19 +27,19 @@ pub(super) struct Accounting {
 }
 
 impl Accounting {
-    /// Ask whether it is on, and try to switch it on if that is wanted.
+    /// Asks whether it is on. If it is not and `is_wanted`, tries to switch it on.
     pub(super) fn start(api: &Api, device: nvmlDevice_t, is_wanted: bool) -> Self {
         let mode = get(|mode| call!(api, nvmlDeviceGetAccountingMode(device, mode)));
         let off = Missing::Failed("accounting mode is off".into());
         let mut this = Self {
-            state: mode.and_then(|mode| if mode == 1 { Ok(()) } else { Err(off) }),
+            state: mode.and_then(|mode| if mode == ENABLED { Ok(()) } else { Err(off) }),
             must_restore: false,
             refused: None,
             closed: HashSet::new(),
             needed: 0,
         };
         if is_wanted && this.state.is_err() {
-            match call!(api, nvmlDeviceSetAccountingMode(device, 1)) {
+            match call!(api, nvmlDeviceSetAccountingMode(device, ENABLED)) {
                 Ok(()) => (this.state, this.must_restore) = (Ok(()), true),
                 Err(failure) => this.refused = Some(failure.into()),
             }
@@ -48,7 +52,7 @@ impl Accounting {
         self.must_restore
     }
 
-    /// Why it could not be switched on.
+    /// Gives why it could not be switched on. `None`: it was, or was not to be.
     pub(super) fn warning(&self) -> Option<String> {
         self.refused.as_ref().map(|missing| format!("accounting could not be switched on ({missing})"))
     }
@@ -79,12 +83,12 @@ impl Accounting {
         Ok(entries)
     }
 
-    /// Switch it off if the collector switched it on. Gives a warning if that failed.
+    /// Switches it off if the collector switched it on. Gives a warning if that failed.
     pub(super) fn restore(&mut self, api: &Api, device: nvmlDevice_t) -> Option<String> {
         if !std::mem::take(&mut self.must_restore) {
             return None;
         }
-        let failure = call!(api, nvmlDeviceSetAccountingMode(device, 0)).err()?;
+        let failure = call!(api, nvmlDeviceSetAccountingMode(device, DISABLED)).err()?;
         Some(format!("accounting could not be switched off again ({})", Missing::from(failure)))
     }
 }

@@ -28,6 +28,12 @@ pub(super) mod code {
     pub const UNKNOWN: u32 = 999;
 }
 
+/// Room for the longest text that a call writes, bytes (nvml.h, `NVML_DEVICE_NAME_V2_BUFFER_SIZE`, and that of UUIDs).
+const TEXT_BYTES: usize = 96;
+
+/// A list that did not fit is read again with room for at least this many entries more: it may grow meanwhile.
+const SPARE_ENTRIES: usize = 8;
+
 /// "Not available" as a 64-bit value (nvml.h, `NVML_VALUE_NOT_AVAILABLE`).
 pub(super) const NOT_AVAILABLE: u64 = u64::MAX;
 
@@ -139,7 +145,7 @@ plain!(
 pub(super) type ListCall = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut c_void) -> nvmlReturn_t;
 
 impl Api {
-    /// Load `path` and initialise the driver, which can take seconds.
+    /// Loads `path` and initialises the driver, which can take seconds.
     pub(super) fn load(path: &OsStr) -> Reading<Self> {
         // SAFETY: loading runs the library's initialisers: it is the driver's own, or one that the user named.
         let lib = unsafe { NvmlLib::new(path) }.map_err(|error| Missing::NoLibrary(error.to_string()))?;
@@ -148,7 +154,8 @@ impl Api {
         Ok(api)
     }
 
-    /// Finds a function, or the first of its older names that the library has.
+    /// Gives a function. `newest` is what the bindings found by its newest name; if they found none, the library is searched
+    /// for its `older` names.
     pub(super) fn function<T: Copy, E>(&self, newest: &Result<T, E>, older: &[&str]) -> Result<T, Failure> {
         let newest = newest.as_ref().ok().copied();
         let older = || older.iter().find_map(|name| self.old(name.as_bytes()));
@@ -175,9 +182,9 @@ impl Api {
 
     /// Reads a string that a call writes into a buffer. `None`: the call failed, or it is empty.
     pub(super) fn text(fill: impl FnOnce(*mut c_char, c_uint) -> Result<(), Failure>) -> Option<String> {
-        let mut buffer = [0u8; 97];
+        let mut buffer = [0u8; TEXT_BYTES + 1];
         // The last byte stays 0 whatever the driver does.
-        fill(buffer.as_mut_ptr().cast(), 96).ok()?;
+        fill(buffer.as_mut_ptr().cast(), TEXT_BYTES as c_uint).ok()?;
         let text = CStr::from_bytes_until_nul(&buffer).ok()?.to_string_lossy().trim().to_owned();
         Some(text).filter(|text| !text.is_empty())
     }
@@ -187,6 +194,7 @@ impl Api {
         let asked = get(
             |version| call!(self, nvmlSystemGetCudaDriverVersion_v2 or nvmlSystemGetCudaDriverVersion(version)),
         );
+        // 1000 * major + 10 * minor (nvml.h).
         let version: c_int = asked.ok().filter(|version| *version > 0)?;
         Some(format!("{}.{}", version / 1000, version % 1000 / 10))
     }
@@ -199,8 +207,8 @@ pub(super) fn get<T: Default>(ask: impl FnOnce(*mut T) -> Result<(), Failure>) -
     Ok(value)
 }
 
-/// Read a list into larger and larger buffers until it fits. `ask` is given the capacity, and returns the call's result and
-/// the number of entries that the call counted. The list can grow between two calls.
+/// Reads a list into larger and larger buffers until it fits. `ask` is given the capacity, and returns the call's result and
+/// the number of entries that the call counted. Gives the capacity that was enough, and the result.
 ///
 /// A list that fills its buffer may be truncated: some libraries write as many entries as fit, and return SUCCESS.
 pub(super) fn grow<T>(
@@ -217,7 +225,7 @@ pub(super) fn grow<T>(
         if !may_be_truncated || capacity >= CALLS.most_entries {
             return result.map(|value| (capacity, value));
         }
-        capacity = (capacity * 2).max(count.saturating_add(8)).min(CALLS.most_entries);
+        capacity = (capacity * 2).max(count.saturating_add(SPARE_ENTRIES)).min(CALLS.most_entries);
     }
 }
 
@@ -241,7 +249,7 @@ pub(super) fn list<T: Plain>(
     })
 }
 
-/// Converts a number of any of NVML's types. `None`: the type is unknown.
+/// Converts a number of any of NVML's types. `kind` is its type (nvml.h, `nvmlValueType_t`). `None`: the type is unknown.
 pub(super) fn number(kind: u32, value: nvmlValue_t) -> Option<f64> {
     // SAFETY: every bit pattern is valid for each of these types; `kind` is the one that the driver wrote.
     unsafe {

@@ -14,12 +14,15 @@ pub(super) struct Budget {
     balance_ns: f64,
     /// CLOCK_MONOTONIC, nanoseconds.
     at_ns: u64,
-    /// What was read at once and is not paid yet, and how much of it is paid in a nanosecond.
+    /// Driver time of readings that came at once and are not paid back yet, nanoseconds.
     debt_ns: f64,
+    /// How much of that debt is paid back in a nanosecond.
     repaid: f64,
 }
 
 impl Budget {
+    /// Makes a budget of which nothing is used. `percent`: for how much of the time the driver may be kept busy. A part of it
+    /// is kept for the end of the run.
     pub(super) fn new(percent: u32) -> Self {
         let share = if percent >= 100 { 1.0 } else { f64::from(percent) / 100.0 - PLAN.share_at_end };
         Self { share, balance_ns: 0.0, at_ns: 0, debt_ns: 0.0, repaid: 0.0 }
@@ -37,6 +40,7 @@ impl Budget {
     pub(super) fn owe(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
         self.debt_ns += took_ns as f64;
+        // Half of the share stays for planned readings, also if the debt then lasts for longer.
         self.repaid = (self.debt_ns / PLAN.repaid_within_ns as f64).min(self.share / 2.0);
     }
 
@@ -45,6 +49,7 @@ impl Budget {
         if self.share >= 1.0 || self.balance_ns >= 0.0 {
             return 0;
         }
+        // When the part of the share that is free has earned what is overspent.
         self.at_ns.saturating_add((-self.balance_ns / (self.share * self.free_part())) as u64)
     }
 

@@ -42,7 +42,9 @@ impl Beginning {
 }
 
 impl Nvml {
-    /// Add a device, or renew the handle of a known one.
+    /// Adds a device, or renews the handle of a known one. `raw` is the driver's handle. `index` is its number; `None`: it is
+    /// an instance. `(parent_raw, parent)` is the divided device that it is an instance of. `beginning` is what was read of a
+    /// new one.
     fn add_device(
         &mut self,
         raw: nvmlDevice_t,
@@ -75,14 +77,8 @@ impl Nvml {
             source: "nvml".into(),
             ..Device::default()
         };
-        let mut accounting = None;
-        if self.wants_accounting && parent.is_none() {
-            let started = Accounting::start(&self.api, raw, true);
-            let warning = started.warning();
-            let line = |warning| format!("--gpu-accounting: {}: {warning}.", device.id);
-            self.warnings.extend(warning.map(line));
-            accounting = Some(started);
-        }
+        let wants_accounting = self.wants_accounting && parent.is_none();
+        let accounting = wants_accounting.then(|| self.start_accounting(raw, &id));
         self.devices.push(Handle {
             raw,
             device,
@@ -105,7 +101,15 @@ impl Nvml {
         }
     }
 
-    /// Ask what a device is, and for its critical errors. Neither is needed for its memory and processes, which come first.
+    /// Switches the accounting of a device on, as the user wants (`--gpu-accounting`). Warns if that fails.
+    fn start_accounting(&mut self, raw: nvmlDevice_t, id: &str) -> Accounting {
+        let started = Accounting::start(&self.api, raw, true);
+        let line = |warning| format!("--gpu-accounting: {id}: {warning}.");
+        self.warnings.extend(started.warning().map(line));
+        started
+    }
+
+    /// Asks what a device is, and for its critical errors. Neither is needed for its memory and processes, which come first.
     pub(super) fn describe(&mut self, id: &str) {
         let began_ns = clock::monotonic_ns();
         let Some(number) = self.devices.iter().position(|handle| handle.device.id == id) else { return };
@@ -150,7 +154,7 @@ impl Nvml {
         has_news
     }
 
-    /// Add the MIG instances of a device.
+    /// Adds the MIG instances of a device, if it is divided into such.
     fn add_instances(&mut self, raw: nvmlDevice_t, id: &str) {
         let mut pending = 0;
         let is_divided = get(|mode| call!(self.api, nvmlDeviceGetMigMode(raw, mode, &mut pending))) == Ok(1);
@@ -169,7 +173,8 @@ impl Nvml {
         }
     }
 
-    /// Ask for the handles of all devices again.
+    /// Asks for the handles of all devices again. `count`: how many the driver has. What must be read at once of new devices is
+    /// read of all of them before any is asked for more.
     pub(super) fn refresh(&mut self, count: u32) {
         for handle in &mut self.devices {
             (handle.is_present, handle.is_lost) = (false, false);
@@ -190,23 +195,26 @@ impl Nvml {
                         self.add_instances(raw, &id);
                     }
                 }
-                // The index identifies a known device. Unless it is lost, its figures may still be readable.
-                Err(missing) => {
-                    let is_lost = missing == Missing::Lost;
-                    let mut is_known = false;
-                    for known in self.devices.iter_mut().filter(|handle| handle.device.index == Some(index)) {
-                        (known.is_present, known.is_lost) = (true, is_lost);
-                        is_known = true;
-                    }
-                    if !is_known {
-                        self.note_unreadable(Some(index), missing);
-                    }
-                }
+                Err(missing) => self.note_no_handle(index, missing),
             }
         }
     }
 
-    /// Note a device that could not be identified. One that may not be opened belongs to another job.
+    /// Notes that the driver gives no handle of a device. The index identifies a known one: unless it is lost, its figures may
+    /// still be readable by the handle from before.
+    fn note_no_handle(&mut self, index: u32, why: Missing) {
+        let is_lost = why == Missing::Lost;
+        let mut is_known = false;
+        for known in self.devices.iter_mut().filter(|handle| handle.device.index == Some(index)) {
+            (known.is_present, known.is_lost) = (true, is_lost);
+            is_known = true;
+        }
+        if !is_known {
+            self.note_unreadable(Some(index), why);
+        }
+    }
+
+    /// Notes a device that could not be identified. One that may not be opened belongs to another job.
     fn note_unreadable(&mut self, index: Option<u32>, why: Missing) {
         if let Some(index) = index
             && self.reports_unreadable

@@ -18,6 +18,10 @@ use super::utilization::{busy, process_busy};
 use crate::model::gpu::{DeviceSample, Figure, Missing, Reading};
 use crate::sys::clock;
 
+/// nvml.h, `NVML_TEMPERATURE_GPU`: the sensor of the chip.
+const GPU_SENSOR: u32 = 0;
+/// nvml.h, `NVML_VOLATILE_ECC`: errors since the driver was loaded.
+const SINCE_LOAD: u32 = 0;
 /// nvml.h, `NVML_CLOCK_SM` and `NVML_CLOCK_MEM`.
 const CLOCKS: [(Figure, u32); 2] = [(Figure::SmClock, 1), (Figure::MemoryClock, 2)];
 /// nvml.h, `NVML_MEMORY_ERROR_TYPE_*`.
@@ -44,11 +48,16 @@ pub(super) struct Memory {
     pub used: u64,
 }
 
+/// Gives what a struct's field `version` must hold: its size, and above 24 bits its version (nvml.h, `NVML_STRUCT_VERSION`).
+fn struct_version<T>(version: c_uint) -> c_uint {
+    size_of::<T>() as c_uint | version << 24
+}
+
 /// Reads total memory and memory in use, bytes. The second version of the call reports the driver's reserve apart. The first has
 /// the reserve in its figure, and counts only where the library or the driver lacks the second. A single failure must not
 /// change what the figure means.
 pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
-    let version = size_of::<nvmlMemory_v2_t>() as c_uint | 2 << 24;
+    let version = struct_version::<nvmlMemory_v2_t>(2);
     let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
     match call!(api, nvmlDeviceGetMemoryInfo_v2(device, &mut memory)) {
         Ok(()) => return Ok(Memory { total: memory.total, used: memory.used }),
@@ -83,7 +92,8 @@ pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
     Some(lane * u64::from(width)).filter(|rate| *rate > 0)
 }
 
-/// Ask by the first call, and by the second if the device lacks the first, which is remembered.
+/// Asks by the first call, or by the second if the device lacks the first. `has_first` remembers which; `None`: not known yet.
+/// While it is not, an error of the first that may pass also leads to the second.
 fn either<T>(
     has_first: &mut Option<bool>,
     first: impl FnOnce() -> Reading<T>,
@@ -95,7 +105,7 @@ fn either<T>(
             *has_first = Some(true);
             return value;
         }
-        // An error that may pass is no answer.
+        // Only these errors say that the device lacks the call.
         if matches!(value, Err(Missing::NotSupported | Missing::NoCall | Missing::VersionMismatch)) {
             *has_first = Some(false);
         }
@@ -126,7 +136,7 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
     put(Figure::MemoryUtilization, rates(api, device).map(|rates| f64::from(rates.memory.min(100))));
-    let plain = || gauge(|v| call!(api, nvmlDeviceGetTemperature(device, 0, v)));
+    let plain = || gauge(|v| call!(api, nvmlDeviceGetTemperature(device, GPU_SENSOR, v)));
     let has_versioned = &mut handle.sensors.versioned_temperature;
     put(Figure::Temperature, either(has_versioned, || temperature(api, device), plain));
     for (figure, clock) in CLOCKS {
@@ -138,7 +148,7 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
 /// Counts memory errors.
 fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
     for (figure, kind) in ECC {
-        let errors = get(|v| call!(api, nvmlDeviceGetTotalEccErrors(handle.raw, kind, 0, v)));
+        let errors = get(|v| call!(api, nvmlDeviceGetTotalEccErrors(handle.raw, kind, SINCE_LOAD, v)));
         sample.values.push((figure, errors.map(|errors: u64| errors as f64)));
     }
 }
@@ -189,7 +199,8 @@ pub(super) fn lists(
     (in_use_ns, is_read)
 }
 
-/// Read a kind of figures, other than memory and the lists, and critical errors.
+/// Reads a kind of figures into a sample. Memory, lists, details and critical errors are read elsewhere. `pids`: the processes
+/// of the run.
 pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, kind: Kind, pids: &[u32]) {
     match kind {
         Kind::Utilization => utilization(api, handle, sample),
@@ -208,7 +219,7 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
     }
 }
 
-/// Reads the utilization of the device.
+/// Reads the utilization of the device. For an instance, of which the driver has none, GPM stands in.
 fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     if handle.is_divided {
         sample.busy = Some(Err(Missing::ReportedByInstances));
@@ -283,7 +294,7 @@ fn fields<const N: usize>(api: &Api, device: nvmlDevice_t, ids: [u32; N]) -> [Re
 
 /// Reads the temperature by the versioned call, degrees Celsius.
 fn temperature(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
-    let version = size_of::<nvmlTemperature_t>() as c_uint | 1 << 24;
+    let version = struct_version::<nvmlTemperature_t>(1);
     let mut temperature = nvmlTemperature_t { version, sensorType: 0, temperature: 0 };
     match call!(api, nvmlDeviceGetTemperatureV(device, &mut temperature)) {
         Ok(()) => Ok(f64::from(temperature.temperature)),

@@ -64,7 +64,7 @@ pub(crate) struct Nvml {
 unsafe impl Send for Nvml {}
 
 impl Nvml {
-    /// Load the library and initialise the driver.
+    /// Loads the library and initialises the driver. `interval`: the shortest time between two readings.
     pub(crate) fn start(config: &GpuConfig, interval: Duration) -> Reading<Self> {
         if let Some(signal) = config.crashed_by {
             return Err(Missing::Crashes(signal));
@@ -102,11 +102,13 @@ impl Nvml {
         })
     }
 
-    /// Read these kinds of figures of a device. Of one that is lost, no figure is kept.
+    /// Reads these kinds of figures of a device in one visit. Of one that is lost, no figure is kept. `pids`: the processes of
+    /// the run. `None`: the device is not known.
     fn read(&mut self, id: &str, kinds: &[Kind], pids: &[u32]) -> Option<DeviceSample> {
         if kinds.contains(&Kind::Details) {
             self.describe(id);
         }
+        // From the visit's begin on, a kind is due again. What it cost is measured kind by kind.
         let (key, began_ns) = (Some(id.to_owned()), clock::monotonic_ns());
         let handle = self.devices.iter_mut().find(|handle| handle.device.id == id);
         let is_known = handle.is_some();
@@ -168,15 +170,12 @@ impl Nvml {
 fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pids: &[u32]) {
     let id = &sample.device;
     match kind {
-        // The first reading tells only which samples are from before the run.
-        Kind::Utilization
-            if sample
-                .busy
-                .as_ref()
-                .is_some_and(|busy| busy.as_ref().map_or(true, |samples| !samples.is_empty())) =>
-        {
-            plan.set_sample_memory(id, handle.progress.memory_ns());
-        }
+        Kind::Utilization => match &sample.busy {
+            None => {}
+            // The first reading tells only which samples are from before the run.
+            Some(Ok(stretches)) if stretches.is_empty() => {}
+            Some(_) => plan.set_sample_memory(id, handle.progress.memory_ns()),
+        },
         Kind::ProcessUtilization => {
             let running = sample.process_busy.iter().flatten().flatten().map(|busy| busy.pid);
             if handle.lists.lacks_any(running.filter(|pid| pids.contains(pid))) {
@@ -194,6 +193,7 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
 }
 
 impl Backend for Nvml {
+    /// Lists the devices that are present. What that costs the driver is paid back later.
     fn devices(&mut self) -> Vec<Device> {
         let began_ns = clock::monotonic_ns();
         // If the call fails, the known devices stay.
@@ -209,6 +209,7 @@ impl Backend for Nvml {
         self.devices.iter().filter(|handle| handle.is_present).map(|handle| handle.device.clone()).collect()
     }
 
+    /// Does the next step of the plan. Hands over first what was read of new devices when they were found.
     fn turn(&mut self, ask: &Ask<'_>) -> Turn {
         self.plan.set_devices(ask.wanted, ask.hidden, ask.at_ns);
         let first = self.first_readings(ask.wanted);

@@ -11,6 +11,11 @@ use super::budget::Budget;
 use super::figure_kind::Kind;
 use super::policy::PLAN;
 
+/// A reading of all lists is this many calls: memory in use, and three lists.
+const CALLS_OF_ALL_LISTS: u64 = 4;
+/// Lists that are due within one part in this many of the interval of memory are read with it, not at the next visit.
+const SOON_PART: u64 = 4;
+
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
@@ -90,6 +95,7 @@ impl Plan {
 
     /// Sets the devices to read from now on, and those among them that the command does not see.
     pub(super) fn set_devices(&mut self, wanted: &[String], hidden: &BTreeSet<String>, now_ns: u64) {
+        // Devices only come, none goes. One entry is that of all devices.
         if self.due.len() == wanted.len() + 1 && self.hidden == *hidden {
             return;
         }
@@ -100,7 +106,7 @@ impl Plan {
         self.hidden.clone_from(hidden);
     }
 
-    /// Notes that the driver keeps a device's utilization samples for `ns`.
+    /// Notes that the driver keeps a device's utilization samples for `ns`. They are read twice in that time.
     pub(super) fn set_sample_memory(&mut self, device: &str, ns: u64) {
         self.sample_ns.insert(device.to_owned(), (ns / 2).max(PLAN.shortest_sample_memory_ns));
     }
@@ -122,60 +128,89 @@ impl Plan {
         self.due.iter().all(|(id, due)| kinds(id.is_some()).iter().all(|kind| due.contains_key(kind)))
     }
 
-    /// Gives what to do at this time.
+    /// Gives what to do at this time, CLOCK_MONOTONIC nanoseconds. Memory and the process lists come before all other kinds.
     pub(super) fn next(&self, now_ns: u64) -> Step {
-        let due = |id: &Option<String>, kind: Kind| self.due(id, kind);
-        let devices = || self.due.keys().filter(|id| id.is_some());
         let ready_ns = self.budget.ready_ns();
         // A first look at each device's memory and processes does not wait.
-        if ready_ns > now_ns && !devices().any(|id| self.is_new(id)) {
+        if ready_ns > now_ns && !self.devices().any(|id| self.is_new(id)) {
             return Step::WaitUntil(ready_ns);
         }
-        if let Some(first) = devices().min_by_key(|id| due(id, Kind::Memory))
-            && due(first, Kind::Memory) <= now_ns
-        {
-            // If they are wanted, and where it keeps the lists of the other devices waiting only shortly.
-            let lists_ns = self.estimate_ns(Kind::AllLists).max(self.cost_ns(Kind::Memory) * 4);
-            let is_cheap = lists_ns <= PLAN.longest_visit_ns;
-            let all_ns = self.due.get(first).and_then(|due| due.get(&Kind::AllLists)).copied().unwrap_or(1);
-            let is_all = all_ns == 0 || (is_cheap && all_ns <= now_ns);
-            // Lists that are due shortly are read now, not at the next visit.
-            let soon_ns = now_ns.saturating_add(self.interval_of(first, Kind::Memory) / 4);
-            let kind = match due(first, Kind::Lists) {
-                _ if is_all => Kind::AllLists,
-                due_ns if due_ns <= soon_ns => Kind::Lists,
-                _ => Kind::Memory,
-            };
-            return Step::Read(first.clone(), vec![kind]);
+        self.next_memory(now_ns).unwrap_or_else(|| self.next_other(now_ns))
+    }
+
+    /// Gives the devices. `None`, which stands for all devices at once, is not among them.
+    fn devices(&self) -> impl Iterator<Item = &Option<String>> {
+        self.due.keys().filter(|id| id.is_some())
+    }
+
+    /// Gives the reading of the memory that is due first, with lists as far as those are due. `None`: no memory is due.
+    fn next_memory(&self, now_ns: u64) -> Option<Step> {
+        let first = self.devices().min_by_key(|id| self.due(id, Kind::Memory))?;
+        if self.due(first, Kind::Memory) > now_ns {
+            return None;
         }
+        let soon_ns = now_ns.saturating_add(self.interval_of(first, Kind::Memory) / SOON_PART);
+        let kind = if self.are_all_lists_due(first, now_ns) {
+            Kind::AllLists
+        } else if self.due(first, Kind::Lists) <= soon_ns {
+            Kind::Lists
+        } else {
+            Kind::Memory
+        };
+        Some(Step::Read(first.clone(), vec![kind]))
+    }
+
+    /// Whether to read all process lists of a device with its memory. They are read if [`Self::want_all_lists`] said so. Else
+    /// they are read when they are due or new, where that keeps the lists of the other devices waiting only shortly.
+    fn are_all_lists_due(&self, id: &Option<String>, now_ns: u64) -> bool {
+        let due_ns = self.due.get(id).and_then(|due| due.get(&Kind::AllLists)).copied();
+        let cost_ns = self.estimate_ns(Kind::AllLists).max(self.cost_ns(Kind::Memory) * CALLS_OF_ALL_LISTS);
+        let is_cheap = cost_ns <= PLAN.longest_visit_ns;
+        due_ns == Some(0) || (is_cheap && due_ns.is_none_or(|due_ns| due_ns <= now_ns))
+    }
+
+    /// Gives the reading of other figures than memory and lists that comes first, or until when none is due.
+    fn next_other(&self, now_ns: u64) -> Step {
         let others =
             || self.due.keys().flat_map(|id| kinds(id.is_some()).iter().map(move |kind| (id, *kind)));
-        // First what is lost if it is late: the first readings of all other kinds can take seconds.
-        // What the driver overwrites comes before other kinds, unless it is overwritten in any case.
-        let is_kept_up = |id: &Option<String>| {
-            let kept_ns = id.as_ref().and_then(|id| self.sample_ns.get(id));
-            kept_ns.is_none_or(|ns| {
-                self.interval_of(id, Kind::Utilization) <= ns.saturating_mul(PLAN.most_kept_up)
-            })
+        // First what is due and lost if it is late: the first readings of all other kinds can take seconds.
+        let order = |id, kind| {
+            let due_ns = self.due(id, kind);
+            let can_wait = due_ns > now_ns || !self.is_urgent(id, kind);
+            (can_wait, due_ns, kind)
         };
-        let is_urgent = |id: &Option<String>, kind| match kind {
-            Kind::Energy => true,
-            Kind::Utilization => self.scale >= 1.0 || is_kept_up(id),
-            _ => false,
-        };
-        let can_wait = |id, kind| due(id, kind) > now_ns || !is_urgent(id, kind);
-        let order = |id, kind| (can_wait(id, kind), due(id, kind), kind);
         let next = others().min_by_key(|(id, kind)| order(id, *kind));
-        let Some((id, kind)) = next.filter(|(id, kind)| due(id, *kind) <= now_ns) else {
-            let all = others().chain(devices().map(|id| (id, Kind::Memory)));
-            return Step::WaitUntil(all.map(|(id, kind)| due(id, kind)).min().unwrap_or(u64::MAX));
+        let Some((id, kind)) = next.filter(|(id, kind)| self.due(id, *kind) <= now_ns) else {
+            let all = others().chain(self.devices().map(|id| (id, Kind::Memory)));
+            return Step::WaitUntil(all.map(|(id, kind)| self.due(id, kind)).min().unwrap_or(u64::MAX));
         };
-        // One visit reads all that is due, as far as it does not keep the lists waiting.
-        let mut cost_ns = self.estimate_ns(kind);
-        let mut read = vec![kind];
-        for other in
-            kinds(id.is_some()).iter().copied().filter(|other| *other != kind && due(id, *other) <= now_ns)
-        {
+        Step::Read(id.clone(), self.visit(id, kind, now_ns))
+    }
+
+    /// Whether a kind of figures of a device is lost if it is read late.
+    fn is_urgent(&self, id: &Option<String>, kind: Kind) -> bool {
+        match kind {
+            Kind::Energy => true,
+            // What the driver overwrites comes before other kinds, unless it is overwritten in any case.
+            Kind::Utilization => self.scale >= 1.0 || self.is_kept_up(id),
+            _ => false,
+        }
+    }
+
+    /// Whether a device's utilization can be read so often that most of the driver's samples are seen.
+    fn is_kept_up(&self, id: &Option<String>) -> bool {
+        let kept_ns = id.as_ref().and_then(|id| self.sample_ns.get(id));
+        kept_ns
+            .is_none_or(|ns| self.interval_of(id, Kind::Utilization) <= ns.saturating_mul(PLAN.most_kept_up))
+    }
+
+    /// Gives the kinds of figures that one visit of a device reads: `first`, and what else is due, as far as that does not keep
+    /// the lists waiting.
+    fn visit(&self, id: &Option<String>, first: Kind, now_ns: u64) -> Vec<Kind> {
+        let is_due = |other: &Kind| *other != first && self.due(id, *other) <= now_ns;
+        let mut cost_ns = self.estimate_ns(first);
+        let mut read = vec![first];
+        for other in kinds(id.is_some()).iter().copied().filter(is_due) {
             cost_ns += self.estimate_ns(other);
             if cost_ns > PLAN.longest_visit_ns {
                 break;
@@ -183,7 +218,7 @@ impl Plan {
             read.push(other);
         }
         read.sort_unstable();
-        Step::Read(id.clone(), read)
+        read
     }
 
     /// Gives when a kind of figures is due, CLOCK_MONOTONIC nanoseconds.
@@ -253,8 +288,9 @@ impl Plan {
         self.due.get(id).is_some_and(|due| !due.contains_key(&Kind::Memory))
     }
 
-    /// Notes that memory in use was read in `in_use_ns`, and with the lists, if those were read, in `took_ns`. `asked` is
-    /// what was to be read.
+    /// Notes a reading of memory in a visit that began at `began_ns`. `asked` is what was to be read. The call for memory in
+    /// use took `in_use_ns`; with the lists it took `took_ns`. `None`: no list was read, since the memory in use had not
+    /// changed.
     pub(super) fn done_memory(
         &mut self,
         id: &Option<String>,
@@ -288,6 +324,7 @@ impl Plan {
     /// since the device is gone.
     pub(super) fn set_due(&mut self, id: &Option<String>, kind: Kind, began_ns: u64) {
         self.put_due(id, kind, began_ns, self.interval_of(id, kind));
+        // A reading of all lists is one of the lists that show the run, too, and any reading of lists is one of memory.
         match kind {
             Kind::AllLists => self.set_due(id, Kind::Lists, began_ns),
             Kind::Lists => self.set_due(id, Kind::Memory, began_ns),
@@ -300,10 +337,9 @@ impl Plan {
         if let Some(due) = self.due.get_mut(id) {
             // On the grid, unless it was read before its time or much too late.
             let before_ns = due.get(&kind).copied().filter(|due_ns| *due_ns <= began_ns);
-            let on_time_ns = before_ns.map_or(0, |due_ns| due_ns.saturating_add(interval_ns));
-            let next_ns =
-                if on_time_ns > began_ns { on_time_ns } else { began_ns.saturating_add(interval_ns) };
-            due.insert(kind, next_ns);
+            let on_grid_ns = before_ns.map(|due_ns| due_ns.saturating_add(interval_ns));
+            let on_grid_ns = on_grid_ns.filter(|on_grid_ns| *on_grid_ns > began_ns);
+            due.insert(kind, on_grid_ns.unwrap_or(began_ns.saturating_add(interval_ns)));
         }
     }
 
@@ -332,7 +368,8 @@ impl Plan {
         self.scale * self.budget.free_part()
     }
 
-    /// Gives how many devices there would be, if all were read as often as this one.
+    /// Gives how many devices there would be, if all were read as often as this one. Hidden devices are read more rarely, by
+    /// `PLAN.hidden_factor`. `None`: what is read of all devices at once counts as one.
     fn devices_like(&self, id: &Option<String>) -> f64 {
         if id.is_none() {
             return 1.0;
@@ -355,6 +392,7 @@ impl Plan {
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);
                 let before_wrap_ns =
                     known_ns(&self.wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
+                // Before the counters can wrap, but not much more often than the interval asks for.
                 let shortest_ns = (self.interval_ns as f64 / PLAN.wrap_factor) as u64;
                 self.interval_ns.min(before_wrap_ns.unwrap_or(u64::MAX).max(shortest_ns))
             }
@@ -374,7 +412,7 @@ impl Plan {
         let paid_ns = match kind {
             Kind::Memory => cost_ns * devices / in_use_share,
             Kind::Lists => {
-                // What they cost more than memory alone has what that leaves.
+                // Memory in use comes first, as often as asked for. What it leaves of the share pays for the lists alone.
                 let in_use_ns = self.cost_ns(Kind::Memory) as f64;
                 let in_use_share = (in_use_ns * devices / asked_ns as f64).min(in_use_share);
                 (cost_ns - in_use_ns).max(0.0) * devices / (memory_share - in_use_share)

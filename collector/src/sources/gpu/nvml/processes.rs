@@ -132,7 +132,8 @@ impl Known {
     }
 
     /// Whether the other lists may have changed since they were read. A process left the compute list that they show, too; or
-    /// memory came into use that it does not show.
+    /// memory came into use that it does not show. `before` is the compute list as it was. Keeps the memory in use (`used`,
+    /// bytes) to compare with at the next reading.
     fn may_have_changed(&mut self, before: Option<&Result<Entries, Failure>>, used: Option<u64>) -> bool {
         let left = |pid: u32| {
             let was_listed =
@@ -142,13 +143,17 @@ impl Known {
         let has_left = [1, 2].into_iter().flat_map(|number| self.listed(number)).any(|(pid, _)| left(*pid));
         let bytes = self.listed(0).iter().map(|(_, bytes)| *bytes).filter(|bytes| *bytes != NOT_AVAILABLE);
         let now = used.map(|used| (used, bytes.fold(0, u64::saturating_add)));
-        let has_grown = matches!((self.used, now), (Some(before), Some(now))
-            if now.0.saturating_sub(before.0) > now.1.saturating_sub(before.1).saturating_add(CALLS.unlisted_bytes));
+        let has_grown = self.used.zip(now).is_some_and(|((used_before, listed_before), (used, listed))| {
+            let in_list = listed.saturating_sub(listed_before);
+            used.saturating_sub(used_before) > in_list.saturating_add(CALLS.unlisted_bytes)
+        });
         self.used = now;
         has_left || has_grown
     }
 
-    /// Merges the processes of all lists. What a list showed earlier counts for processes only that no list shows now.
+    /// Merges the processes of all lists. `is_fresh`: the list was read now. What a list showed earlier counts only for
+    /// processes that no fresh list shows. Fails if no list could be read, or if the device has a compute list that could not
+    /// be.
     fn merged(&self, is_fresh: [bool; 3]) -> Reading<Vec<ProcessMemory>> {
         let mut processes: [BTreeMap<u32, Reading<u64>>; 2] = Default::default();
         let (mut failure, mut is_any) = (None, false);
@@ -185,7 +190,7 @@ impl Known {
 }
 
 impl List {
-    /// Reads a list. `capacity` is what it needed last.
+    /// Reads a list. `capacity` is how many entries it needed room for last, and is updated.
     fn read(&self, device: nvmlDevice_t, capacity: &mut usize) -> Result<Entries, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
         grow(CALLS.first_processes.max(*capacity), |capacity| {
@@ -205,22 +210,20 @@ impl List {
     }
 }
 
-/// Finds the size of an entry, from how much of the pattern was overwritten.
+/// Finds the size of an entry, bytes, from how much of the pattern was overwritten. The driver wrote `count` entries to a
+/// buffer for `capacity` ones. `named` is the size that the function's version stands for: it counts if the buffer does not
+/// tell.
 fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     let written = bytes.iter().rposition(|byte| *byte != PATTERN).map_or(0, |last| last + 1);
-    let fits = |entries: usize| {
-        // The last entry was written beyond the next smaller size, and not beyond its own.
-        let fits = |stride: &&usize| {
-            let smaller = STRIDES.iter().rev().find(|other| other < stride).copied().unwrap_or(0);
-            entries > 0
-                && written <= entries * **stride
-                && written > entries * **stride - (**stride - smaller)
-        };
-        STRIDES.iter().find(fits).copied()
+    // The last entry was written beyond the next smaller size, and not beyond its own.
+    let fits = |stride: &usize| {
+        let smaller = STRIDES.into_iter().rev().find(|other| other < stride).unwrap_or(0);
+        let end = count * stride;
+        count > 0 && written <= end && written > end - (stride - smaller)
     };
     // Some drivers clear the whole buffer.
     let cleared = || STRIDES.into_iter().find(|stride| written == capacity * stride);
-    fits(count).or_else(cleared).unwrap_or(named)
+    STRIDES.into_iter().find(fits).or_else(cleared).unwrap_or(named)
 }
 
 /// Gives pid and memory of each entry, which have the same offsets in each layout.

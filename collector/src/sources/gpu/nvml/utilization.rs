@@ -28,7 +28,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The driver keeps samples for this long at least, nanoseconds.
+    /// Gives for how long the driver keeps samples at least, nanoseconds. 0: not known.
     pub(super) fn memory_ns(&self) -> u64 {
         self.memory_us.saturating_mul(1000)
     }
@@ -62,12 +62,11 @@ impl Spacing {
     fn covered_us(&self, gap_us: u64) -> u64 {
         let mut gaps_us: Vec<u64> = self.gaps_us.iter().copied().collect();
         gaps_us.sort_unstable();
-        // Most gaps may be idle times.
-        let usual_us = gaps_us.get((gaps_us.len().max(1) - 1) / 4).filter(|_| gaps_us.len() >= Self::LEAST);
-        let covered_us = match usual_us {
-            Some(usual_us) if gap_us > usual_us.saturating_mul(2) => *usual_us,
-            _ => gap_us,
-        };
+        // The lower quartile, since most gaps may be idle times.
+        let is_known = gaps_us.len() >= Self::LEAST;
+        let usual_us = if is_known { gaps_us.get((gaps_us.len() - 1) / 4).copied() } else { None };
+        // A gap has idle time in it only if it is more than twice as long as usual.
+        let covered_us = usual_us.filter(|usual_us| gap_us > usual_us.saturating_mul(2)).unwrap_or(gap_us);
         covered_us.min(SAMPLES.longest_sample_us)
     }
 }
@@ -101,7 +100,8 @@ impl Newest {
         self.has_sample.then_some(latest_us)
     }
 
-    /// Take in the time of the newest sample; `false` if the samples are from before the run.
+    /// Takes in the time of the newest sample of a reading. `None`: it has none. Returns whether its samples count: those of
+    /// the first reading are from before the run.
     fn take(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
         let was_begun = std::mem::replace(&mut self.has_begun, true);
         if !was_begun || newest_us.is_some() {
@@ -111,9 +111,11 @@ impl Newest {
         was_begun
     }
 
-    /// Gives the time from this sample to the next one, at `at_us`, microseconds, without what was before the first reading.
-    /// `older_us` is by how much the next one is older than the newest that was read with it.
+    /// Gives the time from this sample to a later one, microseconds, without what was before the first reading. `at_us` is the
+    /// time of the later one by the driver's clock. `older_us` says by how much it is older than the newest sample that was read
+    /// with it. `now_ns`: CLOCK_MONOTONIC.
     fn gap_us(&self, at_us: u64, older_us: u64, now_ns: u64) -> u64 {
+        // By the driver's clock. The first sample of the run counts from the first reading on, by the machine's clock.
         let since_us = if self.newest_us == 0 { u64::MAX } else { at_us.saturating_sub(self.newest_us) };
         let of_run_us = if self.has_sample { u64::MAX } else { self.age_us(now_ns).saturating_sub(older_us) };
         since_us.min(of_run_us)
@@ -146,17 +148,11 @@ pub(super) fn busy(
         Err(Failure(code::NOT_FOUND)) => (Vec::new(), true),
         Err(_) => (Vec::new(), false),
     };
-    let rate = |progress: &mut Progress, longest_us: u64| {
-        progress.rated_us += uncovered_us;
-        let us = uncovered_us.min(longest_us);
-        let busy = rates().map(|rates| vec![Busy { us, percent: f64::from(rates.gpu).min(100.0) }]);
-        Utilization { lost_us: if busy.is_ok() { uncovered_us - us } else { 0 }, busy }
-    };
     if !has_calls {
         if last.at_ns == 0 {
             progress.device.at_ns = now_ns;
         }
-        return rate(progress, SAMPLES.longest_sample_us);
+        return rated(progress, uncovered_us, SAMPLES.longest_sample_us, rates);
     }
     progress.spacing.take(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
@@ -173,7 +169,7 @@ pub(super) fn busy(
     if samples.is_empty() {
         // Some drivers have the call, and never a new sample, or none while nothing runs.
         return if uncovered_us > SAMPLES.longest_gap_us {
-            rate(progress, u64::MAX)
+            rated(progress, uncovered_us, u64::MAX, rates)
         } else {
             Utilization { busy: Ok(Vec::new()), lost_us: 0 }
         };
@@ -182,13 +178,28 @@ pub(super) fn busy(
     stretches(&samples, &progress.spacing, last, is_joined, rated_us, now_ns)
 }
 
-/// Makes the stretches of time that samples stand for, which are `spacing` apart. `last` is the newest sample of the reading
-/// before, and `is_joined`, whether the driver still had it; a rate covers the first `rated_us` after it.
+/// Gives the driver's present rate for the last `uncovered_us` microseconds, but for no more than `longest_us` of them: the time
+/// before that is lost.
+fn rated(
+    progress: &mut Progress,
+    uncovered_us: u64,
+    longest_us: u64,
+    rates: impl FnOnce() -> Reading<nvmlUtilization_t>,
+) -> Utilization {
+    progress.rated_us += uncovered_us;
+    let us = uncovered_us.min(longest_us);
+    let busy = rates().map(|rates| vec![Busy { us, percent: f64::from(rates.gpu).min(100.0) }]);
+    Utilization { lost_us: if busy.is_ok() { uncovered_us - us } else { 0 }, busy }
+}
+
+/// Makes the stretches of time that samples stand for: time of the driver's clock in microseconds and percent, oldest first.
+/// They are `spacing` apart. `last` is the newest sample of the reading before, and `is_joined`, whether the driver still had
+/// it. A rate covers the first `rated_us` microseconds after it.
 fn stretches(
     samples: &[(u64, f64)],
     spacing: &Spacing,
     last: Newest,
-    is_joined: bool,
+    mut is_joined: bool,
     mut rated_us: u64,
     now_ns: u64,
 ) -> Utilization {
@@ -197,23 +208,23 @@ fn stretches(
         [(first_us, _), (second_us, _), ..] => second_us - first_us,
         _ => SAMPLES.longest_sample_us,
     };
-    let (mut before, mut longest_us) = (last, period_us);
-    if is_joined {
-        longest_us = u64::MAX;
-    }
+    let mut before = last;
     let (mut busy, mut lost_us) = (Vec::new(), 0);
     for (at_us, percent) in samples.iter().copied() {
         let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(rated_us);
-        let us = spacing.covered_us(gap_us).min(longest_us);
-        if longest_us == u64::MAX {
+        let mut us = spacing.covered_us(gap_us);
+        if is_joined {
             // The driver took no sample in this time: it was idle.
             busy.extend((gap_us > us).then_some(Busy { us: gap_us - us, percent: 0.0 }));
         } else {
+            // It has overwritten the samples of this time.
+            us = us.min(period_us);
             lost_us += gap_us - us;
         }
         busy.push(Busy { us, percent: percent.min(100.0) });
         before = Newest { newest_us: at_us, has_sample: true, ..before };
-        (rated_us, longest_us) = (0, u64::MAX);
+        // The samples after the first follow each other.
+        (rated_us, is_joined) = (0, true);
     }
     Utilization { busy: Ok(busy), lost_us }
 }
