@@ -160,7 +160,8 @@ impl<'a, const N: usize> Ring<'a, N> {
         }
     }
 
-    /// Writes a record's words, the last one last. Gives `false` if another process has changed the slot: it was retired.
+    /// Writes a record's words in order, the last one last, and stops at the first that it can't write. Gives `false` then: another
+    /// process has changed the slot, because the reader retired it.
     fn write(slot: &[AtomicU64], lap: u32, record: &[u32; N]) -> bool {
         let (free, full) = (empty(lap), empty(lap).wrapping_add(1));
         // `all` ends at the first exchange that fails: then nothing more is written.

@@ -252,7 +252,8 @@ impl StateFile {
     /// Whether the report is written.
     #[must_use]
     pub fn is_reported(&self) -> bool {
-        self.file.read_exact_at(&mut [0], REPORTED).is_ok()
+        // The byte is there only if it was written. Its value says nothing.
+        self.file.read_exact_at(&mut [0_u8; 1], REPORTED).is_ok()
     }
 
     /// Whether there is a snapshot, valid or not.

@@ -35,7 +35,8 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
     }
 }
 
-/// Gives the utilisation over the time that a reading knows, percent.
+/// Averages the utilisation over the stretches of a reading, weighted by their lengths, percent. `None`: the driver has no such
+/// figure, it could not be read, or its stretches have no length.
 fn utilization(sample: &DeviceSample) -> Option<f64> {
     let busy = sample.busy.as_ref()?.as_ref().ok()?;
     let us: u64 = busy.iter().map(|stretch| stretch.us).sum();

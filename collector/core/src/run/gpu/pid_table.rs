@@ -120,9 +120,11 @@ impl PidTable {
         }
     }
 
-    /// Notes whether a process has a GPU open; `None`: that could not be read, and nothing changes. A driver's pid of another
-    /// pid namespace can equal the pid of a process of the run by chance. A process without a GPU open is not the one that the
-    /// driver means; once it had one open, it stays resolved.
+    /// Notes whether the process that a driver names by this id, its pid or a thread's, has a GPU open. `None`: that could not be
+    /// read, and nothing changes.
+    ///
+    /// A driver's pid of another pid namespace can equal a pid of the run by chance. Such a process has no GPU open, so it is not
+    /// the one that the driver means. Once it had one open, it counts as meant until it ends.
     fn add_gpu_open(&mut self, pid: u32, is_open: Option<bool>) {
         let pid = self.leaders.get(&pid).copied().unwrap_or(pid);
         if let (Some(id), Some(is_open)) = (self.running(pid), is_open)

@@ -536,7 +536,8 @@ fn add_memory(
         let beside = at_peak.minus(steady);
         let [_, memory] = process.intervals_until(now_ns, beside, 0, peak_bytes);
         sample.intervals.push(memory);
-        at_most = before.contribution.max(at_peak.minus(beside));
+        // The interval has what it holds now beyond the steady part.
+        at_most = before.contribution;
     }
     sample.steady_at_most.add(&TreeSums::of_one(is_main, &at_most, steady_unread_bytes, steady_threads));
     Some(steady.added_bytes)

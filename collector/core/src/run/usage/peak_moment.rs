@@ -47,13 +47,14 @@ impl PeakMoment {
     /// Makes the moment at `at_ns`, CLOCK_MONOTONIC nanoseconds. `holders` may be empty, and follow by [`Self::hold`].
     pub(super) fn new(at_ns: u64, footprint_bytes: u64, holders: PeakHolders) -> Self {
         let mut peak = Self { at_ns, footprint_bytes, holders: PeakHolders::default() };
-        peak.hold(holders);
+        peak.set_holders(holders);
         peak
     }
 
-    /// Sets what was held. No process, and no sum of processes, was larger than the footprint. What is known of a process
-    /// between two samples is its largest RSS, which can be of another moment.
-    pub(super) fn hold(&mut self, mut holders: PeakHolders) {
+    /// Sets what was held, limited to the footprint: no process held more, nor did all commands together.
+    ///
+    /// More can be claimed: between two samples only the largest RSS of a process is known, which can be of another moment.
+    pub(super) fn set_holders(&mut self, mut holders: PeakHolders) {
         for holder in &mut holders.largest {
             holder.rss_bytes = holder.rss_bytes.min(self.footprint_bytes);
         }

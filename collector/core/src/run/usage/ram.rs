@@ -282,7 +282,7 @@ impl RamUsage {
         if let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) {
             let there: Vec<&LiveInterval> =
                 window.intervals.iter().filter(|life| window.counts(life, peak.at_ns)).collect();
-            peak.hold(PeakHolders::between_samples(tree, sample, &there, peak.at_ns));
+            peak.set_holders(PeakHolders::between_samples(tree, sample, &there, peak.at_ns));
         }
     }
 

@@ -60,6 +60,7 @@ impl Maxima {
 
     /// Takes in how busy a device was in these stretches before a reading: their lengths in nanoseconds, and percent.
     pub(super) fn add_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, f64)]) {
+        // Without stretches, too: a device's first reading says from when on it is known.
         let largest = self.busy_sum.lay(device, read_ns, stretches);
         if !stretches.is_empty() {
             self.recent_busy.add(read_ns, largest);
