@@ -50,7 +50,7 @@ fn write_line(gpu_trackers: &str, text: impl Display) -> io::Result<()> {
     io::stderr().write_all(line.as_bytes())
 }
 
-/// Writes `text` to stderr, and fails.
+/// Writes `text` to stderr as it is, as gpu_tracker does, and gives the exit status of a failure. Errors of writing are ignored.
 pub(crate) fn refuse(text: &str) -> ExitCode {
     let _ = io::stderr().write_all(text.as_bytes());
     ExitCode::FAILURE

@@ -34,7 +34,7 @@ pub(crate) trait Account {
     fn messages(&self) -> &[Message];
     /// Tells it what happens to the command.
     fn tell(&mut self, message: Message);
-    /// Whether this child of the launcher does not belong to the run.
+    /// Whether this child of the launcher is not the run's: a collector, or a child from before this program's exec.
     fn is_foreign(&self, pid: u32) -> bool;
     /// A child that does not belong to the run has ended, with this wait status.
     fn foreign_ended(&mut self, status: i32);

@@ -243,7 +243,8 @@ pub(crate) fn dont_dump(address: *mut c_void, length: usize) {
     unsafe { call(libc::SYS_madvise, [address as usize, length, libc::MADV_DONTDUMP as usize, 0, 0, 0]) };
 }
 
-/// Removes the page at `address` from this process's page table (MADV_DONTNEED). Returns whether the kernel did so.
+/// Drops the page at `address` from this process's page table (MADV_DONTNEED); the mapping stays. The kernel rounds the length of 1
+/// up to a page. Returns whether the kernel did so.
 ///
 /// # Safety
 /// The page must belong to a shared mapping: the content of a private one would be lost.

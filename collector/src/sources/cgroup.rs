@@ -45,9 +45,11 @@ impl Places {
         ) else {
             return Self::default();
         };
-        let place = |name: &str, kind: &str, controller: Option<&str>| {
+        // Mounts of v1 name their controllers in their options. v2 has one hierarchy, number 0.
+        let place = |name: &str, fs_type: &str, controller: Option<&str>| {
             let mount = mounts.0.iter().find(|mount| {
-                mount.fs_type == kind && controller.is_none_or(|name| mount.super_options.contains_key(name))
+                let has_controller = |option: &str| mount.super_options.contains_key(option);
+                mount.fs_type == fs_type && controller.is_none_or(has_controller)
             })?;
             Place::below(&mount.mount_point, Path::new(&mount.root), name)
         };

@@ -292,8 +292,8 @@ impl Members {
         }
     }
 
-    /// Notes when the first thread of a process exited, CLOCK_MONOTONIC nanoseconds. `None`: it runs. Returns whether the
-    /// process is a member.
+    /// Sets when the first thread of a process exited, CLOCK_MONOTONIC nanoseconds. `None`: an exec has replaced it, so it runs.
+    /// Returns whether the process is a member.
     fn note_exited(&mut self, pid: u32, exited_ns: Option<u64>) -> bool {
         let member = self.pids.get_mut(&pid);
         let is_member = member.is_some();

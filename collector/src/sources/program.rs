@@ -21,12 +21,16 @@ pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
     root.args(pid, MOST_ARGS_BYTES)
 }
 
-/// Reads what the core asks for. `at_ns`: the time by which the process runs what is found, CLOCK_MONOTONIC nanoseconds.
+/// Reads what a process runs, and whose memory it has if `question` asks for that.
+///
+/// `began_by_ns` dates that memory: the program had begun by then, CLOCK_MONOTONIC nanoseconds. Only the caller knows that time.
+/// Leaves `is_answer` false: a scan reads programs unasked, and the caller sets it if the core has asked.
 #[must_use]
-pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, at_ns: u64) -> ProgramSeen {
+pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, began_by_ns: u64) -> ProgramSeen {
     let memory = match question {
+        // Known already: its own.
         ProgramQuestion::What => None,
-        ProgramQuestion::WhatAndWhose(parent) => Some((memory(root, target.pid, parent), at_ns)),
+        ProgramQuestion::WhatAndWhose(parent) => Some((memory(root, target.pid, parent), began_by_ns)),
     };
     let (program, inner) = program(root, target.pid);
     ProgramSeen { id: target.id, program, inner, memory, is_answer: false }

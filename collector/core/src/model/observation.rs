@@ -327,9 +327,9 @@ pub struct ProgramSeen {
     pub program: Program,
     /// Its pid as it sees it itself, where that is in another pid namespace.
     pub inner: Option<Key>,
-    /// Its memory, if the program has written no record, and the time by which the program runs.
+    /// Whose memory it has, and a time by which the program had begun, CLOCK_MONOTONIC nanoseconds. `None`: not asked.
     pub memory: Option<(UnreportedMemory, u64)>,
-    /// The core asked for it.
+    /// Whether it answers [`Request::ReadProgram`]. Otherwise a scan found it.
     pub is_answer: bool,
 }
 

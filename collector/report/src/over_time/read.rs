@@ -186,13 +186,16 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     OverTime { points: samples.iter().zip(io_rates(samples)).map(point).collect(), columns }
 }
 
-/// Gives the bytes per second that were read and written in the time of each sample: all samples between two readings of them
-/// have the same. `None`: no reading tells.
+/// Gives bytes per second, read and written, for the time of each sample.
+///
+/// I/O is read less often than sampled, so several samples carry one reading. All samples between two readings have the mean rate
+/// of that time. `None`: there is no reading on one of its sides.
 fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
     let mut rates = vec![[None; 2]; samples.len()];
-    let (mut first, mut before) = (0, None::<IoSample>);
+    let (mut first_open, mut before) = (0, None::<IoSample>);
     for (at, io) in samples.iter().enumerate().filter_map(|(at, sample)| Some((at, sample.io?))) {
-        if before.is_some_and(|before| before.read_ns == io.read_ns) {
+        // Still the reading of the sample before. A damaged file can have one of before that.
+        if before.is_some_and(|before| io.read_ns <= before.read_ns) {
             continue;
         }
         let rate = before.map(|before| {
@@ -200,8 +203,8 @@ fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
             let of = |now: u64, before: u64| Some(now.saturating_sub(before) as f64 / length_s);
             [of(io.bytes.read, before.bytes.read), of(io.bytes.written, before.bytes.written)]
         });
-        rates[first..=at].fill(rate.unwrap_or_default());
-        (first, before) = (at + 1, Some(io));
+        rates[first_open..=at].fill(rate.unwrap_or_default());
+        (first_open, before) = (at + 1, Some(io));
     }
     rates
 }
@@ -435,7 +438,8 @@ mod tests {
             let bytes = IoBytes { read, written: 10 * read };
             Some(IoSample { read_ns: read_s * S, bytes })
         };
-        let readings = [None, io(2, 100), io(2, 100), io(4, 700), io(4, 700)];
+        // The last one is of a damaged file.
+        let readings = [None, io(2, 100), io(2, 100), io(4, 700), io(3, 900)];
         let samples = (0..).zip(readings).map(|(number, io)| TreeSample { io, ..sample(number) });
         let all = from_samples(&samples.collect::<Vec<_>>(), 0);
         let column = |name| (0..5).map(|at| value(&all, at, name)).collect::<Vec<_>>();

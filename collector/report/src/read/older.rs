@@ -142,6 +142,7 @@ fn in_bytes(ram: &Object) -> Option<Value> {
             Value::Object(parts) => {
                 parts.iter().map(|(key, part)| (key.clone(), converted(part, bytes_of_unit))).collect()
             }
+            // The unit's name: today's form has none.
             _ => Value::Null,
         }
     }

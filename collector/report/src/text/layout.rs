@@ -149,8 +149,8 @@ impl Page {
         self.look.width() - MARGIN - LABEL
     }
 
-    /// Gives a value as pieces of coloured text. A number that is unknown or shows as zero has none, nor has a note that is
-    /// too long for `room` columns.
+    /// Gives a value as pieces of coloured text. A number that is unknown or shows as zero has none. Parts and notes depend on
+    /// `room`, the columns that are left: a note that is too long has no pieces.
     fn pieces(&self, cell: &Cell, room: usize) -> Vec<Piece> {
         match cell {
             Cell::Number(value, unit) => match number(*value) {

@@ -134,7 +134,7 @@ fn lengthen(lines: &mut Vec<u8>, begin: u64, length: usize) {
     }
 }
 
-/// Whether a disk or a quota is full.
+/// Whether a write failed because the disk or a quota is full, or the file would be larger than the limit (RLIMIT_FSIZE).
 pub(super) fn is_no_space(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -44,8 +44,8 @@ fn has_drm(config: &GpuConfig) -> bool {
     (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config)
 }
 
-/// Gives the configuration of a backend. HIP reads CUDA_VISIBLE_DEVICES, too; but where there are NVIDIA's devices as well,
-/// it is meant for those.
+/// Gives the configuration for a backend ([`NVIDIA`] or [`AMD_AND_INTEL`]). HIP reads CUDA_VISIBLE_DEVICES, too. That is dropped where
+/// NVIDIA's devices may be: it is meant for those.
 pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {
     let mut own = config.clone();
     if backend == AMD_AND_INTEL && may_have_nvidia(config) {

@@ -206,7 +206,7 @@ impl Segment {
         };
         match Ring::new(&header.head.0, &header.tail.0, &header.dropped.0, words) {
             Some(ring) => ring,
-            None => unreachable!("the capacity is a power of two, asserted above"),
+            None => unreachable!("a power of two, asserted in gpu_track_abi::layout"),
         }
     }
 

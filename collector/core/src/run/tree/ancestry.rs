@@ -145,7 +145,8 @@ impl Tree {
         all
     }
 
-    /// Whether a process was certainly there after this other one's end.
+    /// Whether a process was certainly there after this other one's end, so that the other did not reap it. False if the other one
+    /// lives, or is not known.
     pub(super) fn has_outlived(&self, process: &Process, other: ProcessId) -> bool {
         self.end_of(Parent::Known(other)).is_some_and(|end| process.last_seen_ns() > end)
     }

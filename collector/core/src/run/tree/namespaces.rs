@@ -53,6 +53,7 @@ impl Tree {
 
     /// Gives the inode of the other pid namespace that a process is in. `None`: it is in the collector's, or that is not known.
     pub(super) fn namespace_of(&self, process: &Process) -> Option<u32> {
+        // One that only the kernel has reported has a key of the collector's namespace; its fork number has its own.
         let has_own_pid = process.ids.key.pid_ns != self.context.pid_ns;
         has_own_pid.then_some(process.ids.key.pid_ns).or(process.ids.fork_number.map(|fork| fork.pid_ns))
     }

@@ -75,7 +75,7 @@ impl PeakHolders {
         for (name, held) in named(tree, sample, sample.at_ns) {
             commands.add(name, 1, held.contribution.added_bytes);
         }
-        commands.beside(largest(live_holders(tree, sample, sample.at_ns)))
+        commands.into_holders(largest(live_holders(tree, sample, sample.at_ns)))
     }
 
     /// Gives what was held at a time between two samples: by live processes, and by what was there for a part of that time.
@@ -92,7 +92,7 @@ impl PeakHolders {
             let is_first_of_process = counted.insert(life.id);
             commands.add(&life.command, is_first_of_process.into(), life.memory.added_bytes);
         }
-        commands.beside(holders_at(tree, sample, there, at_ns))
+        commands.into_holders(holders_at(tree, sample, there, at_ns))
     }
 
     /// Adds up what all commands held, bytes.
@@ -126,9 +126,9 @@ impl<'a> Commands<'a> {
         *bytes = bytes.saturating_add(added_bytes);
     }
 
-    /// Gives the [`COMMANDS`] largest of them, and the sum of the others, beside the largest processes. A name is copied only if
-    /// it is kept.
-    fn beside(self, largest: Vec<Holder>) -> PeakHolders {
+    /// Lists the [`COMMANDS`] largest commands, and sums up the others. Adds `largest`, the largest processes, as they are. A name
+    /// is copied only if it is kept.
+    fn into_holders(self, largest: Vec<Holder>) -> PeakHolders {
         let mut all: Vec<_> = self.0.into_iter().collect();
         all.sort_unstable_by_key(|(name, (count, bytes))| (Reverse(*bytes), Reverse(*count), *name));
         let others = all.split_off(all.len().min(COMMANDS));

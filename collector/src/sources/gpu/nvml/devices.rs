@@ -42,19 +42,25 @@ impl Beginning {
 }
 
 impl Nvml {
-    /// Adds a device, or renews the handle of a known one. `raw` is the driver's handle. `index` is its number; `None`: it is
-    /// an instance. `(parent_raw, parent)` is the divided device that it is an instance of. `beginning` is what was read of a
-    /// new one.
+    /// Adds a device, or gives a known one the driver's new handle. A device without an id is noted as unreadable.
+    ///
+    /// - `raw`: the driver's handle.
+    /// - `index`: the driver's number of it; `None`: it is a MIG instance.
+    /// - `divided`: of an instance, the device that it is a part of, and that device's handle.
+    /// - `beginning`: what was read of it as soon as it had a handle. A known device does not need it.
     fn add_device(
         &mut self,
         raw: nvmlDevice_t,
         index: Option<u32>,
-        (parent_raw, parent): (Option<nvmlDevice_t>, Option<&Device>),
+        divided: Option<(nvmlDevice_t, &Device)>,
         beginning: Option<Beginning>,
     ) {
+        let (parent_raw, parent) = divided.unzip();
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
+        // An instance has the PCI address of its whole device, so that can't tell it from others.
         let id = uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
         let Some(id) = id else {
+            // The memory is asked for only to learn why the driver refuses: `Api::text` gives no reason.
             let why = figures::memory(&self.api, raw).err();
             self.note_unreadable(index, why.unwrap_or(Missing::Failed("it has no UUID".into())));
             return;
@@ -96,6 +102,7 @@ impl Nvml {
             accounting,
             events: None,
         });
+        // Name and address follow later, unless the user chose devices by them.
         if self.describes_first {
             self.describe(&id);
         }
@@ -168,7 +175,7 @@ impl Nvml {
         for number in 0..most.unwrap_or(0).min(CALLS.most_instances) {
             let mut part = std::ptr::null_mut();
             if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
-                self.add_device(part, None, (Some(raw), Some(&parent)), None);
+                self.add_device(part, None, Some((raw, &parent)), None);
             }
         }
     }
@@ -189,7 +196,7 @@ impl Nvml {
         for (index, raw, beginning) in found {
             match raw {
                 Ok(raw) => {
-                    self.add_device(raw, Some(index), (None, None), beginning);
+                    self.add_device(raw, Some(index), None, beginning);
                     let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
                     if let Some(id) = id {
                         self.add_instances(raw, &id);

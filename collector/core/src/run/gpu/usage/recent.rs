@@ -12,12 +12,15 @@ use crate::model::groups::Groups;
 /// The values that became known since the last sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Recent<T> {
+    /// The largest since the sample began.
     largest: Option<T>,
+    /// The newest, and when it was read. It may be older than the sample.
     last: Option<(u64, T)>,
 }
 
 impl<T: Amount> Recent<T> {
-    /// Takes in a value that a reading of this time made known.
+    /// Takes in a value that a reading made known. `read_ns`: the reading's time, CLOCK_MONOTONIC nanoseconds, not before that of the
+    /// last call.
     pub(super) fn add(&mut self, read_ns: u64, value: T) {
         self.largest = Some(self.largest.map_or(value, |largest| largest.larger(value)));
         self.last = Some((read_ns, value));
