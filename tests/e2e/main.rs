@@ -28,6 +28,7 @@ mod gpu_report;
 mod gpu_slow;
 mod gpu_sums;
 mod gpu_time;
+mod gpu_trace;
 mod gpu_tracker;
 mod gpu_utilization;
 mod gpu_which;

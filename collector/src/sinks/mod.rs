@@ -6,6 +6,8 @@
 //! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process. After a
 //! restart an item may come again, and the process ids of this run may be others.
 
+mod gpu_trace;
+mod grid;
 pub mod kept;
 mod live_ring;
 pub mod output;
@@ -41,10 +43,11 @@ struct Row {
 }
 
 /// All outputs.
-const SINKS: [Row; 3] = [
+const SINKS: [Row; 4] = [
     Row { make: live_ring::make, is_in_loop: true },
     Row { make: report_file::make, is_in_loop: true },
     Row { make: tracking::make, is_in_loop: false },
+    Row { make: gpu_trace::make, is_in_loop: false },
 ];
 
 /// The outputs of a run.

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::{
     DiscoveryConfig, GpuConfig, Layer, RamUnit, ReportConfig, Style, TimeUnit, TrackingConfig, Vendor,
 };
 
+use super::gpu_trace::{AskedTrace, asked};
 use super::values::{Uuids, cores, one_of, seconds, uuids};
 
 /// How the report is written.
@@ -71,7 +73,13 @@ pub(super) struct TrackingArgs {
           value_hint = ValueHint::FilePath)]
     tracking_files: Vec<PathBuf>,
 
-    /// Replace the files of --tf that exist
+    /// Log the GPUs to FILE ("-": stdout) in the CSV form of nvidia-smi: a line for each GPU and TIME [default: 1s]. A and B are
+    /// fields of nvidia-smi --query-gpu; an unknown one is refused with the list of those that are read
+    #[arg(long, value_name = "FILE[,every=TIME][,fields=A,B]", value_hint = ValueHint::FilePath,
+          allow_hyphen_values = true, value_parser = OsStringValueParser::new().try_map(|given| asked(&given)))]
+    trace_gpu: Option<AskedTrace>,
+
+    /// Replace the files of --tf and --trace-gpu that exist
     #[arg(long)]
     overwrite: bool,
 
@@ -91,6 +99,8 @@ pub(crate) struct Preparations {
     pub(crate) config: Option<PathBuf>,
     /// The files of `--tf`.
     pub(crate) tracking_files: Vec<PathBuf>,
+    /// The log of `--trace-gpu`.
+    pub(crate) gpu_trace: Option<AskedTrace>,
     /// They may replace files.
     pub(crate) overwrite: bool,
     /// The command gets a cgroup of its own.
@@ -153,6 +163,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             expected_cores,
             config,
             tracking_files,
+            trace_gpu,
             overwrite,
             disable_logs,
             cgroup,
@@ -163,7 +174,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             disable_logs,
             ..TrackingConfig::default()
         };
-        (tracking, Preparations { config, tracking_files, overwrite, cgroup })
+        (tracking, Preparations { config, tracking_files, gpu_trace: trace_gpu, overwrite, cgroup })
     }
 }
 
