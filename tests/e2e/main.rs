@@ -43,6 +43,7 @@ mod nested;
 mod nodes;
 mod old_shims;
 mod output;
+mod progress;
 mod report_file;
 mod resilience;
 mod series;

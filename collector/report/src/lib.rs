@@ -10,6 +10,7 @@ pub mod format;
 mod gpu_tracker;
 mod json;
 pub mod over_time;
+pub mod progress;
 pub mod quote;
 pub mod read;
 pub mod runs;

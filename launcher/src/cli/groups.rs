@@ -10,7 +10,7 @@ use gpu_track_collector::{
 };
 
 use super::gpu_trace::{AskedTrace, asked};
-use super::values::{Uuids, cores, one_of, seconds, uuids};
+use super::values::{Uuids, cores, duration, one_of, seconds, uuids};
 
 /// How the report is written.
 #[derive(Debug, Clone, Args)]
@@ -82,6 +82,11 @@ pub(super) struct TrackingArgs {
     /// Replace the files of --tf and --trace-gpu that exist
     #[arg(long)]
     overwrite: bool,
+
+    /// Write a line about the run to stderr each TIME (5, 5s, 500ms, 1m; at least 0.1 s): RAM, CPU, processes and GPUs, of the run and
+    /// of the machine. It does so with --quiet, too
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = duration)]
+    every: Option<Duration>,
 
     /// Write no warnings to stderr while COMMAND runs
     #[arg(long)]
@@ -165,12 +170,14 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             tracking_files,
             trace_gpu,
             overwrite,
+            every,
             disable_logs,
             cgroup,
         } = args;
         let tracking = TrackingConfig {
             sampling_interval: sleep_time,
             expected_cores,
+            every,
             disable_logs,
             ..TrackingConfig::default()
         };

@@ -141,6 +141,8 @@ pub struct TrackingConfig {
     pub tracking_files: Vec<StreamFile>,
     /// The log of `--trace-gpu`.
     pub gpu_trace: Option<GpuTrace>,
+    /// Time between two lines about the run on stderr; `None`: there are none.
+    pub every: Option<Duration>,
     /// No warnings are written to stderr while the command runs.
     pub disable_logs: bool,
     /// Whether the user is told what `--wait-all` waits for.
