@@ -44,6 +44,7 @@ mod nodes;
 mod old_shims;
 mod output;
 mod progress;
+mod prometheus;
 mod report_file;
 mod resilience;
 mod series;

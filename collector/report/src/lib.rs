@@ -9,6 +9,7 @@ mod figures;
 pub mod format;
 mod gpu_tracker;
 mod json;
+mod openmetrics;
 pub mod over_time;
 pub mod progress;
 pub mod quote;
