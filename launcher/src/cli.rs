@@ -2,6 +2,7 @@
 
 mod args;
 mod docs;
+mod gpu_trace;
 mod gpu_tracker;
 mod groups;
 mod man;
@@ -89,6 +90,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.report.targets = targets(&options.places, patterns)?;
     options.preparations.tracking_files =
         tracking_files::paths(&options.preparations.tracking_files, &options.report, patterns)?;
+    tracking_files::find_trace(&mut options.preparations, &options.report, patterns)?;
     if options.information.recover {
         return Ok(Request::Recover(options));
     }

@@ -36,7 +36,7 @@ pub(crate) struct Collector {
 impl Collector {
     /// Starts a collector in a session of its own, so that no signal to the command's process group or terminal ends
     /// it. `shared`: the process connector's socket and inbox. `locks`: for each place of the report its lock, if it
-    /// has one. Of the standard streams only the report's stays open: a batch system waits until a task's stdout is closed.
+    /// has one. Of the standard streams only those that it writes to stay open: a batch system waits until a task's stdout is closed.
     pub(crate) fn start(
         segment: &NamedFile,
         state: &NamedFile,
@@ -54,8 +54,9 @@ impl Collector {
         let fds = [pipe_fd, orders_fd, segment_fd, state_fd, socket_fd, inbox_fd];
         let lock_fds: Vec<_> = locks.iter().map(|fd| fd.map(|fd| fd.as_raw_fd())).collect();
         let is_stdout = |target: &ReportTarget| target.output == Output::Stdout;
-        let stdout =
-            if config.report.targets.iter().any(is_stdout) { Stdio::inherit() } else { Stdio::null() };
+        let is_log_on_stdout = config.tracking.gpu_trace.as_ref().is_some_and(|log| log.file.is_none());
+        let needs_stdout = is_log_on_stdout || config.report.targets.iter().any(is_stdout);
+        let stdout = if needs_stdout { Stdio::inherit() } else { Stdio::null() };
         let argument = |fd: &Option<RawFd>| fd.map_or("-".into(), |fd: RawFd| fd.to_string());
         let lock_list = lock_fds.iter().map(argument).collect::<Vec<_>>().join(",");
         let mut command = Command::new("/proc/self/exe");

@@ -1,6 +1,6 @@
 //! The forms in which a report, or the list of GPUs, is written: the values of `-f`.
 
-use super::{gpu_tracker, json, text};
+use super::{gpu_tracker, json, openmetrics, text};
 use crate::model::config::ReportTarget;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
@@ -44,10 +44,21 @@ const JSON: Format = Format {
     gpus_now: json::gpu_line,
 };
 
+/// For Prometheus, which scrapes it again and again.
+const OPENMETRICS: Format = Format {
+    name: "openmetrics",
+    extension: "prom",
+    is_complete: true,
+    report: openmetrics::report,
+    gpus: openmetrics::gpu_list,
+    gpus_now: openmetrics::gpu_list,
+};
+
 /// All of them. Those of gpu_tracker are named as ours, with [`GPU_TRACKER`] before that.
-const FORMATS: [Format; 4] = [
+const FORMATS: [Format; 5] = [
     TEXT,
     JSON,
+    OPENMETRICS,
     Format { name: "gpu_tracker text", is_complete: false, report: gpu_tracker::text, ..TEXT },
     Format { name: "gpu_tracker json", is_complete: false, report: json::gpu_tracker, ..JSON },
 ];
@@ -67,6 +78,18 @@ pub fn of_extension(extension: &str) -> Option<&'static str> {
         .iter()
         .find(|format| format.is_complete && format.extension == extension)
         .map(|format| format.name)
+}
+
+/// Whether programs read a file of this form while the run goes on, so that it should never be old.
+#[must_use]
+pub fn is_scraped(name: &str) -> bool {
+    name == OPENMETRICS.name
+}
+
+/// Whether gpu_tracker has a form of this name, too.
+#[must_use]
+pub fn is_of_gpu_tracker(name: &str) -> bool {
+    FORMATS.iter().any(|format| format.name.strip_prefix(GPU_TRACKER) == Some(name))
 }
 
 /// Whether a report in the form of this name can say that the run is not over, and what to warn of.
@@ -120,14 +143,23 @@ mod tests {
 
     // Requirement: CMD-16
     #[test]
-    fn each_value_of_the_option_has_a_form_of_gpu_tracker_that_is_none() {
-        assert_eq!(names().collect::<Vec<_>>(), ["text", "json"]);
-        for name in names() {
+    fn each_form_of_gpu_tracker_is_another_one_than_ours_of_that_name() {
+        assert_eq!(names().collect::<Vec<_>>(), ["text", "json", "openmetrics"]);
+        let theirs: Vec<_> = names().filter(|name| is_of_gpu_tracker(name)).collect();
+        assert_eq!(theirs, ["text", "json"], "gpu_tracker has no others that can be written");
+        for name in theirs {
             let form = format!("{GPU_TRACKER}{name}");
             assert_eq!(
                 (named(&form).name, is_complete(&form), is_complete(name)),
                 (form.as_str(), false, true)
             );
         }
+    }
+
+    // Requirement: OUT-40
+    #[test]
+    fn file_for_prometheus_is_named_by_its_extension() {
+        assert_eq!(of_extension("prom"), Some("openmetrics"));
+        assert!(is_scraped("openmetrics") && !is_scraped("json"));
     }
 }

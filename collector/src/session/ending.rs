@@ -11,7 +11,7 @@ use crate::model::config::Config;
 use crate::model::observation::Observation;
 use crate::model::report::{DiskFull, Report, Stage};
 use crate::model::run_end::{CommandExit, RunEnd};
-use crate::report::format::is_complete;
+use crate::report::format::{is_complete, is_scraped};
 use crate::report::quote;
 use crate::run::RunState;
 use crate::run::schedule::Terms;
@@ -22,13 +22,17 @@ use crate::sys::clock;
 
 /// The report-so-far is written each time the run is twice as old, or this much older.
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
+/// The same where a program scrapes it: Prometheus does so every 15 to 60 s.
+const LONGEST_SCRAPED_NS: u64 = 15_000_000_000;
 
 impl Session {
     /// Writes the report as it would be if the run ended now, and plans the next. It is what remains if everything is killed at
     /// once.
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(self.run.start_ns);
-        self.interim_ns = now_ns + age_ns.min(LONGEST_INTERIM_NS);
+        let is_scraped = self.config.report.targets.iter().any(|target| is_scraped(&target.format));
+        let longest_ns = if is_scraped { LONGEST_SCRAPED_NS } else { LONGEST_INTERIM_NS };
+        self.interim_ns = now_ns + age_ns.min(longest_ns);
         if !self.sinks.want_report(Stage::SoFar) {
             return;
         }

@@ -1,14 +1,17 @@
 //! Sinks: what takes the run out of the collector. Each output is one file here and one row of [`SINKS`].
 //!
-//! The live ring and the report file are called by the loop, which waits for them. Every other sink has a thread and a queue
-//! ([`worker`]): neither the loop nor the report waits for it.
+//! The live ring and the report file are called by the loop, which waits for them, and so are the lines of `--every`, which never
+//! wait. Every other sink has a thread and a queue ([`worker`]): neither the loop nor the report waits for it.
 //!
 //! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process. After a
 //! restart an item may come again, and the process ids of this run may be others.
 
+mod gpu_trace;
+mod grid;
 pub mod kept;
 mod live_ring;
 pub mod output;
+mod progress;
 mod report_file;
 mod sink;
 pub mod tracking;
@@ -41,10 +44,13 @@ struct Row {
 }
 
 /// All outputs.
-const SINKS: [Row; 3] = [
+const SINKS: [Row; 5] = [
     Row { make: live_ring::make, is_in_loop: true },
+    // It ends when it gets the report, before that is written.
+    Row { make: progress::make, is_in_loop: true },
     Row { make: report_file::make, is_in_loop: true },
     Row { make: tracking::make, is_in_loop: false },
+    Row { make: gpu_trace::make, is_in_loop: false },
 ];
 
 /// The outputs of a run.

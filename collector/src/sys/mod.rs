@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod kernel;
+pub(crate) mod local_time;
 pub(crate) mod netlink;
 pub mod pidfd;
 pub mod priority;

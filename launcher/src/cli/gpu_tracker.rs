@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
-use gpu_track_collector::format::GPU_TRACKER;
+use gpu_track_collector::format::{self, GPU_TRACKER};
 use gpu_track_collector::{Output, RamUnit, ReportTarget, Style, TimeUnit, quote};
 
 use super::Request;
@@ -57,6 +57,16 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
             return Ok(Translated::Request(Request::Refuse(format!("{problem}{}", help::USAGE))));
         }
     };
+    let format = options.iter().find(|(option, _)| *option == "--format");
+    if let Some(name) = format.and_then(|(_, value)| value.as_ref()?.to_str())
+        && format::names().any(|ours| ours == name)
+        && !format::is_of_gpu_tracker(name)
+    {
+        return Err(UsageError::of(
+            "--format",
+            format_args!("\"{name}\" is no format of gpu_tracker: text or json"),
+        ));
+    }
     let ours = options.into_iter().map(|(option, value)| match value {
         Some(value) => [OsStr::new(option), OsStr::new("="), &literal(option, value)].into_iter().collect(),
         None => option.into(),

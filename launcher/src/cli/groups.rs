@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::{
     DiscoveryConfig, GpuConfig, Layer, RamUnit, ReportConfig, Style, TimeUnit, TrackingConfig, Vendor,
 };
 
-use super::values::{Uuids, cores, one_of, seconds, uuids};
+use super::gpu_trace::{AskedTrace, asked};
+use super::values::{Uuids, cores, duration, one_of, seconds, uuids};
 
 /// How the report is written.
 #[derive(Debug, Clone, Args)]
@@ -71,9 +73,20 @@ pub(super) struct TrackingArgs {
           value_hint = ValueHint::FilePath)]
     tracking_files: Vec<PathBuf>,
 
-    /// Replace the files of --tf that exist
+    /// Log the GPUs to FILE ("-": stdout) in the CSV form of nvidia-smi: a line for each GPU and TIME [default: 1s]. A and B are
+    /// fields of nvidia-smi --query-gpu; an unknown one is refused with the list of those that are read
+    #[arg(long, value_name = "FILE[,every=TIME][,fields=A,B]", value_hint = ValueHint::FilePath,
+          allow_hyphen_values = true, value_parser = OsStringValueParser::new().try_map(|given| asked(&given)))]
+    trace_gpu: Option<AskedTrace>,
+
+    /// Replace the files of --tf and --trace-gpu that exist
     #[arg(long)]
     overwrite: bool,
+
+    /// Write a line about the run to stderr each TIME (5, 5s, 500ms, 1m; at least 0.1 s): RAM, CPU, processes and GPUs, of the run and
+    /// of the machine. It does so with --quiet, too
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = duration)]
+    every: Option<Duration>,
 
     /// Write no warnings to stderr while COMMAND runs
     #[arg(long)]
@@ -91,6 +104,8 @@ pub(crate) struct Preparations {
     pub(crate) config: Option<PathBuf>,
     /// The files of `--tf`.
     pub(crate) tracking_files: Vec<PathBuf>,
+    /// The log of `--trace-gpu`.
+    pub(crate) gpu_trace: Option<AskedTrace>,
     /// They may replace files.
     pub(crate) overwrite: bool,
     /// The command gets a cgroup of its own.
@@ -153,17 +168,20 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             expected_cores,
             config,
             tracking_files,
+            trace_gpu,
             overwrite,
+            every,
             disable_logs,
             cgroup,
         } = args;
         let tracking = TrackingConfig {
             sampling_interval: sleep_time,
             expected_cores,
+            every,
             disable_logs,
             ..TrackingConfig::default()
         };
-        (tracking, Preparations { config, tracking_files, overwrite, cgroup })
+        (tracking, Preparations { config, tracking_files, gpu_trace: trace_gpu, overwrite, cgroup })
     }
 }
 

@@ -1,16 +1,20 @@
-//! `--tf FILE`: where the run over time goes. All that can be wrong with it is said before the command starts.
+//! `--tf FILE` and `--trace-gpu FILE`: where the run over time goes. All that can be wrong with it is said before the command
+//! starts.
 
 use std::path::{Path, PathBuf};
 
-use gpu_track_collector::tracking::{TrackingFile, check_form};
-use gpu_track_collector::{NoLock, Output, OutputLock, ReportConfig};
+use gpu_track_collector::tracking::{NoTrackingFile, TrackingFile, check_form};
+use gpu_track_collector::{GpuTrace, NoLock, Output, OutputLock, ReportConfig};
 
 use super::args::Options;
+use super::groups::Preparations;
 use super::output::{self, PatternValues};
 use super::usage_error::UsageError;
 
-/// The option.
+/// The option of the files that have all.
 const OPTION: &str = "--tf";
+/// The option of the log of GPUs.
+const TRACE_OPTION: &str = "--trace-gpu";
 
 /// A tracking file, and the lock that keeps other runs from it.
 #[derive(Debug)]
@@ -28,7 +32,11 @@ pub(super) fn paths(
 ) -> Result<Vec<PathBuf>, UsageError> {
     let mut paths = Vec::new();
     for given in all_given {
-        let path = path(given, report, patterns)?;
+        check_form(given).map_err(|error| UsageError::of_file(OPTION, given, error))?;
+        let path = match place(OPTION, given, report, patterns)? {
+            Output::File(path) => path,
+            _ => return Err(UsageError::of_file(OPTION, given, "is no file: give the name of one")),
+        };
         if paths.contains(&path) {
             return Err(UsageError::of_file(OPTION, given, "stands for the same file as another --tf"));
         }
@@ -37,16 +45,39 @@ pub(super) fn paths(
     Ok(paths)
 }
 
-/// Finds the path that `given` names.
-fn path(given: &Path, report: &ReportConfig, patterns: &PatternValues) -> Result<PathBuf, UsageError> {
-    let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(OPTION, given, problem);
-    check_form(given).map_err(|error| refused(&error))?;
+/// Finds where the log of `--trace-gpu` goes. Refuses what is neither a file nor stdout, or has another output's name.
+pub(super) fn find_trace(
+    preparations: &mut Preparations,
+    report: &ReportConfig,
+    patterns: &PatternValues,
+) -> Result<(), UsageError> {
+    let Some(trace) = &mut preparations.gpu_trace else { return Ok(()) };
+    let given = trace.file.clone();
+    let refused = |problem: &str| Err(UsageError::of_file(TRACE_OPTION, &given, problem));
+    match place(TRACE_OPTION, &given, report, patterns)? {
+        Output::Stdout => trace.is_stdout = true,
+        Output::File(path) if preparations.tracking_files.contains(&path) => {
+            return refused("is the file of --tf: give another name");
+        }
+        Output::File(path) => trace.file = path,
+        _ => return refused("is no file: give the name of one, or - for stdout"),
+    }
+    Ok(())
+}
+
+/// Finds the place that `given` names. Refuses the report's file.
+fn place(
+    option: &str,
+    given: &Path,
+    report: &ReportConfig,
+    patterns: &PatternValues,
+) -> Result<Output, UsageError> {
+    let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(option, given, problem);
     match output::output(given, patterns).map_err(|error| refused(&error))? {
         Output::File(path) if report.files().any(|file| file == path) => {
             Err(refused(&"is the file of the report: give another name"))
         }
-        Output::File(path) => Ok(path),
-        _ => Err(refused(&"is no file: give the name of one")),
+        place => Ok(place),
     }
 }
 
@@ -57,15 +88,27 @@ fn path(given: &Path, report: &ReportConfig, patterns: &PatternValues) -> Result
 pub(crate) fn tracking_files(options: &mut Options) -> Result<Vec<HeldTrackingFile>, UsageError> {
     let mut held = Vec::new();
     for path in options.preparations.tracking_files.clone() {
-        held.push(tracking_file(path, options)?);
+        held.push(hold(OPTION, path, options, TrackingFile::create)?);
     }
     options.tracking.tracking_files = held.iter().map(|held| held.file.target()).collect();
+    if let Some(trace) = options.preparations.gpu_trace.clone() {
+        let make = || hold(TRACE_OPTION, trace.file, options, TrackingFile::create_lines);
+        let log = if trace.is_stdout { None } else { Some(make()?) };
+        let file = log.as_ref().map(|held| held.file.target());
+        options.tracking.gpu_trace = Some(GpuTrace { file, every: trace.every, fields: trace.fields });
+        held.extend(log);
+    }
     Ok(held)
 }
 
-/// Makes a tracking file.
-fn tracking_file(path: PathBuf, options: &mut Options) -> Result<HeldTrackingFile, UsageError> {
-    let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(OPTION, &path, problem);
+/// Makes the file of an option, and takes its lock.
+fn hold(
+    option: &str,
+    path: PathBuf,
+    options: &mut Options,
+    create: fn(PathBuf, bool) -> Result<TrackingFile, NoTrackingFile>,
+) -> Result<HeldTrackingFile, UsageError> {
+    let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(option, &path, problem);
     let lock = match OutputLock::take(&path) {
         Ok(lock) => lock,
         Err(NoLock::InUse) => return Err(refused(&"is the tracking file of another run that has not ended")),
@@ -74,7 +117,6 @@ fn tracking_file(path: PathBuf, options: &mut Options) -> Result<HeldTrackingFil
             None
         }
     };
-    let file = TrackingFile::create(path.clone(), options.preparations.overwrite)
-        .map_err(|error| refused(&error))?;
+    let file = create(path.clone(), options.preparations.overwrite).map_err(|error| refused(&error))?;
     Ok(HeldTrackingFile { file, lock })
 }

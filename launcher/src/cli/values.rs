@@ -7,6 +7,8 @@ use thiserror::Error;
 
 /// gpu_tracker's minimum is 0.1 s; a sample takes only microseconds here.
 const MIN_INTERVAL_S: f64 = 0.001;
+/// Shortest time between two lines of an output for people: samples are a tenth of a second apart.
+const MIN_DURATION_S: f64 = 0.1;
 /// A year: longer than any batch system lets a job run.
 const MAX_INTERVAL_S: f64 = 365.0 * 86_400.0;
 
@@ -18,6 +20,15 @@ pub(crate) enum ValueError {
         "\"{0}\" is not allowed: a number of seconds from {MIN_INTERVAL_S} to {MAX_INTERVAL_S} (one year)"
     )]
     Seconds(String),
+    /// It is no time between two lines of an output.
+    #[error("\"{0}\" is not allowed: a time from 0.1 s to a year, such as 5, 5s, 500ms, 1m or 1h")]
+    Duration(String),
+    /// It is no file for `--trace-gpu`.
+    #[error("\"{0}\" names no file: FILE, ./-FILE or -")]
+    TraceFile(String),
+    /// It is nothing that can follow the file of `--trace-gpu`.
+    #[error("\"{0}\" is not allowed after FILE: every=TIME or fields=A,B,...")]
+    TraceKey(String),
     /// It is no number of cores.
     #[error("\"{0}\" is not allowed: a whole number of cores, at least 1")]
     Cores(String),
@@ -42,6 +53,21 @@ pub(crate) fn seconds(given: &str) -> Result<Duration, ValueError> {
     match given.parse() {
         Ok(s) if (MIN_INTERVAL_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
         _ => Err(ValueError::Seconds(given.to_owned())),
+    }
+}
+
+/// Parses the time between two lines of an output: a number of seconds, or one with a unit.
+///
+/// # Errors
+/// If it is none, too short, or too long.
+pub(super) fn duration(given: &str) -> Result<Duration, ValueError> {
+    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let unit = UNITS.into_iter().find_map(|(unit, s)| Some((given.strip_suffix(unit)?, s)));
+    let (number, unit_s) = unit.unwrap_or((given, 1.0));
+    let seconds = number.parse().map(|number: f64| number * unit_s);
+    match seconds {
+        Ok(s) if (MIN_DURATION_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        _ => Err(ValueError::Duration(given.to_owned())),
     }
 }
 
@@ -94,4 +120,28 @@ where
 {
     let names = PossibleValuesParser::new(all.iter().map(move |value| name(*value)));
     names.try_map(move |given| named(&given, all, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duration_is_in_seconds_or_has_a_unit() {
+        for (given, ms) in [
+            ("5", 5000),
+            ("5s", 5000),
+            ("0.5", 500),
+            ("500ms", 500),
+            ("1m", 60_000),
+            ("1.5h", 5_400_000),
+            ("0.1", 100),
+        ] {
+            assert_eq!(duration(given).unwrap().as_millis(), ms, "{given}");
+        }
+        for given in ["", "s", "5 s", "5d", "-1", "0", "99ms", "inf", "NaN", "9000h"] {
+            let line = duration(given).unwrap_err().to_string();
+            assert!(line.contains(&format!("\"{given}\"")) && line.contains("500ms"), "{line}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
+use crate::model::gpu_trace::GpuTrace;
 use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
 
 /// Time between two samples if the user gives none, nanoseconds: a tenth of gpu_tracker's, since a sample takes only
@@ -138,6 +139,10 @@ pub struct TrackingConfig {
     pub expected_cores: Option<u32>,
     /// The files of `--tf`, which the launcher made.
     pub tracking_files: Vec<StreamFile>,
+    /// The log of `--trace-gpu`.
+    pub gpu_trace: Option<GpuTrace>,
+    /// Time between two lines about the run on stderr; `None`: there are none.
+    pub every: Option<Duration>,
     /// No warnings are written to stderr while the command runs.
     pub disable_logs: bool,
     /// Whether the user is told what `--wait-all` waits for.

@@ -8,6 +8,7 @@ pub mod counts_in_words;
 pub mod ended_process;
 pub mod exit_account;
 pub mod gpu;
+pub mod gpu_trace;
 pub mod groups;
 pub mod host_info;
 pub mod ids;

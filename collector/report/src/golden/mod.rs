@@ -1,4 +1,4 @@
-//! Both forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-report golden`
+//! The forms pinned byte for byte by the files in tests/golden. `BLESS=1 cargo test -p gpu-track-report golden`
 //! rewrites those; read the difference before it is committed.
 
 mod summaries;
@@ -6,9 +6,9 @@ mod summaries;
 use gpu_track_core::samples::{causes, full, hostile, killed, unknown};
 
 use super::format::stand_ins;
-use super::gpu_tracker;
 use super::json::{gpu_tracker as gpu_tracker_json, json};
 use super::text::text;
+use super::{gpu_tracker, openmetrics};
 use crate::model::report::{Ending, Report};
 use crate::model::style::{RamUnit, Style, TimeUnit};
 
@@ -67,6 +67,18 @@ fn golden_unknown() {
 #[test]
 fn golden_killed() {
     golden!(killed(), "killed", full_style());
+}
+
+// Requirement: OUT-40
+#[test]
+fn golden_openmetrics() {
+    let check = |report: Report, name: &str, golden: &str| {
+        compare(&openmetrics::report(&report, &Style::default()), name, golden);
+    };
+    check(full(), "full.prom", include_str!("../../../../tests/golden/full.prom"));
+    check(killed(), "killed.prom", include_str!("../../../../tests/golden/killed.prom"));
+    check(unknown(), "unknown.prom", include_str!("../../../../tests/golden/unknown.prom"));
+    check(hostile(), "hostile.prom", include_str!("../../../../tests/golden/hostile.prom"));
 }
 
 /// Of these, `exit` alone is pinned.

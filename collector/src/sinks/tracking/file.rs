@@ -1,4 +1,4 @@
-//! The file of `--tf`: the launcher makes it before the command starts, and the collectors find it again.
+//! The file of `--tf`, or of `--trace-gpu`: the launcher makes it before the command starts, and the collectors find it again.
 //!
 //! Root may track another user's command, and that user may own the directory. So the file is new, and made through the
 //! directory that was found at the start. A collector writes to it only if it is the same inode: the launcher holds that open.
@@ -53,10 +53,22 @@ impl TrackingFile {
     /// If there is one and it is not to be replaced, or it can't be made.
     pub fn create(path: PathBuf, overwrite: bool) -> Result<Self, NoTrackingFile> {
         let form = super::form_of(&path).ok_or(NoTrackingFile::Form)?;
-        if let Some(directory) = path.parent().filter(|_| form.is_database) {
+        Self::create_as(path, overwrite, form.is_database)
+    }
+
+    /// Creates an empty file of lines, whatever its name ends in; otherwise as [`Self::create`].
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_lines(path: PathBuf, overwrite: bool) -> Result<Self, NoTrackingFile> {
+        Self::create_as(path, overwrite, false)
+    }
+
+    fn create_as(path: PathBuf, overwrite: bool, is_database: bool) -> Result<Self, NoTrackingFile> {
+        if let Some(directory) = path.parent().filter(|_| is_database) {
             User::this().trusting_groups().resolve(directory)?;
         }
-        let check = |file: &File| if form.is_database { check_locks(file) } else { Ok(()) };
+        let check = |file: &File| if is_database { check_locks(file) } else { Ok(()) };
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory).map_err(io::Error::from)?;
         let directory = directory_of(&path)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

@@ -7,11 +7,11 @@ use crate::model::style::StreamFile;
 use crate::sinks::sink::Loss;
 
 /// A file of lines.
-pub(super) struct LineFile(GrowingFile);
+pub(in crate::sinks) struct LineFile(GrowingFile);
 
 impl LineFile {
     /// Opens the file and cuts a torn tail.
-    pub(super) fn open(target: &StreamFile) -> io::Result<Self> {
+    pub(in crate::sinks) fn open(target: &StreamFile) -> io::Result<Self> {
         let mut lines = Self(GrowingFile::open(target)?);
         let whole = lines.whole()?;
         lines.0.cut(whole)?;
@@ -57,18 +57,18 @@ impl LineFile {
     }
 
     /// Whether it has no line.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::sinks) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Writes lines after the last one, each with its line break. Without space none of them is there; they count as lost, and
     /// later ones may find space. Gives whether they are there.
-    pub(super) fn append(&mut self, lines: &[String]) -> io::Result<bool> {
+    pub(in crate::sinks) fn append(&mut self, lines: &[String]) -> io::Result<bool> {
         self.0.append(lines.concat().as_bytes(), lines.len() as u64)
     }
 
     /// Gives what found no space so far.
-    pub(super) fn loss(&self) -> Loss {
+    pub(in crate::sinks) fn loss(&self) -> Loss {
         self.0.loss()
     }
 }

@@ -17,6 +17,7 @@ use std::path::Path;
 use super::sink::{Place, Sink};
 use crate::model::style::StreamFile;
 pub use file::{NoTrackingFile, TrackingFile};
+pub(super) use lines::LineFile;
 
 /// A form of tracking files.
 pub(crate) struct Form {

@@ -33,6 +33,7 @@ NOT_RUN = {
     "tar -xzf gpu-track": "needs a release; scripts/release tries its packages",
     "cat ": "shows what the command before it wrote",
     "head ": "shows what jobs of Slurm wrote",
+    "gpu-track-run -q --trace-gpu gpus.csv,every=5s": "takes an hour; tests/e2e/gpu_trace.rs runs the option",
     "gpu-track-run --cgroup": "an option, without the command behind it",
     "gpu-track-run -- srun": "an option, without the command behind it",
 }

@@ -67,6 +67,7 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     let unresponsive = |(name, since_ns): &(String, u64)| unresponsive(name, seconds(*since_ns));
     all.extend(Weight::Whole, command, usage.unresponsive.iter().map(unresponsive));
     all.extend(Weight::Whole, figures, no_gpu_of_vendor(inputs));
+    all.extend(Weight::Remark, figures, nothing_logged(inputs));
     all.extend(
         Weight::Whole,
         figures,
@@ -127,6 +128,14 @@ fn no_gpu_of_vendor(inputs: &Inputs) -> Option<String> {
     Some(format!(
         "--gb {vendor}: there is no GPU of this vendor{which}, so all GPU figures are 0. GPUs of other vendors are left out."
     ))
+}
+
+/// A log that was asked for and has no line would look like one that failed.
+fn nothing_logged(inputs: &Inputs) -> Option<String> {
+    inputs.config.tracking.gpu_trace.as_ref()?;
+    let is_over = inputs.end.stage != Stage::SoFar;
+    (is_over && !inputs.run.gpu.usage.devices.iter().any(DeviceUsage::was_read))
+        .then(|| "--trace-gpu: no GPU was read, so the log has its first line only.".to_owned())
 }
 
 /// Says that a name of `--guuids` is no GPU here.

@@ -1,0 +1,302 @@
+//! `--trace-gpu`: the log of GPUs in the CSV form of `nvidia-smi --query-gpu=... --format=csv`.
+//!
+//! Names, headings and values are nvidia-smi's. What is not known is [`UNKNOWN`] there, and here.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::gpu::Figure;
+use super::style::StreamFile;
+use super::tree_sample::GpuSample;
+
+/// What stands for a figure that is not known.
+const UNKNOWN: &str = "[N/A]";
+
+/// Bytes of a MiB.
+const MIB: u64 = 1 << 20;
+
+/// A log that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuTrace {
+    /// The file, which the launcher made; `None`: stdout.
+    pub file: Option<StreamFile>,
+    /// Time between two lines of a GPU.
+    pub every: Duration,
+    /// The columns.
+    pub fields: Vec<Field>,
+}
+
+impl GpuTrace {
+    /// Time between two lines of a GPU, nanoseconds.
+    #[must_use]
+    pub fn every_ns(&self) -> u64 {
+        u64::try_from(self.every.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Field {
+    /// When the sample was taken, local time.
+    Timestamp,
+    /// The driver's number of the GPU.
+    Index,
+    /// UUID; the PCI address of a GPU without one.
+    Uuid,
+    /// Product name.
+    Name,
+    /// PCI address.
+    BusId,
+    /// Version of the kernel driver.
+    DriverVersion,
+    /// Performance state, P0 the fastest.
+    Pstate,
+    /// Temperature, degrees Celsius.
+    Temperature,
+    /// Utilisation, percent.
+    Utilization,
+    /// Utilisation of the memory, percent.
+    MemoryUtilization,
+    /// Memory capacity.
+    MemoryTotal,
+    /// Memory that no process uses.
+    MemoryFree,
+    /// Memory in use by all processes of the machine.
+    MemoryUsed,
+    /// Power, watts.
+    Power,
+    /// Clock of the processors, MHz.
+    SmClock,
+    /// Clock of the memory, MHz.
+    MemoryClock,
+}
+
+impl Field {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::Timestamp,
+        Self::Index,
+        Self::Uuid,
+        Self::Name,
+        Self::BusId,
+        Self::DriverVersion,
+        Self::Pstate,
+        Self::Temperature,
+        Self::Utilization,
+        Self::MemoryUtilization,
+        Self::MemoryTotal,
+        Self::MemoryFree,
+        Self::MemoryUsed,
+        Self::Power,
+        Self::SmClock,
+        Self::MemoryClock,
+    ];
+
+    /// The columns of a log for which none are named.
+    pub const DEFAULT: [Self; 10] = [
+        Self::Timestamp,
+        Self::Pstate,
+        Self::Temperature,
+        Self::Utilization,
+        Self::MemoryUtilization,
+        Self::MemoryTotal,
+        Self::MemoryFree,
+        Self::MemoryUsed,
+        Self::Index,
+        Self::Uuid,
+    ];
+
+    /// Its names in `nvidia-smi --help-query-gpu`, and the unit in its heading.
+    fn facts(self) -> (&'static [&'static str], &'static str) {
+        match self {
+            Self::Timestamp => (&["timestamp"], ""),
+            Self::Index => (&["index"], ""),
+            Self::Uuid => (&["uuid", "gpu_uuid"], ""),
+            Self::Name => (&["name", "gpu_name"], ""),
+            Self::BusId => (&["pci.bus_id", "gpu_bus_id"], ""),
+            Self::DriverVersion => (&["driver_version"], ""),
+            Self::Pstate => (&["pstate"], ""),
+            Self::Temperature => (&["temperature.gpu"], ""),
+            Self::Utilization => (&["utilization.gpu"], " [%]"),
+            Self::MemoryUtilization => (&["utilization.memory"], " [%]"),
+            Self::MemoryTotal => (&["memory.total"], " [MiB]"),
+            Self::MemoryFree => (&["memory.free"], " [MiB]"),
+            Self::MemoryUsed => (&["memory.used"], " [MiB]"),
+            Self::Power => (&["power.draw"], " [W]"),
+            Self::SmClock => (&["clocks.current.sm", "clocks.sm"], " [MHz]"),
+            Self::MemoryClock => (&["clocks.current.memory", "clocks.mem"], " [MHz]"),
+        }
+    }
+
+    /// Gives the field of this name. `None`: there is no such name, or the figure is not read.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.names().contains(&name))
+    }
+
+    /// Gives its names, that of its heading first.
+    #[must_use]
+    pub fn names(self) -> &'static [&'static str] {
+        self.facts().0
+    }
+
+    /// Gives the heading of its column.
+    fn heading(self) -> String {
+        let (names, unit) = self.facts();
+        format!("{}{unit}", names.first().copied().unwrap_or_default())
+    }
+
+    /// Writes its value. `timestamp` is the time of the sample. `None`: it is not known.
+    fn value(self, gpu: &GpuSample, timestamp: Option<&str>) -> Option<String> {
+        let device = &gpu.device;
+        let gauge = |figure| gpu.gauges.get(&figure).copied();
+        let mib = |bytes: u64| format!("{} MiB", bytes / MIB);
+        match self {
+            Self::Timestamp => timestamp.map(str::to_owned),
+            Self::Index => device.index.map(|index| index.to_string()),
+            Self::Uuid => Some(text(device.uuid.as_ref().unwrap_or(&device.id))),
+            Self::Name => device.name.as_deref().map(text),
+            Self::BusId => device.pci_address.as_deref().map(bus_id),
+            Self::DriverVersion => device.driver_version.as_deref().map(text),
+            Self::Pstate => gauge(Figure::Pstate).map(|state| format!("P{state:.0}")),
+            Self::Temperature => gauge(Figure::Temperature).map(|degrees| format!("{degrees:.0}")),
+            Self::Utilization => gpu.busy_percent.map(|percent| format!("{percent:.0} %")),
+            Self::MemoryUtilization => {
+                gauge(Figure::MemoryUtilization).map(|percent| format!("{percent:.0} %"))
+            }
+            Self::MemoryTotal => device.memory_bytes.map(mib),
+            Self::MemoryFree => {
+                let known = device.memory_bytes.zip(gpu.used_bytes);
+                known.map(|(total, used)| mib(total.saturating_sub(used)))
+            }
+            Self::MemoryUsed => gpu.used_bytes.map(mib),
+            Self::Power => gauge(Figure::Power).map(|watts| format!("{watts:.2} W")),
+            Self::SmClock => gauge(Figure::SmClock).map(|mhz| format!("{mhz:.0} MHz")),
+            Self::MemoryClock => gauge(Figure::MemoryClock).map(|mhz| format!("{mhz:.0} MHz")),
+        }
+    }
+}
+
+/// Writes the first line of a log, without a line break.
+#[must_use]
+pub fn header(fields: &[Field]) -> String {
+    fields.iter().map(|field| field.heading()).collect::<Vec<_>>().join(", ")
+}
+
+/// Writes the line of a GPU, without a line break. `timestamp` is the time of the sample.
+#[must_use]
+pub fn line(fields: &[Field], gpu: &GpuSample, timestamp: Option<&str>) -> String {
+    let value = |field: &Field| field.value(gpu, timestamp).unwrap_or_else(|| UNKNOWN.to_owned());
+    fields.iter().map(value).collect::<Vec<_>>().join(", ")
+}
+
+/// Writes a name so that it is one cell: without control characters, and in quotes if it has a comma or a quote.
+fn text(name: &str) -> String {
+    let plain: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if plain.contains([',', '"']) { format!("\"{}\"", plain.replace('"', "\"\"")) } else { plain }
+}
+
+/// Writes a PCI address as nvidia-smi does: with a domain of eight digits, in capitals.
+fn bus_id(address: &str) -> String {
+    match address.split_once(':') {
+        Some((domain, rest)) => format!("{domain:0>8}:{rest}").to_ascii_uppercase(),
+        None => text(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::gpu::Device;
+
+    const AT: Option<&str> = Some("2026/11/25 12:01:02.123");
+
+    fn known() -> GpuSample {
+        let device = Device {
+            id: "GPU-1".into(),
+            uuid: Some("GPU-1".into()),
+            index: Some(3),
+            pci_address: Some("0000:3b:00.0".into()),
+            name: Some("Fake A100".into()),
+            driver_version: Some("550.54.15".into()),
+            memory_bytes: Some(81_920 << 20),
+            ..Device::default()
+        };
+        let gauges = [
+            (Figure::Pstate, 2.0),
+            (Figure::Temperature, 41.0),
+            (Figure::MemoryUtilization, 7.0),
+            (Figure::Power, 100.25),
+            (Figure::SmClock, 1410.0),
+            (Figure::MemoryClock, 1593.0),
+        ];
+        GpuSample {
+            device: Arc::new(device),
+            used_bytes: Some((1024 << 20) + 1),
+            busy_percent: Some(37.0),
+            gauges: BTreeMap::from(gauges),
+            ..GpuSample::default()
+        }
+    }
+
+    // Requirement: TIME-21
+    #[test]
+    fn default_columns_are_those_of_nvidia_smi_with_index_and_uuid() {
+        let fields = Field::DEFAULT;
+        assert_eq!(
+            header(&fields),
+            "timestamp, pstate, temperature.gpu, utilization.gpu [%], utilization.memory [%], memory.total [MiB], \
+             memory.free [MiB], memory.used [MiB], index, uuid"
+        );
+        assert_eq!(
+            line(&fields, &known(), AT),
+            format!("{}, P2, 41, 37 %, 7 %, 81920 MiB, 80895 MiB, 1024 MiB, 3, GPU-1", AT.unwrap())
+        );
+    }
+
+    // Requirement: TIME-21
+    #[test]
+    fn unknown_figure_is_never_zero() {
+        let unknown = GpuSample {
+            device: Arc::new(Device { id: "0000:03:00.0".into(), ..Device::default() }),
+            ..GpuSample::default()
+        };
+        let all: Vec<&str> = Field::ALL.iter().map(|field| field.names()[0]).collect();
+        for (name, value) in all.iter().zip(line(&Field::ALL, &unknown, AT).split(", ")) {
+            match *name {
+                "timestamp" => assert_eq!(Some(value), AT),
+                "uuid" => assert_eq!(value, "0000:03:00.0", "what it is named by"),
+                _ => assert_eq!(value, UNKNOWN, "{name}"),
+            }
+        }
+    }
+
+    #[test]
+    fn each_field_is_found_by_its_names_and_written_with_its_unit() {
+        for field in Field::ALL {
+            assert!(field.names().iter().all(|name| Field::named(name) == Some(field)), "{field:?}");
+        }
+        assert_eq!(Field::named("utilization.encoder"), None);
+        let fields = ["name", "pci.bus_id", "driver_version", "power.draw", "clocks.sm", "clocks.mem"];
+        let fields: Vec<Field> = fields.into_iter().filter_map(Field::named).collect();
+        assert_eq!(
+            header(&fields),
+            "name, pci.bus_id, driver_version, power.draw [W], clocks.current.sm [MHz], clocks.current.memory [MHz]"
+        );
+        assert_eq!(
+            line(&fields, &known(), AT),
+            "Fake A100, 00000000:3B:00.0, 550.54.15, 100.25 W, 1410 MHz, 1593 MHz"
+        );
+    }
+
+    #[test]
+    fn name_with_a_comma_or_a_line_break_is_one_cell() {
+        let device = Device { name: Some("RX \"7900\",\nXT".into()), ..Device::default() };
+        let gpu = GpuSample { device: Arc::new(device), ..GpuSample::default() };
+        assert_eq!(line(&[Field::Name], &gpu, AT), "\"RX \"\"7900\"\", XT\"");
+    }
+}

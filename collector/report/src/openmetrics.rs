@@ -1,0 +1,360 @@
+//! The report in Prometheus' text format, for node_exporter's textfile collector (`-o FILE.prom`), and the list of GPUs in it.
+//!
+//! Each figure is a metric in its base unit: bytes, seconds, a ratio of 1. What is not known has no line: it is never 0. Counters
+//! end in `_total`. The labels `command` and `start` tell runs of one machine apart.
+
+use std::fmt::Write as _;
+use std::time::UNIX_EPOCH;
+
+use super::quote;
+use crate::model::gpu::listing::{Listed, Listing};
+use crate::model::report::{GpuDevice, Report, Stage, Track};
+use crate::model::style::Style;
+use crate::model::timestamp::rfc3339;
+
+/// What all names begin with.
+const PREFIX: &str = "gpu_track_";
+
+/// Whether a metric only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+use Kind::{Counter, Gauge};
+
+/// A text that grows by metrics.
+struct Metrics {
+    text: String,
+    /// The labels of each line.
+    labels: Vec<(&'static str, String)>,
+}
+
+impl Metrics {
+    fn new(labels: Vec<(&'static str, String)>) -> Self {
+        Self { text: String::new(), labels }
+    }
+
+    /// Adds a metric: a line for each known value, with its own labels. Without any it is left out.
+    fn add<'a>(
+        &mut self,
+        (name, kind, help): (&str, Kind, &str),
+        values: impl IntoIterator<Item = (&'a [(&'static str, &'a str)], Option<f64>)>,
+    ) {
+        let mut is_first = true;
+        for (own, value) in values {
+            let Some(value) = value.filter(|value| value.is_finite()) else { continue };
+            if std::mem::take(&mut is_first) {
+                let kind = if kind == Counter { "counter" } else { "gauge" };
+                let _infallible =
+                    writeln!(self.text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
+            }
+            let shared = self.labels.iter().map(|(label, value)| (*label, value.as_str()));
+            let labels = shared.chain(own.iter().copied());
+            let labels: Vec<_> =
+                labels.map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            let _infallible = writeln!(self.text, "{PREFIX}{name}{labels} {value}");
+        }
+    }
+
+    /// Adds a metric with one line.
+    fn add_one(&mut self, metric: (&str, Kind, &str), value: Option<f64>) {
+        self.add(metric, [(&[][..], value)]);
+    }
+}
+
+/// Escapes what a label may not have: a backslash, a quote, a line break. Control characters are written as in all reports.
+fn label_value(value: &str) -> String {
+    quote::escape(value).replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// Renders the report.
+pub(super) fn report(report: &Report, _style: &Style) -> String {
+    let first = report.command.first().map_or("", String::as_str);
+    let command = first.rsplit('/').next().unwrap_or(first).to_owned();
+    let mut metrics = Metrics::new(vec![("command", command), ("start", rfc3339(report.started_at))]);
+    run(&mut metrics, report);
+    usage(&mut metrics, report);
+    gpus(&mut metrics, report);
+    metrics.text
+}
+
+/// Adds how far the run is, and how it ended.
+fn run(metrics: &mut Metrics, report: &Report) {
+    let stage = match report.stage {
+        Stage::SoFar => "so_far",
+        Stage::Over => "final",
+        Stage::Recovered => "recovered",
+    };
+    let started_s = report.started_at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
+    metrics.add(
+        ("stage", Gauge, "1: so_far (it runs), final, or recovered (it was killed as a whole)."),
+        [(&[("stage", stage)][..], Some(1.0))],
+    );
+    metrics.add_one(("start_time_seconds", Gauge, "Start of the command since the epoch."), started_s);
+    metrics.add_one(
+        ("wall_seconds", Gauge, "Time from the start of the command to its end, or up to this report."),
+        Some(report.wall_s),
+    );
+    let exit = report.ending.exit;
+    metrics.add_one(("exit_code", Gauge, "Exit code of the command."), exit.code.map(f64::from));
+    metrics.add_one(
+        ("exit_signal", Gauge, "Number of the signal that ended the command."),
+        exit.signal.map(f64::from),
+    );
+    metrics.add_one(
+        ("warnings", Gauge, "Warnings of the report about its figures."),
+        Some(report.warnings.len() as f64),
+    );
+}
+
+/// Adds RAM, CPU time, processes and I/O of the tree.
+fn usage(metrics: &mut Metrics, report: &Report) {
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+    let set = |name: &'static str| [("set", name)];
+    let [main, descendants, combined] = [set("main"), set("descendants"), set("combined")];
+    let (max, now) = (&report.max_ram, &report.series.ram_bytes);
+    metrics.add(
+        ("ram_max_bytes", Gauge, "Largest RAM so far: main (first process), descendants, combined."),
+        [
+            (&main[..], bytes(max.main.footprint_bytes)),
+            (&descendants[..], bytes(max.descendants.footprint_bytes)),
+            (&combined[..], bytes(max.combined.footprint_bytes)),
+        ],
+    );
+    metrics.add(
+        ("ram_bytes", Gauge, "RAM lately, while the command runs."),
+        [
+            (&main[..], lately(report, &now.main)),
+            (&descendants[..], lately(report, &now.descendants)),
+            (&combined[..], lately(report, &now.combined)),
+        ],
+    );
+    metrics.add_one(("cpu_seconds_total", Counter, "CPU time of all processes."), report.cpu_time.total_s);
+    metrics.add_one(
+        ("processes_total", Counter, "Processes that ever lived."),
+        Some(report.processes.total as f64),
+    );
+    metrics.add_one(
+        ("processes_max", Gauge, "Most processes alive at one time."),
+        bytes(report.processes.max_concurrent),
+    );
+    metrics.add_one(
+        ("processes", Gauge, "Live processes lately, while the command runs."),
+        lately(report, &report.series.processes),
+    );
+    metrics.add_one(
+        ("io_read_bytes_total", Counter, "Bytes that ended processes read from storage."),
+        bytes(report.io.read_bytes),
+    );
+    metrics.add_one(
+        ("io_written_bytes_total", Counter, "Bytes that ended processes wrote to storage."),
+        bytes(report.io.write_bytes),
+    );
+}
+
+/// Gives the mean of the last point of the run over time. `None`: it is not known, or the run is over.
+fn lately(report: &Report, track: &Track) -> Option<f64> {
+    (report.stage == Stage::SoFar).then(|| track.mean.last().copied().flatten()).flatten()
+}
+
+/// Adds each GPU.
+fn gpus(metrics: &mut Metrics, report: &Report) {
+    type Value<'a> = &'a dyn Fn(&GpuDevice) -> Option<f64>;
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+    let ratio = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
+    let series = |gpu: &GpuDevice| report.series.gpus.iter().find(|series| series.id == gpu.id);
+    let all: [((&str, Kind, &str), Value<'_>); 10] = [
+        (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), &|gpu| bytes(gpu.memory.total_bytes)),
+        (
+            ("gpu_memory_used_max_bytes", Gauge, "Most memory in use by all processes of the machine."),
+            &|gpu| bytes(gpu.memory.max_used_bytes),
+        ),
+        (("gpu_memory_run_max_bytes", Gauge, "Most memory of the run's processes."), &|gpu| {
+            bytes(gpu.memory.max_combined_bytes)
+        }),
+        (("gpu_memory_used_bytes", Gauge, "Memory in use lately, while the command runs."), &|gpu| {
+            lately(report, &series(gpu)?.memory_used_bytes)
+        }),
+        (
+            ("gpu_memory_run_bytes", Gauge, "Memory of the run's processes lately, while the command runs."),
+            &|gpu| lately(report, &series(gpu)?.memory_run_bytes),
+        ),
+        (("gpu_utilization_mean_ratio", Gauge, "Mean utilization, by any process of the machine."), &|gpu| {
+            ratio(gpu.utilization.mean_percent)
+        }),
+        (("gpu_utilization_max_ratio", Gauge, "Largest utilization."), &|gpu| {
+            ratio(gpu.utilization.max_percent)
+        }),
+        (("gpu_utilization_ratio", Gauge, "Utilization lately, while the command runs."), &|gpu| {
+            ratio(lately(report, &series(gpu)?.utilization_percent))
+        }),
+        (
+            ("gpu_busy_seconds_total", Counter, "Time that the GPU was busy, by any process of the machine."),
+            &|gpu| gpu.utilization.active_s,
+        ),
+        (("gpu_energy_joules_total", Counter, "Energy that the GPU used, by its own counter."), &|gpu| {
+            gpu.power.energy_j
+        }),
+    ];
+    for (metric, value) in all {
+        let labels: Vec<_> = report.gpus.iter().map(|gpu| [("uuid", gpu.id.as_str())]).collect();
+        metrics.add(metric, labels.iter().zip(&report.gpus).map(|(label, gpu)| (&label[..], value(gpu))));
+    }
+}
+
+/// Renders the GPUs of the machine, as they are now.
+pub(super) fn gpu_list(listing: &Listing) -> String {
+    type Value = fn(&Listed) -> Option<f64>;
+    const ALL: [((&str, Kind, &str), Value); 5] = [
+        (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), |gpu| {
+            gpu.device.memory_bytes.map(|bytes| bytes as f64)
+        }),
+        (("gpu_memory_used_bytes", Gauge, "Memory in use by all processes."), |gpu| {
+            gpu.now.memory_used_bytes.map(|bytes| bytes as f64)
+        }),
+        (("gpu_utilization_ratio", Gauge, "Utilization lately."), |gpu| {
+            gpu.now.utilization_percent.map(|percent| percent / 100.0)
+        }),
+        (("gpu_temperature_celsius", Gauge, "Temperature."), |gpu| gpu.now.temperature_c),
+        (("gpu_power_watts", Gauge, "Power."), |gpu| gpu.now.power_w),
+    ];
+    let mut metrics = Metrics::new(Vec::new());
+    metrics.add_one(("gpus", Gauge, "GPUs of the machine."), listing.count.map(|count| count as f64));
+    for (metric, value) in ALL {
+        let labels: Vec<_> = listing.gpus.iter().map(|gpu| [("uuid", gpu.device.id.as_str())]).collect();
+        metrics.add(metric, labels.iter().zip(&listing.gpus).map(|(label, gpu)| (&label[..], value(gpu))));
+    }
+    metrics.text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use gpu_track_core::samples::{full, hostile, killed, unknown};
+
+    use super::*;
+
+    /// Checks a text by the rules of the format, and gives its samples.
+    fn samples(text: &str) -> Vec<(String, f64)> {
+        let is_name = |name: &str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        };
+        let (mut metrics, mut seen) = (HashSet::new(), HashSet::new());
+        let (mut metric, mut found) = (String::new(), Vec::new());
+        assert!(text.ends_with('\n'));
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let (name, words) = help.split_once(' ').unwrap();
+                assert!(is_name(name) && !words.is_empty() && metrics.insert(name.to_owned()), "{line}");
+                let kind = lines.next().unwrap().strip_prefix(&format!("# TYPE {name} ")).unwrap();
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                assert!(lines.peek().is_some_and(|next| next.starts_with(name)), "{name} has no value");
+                metric = name.to_owned();
+                continue;
+            }
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+            assert_eq!(name, metric, "its metric stands before it");
+            let mut rest = labels;
+            while rest != "}" {
+                let (label, after) = rest.split_once("=\"").unwrap();
+                assert!(is_name(label), "{line}");
+                let mut is_escaped = false;
+                let end = after.char_indices().find(|(_, c)| {
+                    let is_end = *c == '"' && !is_escaped;
+                    assert!(!is_escaped || "\\\"n".contains(*c), "{line}");
+                    is_escaped = *c == '\\' && !is_escaped;
+                    is_end
+                });
+                rest = &after[end.unwrap().0 + 1..];
+                rest = rest.strip_prefix(',').unwrap_or(rest);
+            }
+            assert!(seen.insert(series.to_owned()), "{series} is there twice");
+            found.push((series.to_owned(), value.parse().unwrap()));
+        }
+        found
+    }
+
+    fn of(report: &Report) -> Vec<(String, f64)> {
+        samples(&super::report(report, &Style::default()))
+    }
+
+    fn value(report: &Report, part: &str) -> Option<f64> {
+        let all = of(report);
+        let mut found = all.iter().filter(|(series, _)| series.contains(part));
+        let value = found.next().map(|(_, value)| *value);
+        assert!(found.next().is_none(), "several have {part}");
+        value
+    }
+
+    // Requirement: OUT-40
+    #[test]
+    fn figures_are_in_base_units_and_labels_tell_runs_apart() {
+        let report = full();
+        assert_eq!(
+            value(
+                &report,
+                "ram_max_bytes{command=\"make\",start=\"2025-10-09T08:53:20.123Z\",set=\"combined\"}"
+            ),
+            Some(204_472_320.0)
+        );
+        assert_eq!(value(&report, "cpu_seconds_total"), report.cpu_time.total_s);
+        assert_eq!(value(&report, "exit_code"), Some(0.0));
+        assert_eq!(value(&report, "stage=\"final\""), Some(1.0));
+        assert_eq!(value(&report, "start_time_seconds"), Some(1_760_000_000.123));
+        assert_eq!(value(&report, "exit_signal"), None);
+        assert_eq!(value(&report, "track_ram_bytes"), None, "nothing runs any more");
+    }
+
+    // Requirement: OUT-40
+    #[test]
+    fn gpus_have_lines_by_uuid_and_what_runs_has_its_last_point() {
+        let mut report = killed();
+        report.stage = Stage::SoFar;
+        let gpu = report.gpus.first().unwrap().clone();
+        let used = of(&report).into_iter().find(|(series, _)| {
+            series.starts_with("gpu_track_gpu_memory_used_max_bytes") && series.contains(&gpu.id)
+        });
+        assert_eq!(used.map(|(_, bytes)| bytes), gpu.memory.max_used_bytes.map(|bytes| bytes as f64));
+        let busy = of(&report).into_iter().find(|(series, _)| series.contains("utilization_max_ratio"));
+        assert_eq!(busy.map(|(_, ratio)| ratio), gpu.utilization.max_percent.map(|percent| percent / 100.0));
+        report.series.ram_bytes.combined.mean = vec![Some(1.0), Some(2_000_000.0)];
+        let now = of(&report)
+            .into_iter()
+            .find(|(series, _)| series.starts_with("gpu_track_ram_bytes") && series.contains("combined"));
+        assert_eq!(now.map(|(_, bytes)| bytes), Some(2_000_000.0));
+    }
+
+    // Requirement: OUT-3, OUT-40
+    #[test]
+    fn what_is_not_known_has_no_line() {
+        let report = unknown();
+        for name in ["ram_max_bytes", "cpu_seconds_total", "exit_code", "io_read_bytes_total"] {
+            assert_eq!(value(&report, name), None, "{name}");
+        }
+        assert_eq!(value(&report, "stage="), Some(1.0));
+    }
+
+    // Requirement: OUT-9, OUT-40
+    #[test]
+    fn label_of_any_bytes_is_escaped() {
+        let mut report = hostile();
+        of(&report);
+        report.command = vec!["/bin/a\"b\\c\n\u{1b}[31md".into()];
+        let text = super::report(&report, &Style::default());
+        assert!(text.contains("command=\"a\\\"b\\\\c\\\\n\\\\x1b[31md\""), "{text}");
+        assert!(!text.contains('\u{1b}'));
+        samples(&text);
+    }
+
+    #[test]
+    fn list_of_gpus_without_figures_has_their_number() {
+        let listing = Listing { count: Some(0), ..Listing::default() };
+        assert_eq!(samples(&gpu_list(&listing)), [("gpu_track_gpus".to_owned(), 0.0)]);
+    }
+}

@@ -1,0 +1,146 @@
+//! `--trace-gpu FILE`: a log of the GPUs in nvidia-smi's CSV form, a line for each GPU and interval.
+//!
+//! [`gpu_trace`](crate::model::gpu_trace) has the fields. A line shows the sample at the end of its interval, as nvidia-smi shows
+//! the moment. Lines have no key that a restarted collector could find again, so it goes on with the next interval: none is there
+//! twice, and one can be missing.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::grid::Grid;
+use super::sink::{Loss, Place, Resume, Sink};
+use super::tracking::LineFile;
+use crate::model::gpu_trace::{GpuTrace, header, line};
+use crate::model::report::{Report, Stage};
+use crate::model::tree_sample::{TreeSample, Wants};
+use crate::sys::{clock, local_time};
+
+/// Where the lines go.
+enum Lines {
+    /// It is not open yet.
+    Closed,
+    File(LineFile),
+    /// `is_new`: nothing was written to it.
+    Stdout {
+        is_new: bool,
+    },
+    /// The reader of stdout is gone.
+    Unread,
+}
+
+struct GpuLog {
+    trace: GpuTrace,
+    grid: Grid,
+    lines: Lines,
+}
+
+/// Gives the sink of the log, if one is asked for.
+pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
+    let log = place.config.tracking.gpu_trace.clone().map(|trace| -> Box<dyn Sink> {
+        let grid = Grid::new(place.config.start.monotonic_ns, trace.every_ns());
+        Box::new(GpuLog { trace, grid, lines: Lines::Closed })
+    });
+    log.into_iter().collect()
+}
+
+impl Sink for GpuLog {
+    fn name(&self) -> String {
+        match &self.trace.file {
+            Some(file) => format!("The GPU log {}", file.path.display()),
+            None => "The GPU log on stdout".into(),
+        }
+    }
+
+    fn open(&mut self, resume: Resume) -> io::Result<()> {
+        let is_new = resume == Resume::New;
+        if !is_new {
+            self.grid = self.grid.after(clock::monotonic_ns());
+        }
+        self.lines = match &self.trace.file {
+            Some(file) => Lines::File(LineFile::open(file)?),
+            None => Lines::Stdout { is_new },
+        };
+        Ok(())
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { samples: true, ..Wants::default() }
+    }
+
+    fn wants_report(&self, stage: Stage) -> bool {
+        stage == Stage::Over
+    }
+
+    fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
+        // A driver can take a second to start: until then there is nothing to log.
+        let is_read = sample.gpu.devices.iter().any(|gpu| gpu.read_ns != 0);
+        if !is_read || self.grid.take(sample.at_ns).is_none() {
+            return Ok(());
+        }
+        let age_ns = clock::monotonic_ns().saturating_sub(sample.at_ns);
+        let timestamp = local_time::with_milliseconds(clock::realtime_ns().saturating_sub(age_ns));
+        let fields = &self.trace.fields;
+        let line = |gpu| line(fields, gpu, timestamp.as_deref()) + "\n";
+        let lines = sample.gpu.devices.iter().map(line).collect();
+        self.write(lines)
+    }
+
+    /// A log of no GPU has its first line.
+    fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
+        self.write(Vec::new())
+    }
+
+    fn loss(&self) -> Loss {
+        match &self.lines {
+            Lines::File(file) => file.loss(),
+            _ => Loss::default(),
+        }
+    }
+}
+
+impl GpuLog {
+    /// Writes lines, the first ones after the header.
+    fn write(&mut self, mut lines: Vec<String>) -> io::Result<()> {
+        let is_first = match &self.lines {
+            Lines::File(file) => file.is_empty(),
+            Lines::Stdout { is_new } => *is_new,
+            Lines::Closed | Lines::Unread => return Ok(()),
+        };
+        if is_first {
+            lines.insert(0, header(&self.trace.fields) + "\n");
+        }
+        if let Lines::File(file) = &mut self.lines {
+            return file.append(&lines).map(drop);
+        }
+        self.lines = match write_to_stdout(lines.concat().as_bytes()) {
+            Ok(()) => Lines::Stdout { is_new: false },
+            // As with `| head`: the reader has what it wants.
+            Err(Errno::PIPE) => Lines::Unread,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(())
+    }
+}
+
+/// Writes to stdout, which may be one that never waits: the command shares it, and can have set that.
+fn write_to_stdout(mut bytes: &[u8]) -> Result<(), Errno> {
+    let stdout = io::stdout();
+    while !bytes.is_empty() {
+        match rustix::io::write(&stdout, bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(Errno::AGAIN) => {
+                let mut fds = [PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::OUT)];
+                match poll(&mut fds, None) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

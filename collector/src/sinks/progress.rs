@@ -1,0 +1,118 @@
+//! `--every TIME`: a line about the run on stderr, at the multiples of an interval.
+//!
+//! The loop hands it the open sample, so that a line is of now, and it takes the report before the report file does: no line
+//! follows the report. What writes is a thread, since stderr can be a full pipe or a stopped terminal. A line that finds no room
+//! there is dropped.
+
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::grid::Grid;
+use super::sink::{Place, Resume, Sink};
+use crate::model::report::{Report, Stage};
+use crate::model::tree_sample::TreeSample;
+use crate::report::progress;
+use crate::sys::{clock, signal_mask};
+
+/// Most columns of a line where stderr is no terminal: a pipe takes so much at once (PIPE_BUF).
+const MOST_COLUMNS: usize = 4095;
+/// Lines that wait for the thread.
+const QUEUE: usize = 4;
+/// Bytes of its stack.
+const STACK: usize = 64 * 1024;
+/// How long the report waits for a line that is being written.
+const AT_END: Duration = Duration::from_millis(200);
+
+struct Progress {
+    grid: Grid,
+    columns: usize,
+    /// `None`: it is not open, or the report has come.
+    writer: Option<Writer>,
+}
+
+/// The thread that writes to stderr.
+struct Writer {
+    lines: SyncSender<String>,
+    /// Disconnected when it ends.
+    end: Receiver<()>,
+}
+
+/// Gives the sink, if it is asked for.
+pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
+    let (config, start_ns) = (place.config, place.config.start.monotonic_ns);
+    let sink = config.tracking.every.map(|every| -> Box<dyn Sink> {
+        let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
+        let columns = usize::from(config.report.style.console.columns);
+        let columns = if io::stderr().is_terminal() { columns } else { MOST_COLUMNS };
+        // At the start there is nothing to tell.
+        let grid = Grid::new(start_ns, every_ns).after(start_ns);
+        Box::new(Progress { grid, columns, writer: None })
+    });
+    sink.into_iter().collect()
+}
+
+impl Sink for Progress {
+    fn name(&self) -> String {
+        "--every".into()
+    }
+
+    fn open(&mut self, resume: Resume) -> io::Result<()> {
+        if resume == Resume::Continued {
+            self.grid = self.grid.after(clock::monotonic_ns());
+        }
+        self.writer = Some(Writer::start()?);
+        Ok(())
+    }
+
+    fn wants_report(&self, stage: Stage) -> bool {
+        stage == Stage::Over
+    }
+
+    fn sample(&mut self, now: &TreeSample) -> io::Result<()> {
+        if let Some(since_start_ns) = self.grid.take(now.at_ns)
+            && let Some(writer) = &self.writer
+        {
+            let line = progress::line(now, since_start_ns as f64 / 1e9, self.columns);
+            // A full queue means that the thread waits for stderr.
+            let _ = writer.lines.try_send(line + "\n");
+        }
+        Ok(())
+    }
+
+    /// Ends before the report is written.
+    fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
+        if let Some(Writer { lines, end }) = self.writer.take() {
+            drop(lines);
+            let _ = end.recv_timeout(AT_END);
+        }
+        Ok(())
+    }
+}
+
+impl Writer {
+    fn start() -> io::Result<Self> {
+        let (lines, queue) = sync_channel::<String>(QUEUE);
+        let (alive, end) = channel();
+        let thread = std::thread::Builder::new().name("gpu-track-every".into()).stack_size(STACK);
+        thread.spawn(move || {
+            signal_mask::block_all();
+            queue.iter().for_each(|line| write_if_room(&line));
+            drop::<std::sync::mpsc::Sender<()>>(alive);
+        })?;
+        Ok(Self { lines, end })
+    }
+}
+
+/// Writes a line to stderr if that takes it now.
+fn write_if_room(line: &str) {
+    let stderr = io::stderr();
+    let mut fds = [PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::OUT)];
+    if poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
+        // One that can't be written is dropped as well.
+        let _ = rustix::io::write(&stderr, line.as_bytes());
+    }
+}

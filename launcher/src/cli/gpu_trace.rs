@@ -1,0 +1,112 @@
+//! `--trace-gpu FILE[,every=TIME][,fields=A,B,...]`: what is logged of the GPUs, how often, and where to.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gpu_track_collector::GpuTraceField as Field;
+
+use super::values::{ValueError, duration};
+
+/// Time between two lines of a GPU if the user gives none: that of `nvidia-smi -l 1`.
+const EVERY: Duration = Duration::from_secs(1);
+/// What can follow the file's name.
+const KEYS: [&str; 2] = [",every=", ",fields="];
+
+/// A log that the user asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AskedTrace {
+    /// Its file as it was given; once it is found, its path.
+    pub(super) file: PathBuf,
+    /// It goes to stdout.
+    pub(super) is_stdout: bool,
+    /// Time between two lines of a GPU.
+    pub(super) every: Duration,
+    /// The columns.
+    pub(super) fields: Vec<Field>,
+}
+
+/// Parses the option's value.
+///
+/// # Errors
+/// If its interval or a field is none.
+pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
+    let bytes = given.as_bytes();
+    let is_key = |at: &usize| {
+        let rest = bytes.get(*at..).unwrap_or_default();
+        KEYS.iter().any(|key| rest.starts_with(key.as_bytes()))
+    };
+    // A name may have commas.
+    let end = (0..bytes.len()).find(is_key).unwrap_or(bytes.len());
+    let (file, rest) = bytes.split_at(end);
+    if file.is_empty() || (file.starts_with(b"-") && file != b"-") {
+        // "-,every=5s" begins as an option does, so clap takes options for values.
+        return Err(ValueError::TraceFile(given.to_string_lossy().into_owned()));
+    }
+    let mut asked = AskedTrace {
+        file: OsStr::from_bytes(file).into(),
+        is_stdout: false,
+        every: EVERY,
+        fields: Field::DEFAULT.to_vec(),
+    };
+    let mut named: Option<Vec<Field>> = None;
+    let mut is_in_fields = false;
+    for part in String::from_utf8_lossy(rest).split(',').skip(1) {
+        if let Some(every) = part.strip_prefix("every=") {
+            (asked.every, is_in_fields) = (duration(every)?, false);
+            continue;
+        }
+        let name = match part.strip_prefix("fields=") {
+            Some(name) => name,
+            None if is_in_fields => part,
+            None => return Err(ValueError::TraceKey(part.to_owned())),
+        };
+        is_in_fields = true;
+        let fields = named.get_or_insert_default();
+        let field = Field::named(name.trim()).ok_or_else(|| ValueError::NotOneOf {
+            value: name.to_owned(),
+            allowed: Field::ALL.iter().flat_map(|field| field.names()).copied().collect(),
+        })?;
+        if !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
+    asked.fields = named.unwrap_or(asked.fields);
+    Ok(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(given: &str) -> (String, u128, Vec<Field>) {
+        let asked = asked(OsStr::new(given)).unwrap();
+        (asked.file.to_str().unwrap().to_owned(), asked.every.as_millis(), asked.fields)
+    }
+
+    fn refused(given: &str) -> String {
+        asked(OsStr::new(given)).unwrap_err().to_string()
+    }
+
+    // Requirement: TIME-21
+    #[test]
+    fn file_interval_and_fields_are_given_in_any_order() {
+        let two = vec![Field::Power, Field::Index];
+        assert_eq!(of("g.csv"), ("g.csv".into(), 1000, Field::DEFAULT.to_vec()));
+        assert_eq!(of("a,b.csv,every=500ms"), ("a,b.csv".into(), 500, Field::DEFAULT.to_vec()));
+        assert_eq!(of("-,fields=power.draw,index,every=5"), ("-".into(), 5000, two.clone()));
+        assert_eq!(of("x,every=1m,fields=power.draw, index,power.draw"), ("x".into(), 60_000, two));
+    }
+
+    // Requirement: TIME-21
+    #[test]
+    fn unknown_field_and_key_are_refused_with_what_can_be_had() {
+        let line = refused("g.csv,fields=index,utilization.encoder");
+        assert!(line.contains("\"utilization.encoder\"") && line.contains("temperature.gpu, "), "{line}");
+        assert!(refused("--full").contains("names no file") && refused(",every=5").contains("names no file"));
+        assert!(refused("g.csv,fields=").contains("\"\" is not allowed"));
+        assert!(refused("g.csv,every=0.01").contains("\"0.01\" is not allowed"));
+        assert!(refused("g.csv,every=1s,index").contains("\"index\" is not allowed"));
+    }
+}
