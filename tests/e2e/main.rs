@@ -47,6 +47,7 @@ mod resilience;
 mod series;
 mod signals;
 mod streams;
+mod studies;
 mod summary;
 mod support;
 mod terminal;
