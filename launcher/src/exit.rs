@@ -73,7 +73,7 @@ fn as_gpu_tracker(status: ExitStatus) -> ExitCode {
 }
 
 /// Ends this process by `signal`, without a core dump: the only useful one is the command's.
-fn by_signal(signal: i32) -> ! {
+pub(crate) fn by_signal(signal: i32) -> ! {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).ok();
     // The kernel ignores the limit if core_pattern is a pipe.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();

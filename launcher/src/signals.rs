@@ -73,15 +73,22 @@ pub(crate) fn all_but_faults() -> SignalSet {
     }
 }
 
-/// Gives the set of this signal alone.
-pub(crate) fn only(signal: i32) -> SignalSet {
+/// Gives the set of these signals.
+pub(crate) fn of(signals: &[i32]) -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigemptyset and sigaddset initialise and change the set that they are given.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), signal);
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), *signal);
+        }
         set.assume_init()
     }
+}
+
+/// Gives the set of this signal alone.
+pub(crate) fn only(signal: i32) -> SignalSet {
+    of(&[signal])
 }
 
 /// Blocks these signals. Returns the mask before.

@@ -24,6 +24,7 @@ pub(crate) enum SpawnError {
 }
 
 /// Signal state that the launcher changed for itself and the command gets back.
+#[derive(Clone, Copy)]
 pub(crate) struct InheritedState {
     mask: SignalSet,
     sigchld_ignored: bool,
@@ -39,15 +40,25 @@ impl InheritedState {
         Self { mask, sigchld_ignored }
     }
 
-    /// Gives the command its signal state and closed descriptors back. Async-signal-safe.
-    fn restore(&self) {
+    /// Lets signals through to this process again.
+    pub(crate) fn unblock(&self) {
+        signals::restore(&self.mask);
+    }
+
+    /// Gives a child its signal state back. Async-signal-safe.
+    pub(crate) fn restore_signals(&self) {
         signals::set_ignored(libc::SIGCHLD, self.sigchld_ignored);
         signals::set_ignored(libc::SIGPIPE, before_main::was_sigpipe_ignored());
+        self.unblock();
+    }
+
+    /// Gives the command its signal state and closed descriptors back. Async-signal-safe.
+    fn restore(&self) {
         for fd in before_main::closed_descriptors() {
             // SAFETY: the descriptor is the runtime's /dev/null, and this process does not use it any more.
             unsafe { libc::close(fd) };
         }
-        signals::restore(&self.mask);
+        self.restore_signals();
     }
 }
 

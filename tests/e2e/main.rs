@@ -50,6 +50,7 @@ mod resilience;
 mod series;
 mod signals;
 mod streams;
+mod studies;
 mod summary;
 mod support;
 mod terminal;

@@ -26,8 +26,8 @@ pub(super) struct CompareArguments {
     #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
     format: String,
 
-    /// Exit with 3 if a way uses more than these percent above the first one: wall, cpu, ram, gpu_ram, gpu_energy, read,
-    /// written. What is not known in all runs counts as above
+    /// Exit with 3 if a way uses more than these percent above the first one: wall, cpu, cores, ram, gpu_ram,
+    /// gpu_utilization, gpu_energy, read, written. What is not known in all runs counts as above
     #[arg(long, value_name = "METRIC=N%,...", value_delimiter = ',', value_parser = limit)]
     fail_above: Vec<Limit>,
 }
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(limit("ram=5%"), Ok(Limit { metric: "ram", percent: 5.0 }));
         assert_eq!(limit("cpu=0.5"), Ok(Limit { metric: "cpu", percent: 0.5 }));
         for (given, problem) in [
-            ("rma=5%", "\"rma\" is not compared: one of wall, cpu, ram, "),
+            ("rma=5%", "\"rma\" is not compared: one of wall, cpu, cores, ram, "),
             ("ram", "\"ram\" has no percentage: write it as ram=5%"),
             ("ram=-1%", "\"ram=-1%\" has no percentage"),
             ("ram=nan", "\"ram=nan\" has no percentage"),

@@ -7,6 +7,7 @@
 mod compare;
 mod gpus;
 mod report;
+mod study;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -49,6 +50,8 @@ enum Subcommand {
     Report(report::ReportArguments),
     /// Compare what several runs used, by their reports
     Compare(compare::CompareArguments),
+    /// Run several ways of doing the same work, several times each, and show what each used: a table, and which differences are sure
+    Study(study::StudyArguments),
     /// Show the GPUs of this machine now: memory, utilization, temperature, power, and the processes on them
     Gpus(gpus::GpusArguments),
     /// Write the reports of runs that were killed as a whole. It is gpu-track-run --recover
@@ -91,6 +94,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
     match arguments.subcommand {
         Some(Subcommand::Report(arguments)) => report::serve(arguments),
         Some(Subcommand::Compare(arguments)) => compare::serve(&arguments),
+        Some(Subcommand::Study(arguments)) => study::serve(arguments),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
         // Those two never come here.
         Some(Subcommand::Run(_) | Subcommand::Recover(_)) | None => {

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::model::report::{Report, Stage};
+use crate::quantities::{QUANTITIES, Quantity};
+pub use crate::statistics::Summary;
+use crate::statistics::summary;
 pub use text::text;
 
 /// Commands that are compared one by one: those with most CPU time.
@@ -69,44 +72,9 @@ pub struct CommandMetrics {
     pub metrics: Vec<Metric>,
 }
 
-/// A quantity of several runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Summary {
-    /// In how many of them it is known.
-    pub known: usize,
-    /// Mean; null: it is known of none.
-    pub mean: Option<f64>,
-    /// Smallest.
-    pub min: Option<f64>,
-    /// Largest.
-    pub max: Option<f64>,
-    /// Standard deviation of the sample; null for fewer than two.
-    pub standard_deviation: Option<f64>,
-}
-
-/// What is compared: name, unit, and where it is in a report.
-type Quantity<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
-
-const QUANTITIES: [Quantity<Report>; 7] = [
-    ("wall", "s", |report| Some(report.wall_s)),
-    ("cpu", "s", |report| report.cpu_time.total_s),
-    ("ram", "bytes", |report| report.max_ram.combined.footprint_bytes.map(|bytes| bytes as f64)),
-    ("gpu_ram", "bytes", |report| report.max_gpu_ram.combined_bytes.map(|bytes| bytes as f64)),
-    ("gpu_energy", "J", gpu_energy_j),
-    ("read", "bytes", |report| report.io.read_bytes.map(|bytes| bytes as f64)),
-    ("written", "bytes", |report| report.io.write_bytes.map(|bytes| bytes as f64)),
-];
-
 /// Gives the names of what is compared in all.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    QUANTITIES.iter().map(|(name, _, _)| *name)
-}
-
-/// Gives the energy of all tracked GPUs. `None`: there is none, or that of one is not known.
-fn gpu_energy_j(report: &Report) -> Option<f64> {
-    let whole = report.gpus.iter().filter(|gpu| gpu.parent.is_none());
-    let energies: Option<Vec<f64>> = whole.map(|gpu| gpu.power.energy_j).collect();
-    energies.filter(|energies| !energies.is_empty()).map(|energies| energies.iter().sum())
+    QUANTITIES.iter().map(|quantity| quantity.name)
 }
 
 /// Compares runs. There is at least one.
@@ -120,9 +88,10 @@ pub fn compare(runs: &[Run]) -> Comparison {
             None => ways.push((name, vec![run])),
         }
     }
-    let metric = |(metric, unit, value): &Quantity<Report>| {
-        let of_way = |(_, runs): &(String, Vec<&Run>)| summary(runs.iter().map(|run| value(&run.report)));
-        with_ratios(metric, unit, ways.iter().map(of_way).collect())
+    let metric = |quantity: &Quantity| {
+        let of_way =
+            |(_, runs): &(String, Vec<&Run>)| summary(runs.iter().map(|run| (quantity.value)(&run.report)));
+        with_ratios(quantity.name, quantity.unit, ways.iter().map(of_way).collect())
     };
     // A quantity that no run has is not compared: most machines have no GPU.
     let metrics = QUANTITIES.iter().map(metric).filter(is_any_known).collect();
@@ -183,34 +152,10 @@ fn with_ratios(metric: &'static str, unit: &'static str, ways: Vec<Summary>) -> 
     Metric { metric, unit, ways, ratios }
 }
 
-/// Gives the mean, the extremes and the standard deviation of what is known.
-fn summary(values: impl Iterator<Item = Option<f64>>) -> Summary {
-    let known: Vec<f64> = values.flatten().collect();
-    let count = known.len() as f64;
-    let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / count);
-    let standard_deviation = mean.filter(|_| known.len() > 1).map(|mean| {
-        let squares: f64 = known.iter().map(|value| (value - mean).powi(2)).sum();
-        (squares / (count - 1.0)).sqrt()
-    });
-    Summary {
-        known: known.len(),
-        mean,
-        min: known.iter().copied().reduce(f64::min),
-        max: known.iter().copied().reduce(f64::max),
-        standard_deviation,
-    }
-}
-
 /// Gives what makes the runs hard to compare.
 fn remarks(runs: &[Run]) -> Vec<String> {
     let mut remarks = Vec::new();
-    let machine = |run: &Run| {
-        let host = &run.report.host;
-        (host.hostname.clone(), host.cores, host.ram_bytes)
-    };
-    if runs.iter().any(|run| machine(run) != machine(&runs[0])) {
-        remarks.push("Not all runs are of the same machine.".to_owned());
-    }
+    remarks.extend(of_several_machines(runs.iter().map(|run| &run.report)));
     for run in runs {
         let file = &run.file;
         match run.report.stage {
@@ -228,6 +173,13 @@ fn remarks(runs: &[Run]) -> Vec<String> {
         }
     }
     remarks
+}
+
+/// Says so if the runs are not all of one machine.
+pub(crate) fn of_several_machines<'a>(mut reports: impl Iterator<Item = &'a Report>) -> Option<String> {
+    let machine = |report: &'a Report| (&report.host.hostname, report.host.cores, report.host.ram_bytes);
+    let first = machine(reports.next()?);
+    reports.any(|report| machine(report) != first).then(|| "Not all runs are of the same machine.".to_owned())
 }
 
 /// How much more a way may use than the first one.

@@ -2,8 +2,8 @@
 
 use super::{Comparison, Metric, Summary};
 use crate::figures::{bytes, readable, short};
-use crate::quote;
 use crate::text::table::aligned;
+use crate::{quantities, quote};
 
 /// Most columns of a way's name.
 const NAME: usize = 28;
@@ -30,14 +30,10 @@ pub fn text(comparison: &Comparison) -> String {
 
 /// Gives what a quantity is called in text.
 fn label(metric: &str) -> &str {
-    match metric {
-        "wall" => "wall time",
-        "cpu" => "CPU time",
-        "ram" => "RAM peak",
-        "gpu_ram" => "GPU RAM peak",
-        "gpu_energy" => "GPU energy",
-        "peak_rss" => "peak RSS",
-        other => other,
+    match quantities::named(metric) {
+        Some(quantity) => quantity.label,
+        None if metric == "peak_rss" => "peak RSS",
+        None => metric,
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gpu_track_collector::runs::{self, RunRow};
+use gpu_track_collector::study::Plan;
 use gpu_track_collector::{format, read_report};
 
 use super::CSV;
@@ -23,11 +24,13 @@ pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, 
     let mut others = Vec::new();
     let mut rows: Vec<RunRow> = Vec::new();
     for path in paths.filter(|path| path.extension() == Some(OsStr::new(format::JSON_NAME))) {
-        let read = fs::read_to_string(&path).ok().and_then(|json| read_report(&json).ok());
+        let json = fs::read_to_string(&path).unwrap_or_default();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        match read {
-            Some(read) => rows.push(runs::row(name, &read.report)),
-            None => others.push(name),
+        match read_report(&json) {
+            Ok(read) => rows.push(runs::row(name, &read.report)),
+            // The plan is beside the reports of a study.
+            Err(_) if Plan::read(&json).is_ok() => {}
+            Err(_) => others.push(name),
         }
     }
     if let Some(first) = others.iter().min() {

@@ -30,6 +30,7 @@ NOT_RUN = {
     "cargo install": "builds for minutes; .ci/run builds the program",
     "scripts/test": ".ci/run runs it",
     "pip install": "needs a release; scripts/release tries its packages",
+    "python3 -m venv": "fetches packages from PyPI",
     "tar -xzf gpu-track": "needs a release; scripts/release tries its packages",
     "cat ": "shows what the command before it wrote",
     "head ": "shows what jobs of Slurm wrote",
@@ -58,6 +59,9 @@ done
     "static": "#!/bin/sh\n:\n",
     "configure": "#!/bin/sh\necho 'all:\n\ttrue' >Makefile\n",
     "run.sh": "python3 mem.py || exit 1\n",
+    # What the study of docs/examples runs, without the packages of its own.
+    "study.toml": (ROOT / "docs/examples/study.toml").read_text(),
+    "train.py": "data = bytearray(10_000_000)\n",
     "mem.py": "import time\ndata = bytearray(10_000_000)\ntime.sleep(0.3)\n",
 }
 

@@ -1,0 +1,182 @@
+//! The quantities by which runs are compared: what each is called, its unit, and where it is in a report.
+
+use crate::model::report::{GpuDevice, Report};
+
+/// A quantity of a run.
+pub(crate) struct Quantity {
+    /// Its name in JSON, and as `--fail-above` has it.
+    pub(crate) name: &'static str,
+    /// What it is called in text.
+    pub(crate) label: &'static str,
+    /// Its unit: `s`, `bytes` or `J`; `%`: percent of one GPU; `1`: a number of things.
+    pub(crate) unit: &'static str,
+    /// What a way does that has less of it, and one that has more.
+    pub(crate) less_and_more: [&'static str; 2],
+    /// Gives its value; `None` if that is not known.
+    pub(crate) value: fn(&Report) -> Option<f64>,
+    /// Gives the reason why it is not known, of a run that was tracked.
+    reason: fn(&Report) -> &str,
+}
+
+/// All of them, the most asked for first.
+pub(crate) const QUANTITIES: [Quantity; 9] = [
+    Quantity {
+        name: "wall",
+        label: "wall time",
+        unit: "s",
+        less_and_more: ["takes less time", "takes more time"],
+        value: |report| Some(report.wall_s),
+        reason: of_processes,
+    },
+    Quantity {
+        name: "cpu",
+        label: "CPU time",
+        unit: "s",
+        less_and_more: ["uses less CPU time", "uses more CPU time"],
+        value: |report| report.cpu_time.total_s,
+        reason: of_processes,
+    },
+    Quantity {
+        name: "cores",
+        label: "cores",
+        unit: "1",
+        less_and_more: ["keeps fewer cores busy", "keeps more cores busy"],
+        value: |report| Some(report.cpu_time.total_s? / report.wall_s).filter(|cores| cores.is_finite()),
+        reason: of_processes,
+    },
+    Quantity {
+        name: "ram",
+        label: "RAM peak",
+        unit: "bytes",
+        less_and_more: ["needs less memory", "needs more memory"],
+        value: |report| float(report.max_ram.combined.footprint_bytes),
+        reason: of_processes,
+    },
+    Quantity {
+        name: "gpu_ram",
+        label: "GPU RAM peak",
+        unit: "bytes",
+        less_and_more: ["needs less GPU memory", "needs more GPU memory"],
+        // Of no GPU it would be 0, which says nothing of the run.
+        value: |report| float(report.max_gpu_ram.combined_bytes).filter(|_| !report.gpus.is_empty()),
+        reason: |report| of_gpus(report, &["memory by process", "memory"]),
+    },
+    Quantity {
+        name: "gpu_utilization",
+        label: "GPU utilization",
+        unit: "%",
+        less_and_more: ["keeps the GPUs less busy", "keeps the GPUs busier"],
+        value: |report| report.gpu.percent.mean_sum.filter(|_| !report.gpus.is_empty()),
+        reason: |report| of_gpus(report, &["utilization"]),
+    },
+    Quantity {
+        name: "gpu_energy",
+        label: "GPU energy",
+        unit: "J",
+        less_and_more: ["uses less GPU energy", "uses more GPU energy"],
+        value: gpu_energy_j,
+        reason: |report| of_gpus(report, &["energy counter"]),
+    },
+    Quantity {
+        name: "read",
+        label: "I/O read",
+        unit: "bytes",
+        less_and_more: ["reads less", "reads more"],
+        value: |report| float(report.io.read_bytes),
+        reason: of_processes,
+    },
+    Quantity {
+        name: "written",
+        label: "I/O written",
+        unit: "bytes",
+        less_and_more: ["writes less", "writes more"],
+        value: |report| float(report.io.write_bytes),
+        reason: of_processes,
+    },
+];
+
+impl Quantity {
+    /// Says why the quantity is not known of a run.
+    pub(crate) fn why_unknown<'a>(&self, report: &'a Report) -> &'a str {
+        match &report.coverage.untracked_reason {
+            Some(_) => "the run was not tracked",
+            None => (self.reason)(report),
+        }
+    }
+}
+
+/// Finds the quantity of this name.
+pub(crate) fn named(name: &str) -> Option<&'static Quantity> {
+    QUANTITIES.iter().find(|quantity| quantity.name == name)
+}
+
+fn float(number: Option<u64>) -> Option<f64> {
+    number.map(|number| number as f64)
+}
+
+/// Gives the energy of all tracked GPUs, joules. `None`: there is none, or that of one is not known.
+fn gpu_energy_j(report: &Report) -> Option<f64> {
+    let energies: Option<Vec<f64>> = whole_gpus(report).map(|gpu| gpu.power.energy_j).collect();
+    energies.filter(|energies| !energies.is_empty()).map(|energies| energies.iter().sum())
+}
+
+/// Gives the tracked GPUs that are no part of another one.
+fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
+    report.gpus.iter().filter(|gpu| gpu.parent.is_none())
+}
+
+/// Says why a sum over the processes is not known.
+fn of_processes(_: &Report) -> &str {
+    "no process's figure is known"
+}
+
+/// Says why a figure of the GPUs is not known: in the driver's words of the first GPU that lacks one of these.
+fn of_gpus<'a>(report: &'a Report, figures: &[&str]) -> &'a str {
+    let reason = |figure: &&str| {
+        let mut missing = report.gpus.iter().flat_map(|gpu| &gpu.missing);
+        missing.find(|missing| missing.figure == *figure).map(|missing| missing.reason.as_str())
+    };
+    match report.gpu.expected_gpus {
+        Some(0) => "there is no GPU",
+        _ if report.gpus.is_empty() => "no GPU could be read",
+        _ => figures.iter().find_map(reason).unwrap_or("the driver does not tell"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_core::samples::{full, killed, unknown};
+
+    use super::*;
+    use crate::model::report::GpuMissing;
+
+    #[test]
+    fn without_a_gpu_nothing_is_known_of_gpus_and_the_reason_says_so() {
+        let mut report = full();
+        report.gpus.clear();
+        report.gpu.expected_gpus = Some(0);
+        report.max_gpu_ram.combined_bytes = Some(0);
+        for name in ["gpu_ram", "gpu_utilization", "gpu_energy"] {
+            let quantity = named(name).unwrap();
+            assert_eq!(((quantity.value)(&report), quantity.why_unknown(&report)), (None, "there is no GPU"));
+        }
+        report.gpu.expected_gpus = None;
+        assert_eq!(named("gpu_ram").unwrap().why_unknown(&report), "no GPU could be read");
+    }
+
+    #[test]
+    fn unknown_figure_has_the_reason_of_the_report() {
+        let report = unknown();
+        let known = QUANTITIES.iter().filter(|quantity| (quantity.value)(&report).is_some());
+        assert_eq!(known.map(|quantity| quantity.name).collect::<Vec<_>>(), ["wall"]);
+        assert_eq!(named("cpu").unwrap().why_unknown(&report), "no process's figure is known");
+        let mut report = killed();
+        report.gpus[0].missing = vec![GpuMissing {
+            figure: "energy counter".into(),
+            reason: "not supported by this device".into(),
+        }];
+        assert_eq!(named("gpu_energy").unwrap().why_unknown(&report), "not supported by this device");
+        report.coverage.untracked_reason = Some("/dev/shm is full".into());
+        assert_eq!(named("cpu").unwrap().why_unknown(&report), "the run was not tracked");
+    }
+}

@@ -1,0 +1,107 @@
+//! Whether the variants of a study differ from the first one in a quantity.
+
+use serde::Serialize;
+
+use crate::statistics::{RankTest, adjusted, least_p, rank_test};
+
+/// A difference counts as sure if it would come of chance alone less often than this.
+pub(super) const SURE_BELOW: f64 = 0.05;
+
+/// How a variant compares with the first one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Compared {
+    /// How likely ranks at least as far apart are if both variants need the same: Mann-Whitney U test, two-sided.
+    pub p: f64,
+    /// The same for all variants of this quantity together, by Holm. A difference is sure by this one.
+    pub p_adjusted: f64,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// What the runs show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It needs less, surely.
+    Less,
+    /// It needs more, surely.
+    More,
+    /// No difference.
+    NoneShown,
+    /// Nothing: with so few runs no difference could be sure.
+    TooFew,
+}
+
+/// Compares each variant with the first one. An entry is `None` for the first, and where the values of either are not known.
+pub(super) fn with_first(values: &[Option<&[f64]>]) -> Vec<Option<Compared>> {
+    let first = values.first().copied().flatten();
+    let tests: Vec<Option<RankTest>> = values
+        .iter()
+        .enumerate()
+        .map(|(at, values)| if at == 0 { None } else { rank_test(first?, (*values)?) })
+        .collect();
+    let p: Vec<f64> = tests.iter().flatten().map(|test| test.p).collect();
+    let mut adjusted = adjusted(&p).into_iter();
+    let compared = |(test, values): (Option<RankTest>, &Option<&[f64]>)| {
+        let (test, p_adjusted) = (test?, adjusted.next()?);
+        let (first, values) = (first?, (*values)?);
+        let can_be_sure = least_p(first.len(), values.len()) * (p.len() as f64) < SURE_BELOW;
+        let verdict = match direction(first, values, test) {
+            Some(verdict) if p_adjusted < SURE_BELOW => verdict,
+            _ if can_be_sure => Verdict::NoneShown,
+            _ => Verdict::TooFew,
+        };
+        Some(Compared { p: test.p, p_adjusted, verdict })
+    };
+    tests.into_iter().zip(values).map(compared).collect()
+}
+
+/// Tells which way a variant differs from the first. `None`: by its mean in one way, and by the ranks in the other, as an outlier can
+/// make it.
+fn direction(first: &[f64], values: &[f64], test: RankTest) -> Option<Verdict> {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    match mean(values) - mean(first) {
+        difference if difference < 0.0 && test.larger < 0.5 => Some(Verdict::Less),
+        difference if difference > 0.0 && test.larger > 0.5 => Some(Verdict::More),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compared(sets: &[&[f64]]) -> Vec<Option<Verdict>> {
+        let sets: Vec<_> = sets.iter().map(|set| Some(*set)).collect();
+        with_first(&sets).into_iter().map(|compared| Some(compared?.verdict)).collect()
+    }
+
+    // Requirement: CMD-32
+    #[test]
+    fn difference_is_sure_only_with_runs_enough_for_the_number_of_variants() {
+        let (low, high) = ([1.0, 1.1, 1.2, 1.3], [2.0, 2.1, 2.2, 2.3]);
+        assert_eq!(compared(&[&low, &high]), [None, Some(Verdict::More)]);
+        assert_eq!(compared(&[&high, &low]), [None, Some(Verdict::Less)]);
+        assert_eq!(compared(&[&low, &low]), [None, Some(Verdict::NoneShown)]);
+        // 3 of each have no p below 0.1.
+        assert_eq!(compared(&[&low[..3], &high[..3]]), [None, Some(Verdict::TooFew)]);
+        // Nor have 4 of each a p below 0.05 where two variants are compared: 2 x 0.029.
+        assert_eq!(compared(&[&low, &high, &high]), [None, Some(Verdict::TooFew), Some(Verdict::TooFew)]);
+    }
+
+    #[test]
+    fn mean_that_an_outlier_makes_shows_no_difference() {
+        // Larger in all but one of the runs, smaller on average.
+        let first = [1.0, 1.1, 1.2, 1.3, 1.4, 1000.0];
+        let second = [2.0, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7];
+        assert_eq!(compared(&[&first, &second]), [None, Some(Verdict::NoneShown)]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_compared() {
+        let values = [1.0, 2.0];
+        assert_eq!(with_first(&[None, Some(&values)]), [None, None]);
+        assert_eq!(with_first(&[Some(&values), None]), [None, None]);
+        assert_eq!(with_first(&[]), []);
+    }
+}

@@ -1,0 +1,39 @@
+//! A study as CSV: a line for each quantity of each variant.
+
+use super::compare::Compared;
+use super::{Estimate, Row, Study};
+use crate::quote;
+
+/// The names of the columns.
+const HEAD: &str = "variant,quantity,unit,runs,mean,standard_deviation,min,max,interval_low,interval_high,ratio,p,p_adjusted,reason\n";
+
+/// Writes a study as CSV, with the names in the first line. What is not known is empty.
+pub(super) fn csv(study: &Study) -> String {
+    let of_row = |row: &Row| {
+        let variants = study.variants.iter().zip(&row.variants);
+        variants
+            .map(|(variant, estimate)| line(row, &variant.name, variant.counted, estimate))
+            .collect::<String>()
+    };
+    [HEAD.to_owned()].into_iter().chain(study.quantities.iter().map(of_row)).collect()
+}
+
+fn line(row: &Row, name: &str, counted: usize, estimate: &Estimate) -> String {
+    let summary = estimate.summary;
+    let compared = |value: fn(Compared) -> f64| estimate.compared.map(value);
+    let numbers = [
+        summary.mean,
+        summary.standard_deviation,
+        summary.min,
+        summary.max,
+        estimate.interval.map(|interval| interval.low),
+        estimate.interval.map(|interval| interval.high),
+        estimate.ratio,
+        compared(|compared| compared.p),
+        compared(|compared| compared.p_adjusted),
+    ];
+    let numbers = numbers.map(|number| number.map(|number| number.to_string()).unwrap_or_default());
+    let reason = estimate.reason.as_deref().map(quote::csv_cell).unwrap_or_default();
+    let (quantity, unit) = (row.quantity, row.unit);
+    format!("{},{quantity},{unit},{counted},{},{reason}\n", quote::csv_cell(name), numbers.join(","))
+}

@@ -1,0 +1,254 @@
+//! The variants of a study: commands with placeholders, and the values that are put into them.
+
+use thiserror::Error;
+
+use super::plan::{Variant, file_stem};
+use crate::quote;
+
+/// Most variants of a study.
+const MOST_VARIANTS: usize = 1_000;
+
+/// A command as the user gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// Its name; may have placeholders.
+    pub name: String,
+    /// Its command line; may have placeholders.
+    pub command: String,
+}
+
+/// A placeholder, `{NAME}`, and what is put into its place in turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+/// Why there are no variants.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum NoVariants {
+    /// There is no command.
+    #[error("there is no variant: give --variant NAME='CMD', or a FILE.toml")]
+    None,
+    /// No name, command or preparation has the placeholder.
+    #[error("the parameter {0} has no place: no name or command has {{{0}}}")]
+    Unused(String),
+    /// A parameter was given twice.
+    #[error("the parameter {0} is given twice")]
+    Repeated(String),
+    /// Two variants have one name.
+    #[error("two variants are called {}: names tell them apart", quote::word(.0))]
+    SameName(String),
+    /// A name has no character.
+    #[error("a variant of the command {} has no name", quote::word(.0))]
+    NoName(String),
+    /// All values together are too many.
+    #[error("these are more than {MOST_VARIANTS} variants")]
+    TooMany,
+}
+
+/// A value for each of some placeholders.
+type Values<'a> = Vec<(&'a str, &'a str)>;
+
+/// Gives the variants: of each template one for each combination of the values whose placeholders it has. The last parameter changes
+/// first. Values of which the name has no placeholder are appended to it.
+///
+/// # Errors
+/// If there are none, too many, or they can't be told apart.
+pub fn expand(
+    templates: &[Template],
+    prepare: Option<&str>,
+    parameters: &[Parameter],
+) -> Result<Vec<Variant>, NoVariants> {
+    let has = |template: &Template, parameter: &Parameter| {
+        let place = format!("{{{}}}", parameter.name);
+        [Some(template.name.as_str()), Some(&template.command), prepare]
+            .into_iter()
+            .flatten()
+            .any(|text| text.contains(&place))
+    };
+    for (at, parameter) in parameters.iter().enumerate() {
+        if parameters[..at].iter().any(|other| other.name == parameter.name) {
+            return Err(NoVariants::Repeated(parameter.name.clone()));
+        }
+        if !templates.iter().any(|template| has(template, parameter)) {
+            return Err(NoVariants::Unused(parameter.name.clone()));
+        }
+    }
+    let mut variants: Vec<Variant> = Vec::new();
+    for template in templates {
+        let used = parameters.iter().filter(|parameter| has(template, parameter));
+        for values in combinations(used)? {
+            let variant = variant(template, prepare, &values, &variants);
+            if variant.name.is_empty() {
+                return Err(NoVariants::NoName(variant.command));
+            }
+            if variants.iter().any(|other| other.name == variant.name) {
+                return Err(NoVariants::SameName(variant.name));
+            }
+            variants.push(variant);
+        }
+        if variants.len() > MOST_VARIANTS {
+            return Err(NoVariants::TooMany);
+        }
+    }
+    if variants.is_empty() { Err(NoVariants::None) } else { Ok(variants) }
+}
+
+/// Gives all combinations of values.
+fn combinations<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<Vec<Values<'a>>, NoVariants> {
+    let mut combinations: Vec<Values> = vec![Vec::new()];
+    for parameter in parameters {
+        if combinations.len().saturating_mul(parameter.values.len()) > MOST_VARIANTS {
+            return Err(NoVariants::TooMany);
+        }
+        let with = |values: &Values<'a>, value: &'a String| {
+            values.iter().copied().chain([(parameter.name.as_str(), value.as_str())]).collect()
+        };
+        combinations = combinations
+            .iter()
+            .flat_map(|values| parameter.values.iter().map(move |value| with(values, value)))
+            .collect();
+    }
+    Ok(combinations)
+}
+
+/// Puts values into a template. The names of the files of `others` are taken.
+fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: &[Variant]) -> Variant {
+    let appended = values.iter().filter(|(name, _)| !template.name.contains(&format!("{{{name}}}")));
+    let parts =
+        [fill(&template.name, values)].into_iter().chain(appended.map(|(_, value)| (*value).to_owned()));
+    let name = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    let stem = file_stem(&name);
+    let is_free = |stem: &String| !others.iter().any(|other| other.file == *stem);
+    let file = if is_free(&stem) {
+        stem
+    } else {
+        let numbered = (2..).map(|number| {
+            let number = format!("~{number}");
+            let mut stem = stem.clone();
+            while file_stem(&format!("{stem}{number}")).len() < stem.len() + number.len() {
+                stem.pop();
+            }
+            stem + &number
+        });
+        numbered.into_iter().find(is_free).unwrap_or_default()
+    };
+    Variant {
+        name,
+        command: fill(&template.command, values),
+        prepare: prepare.map(|line| fill(line, values)),
+        file,
+    }
+}
+
+/// Puts values into the places of their names. A value is not looked into again.
+fn fill(text: &str, values: &Values) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('{') {
+        filled += before;
+        let value = behind.split_once('}').and_then(|(name, after)| {
+            values.iter().find(|(known, _)| *known == name).map(|(_, value)| (value, after))
+        });
+        match value {
+            Some((value, after)) => {
+                filled += value;
+                rest = after;
+            }
+            None => {
+                filled.push('{');
+                rest = behind;
+            }
+        }
+    }
+    filled + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(name: &str, command: &str) -> Template {
+        Template { name: name.into(), command: command.into() }
+    }
+
+    fn parameter(name: &str, values: &[&str]) -> Parameter {
+        Parameter { name: name.into(), values: values.iter().map(|value| (*value).to_owned()).collect() }
+    }
+
+    fn names(variants: &[Variant]) -> Vec<(&str, &str)> {
+        variants.iter().map(|variant| (variant.name.as_str(), variant.command.as_str())).collect()
+    }
+
+    // Requirement: CMD-31
+    #[test]
+    fn each_combination_of_the_values_that_a_command_uses_is_a_variant() {
+        let parameters = [parameter("model", &["mlp", "xgb"]), parameter("n", &["1", "2"])];
+        let templates = [template("base", "./base"), template("{model}", "./train {model} -n {n} {other}")];
+        let variants = expand(&templates, Some("./clean {model}"), &parameters[..]).unwrap();
+        assert_eq!(
+            names(&variants),
+            [
+                ("base-mlp", "./base"),
+                ("base-xgb", "./base"),
+                ("mlp-1", "./train mlp -n 1 {other}"),
+                ("mlp-2", "./train mlp -n 2 {other}"),
+                ("xgb-1", "./train xgb -n 1 {other}"),
+                ("xgb-2", "./train xgb -n 2 {other}"),
+            ]
+        );
+        assert_eq!(variants[5].prepare.as_deref(), Some("./clean xgb"));
+        let variants = expand(&templates, None, &parameters[..]).unwrap();
+        assert_eq!(names(&variants)[0], ("base", "./base"));
+    }
+
+    #[test]
+    fn value_is_not_looked_into_again() {
+        let parameters = [parameter("a", &["{b}"]), parameter("b", &["x"])];
+        let variants = expand(&[template("n", "{a} {b} {{b} {")], None, &parameters).unwrap();
+        assert_eq!(names(&variants), [("n-{b}-x", "{b} x {x {")]);
+    }
+
+    #[test]
+    fn names_that_would_have_the_same_files_get_numbers() {
+        let long = "x".repeat(200);
+        let names = ["a/b", "a_b", "a b", &long, &format!("{long}y")];
+        let variants = expand(&names.map(|name| template(name, "true")), None, &[]).unwrap();
+        let files: Vec<_> = variants.iter().map(|variant| variant.file.as_str()).collect();
+        assert_eq!(files[..3], ["a_b", "a_b~2", "a_b~3"]);
+        assert_eq!([files[3].len(), files[4].len()], [100, 100]);
+        assert!(files[4].ends_with("x~2"), "{files:?}");
+        assert!(files.iter().all(|file| file_stem(file) == *file), "{files:?}");
+    }
+
+    #[test]
+    fn what_cant_be_told_apart_or_has_no_use_is_refused() {
+        let refused = |templates: &[Template], parameters: &[Parameter]| {
+            expand(templates, None, parameters).unwrap_err().to_string()
+        };
+        let one = [template("a", "x {n}")];
+        assert_eq!(refused(&[], &[]), "there is no variant: give --variant NAME='CMD', or a FILE.toml");
+        assert_eq!(
+            refused(&one, &[parameter("m", &["1"])]),
+            "the parameter m has no place: no name or command has {m}"
+        );
+        assert_eq!(
+            refused(&one, &[parameter("n", &["1"]), parameter("n", &["2"])]),
+            "the parameter n is given twice"
+        );
+        assert_eq!(
+            refused(&one, &[parameter("n", &["1", "1"])]),
+            "two variants are called a-1: names tell them apart"
+        );
+        assert_eq!(refused(&[template("", "x")], &[]), "a variant of the command x has no name");
+        let many: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+        let many = |name: &str| Parameter { name: name.into(), values: many.clone() };
+        assert_eq!(
+            refused(&[template("a", "{n}{m}")], &[many("n"), many("m")]),
+            "these are more than 1000 variants"
+        );
+    }
+}

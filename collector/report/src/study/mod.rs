@@ -1,0 +1,274 @@
+//! A study: the same work done in several ways, several times each, and a table of what each way used, as in a paper.
+
+mod compare;
+mod csv;
+pub mod expand;
+mod latex;
+mod markdown;
+pub mod plan;
+mod progress;
+mod sentences;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use serde::Serialize;
+
+use crate::compare::of_several_machines;
+use crate::model::report::Report;
+use crate::quantities::{self, QUANTITIES, Quantity};
+use crate::quote;
+use crate::statistics::{Interval, Summary, interval_of_mean, summary};
+pub use compare::{Compared, Verdict};
+pub use plan::{NoPlan, Plan};
+use plan::{PlannedRun, Variant};
+pub use progress::{failure, is_over, line};
+
+/// A run of a study that is over.
+#[derive(Debug)]
+pub struct Run {
+    /// Which one of the plan it is.
+    pub planned: PlannedRun,
+    /// The file of its report.
+    pub file: String,
+    /// Its report.
+    pub report: Report,
+}
+
+/// What the runs of a study used.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Study {
+    /// Planned runs of each variant.
+    pub planned_runs: usize,
+    /// What determines their order.
+    pub seed: u64,
+    /// The variants; the others are compared with the first one.
+    pub variants: Vec<VariantRuns>,
+    /// What they used.
+    pub quantities: Vec<Row>,
+    /// What a reader should know to judge the figures.
+    pub remarks: Vec<String>,
+}
+
+/// The runs of a variant.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VariantRuns {
+    /// Its name.
+    pub name: String,
+    /// Its command line.
+    pub command: String,
+    /// Runs that count.
+    pub counted: usize,
+    /// Runs whose command failed.
+    pub failed: Vec<FailedRun>,
+    /// Runs that are planned and have no report.
+    pub missing: Vec<usize>,
+}
+
+/// A run whose command failed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailedRun {
+    /// Its number among the runs of its variant, from 1.
+    pub run: usize,
+    /// The file of its report.
+    pub file: String,
+    /// How it ended.
+    pub end: String,
+}
+
+/// A quantity, with an entry for each variant.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub quantity: &'static str,
+    /// Its unit: `s`, `bytes` or `J`; `%`: percent of one GPU; `1`: a number of things.
+    pub unit: &'static str,
+    /// What the runs of each variant have.
+    pub variants: Vec<Estimate>,
+}
+
+/// A quantity of a variant. All is null where it is not known of each run that counts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Mean, extremes, and standard deviation.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// The 95% interval of the mean, by bootstrap.
+    pub interval: Option<Interval>,
+    /// Its mean over that of the first variant. Null where either is not known, or the first is 0.
+    pub ratio: Option<f64>,
+    /// Whether it differs from the first variant. Null: it is the first, or either is not known.
+    pub compared: Option<Compared>,
+    /// Why it is null.
+    pub reason: Option<String>,
+}
+
+/// Makes the study of what its runs used. Failed runs count only if `counts_failed`.
+#[must_use]
+pub fn study(plan: &Plan, runs: &[Run], counts_failed: bool) -> Study {
+    let counts = |run: &&Run| counts_failed || failure(&run.report).is_none();
+    let of_variant = |at: usize| runs.iter().filter(move |run| run.planned.variant == at);
+    let counted: Vec<Vec<&Report>> = (0..plan.variants.len())
+        .map(|at| of_variant(at).filter(counts).map(|run| &run.report).collect())
+        .collect();
+    let variants = plan.variants.iter().enumerate();
+    Study {
+        planned_runs: plan.runs,
+        seed: plan.seed,
+        variants: variants
+            .map(|(at, variant)| {
+                variant_runs(plan, variant, &of_variant(at).collect::<Vec<_>>(), counted[at].len())
+            })
+            .collect(),
+        quantities: QUANTITIES.iter().map(|quantity| row(quantity, &counted)).collect(),
+        remarks: remarks(&counted.concat()),
+    }
+}
+
+impl Study {
+    /// Says in a line for each run that failed which one it is.
+    pub fn failures(&self) -> impl Iterator<Item = String> {
+        let of_variant = |variant: &VariantRuns| {
+            let name = &variant.name;
+            let line =
+                |run: &FailedRun| format!("failed: {name} run {}: {} ({})", run.run, run.end, run.file);
+            variant.failed.iter().map(line).collect::<Vec<_>>()
+        };
+        self.variants.iter().flat_map(of_variant)
+    }
+
+    /// Gives the quantities that say something of a variant: they are known, and not 0 in all runs.
+    fn told(&self) -> impl Iterator<Item = &Row> {
+        self.quantities.iter().filter(|row| row.largest().is_some_and(|largest| largest > 0.0))
+    }
+
+    /// Counts the planned runs without a report.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        self.variants.iter().map(|variant| variant.missing.len()).sum()
+    }
+}
+
+impl Row {
+    /// Gives the largest value of all runs. `None`: it is known of no variant.
+    fn largest(&self) -> Option<f64> {
+        self.variants.iter().filter_map(|variant| variant.summary.max).reduce(f64::max)
+    }
+
+    /// Gives what it is called in text.
+    fn label(&self) -> &'static str {
+        quantities::named(self.quantity).map_or(self.quantity, |quantity| quantity.label)
+    }
+}
+
+fn variant_runs(plan: &Plan, variant: &Variant, runs: &[&Run], counted: usize) -> VariantRuns {
+    let failed = runs.iter().filter_map(|run| {
+        let end = failure(&run.report)?;
+        Some(FailedRun { run: run.planned.run, file: run.file.clone(), end })
+    });
+    let is_missing = |number: &usize| !runs.iter().any(|run| run.planned.run == *number);
+    VariantRuns {
+        name: variant.name.clone(),
+        command: variant.command.clone(),
+        counted,
+        failed: failed.collect(),
+        missing: (1..=plan.runs).filter(is_missing).collect(),
+    }
+}
+
+/// Gives a quantity of all variants, each with the reports of its runs that count.
+fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
+    let values: Vec<Result<Vec<f64>, String>> =
+        counted.iter().map(|reports| values(quantity, reports)).collect();
+    let known: Vec<Option<&[f64]>> = values.iter().map(|values| values.as_deref().ok()).collect();
+    let compared = compare::with_first(&known);
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let first = known.first().copied().flatten().map(mean).filter(|mean| *mean > 0.0);
+    let estimate = |(values, compared): (Result<Vec<f64>, String>, Option<Compared>)| match values {
+        Ok(values) => Estimate {
+            summary: summary(values.iter().copied().map(Some)),
+            interval: interval_of_mean(&values),
+            ratio: first.map(|first| mean(&values) / first),
+            compared,
+            reason: None,
+        },
+        Err(reason) => Estimate { reason: Some(reason), ..Estimate::default() },
+    };
+    Row {
+        quantity: quantity.name,
+        unit: quantity.unit,
+        variants: values.into_iter().zip(compared).map(estimate).collect(),
+    }
+}
+
+/// Gives the value of each run.
+///
+/// # Errors
+/// If it is not known of one of them, with the reason: a mean of the others would be that of another work.
+fn values(quantity: &Quantity, reports: &[&Report]) -> Result<Vec<f64>, String> {
+    let known: Vec<f64> = reports.iter().filter_map(|report| (quantity.value)(report)).collect();
+    let lacks = |report: &&&Report| (quantity.value)(report).is_none();
+    match reports.iter().find(lacks) {
+        Some(report) => {
+            let lacking = match known.len() {
+                0 => "any run".to_owned(),
+                known => format!("{} of {} runs", reports.len() - known, reports.len()),
+            };
+            Err(format!("not known of {lacking} ({})", quantity.why_unknown(report)))
+        }
+        None if known.is_empty() => Err("no run counts".to_owned()),
+        None => Ok(known),
+    }
+}
+
+/// Gives what makes the runs hard to compare.
+fn remarks(reports: &[&Report]) -> Vec<String> {
+    let count = |what: fn(&Report) -> bool| reports.iter().filter(|report| what(report)).count();
+    let all = reports.len();
+    let contended = count(|report| report.contention.is_contended == Some(true));
+    let uncounted = count(|report| report.coverage.uncounted_reason.is_some());
+    let reason = reports.iter().find_map(|report| report.coverage.uncounted_reason.as_deref());
+    let contended = (contended > 0).then(|| {
+        format!("Others used the cores in {contended} of {all} runs, so their wall time says less.")
+    });
+    let uncounted = reason.map(|reason| {
+        format!("Short processes may be missing in the figures of {uncounted} of {all} runs: {reason}.")
+    });
+    [of_several_machines(reports.iter().copied()), contended, uncounted].into_iter().flatten().collect()
+}
+
+/// A form of a study.
+type Form = (&'static str, fn(&Study) -> String);
+
+/// All of them, the default first. What they return ends with a newline.
+const FORMS: [Form; 5] = [
+    ("text", text::text),
+    ("csv", csv::csv),
+    ("markdown", markdown::markdown),
+    ("latex", latex::latex),
+    ("json", json),
+];
+
+/// Writes a study as JSON.
+fn json(study: &Study) -> String {
+    quote::escape_json(&serde_json::to_string_pretty(study).unwrap_or_default()) + "\n"
+}
+
+/// Gives the names of the forms.
+pub fn forms() -> impl Iterator<Item = &'static str> {
+    FORMS.iter().map(|(name, _)| *name)
+}
+
+/// Writes a study as text, with every statistic of each quantity.
+#[must_use]
+pub fn full_text(study: &Study) -> String {
+    text::full(study)
+}
+
+/// Writes a study in the form of this name. The command line gives no other names.
+#[must_use]
+pub fn render(study: &Study, form: &str) -> String {
+    let (_, write) = FORMS.iter().find(|(name, _)| *name == form).unwrap_or(&FORMS[0]);
+    write(study)
+}

@@ -1,0 +1,97 @@
+//! The table of a study in words: a row for each variant, a column for each quantity. Text, Markdown and LaTeX have it.
+
+use super::compare::{SURE_BELOW, Verdict};
+use super::{Estimate, Row, Study};
+use crate::figures::{UNKNOWN, column, thousands};
+use crate::model::style::{RamUnit, TimeUnit};
+
+/// A column.
+pub(super) struct Column {
+    /// What it is called, with its unit.
+    pub(super) head: String,
+    /// A cell for each variant.
+    pub(super) cells: Vec<Cell>,
+}
+
+/// A figure of a variant.
+pub(super) struct Cell {
+    /// Mean.
+    pub(super) mean: String,
+    /// Standard deviation; `None` for fewer than two runs.
+    pub(super) deviation: Option<String>,
+    /// It surely differs from that of the first variant.
+    pub(super) is_sure: bool,
+}
+
+/// What the mark of a sure difference means.
+pub(super) fn legend(study: &Study) -> Option<String> {
+    let first = &study.variants.first().filter(|_| study.variants.len() > 1)?.name;
+    Some(format!("*: differs from {first} (Mann-Whitney U test, two-sided, by Holm p < {SURE_BELOW})"))
+}
+
+/// Gives the columns of the quantities that say something of a variant.
+pub(super) fn columns(study: &Study) -> Vec<Column> {
+    study.told().map(of_row).collect()
+}
+
+/// Gives the number of runs that count, for the column of each table's second place.
+pub(super) fn runs(study: &Study) -> Vec<String> {
+    study.variants.iter().map(|variant| thousands(variant.counted as f64)).collect()
+}
+
+fn of_row(row: &Row) -> Column {
+    let means: Vec<_> = row.variants.iter().map(|variant| variant.summary.mean).collect();
+    let deviations: Vec<_> = row.variants.iter().map(|variant| variant.summary.standard_deviation).collect();
+    let figures = Figures::of(row, &[means, deviations]);
+    let cell = |((variant, mean), deviation): ((&Estimate, &String), &String)| Cell {
+        mean: mean.clone(),
+        deviation: Some(deviation).filter(|deviation| *deviation != UNKNOWN).cloned(),
+        is_sure: variant
+            .compared
+            .is_some_and(|compared| matches!(compared.verdict, Verdict::Less | Verdict::More)),
+    };
+    let variants = row.variants.iter().zip(&figures.columns[0]).zip(&figures.columns[1]);
+    Column { cells: variants.map(cell).collect(), head: figures.head }
+}
+
+/// Columns of figures of one quantity, all in one unit and with the same decimals.
+pub(super) struct Figures {
+    /// What the quantity is called, with its unit.
+    pub(super) head: String,
+    /// The columns.
+    pub(super) columns: Vec<Vec<String>>,
+}
+
+impl Figures {
+    /// Writes columns of this quantity's values.
+    pub(super) fn of(row: &Row, columns: &[Vec<Option<f64>>]) -> Self {
+        let largest = row.variants.iter().filter_map(|variant| variant.summary.mean).fold(0.0, f64::max);
+        let (symbol, size) = unit(row.unit, largest);
+        let values: Vec<_> =
+            columns.concat().into_iter().map(|value| value.map(|value| value / size)).collect();
+        let written = column(&values);
+        let label = row.label();
+        Self {
+            head: if symbol.is_empty() { label.to_owned() } else { format!("{label} [{symbol}]") },
+            columns: written.chunks(row.variants.len().max(1)).map(<[String]>::to_vec).collect(),
+        }
+    }
+}
+
+/// Gives the symbol and the size of the unit in which a column reads well whose largest mean is this.
+fn unit(unit: &'static str, largest: f64) -> (&'static str, f64) {
+    match unit {
+        "bytes" => {
+            let unit = RamUnit::that_fits(largest);
+            (unit.symbol(), unit.bytes())
+        }
+        "s" => {
+            let unit = TimeUnit::that_fits(largest);
+            (unit.symbol(), unit.seconds())
+        }
+        "J" if largest >= 1e6 => ("MJ", 1e6),
+        "J" if largest >= 1e4 => ("kJ", 1e3),
+        "1" => ("", 1.0),
+        other => (other, 1.0),
+    }
+}

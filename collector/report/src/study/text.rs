@@ -1,0 +1,95 @@
+//! The text of a study: the table, what it shows, and what failed.
+
+use super::table::{self, Cell, Figures};
+use super::{Estimate, Row, Study, sentences};
+use crate::quote;
+use crate::text::table::aligned;
+
+/// Most columns of a variant's name.
+const NAME: usize = 40;
+
+/// Writes a study as text.
+pub(super) fn text(study: &Study) -> String {
+    written(study, Vec::new())
+}
+
+/// Writes a study as text, with every statistic of each quantity.
+pub(super) fn full(study: &Study) -> String {
+    let of_rows = study.told().map(|row| details(study, row));
+    written(study, of_rows.collect())
+}
+
+/// Writes the table, these blocks of lines, and what they show.
+fn written(study: &Study, blocks: Vec<Vec<String>>) -> String {
+    let columns = table::columns(study);
+    let heads = columns.iter().map(|column| column.head.clone());
+    let mut rows =
+        vec![["variant".to_owned(), "runs".to_owned()].into_iter().chain(heads).collect::<Vec<_>>()];
+    let cells: Vec<Vec<String>> =
+        columns.iter().map(|column| column.cells.iter().map(cell).collect()).collect();
+    for (at, (name, runs)) in names(study).into_iter().zip(table::runs(study)).enumerate() {
+        rows.push([name, runs].into_iter().chain(cells.iter().map(|cells| cells[at].clone())).collect());
+    }
+    let mut lines = aligned(&rows);
+    lines.extend(table::legend(study).map(|legend| quote::escape(&legend)));
+    let unknown = sentences::unknown(study).into_iter().chain(sentences::zero(study)).collect();
+    let failed = study.failures().chain(left(study)).collect();
+    let parts = [sentences::sentences(study), unknown, failed, study.remarks.clone()];
+    for part in blocks.into_iter().chain(parts).filter(|part| !part.is_empty()) {
+        lines.push(String::new());
+        lines.extend(part.iter().map(|line| quote::escape(line)));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Gives the variants' names, cut where they are long.
+fn names(study: &Study) -> Vec<String> {
+    let names: Vec<String> = study.variants.iter().map(|variant| quote::escape(&variant.name)).collect();
+    quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), NAME)
+}
+
+/// Gives a table of one quantity: a row for each variant, a column for each statistic.
+fn details(study: &Study, row: &Row) -> Vec<String> {
+    let of = |value: fn(&Estimate) -> Option<f64>| row.variants.iter().map(value).collect::<Vec<_>>();
+    let figures = Figures::of(
+        row,
+        &[
+            of(|estimate| estimate.summary.mean),
+            of(|estimate| estimate.summary.standard_deviation),
+            of(|estimate| estimate.summary.min),
+            of(|estimate| estimate.summary.max),
+            of(|estimate| Some(estimate.interval?.low)),
+            of(|estimate| Some(estimate.interval?.high)),
+        ],
+    );
+    let ratio = |ratio: f64| format!("{ratio:.2}");
+    let compared = [
+        of(|estimate| estimate.ratio.filter(|_| estimate.compared.is_some()))
+            .into_iter()
+            .map(|r| r.map(ratio))
+            .collect(),
+        of(|estimate| Some(estimate.compared?.p)).into_iter().map(|p| p.map(sentences::p)).collect(),
+        of(|estimate| Some(estimate.compared?.p_adjusted)).into_iter().map(|p| p.map(sentences::p)).collect(),
+    ]
+    .map(|cells: Vec<Option<String>>| cells.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>());
+    let heads = ["mean", "sd", "min", "max", "95% from", "to", "ratio", "single test", "by Holm"];
+    let mut rows =
+        vec![[figures.head.as_str()].into_iter().chain(heads).map(str::to_owned).collect::<Vec<_>>()];
+    for (at, name) in names(study).into_iter().enumerate() {
+        let cells = figures.columns.iter().chain(&compared).map(|column| column[at].clone());
+        rows.push([name].into_iter().chain(cells).collect());
+    }
+    aligned(&rows)
+}
+
+/// Says how many runs are missing.
+fn left(study: &Study) -> Option<String> {
+    let missing = study.missing();
+    let planned = study.planned_runs * study.variants.len();
+    (missing > 0).then(|| format!("not over: {missing} of {planned} runs have no report"))
+}
+
+fn cell(cell: &Cell) -> String {
+    let deviation = cell.deviation.as_ref().map(|deviation| format!(" ± {deviation}")).unwrap_or_default();
+    format!("{}{deviation}{}", cell.mean, if cell.is_sure { " *" } else { "" })
+}

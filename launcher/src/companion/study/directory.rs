@@ -1,0 +1,182 @@
+//! The directory of a study: its plan, and for each run the report and the output.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use gpu_track_collector::study::plan::PlannedRun;
+use gpu_track_collector::study::{self, Plan, Run};
+use gpu_track_collector::{NoLock, Output, OutputLock, Report, read_report, write_report};
+
+use crate::cli::UsageError;
+use crate::console::message;
+
+/// The plan's file.
+const PLAN: &str = "study.json";
+/// The directory of the runs that do not count.
+const WARMUP: &str = "warmup";
+
+/// A directory that need not be there yet.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+}
+
+/// The files of a run.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// Its report, in JSON.
+    pub(super) report: PathBuf,
+    /// What it wrote to stdout.
+    pub(super) out: PathBuf,
+    /// What it wrote to stderr.
+    pub(super) err: PathBuf,
+    /// What its preparation wrote.
+    pub(super) prepare: PathBuf,
+}
+
+impl Directory {
+    /// Makes the one of this path.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the error about it.
+    fn problem(&self, problem: impl std::fmt::Display) -> UsageError {
+        UsageError::new(format_args!("\"{}\" {problem}", self.path.display()))
+    }
+
+    /// Reads the plan of the study in it. `None`: there is none.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub(super) fn plan(&self) -> Result<Option<Plan>, UsageError> {
+        let path = self.path.join(PLAN);
+        let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+        match fs::read_to_string(&path) {
+            Ok(json) => {
+                Plan::read(&json).map(Some).map_err(|error| problem(format!("can't be used: {error}")))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(problem(format!("cannot be read: {error}"))),
+        }
+    }
+
+    /// Makes the directory if it is not there, writes the plan if that is new, and keeps other studies away until the lock is dropped.
+    ///
+    /// # Errors
+    /// If another study goes on in it, it has other files, or it can't be written to.
+    pub(super) fn prepare(
+        &self,
+        plan: &Plan,
+        begun: Option<&Plan>,
+    ) -> Result<Option<OutputLock>, UsageError> {
+        let written = |error: io::Error| self.problem(format!("cannot be written to: {error}"));
+        if begun.is_none()
+            && self.has_files().map_err(|error| self.problem(format!("cannot be read: {error}")))?
+        {
+            return Err(
+                self.problem(format!("has files and no {PLAN}: name a new or empty directory with -o"))
+            );
+        }
+        fs::create_dir_all(&self.path).map_err(written)?;
+        let path = self.path.join(PLAN);
+        let lock = match OutputLock::take(&path) {
+            Err(NoLock::InUse) => return Err(self.problem("has a study that goes on: wait for its end")),
+            Err(foreign @ NoLock::Foreign { .. }) => {
+                return Err(self.problem(format!("can't be used: {foreign}")));
+            }
+            Ok(lock) => lock,
+        };
+        // It was read before the lock was taken.
+        if self.plan()?.as_ref() != begun {
+            return Err(self.problem("has a study that another command began just now: start this one again"));
+        }
+        if begun != Some(plan) {
+            write_report(&Output::File(path), &plan.json()).map_err(written)?;
+        }
+        if plan.warmup > 0 {
+            fs::create_dir_all(self.path.join(WARMUP)).map_err(written)?;
+        }
+        Ok(lock)
+    }
+
+    /// Whether it has files that are not hidden.
+    fn has_files(&self) -> io::Result<bool> {
+        match fs::read_dir(&self.path) {
+            Ok(mut entries) => {
+                Ok(entries
+                    .any(|entry| entry.is_ok_and(|entry| !entry.file_name().as_bytes().starts_with(b"."))))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the files of a run.
+    pub(super) fn files(&self, plan: &Plan, planned: PlannedRun, counts: bool) -> Files {
+        let stem = format!("{}.{}", plan.variants[planned.variant].file, planned.run);
+        let directory = if counts { self.path.clone() } else { self.path.join(WARMUP) };
+        let file = |extension: &str| directory.join(format!("{stem}.{extension}"));
+        Files { report: file("json"), out: file("out"), err: file("err"), prepare: file("prepare") }
+    }
+
+    /// Reads the report of a run that counts. `None`: the run is not over.
+    pub(super) fn report(&self, plan: &Plan, planned: PlannedRun) -> Option<Report> {
+        final_report(&self.files(plan, planned, true).report)
+    }
+
+    /// Gives the runs that are over.
+    pub(super) fn runs(&self, plan: &Plan) -> Vec<Run> {
+        let run = |planned: &PlannedRun| {
+            let path = self.files(plan, *planned, true).report;
+            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Some(Run { planned: *planned, file, report: final_report(&path)? })
+        };
+        plan.order.iter().filter_map(run).collect()
+    }
+}
+
+/// Reads a report. `None`: there is none, or none of a run that is over.
+pub(super) fn final_report(path: &Path) -> Option<Report> {
+    let json = fs::read_to_string(path).ok()?;
+    read_report(&json).ok().map(|read| read.report).filter(study::is_over)
+}
+
+/// Removes a file that need not be there.
+pub(super) fn remove(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            message(format_args!("cannot remove {}: {error}", path.display()));
+        }
+        _ => {}
+    }
+}
+
+/// Gives a path as `-o` takes it: a percent sign begins a pattern there.
+pub(super) fn as_output(path: &Path) -> OsString {
+    let mut bytes = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        bytes.push(*byte);
+        if *byte == b'%' {
+            bytes.push(b'%');
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_sign_in_a_path_is_no_pattern() {
+        assert_eq!(as_output(Path::new("50%/a%j.json")), "50%%/a%%j.json");
+    }
+}

@@ -1,0 +1,223 @@
+//! What the user gives of a plan: on the command line, and in a file.
+
+use std::hash::{BuildHasher, RandomState};
+
+use clap::{ArgAction, Args};
+use gpu_track_collector::study::Plan;
+use gpu_track_collector::study::expand::{NoVariants, Parameter, Template, expand};
+
+use crate::cli::UsageError;
+
+/// Runs of each variant. With 4, a difference of two variants can be sure at all.
+const DEFAULT_RUNS: usize = 5;
+/// Most runs of each variant.
+const MOST_RUNS: usize = 10_000;
+
+/// The options that make a plan.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Plan")]
+pub(super) struct PlanArgs {
+    /// A way of doing the work; repeatable. The first is what the others are compared with. CMD is split into words as a shell does
+    /// it. No shell runs it, and its stdin is empty
+    #[arg(long = "variant", value_name = "NAME=CMD", action = ArgAction::Append, value_parser = template)]
+    pub(super) variants: Vec<Template>,
+
+    /// Put each VALUE in turn in the place of {PARAMETER} in NAME, CMD and --prepare; repeatable, for all combinations
+    #[arg(short = 'L', long = "parameter", value_name = "PARAMETER=VALUE,...", action = ArgAction::Append,
+          value_parser = parameter)]
+    pub(super) parameters: Vec<Parameter>,
+
+    /// Counted runs of each variant [default: 5]
+    #[arg(long, value_name = "N", value_parser = runs)]
+    pub(super) runs: Option<usize>,
+
+    /// Runs of each variant before them, which do not count [default: 0]
+    #[arg(long, value_name = "N", value_parser = warmup)]
+    pub(super) warmup: Option<usize>,
+
+    /// Run CMD before each run, untracked; it has to succeed
+    #[arg(long, value_name = "CMD")]
+    pub(super) prepare: Option<String>,
+
+    /// Run each CMD by `sh -c`. The shell counts as a process of it
+    #[arg(long)]
+    pub(super) shell: bool,
+
+    /// Determine the order of the runs: each round has every variant once [default: any]
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+}
+
+/// Parses a variant.
+fn template(given: &str) -> Result<Template, String> {
+    match given.split_once('=') {
+        Some((name, command)) if !name.is_empty() => {
+            Ok(Template { name: name.to_owned(), command: command.to_owned() })
+        }
+        _ => Err(format!("\"{given}\" has no name: write it as NAME='CMD'")),
+    }
+}
+
+/// Parses a parameter.
+fn parameter(given: &str) -> Result<Parameter, String> {
+    match given.split_once('=') {
+        Some((name, values)) if !name.is_empty() && !values.is_empty() => {
+            Ok(Parameter { name: name.to_owned(), values: values.split(',').map(str::to_owned).collect() })
+        }
+        _ => Err(format!("\"{given}\" has no values: write it as NAME=VALUE,VALUE")),
+    }
+}
+
+/// Parses a number of runs that count.
+pub(super) fn runs(given: &str) -> Result<usize, String> {
+    number(given, 1)
+}
+
+/// Parses a number of runs that do not count.
+pub(super) fn warmup(given: &str) -> Result<usize, String> {
+    number(given, 0)
+}
+
+/// Parses a number of runs, of which there are at least so many.
+fn number(given: &str, least: usize) -> Result<usize, String> {
+    let allowed = least..=MOST_RUNS;
+    let number = given.parse().ok().filter(|number| allowed.contains(number));
+    number.ok_or_else(|| format!("\"{given}\" is not allowed: a whole number from {least} to {MOST_RUNS}"))
+}
+
+impl PlanArgs {
+    /// Whether one of them is given.
+    pub(super) fn is_any(&self) -> bool {
+        self.runs.is_some() || self.is_any_but_runs()
+    }
+
+    /// Whether one of them is given that changes a plan to another one.
+    pub(super) fn is_any_but_runs(&self) -> bool {
+        let is_named = !self.variants.is_empty() || !self.parameters.is_empty();
+        is_named || self.warmup.is_some() || self.prepare.is_some() || self.shell || self.seed.is_some()
+    }
+
+    /// Whether there are variants.
+    pub(super) fn has_variants(&self) -> bool {
+        !self.variants.is_empty()
+    }
+
+    /// The number of runs that is asked for.
+    pub(super) fn runs(&self) -> Option<usize> {
+        self.runs
+    }
+
+    /// Adds what a file says and these do not. Parameters of the same name are these.
+    ///
+    /// # Errors
+    /// If variants are in both places.
+    pub(super) fn add(&mut self, file: Self) -> Result<(), UsageError> {
+        if self.has_variants() {
+            return Err(UsageError::of("--variant", "the variants are those of the file: write it there"));
+        }
+        let own = std::mem::take(&mut self.parameters);
+        let is_own = |parameter: &Parameter| own.iter().any(|other| other.name == parameter.name);
+        let mut parameters: Vec<Parameter> =
+            file.parameters.into_iter().filter(|parameter| !is_own(parameter)).collect();
+        parameters.extend(own);
+        *self = Self {
+            variants: file.variants,
+            parameters,
+            runs: self.runs.or(file.runs),
+            warmup: self.warmup.or(file.warmup),
+            prepare: self.prepare.take().or(file.prepare),
+            shell: self.shell || file.shell,
+            seed: self.seed.or(file.seed),
+        };
+        Ok(())
+    }
+
+    /// Makes the plan. What is not given is as in the plan that the study was begun with.
+    ///
+    /// # Errors
+    /// If there is no variant, or a command can't be split into words.
+    pub(super) fn plan(self, begun: Option<&Plan>) -> Result<Plan, UsageError> {
+        let variants = expand(&self.variants, self.prepare.as_deref(), &self.parameters)
+            .map_err(|problem: NoVariants| UsageError::new(problem))?;
+        for variant in &variants {
+            for line in [Some(&variant.command), variant.prepare.as_ref()].into_iter().flatten() {
+                words(line, self.shell).map_err(|problem| {
+                    UsageError::new(format_args!("the variant {}: \"{line}\" {problem}", variant.name))
+                })?;
+            }
+        }
+        let runs = self.runs.or(begun.map(|begun| begun.runs)).unwrap_or(DEFAULT_RUNS);
+        // 32 bits are exact in any reader of JSON.
+        let any = || RandomState::new().hash_one(()) >> 32;
+        let seed = self.seed.or(begun.map(|begun| begun.seed)).unwrap_or_else(any);
+        Ok(Plan::new(variants, runs, self.warmup.unwrap_or(0), self.shell, seed))
+    }
+}
+
+/// Gives the words of a command line. There is at least one.
+///
+/// # Errors
+/// If it has none, or a quote that is not closed.
+pub(super) fn words(line: &str, shell: bool) -> Result<Vec<String>, &'static str> {
+    if line.contains('\0') {
+        return Err("contains a NUL byte");
+    }
+    let split =
+        if shell { Ok(vec!["sh".into(), "-c".into(), line.into()]) } else { shell_words::split(line) };
+    match split {
+        Ok(words) if words.is_empty() || line.trim().is_empty() => Err("contains no command"),
+        Ok(words) => Ok(words),
+        Err(_) => Err("has a quote that is not closed: close it, or escape it with a backslash"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_parameters_and_numbers_are_parsed_or_refused_with_their_form() {
+        let given = template("a=b=c d").unwrap();
+        assert_eq!((given.name.as_str(), given.command.as_str()), ("a", "b=c d"));
+        assert_eq!(template("./a b").unwrap_err(), "\"./a b\" has no name: write it as NAME='CMD'");
+        let given = parameter("n=1,,x y").unwrap();
+        assert_eq!((given.name.as_str(), given.values), ("n", vec!["1".into(), String::new(), "x y".into()]));
+        assert_eq!(parameter("n=").unwrap_err(), "\"n=\" has no values: write it as NAME=VALUE,VALUE");
+        assert_eq!((runs("1"), warmup("0")), (Ok(1), Ok(0)));
+        assert_eq!(runs("0").unwrap_err(), "\"0\" is not allowed: a whole number from 1 to 10000");
+    }
+
+    // Requirement: CMD-31
+    #[test]
+    fn command_is_split_as_a_shell_does_it_or_run_by_one() {
+        assert_eq!(words("a 'b c' d", false).unwrap(), ["a", "b c", "d"]);
+        assert_eq!(words("a 'b c' | d", true).unwrap(), ["sh", "-c", "a 'b c' | d"]);
+        for (line, shell, problem) in [
+            ("", false, "contains no command"),
+            (" ", true, "contains no command"),
+            ("a 'b", false, "has a quote that is not closed: close it, or escape it with a backslash"),
+            ("a\0b", true, "contains a NUL byte"),
+        ] {
+            assert_eq!(words(line, shell), Err(problem));
+        }
+    }
+
+    #[test]
+    fn command_line_stands_above_the_file() {
+        let file = PlanArgs {
+            variants: vec![template("{m}=x {n}").unwrap()],
+            parameters: vec![parameter("m=a,b").unwrap(), parameter("n=1,2").unwrap()],
+            runs: Some(3),
+            seed: Some(7),
+            ..PlanArgs::default()
+        };
+        let mut given =
+            PlanArgs { parameters: vec![parameter("n=5").unwrap()], runs: Some(4), ..PlanArgs::default() };
+        given.add(file).unwrap();
+        let plan = given.plan(None).unwrap();
+        let names: Vec<_> = plan.variants.iter().map(|variant| variant.name.as_str()).collect();
+        assert_eq!((names, plan.runs, plan.seed), (vec!["a-5", "b-5"], 4, 7));
+        let mut given = PlanArgs { variants: vec![template("a=b").unwrap()], ..PlanArgs::default() };
+        assert!(given.add(PlanArgs::default()).is_err());
+    }
+}

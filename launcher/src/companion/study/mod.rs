@@ -1,0 +1,195 @@
+//! `gpu-track study`: several ways of doing the same work, run several times each, and a table of what each used.
+//!
+//! The plan is written into the study's directory before the first run, and each run's report beside it. So a study that was stopped
+//! goes on where it was, and its table can be shown at any time. The table is made of the reports alone.
+
+mod directory;
+mod file;
+mod given;
+mod runner;
+mod runs;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
+use gpu_track_collector::study::{self, Plan, Study};
+
+use crate::cli::{PatternValues, UsageError};
+use crate::console::message;
+use crate::{console, exit};
+use directory::Directory;
+use given::PlanArgs;
+use runs::End;
+
+/// The directory of a study that has no file.
+const DEFAULT_DIRECTORY: &str = "study";
+
+/// The arguments of `gpu-track study`.
+#[derive(Debug, Args)]
+pub(super) struct StudyArguments {
+    /// A plan in TOML, or the directory of a study: its table is shown
+    #[arg(value_name = "FILE.toml|DIR", value_hint = ValueHint::AnyPath)]
+    given: Option<PathBuf>,
+
+    /// Keep the plan, and each run's report and output, in DIR [default: the name of FILE.toml without .toml, else "study"]. A
+    /// study of the same plan goes on where it was stopped. Without a plan, that of DIR goes on
+    #[arg(short, long = "output", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    table: TableArgs,
+
+    /// Write nothing to stderr while runs go well
+    #[arg(short, long)]
+    quiet: bool,
+
+    // Last, because its heading holds for what follows.
+    #[command(flatten)]
+    plan: PlanArgs,
+}
+
+/// Which runs the table counts, and how it is written.
+#[derive(Debug, Args)]
+struct TableArgs {
+    /// Count runs whose command fails, and exit with 0
+    #[arg(short, long)]
+    ignore_failure: bool,
+
+    /// Format of the table on stdout
+    #[arg(short, long, value_name = "FORMAT", default_value = "text",
+          value_parser = PossibleValuesParser::new(study::forms()))]
+    format: String,
+
+    /// Write every statistic of each quantity as text: extremes, intervals, and p
+    #[arg(long, conflicts_with = "format")]
+    full: bool,
+}
+
+/// Conducts a study, or shows the table of one. The status is 1 if a run of it failed or could not be made.
+///
+/// # Errors
+/// If there is no plan, or another one in the directory.
+pub(super) fn serve(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
+    match arguments.given.as_deref().filter(|given| given.is_dir()) {
+        Some(path) => {
+            if arguments.plan.is_any() || arguments.output.is_some() {
+                let problem = format!(
+                    "\"{0}\" is a directory, and its table is shown: to go on with it, give -o \"{0}\"",
+                    path.display()
+                );
+                return Err(UsageError::new(problem));
+            }
+            show(path, &arguments.table)
+        }
+        None => conduct(arguments),
+    }
+}
+
+impl TableArgs {
+    /// Writes the table to stdout.
+    fn print(&self, study: &Study) -> ExitCode {
+        console::print(&if self.full { study::full_text(study) } else { study::render(study, &self.format) })
+    }
+}
+
+/// Shows the table of a study, which need not be over.
+fn show(path: &Path, table: &TableArgs) -> Result<ExitCode, UsageError> {
+    let directory = Directory::new(path.to_owned());
+    let Some(plan) = directory.plan()? else {
+        return Err(UsageError::new(format_args!(
+            "\"{}\" has no study.json: it is not the directory of a study",
+            path.display()
+        )));
+    };
+    Ok(table.print(&study::study(&plan, &directory.runs(&plan), table.ignore_failure)))
+}
+
+/// Makes the runs that a study still needs, and shows its table.
+fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
+    let StudyArguments { given: file, plan: mut given, output, table, quiet } = arguments;
+    if let Some(rank) = PatternValues::here().number {
+        return Err(UsageError::new(format_args!(
+            "this is rank {rank} of several: start one study, and mpirun or srun in its commands"
+        )));
+    }
+    let toml = file.as_deref().filter(|file| file.extension() == Some("toml".as_ref()));
+    let stem = toml.and_then(Path::file_stem).map_or(DEFAULT_DIRECTORY.into(), PathBuf::from);
+    if let Some(file) = &file {
+        given.add(
+            file::read(file)
+                .map_err(|problem| UsageError::new(format_args!("\"{}\" {problem}", file.display())))?,
+        )?;
+    }
+    let directory = Directory::new(output.unwrap_or(stem));
+    let begun = directory.plan()?;
+    let plan = plan(given, begun.as_ref(), &directory)?;
+    let lock = directory.prepare(&plan, begun.as_ref())?;
+    if !quiet {
+        message(heading(&plan, begun.is_some(), &directory));
+    }
+    let end = runs::make(&plan, &directory, quiet);
+    // A signal may end this process below.
+    drop(lock);
+    let unmade = match end {
+        End::Stopped { signal, line } => {
+            message(line);
+            exit::by_signal(signal)
+        }
+        End::Over { unmade } => unmade,
+    };
+    let study = study::study(&plan, &directory.runs(&plan), table.ignore_failure);
+    let printed = table.print(&study);
+    let is_failed = study.failures().next().is_some() && !table.ignore_failure;
+    Ok(if is_failed || unmade > 0 { ExitCode::FAILURE } else { printed })
+}
+
+/// Gives the plan that the arguments make, with what the study was begun with where they say nothing.
+///
+/// # Errors
+/// If there is none, or the study in the directory was begun with another one.
+fn plan(given: PlanArgs, begun: Option<&Plan>, directory: &Directory) -> Result<Plan, UsageError> {
+    let problem = |problem: String| UsageError::of_file("--output", directory.path(), problem);
+    if given.has_variants() {
+        let plan = given.plan(begun)?;
+        let difference = begun.and_then(|begun| plan.difference(begun));
+        return match difference {
+            Some(difference) => Err(problem(format!(
+                "has another study, {difference}: name another directory, or remove this one"
+            ))),
+            None => Ok(plan),
+        };
+    }
+    match begun {
+        Some(_) if given.is_any_but_runs() => Err(problem(
+            "has a study, which goes on as it was planned: without variants, only --runs can be changed"
+                .into(),
+        )),
+        Some(begun) => match given.runs() {
+            Some(runs) if runs < begun.runs => Err(problem(format!(
+                "has a study of {} runs of each variant: --runs can only be more",
+                begun.runs
+            ))),
+            runs => Ok(begun.clone().with_runs(runs.unwrap_or(begun.runs))),
+        },
+        // Says what is missing.
+        None => given.plan(None),
+    }
+}
+
+/// Says what is about to be done.
+fn heading(plan: &Plan, goes_on: bool, directory: &Directory) -> String {
+    let path = directory.path().display();
+    let all = plan.order.len();
+    let variants = match plan.variants.len() {
+        1 => "1 variant".to_owned(),
+        number => format!("{number} variants"),
+    };
+    let seed = plan.seed;
+    let done = plan.order.iter().filter(|planned| directory.report(plan, **planned).is_some()).count();
+    let state = if goes_on { format!(", of which {done} are there") } else { String::new() };
+    format!(
+        "{all} runs of {variants} in random order (--seed {seed}){state}; plan, reports and outputs are in {path}"
+    )
+}

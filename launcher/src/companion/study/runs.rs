@@ -1,0 +1,227 @@
+//! Makes the runs that a study still needs.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gpu_track_collector::study::plan::PlannedRun;
+use gpu_track_collector::study::{self, Plan};
+use gpu_track_collector::{NoLock, OutputLock, signal_name};
+
+use super::directory::{self, Directory, Files};
+use super::given::words;
+use super::runner::{Ended, Runner};
+use crate::console::message;
+
+/// How often it is looked whether a run of a killed study is over.
+const LEFT_RUN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How the runs ended.
+pub(super) enum End {
+    /// All were made, but for this many.
+    Over {
+        /// Runs without a report.
+        unmade: usize,
+    },
+    /// A signal ended the study.
+    Stopped {
+        /// Its number.
+        signal: i32,
+        /// What to say of it.
+        line: String,
+    },
+}
+
+/// A study in the course of its runs.
+struct Making<'a> {
+    plan: &'a Plan,
+    directory: &'a Directory,
+    runner: Runner,
+    is_quiet: bool,
+}
+
+/// What became of a run.
+enum Made {
+    /// It has a report, and its command succeeded. This is to be said of it.
+    Well(String),
+    /// It has a report, and its command failed so.
+    Failed(String),
+    /// It has none, for this reason.
+    Unmade(String),
+    /// A signal ended the study.
+    Stopped(i32),
+}
+
+/// Makes the runs that have no report: those that do not count first, of the variants that need any.
+pub(super) fn make(plan: &Plan, directory: &Directory, is_quiet: bool) -> End {
+    let making = Making { plan, directory, runner: Runner::new(), is_quiet };
+    match making.all() {
+        Ok(unmade) => End::Over { unmade },
+        Err(signal) => End::Stopped { signal, line: making.stopped(signal) },
+    }
+}
+
+impl Making<'_> {
+    /// Makes the runs. Gives how many have no report.
+    ///
+    /// # Errors
+    /// The signal that ended the study.
+    fn all(&self) -> Result<usize, i32> {
+        let has_report = |planned: &PlannedRun| self.directory.report(self.plan, *planned).is_some();
+        let missing: Vec<PlannedRun> =
+            self.plan.order.iter().copied().filter(|planned| !has_report(planned)).collect();
+        let warmups = self.plan.warmup_order();
+        let is_needed =
+            |warmup: &&PlannedRun| missing.iter().any(|planned| planned.variant == warmup.variant);
+        self.wait_for_left_runs(&warmups, false)?;
+        self.wait_for_left_runs(&missing, true)?;
+        for warmup in warmups.iter().filter(is_needed) {
+            self.one(*warmup, false, &format!("warm-up {} of {}", warmup.run, self.name(*warmup)))?;
+        }
+        let mut unmade = 0;
+        for (at, planned) in self.plan.order.iter().enumerate() {
+            // A run of a killed study can have come to its end by now.
+            if missing.contains(planned) && !has_report(planned) {
+                let title = format!(
+                    "{}/{} {} run {}",
+                    at + 1,
+                    self.plan.order.len(),
+                    self.name(*planned),
+                    planned.run
+                );
+                unmade += usize::from(!self.one(*planned, true, &title)?);
+            }
+        }
+        Ok(unmade)
+    }
+
+    fn name(&self, planned: PlannedRun) -> &str {
+        &self.plan.variants[planned.variant].name
+    }
+
+    /// Makes a run and says what became of it. Gives whether it has a report.
+    fn one(&self, planned: PlannedRun, counts: bool, title: &str) -> Result<bool, i32> {
+        match self.made(planned, counts) {
+            Made::Well(line) => {
+                self.say(format_args!("{title}: {line}"));
+                Ok(true)
+            }
+            Made::Failed(end) => {
+                message(format_args!("{title}: {end}"));
+                Ok(true)
+            }
+            Made::Unmade(why) => {
+                message(format_args!("{title}: {why}"));
+                Ok(false)
+            }
+            Made::Stopped(signal) => Err(signal),
+        }
+    }
+
+    /// Prepares and makes a run.
+    fn made(&self, planned: PlannedRun, counts: bool) -> Made {
+        let files = self.directory.files(self.plan, planned, counts);
+        let variant = &self.plan.variants[planned.variant];
+        // That of a run that was stopped would be taken for this one's.
+        directory::remove(&files.report);
+        if let Some(line) = &variant.prepare {
+            match self.prepare(line, &files.prepare) {
+                Ok(Ended::With(status)) if status.success() => directory::remove(&files.prepare),
+                Ok(Ended::With(status)) => {
+                    return Made::Unmade(format!(
+                        "not run, because its preparation failed ({status}): see {}",
+                        files.prepare.display()
+                    ));
+                }
+                Ok(Ended::Stopped(signal)) => return Made::Stopped(signal),
+                Err(error) => {
+                    return Made::Unmade(format!(
+                        "not run, because its preparation can't be: {line}: {error}"
+                    ));
+                }
+            }
+        }
+        match self.track(&variant.command, &files) {
+            Ok(Ended::With(status)) => match directory::final_report(&files.report) {
+                Some(report) => {
+                    study::failure(&report).map_or_else(|| Made::Well(study::line(&report)), Made::Failed)
+                }
+                None => {
+                    Made::Unmade(format!("no report was written ({status}): see {}", files.err.display()))
+                }
+            },
+            Ok(Ended::Stopped(signal)) => {
+                // The signal ended its command before its work was done.
+                directory::remove(&files.report);
+                Made::Stopped(signal)
+            }
+            Err(error) => Made::Unmade(format!("can't be run: {error}")),
+        }
+    }
+
+    /// Runs a preparation, untracked. What it writes goes to a file.
+    fn prepare(&self, line: &str, to: &Path) -> io::Result<Ended> {
+        let words = words(line, self.plan.shell).map_err(io::Error::other)?;
+        let output = File::create(to)?;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        self.runner.run(&mut command)
+    }
+
+    /// Runs a command under gpu-track-run, which is this executable by another name.
+    fn track(&self, line: &str, files: &Files) -> io::Result<Ended> {
+        let words = words(line, self.plan.shell).map_err(io::Error::other)?;
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0("gpu-track-run")
+            .args(["-q", "-f", "json", "-o"])
+            .arg(directory::as_output(&files.report));
+        command.arg("--").args(words).stdin(Stdio::null());
+        command.stdout(File::create(&files.out)?).stderr(File::create(&files.err)?);
+        self.runner.run(&mut command)
+    }
+
+    /// Waits for runs that go on because their study was killed: beside them no figure would be true, and they may yet be complete.
+    fn wait_for_left_runs(&self, planned: &[PlannedRun], counts: bool) -> Result<(), i32> {
+        for planned in planned {
+            let report = self.directory.files(self.plan, *planned, counts).report;
+            let goes_on = || matches!(OutputLock::take(&report), Err(NoLock::InUse));
+            if !goes_on() {
+                continue;
+            }
+            self.say(format_args!(
+                "waiting for run {} of {}, which goes on because its study was killed",
+                planned.run,
+                self.name(*planned)
+            ));
+            while goes_on() {
+                if let Some(signal) = self.runner.stopped(LEFT_RUN_INTERVAL) {
+                    return Err(signal);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says how to go on after this signal.
+    fn stopped(&self, signal: i32) -> String {
+        let done = self.directory.runs(self.plan).len();
+        format!(
+            "stopped by {} after {done} of {} runs; to go on: gpu-track study -o {}",
+            signal_name(signal),
+            self.plan.order.len(),
+            self.directory.path().display()
+        )
+    }
+
+    /// Writes a line to stderr, unless the user wants none.
+    fn say(&self, line: impl Display) {
+        if !self.is_quiet {
+            message(line);
+        }
+    }
+}
