@@ -90,6 +90,12 @@ pub(crate) fn word(word: &str) -> String {
     }
 }
 
+/// Renders a whole command.
+#[must_use]
+pub fn words<S: AsRef<str>>(words: &[S]) -> String {
+    words.iter().map(|one| word(one.as_ref())).collect::<Vec<_>>().join(" ")
+}
+
 /// Renders a command in about `max_width` columns. Long words are cut; words that don't fit are only counted.
 #[must_use]
 pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {

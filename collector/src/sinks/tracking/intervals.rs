@@ -1,5 +1,6 @@
 //! The rows of the tracking files: the samples of an interval as one. All forms have the same rows.
 
+use crate::model::groups::Groups;
 use crate::model::tree_sample::TreeSample;
 
 /// A row that comes a little early still counts as an interval's: one part in this many of it.
@@ -47,6 +48,19 @@ impl Intervals {
             return None;
         }
         Some(row)
+    }
+
+    /// Raises the footprints of the samples that wait, if this is within their time. Gives whether it is.
+    pub(super) fn raise(&mut self, at_ns: u64, footprint_bytes: Groups<u64>) -> bool {
+        let Some(Row { sample, .. }) = &mut self.waiting else { return false };
+        let is_within = sample.from_ns < at_ns && at_ns <= sample.at_ns;
+        if is_within {
+            sample.footprint_bytes = sample.footprint_bytes.with(footprint_bytes, |mut span, bytes| {
+                span.raise(bytes);
+                span
+            });
+        }
+        is_within
     }
 
     /// Gives the samples that are no interval, at the end of the run.

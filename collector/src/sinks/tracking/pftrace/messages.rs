@@ -79,15 +79,18 @@ pub(super) struct TracePacketDefaults {
     pub timestamp_clock_id: Option<u32>,
 }
 
-/// Names that events of a sequence use by their numbers.
+/// Texts that events of a sequence use by their numbers.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct InternedData {
     #[prost(message, repeated, tag = "2")]
     pub event_names: Vec<InternedName>,
     #[prost(message, repeated, tag = "3")]
     pub debug_annotation_names: Vec<InternedName>,
+    #[prost(message, repeated, tag = "29")]
+    pub debug_annotation_string_values: Vec<InternedName>,
 }
 
+/// EventName, DebugAnnotationName, or InternedString: they have one form.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct InternedName {
     #[prost(uint64, optional, tag = "1")]
@@ -154,4 +157,6 @@ pub(super) struct DebugAnnotation {
     pub double_value: Option<f64>,
     #[prost(string, optional, tag = "6")]
     pub string_value: Option<String>,
+    #[prost(uint64, optional, tag = "17")]
+    pub string_value_iid: Option<u64>,
 }

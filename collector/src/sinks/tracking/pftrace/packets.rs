@@ -13,6 +13,8 @@ use crate::sinks::tracking::growing::{BLOCK, GrowingFile};
 const FIELD: u8 = 0x0a;
 /// Most bytes of a length. A packet of ours has at most some kilobytes.
 const MOST_LENGTH_BYTES: usize = 5;
+/// Most bytes before a packet.
+const MOST_HEAD: u64 = MOST_LENGTH_BYTES as u64 + 1;
 
 /// A file of packets.
 pub(super) struct PacketFile(GrowingFile);
@@ -23,24 +25,14 @@ impl PacketFile {
     pub(super) fn open(
         target: &StreamFile,
         most: u64,
-        mut take: impl FnMut(TracePacket) -> bool,
+        mut take: impl FnMut(&TracePacket) -> bool,
     ) -> io::Result<Self> {
         let mut file = GrowingFile::open(target)?;
         let wanted = file.end().saturating_sub(most);
         // Where the next packet begins, and where the last whole thing ends.
         let (mut end, mut whole) = (0, 0);
-        let (mut block_begin, mut block) = (0, Vec::new());
-        loop {
-            // Where the packet that begins at `end` lies in the block.
-            let at = usize::try_from(end - block_begin).unwrap_or(usize::MAX);
-            let Some((head, length)) = block.get(at..).and_then(frame) else {
-                if block_begin == end && block.len() as u64 >= BLOCK.min(file.end() - end) {
-                    break;
-                }
-                block_begin = end;
-                block = file.read(end, file.end().min(end + BLOCK))?;
-                continue;
-            };
+        let mut block = Block::default();
+        while let Some((head, length)) = frame(block.at(&file, end, MOST_HEAD)?) {
             let next = end + (head + length) as u64;
             if next > file.end() {
                 break;
@@ -48,9 +40,9 @@ impl PacketFile {
             // Before that, all things are whole.
             let mut is_last_of_thing = true;
             if end >= wanted {
-                let bytes = file.read(end + head as u64, next)?;
-                let Ok(packet) = TracePacket::decode(&bytes[..]) else { break };
-                is_last_of_thing = take(packet);
+                let bytes = block.at(&file, end, next - end)?.get(head..head + length).unwrap_or_default();
+                let Ok(packet) = TracePacket::decode(bytes) else { break };
+                is_last_of_thing = take(&packet);
             }
             end = next;
             if is_last_of_thing {
@@ -70,6 +62,26 @@ impl PacketFile {
     /// Gives what found no space so far.
     pub(super) fn loss(&self) -> Loss {
         self.0.loss()
+    }
+}
+
+/// A part of the file that was read.
+#[derive(Default)]
+struct Block {
+    begin: u64,
+    bytes: Vec<u8>,
+}
+
+impl Block {
+    /// Gives the bytes from `begin` on, at least `length` of them, or all up to the end of the file.
+    fn at(&mut self, file: &GrowingFile, begin: u64, length: u64) -> io::Result<&[u8]> {
+        let is_there =
+            begin >= self.begin && (begin + length).min(file.end()) <= self.begin + self.bytes.len() as u64;
+        if !is_there {
+            self.begin = begin;
+            self.bytes = file.read(begin, (begin + length.max(BLOCK)).min(file.end()))?;
+        }
+        Ok(self.bytes.get(usize::try_from(begin - self.begin).unwrap_or(usize::MAX)..).unwrap_or_default())
     }
 }
 
@@ -127,7 +139,7 @@ mod tests {
                 std::fs::write(&path, &whole[..cut]).unwrap();
                 let mut found = Vec::new();
                 PacketFile::open(&file.target(), u64::MAX, |packet| {
-                    found.push(packet);
+                    found.push(packet.clone());
                     true
                 })
                 .unwrap();

@@ -5,8 +5,10 @@
 //!   RAM, RAM of main, ... CPU     counters of the tree and of the machine
 //!   GPU 0 NAME                    its counters
 //!   Processes
-//!     cc1                         a track for each process; those of one name are drawn as one
+//!     cc1                         tracks of processes; those of one name are drawn as one
 //! ```
+//!
+//! None is a track of a process or a thread in Perfetto's sense: it ignores the parents of those, and takes pids for unique.
 
 use std::hash::{Hash, Hasher};
 
@@ -23,8 +25,8 @@ pub(super) const RUN: u64 = 1;
 /// The track of all processes.
 pub(super) const PROCESSES: u64 = 2;
 /// The first counter of the tree; the others have the numbers after it.
-pub(super) const FIRST_COUNTER: u64 = 16;
-/// Tracks with computed numbers have numbers of 56 bits, which take 8 bytes, and never those above.
+const FIRST_COUNTER: u64 = 16;
+/// Tracks with computed numbers have numbers of 56 bits, which take 8 bytes, and never those of others.
 const COMPUTED: u64 = 1 << 55;
 /// Most characters of a track's name.
 const LONGEST_NAME: usize = 80;
@@ -43,6 +45,13 @@ const RAM: [Counter<TreeSample>; 3] = [
     bytes("RAM", |sample| Some(sample.footprint_bytes.combined.max as f64)),
     bytes("RAM of main", |sample| Some(sample.footprint_bytes.main.max as f64)),
     bytes("RAM of descendants", |sample| Some(sample.footprint_bytes.descendants.max as f64)),
+];
+
+/// Counters of the largest RAM so far, which may have been at a time that no sample has.
+const LARGEST_RAM: [Counter<TreeSample>; 3] = [
+    bytes("Largest RAM so far", |sample| Some(sample.max_ram.combined.bytes as f64)),
+    bytes("Largest RAM of main so far", |sample| Some(sample.max_ram.main.bytes as f64)),
+    bytes("Largest RAM of descendants so far", |sample| Some(sample.max_ram.descendants.bytes as f64)),
 ];
 
 /// The other counters of the tree and the machine.
@@ -85,12 +94,20 @@ pub(super) struct Value {
     pub value: f64,
 }
 
-/// Gives the counters of a sample that are known.
+/// Gives the counters of the tree with their numbers, from the top.
+fn of_tree() -> impl Iterator<Item = (u64, &'static Counter<TreeSample>)> {
+    (FIRST_COUNTER..).zip(RAM.iter().chain(&LARGEST_RAM).chain(&OTHERS))
+}
+
+/// Gives the track of a counter of the tree.
+fn tree_track(uuid: u64, counter: &Counter<TreeSample>) -> TrackDescriptor {
+    counter.track(uuid, RUN, (uuid - FIRST_COUNTER) as i32)
+}
+
+/// Gives the values of a sample that are known.
 pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
-    let of_tree = (FIRST_COUNTER..).zip(RAM.iter().chain(&OTHERS));
-    let of_tree = of_tree.filter_map(|(uuid, counter)| {
-        let track = counter.track(uuid, RUN, (uuid - FIRST_COUNTER) as i32);
-        (counter.value)(sample).map(|value| Value { track, value })
+    let of_tree = of_tree().filter_map(|(uuid, counter)| {
+        (counter.value)(sample).map(|value| Value { track: tree_track(uuid, counter), value })
     });
     let of_gpus = sample.gpu.devices.iter().flat_map(|gpu| {
         let parent = gpu_uuid(&gpu.device);
@@ -102,15 +119,35 @@ pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
     of_tree.chain(of_gpus).collect()
 }
 
-/// Gives the counters of these footprints, bytes.
+/// Gives the values of these footprints, bytes.
 pub(super) fn ram_values(bytes: Groups<u64>) -> Vec<Value> {
+    groups_values(0, bytes.map(Some))
+}
+
+/// Gives the values of the largest RAM that are known, bytes.
+pub(super) fn largest_ram_values(bytes: Groups<Option<u64>>) -> Vec<Value> {
+    groups_values(RAM.len(), bytes)
+}
+
+/// Gives values of three counters of the tree, the first of which is at this place.
+fn groups_values(first: usize, bytes: Groups<Option<u64>>) -> Vec<Value> {
     let Groups { main, descendants, combined } = bytes;
-    let values = (FIRST_COUNTER..).zip(RAM.iter().zip([combined, main, descendants]));
-    let value = |(uuid, (counter, value)): (u64, (&Counter<_>, u64))| {
-        let track = counter.track(uuid, RUN, (uuid - FIRST_COUNTER) as i32);
-        Value { track, value: value as f64 }
-    };
-    values.map(value).collect()
+    let values = of_tree().skip(first).zip([combined, main, descendants]);
+    values
+        .filter_map(|((uuid, counter), value)| {
+            Some(Value { track: tree_track(uuid, counter), value: value? as f64 })
+        })
+        .collect()
+}
+
+/// Gives which part of a footprint a counter has. `None`: it has something else.
+pub(super) fn footprint_of(uuid: u64, of: &mut Groups<u64>) -> Option<&mut u64> {
+    match uuid.checked_sub(FIRST_COUNTER)? {
+        0 => Some(&mut of.combined),
+        1 => Some(&mut of.main),
+        2 => Some(&mut of.descendants),
+        _ => None,
+    }
 }
 
 impl<S> Counter<S> {
@@ -124,7 +161,7 @@ impl<S> Counter<S> {
 fn track(uuid: u64, name: &str, parent: u64, rank: i32) -> TrackDescriptor {
     TrackDescriptor {
         uuid: Some(uuid),
-        name: Some(cut(name, LONGEST_NAME)),
+        name: Some(self::name(name)),
         parent_uuid: Some(parent),
         sibling_order_rank: Some(rank),
         ..TrackDescriptor::default()
@@ -145,7 +182,7 @@ pub(super) fn first_tracks(command: &[String]) -> [TrackDescriptor; 2] {
 pub(super) fn gpu_track(device: &Device, rank: i32) -> TrackDescriptor {
     let number = device.index.map(|index| format!(" {index}")).unwrap_or_default();
     let name = format!("GPU{number} {} ({})", device.name.as_deref().unwrap_or(""), device.id);
-    let rank = (RAM.len() + OTHERS.len()) as i32 + rank;
+    let rank = of_tree().count() as i32 + rank;
     TrackDescriptor { child_ordering: Some(EXPLICIT), ..track(gpu_uuid(device), &name, RUN, rank) }
 }
 
@@ -153,13 +190,13 @@ fn gpu_uuid(device: &Device) -> u64 {
     computed(&device.id)
 }
 
-/// Gives the number of the track of a process: the same after a restart of the collector.
-pub(super) fn process_uuid(pid: u32, start_ns: u64) -> u64 {
-    computed((pid, start_ns))
+/// Gives the number of a track of processes. Each sequence has others, so that none of a killed collector is gone on with.
+pub(super) fn lane_uuid(sequence: u32, lane: u64) -> u64 {
+    (u64::from(sequence) << 32).saturating_add(lane)
 }
 
-/// Gives the track of a process.
-pub(super) fn process_track(uuid: u64, command: &str) -> TrackDescriptor {
+/// Gives a track of processes of this name.
+pub(super) fn lane(uuid: u64, command: &str) -> TrackDescriptor {
     TrackDescriptor { sibling_order_rank: None, ..track(uuid, command, PROCESSES, 0) }
 }
 
@@ -174,11 +211,11 @@ fn computed(what: impl Hash) -> u64 {
     (number ^ (number >> 33)) & (COMPUTED - 1) | COMPUTED
 }
 
-/// Gives a text without control characters, of at most this many characters.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    let shown = escape(text);
-    if shown.chars().count() <= most {
+/// Gives a name as it is shown: short, and without hidden characters.
+pub(super) fn name(name: &str) -> String {
+    let shown = escape(name);
+    if shown.chars().count() <= LONGEST_NAME {
         return shown;
     }
-    shown.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    shown.chars().take(LONGEST_NAME - 1).chain(['…']).collect()
 }

@@ -1,0 +1,113 @@
+//! Arguments of events, which Perfetto calls debug annotations. A sequence gives all their names at its beginning.
+
+use super::messages::{DebugAnnotation, InternedName, TrackEvent};
+use crate::model::quality::Quality;
+use crate::model::report::Exit;
+use crate::model::tree_sample::MaximumSource;
+
+/// Lists the names with their texts.
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// The name of an argument. Its number is its place, from 1 on.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Name {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Name {
+            const ALL: [(Self, &'static str); [$($text),*].len()] = [$((Self::$name, $text)),*];
+        }
+    };
+}
+
+names! {
+    Pid = "pid",
+    ParentPid = "parent pid",
+    /// CLOCK_MONOTONIC, nanoseconds. With the pid it is the key of the process.
+    Start = "start (ns)",
+    Arguments = "arguments",
+    ExitCode = "exit code",
+    Signal = "signal",
+    StillRunning = "still running",
+    CpuTime = "CPU time (s)",
+    CpuQuality = "CPU time is",
+    PeakRss = "peak RSS (bytes)",
+    PeakQuality = "peak RSS is",
+    MaxRam = "max RAM (bytes)",
+    MaxRamSource = "max RAM is known by",
+    /// With the last value of a row: its key, CLOCK_MONOTONIC nanoseconds.
+    RowEnd = "end of the interval (ns)",
+    /// With the last value of what became known later: the key of the sample that had it, CLOCK_MONOTONIC nanoseconds.
+    Revised = "known later, of the sample (ns)",
+}
+
+impl Name {
+    /// Gives its number.
+    pub(super) fn iid(self) -> u64 {
+        self as u64 + 1
+    }
+}
+
+/// Gives all names with their numbers.
+pub(super) fn names() -> Vec<InternedName> {
+    Name::ALL.map(|(name, text)| InternedName { iid: Some(name.iid()), name: Some(text.into()) }).into()
+}
+
+/// Gives an argument without its value.
+pub(super) fn named(name: Name) -> DebugAnnotation {
+    DebugAnnotation { name_iid: Some(name.iid()), ..DebugAnnotation::default() }
+}
+
+/// Gives a number. `None`: it is not known.
+pub(super) fn number(name: Name, value: Option<u64>) -> Option<DebugAnnotation> {
+    value.map(|value| DebugAnnotation { uint_value: Some(value), ..named(name) })
+}
+
+/// Gives the number that an event has by this name. `None`: it has none.
+pub(super) fn argument(event: &TrackEvent, name: Name) -> Option<u64> {
+    let iid = Some(name.iid());
+    event.debug_annotations.iter().find(|annotation| annotation.name_iid == iid)?.uint_value
+}
+
+/// Gives a number with a fraction. `None`: it is not known.
+pub(super) fn fraction(name: Name, value: Option<f64>) -> Option<DebugAnnotation> {
+    value.map(|value| DebugAnnotation { double_value: Some(value), ..named(name) })
+}
+
+/// Gives a text.
+fn text(name: Name, value: &str) -> DebugAnnotation {
+    DebugAnnotation { string_value: Some(value.into()), ..named(name) }
+}
+
+/// Gives a mark that is there if this holds.
+pub(super) fn mark(name: Name, holds: bool) -> Option<DebugAnnotation> {
+    holds.then(|| DebugAnnotation { bool_value: Some(true), ..named(name) })
+}
+
+/// Gives how something ended, as far as it is known.
+pub(super) fn exit(exit: Exit) -> [Option<DebugAnnotation>; 2] {
+    let code = |value: i32| DebugAnnotation { int_value: Some(value.into()), ..named(Name::ExitCode) };
+    let signal = |value: i32| DebugAnnotation { int_value: Some(value.into()), ..named(Name::Signal) };
+    [exit.code.map(code), exit.signal.map(signal)]
+}
+
+/// Gives how well a figure is known, unless it is the kernel's own.
+pub(super) fn quality(name: Name, quality: Quality) -> Option<DebugAnnotation> {
+    let known = match quality {
+        Quality::Exact => return None,
+        Quality::Sampled => "at least that (sampled)",
+        Quality::Bound => "at most that (bound)",
+        Quality::Unknown => "unknown",
+    };
+    Some(text(name, known))
+}
+
+/// Gives what shows the largest RAM.
+pub(super) fn source(source: MaximumSource) -> DebugAnnotation {
+    let shown = match source {
+        MaximumSource::Sample => "a sample",
+        MaximumSource::Revision => "a record that came after its sample",
+        MaximumSource::Floor => "one process, at an unknown time",
+    };
+    text(Name::MaxRamSource, shown)
+}

@@ -1,0 +1,210 @@
+//! A sequence of packets: what one collector writes. Names, defaults and tracks are given once in it, and then meant by number.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::annotations::{self, Name, fraction, mark, named, number, quality};
+use super::lanes::Lanes;
+use super::messages::{
+    ClockSnapshot, ClockTime, DebugAnnotation, InternedData, InternedName, NEEDS_STATE, STATE_CLEARED,
+    TracePacket, TracePacketDefaults, TrackDescriptor, TrackEvent, clock, event,
+};
+use super::tracks::{self, Value};
+use crate::model::ended_process::EndedProcess;
+use crate::report::quote;
+use crate::sys::clock as now;
+
+/// Most bytes of texts that have numbers. Beyond that, all get new ones.
+const MOST_TEXT: usize = 1024 * 1024;
+
+/// What a reader knows of the packets so far.
+#[derive(Debug, Default)]
+pub(super) struct Sequence {
+    id: u32,
+    is_begun: bool,
+    names: Texts,
+    /// Arguments of processes: a fork child has its parent's.
+    arguments: Texts,
+    tracks: FxHashSet<u64>,
+    lanes: Lanes,
+}
+
+/// Texts that have numbers.
+#[derive(Debug, Default)]
+struct Texts {
+    numbers: FxHashMap<String, u64>,
+    bytes: usize,
+    last: u64,
+}
+
+impl Texts {
+    /// Gives the number of a text. If a reader does not know it yet, gives the text, too.
+    fn number(&mut self, text: String) -> (u64, Vec<InternedName>) {
+        if let Some(iid) = self.numbers.get(&text) {
+            return (*iid, Vec::new());
+        }
+        if self.bytes + text.len() > MOST_TEXT {
+            (self.numbers, self.bytes) = (FxHashMap::default(), 0);
+        }
+        self.last += 1;
+        self.bytes += text.len();
+        self.numbers.insert(text.clone(), self.last);
+        (self.last, vec![InternedName { iid: Some(self.last), name: Some(text) }])
+    }
+}
+
+impl Sequence {
+    /// Makes one that has not begun. No other of the file may have its number.
+    pub(super) fn new(id: u32) -> Self {
+        Self { id, ..Self::default() }
+    }
+
+    /// Gives the one to go on with if packets of this one are lost, and with them names and tracks.
+    pub(super) fn next(&self) -> Self {
+        Self::new(self.id + 1)
+    }
+
+    /// Gives the packets that begin it, if it has not begun: clocks, names of arguments, and the first tracks.
+    pub(super) fn begin(&mut self, command: &[String]) -> Vec<TracePacket> {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return Vec::new();
+        }
+        let monotonic_ns = now::monotonic_ns();
+        let boot_ns = u64::try_from(i128::from(monotonic_ns) + now::boot_offset_ns()).unwrap_or(monotonic_ns);
+        let clocks = [
+            (clock::MONOTONIC, monotonic_ns),
+            (clock::BOOTTIME, boot_ns),
+            (clock::REALTIME, now::realtime_ns()),
+        ];
+        let clocks = clocks.map(|(id, ns)| ClockTime { clock_id: Some(id), timestamp: Some(ns) });
+        let first = TracePacket {
+            clock_snapshot: Some(ClockSnapshot {
+                clocks: clocks.to_vec(),
+                primary_trace_clock: Some(clock::MONOTONIC),
+            }),
+            interned_data: Some(InternedData {
+                debug_annotation_names: annotations::names(),
+                ..InternedData::default()
+            }),
+            trace_packet_defaults: Some(TracePacketDefaults { timestamp_clock_id: Some(clock::MONOTONIC) }),
+            ..self.packet(STATE_CLEARED)
+        };
+        let tracks = tracks::first_tracks(command);
+        std::iter::once(first).chain(tracks.into_iter().flat_map(|track| self.declare(track))).collect()
+    }
+
+    /// Gives the packet that declares a track, unless there is one.
+    pub(super) fn declare(&mut self, track: TrackDescriptor) -> Option<TracePacket> {
+        let is_new = self.tracks.insert(track.uuid.unwrap_or(0));
+        is_new.then(|| self.track(track))
+    }
+
+    /// Gives the packets of counters' values from this time on.
+    pub(super) fn values(&mut self, at_ns: u64, values: Vec<Value>) -> Vec<TracePacket> {
+        let mut packets = Vec::new();
+        for Value { track, value } in values {
+            let uuid = track.uuid.unwrap_or(0);
+            packets.extend(self.declare(track));
+            let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
+            let event = TrackEvent {
+                counter_value: is_whole.then_some(value as i64),
+                double_counter_value: (!is_whole).then_some(value),
+                ..TrackEvent::default()
+            };
+            packets.push(self.event(at_ns, event::COUNTER, uuid, event));
+        }
+        packets
+    }
+
+    /// Gives the packets of a process.
+    pub(super) fn process(&mut self, process: &EndedProcess) -> Vec<TracePacket> {
+        let (usage, start_ns) = (&process.usage, process.start_ns);
+        let end_ns = start_ns.saturating_add((usage.wall_s * 1e9).round() as u64);
+        let lane = self.lanes.take(&usage.command, start_ns, end_ns);
+        let uuid = tracks::lane_uuid(self.id, lane.number);
+        let track = lane.is_new.then(|| self.track(tracks::lane(uuid, &usage.command)));
+
+        let (name_iid, event_names) = self.names.number(tracks::name(&usage.command));
+        let arguments = usage.args.as_ref().map(|args| self.arguments.number(quote::words(args)));
+        let (arguments, debug_annotation_string_values) = arguments.unzip();
+        let begin = [
+            number(Name::Pid, Some(usage.pid.into())),
+            number(Name::ParentPid, usage.ppid.map(u64::from)),
+            number(Name::Start, Some(start_ns)),
+            arguments.map(|iid| DebugAnnotation { string_value_iid: Some(iid), ..named(Name::Arguments) }),
+        ];
+        let end = [
+            mark(Name::StillRunning, process.is_still_running),
+            fraction(Name::CpuTime, usage.cpu_s),
+            quality(Name::CpuQuality, usage.cpu_quality),
+            number(Name::PeakRss, usage.peak_rss_bytes),
+            quality(Name::PeakQuality, usage.peak_quality),
+        ];
+        let begin = TrackEvent { name_iid: Some(name_iid), ..with(begin) };
+        let end = with(annotations::exit(usage.exit).into_iter().chain(end));
+        let interned = InternedData {
+            event_names,
+            debug_annotation_string_values: debug_annotation_string_values.unwrap_or_default(),
+            ..InternedData::default()
+        };
+        let begin = TracePacket {
+            interned_data: Some(interned).filter(|interned| *interned != InternedData::default()),
+            ..self.event(start_ns, event::SLICE_BEGIN, uuid, begin)
+        };
+        let end = self.event(end_ns, event::SLICE_END, uuid, end);
+        track.into_iter().chain([begin, end]).collect()
+    }
+
+    /// Gives the packet of something that happened to the run.
+    pub(super) fn instant(
+        &self,
+        at_ns: u64,
+        name: &str,
+        arguments: impl IntoIterator<Item = Option<DebugAnnotation>>,
+    ) -> TracePacket {
+        let event = TrackEvent { name: Some(name.to_owned()), ..with(arguments) };
+        self.event(at_ns, event::INSTANT, tracks::RUN, event)
+    }
+
+    fn event(&self, at_ns: u64, kind: i32, track: u64, event: TrackEvent) -> TracePacket {
+        let event = TrackEvent { kind: Some(kind), track_uuid: Some(track), ..event };
+        TracePacket { timestamp: Some(at_ns), track_event: Some(event), ..self.packet(NEEDS_STATE) }
+    }
+
+    fn track(&self, track: TrackDescriptor) -> TracePacket {
+        TracePacket { track_descriptor: Some(track), ..self.packet(NEEDS_STATE) }
+    }
+
+    fn packet(&self, flags: u32) -> TracePacket {
+        TracePacket {
+            trusted_packet_sequence_id: Some(self.id),
+            sequence_flags: Some(flags),
+            ..TracePacket::default()
+        }
+    }
+}
+
+/// Gives an event with the arguments that are known.
+fn with(arguments: impl IntoIterator<Item = Option<DebugAnnotation>>) -> TrackEvent {
+    TrackEvent { debug_annotations: arguments.into_iter().flatten().collect(), ..TrackEvent::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_one_number_and_memory_is_bounded() {
+        let mut texts = Texts::default();
+        assert_eq!(
+            texts.number("a".into()),
+            (1, vec![InternedName { iid: Some(1), name: Some("a".into()) }])
+        );
+        assert_eq!(texts.number("a".into()), (1, Vec::new()));
+        let long = |n: u64| format!("{n:0>4096}");
+        assert!((2..1000).all(|n| texts.number(long(n)).0 == n));
+        assert!(texts.bytes <= MOST_TEXT && texts.numbers.len() <= MOST_TEXT / 4096);
+        // It was forgotten: a reader takes the number that it got last.
+        let (iid, given) = texts.number("a".into());
+        assert_eq!((iid, given.len()), (1000, 1));
+    }
+}
