@@ -14,7 +14,7 @@ use crate::report::over_time::{self, Fixed, RecordedProcess, Recording};
 type Reader = fn(&Path) -> Result<Recording, String>;
 
 /// What the names of tracking files end in, and how they are read.
-const FORMS: [(&str, Reader); 3] = [("csv", csv), ("jsonl", lines), ("sqlite", database)];
+const FORMS: [(&str, Reader); 4] = [("csv", csv), ("jsonl", lines), ("pftrace", trace), ("sqlite", database)];
 
 /// Reads a tracking file, whose form the end of its name says. `None`: its name is not that of one.
 ///
@@ -45,6 +45,12 @@ fn lines(path: &Path) -> Result<Recording, String> {
     let recording = over_time::from_lines(lines.map(|line| String::from_utf8_lossy(&line).into_owned()));
     failed.map_err(unreadable)?;
     Ok(recording)
+}
+
+/// Refuses a trace: it has what is drawn, not what a report is made of.
+fn trace(path: &Path) -> Result<Recording, String> {
+    File::open(path).map_err(unreadable)?;
+    Err("is a trace: open it at ui.perfetto.dev. Files in .csv, .jsonl and .sqlite can be shown here".into())
 }
 
 /// Reads an SQLite database.

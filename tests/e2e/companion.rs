@@ -66,8 +66,9 @@ fn finished_run_is_shown_over_time_and_by_its_events_from_each_file() {
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let names = ["t.jsonl", "t.sqlite", "t.csv", "r.json"].map(path);
     let [lines, tables, rows, report] = names.each_ref();
+    let trace = &path("t.pftrace");
     let hold = format!("{0} hold {1} 0; {0} hold {1} 0; exit 3", program("touch"), 80 << 20);
-    let files = ["--tf", lines, "--tf", tables, "--tf", rows, "-o", report];
+    let files = ["--tf", lines, "--tf", tables, "--tf", rows, "--tf", trace, "-o", report];
     let command = ["--st", "0.01", "--", "sh", "-c", &hold];
     let done = run(&[&["run", "-q"], &files[..], &command].concat());
     assert_eq!((done.status.code(), text(&done.stderr)), (Some(3), String::new()));
@@ -104,6 +105,10 @@ fn finished_run_is_shown_over_time_and_by_its_events_from_each_file() {
     for (arguments, line) in [
         (&[rows, "--list-events"][..], "has no events: files in .jsonl and .sqlite have"),
         (&[rows, "--last", "3"], "give --list-events, too"),
+        (
+            &[trace],
+            "is a trace: open it at ui.perfetto.dev. Files in .csv, .jsonl and .sqlite can be shown here",
+        ),
     ] {
         let refused = run(&[&["report"], arguments].concat());
         assert_eq!(refused.status.code(), Some(2));

@@ -54,6 +54,7 @@ mod studies;
 mod summary;
 mod support;
 mod terminal;
+mod trace;
 mod tracking_file;
 mod tracking_forms;
 mod trees;

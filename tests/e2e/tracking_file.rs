@@ -156,7 +156,7 @@ fn file_that_can_not_be_written_is_refused_before_the_start() {
     std::fs::create_dir(path("dir.csv")).unwrap();
     for (name, part) in [
         ("old.csv", "exists: give --overwrite"),
-        ("t.parquet", "ends in .csv, .jsonl or .sqlite"),
+        ("t.parquet", "ends in .csv, .jsonl, .pftrace or .sqlite"),
         ("t.txt", "ends in .csv"),
         ("dir.csv", "is a directory"),
         ("no/such.csv", "does not exist: create it first"),

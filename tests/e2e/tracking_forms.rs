@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::support::rows::{Database, JsonLines, Rows};
+use crate::support::trace::Trace;
 use crate::support::{Run, tracked};
 use crate::tracking_file::JOB;
 
@@ -13,28 +14,31 @@ struct Files {
     csv: Rows,
     lines: JsonLines,
     database: Database,
+    trace: Trace,
     _directory: tempfile::TempDir,
 }
 
 fn with_files(command: &[&str], options: &[&str]) -> Files {
     let directory = tempfile::tempdir().unwrap();
-    let all: [PathBuf; 3] = ["t.csv", "t.jsonl", "t.sqlite"].map(|name| directory.path().join(name));
+    let all: [PathBuf; 4] =
+        ["t.csv", "t.jsonl", "t.sqlite", "t.pftrace"].map(|name| directory.path().join(name));
     let given: Vec<&str> = all.iter().flat_map(|path| ["--tf", path.to_str().unwrap()]).collect();
     let run = tracked(command.iter().copied()).options(options).options(&given).run();
     assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
     // No journal stays.
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), all.len());
-    let [csv, lines, database] = &all;
+    let [csv, lines, database, trace] = &all;
     let (csv, lines, database) = (Rows::read(csv), JsonLines::read(lines), Database::read(database));
-    Files { run, csv, lines, database, _directory: directory }
+    Files { run, csv, lines, database, trace: Trace::read(trace), _directory: directory }
 }
 
-// Requirement: TIME-11
+// Requirement: TIME-11, TIME-20
 #[test]
-fn lines_have_the_rows_of_the_csv_file_every_process_and_the_report() {
+fn lines_and_trace_have_the_rows_of_the_csv_file_every_process_and_the_report() {
     let files = with_files(&["python3", "-c", JOB], &["--st", "0.1"]);
     let (report, lines) = (files.run.report(), &files.lines);
     assert_eq!(lines.keys(), files.csv.keys());
+    assert_eq!(files.trace.keys, files.csv.keys());
     for (sample, ram) in lines.of("sample").iter().zip(files.csv.column("combined_ram")) {
         assert_eq!(sample["footprint_bytes"]["combined"]["max"].as_f64(), Some(ram));
     }
@@ -46,6 +50,8 @@ fn lines_have_the_rows_of_the_csv_file_every_process_and_the_report() {
     let processes = lines.of("process");
     let keys: BTreeSet<_> = lines.processes().into_iter().collect();
     assert_eq!([keys.len(), processes.len()], [report.u64("processes.total") as usize; 2]);
+    let in_trace: BTreeSet<_> = files.trace.processes.iter().copied().collect();
+    assert_eq!((&in_trace, files.trace.processes.len()), (&keys, processes.len()));
     let cpu_s: f64 = processes.iter().map(|process| process["cpu_s"].as_f64().unwrap()).sum();
     report.assert_cpu(cpu_s, 1.0);
     for heaviest in report.array("processes.heaviest") {

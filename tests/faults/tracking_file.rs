@@ -9,6 +9,7 @@ use gpu_track_collector::segment::live::LiveFile;
 use crate::kills::kill_all;
 use crate::support::rows::{Database, JsonLines, Rows};
 use crate::support::run::Running;
+use crate::support::trace::Trace;
 use crate::support::{WATCHDOG, kill, pidfd, skip, tracked, wait_until};
 use crate::{Random, rounds};
 
@@ -56,6 +57,12 @@ impl Written {
         self.look(&tables.keys(), &tables.processes());
     }
 
+    /// Takes in what a trace has.
+    fn look_at_trace(&mut self, path: &Path) {
+        let trace = Trace::read(path);
+        self.look(&trace.keys, &trace.processes);
+    }
+
     /// Takes in the keys of a file: none is there twice, and all that were there still are.
     fn look(&mut self, rows: &[u64], processes: &[(u64, u64)]) {
         assert!(rows.is_sorted_by(|a, b| a < b), "a row is there twice: {rows:?}");
@@ -76,14 +83,14 @@ fn started(running: &Running) -> LiveFile {
     live
 }
 
-// Requirement: TIME-2, TIME-11, TIME-12
+// Requirement: TIME-2, TIME-11, TIME-12, TIME-20
 #[test]
 fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
     let directory = tempfile::tempdir().unwrap();
     let (stop, path) = (directory.path().join("stop"), directory.path().join("t.csv"));
-    let [lines, tables] = ["t.jsonl", "t.sqlite"].map(|name| directory.path().join(name));
-    let files = [&path, &lines, &tables].map(|path| path.to_str().unwrap());
-    let options = ["--st", "0.02", "--tf", files[0], "--tf", files[1], "--tf", files[2]];
+    let [lines, tables, trace] = ["t.jsonl", "t.sqlite", "t.pftrace"].map(|name| directory.path().join(name));
+    let files = [&path, &lines, &tables, &trace].map(|path| path.to_str().unwrap());
+    let options = ["--st", "0.02", "--tf", files[0], "--tf", files[1], "--tf", files[2], "--tf", files[3]];
     let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
         .options(&options)
         .watchdog(Duration::from_secs(1200))
@@ -91,7 +98,8 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
     let live = started(&running);
     let mut random = Random(0x51ed_270b_9f4a_7c15);
     let (mut seen, kills) = (Seen::default(), rounds(12));
-    let [mut in_lines, mut in_tables] = [Written::default(), Written::default()];
+    let [mut in_lines, mut in_tables, mut in_trace] =
+        [Written::default(), Written::default(), Written::default()];
     for _ in 0..kills {
         let target = live.count() + random.below(6);
         wait_until("further samples", || live.count() > target);
@@ -107,6 +115,7 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
         seen.open.extend(seen.all.last());
         in_lines.look_at_lines(&lines);
         in_tables.look_at_tables(&tables);
+        in_trace.look_at_trace(&trace);
         kill(running.pid(), libc::SIGCONT);
     }
     let target = live.count() + 3;
@@ -135,25 +144,28 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
     }
     in_lines.look_at_lines(&lines);
     in_tables.look_at_tables(&tables);
+    in_trace.look_at_trace(&trace);
     let processes = in_lines.processes.len();
     assert_eq!(processes as u64, run.report().u64("processes.total"));
     assert_eq!(in_tables.processes, in_lines.processes);
+    assert_eq!(in_trace.processes, in_lines.processes);
+    assert!(Trace::read(&trace).sequences > 1, "each collector has a sequence of packets");
     println!("{kills} kills, {} samples, {} rows, {processes} processes", seen.all.len(), keys.len());
 }
 
-// Requirement: TIME-3, TIME-11, TIME-12
+// Requirement: TIME-3, TIME-11, TIME-12, TIME-20
 #[test]
 fn file_of_a_run_that_is_killed_as_a_whole_has_whole_lines() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     for _ in 0..rounds(2) {
         let directory = tempfile::tempdir().unwrap();
-        let [stop, path, lines, tables] =
-            ["stop", "t.csv", "t.jsonl", "t.sqlite"].map(|name| directory.path().join(name));
+        let [stop, path, lines, tables, trace] =
+            ["stop", "t.csv", "t.jsonl", "t.sqlite", "t.pftrace"].map(|name| directory.path().join(name));
         let shm = tempfile::tempdir_in("/dev/shm").unwrap();
         let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
             .options(&["--session-dir", shm.path().to_str().unwrap()])
             .options(&["--st", "0.001", "--tf", path.to_str().unwrap(), "--tf", lines.to_str().unwrap()])
-            .options(&["--tf", tables.to_str().unwrap()])
+            .options(&["--tf", tables.to_str().unwrap(), "--tf", trace.to_str().unwrap()])
             .start();
         // Some pages of rows, and a transaction.
         wait_until("rows", || {
@@ -165,10 +177,12 @@ fn file_of_a_run_that_is_killed_as_a_whole_has_whole_lines() {
         drop(running.wait());
         let keys = Rows::read(&path).keys();
         assert!(keys.len() > 10 && keys.is_sorted_by(|a, b| a < b));
-        let [mut in_lines, mut in_tables] = [Written::default(), Written::default()];
+        let [mut in_lines, mut in_tables, mut in_trace] =
+            [Written::default(), Written::default(), Written::default()];
         in_lines.look_at_lines(&lines);
         in_tables.look_at_tables(&tables);
-        for written in [&in_lines, &in_tables] {
+        in_trace.look_at_trace(&trace);
+        for written in [&in_lines, &in_tables, &in_trace] {
             assert!(written.rows.len() > 10 && !written.processes.is_empty());
         }
         // What the killed one left beside its database does not get into the next one.
@@ -192,10 +206,11 @@ fn full_disk_costs_rows_and_is_said() {
         skip!("needs root, to mount a file system");
     }
     let stop = directory.path().join("stop");
-    let [path, lines, tables] = ["t.csv", "t.jsonl", "t.sqlite"].map(|name| disk.join(name));
+    let [path, lines, tables, trace] =
+        ["t.csv", "t.jsonl", "t.sqlite", "t.pftrace"].map(|name| disk.join(name));
     let running = tracked(["sh", "-c", UNTIL_FILE, stop.to_str().unwrap()])
         .options(&["--st", "0.001", "--tf", path.to_str().unwrap(), "--tf", lines.to_str().unwrap()])
-        .options(&["--tf", tables.to_str().unwrap()])
+        .options(&["--tf", tables.to_str().unwrap(), "--tf", trace.to_str().unwrap()])
         .with_mounts(&format!("mount -t tmpfs -o size=16k none {disk_name}"))
         .start();
     let live = started(&running);
@@ -206,9 +221,12 @@ fn full_disk_costs_rows_and_is_said() {
     let run = running.wait();
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     let warnings = run.report().warnings();
-    for (name, why) in
-        [("t.csv", "No space left"), ("t.jsonl", "No space left"), ("t.sqlite", "disk is full")]
-    {
+    for (name, why) in [
+        ("t.csv", "No space left"),
+        ("t.jsonl", "No space left"),
+        ("t.sqlite", "disk is full"),
+        ("t.pftrace", "No space left"),
+    ] {
         let lacks = warnings.find(&format!("{name} lacks")).map(|at| &warnings[at..]);
         assert!(lacks.is_some_and(|lacks| lacks.contains(why)), "{name}: {warnings}");
     }

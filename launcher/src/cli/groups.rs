@@ -68,7 +68,7 @@ pub(super) struct TrackingArgs {
     config: Option<PathBuf>,
 
     /// Write the run over time to FILE, a row for each interval. FILE ends in .csv or .sqlite (forms of gpu_tracker's tracking
-    /// file), or .jsonl. Its name has the patterns of --output. Give it again for a further file
+    /// file), .jsonl, or .pftrace (for ui.perfetto.dev). Its name has the patterns of --output. Give it again for a further file
     #[arg(long = "tf", visible_alias = "tracking-file", value_name = "FILE", action = ArgAction::Append,
           value_hint = ValueHint::FilePath)]
     tracking_files: Vec<PathBuf>,

@@ -13,6 +13,7 @@ pub mod report;
 pub mod rows;
 pub mod run;
 pub mod signals;
+pub mod trace;
 pub mod truth;
 
 use std::time::{Duration, Instant};

@@ -27,7 +27,7 @@ Options:
     --guuids=<gpu-uuids>    UUIDs of the GPUs to track, separated by commas; all of the machine by default.
     --disable-logs          Write no warnings to stderr.
     --gb=<gpu-brand>        Track only the GPUs of nvidia, amd or intel.
-    --tf=<tracking-file>    Write the run over time to this file, which ends in .csv, .sqlite or .jsonl.
+    --tf=<tracking-file>    Write the run over time to this file, which ends in .csv, .sqlite, .jsonl or .pftrace.
     --overwrite             Replace the file of --tf if it exists.
 
 sub-track is not there: gpu_tracker's own program reads the files of --tf.

@@ -73,7 +73,7 @@ fn tracking_file_of_tconfig_is_overridden_by_the_option() {
     let line = with_config(r#"{"tracking_file": "x.txt"}"#, &[]).unwrap_err();
     assert_eq!(
         line,
-        "--tf: \"x.txt\" has a form that can't be written: name a file that ends in .csv, .jsonl or .sqlite"
+        "--tf: \"x.txt\" has a form that can't be written: name a file that ends in .csv, .jsonl, .pftrace or .sqlite"
     );
 }
 

@@ -54,11 +54,12 @@ const LARGEST_RAM: [Counter<TreeSample>; 3] = [
     bytes("Largest RAM of descendants so far", |sample| Some(sample.max_ram.descendants.bytes as f64)),
 ];
 
-/// The other counters of the tree and the machine.
+/// The other counters of the tree and the machine. CPU is utilisation in windows, of which a row may complete none: then the
+/// value before holds.
 const OTHERS: [Counter<TreeSample>; 6] = [
-    other("CPU", "%", |sample| cpu_percent(sample).combined),
-    other("CPU of main", "%", |sample| cpu_percent(sample).main),
-    other("CPU of descendants", "%", |sample| cpu_percent(sample).descendants),
+    other("CPU", "%", |sample| sample.cpu_window_percent.combined),
+    other("CPU of main", "%", |sample| sample.cpu_window_percent.main),
+    other("CPU of descendants", "%", |sample| sample.cpu_window_percent.descendants),
     other("Live processes", "processes", |sample| Some(sample.processes.max as f64)),
     bytes("RAM in use on the machine", |sample| sample.system.ram_bytes.map(|bytes| bytes as f64)),
     other("CPU of the machine", "%", |sample| sample.system.cpu_percent),
@@ -80,12 +81,6 @@ const fn bytes<S>(name: &'static str, value: fn(&S) -> Option<f64>) -> Counter<S
 
 const fn other<S>(name: &'static str, unit: &'static str, value: fn(&S) -> Option<f64>) -> Counter<S> {
     Counter { name, unit: Some(unit), value }
-}
-
-/// Gives the largest windows of CPU utilisation in the time of a sample, percent of one core. Where none was complete within it,
-/// gives the last one before.
-fn cpu_percent(sample: &TreeSample) -> Groups<Option<f64>> {
-    sample.cpu_window_percent.with(sample.cpu, |window, cpu| window.or(cpu.percent))
 }
 
 /// A value of a counter, and its track.
