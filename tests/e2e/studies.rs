@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::gpu::FakeGpus;
 use crate::support::pty::Terminal;
+use crate::support::signals::with_default_signals;
 use crate::support::{kill, program, wait_until};
 
 /// A place for studies, and how one is started in it.
@@ -43,6 +44,7 @@ impl Place {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-track"));
         command.arg("study").args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        with_default_signals(&mut command);
         command
     }
 

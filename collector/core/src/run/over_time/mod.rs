@@ -131,7 +131,13 @@ impl OverTime {
     /// Spreads the block I/O since the reading before evenly over the time between both, which can be several points.
     fn put_io(&mut self, sample: &TreeSample) {
         let Some(now) = sample.io else { return };
-        let Some(before) = self.io.last.replace(now) else { return };
+        // A short run may have its only reading with its only sample.
+        let first = || IoSample {
+            read_ns: self.points().first().map_or(0, |point| point.start_ns),
+            ..IoSample::default()
+        };
+        let before = self.io.last.unwrap_or_else(first);
+        self.io.last = Some(now);
         let (start_ns, end_ns) = (before.read_ns, now.read_ns.max(before.read_ns));
         let parts = self.axis.parts(Stretch { start_ns, end_ns });
         let all_s: f64 = parts.iter().map(|part| part.inside_s).sum();

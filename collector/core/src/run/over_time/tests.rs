@@ -140,7 +140,7 @@ fn io_is_in_the_points_between_its_readings() {
         let bytes = IoBytes { read, written: 7 };
         Some(IoSample { read_ns: at_ns, bytes })
     };
-    // In the time of the first sample nothing was read, and the last reading is in the middle of the last.
+    // The first sample comes before the first reading, and the last reading is in the middle of the last sample.
     let readings = [None, reading(S, 100), reading(S, 100), reading(3 * S, 500), reading(7 * S / 2, 600)];
     for (number, io) in (0..).zip(readings) {
         over_time.push(&TreeSample { io, ..sample(number, 0, 0) }, &[]);
@@ -153,7 +153,7 @@ fn io_is_in_the_points_between_its_readings() {
     let rate = |mean, max| Some((mean, Some(max)));
     assert_eq!(
         values(&over_time.io.read),
-        [None, rate(200.0, 200.0), rate(200.0, 200.0), rate(100.0, 200.0), None]
+        [rate(100.0, 100.0), rate(200.0, 200.0), rate(200.0, 200.0), rate(100.0, 200.0), None]
     );
     assert!(values(&over_time.io.written)[1..4].iter().all(|value| value.unwrap().0 == 0.0));
 }
