@@ -186,9 +186,12 @@ fn report_names_host_command_and_start_time() {
 #[test]
 fn written_bytes_are_counted_in_all_and_over_time() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let target = format!("of={}/file", directory.path().display());
-    let run =
-        tracked(["dd", "if=/dev/zero", &target, "bs=1M", "count=20", "conv=fsync", "status=none"]).run();
+    let write = format!(
+        "dd if=/dev/zero of={}/file bs=1M count=20 conv=fsync status=none",
+        directory.path().display()
+    );
+    // The last point ends with the run, a little before the sample that it has.
+    let run = tracked(["sh", "-c", &format!("{write}; sleep 1.2")]).run();
     let report = run.assert_clean(0);
     let written = report.u64("io.write_bytes");
     assert!((20 << 20..22 << 20).contains(&written), "20 MiB were written, io.write_bytes is {written}");
