@@ -182,7 +182,9 @@ def check_wheel(built: Build) -> str:
         pip: list[Word] = [environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
         install([*pip, "install", "--quiet", "--no-index", built.wheel])
         program = environment / "bin" / "gpu-track-run"
-        added = {file for file in files_below(environment) - before if "/site-packages/" not in file}
+        # Beside a program in Python that is an example, pip puts its bytecode.
+        made = ("/site-packages/", "/__pycache__/")
+        added = {file for file in files_below(environment) - before if not any(part in file for part in made)}
         wanted = {*(f"bin/{called}" for called in PROGRAMS), *(place for place, _ in shared_files(built))}
         listed = output([*pip, "show", "--files", "gpu-track"]).split("Files:\n")[1].split()
         others = [file for file in listed if not file.startswith("..") and ".dist-info/" not in file]
