@@ -65,14 +65,24 @@ jobs! {
 }
 
 fn check(job: fn() -> Made, user: User) {
-    let measured = job().and_then(|job| measure(&job, user));
-    let (run, figures) = match measured {
-        Ok(measured) => measured,
+    let job = match job() {
+        Ok(job) => job,
         Err(reason) => skip!("{reason}"),
     };
-    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
-    let wrong: Vec<_> = figures.iter().filter(|figure| !figure.is_right()).collect();
-    assert!(wrong.is_empty(), "{}", lines(&figures));
+    let mut tries = job.tries;
+    loop {
+        let (run, figures) = match measure(&job, user) {
+            Ok(measured) => measured,
+            Err(reason) => skip!("{reason}"),
+        };
+        if run.status.code() == Some(0) && figures.iter().all(Figure::is_right) {
+            return;
+        }
+        let wrong = format!("{}\n{}{}", run.status, lines(&figures), run.stderr);
+        tries -= 1;
+        assert!(tries > 0, "{wrong}");
+        println!("run once more: {wrong}");
+    }
 }
 
 fn lines(figures: &[Figure]) -> String {
@@ -351,12 +361,14 @@ mod jobs {
         // Ranks compute while they wait for each other.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two runs of Open MPI that make their user's directory at the same time disturb each other.
+        // Two runs of Open MPI by one user disturb each other in one directory: each, the stranger's too, has its own.
         let directory = tempfile::tempdir().unwrap();
         set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
-        let temporary = format!("TMPDIR={}", directory.path().display());
-        let words = [&["env", &temporary, launcher.as_str()], options, &["-n", "3", &ranks, "64"]].concat();
-        Ok(Job::new(words).with(directory).with(turn))
+        let in_its_own = "TMPDIR=$(mktemp -d -p \"$0\") exec \"$@\"";
+        let place = directory.path().to_str().unwrap();
+        let words =
+            [&["sh", "-c", in_its_own, place, &launcher], options, &["-n", "3", &ranks, "64"]].concat();
+        Ok(Job::new(words).with(directory).with(turn).tried_twice())
     }
 
     pub fn open_mpi_window() -> Made {

@@ -24,18 +24,26 @@ pub struct Job {
     stranger: Vec<OsString>,
     /// Dropped after the job: its files.
     _files: Vec<Box<dyn std::any::Any>>,
+    /// How often it is run until it is right.
+    pub tries: u32,
 }
 
 impl Job {
     /// A job with these words. The stranger is another run of it.
     pub fn new<S: Into<OsString>>(words: impl IntoIterator<Item = S>) -> Self {
         let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
-        Self { stranger: words.clone(), words, _files: Vec::new() }
+        Self { stranger: words.clone(), words, _files: Vec::new(), tries: 1 }
     }
 
     /// Puts a program with these words in the place of the stranger.
     pub fn beside<S: Into<OsString>>(mut self, words: impl IntoIterator<Item = S>) -> Self {
         self.stranger = words.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Lets it be run once more. For a job whose own launcher can fail on a busy machine: what we do wrong is wrong twice.
+    pub fn tried_twice(mut self) -> Self {
+        self.tries = 2;
         self
     }
 
