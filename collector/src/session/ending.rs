@@ -20,10 +20,15 @@ use crate::sources::cgroup::{self, run_cgroup};
 use crate::sources::disks;
 use crate::sys::clock;
 
-/// The report-so-far is written each time the run is twice as old, or this much older.
+/// Most time between two reports-so-far.
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
-/// The same where a program scrapes it: Prometheus does so every 15 to 60 s.
+/// Most time between two that a program scrapes: Prometheus does so every 15 to 60 s.
 const LONGEST_SCRAPED_NS: u64 = 15_000_000_000;
+
+/// Gives how long the next report-so-far waits after one of a run of this age: until the run is twice as old, or for the most time.
+fn wait_of_interim_ns(age_ns: u64, is_scraped: bool) -> u64 {
+    age_ns.min(if is_scraped { LONGEST_SCRAPED_NS } else { LONGEST_INTERIM_NS })
+}
 
 impl Session {
     /// Writes the report as it would be if the run ended now, and plans the next. It is what remains if everything is killed at
@@ -31,8 +36,7 @@ impl Session {
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(self.run.start_ns);
         let is_scraped = self.config.report.targets.iter().any(|target| is_scraped(&target.format));
-        let longest_ns = if is_scraped { LONGEST_SCRAPED_NS } else { LONGEST_INTERIM_NS };
-        self.interim_ns = now_ns + age_ns.min(longest_ns);
+        self.interim_ns = now_ns + wait_of_interim_ns(age_ns, is_scraped);
         if !self.sinks.want_report(Stage::SoFar) {
             return;
         }
@@ -135,4 +139,23 @@ fn tell_late(config: &Config, late: &[String]) {
     let who = if has_place { "gpu-track-run: " } else { "WARNING:root:" };
     let lines = late.iter().map(|line| format!("{who}{}\n", quote::escape(line)));
     let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: OUT-40
+    #[test]
+    fn file_that_is_scraped_is_never_older_than_15_s() {
+        for (is_scraped, most_ns) in [(true, 15_000_000_000), (false, 60_000_000_000)] {
+            let ages = std::iter::successors(Some(500_000_000), |age_ns| {
+                Some(age_ns + wait_of_interim_ns(*age_ns, is_scraped))
+            });
+            let of_an_hour: Vec<u64> = ages.take_while(|age_ns| *age_ns < 3_600_000_000_000).collect();
+            let waits = of_an_hour.windows(2).map(|pair| pair[1] - pair[0]);
+            assert_eq!(waits.clone().max(), Some(most_ns));
+            assert_eq!(waits.min(), Some(500_000_000), "a short run has one soon");
+        }
+    }
 }
