@@ -208,6 +208,8 @@ fn gpu_mig_instances_are_separate_devices() {
         [
             "utilization: not supported by this device",
             "memory utilization: not supported by this device",
+            "encoder utilization: not supported by this device",
+            "decoder utilization: not supported by this device",
             "XID errors: not supported by this device",
             "utilization by process: not supported by this device",
             "accounting: accounting mode is off",
@@ -215,8 +217,8 @@ fn gpu_mig_instances_are_separate_devices() {
     );
     assert_eq!(
         report.warnings(),
-        "GPU figures that are missing (not supported by this device): utilization, memory utilization, XID errors, \
-         utilization by process of MIG-fake-a, MIG-fake-b."
+        "GPU figures that are missing (not supported by this device): utilization, memory utilization, encoder \
+         utilization, decoder utilization, XID errors, utilization by process of MIG-fake-a, MIG-fake-b."
     );
     assert!(
         part.at("utilization.mean_percent").is_null()
@@ -338,11 +340,12 @@ fn allocated_but_idle_gpu_is_named_in_a_warning() {
     let gpus = FakeGpus::new(3, "");
     let words = gpus.words(&["hold:0:700,c", "sampled"]);
     let run = gpus.tracked(words).with(|command| command.env("CUDA_VISIBLE_DEVICES", "0,1")).run();
-    let report = run.assert_clean(0);
-    assert_eq!(
-        report.warnings(),
-        "Allocated but idle: GPU-fake-1 (Fake A100) was never seen in use by the command."
+    let (report, idle) = (
+        run.assert_clean(0),
+        "Allocated but idle: GPU-fake-1 (Fake A100) was never seen in use by the command.",
     );
+    // A busy machine can add one about utilization that was not measured.
+    assert!(report.warnings().lines().any(|line| line == idle), "{}", report.warnings());
     assert_eq!(report.gpu("GPU-fake-2").at("visible"), false);
 }
 

@@ -136,11 +136,11 @@ fn i915_gpu_figures_are_read_from_fdinfo_and_sysfs() {
             report.warnings().lines().last().unwrap(),
             format!(
                 "GPU figures that are missing (not supported by this device): memory, utilization, memory utilization, \
-                 power, temperature, memory clock, performance state, throttle reasons, PCIe bytes sent, PCIe bytes \
+                 encoder utilization, decoder utilization, power, temperature, memory clock, performance state, throttle reasons, PCIe bytes sent, PCIe bytes \
                  received, ECC errors corrected, ECC errors uncorrected, XID errors of {id}."
             )
         );
-        assert_eq!(gpu.array("missing").len(), 14, "and accounting");
+        assert_eq!(gpu.array("missing").len(), 16, "and accounting");
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::gpu::FakeGpus;
-use crate::support::{kill, tracked, wait_until};
+use crate::support::{is_root, kill, skip, tracked, wait_until};
 
 /// The lines of a log, each with its cells. The first one is the header.
 fn lines(text: &str) -> Vec<Vec<&str>> {
@@ -23,13 +23,12 @@ fn local_minute() -> String {
 #[test]
 fn each_gpu_and_interval_has_a_line_with_the_drivers_figures() {
     // GPU 1 has no power meter, and its temperature sensor fails.
-    let script =
-        "1.memory_used 3000000000\n1.pstate 8\n1.power !3\n1.temperature !999\n*.samples ring 100 20000 37";
+    let script = "1.memory_used 3000000000\n1.memory_reserved 700000000\n1.pstate 8\n1.power !3\n1.temperature !999\n*.samples ring 100 20000 37";
     let gpus = FakeGpus::new(2, script);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("gpus.csv");
     let fields = "timestamp,index,uuid,name,pci.bus_id,pstate,temperature.gpu,utilization.gpu,utilization.memory,\
-                  memory.total,memory.free,memory.used,power.draw,clocks.sm,clocks.mem";
+                  utilization.encoder,utilization.decoder,memory.total,memory.free,memory.used,power.draw,clocks.sm,clocks.mem";
     let option = format!("{},every=100ms,fields={fields}", path.display());
     let before = local_minute();
     let run = gpus
@@ -45,17 +44,29 @@ fn each_gpu_and_interval_has_a_line_with_the_drivers_figures() {
     assert_eq!(
         header.join(", "),
         "timestamp, index, uuid, name, pci.bus_id, pstate, temperature.gpu, utilization.gpu [%], utilization.memory [%], \
-         memory.total [MiB], memory.free [MiB], memory.used [MiB], power.draw [W], clocks.current.sm [MHz], \
+         utilization.encoder [%], utilization.decoder [%], memory.total [MiB], memory.free [MiB], memory.used [MiB], power.draw [W], clocks.current.sm [MHz], \
          clocks.current.memory [MHz]"
     );
     let figures = |gpu: usize| {
         let changing = [
             ["P0", "41", "80966 MiB", "953 MiB", "100.00 W"],
-            ["P8", "[N/A]", "79058 MiB", "2861 MiB", "[N/A]"],
+            ["P8", "[N/A]", "78391 MiB", "2861 MiB", "[N/A]"],
         ];
         let [pstate, temperature, free, used, power] = changing[gpu];
-        let known =
-            [pstate, temperature, "37 %", "7 %", "81920 MiB", free, used, power, "1410 MHz", "1593 MHz"];
+        let known = [
+            pstate,
+            temperature,
+            "37 %",
+            "7 %",
+            "12 %",
+            "3 %",
+            "81920 MiB",
+            free,
+            used,
+            power,
+            "1410 MHz",
+            "1593 MHz",
+        ];
         let device = ["Fake A100", "00000000:3B:00.0"];
         let named = [gpu.to_string(), format!("GPU-fake-{gpu}")];
         named.into_iter().chain(device.into_iter().chain(known).map(str::to_owned)).collect::<Vec<_>>()
@@ -153,6 +164,27 @@ fn log_of_a_machine_without_a_gpu_has_its_first_line_and_a_warning() {
     assert!(text.starts_with("timestamp, pstate, ") && text.lines().count() == 1, "{text}");
     let warnings = run.report().warnings();
     assert!(warnings.contains("--trace-gpu: no GPU was read"), "{warnings}");
+}
+
+// Requirement: TIME-21
+#[test]
+fn full_disk_costs_lines_and_is_said() {
+    if !is_root() {
+        skip!("needs root, to mount a file system");
+    }
+    let gpus = FakeGpus::new(1, "");
+    let disk = gpus.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let option = format!("{disk}/gpus.csv,every=0.1");
+    let fill = format!("mount -t tmpfs -o size=16k none {disk}; cat /dev/zero > {disk}/x 2>/dev/null");
+    let run = gpus
+        .tracked(gpus.words(&["sampled", "sampled"]))
+        .options(&["--trace-gpu", &option])
+        .with_mounts(&fill)
+        .run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let warnings = run.report().warnings();
+    assert!(warnings.contains("gpus.csv lacks") && warnings.contains("No space left"), "{warnings}");
 }
 
 // Requirement: TIME-21

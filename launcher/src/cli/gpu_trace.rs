@@ -102,8 +102,8 @@ mod tests {
     // Requirement: TIME-21
     #[test]
     fn unknown_field_and_key_are_refused_with_what_can_be_had() {
-        let line = refused("g.csv,fields=index,utilization.encoder");
-        assert!(line.contains("\"utilization.encoder\"") && line.contains("temperature.gpu, "), "{line}");
+        let line = refused("g.csv,fields=index,utilization.ofa");
+        assert!(line.contains("\"utilization.ofa\"") && line.contains("temperature.gpu, "), "{line}");
         assert!(refused("--full").contains("names no file") && refused(",every=5").contains("names no file"));
         assert!(refused("g.csv,fields=").contains("\"\" is not allowed"));
         assert!(refused("g.csv,every=0.01").contains("\"0.01\" is not allowed"));

@@ -49,6 +49,8 @@ cuda 12040
 *.memory_used 1000000000
 *.utilization 30
 *.memory_utilization 7
+*.encoder_utilization 12
+*.decoder_utilization 3
 *.power 100000
 *.energy 5000000+100000/s
 *.temperature 41

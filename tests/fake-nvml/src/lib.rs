@@ -255,6 +255,29 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, place: *m
     unsafe { put(place, rates) }
 }
 
+/// Functions that write the percentage of a video engine, and the period that the driver samples it by, microseconds. An
+/// instance of MIG has no answer.
+macro_rules! video_engines {
+    ($($function:ident = $key:literal;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $function(device: Device, place: *mut c_uint, period_us: *mut c_uint) -> Return {
+            let _call = script::called(stringify!($function));
+            let is_part = name(device).contains('m');
+            let percent = if is_part { Err(NOT_SUPPORTED) } else { unsigned(device, $key) };
+            // SAFETY: nvml.h's contract, passed on.
+            unsafe {
+                put(period_us, Ok(167_000));
+                put(place, percent)
+            }
+        }
+    )*};
+}
+
+video_engines! {
+    nvmlDeviceGetEncoderUtilization = "encoder_utilization";
+    nvmlDeviceGetDecoderUtilization = "decoder_utilization";
+}
+
 /// Functions that write one figure of a device.
 macro_rules! numbers {
     ($($function:ident -> $type:ty = $key:literal;)*) => {$(

@@ -131,6 +131,9 @@ pub(crate) fn costs(nvml: &Nvml, at_most: Duration) -> Vec<Cost> {
     cost!("MemoryInfo_v2", nvmlDeviceGetMemoryInfo_v2(device, &raw mut room.memory2));
     cost!("MemoryInfo", nvmlDeviceGetMemoryInfo(device, &raw mut room.memory));
     cost!("UtilizationRates", nvmlDeviceGetUtilizationRates(device, &raw mut room.rates));
+    let period = &raw mut room.count;
+    cost!("EncoderUtilization", nvmlDeviceGetEncoderUtilization(device, &raw mut room.word, period));
+    cost!("DecoderUtilization", nvmlDeviceGetDecoderUtilization(device, &raw mut room.word, period));
     cost!("PowerUsage", nvmlDeviceGetPowerUsage(device, &raw mut room.word));
     cost!("TotalEnergyConsumption", nvmlDeviceGetTotalEnergyConsumption(device, &raw mut room.wide));
     cost!("Temperature", nvmlDeviceGetTemperature(device, 0, &raw mut room.word));

@@ -58,6 +58,10 @@ pub enum Field {
     Utilization,
     /// Utilisation of the memory, percent.
     MemoryUtilization,
+    /// Utilisation of the video encoder, percent.
+    EncoderUtilization,
+    /// Utilisation of the video decoder, percent.
+    DecoderUtilization,
     /// Memory capacity.
     MemoryTotal,
     /// Memory that no process uses.
@@ -74,7 +78,7 @@ pub enum Field {
 
 impl Field {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Timestamp,
         Self::Index,
         Self::Uuid,
@@ -85,6 +89,8 @@ impl Field {
         Self::Temperature,
         Self::Utilization,
         Self::MemoryUtilization,
+        Self::EncoderUtilization,
+        Self::DecoderUtilization,
         Self::MemoryTotal,
         Self::MemoryFree,
         Self::MemoryUsed,
@@ -120,6 +126,8 @@ impl Field {
             Self::Temperature => (&["temperature.gpu"], ""),
             Self::Utilization => (&["utilization.gpu"], " [%]"),
             Self::MemoryUtilization => (&["utilization.memory"], " [%]"),
+            Self::EncoderUtilization => (&["utilization.encoder"], " [%]"),
+            Self::DecoderUtilization => (&["utilization.decoder"], " [%]"),
             Self::MemoryTotal => (&["memory.total"], " [MiB]"),
             Self::MemoryFree => (&["memory.free"], " [MiB]"),
             Self::MemoryUsed => (&["memory.used"], " [MiB]"),
@@ -151,6 +159,7 @@ impl Field {
     fn value(self, gpu: &GpuSample, timestamp: Option<&str>) -> Option<String> {
         let device = &gpu.device;
         let gauge = |figure| gpu.gauges.get(&figure).copied();
+        let percent = |value: Option<f64>| value.map(|percent| format!("{percent:.0} %"));
         let mib = |bytes: u64| format!("{} MiB", bytes / MIB);
         match self {
             Self::Timestamp => timestamp.map(str::to_owned),
@@ -161,15 +170,12 @@ impl Field {
             Self::DriverVersion => device.driver_version.as_deref().map(text),
             Self::Pstate => gauge(Figure::Pstate).map(|state| format!("P{state:.0}")),
             Self::Temperature => gauge(Figure::Temperature).map(|degrees| format!("{degrees:.0}")),
-            Self::Utilization => gpu.busy_percent.map(|percent| format!("{percent:.0} %")),
-            Self::MemoryUtilization => {
-                gauge(Figure::MemoryUtilization).map(|percent| format!("{percent:.0} %"))
-            }
+            Self::Utilization => percent(gpu.busy_percent),
+            Self::MemoryUtilization => percent(gauge(Figure::MemoryUtilization)),
+            Self::EncoderUtilization => percent(gauge(Figure::EncoderUtilization)),
+            Self::DecoderUtilization => percent(gauge(Figure::DecoderUtilization)),
             Self::MemoryTotal => device.memory_bytes.map(mib),
-            Self::MemoryFree => {
-                let known = device.memory_bytes.zip(gpu.used_bytes);
-                known.map(|(total, used)| mib(total.saturating_sub(used)))
-            }
+            Self::MemoryFree => gpu.used_bytes.and_then(|used| device.free_bytes(used)).map(mib),
             Self::MemoryUsed => gpu.used_bytes.map(mib),
             Self::Power => gauge(Figure::Power).map(|watts| format!("{watts:.2} W")),
             Self::SmClock => gauge(Figure::SmClock).map(|mhz| format!("{mhz:.0} MHz")),
@@ -280,7 +286,7 @@ mod tests {
         for field in Field::ALL {
             assert!(field.names().iter().all(|name| Field::named(name) == Some(field)), "{field:?}");
         }
-        assert_eq!(Field::named("utilization.encoder"), None);
+        assert_eq!(Field::named("utilization.ofa"), None);
         let fields = ["name", "pci.bus_id", "driver_version", "power.draw", "clocks.sm", "clocks.mem"];
         let fields: Vec<Field> = fields.into_iter().filter_map(Field::named).collect();
         assert_eq!(

@@ -19,7 +19,7 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
     let listed = sample.processes.as_ref().and_then(|processes| processes.as_ref().ok());
     GpuNow {
         memory_used_bytes: used,
-        memory_free_bytes: device.memory_bytes.zip(used).map(|(total, used)| total.saturating_sub(used)),
+        memory_free_bytes: used.and_then(|used| device.free_bytes(used)),
         utilization_percent: utilization(sample),
         memory_utilization_percent: value(Figure::MemoryUtilization),
         temperature_c: value(Figure::Temperature),

@@ -25,10 +25,21 @@ pub struct Device {
     pub parent: Option<String>,
     /// Memory capacity, bytes.
     pub memory_bytes: Option<u64>,
+    /// What the driver keeps of it for itself, bytes, and does not count as in use. `None`: the driver does not say.
+    pub reserved_bytes: Option<u64>,
     /// Version of the kernel driver.
     pub driver_version: Option<String>,
     /// Version of the runtime that the driver supports (CUDA, ROCm).
     pub runtime_version: Option<String>,
     /// Where its figures come from: `nvml`, a DRM driver's name, or `kfd`.
     pub source: String,
+}
+
+impl Device {
+    /// Gives the memory that is free while this much is in use, bytes. `None`: the capacity is not known.
+    #[must_use]
+    pub fn free_bytes(&self, used_bytes: u64) -> Option<u64> {
+        let taken = used_bytes.saturating_add(self.reserved_bytes.unwrap_or(0));
+        self.memory_bytes.map(|total| total.saturating_sub(taken))
+    }
 }

@@ -125,6 +125,10 @@ figures! {
     Utilization = "utilization",
     /// Time in which its memory was read or written, percent.
     MemoryUtilization = "memory utilization",
+    /// Time in which its video encoder ran, percent.
+    EncoderUtilization = "encoder utilization",
+    /// Time in which its video decoder ran, percent.
+    DecoderUtilization = "decoder utilization",
     /// Power, watts.
     Power = "power",
     /// The energy counter, joules.

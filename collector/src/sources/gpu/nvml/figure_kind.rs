@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Ecc,
     /// PCIe bytes: counters that can wrap between two readings of a fast link.
     Pcie,
-    /// Temperature, clocks, performance state, memory utilization.
+    /// Temperature, clocks, performance state, utilization of memory and video engines.
     Gauges,
     /// The driver's accounting entries.
     Accounting,

@@ -46,6 +46,8 @@ pub(super) struct Memory {
     pub total: u64,
     /// In use, without the driver's own reserve where that is reported apart.
     pub used: u64,
+    /// The driver's own reserve. `None`: it is not reported apart.
+    pub reserved: Option<u64>,
 }
 
 /// Gives what a struct's field `version` must hold: its size, and above 24 bits its version (nvml.h, `NVML_STRUCT_VERSION`).
@@ -60,7 +62,10 @@ pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     let version = struct_version::<nvmlMemory_v2_t>(2);
     let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
     match call!(api, nvmlDeviceGetMemoryInfo_v2(device, &mut memory)) {
-        Ok(()) => return Ok(Memory { total: memory.total, used: memory.used }),
+        Ok(()) => {
+            let nvmlMemory_v2_t { total, used, reserved, .. } = memory;
+            return Ok(Memory { total, used, reserved: Some(reserved) });
+        }
         Err(Failure(
             code::INVALID_ARGUMENT
             | code::NOT_SUPPORTED
@@ -72,7 +77,7 @@ pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     }
     let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
     call!(api, nvmlDeviceGetMemoryInfo(device, &mut memory))?;
-    Ok(Memory { total: memory.total, used: memory.used })
+    Ok(Memory { total: memory.total, used: memory.used, reserved: None })
 }
 
 /// Asks for the number of its device node; a part of a device has none.
@@ -136,6 +141,12 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
     put(Figure::MemoryUtilization, rates(api, device).map(|rates| f64::from(rates.memory.min(100))));
+    // The driver's own sampling period comes with the value, and is not needed.
+    let mut period_us = 0;
+    let encoder = gauge(|v| call!(api, nvmlDeviceGetEncoderUtilization(device, v, &mut period_us)));
+    put(Figure::EncoderUtilization, encoder);
+    let decoder = gauge(|v| call!(api, nvmlDeviceGetDecoderUtilization(device, v, &mut period_us)));
+    put(Figure::DecoderUtilization, decoder);
     let plain = || gauge(|v| call!(api, nvmlDeviceGetTemperature(device, GPU_SENSOR, v)));
     let has_versioned = &mut handle.sensors.versioned_temperature;
     put(Figure::Temperature, either(has_versioned, || temperature(api, device), plain));
@@ -178,8 +189,9 @@ pub(super) fn lists(
     (kind, pids): (Kind, &[u32]),
 ) -> (u64, bool) {
     let memory = memory(api, handle.raw);
-    handle.device.memory_bytes =
-        memory.as_ref().ok().map(|memory| memory.total).or(handle.device.memory_bytes);
+    if let Ok(Memory { total, reserved, .. }) = memory {
+        (handle.device.memory_bytes, handle.device.reserved_bytes) = (Some(total), reserved);
+    }
     let used = memory.map(|memory| memory.used);
     let in_use_ns = clock::monotonic_ns();
     if used == Err(Missing::Lost) {
