@@ -114,6 +114,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
     let has_living = is_here && note_the_dead(&mut run, &host, root, known_ns, now_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
+    // A last sample reads the processes that still live.
     let living = has_living.then(|| {
         let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
         Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns)
@@ -169,7 +170,9 @@ fn load_run(stale: &Stale, now_ns: u64) -> Result<Left, NotRecovered> {
     let empty_run = || RunState::of_run(&config, &host);
     let (snapshot_number, mut run) = checkpoint::load(&state, segment.as_ref(), now_ns, empty_run);
     read_rest(segment.as_ref(), &state, &mut run, now_ns);
+    // A spoilt segment may have had records that nothing else has.
     run.health.damage.is_untrusted |= is_spoilt;
+    // What came of the records that were read is lost, or no process was ever known.
     let is_lost = snapshot_number == 0 && run.health.is_state_lost;
     if is_lost || run.tree.counts().created == 0 {
         let is_damaged = snapshot_number == 0 && state.has_snapshot();
@@ -259,6 +262,7 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, n
         let mut overflow = Overflow::resume(run.found.overflow);
         overflow.note_appended(segment, u64::MAX);
         let mut hand_on = |record: StoredRecord| {
+            // First the events that happened before it.
             while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
                 findings.push(Finding::Kernel(event));
             }
@@ -266,6 +270,7 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, n
         };
         reader.drain_rest(segment, |batch| {
             for (record, _) in batch {
+                // Records that found the ring full, written before this one.
                 while let Some((earlier, _)) = overflow.next_before(segment, record.position) {
                     hand_on(earlier);
                 }
@@ -281,6 +286,7 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, n
         };
         run.health.damage = run.health.damage.plus(damage);
     }
+    // The events after the last record.
     findings.extend(events.map(Finding::Kernel));
     run.apply(now_ns, &Observation::Findings(findings));
 }
@@ -292,6 +298,7 @@ fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns:
     for id in run.tree.alive().to_vec() {
         let Some(process) = run.tree.get(id) else { continue };
         let Some(target) = process.target() else { continue };
+        // Another process may have its pid by now.
         let is_it =
             |start_ns| target.identity.can_be_shown(start_ns, || pidfd::inode(target.pid).unwrap_or(0));
         let stat = root.stat(target.pid);

@@ -89,6 +89,7 @@ impl Passes {
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let mark = run.ram.high_water_mark();
         let policy = self.budget.policy();
+        // First what the footprint of this sample needs.
         while let Some(unit) = run.sampling.next_unit(&run.tree, mark) {
             let credit_ns = match unit.credit {
                 SharingCredit::None => 0,
@@ -101,7 +102,7 @@ impl Passes {
             let sharing = self.sampler.read_sharing(&unit.members, &unit.order, &mut self.budget, credit_ns);
             run.apply(now_ns, Observation::Sharing(sharing));
         }
-        // A negative credit: so much must stay for footprints.
+        // A negative credit: this time must stay for footprints.
         let credit_ns = -policy.reserved_ns;
         for target in run.sampling.stale(&run.tree) {
             if !self.budget.has_credit(credit_ns) {

@@ -40,6 +40,7 @@ impl Session {
         if !self.sinks.want_report(Stage::SoFar) {
             return;
         }
+        // The end is applied to a copy, since the run goes on.
         let mut run = RunState::clone(&self.run);
         run.apply(now_ns, &Observation::FinalizeAll);
         let report = Arc::new(self.report(&run, &self.run_end(now_ns, Stage::SoFar)));
@@ -87,6 +88,7 @@ impl Session {
         let report = Arc::new(self.report(&self.run, &end));
         let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
         sinks::warn_in_its_place(&self.config, &report);
+        // A collector that follows this one only cleans up.
         self.checkpoint.state().note_reported();
         if self.told.exit.is_none()
             && let Some(Ok(cgroup)) = &self.config.cgroups.own
@@ -103,7 +105,7 @@ impl Session {
     /// Takes the last sample, takes in the last records, and finalizes all processes. Returns when the run ended, CLOCK_MONOTONIC
     /// nanoseconds.
     fn take_in_rest(&mut self) -> u64 {
-        // What is not read yet is waited for again below.
+        // The last sample, with all that the sources have. What is not read yet is waited for again below.
         let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
         let now_ns = clock::monotonic_ns();
@@ -111,6 +113,7 @@ impl Session {
         let end_ns = self.told.exit.map_or(now_ns, |exit| exit.at_ns);
         self.run.apply_now(Observation::WindowsEnd { end_ns });
         self.readers.note_survivors(&mut self.run);
+        // Processes are told to write no more records.
         self.segment.close();
         // The name is of no use any more, and nothing may be left behind.
         let _ = self.segment.named().unlink();
@@ -120,6 +123,7 @@ impl Session {
         }
         let complete_ns = self.drain();
         self.finalize(complete_ns, true);
+        // Processes that were finalized since the sample enter the figures over time by one more.
         if !self.run.tree.waiting_intervals().is_empty() {
             self.sample(Terms::default());
         }

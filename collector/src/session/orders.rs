@@ -28,7 +28,8 @@ impl OrderPipe {
         }
     }
 
-    /// Writes a line as a whole, if there is room for it.
+    /// Writes a line of at most [`LONGEST_LINE_BYTES`], if there is room for it: a pipe takes that as a whole or not at
+    /// all.
     fn write(&mut self, line: &[u8]) {
         if let Some(pipe) = &mut self.0
             && let Err(error) = pipe.write(line)

@@ -139,6 +139,8 @@ impl Readers {
         let programs = run.tree.counts().uninstrumented_programs;
         let has_new = programs != self.uninstrumented_programs;
         self.uninstrumented_programs = programs;
+        // No record tells of the end of an uninstrumented program. So accounts are asked for when one is new, and while
+        // one runs.
         let still_runs = || run.tree.has_uninstrumented();
         if run.has_connector() && (has_new || (self.presence.is_due(now_ns, PRESENCE_NS) && still_runs())) {
             self.accounts.read_at(now_ns);
@@ -226,7 +228,7 @@ impl Readers {
             let pid = |id: &ProcessId| Some(run.tree.get(*id)?.target()?.pid);
             let mut pids: Vec<u32> = run.tree.alive().iter().filter_map(pid).collect();
             let alive: FxHashSet<u32> = pids.iter().copied().collect();
-            // Ended ones that are not reaped.
+            // Ended ones that are not reaped: their I/O is not in their parents' figures yet.
             pids.extend(run.tree.host_pids().filter(|pid| !alive.contains(pid)));
             pids
         };

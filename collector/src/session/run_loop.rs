@@ -53,6 +53,7 @@ impl Session {
     pub(super) fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         loop {
             self.listen(messages)?;
+            // Before a sample the pump reads what waits, so that the sample knows its processes.
             if matches!(self.decide(), Decision::Sample(_)) {
                 self.pump.freshen();
             }

@@ -26,6 +26,7 @@ impl Session {
         let (from_ns, largest_before) = (self.run.sampled_ns, self.run.ram.high_water_mark().combined);
         let at_ns = self.read();
         let dead_bytes = self.run.sampling.current.dead_bytes;
+        // Set: a large process was found dead, so this sample is put off, and nothing is concluded from it.
         let large_end = terms.large_end.filter(|rule| dead_bytes >= rule.bytes);
         if large_end.is_none() {
             self.conclude(at_ns);
@@ -75,6 +76,7 @@ impl Session {
                 Observation::HostPid { pid, .. } => self.pump.add_member(*pid),
                 _ => {}
             }
+            // With the connector, /proc can show a child before its fork event was read.
             let is_ahead = self.run.has_connector() && matches!(found, Observation::Child(_));
             self.run.apply_now(found);
             if is_ahead {

@@ -82,6 +82,7 @@ pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
     let host = host::of_this_machine(&root);
     let mut run = JournaledRun::new(RunState::of_run(config, &host));
     let mut told = Told::default();
+    // Signals are applied below: their senders were looked up when they came.
     for message in known.messages.iter().filter(|message| !matches!(message, Message::Signalled { .. })) {
         told.take_in(message, config, &root, &mut run);
     }

@@ -75,20 +75,21 @@ impl Sink for GpuLog {
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
-        // A driver can take a second to start: until then there is nothing to log.
+        // A driver can take a second to start. Until it has read a device (0: it has not), there is nothing to log.
         let is_read = sample.gpu.devices.iter().any(|gpu| gpu.read_ns != 0);
         if !is_read || self.grid.take(sample.at_ns).is_none() {
             return Ok(());
         }
+        // The sample has its time by CLOCK_MONOTONIC. The wall clock's time less its age is its date.
         let age_ns = clock::monotonic_ns().saturating_sub(sample.at_ns);
         let timestamp = local_time::with_milliseconds(clock::realtime_ns().saturating_sub(age_ns));
         let fields = &self.trace.fields;
-        let line = |gpu| line(fields, gpu, timestamp.as_deref()) + "\n";
-        let lines = sample.gpu.devices.iter().map(line).collect();
+        let line_of = |gpu| line(fields, gpu, timestamp.as_deref()) + "\n";
+        let lines = sample.gpu.devices.iter().map(line_of).collect();
         self.write(lines)
     }
 
-    /// A log of no GPU has its first line.
+    /// Writes the header if no line was written: so a log of no GPU has its first line.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
         self.write(Vec::new())
     }
@@ -102,7 +103,7 @@ impl Sink for GpuLog {
 }
 
 impl GpuLog {
-    /// Writes lines, the first ones after the header.
+    /// Writes lines, the first ones after the header. Writes nothing if the log is not open, or its reader is gone.
     fn write(&mut self, mut lines: Vec<String>) -> io::Result<()> {
         let is_first = match &self.lines {
             Lines::File(file) => file.is_empty(),

@@ -5,7 +5,7 @@
 pub(super) struct Grid {
     start_ns: u64,
     every_ns: u64,
-    /// The last multiple that was taken; `None`: none yet, and the start itself counts as one.
+    /// Which multiple was taken last; `None`: none yet. 0 is the start.
     last: Option<u64>,
 }
 
@@ -20,8 +20,8 @@ impl Grid {
         Self { last: Some(self.number(at_ns)), ..self }
     }
 
-    /// Takes the last multiple before this time, and those that were left out before it. Gives it as the time since the start,
-    /// nanoseconds. `None`: it was taken already.
+    /// Takes the last multiple up to this time, and with it those between, which are skipped. Gives it as the time
+    /// since the start, nanoseconds. `None`: it was taken already.
     pub(super) fn take(&mut self, at_ns: u64) -> Option<u64> {
         let number = self.number(at_ns);
         let is_due = self.last.is_none_or(|last| number > last);
@@ -29,7 +29,7 @@ impl Grid {
         is_due.then(|| number.saturating_mul(self.every_ns))
     }
 
-    /// Gives the last multiple before this time.
+    /// Gives which multiple is the last one up to this time; 0: the start.
     fn number(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.start_ns) / self.every_ns
     }

@@ -87,7 +87,8 @@ impl Identity {
         }
     }
 
-    /// Gives the text of a summary, with as many commands as there is room for. `None`: there is none.
+    /// Gives the text of a summary, with as many commands as there is room for. `None`: even without commands it has no
+    /// room.
     fn summary(&self, start: SessionStart, run: &RunState, now: &TreeSample) -> Option<String> {
         let text = |most| {
             let summary = Summary {
@@ -151,6 +152,7 @@ impl Sink for LiveRing {
 
 fn gpu_entry(run: &RunState, gpu: &GpuSample) -> GpuEntry {
     let device = &gpu.device;
+    // A sum that lacks a process whose memory the driver does not tell is given as unknown.
     let run_bytes = gpu.run_bytes.filter(|_| !run.gpu.usage.has_unreported_memory(&device.id));
     let gauge = |figure| gpu.gauges.get(&figure).copied();
     GpuEntry {

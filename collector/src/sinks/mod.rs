@@ -62,7 +62,8 @@ pub(crate) struct Sinks {
 }
 
 impl Sinks {
-    /// Opens what the configuration asks for. Gives what the core must know.
+    /// Opens what the configuration asks for. Gives what the core must know: the sinks of the loop that can't be
+    /// opened, and what all sinks want, together.
     pub(crate) fn open(place: &Place, outbox: &Outbox) -> (Self, Vec<Observation>) {
         let resume = if place.config.restarts > 0 { Resume::Continued } else { Resume::New };
         let mut sinks = Self { in_loop: Vec::new(), workers: Vec::new(), handed: outbox.begin() };
@@ -80,6 +81,7 @@ impl Sinks {
                 Err(error) => seen.push(failed(sink.as_ref(), &error)),
             }
         }
+        // The sinks of the loop get no items of the outbox, so of what they want only `live` counts.
         let of_loop = sinks.in_loop.iter().map(|sink| Wants { live: sink.wants().live, ..Wants::default() });
         let wants = of_loop.chain(sinks.workers.iter().map(|worker| worker.wants));
         let wants = wants.fold(Wants::default(), Wants::or);
@@ -108,6 +110,7 @@ impl Sinks {
     /// Hands what is new to the sinks with threads. Gives what the core must know, and the number before which all have taken
     /// what they want.
     pub(crate) fn hand_on(&mut self, outbox: &Outbox) -> (Vec<Observation>, u64) {
+        // What the outbox itself dropped since the last call counts as lost, too.
         self.workers.iter_mut().for_each(|worker| worker.miss(outbox.missed()));
         for (number, item) in outbox.since(self.handed) {
             let item = Arc::new(item.clone());
@@ -126,6 +129,7 @@ impl Sinks {
     pub(crate) fn report(&mut self, report: &Arc<Report>, stage: Stage) -> io::Result<()> {
         let mut result = Ok(());
         for sink in self.in_loop.iter_mut().filter(|sink| sink.wants_report(stage)) {
+            // The first error stays, and the other sinks are called all the same.
             result = result.and(sink.report(report, stage));
         }
         self.workers.iter_mut().for_each(|worker| worker.hand_report(report, stage));

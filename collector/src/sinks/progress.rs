@@ -18,7 +18,7 @@ use crate::model::tree_sample::TreeSample;
 use crate::report::progress;
 use crate::sys::{clock, signal_mask};
 
-/// Most columns of a line where stderr is no terminal: a pipe takes so much at once (PIPE_BUF).
+/// Most columns of a line where stderr is no terminal. A pipe takes that with its line break as a whole (PIPE_BUF).
 const MOST_COLUMNS: usize = 4095;
 /// Lines that wait for the thread.
 const QUEUE: usize = 4;

@@ -191,9 +191,11 @@ impl Worker {
         self.queue = None;
     }
 
-    /// Waits for the thread until then. Gives a line about what the core was not told.
+    /// Waits for the thread until then. Gives one line about what no report tells: that the thread is left while it
+    /// writes, else what the core was not told, else that the last report found the queue full.
     pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
         let patience = deadline.saturating_duration_since(Instant::now());
+        // The thread may have taken its last item and be about to end: nothing is missing then.
         let is_left = self.end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
         let seen = self.news();
         let has_ended = self.progress.has_ended.load(Ordering::Acquire);
@@ -237,7 +239,8 @@ fn next(tasks: &Receiver<Task>, due: Option<Instant>) -> Next {
     }
 }
 
-/// Runs the thread: until the queue is closed, or the sink fails.
+/// Runs the thread: until the queue is closed, or the sink fails. After each task it tells the loop which items are
+/// where they belong, and what was lost.
 fn work(mut sink: Box<dyn Sink>, resume: Resume, tasks: &Receiver<Task>, progress: &Progress) {
     let mut serve = || -> io::Result<()> {
         sink.open(resume)?;

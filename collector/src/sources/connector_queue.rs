@@ -203,6 +203,7 @@ impl ConnectorQueue {
         } else if self.cost.add(used_for_others_ns, clock::monotonic_ns()) {
             self.give_up(AbsenceReason::Cost, &mut journal);
         }
+        // The proof is asked for once, at the first read.
         self.has_proof = true;
     }
 

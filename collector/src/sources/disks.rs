@@ -48,6 +48,7 @@ pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull>
     }
     drop(sender);
     let mut full: Vec<DiskFull> = Vec::new();
+    // Ends when all have answered, or none has for this time.
     while let Ok(disk) = found.recv_timeout(LONGEST_WAIT) {
         full.extend(disk);
     }

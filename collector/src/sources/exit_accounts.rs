@@ -179,6 +179,7 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
         let pause = budget.pause(clock::monotonic_ns());
         let waited = match &pause {
             None => poll(&mut fds, None),
+            // While accounts wait for the budget, only the end is awaited.
             Some(_) => poll(&mut fds[..1], pause.as_ref()),
         };
         if waited.is_err_and(|error| error != rustix::io::Errno::INTR) || !fds[0].revents().is_empty() {
@@ -201,6 +202,7 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
 impl Account {
     /// Adds the process's clock to an account, unless it was reaped by now.
     fn with_clock(account: &taskstats::Account) -> Self {
+        // A clock that is not ahead tells no more than the account.
         let clock_ns = pidfd::cpu_clock_ns(account.pid).filter(|clock_ns| *clock_ns > account.cpu_ns);
         // Other threads may still exit on other CPUs, where the clock has not their last tick.
         let is_last = || ProcRoot::default().stat(account.pid).is_some_and(|stat| stat.threads == 1);
@@ -232,7 +234,8 @@ impl Budget {
     fn pause(&self, now_ns: u64) -> Option<Timespec> {
         let left_ns = WINDOW_NS.saturating_sub(now_ns.saturating_sub(self.since_ns.load(Ordering::Acquire)));
         if left_ns == 0 {
-            // In this order: a thread that sees the new window must not see what was used in the one before.
+            // A new window begins. In this order: a thread that sees the new window must not see what was used in the
+            // one before.
             self.used_ns.store(0, Ordering::Relaxed);
             self.since_ns.store(now_ns, Ordering::Release);
         }

@@ -40,6 +40,7 @@ impl Membership {
     /// `None`: unknown for now, because the process or an ancestor is ending.
     pub(crate) fn is_member(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
+        // The process that was reached on the way up, and its parent.
         let (mut topmost, mut ancestor) = (pid, parent(pid)?);
         if pid == self.launcher {
             return Some(false);

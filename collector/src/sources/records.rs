@@ -100,6 +100,7 @@ impl RecordReader {
                 None => {}
                 Some(Stop::Empty | Stop::Young) => return true,
                 Some(Stop::Pending) => {
+                    // Its writer gets some time to complete it.
                     let since = *self.pending_since_ns.get_or_insert(now_ns);
                     if now_ns.saturating_sub(since) < WRITER_GRACE_NS {
                         return false;
@@ -111,6 +112,7 @@ impl RecordReader {
                 Some(Stop::Damaged) => self.skip_damaged(segment),
             }
         }
+        // More may wait.
         false
     }
 

@@ -36,8 +36,9 @@ impl RunDelay {
         Self { root, timer: Timer::default(), last: FxHashMap::default(), is_resumed }
     }
 
-    /// Reads how long threads ran and waited since they were last read, or since their start. `busiest` gives at most so many
-    /// processes by CPU time in the last sample, each with its number of threads. `None`: no reading is due, or both times are 0.
+    /// Reads how long threads ran and waited since they were last read, or since their start. `busiest` gives the
+    /// processes that used most CPU time in the last sample, at most the given number, each with its number of threads.
+    /// `None`: no reading is due, or both times are 0.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,

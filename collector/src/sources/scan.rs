@@ -75,7 +75,7 @@ impl Scanner {
     }
 
     /// Begins to look for children of the live processes, unless the last round is not over or nothing is new. Gives until
-    /// when to look; `None`: not now.
+    /// when to look; `None`: not now. `is_check`: another source finds children, so this comes once in `CHECK_NS`.
     pub fn begin(&mut self, table: &impl ProcessTable, now_ns: u64, is_check: bool) -> Option<Instant> {
         if is_check && !self.checks.is_due(now_ns, CHECK_NS) {
             return None;
@@ -175,6 +175,8 @@ impl Scanner {
             [_, .., inner] => Key { pid_ns: self.root.pid_ns(pid)?, pid: *inner },
             _ => here,
         };
+        // It is in another pid namespace. Records name it by its pid there, so the table may have it without its pid
+        // here.
         if key != here && key.pid_ns != here.pid_ns {
             if let Some(id) = table.live_by_key(key) {
                 return Some(Observation::HostPid { id, pid });
@@ -241,10 +243,12 @@ impl Scanner {
     ) -> Vec<Observation> {
         let Some((target, known)) = table.target(id).zip(table.program(id)) else { return Vec::new() };
         let runs_another = match known.origin {
+            // A static program writes no START record: the one that is known is of a program before it.
             ProgramOrigin::Reported => self.runs_static(target.pid),
             ProgramOrigin::ForkCopy | ProgramOrigin::Unknown => {
                 runs_other_than(&self.root, target.pid, known.live_parent_pid)
             }
+            // What it runs was read from /proc.
             ProgramOrigin::Read => false,
         };
         // Asked last: if it has exec'd since it was read, the next reading shows that.

@@ -98,6 +98,7 @@ impl CheckpointWriter {
     pub(crate) fn keep(&mut self, outbox: &mut Outbox) {
         let mut at = outbox.kept_at;
         for (_, item) in outbox.since(self.kept) {
+            // Without space nothing is kept: another collector reports the loss.
             if self.state.is_discarded() {
                 break;
             }
@@ -126,6 +127,7 @@ impl CheckpointWriter {
         self.state.release_outgoing(run_state.samples.outbox.kept_at);
         self.saved = run_state.found.count;
         let cost = clock::thread_cpu_ns().saturating_sub(start);
+        // So that the saving takes no more than its share of the time until the next.
         self.next_ns =
             clock::monotonic_ns().saturating_add(cost.saturating_mul(SHARE_OF_CORE).max(SHORTEST_NS));
     }

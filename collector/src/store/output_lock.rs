@@ -68,6 +68,7 @@ impl OutputLock {
     pub fn take(report: &Path) -> Result<Option<Self>, NoLock> {
         let Some(path) = lock_path(report) else { return Ok(None) };
         let result = match Self::take_file(&path, true) {
+            // No lock file can be made there, so the report will be written in place.
             Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => Self::take_file(report, false),
             taken => taken,
         };

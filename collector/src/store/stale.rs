@@ -46,6 +46,7 @@ impl Stale {
     #[must_use]
     pub fn all(dir: &Path, uid: u32) -> Vec<Self> {
         let prefix = prefix(uid);
+        // A session has up to three files: the segment, and beside it, with suffixes, state file and live file.
         let names: BTreeSet<String> = std::fs::read_dir(dir)
             .into_iter()
             .flatten()

@@ -81,7 +81,9 @@ impl User {
         self.uid == 0 && self.root_owner != UNMAPPED
     }
 
-    /// Whether this user trusts the owner of what a path names.
+    /// Whether this user trusts the owner of what a path names: itself, root, or the root directory's owner. An
+    /// unmapped owner can be anyone. It is trusted for directories of every system only, and only if the root
+    /// directory's owner is unmapped, too.
     pub(crate) fn trusts(self, path: &Path, found: &Metadata) -> bool {
         let owner = found.uid();
         let is_unmapped = owner == UNMAPPED && self.root_owner == UNMAPPED;

@@ -41,6 +41,7 @@ pub(super) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
     }
     let path = user().resolve_or_create(&keep.directory, 0o700).ok()?;
     let directory = open(&path).ok()?;
+    // The directory that was opened, whatever has its name by now. Nobody else may write to it.
     let found = File::from(directory.try_clone().ok()?).metadata().ok()?;
     (found.uid() == user().uid() && found.mode() & 0o022 == 0).then_some(directory)
 }
@@ -74,6 +75,7 @@ pub fn write(report: &mut File, directory: OwnedFd, most: usize) -> io::Result<(
     let time: String = time.chars().filter(|c| !"-:Z".contains(*c)).collect();
     let name = format!("{time}-{}{SUFFIX}", std::process::id());
     replace(directory.as_fd(), name.as_ref(), |file| io::copy(report, file).map(drop))?;
+    // What is to be removed: the oldest reports, which are the first, and what killed keepers left.
     let mut names = reports(&directory)?;
     names.truncate(names.len().saturating_sub(most));
     names.extend(abandoned(&directory, now)?);

@@ -17,7 +17,10 @@ use crate::model::style::{Output, StreamFile};
 /// The kernel's limit (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 
-/// Finds the output at an absolute path.
+/// Finds the output at an absolute path. Resolves it name by name, as the kernel does, so that each link can be
+/// checked.
+///
+/// `here` is the part that is resolved and has no link; `left` has the names after it, the next one last.
 ///
 /// # Errors
 /// If the path can't be resolved, is a directory, or is another user's where all users may write.
@@ -63,6 +66,7 @@ pub(super) fn find(given: &Path) -> io::Result<Output> {
             Err(error) => return Err(error),
         }
     }
+    // The path ends in "/" or "..".
     Err(io::ErrorKind::IsADirectory.into())
 }
 

@@ -99,7 +99,9 @@ pub(super) struct Fixed {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Gpus {
     memory_bytes: Option<u64>,
+    /// How many the machine has.
     of_system: Option<u64>,
+    /// How many are tracked.
     expected: Option<u64>,
 }
 
@@ -215,13 +217,13 @@ impl Row {
         self.of_gpus(bytes.map(|bytes| self.form.gpu_ram_unit.convert(bytes as f64)))
     }
 
-    /// Gives GPU utilization per one of so many devices.
+    /// Gives the utilization of all GPUs together, divided by this number of devices.
     fn gpu_percent(&self, devices: u32) -> Value {
         self.of_gpus(self.sample().gpu.busy_percent.map(|sum| sum / f64::from(devices.max(1))))
     }
 
-    /// Gives 0 on a machine without GPU, as gpu_tracker has it, and before one is found. Then nothing where a device gave
-    /// nothing.
+    /// Gives 0 on a machine without GPU, as gpu_tracker has it, and before one is found. With a GPU gives `value`: an
+    /// empty cell where it is not known.
     fn of_gpus(&self, value: Option<f64>) -> Value {
         if self.sample().gpu.devices.is_empty() { Value::Number(0.0) } else { value.into() }
     }
@@ -237,7 +239,7 @@ fn percent(cpu: CpuSample) -> f64 {
     cpu.percent.unwrap_or(0.0)
 }
 
-/// Gives utilization per one of so many cores, rounded to a thousandth: clocks give no more.
+/// Gives utilization divided by this number of cores, rounded to a thousandth: clocks are no more exact.
 fn rounded(percent: f64, cores: u32) -> Value {
     Value::Number((percent / f64::from(cores.max(1)) * 1000.0).round() / 1000.0)
 }

@@ -43,6 +43,7 @@ impl Sink for CsvFile {
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         let rows = RowFile::open(&self.target, head(self.form).len() as u64)?;
         // What is in the file says where to go on: a new one is empty.
+        // The key is `at_ns`, the last column. Spaces behind it lengthen a row to the end of its page.
         let key = |row: &str| row.rsplit(',').next()?.trim().parse().ok();
         self.intervals.last_ns = rows.find_last(key)?.unwrap_or(0);
         self.rows = Some(rows);
@@ -65,7 +66,7 @@ impl Sink for CsvFile {
         if let Some(last) = self.intervals.take_rest() {
             self.write_row(last)?;
         }
-        // Only a file with rows has the place.
+        // Now the GPUs are known: the second line is written anew. A file without rows has no head.
         let rows = self.rows.as_ref().filter(|rows| !rows.is_empty());
         rows.map_or(Ok(()), |rows| {
             rows.replace(names(STATIC).len() as u64 + 1, &static_row(self.form, Gpus::of(report)))

@@ -64,7 +64,9 @@ impl TrackingFile {
         Self::create_as(path, overwrite, false)
     }
 
+    /// Creates the file. `is_database`: SQLite will write it, so place and file system must be fit for that.
     fn create_as(path: PathBuf, overwrite: bool, is_database: bool) -> Result<Self, NoTrackingFile> {
+        // SQLite opens its files by name, so nobody else may be able to put others in their place.
         if let Some(directory) = path.parent().filter(|_| is_database) {
             User::this().trusting_groups().resolve(directory)?;
         }
@@ -76,6 +78,8 @@ impl TrackingFile {
             Ok(file) => File::from(file),
             Err(Errno::EXIST) if !overwrite => return Err(NoTrackingFile::Exists),
             Err(Errno::EXIST) => {
+                // The new file is checked before it gets the name. `replace` knows I/O errors only, so `checked` keeps
+                // the error that says more.
                 let (mut made, mut checked) = (None, Ok(()));
                 let replaced = replace(directory.as_fd(), name, |file| {
                     checked = check(file);
@@ -93,6 +97,7 @@ impl TrackingFile {
         let kind = found.mode() & libc::S_IFMT;
         let target = StreamFile { device: found.dev(), inode: found.ino(), kind, path };
         let made = Self { file, directory, target };
+        // On an error, `made` removes the file again, which is empty.
         check(&made.file)?;
         Ok(made)
     }

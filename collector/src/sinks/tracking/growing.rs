@@ -57,8 +57,8 @@ impl GrowingFile {
         Ok(bytes)
     }
 
-    /// Writes whole items, this many. Without space none of them is there; they count as lost, and later ones may find space.
-    /// Gives whether they are there.
+    /// Writes this number of whole items, as one piece. Without space none of them is there; they count as lost, and
+    /// later ones may find space. Gives whether they are there.
     pub(super) fn append(&mut self, bytes: &[u8], items: u64) -> io::Result<bool> {
         if let Err(error) = self.file.write_all_at(bytes, self.end) {
             // A part of it may be there. To cut a file needs no space.

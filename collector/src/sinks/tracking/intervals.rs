@@ -3,7 +3,7 @@
 use crate::model::groups::Groups;
 use crate::model::tree_sample::TreeSample;
 
-/// A row that comes a little early still counts as an interval's: one part in this many of it.
+/// Samples come a little early or late. So a row may be shorter than an interval by one part in this many of it.
 const EARLY_PART: u64 = 20;
 
 /// A row before it is written: the samples since the row before as one.
@@ -30,7 +30,8 @@ impl Intervals {
         Self { interval_ns, last_ns: 0, waiting: None }
     }
 
-    /// Adds a sample. Gives the row that is whole with it. Drops what is in the file already.
+    /// Adds a sample to those that wait. Gives them as a row, if they now reach over an interval. `None`: they wait on,
+    /// or the file has the sample already.
     pub(super) fn add(&mut self, sample: &TreeSample) -> Option<Row> {
         if sample.at_ns <= self.last_ns {
             return None;
@@ -41,6 +42,7 @@ impl Intervals {
             }
             None => Row { sample: sample.clone(), count: 1 },
         };
+        // A row reaches from the row before it, the first one from the begin of its first sample.
         let begin_ns = if self.last_ns == 0 { row.sample.from_ns } else { self.last_ns };
         let interval_ns = self.interval_ns;
         if row.sample.at_ns.saturating_sub(begin_ns) + interval_ns / EARLY_PART < interval_ns {
@@ -50,7 +52,8 @@ impl Intervals {
         Some(row)
     }
 
-    /// Raises the footprints of the samples that wait, if this is within their time. Gives whether it is.
+    /// Raises the largest footprints of the samples that wait to these, bytes, if `at_ns` is within their time. Gives
+    /// whether it is.
     pub(super) fn raise(&mut self, at_ns: u64, footprint_bytes: Groups<u64>) -> bool {
         let Some(Row { sample, .. }) = &mut self.waiting else { return false };
         let is_within = sample.from_ns < at_ns && at_ns <= sample.at_ns;

@@ -35,13 +35,14 @@ impl LineFile {
     /// Hands the whole lines of the last `most` bytes to `take`, in their order.
     pub(super) fn last_lines(&self, most: u64, mut take: impl FnMut(&str)) -> io::Result<()> {
         let mut begin = self.0.end().saturating_sub(most);
-        // The first one may have lost its beginning.
+        // The first line that is read may have lost its beginning: it is left out.
         let mut is_cut = begin > 0;
         let mut rest = Vec::new();
         while begin < self.0.end() {
             let end = (begin + BLOCK).min(self.0.end());
             rest.extend(self.0.read(begin, end)?);
             begin = end;
+            // A line without its end yet waits for the next block.
             let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
             let left = rest.split_off(whole);
             for line in rest.split_inclusive(|byte| *byte == b'\n') {

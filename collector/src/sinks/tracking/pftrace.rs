@@ -88,16 +88,19 @@ impl Sink for TraceFile {
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let Event::Revised { at_ns, max_footprint_bytes } = *event;
+        // The row of that time may still wait: then it is written with this.
         if self.intervals.raise(at_ns, max_footprint_bytes) {
             return Ok(());
         }
+        // No row of that time is remembered, so there is none to compare with: what became known is written once.
         let Some(row) = self.written.row_of(at_ns) else {
             let key = Key::Revised { at_ns, bytes: max_footprint_bytes.values() };
-            // Another row may begin at that time.
+            // A value holds from its time on, and at `at_ns` the next row may begin: it stands just before that.
             let within_ns = at_ns.saturating_sub(1);
             let is_new = self.written.known.add(key);
             return if is_new { self.write_revised(within_ns, at_ns, max_footprint_bytes) } else { Ok(()) };
         };
+        // The row is in the file: its values are written again, unless it has as much.
         let raised = row.footprint_bytes.with(max_footprint_bytes, u64::max);
         if raised == row.footprint_bytes {
             return Ok(());
@@ -175,6 +178,7 @@ impl TraceFile {
             return Ok(());
         }
         let last_ns = self.intervals.last_ns;
+        // The end stands where the last row ends. A run without rows ends now.
         let end_ns = if last_ns == 0 { clock::monotonic_ns() } else { last_ns };
         let ram = &report.max_ram;
         let largest = Groups {
@@ -185,7 +189,7 @@ impl TraceFile {
         let told = self.told.map(|told| told.combined).filter(|told| Some(told.bytes) == largest.combined);
         let arguments = annotations::exit(report.ending.exit).into_iter().chain([
             number(Name::MaxRam, largest.combined),
-            // More became known after the last row, if no row has it.
+            // What shows the largest RAM is known only if the last row has that RAM.
             told.map(|told| source(told.source)),
         ]);
         let mut packets = self.sequence.values(end_ns, tracks::largest_ram_values(largest));
@@ -193,20 +197,23 @@ impl TraceFile {
         self.write(packets).map(drop)
     }
 
-    /// Writes packets about one thing, those that begin the sequence first. Gives whether they are there.
+    /// Writes the packets of one thing: a row, a process, what became known later, or the end. Those that begin the
+    /// sequence come first. Gives whether they are there.
     fn write(&mut self, packets: Vec<TracePacket>) -> io::Result<bool> {
         let mut all = self.sequence.begin(&self.command);
         all.extend(packets);
         let Some(file) = &mut self.packets else { return Ok(false) };
         let is_there = file.append(all, 1)?;
         if !is_there {
+            // The lost packets may have declared names and tracks that later ones would use.
             self.sequence = self.sequence.next();
         }
         Ok(is_there)
     }
 }
 
-/// Adds a time to the last of several packets, CLOCK_MONOTONIC nanoseconds.
+/// Adds a time to the last of several packets, CLOCK_MONOTONIC nanoseconds. By that argument, [`Written::take`] knows
+/// it as the last one of its thing.
 fn add_to_last(packets: &mut [TracePacket], name: Name, at_ns: u64) {
     if let Some(event) = packets.last_mut().and_then(|packet| packet.track_event.as_mut()) {
         event.debug_annotations.extend(number(name, Some(at_ns)));

@@ -22,7 +22,7 @@ impl<K> Default for Recent<K> {
 }
 
 impl<K: Copy + Eq + Hash> Recent<K> {
-    /// Adds a key. Gives whether it is new.
+    /// Adds a key, for which the oldest is dropped if there are too many. Gives whether it is new.
     pub(super) fn add(&mut self, key: K) -> bool {
         if !self.keys.insert(key) {
             return false;

@@ -78,6 +78,7 @@ impl RowFile {
 
     /// Writes lines after the last one. After an error none of them is there.
     fn write(&mut self, lines: &[String]) -> io::Result<()> {
+        // Before the first line, the last one of the file is lengthened; before each other line, the one before it.
         if let Some(first) = lines.first() {
             self.make_room(first.len())?;
         }
@@ -98,13 +99,15 @@ impl RowFile {
     /// Lengthens the last line to the end of its page, unless a line of `length` bytes fits after it.
     fn make_room(&mut self, length: usize) -> io::Result<()> {
         let Some(line_break) = self.end.checked_sub(1) else { return Ok(()) };
+        // Of the last line, which is in the file, only the line break is written anew, behind spaces.
         let mut bytes = vec![b'\n'];
         lengthen(&mut bytes, line_break, length);
         if bytes.len() == 1 {
             return Ok(());
         }
         if let Err(error) = self.file.write_all_at(&bytes, line_break) {
-            // Only where a block is smaller than a page. The line is as it was.
+            // The page has a line, so its block is there: space can lack only where blocks are smaller than pages. The
+            // line is made as it was.
             self.file.set_len(self.end)?;
             self.file.write_all_at(b"\n", line_break)?;
             return Err(error);
@@ -124,7 +127,8 @@ impl RowFile {
     }
 }
 
-/// Lengthens the last of the lines that begin at byte `begin`, unless one of `length` bytes fits after it.
+/// Lengthens the last of these lines with spaces to the end of its page, unless one of `length` bytes fits after it.
+/// The first of the lines begins at byte `begin` of the file.
 fn lengthen(lines: &mut Vec<u8>, begin: u64, length: usize) {
     let end = begin + lines.len() as u64;
     let rest = end.next_multiple_of(PAGE) - end;

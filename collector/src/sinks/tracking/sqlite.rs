@@ -90,6 +90,7 @@ impl Sink for Database {
             Ok((connection, last_ns))
         };
         let (connection, last_ns) = open().map_err(io::Error::other)?;
+        // SQLite opened it by name: that name must still be the file's.
         self.check_file()?;
         self.intervals.last_ns = last_ns;
         self.connection = Some(connection);
@@ -173,21 +174,23 @@ impl Database {
         add(&mut self.batch);
     }
 
+    /// Adds a row. It counts as written from now on: the batch keeps it until it is written or lost.
     fn gather_row(&mut self, row: Row) {
         let form = self.form;
         self.intervals.last_ns = row.sample.at_ns;
         self.gather(|batch| batch.rows.push(columns::Row { form, row, epoch_ns: batch.epoch_ns }));
     }
 
-    /// Writes what was gathered for long enough, or is a lot.
+    /// Writes what was gathered, if it is due or has just become [`MOST`].
     fn write_if_due(&mut self) -> io::Result<()> {
         let is_due = self.due.is_some_and(|due| due <= Instant::now());
-        // While another program has the database locked, that much is kept, and tried once a second.
+        // Not `>=`: a batch that found the database locked grows on, and is tried once a second (`due`).
         let is_much = self.batch.len() == MOST;
         if is_due || is_much { self.write(None) } else { Ok(()) }
     }
 
-    /// Writes what was gathered. It stays if another program has the database locked.
+    /// Writes what was gathered, and at the end of the run also `gpus`, as the report has them. The batch stays if
+    /// another program has the database locked, and is lost if it grew too large meanwhile, or there is no space.
     fn write(&mut self, gpus: Option<Gpus>) -> io::Result<()> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         let Err(error) = tables::write(connection, self.form, &self.batch, gpus) else {
@@ -208,16 +211,18 @@ impl Database {
 
     /// Counts what was gathered as lost. Later rows may find space.
     fn lose(&mut self, error: &Error) {
-        // The last transaction has more than rows.
+        // The last transaction can have the GPUs alone, which count as one.
         self.loss.lines += self.batch.len().max(1) as u64;
         self.loss.error.get_or_insert(error.to_string());
         (self.batch, self.due) = (Batch::default(), None);
     }
 
-    /// Writes all that is left, and removes the journal.
+    /// Writes all that is left with the GPUs, and removes the journal. The database is locked where a try leaves `due`
+    /// set.
     fn finish(&mut self, gpus: Gpus) -> io::Result<()> {
-        // gpu_tracker's reader fails on tables without rows.
+        // gpu_tracker's reader fails on tables without rows, so the GPUs alone make no tables.
         let has_rows = !self.batch.rows.is_empty() || self.intervals.last_ns > 0;
+        // The GPUs have to be written even if nothing else waits.
         self.due = self.due.or(has_rows.then(Instant::now));
         for _ in 0..LAST_TRIES {
             if self.due.is_some() {

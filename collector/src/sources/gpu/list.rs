@@ -106,6 +106,7 @@ impl Lister {
                 Phase::Starting | Phase::Reading => {
                     Some(format!("driver not initialised within {} s", patience.as_secs()))
                 }
+                // No device is no failure.
                 Phase::Failed(Missing::NoDevice) | Phase::Ready | Phase::Done => None,
                 Phase::Failed(missing) => Some(missing.to_string()),
             };
@@ -117,6 +118,7 @@ impl Lister {
             listing.gpus.extend(known.gpus(&config, &mut self.processes));
         }
         listing.warnings.extend(self.processes.warning(&listing));
+        // How many devices a driver has that failed is not known.
         listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
         listing
     }

@@ -62,6 +62,7 @@ impl GpuMonitor {
     /// Gives the last observation of the run: all that waits, and a last reading if it comes at once.
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
+        // With the processes of now, which the last readings are about.
         batches.extend(self.take(&pids.all()));
         self.await_last_readings();
         let mut end = BackendsAtEnd::default();

@@ -104,7 +104,9 @@ impl PidFactReader {
         let is_of_run = pids.processes.binary_search(&pid).is_ok();
         let thread_group_leader =
             if is_of_run { Some(pid) } else { self.root.status(pid).and_then(|s| s.tgid) };
+        // A thread that has ended is known by the run's list only.
         let process = thread_group_leader.or_else(|| pids.threads.get(&pid).copied()).unwrap_or(pid);
+        // Drivers may name processes by ids of another pid namespace. Only a process with a GPU open can be meant then.
         let has_gpu_open = if !self.has_own_pid_ns {
             None
         } else if pids.with_gpu_open.contains(&process) {

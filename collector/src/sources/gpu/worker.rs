@@ -230,6 +230,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         }
         state.phase = Phase::Reading;
     }
+    // From here on the state is locked only to take or give something: no driver is called meanwhile.
     let mut reader = Reader::new(config);
     let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
     loop {
@@ -241,6 +242,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         };
         let (batch, turn) = reader.read(backend.as_mut(), &pids, last_until.is_some());
         let is_over = last_until.is_some_and(|until| turn.is_complete || Instant::now() >= until);
+        // One by one: [`Worker::wait_restored`] waits while the number falls.
         while is_over && backend.changed_settings() > 0 {
             backend.restore_one();
             shared.lock().changed_settings = backend.changed_settings();

@@ -85,6 +85,7 @@ impl Handle {
         if has_rested && is_alone && now_ns.saturating_sub(self.read_at_ns) < LONGEST_REST_NS {
             return ReadingState::Rested;
         }
+        // Until all is read: a reading that ends early must not let the next one count as rested.
         self.read_at_ns = 0;
         let Some(stat) = self.stat(root) else { return ReadingState::Gone(clock::monotonic_ns()) };
         self.cpu_ns = clock_ns.or(self.cpu_ns);

@@ -38,6 +38,7 @@ impl PageMap {
             return None;
         }
         let mut pieces: Vec<Range<u64>> = Vec::new();
+        // `at` is how far the pages were looked at, bytes from the first address.
         let mut entries = vec![0; PART_BYTES.min(length / self.page_bytes * ENTRY) as usize];
         let mut at = 0;
         while at < length {
@@ -48,6 +49,7 @@ impl PageMap {
             for entry in entries.chunks_exact(ENTRY as usize) {
                 let entry = u64::from_ne_bytes(entry.try_into().ok()?);
                 if entry & PRESENT != 0 && entry & OF_FILE != 0 {
+                    // The page lengthens the piece that ends where it begins, or is a new one.
                     match pieces.last_mut().filter(|last| last.end == at) {
                         Some(last) => last.end += self.page_bytes,
                         None => pieces.push(at..at + self.page_bytes),

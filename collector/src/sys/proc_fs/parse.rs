@@ -43,6 +43,7 @@ impl Stat {
         let mut fields = text.get(after + 2..)?.split(|b| *b == b' ');
         // Fields are numbered from 1 in proc_pid_stat(5); `state` is the third.
         let state = *fields.next()?.first()?;
+        // Of the field that was read last.
         let mut number = 3;
         // Fields must be asked for in ascending order.
         let mut field = |wanted: u32| {
@@ -170,6 +171,7 @@ impl Mapping {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let (from, to) = fields.next()?.split_once('-')?;
         let address = hex(from)?;
+        // After the permissions comes the offset in the file.
         let start = hex(fields.nth(1)?)?;
         let (major, minor) = fields.next()?.split_once(':')?;
         let device = hex(major)? << 32 | hex(minor)?;

@@ -35,16 +35,19 @@ pub(super) struct Lane {
 }
 
 impl Lanes {
-    /// Gives the track for a process of this name. Times are CLOCK_MONOTONIC nanoseconds.
+    /// Gives the track for a process of this name, and notes the end of the process as the track's. Times are
+    /// CLOCK_MONOTONIC nanoseconds.
     pub(super) fn take(&mut self, name: &str, start_ns: u64, end_ns: u64) -> Lane {
+        // Forgotten tracks get no more slices: new ones take their place.
         if self.remembered >= MOST {
             (self.by_name, self.remembered) = (FxHashMap::default(), 0);
         }
-        // No name is copied but the first time.
+        // `entry` alone would copy the name each time.
         let lanes = match self.by_name.get_mut(name) {
             Some(lanes) => lanes,
             None => self.by_name.entry(name.to_owned()).or_default(),
         };
+        // Of the tracks whose last slice ended before this one begins, the one that ended last.
         let free = lanes.range(..(start_ns, 0)).next_back().copied();
         let lane = match free {
             Some(last) => {

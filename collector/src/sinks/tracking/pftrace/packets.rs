@@ -20,8 +20,9 @@ const MOST_HEAD: u64 = MOST_LENGTH_BYTES as u64 + 1;
 pub(super) struct PacketFile(GrowingFile);
 
 impl PacketFile {
-    /// Opens the file, and cuts off a torn packet and the packets of a thing of which not all are there. Hands the packets that begin
-    /// in the last `most` bytes to `take`, in their order: it gives whether a packet is the last one of a thing.
+    /// Opens the file. Cuts off a torn packet, and the packets of a thing (what one [`Self::append`] wrote) whose last
+    /// one is not there. Hands the packets that begin in the last `most` bytes to `take`, in their order: it gives
+    /// whether a packet is the last one of a thing.
     pub(super) fn open(
         target: &StreamFile,
         most: u64,
@@ -37,7 +38,8 @@ impl PacketFile {
             if next > file.end() {
                 break;
             }
-            // Before that, all things are whole.
+            // Only the end of a file can lack a part of a thing. So of packets before `wanted` only the lengths are
+            // read.
             let mut is_last_of_thing = true;
             if end >= wanted {
                 let bytes = block.at(&file, end, next - end)?.get(head..head + length).unwrap_or_default();
@@ -91,10 +93,12 @@ fn frame(bytes: &[u8]) -> Option<(usize, usize)> {
     if *field != FIELD {
         return None;
     }
+    // The length is a varint: 7 bits a byte, the lowest first. The highest bit says that another byte follows.
     let mut length = 0;
     for (at, byte) in rest.iter().enumerate().take(MOST_LENGTH_BYTES) {
         length |= usize::from(byte & 0x7f) << (7 * at);
         if byte & 0x80 == 0 {
+            // The byte of the field, and `at + 1` bytes of the length.
             return Some((at + 2, length));
         }
     }

@@ -63,11 +63,12 @@ impl Sequence {
         Self::new(self.id + 1)
     }
 
-    /// Gives the packets that begin it, if it has not begun: clocks, names of arguments, and the first tracks.
+    /// Gives the packets that begin it, none if it has begun: clocks, names of arguments, and the first tracks.
     pub(super) fn begin(&mut self, command: &[String]) -> Vec<TracePacket> {
         if std::mem::replace(&mut self.is_begun, true) {
             return Vec::new();
         }
+        // One moment by three clocks, so that a reader can show dates.
         let monotonic_ns = now::monotonic_ns();
         let boot_ns = u64::try_from(i128::from(monotonic_ns) + now::boot_offset_ns()).unwrap_or(monotonic_ns);
         let clocks = [
@@ -98,12 +99,14 @@ impl Sequence {
         is_new.then(|| self.track(track))
     }
 
-    /// Gives the packets of counters' values from this time on.
+    /// Gives the packets of counters' values from this time on, CLOCK_MONOTONIC nanoseconds, each track declared before
+    /// its first.
     pub(super) fn values(&mut self, at_ns: u64, values: Vec<Value>) -> Vec<TracePacket> {
         let mut packets = Vec::new();
         for Value { track, value } in values {
             let uuid = track.uuid.unwrap_or(0);
             packets.extend(self.declare(track));
+            // Bytes and counts stay whole numbers, as far as an `f64` has each of them (2^53).
             let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
             let event = TrackEvent {
                 counter_value: is_whole.then_some(value as i64),
@@ -115,14 +118,16 @@ impl Sequence {
         packets
     }
 
-    /// Gives the packets of a process.
+    /// Gives the packets of a process: its track if that is new, the begin of its slice, and the end.
     pub(super) fn process(&mut self, process: &EndedProcess) -> Vec<TracePacket> {
         let (usage, start_ns) = (&process.usage, process.start_ns);
         let end_ns = start_ns.saturating_add((usage.wall_s * 1e9).round() as u64);
+        // Where it is drawn.
         let lane = self.lanes.take(&usage.command, start_ns, end_ns);
         let uuid = tracks::lane_uuid(self.id, lane.number);
         let track = lane.is_new.then(|| self.track(tracks::lane(uuid, &usage.command)));
 
+        // Texts go by number. The packet of the begin has those that a reader does not know yet.
         let (name_iid, event_names) = self.names.number(tracks::name(&usage.command));
         let arguments = usage.args.as_ref().map(|args| self.arguments.number(quote::words(args)));
         let (arguments, debug_annotation_string_values) = arguments.unzip();

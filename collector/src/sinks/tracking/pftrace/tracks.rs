@@ -124,7 +124,8 @@ pub(super) fn largest_ram_values(bytes: Groups<Option<u64>>) -> Vec<Value> {
     groups_values(RAM.len(), bytes)
 }
 
-/// Gives values of three counters of the tree, the first of which is at this place.
+/// Gives values of three counters of the tree, which stand together as in [`RAM`]. `first`: how many counters are
+/// before them.
 fn groups_values(first: usize, bytes: Groups<Option<u64>>) -> Vec<Value> {
     let Groups { main, descendants, combined } = bytes;
     let values = of_tree().skip(first).zip([combined, main, descendants]);
@@ -137,6 +138,7 @@ fn groups_values(first: usize, bytes: Groups<Option<u64>>) -> Vec<Value> {
 
 /// Gives which part of a footprint a counter has. `None`: it has something else.
 pub(super) fn footprint_of(uuid: u64, of: &mut Groups<u64>) -> Option<&mut u64> {
+    // As [`RAM`] has them, which are the first counters.
     match uuid.checked_sub(FIRST_COUNTER)? {
         0 => Some(&mut of.combined),
         1 => Some(&mut of.main),
@@ -173,7 +175,8 @@ pub(super) fn first_tracks(command: &[String]) -> [TrackDescriptor; 2] {
     ]
 }
 
-/// Gives the track of a GPU, the parent of its counters, after those of the tree.
+/// Gives the track of a GPU, the parent of its counters. It is drawn below the counters of the tree; `rank` is its
+/// place there.
 pub(super) fn gpu_track(device: &Device, rank: i32) -> TrackDescriptor {
     let number = device.index.map(|index| format!(" {index}")).unwrap_or_default();
     let name = format!("GPU{number} {} ({})", device.name.as_deref().unwrap_or(""), device.id);
@@ -185,7 +188,8 @@ fn gpu_uuid(device: &Device) -> u64 {
     computed(&device.id)
 }
 
-/// Gives the number of a track of processes. Each sequence has others, so that none of a killed collector is gone on with.
+/// Gives the number of a track of processes. Each sequence has numbers of its own: it does not know where the slices on
+/// tracks of another one end.
 pub(super) fn lane_uuid(sequence: u32, lane: u64) -> u64 {
     (u64::from(sequence) << 32).saturating_add(lane)
 }

@@ -52,17 +52,19 @@ pub(super) struct Written {
     pub last_sequence: u32,
     /// It has the end of the run.
     pub has_end: bool,
-    /// The footprints of the last packets.
+    /// The footprints as the counters had them last: a packet has one of the three.
     footprint_bytes: Groups<u64>,
-    /// The process of the last packet.
+    /// The process whose begin the last packet was. `None`: it was another packet.
     begun: Option<Key>,
 }
 
 impl Written {
-    /// Takes a packet of the file. Gives whether it is the last of those that were written at once.
+    /// Takes a packet of the file, in order. Gives whether it is the last of those that were written at once: the value
+    /// with a row's key or a revised sample's, the end of a process, or the end of the run.
     pub(super) fn take(&mut self, packet: &TracePacket) -> bool {
         self.last_sequence = self.last_sequence.max(packet.trusted_packet_sequence_id.unwrap_or(0));
         let begun = self.begun.take();
+        // Packets without an event begin a sequence or declare a track: others follow them.
         let (Some(at_ns), Some(event)) = (packet.timestamp, &packet.track_event) else { return false };
         if let Some(bytes) = event.counter_value
             && let Some(part) = tracks::footprint_of(event.track_uuid.unwrap_or(0), &mut self.footprint_bytes)
@@ -70,10 +72,12 @@ impl Written {
             *part = u64::try_from(bytes).unwrap_or(0);
         }
         let bytes = self.footprint_bytes;
+        // The last value of a row.
         if let Some(key_ns) = argument(event, Name::RowEnd) {
             self.add_row(WrittenRow { begin_ns: at_ns, key_ns, footprint_bytes: bytes });
             return true;
         }
+        // The last value of what became known later, of a row or of a time without one.
         if let Some(key_ns) = argument(event, Name::Revised) {
             match self.row_of(key_ns) {
                 Some(row) => row.footprint_bytes = bytes,

@@ -25,6 +25,8 @@ const OURS: &str = "
     CREATE TABLE IF NOT EXISTS samples_by_command (
         at_ns INTEGER, command TEXT, timestamp FLOAT, processes INTEGER, added_bytes INTEGER, cpu_ns INTEGER,
         PRIMARY KEY (at_ns, command)) WITHOUT ROWID;";
+/// How many columns of `gpus` are before the gauges.
+const BEFORE_GAUGES: usize = 10;
 /// The last columns of `gpus`, in their order.
 const GAUGES: [Figure; 6] = [
     Figure::MemoryUtilization,
@@ -127,7 +129,7 @@ fn values<'a, S>(columns: &'a [Column<S>], of: &'a S) -> impl Iterator<Item = Va
     columns.iter().map(|column| (column.value)(of))
 }
 
-/// Inserts the GPUs of a row.
+/// Inserts the GPUs of a row of `data`, each as a row of `gpus`.
 fn insert_gpus(transaction: &Transaction, row: &Row) -> rusqlite::Result<()> {
     let sample = &row.row.sample;
     if sample.gpu.devices.is_empty() {
@@ -135,15 +137,16 @@ fn insert_gpus(transaction: &Transaction, row: &Row) -> rusqlite::Result<()> {
     }
     let mut statement = transaction.prepare(&format!(
         "INSERT OR IGNORE INTO gpus VALUES ({})",
-        vec!["?"; 10 + GAUGES.len()].join(", ")
+        vec!["?"; BEFORE_GAUGES + GAUGES.len()].join(", ")
     ))?;
     for gpu in &sample.gpu.devices {
         let bytes = |bytes: Option<u64>| bytes.map(integer);
+        // Main, descendants, combined. NULL: not known.
         let of_run = gpu.run_bytes.map_or([None; 3], |run| run.values().map(Some)).map(bytes);
         let read_ns = (gpu.read_ns > 0).then(|| integer(gpu.read_ns));
         let (at_ns, used, timestamp) =
             (integer(sample.at_ns), bytes(gpu.used_bytes), Value::Time(row.time_us()));
-        let first: [&dyn ToSql; 10] = [
+        let first: [&dyn ToSql; BEFORE_GAUGES] = [
             &at_ns,
             &gpu.device.id,
             &timestamp,
@@ -162,7 +165,7 @@ fn insert_gpus(transaction: &Transaction, row: &Row) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Inserts the commands of rows.
+/// Inserts the commands of rows of `data`, each as a row of `samples_by_command`.
 fn insert_commands(transaction: &Transaction, rows: &[Row]) -> rusqlite::Result<()> {
     let mut statement =
         transaction.prepare("INSERT OR IGNORE INTO samples_by_command VALUES (?, ?, ?, ?, ?, ?)")?;
@@ -187,6 +190,7 @@ fn insert_processes(transaction: &Transaction, batch: &Batch) -> rusqlite::Resul
         .prepare("INSERT OR IGNORE INTO processes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     for EndedProcess { start_ns, is_still_running, usage } in &batch.processes {
         let args = usage.args.as_ref().and_then(|args| serde_json::to_string(args).ok());
+        // By the names that JSON has for it.
         let quality =
             |quality| serde_json::to_value(quality).ok().and_then(|name| name.as_str().map(str::to_owned));
         statement.execute(params![

@@ -42,7 +42,7 @@ impl Client {
     pub fn parse(text: &str) -> Option<Self> {
         let mut client = Self::default();
         let mut has_id = false;
-        // By region: resident, memory, total.
+        // By region: resident, memory, total. A driver may report several of them: the first counts.
         let mut regions: BTreeMap<&str, [Option<u64>; 3]> = BTreeMap::new();
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
@@ -67,6 +67,7 @@ impl Client {
                 }
             }
         }
+        // A device can have several regions, which are added up.
         let of_regions = regions.values().filter_map(|kinds| kinds.iter().flatten().next());
         client.device_bytes = of_regions.copied().reduce(u64::saturating_add);
         (has_id && !client.pdev.is_empty()).then_some(client)

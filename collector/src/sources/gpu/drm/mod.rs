@@ -55,6 +55,7 @@ impl Drm {
     /// Reads what the processes use of each device, by the device's id.
     fn read_processes(&mut self, at_ns: u64, pids: &[u32]) -> HashMap<String, OnDevice> {
         let mut pids = pids.to_vec();
+        // So that a client's holders come smallest pid first.
         pids.sort_unstable();
         let mut clients = Clients::new();
         for pid in &pids {
@@ -141,6 +142,7 @@ impl Drm {
             let mut sample = DeviceSample { listed_ns, ..DeviceSample::of_device(id) };
             let card = self.cards.iter().find(|card| &card.device.id == id);
             let node = self.nodes.iter().find(|node| &node.device.id == id);
+            // A device of KFD without a card is there as long as the topology had it.
             let is_there = match card {
                 Some(card) => card.is_there(),
                 None => node.is_some(),
@@ -153,6 +155,7 @@ impl Drm {
                 sample.values = card.values();
                 sample.busy = Some(card.busy_percent().map(|percent| vec![Busy { us, percent }]));
             }
+            // A divided device: what processes use of it is read by its partitions.
             if self.nodes.iter().any(|node| node.device.parent.as_ref() == Some(id)) {
                 sample.processes = Some(Err(Missing::ReportedByPartitions));
                 sample.process_busy = Some(Err(Missing::ReportedByPartitions));

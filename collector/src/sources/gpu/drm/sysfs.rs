@@ -49,6 +49,7 @@ impl Hwmon {
         let entries = fs::read_dir(pci.join("hwmon")).ok()?.flatten();
         let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        // First that with the driver's name (`false` comes before `true`), then by number.
         paths.sort_by_key(|path| (line(&path.join("name")).as_deref() != Some(driver), number(path)));
         let path = paths.into_iter().next()?;
         let files =

@@ -52,6 +52,7 @@ impl ClientUsage {
         self.owners.retain(|key, _| clients.contains_key(key));
         self.before.retain(|key, _| clients.contains_key(key));
         self.unknown.clear();
+        // All rates first: those of known clients also count for new ones.
         for (key, (_, client)) in &clients {
             self.note_rates(key, client);
         }

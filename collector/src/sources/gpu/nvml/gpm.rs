@@ -49,11 +49,13 @@ impl Gpm {
         let now_ns = clock::monotonic_ns();
         let since_ns = self.at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));
         if since_ns.is_some_and(|ns| ns < SAMPLES.gpm_interval_ns) {
+            // Too soon. The next reading covers this time, too.
             return Ok(Vec::new());
         }
         let [latest, next] = self.samples;
         call!(api, nvmlGpmMigSampleGet(self.parent, self.instance, next))?;
         (self.samples, self.at_ns) = ([next, latest], Some(now_ns));
+        // The first sample has none to be compared with.
         let Some(since_ns) = since_ns else { return Ok(Vec::new()) };
         let mut metrics = Box::new(nvmlGpmMetricsGet_t {
             version: NVML_GPM_METRICS_GET_VERSION,

@@ -256,6 +256,8 @@ impl Plan {
         let details: Vec<_> = undescribed.map(|(id, _)| ((*id).clone(), vec![Kind::Details])).collect();
         let mut all: Vec<Kind> = Kind::AT_END.concat();
         let cost_ns: u64 = all.iter().map(|kind| self.cost_ns(*kind)).sum::<u64>() * devices.len() as u64;
+        // Where all of it is quick, each device is visited once. Else the most perishable kinds of all devices come
+        // first.
         if cost_ns <= PLAN.longest_visit_ns {
             all.sort_unstable();
             return [details, events, visits(&all)].concat().into();
@@ -300,13 +302,16 @@ impl Plan {
     ) {
         let is_new = self.is_new(id);
         self.costs.entry(Kind::Memory).or_default().add(in_use_ns);
+        // Memory in use alone was read. It told that the lists are as they were.
         let Some(took_ns) = took_ns else {
             self.set_due(id, asked, began_ns);
             return self.spend(Kind::Memory, began_ns, in_use_ns);
         };
+        // Lists were read, though memory alone may have been asked for: a change was possible.
         let read = asked.max(Kind::Lists);
         self.costs.entry(read).or_default().add(took_ns);
         self.set_due(id, read, began_ns);
+        // A first look at a device could not wait for the budget.
         if is_new {
             self.owe(began_ns.saturating_add(took_ns), took_ns);
         } else {

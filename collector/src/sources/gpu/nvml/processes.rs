@@ -79,13 +79,16 @@ impl Lists {
         pids: &[u32],
     ) -> (Reading<Vec<ProcessMemory>>, bool) {
         let is_same = used.is_some() && known.used.map(|(used, _)| used) == used;
+        // No list is read. The compute list counts as fresh: by the memory in use, it is as it was.
         if kind == Kind::Memory && is_same && known.is_told_by_use() {
             return (known.merged([true, false, false]), false);
         }
         let [compute, others @ ..] = &self.0;
         let before = known.entries[0].take();
         let now = compute.as_ref().map(|list| list.read(device, &mut known.capacities[0]));
+        // If it changed and the memory in use did not, that no longer tells of its changes.
         known.is_silent |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
+        // A lost device is asked for no other list.
         let is_lost = matches!(&now, Some(Err(Failure(code::GPU_IS_LOST))));
         known.entries[0] = now;
         let wants_all = kind == Kind::AllLists || known.may_have_changed(before.as_ref(), used);
@@ -155,6 +158,7 @@ impl Known {
     /// processes that no fresh list shows. Fails if no list could be read, or if the device has a compute list that could not
     /// be.
     fn merged(&self, is_fresh: [bool; 3]) -> Reading<Vec<ProcessMemory>> {
+        // What earlier readings showed, and what fresh ones do.
         let mut processes: [BTreeMap<u32, Reading<u64>>; 2] = Default::default();
         let (mut failure, mut is_any) = (None, false);
         for (number, (entries, is_fresh)) in self.entries.iter().zip(is_fresh).enumerate() {
@@ -172,6 +176,7 @@ impl Known {
                     }
                 }
                 Some(Err(error)) => match Missing::from(*error) {
+                    // A device without this list.
                     missing @ (Missing::NotSupported | Missing::NoCall) => {
                         failure = failure.or(Some(missing))
                     }

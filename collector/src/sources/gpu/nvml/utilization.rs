@@ -104,6 +104,7 @@ impl Newest {
     /// the first reading are from before the run.
     fn take(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
         let was_begun = std::mem::replace(&mut self.has_begun, true);
+        // The first reading dates the begin, with or without a sample. Later ones count only with a sample.
         if !was_begun || newest_us.is_some() {
             (self.newest_us, self.at_ns) = (newest_us.unwrap_or(self.newest_us), now_ns);
         }
@@ -148,6 +149,7 @@ pub(super) fn busy(
         Err(Failure(code::NOT_FOUND)) => (Vec::new(), true),
         Err(_) => (Vec::new(), false),
     };
+    // The driver gives no samples: the present rate stands for the time since the last reading.
     if !has_calls {
         if last.at_ns == 0 {
             progress.device.at_ns = now_ns;
@@ -156,12 +158,14 @@ pub(super) fn busy(
     }
     progress.spacing.take(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
+    // Whether the samples follow those of the last reading without a gap.
     let is_joined = last.newest_us == 0 || oldest_us.is_some_and(|oldest_us| oldest_us <= last.newest_us);
     // Some drivers repeat samples.
     samples.retain(|(at_us, _)| *at_us > last.newest_us);
     if let (Some(oldest_us), Some((newest_us, _))) = (oldest_us, samples.last()) {
         progress.memory_us = progress.memory_us.max(newest_us.saturating_sub(oldest_us));
     }
+    // The samples of the first reading are from before the run.
     if !progress.device.take(samples.last().map(|(at_us, _)| *at_us), now_ns) {
         progress.rated_us = 0;
         return Utilization { busy: Ok(Vec::new()), lost_us: 0 };
