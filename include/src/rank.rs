@@ -45,7 +45,7 @@ pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] 
     let (ways, _) = values.as_chunks::<OF_WAY>();
     let mut ranks = [None; WAYS];
     for ((to, [rank, count, ids @ ..]), way) in ranks.iter_mut().zip(ways).zip(1..) {
-        // Of the way and the ids of the job. What is done after each id keeps lists apart that are alike when joined.
+        // A hash of the way and of the job's ids. The 0xff after each id keeps lists apart that are alike when joined.
         let hash = ids.iter().fold(way, |hash, id| id.unwrap_or_default().iter().fold(hash, hashed) ^ 0xff);
         *to = Option::zip(rank.and_then(number), count.and_then(number))
             .filter(|(rank, count)| *count > 1 && rank < count)

@@ -159,6 +159,7 @@ impl Search {
     /// Takes an argument that is no value of an option: another option, or the script.
     fn any<'a>(&mut self, language: Language, argument: &'a [u8]) -> Found<'a> {
         match argument {
+            // The script comes next.
             b"--" => self.option(Script, None),
             [b'-', b'-', word @ ..] => self.word(language, word),
             // The program is read from stdin.
@@ -167,6 +168,7 @@ impl Search {
             // A file with options and the class.
             [b'@', ..] if language == Java => Found::Nothing,
             [b'-', letters @ ..] => self.letters(language, letters),
+            // `+x` switches an option off.
             [b'+', ..] if language == Shell => Found::NotYet,
             script => Found::Script(script),
         }

@@ -52,6 +52,7 @@ pub(crate) enum Request {
 /// Parses a command line, whose first word is the name of this program. The options in the result have what a file adds
 /// to them, and follow from each other.
 pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Request, UsageError> {
+    // gpu_tracker's command line becomes one of ours.
     let as_gpu_tracker = name::is_gpu_tracker(args.first());
     let translated = as_gpu_tracker.then(|| gpu_tracker::translate(&args)).transpose()?;
     let args = match translated {
@@ -65,6 +66,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         Err(error) if !error.use_stderr() => return Ok(Request::Print(error.to_string())),
         Err(error) => return Err(error.into()),
     };
+    // What needs no other option.
     if arguments.information.short_help {
         return Ok(Request::Print(docs::short_help(Arguments::command())));
     }
@@ -74,6 +76,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     if arguments.information.man {
         return Ok(Request::Print(man::page(Arguments::command())));
     }
+    // What a file adds, and what follows from the options.
     let mut options = Box::new(Options::from(arguments));
     let keywords = match options.preparations.config.clone() {
         Some(path) => tconfig::read(&path, &mut options)
@@ -84,9 +87,11 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     let is_quiet = options.report.style.quiet || options.tracking.disable_logs || as_gpu_tracker;
     options.tracking.tells_waiting = options.command.wait_all && !is_quiet;
     options.is_rank = patterns.number.is_some();
+    // Before the places are found: in their names, the time is that of the run that is shown.
     if options.information.last {
         return Ok(Request::Last(options));
     }
+    // The places of all outputs. No two may be the same.
     options.report.targets = targets(&options.places, patterns)?;
     options.preparations.tracking_files =
         tracking_files::paths(&options.preparations.tracking_files, &options.report, patterns)?;

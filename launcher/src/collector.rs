@@ -47,6 +47,7 @@ impl Collector {
         let (reader, writer) = io::pipe()?;
         let (orders_reader, orders_writer) = io::pipe()?;
         let orders = OrderPipe::new(orders_reader)?;
+        // The arguments, in the order in which `serve_if_started_as_one` reads them.
         let files = [segment, state];
         let [segment_fd, state_fd] = files.map(|file| Some(file.file().as_raw_fd()));
         let [socket_fd, inbox_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
@@ -68,6 +69,7 @@ impl Collector {
                 libc::setsid();
                 // The command starts at the same time, and may use every core.
                 prefer_at_once();
+                // All descriptors are close-on-exec. The collector inherits these.
                 for fd in fds.iter().chain(&lock_fds).copied().flatten() {
                     if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
                         return Err(io::Error::last_os_error());

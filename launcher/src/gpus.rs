@@ -85,7 +85,8 @@ fn serve(config: &OsString, every: &OsString) -> Option<()> {
     }
 }
 
-/// Gives each listing of the GPUs to `show`, one if `every` is `None`, until that fails.
+/// Gives each listing of the GPUs to `show`, one if `every` is `None`, until that fails. If the child crashes before
+/// its first line, another one does not load NVIDIA's library.
 ///
 /// # Errors
 /// That of `show`, or if the GPUs can't be listed.

@@ -65,6 +65,7 @@ impl Session {
         stale::remove_all(&options.diagnosis.session_dir, uid);
         let proc_root = ProcRoot::default();
         let mut config = config::of(options, &proc_root);
+        // Its keys are random, so its hashes are random numbers.
         let random = RandomState::new();
         config.discovery.shim_directory = preload.as_ref().and_then(Preload::directory);
         let new = NewSession {
@@ -82,6 +83,7 @@ impl Session {
             let _ = segment.named().unlink();
             SessionError::State { path: state_path, source }
         })?;
+        // The files are there. What follows may fail, and the report says why.
         let connector = options.discovery.uses(Layer::Connector).then(connector::subscribe).transpose();
         let connector = connector.unwrap_or_else(|error| {
             config.discovery.connector_absent = Some(error.to_string());

@@ -101,6 +101,7 @@ impl<A: Account> Supervisor<A> {
         loop {
             self.reap();
             if let Some(exit) = self.exit {
+                // The run ends with the command, or with --wait-all when its tree is empty or the wait was interrupted.
                 if !self.wait_all || end_is_requested || !self.has_children() {
                     self.reap_ending_orphans();
                     let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };

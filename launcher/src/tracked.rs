@@ -202,6 +202,7 @@ impl Account for Tracked {
         if !self.is_untracked {
             return Ok(());
         }
+        // What the collector was told, the launcher's own account learns now.
         for message in &self.messages {
             self.fallback.tell(*message);
         }

@@ -19,6 +19,7 @@ pub(super) fn count(value: Option<u64>) -> String {
 
 /// Writes a number with about three digits, and commas between thousands: `0.020`, `4.18`, `66.2`, `25,277`.
 pub(super) fn short(value: f64) -> String {
+    // Each bound is where rounding would give one digit more: 9.995 is written as 10.0.
     let magnitude = value.abs();
     if magnitude == 0.0 {
         "0".to_owned()

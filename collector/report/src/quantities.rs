@@ -120,7 +120,7 @@ fn gpu_energy_j(report: &Report) -> Option<f64> {
     energies.filter(|energies| !energies.is_empty()).map(|energies| energies.iter().sum())
 }
 
-/// Gives the tracked GPUs that are no part of another one.
+/// Gives the tracked GPUs that are no part of another one, so that nothing is summed twice.
 fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
     report.gpus.iter().filter(|gpu| gpu.parent.is_none())
 }
@@ -130,7 +130,8 @@ fn of_processes(_: &Report) -> &str {
     "no process's figure is known"
 }
 
-/// Says why a figure of the GPUs is not known: in the driver's words of the first GPU that lacks one of these.
+/// Says why a figure of the GPUs is not known. `figures`: names as in the report's lists of missing figures. The first
+/// that a GPU lacks gives the reason, in the driver's words.
 fn of_gpus<'a>(report: &'a Report, figures: &[&str]) -> &'a str {
     let reason = |figure: &&str| {
         let mut missing = report.gpus.iter().flat_map(|gpu| &gpu.missing);

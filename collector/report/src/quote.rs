@@ -106,6 +106,7 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     }
     let left = max_width.saturating_sub(" ... 1000 more".len());
     let mut columns = 0;
+    // The space behind the last word is not written.
     let fits = |shown: &&String| {
         columns += width(shown) + 1;
         columns <= left + 1
@@ -167,6 +168,7 @@ pub(crate) fn shorten(texts: &[&str], max_width: usize) -> Vec<String> {
     const ROUNDS: usize = 8;
     let mut shown: Vec<String> = texts.iter().map(|text| cut_middle(text, max_width)).collect();
     for _ in 0..ROUNDS {
+        // The groups of different texts that read alike. Equal texts need not be told apart.
         let mut alike: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         shown.iter().enumerate().for_each(|(i, shown)| alike.entry(shown).or_default().push(i));
         let differs = |group: &Vec<usize>| group.iter().any(|i| texts[*i] != texts[group[0]]);
@@ -175,6 +177,7 @@ pub(crate) fn shorten(texts: &[&str], max_width: usize) -> Vec<String> {
             break;
         }
         for group in groups {
+            // What the whole group begins with tells none of them apart.
             let same = group.iter().map(|i| common_bytes(texts[*i], texts[group[0]])).min().unwrap_or(0);
             for i in group {
                 shown[i] = cut_around(texts[i], same, max_width);

@@ -29,11 +29,13 @@ pub(super) fn short_help(command: Command) -> String {
 /// Makes a completion script for `shell`: options, then commands, then what the command's own completion offers.
 pub(super) fn completions(command: &Command, shell: Shell) -> String {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
+    // Help and version are among ours, so clap must not add its own.
     let bare = Command::new(NAME).version("").disable_help_flag(true).disable_version_flag(true);
     let mut shown = bare.args(shown);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut shown, NAME, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
+    // A word behind one of these is no command.
     let with_value = shown.get_opts().filter(|arg| arg.get_action().takes_values()).flat_map(names);
     let with_value: Vec<String> = with_value.collect();
     match shell {
@@ -52,7 +54,8 @@ fn names(option: &Arg) -> Vec<String> {
 }
 
 /// Completes clap's script for Bash: its function completes the options. Behind them bash-completion's `_command_offset`
-/// takes over, which has another name from 2.12 on. Without that package, commands and files are offered.
+/// takes over, which has another name from 2.12 on. Without that package, commands and files are offered. `i` is the
+/// word at which the command begins. clap's script ends with its registration, which is changed to our function.
 ///
 /// Bash breaks words at `=`, so `--st=1` is three of them.
 fn bash(script: &str, with_value: &[String]) -> String {

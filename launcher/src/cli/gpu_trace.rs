@@ -50,6 +50,8 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
         every: EVERY,
         fields: Field::DEFAULT.to_vec(),
     };
+    // A part is a key with its value, or one more of the fields that the part before has begun. `None`: no field is
+    // named.
     let mut named: Option<Vec<Field>> = None;
     let mut is_in_fields = false;
     for part in String::from_utf8_lossy(rest).split(',').skip(1) {

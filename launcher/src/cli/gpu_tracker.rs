@@ -57,6 +57,7 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
             return Ok(Translated::Request(Request::Refuse(format!("{problem}{}", help::USAGE))));
         }
     };
+    // Our own parser would take a form that gpu_tracker does not have. Other names are left to it.
     let format = options.iter().find(|(option, _)| *option == "--format");
     if let Some(name) = format.and_then(|(_, value)| value.as_ref()?.to_str())
         && format::names().any(|ours| ours == name)

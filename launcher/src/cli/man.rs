@@ -116,6 +116,7 @@ pub(super) fn page(command: Command) -> String {
     // Writing to memory cannot fail.
     let _ = Man::new(command).render(&mut page);
     let mut page = String::from_utf8_lossy(&page).into_owned();
+    // Each block of it is a heading with a colon, and lines that stay as they are.
     for block in after_help.split("\n\n") {
         let (heading, lines) = block.split_once(":\n").unwrap_or(("notes", block));
         page += &format!(".SH {}\n.nf\n{}\n.fi\n", heading.to_uppercase(), literal(lines));

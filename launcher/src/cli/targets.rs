@@ -27,6 +27,7 @@ pub(crate) fn targets(
         }
         targets.push(ReportTarget { format: form(given, places).to_owned(), output });
     }
+    // stderr has the report itself, or the summary beside the files.
     let is_asked = places.outputs.is_empty() || places.summary;
     if is_asked && !targets.iter().any(|target| target.output == Output::Stderr) {
         let format = if places.outputs.is_empty() { places.format() } else { "text" };

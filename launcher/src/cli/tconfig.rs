@@ -71,6 +71,7 @@ fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError
             preparations.tracking_files.push(given.into());
         }
         "tracking_file" => {}
+        // overwrite or disable_logs. A false leaves on what the command line has switched on.
         _ => {
             let not_bool = || ValueError::NotOneOf { value: given, allowed: vec!["true", "false"] };
             let is_on = value.as_bool().ok_or_else(not_bool)?;

@@ -61,6 +61,7 @@ pub(crate) fn seconds(given: &str) -> Result<Duration, ValueError> {
 /// # Errors
 /// If it is none, too short, or too long.
 pub(super) fn duration(given: &str) -> Result<Duration, ValueError> {
+    // ms stands first, because it ends with s, too.
     const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let unit = UNITS.into_iter().find_map(|(unit, s)| Some((given.strip_suffix(unit)?, s)));
     let (number, unit_s) = unit.unwrap_or((given, 1.0));

@@ -62,7 +62,8 @@ pub(super) fn serve(arguments: &CompareArguments) -> Result<ExitCode, UsageError
     Ok(if above.is_empty() { printed } else { ExitCode::from(ABOVE) })
 }
 
-/// Reads a report. `NAME=FILE` is a file of that whole name, if there is one.
+/// Reads a report. `NAME=FILE` is a file of that whole name if there is one, or if the NAME has a slash, as in
+/// `a/b=c.json`.
 fn run(given: &Path) -> Result<Run, UsageError> {
     let (name, path) = match given.to_str().and_then(|text| text.split_once('=')) {
         Some((name, file)) if !name.is_empty() && !name.contains('/') && !given.exists() => {

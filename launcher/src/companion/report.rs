@@ -50,6 +50,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     let ReportArguments { file, time, places, report } = arguments;
     time.check()?;
     let style: Style = ReportConfig::from(report).style;
+    // Else its run over time or its events are shown; in CSV there is nothing else.
     let is_report = !time.is_any() && places.format() != CSV;
     let Some(path) = file else {
         return match last::newest() {
@@ -65,6 +66,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         return directory::show(&path, &places);
     }
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+    // A tracking file, by its name. It can have a report, too.
     if let Some(recording) = read_recording(&path) {
         let recording = recording.map_err(problem)?;
         return match recording.report.as_ref().filter(|_| is_report) {

@@ -79,6 +79,7 @@ fn write_exit(status: c_int, flags: u8) {
         origin.pid_ns = sys::pid_namespace();
     } else if state::WROTE_START.load(Relaxed) {
         origin.flags |= FLAG_IMAGE;
+        // No larger than at START, so it can be the peak of an earlier image.
         if own.max_rss_kib <= state::MAX_RSS_KIB.load(Relaxed) {
             vm_hwm_kib = proc_status::vm_hwm_kib();
         }

@@ -60,6 +60,7 @@ extern "C" fn in_child() {
         state::PID_NAMESPACE.store(0, Relaxed);
     }
     let pidfd_inode = identity::identify(pid, is_in_unknown_namespace);
+    // `identify` has learnt this process's pid namespace, which is then the parent's, too.
     if parent_is_first_in_namespace {
         parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
     }

@@ -63,6 +63,7 @@ unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, o
             }
             let mut taken: siginfo_t = zeroed();
             let mut usage: rusage = zeroed();
+            // 0: no child has changed, and WNOHANG was given. Then `taken` stays zero, which is what the caller gets.
             if seen.si_pid() != 0 {
                 let options = options | libc::WNOHANG;
                 let result =

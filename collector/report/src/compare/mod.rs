@@ -113,6 +113,7 @@ fn is_any_known(metric: &Metric) -> bool {
 
 /// Compares the commands that used most CPU time in any way.
 fn commands(ways: &[(String, Vec<&Run>)]) -> Vec<CommandMetrics> {
+    // The most CPU time of each command in a single run, seconds.
     let mut most: BTreeMap<&str, f64> = BTreeMap::new();
     let all = ways.iter().flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.report.processes.by_command));
     for usage in all {
@@ -122,7 +123,7 @@ fn commands(ways: &[(String, Vec<&Run>)]) -> Vec<CommandMetrics> {
     let mut most: Vec<(&str, f64)> = most.into_iter().collect();
     most.sort_by(|a, b| b.1.total_cmp(&a.1));
     most.truncate(COMMANDS);
-    // A command that a run did not have used nothing in it.
+    // In the order of the metrics below. A command that a run did not have used nothing in it.
     let of_run = |run: &Run, command: &str| {
         let usage = run.report.processes.by_command.iter().find(|usage| usage.command == command);
         match usage {

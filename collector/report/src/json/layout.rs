@@ -20,7 +20,7 @@ impl<'a> Layout<'a> {
         Self { pretty, lists: Vec::new(), is_first: false }
     }
 
-    /// Begins a value that is no number: if it begins a list, that list takes a line for each entry.
+    /// Begins a value that is no number. If it is the first entry of a list, that list takes a line for each entry.
     fn begin_wide<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         if std::mem::take(&mut self.is_first) {
             if let Some(has_lines) = self.lists.last_mut() {
@@ -57,6 +57,7 @@ impl Formatter for Layout<'_> {
 
     fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
         self.is_first = first;
+        // What stands before the first entry depends on its kind: `begin_wide` writes it.
         match (first, self.has_lines()) {
             (true, _) => Ok(()),
             (false, true) => self.pretty.begin_array_value(writer, false),

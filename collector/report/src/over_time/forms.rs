@@ -82,7 +82,8 @@ pub fn text(over_time: &OverTime) -> String {
     [head].into_iter().chain(lines).collect()
 }
 
-/// Writes a value of a column in a readable unit.
+/// Writes a value of a column in a readable unit. The last word of the column's name is its unit; others, such as a
+/// count or bytes per second, are written as numbers.
 fn readable(name: &str, value: Option<f64>) -> String {
     let Some(value) = value else { return UNKNOWN.to_owned() };
     match name.rsplit('_').next() {

@@ -55,10 +55,11 @@ impl OverTime {
         self.points.iter().map(Point::length_s).fold(0.0, f64::max)
     }
 
-    /// Joins the points that end in the same interval of `every_s` seconds. A point that is longer stays as it is.
+    /// Joins the points that end in the same interval of `every_s` seconds. A point that is longer is not divided.
     #[must_use]
     pub fn every(self, every_s: f64) -> Self {
         let Self { columns, points } = self;
+        // The number of each interval in which a point ends, with those points.
         let mut joined: Vec<(u64, Vec<Point>)> = Vec::new();
         for point in points {
             // A point that ends where an interval does belongs to it. One at the start belongs to the first.
@@ -97,7 +98,7 @@ fn mean(points: &[Point], column: usize) -> Option<f64> {
     if length_s > 0.0 {
         return Some(known().map(|(length_s, value)| length_s * value).sum::<f64>() / length_s);
     }
-    // A single moment.
+    // All are moments without a length, so none has a weight. The largest stands for them.
     known().map(|(_, value)| value).reduce(f64::max)
 }
 

@@ -70,7 +70,8 @@ impl From<EndedProcess> for RecordedProcess {
     }
 }
 
-/// Gives the columns that every file has, and those of its GPUs.
+/// Gives the columns of a report and of samples: RAM, CPU, processes, I/O, then those of each GPU. [`from_report`],
+/// [`tree_values`] and [`gpu_values`] give their values in this order.
 fn columns(gpus: usize) -> Vec<Column> {
     let column = |name: String, rule| Column { name, rule };
     let ram = SETS.map(|set| column(format!("ram_{set}_bytes"), Rule::Largest));
@@ -92,7 +93,7 @@ fn columns(gpus: usize) -> Vec<Column> {
     tree.chain((0..gpus).flat_map(of_gpu)).collect()
 }
 
-/// Gives the points of a report: those that it has, at most 300.
+/// Gives the points of a report: those of its series, which has at most 300.
 #[must_use]
 pub fn from_report(report: &Report) -> OverTime {
     let series: &Series = &report.series;
@@ -112,6 +113,7 @@ pub fn from_report(report: &Report) -> OverTime {
     let tracks = tracks.chain([series.processes.clone(), read, written]);
     let tracks = tracks.chain(series.gpus.iter().flat_map(of_gpu));
     let columns = columns(series.gpus.len());
+    // A column's values at all points.
     let lists: Vec<Vec<Option<f64>>> =
         tracks.zip(&columns).map(|(track, column)| of(track, column.rule)).collect();
     let times = series.start_s.iter().zip(&series.end_s).enumerate();
@@ -140,6 +142,7 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
             Line::End(end) => recording.report = Some(end.report.to_string()),
         }
     }
+    // The line of the run has when the launcher began. The first sample's time begins with the run.
     if let Some(first) = samples.first() {
         recording.start_ns = first.from_ns;
     }
@@ -147,7 +150,8 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
     recording
 }
 
-/// Takes in what became known of a sample after it had closed. Samples of an interval were joined: their time has it.
+/// Raises the largest RAM of the sample in whose time `at_ns` is. Its own key can be later, because a sample of a file
+/// can be several of the run's, joined.
 fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u64>) {
     let at = samples.partition_point(|sample| sample.at_ns < at_ns);
     if let Some(sample) = samples.get_mut(at) {
@@ -160,6 +164,7 @@ fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u6
 
 /// Gives a point for each sample.
 fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
+    // GPUs are numbered in the order in which they come, by their ids.
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let devices = samples.iter().flat_map(|sample| &sample.gpu.devices);
     for gpu in devices {
@@ -168,12 +173,14 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     }
     let columns = columns(numbers.len());
     let first_of_gpus = columns.len() - numbers.len() * gpu_values(&GpuSample::default()).len();
+    // CPU time at the sample before; none at the start of the run.
     let mut before: Groups<u64> = Groups::default();
     let point = |(sample, io): (&TreeSample, [Option<f64>; 2])| {
         let cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
         let mut values = tree_values(sample, before);
         values.extend(io);
         before = cpu_ns;
+        // A GPU that the sample lacks is not known.
         values.resize(columns.len(), None);
         for gpu in &sample.gpu.devices {
             let ours = gpu_values(gpu);
@@ -192,6 +199,7 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
 /// of that time. `None`: there is no reading on one of its sides.
 fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
     let mut rates = vec![[None; 2]; samples.len()];
+    // The first sample that has no rate yet, and the reading before it.
     let (mut first_open, mut before) = (0, None::<IoSample>);
     for (at, io) in samples.iter().enumerate().filter_map(|(at, sample)| Some((at, sample.io?))) {
         // Still the reading of the sample before. A damaged file can have one of before that.
@@ -243,6 +251,7 @@ fn gpu_values(gpu: &GpuSample) -> [Option<f64>; 6] {
 /// # Errors
 /// If it has another form, as a text to put behind the file's name.
 pub fn from_csv(text: &str) -> Result<Recording, String> {
+    // The form: names and values of what holds for all rows, then the names of the columns, then rows.
     let mut lines = text.lines();
     let mut cells = || lines.next().map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
     let (Some(fixed), Some(given), Some(names)) = (cells(), cells(), cells()) else {
@@ -280,41 +289,16 @@ pub struct Fixed {
 /// # Errors
 /// If a column or a unit is missing, as a text to put behind the file's name.
 pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) -> Result<Recording, String> {
-    let find = |name: &str| names.iter().position(|known| known == name);
-    let needed =
-        |name: &str| find(name).ok_or_else(|| format!("is no tracking file: it has no column {name}"));
-    let bytes_per = |unit: &str| {
-        let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
-        known.map(|unit| 1.0 / unit.convert(1.0)).ok_or_else(|| format!("has an unknown unit: {unit:?}"))
-    };
-    let (ram, gpu_ram) = (bytes_per(&fixed.ram_unit)?, bytes_per(&fixed.gpu_ram_unit)?);
-    let mut all: Vec<(Column, usize, f64)> = Vec::new();
-    for set in SETS {
-        let column = Column { name: format!("ram_{set}_bytes"), rule: Rule::Largest };
-        all.push((column, needed(&format!("{set}_ram"))?, ram));
-    }
-    for set in SETS {
-        let column = Column { name: format!("cpu_{set}_percent"), rule: Rule::Mean };
-        all.push((column, needed(&format!("cpu_{set}_sum_utilization_percent"))?, 1.0));
-    }
-    // gpu_tracker counts no processes.
-    let processes = Column { name: "processes".into(), rule: Rule::Largest };
-    all.extend(find("n_processes").map(|at| (processes, at, 1.0)));
-    for (name, rule, theirs, factor) in [
-        ("gpus_utilization_percent", Rule::Mean, "gpu_sum_utilization_percent", 1.0),
-        ("gpus_memory_used_bytes", Rule::Largest, "system_gpu_ram", gpu_ram),
-        ("gpus_memory_run_bytes", Rule::Largest, "combined_gpu_ram", gpu_ram),
-    ] {
-        // The form has 0 where there is no GPU.
-        let is_any = |at: &usize| fixed.gpus > Some(0) || rows.iter().any(|row| row[*at] > Some(0.0));
-        let at = find(theirs).filter(is_any);
-        all.extend(at.map(|at| (Column { name: name.into(), rule }, at, factor)));
-    }
+    let all = table_columns(names, rows, fixed)?;
     // gpu_tracker's own files have the wall clock alone.
-    let (time, ns_per) =
-        find("at_ns").map_or(needed("timestamp").map(|at| (at, NS_PER_S)), |at| Ok((at, 1.0)))?;
+    let (time, ns_per) = match place(names, "at_ns") {
+        Some(at) => (at, 1.0),
+        None => (needed_place(names, "timestamp")?, NS_PER_S),
+    };
+    // A row without a time is left out.
     let times: Vec<(f64, &Vec<Option<f64>>)> =
         rows.iter().filter_map(|row| Some((row[time]? * ns_per, row))).collect();
+    // The start of the run is not in the table: the first row counts as a moment there.
     let first_ns = times.first().map_or(0.0, |(ns, _)| *ns);
     let mut start_s = 0.0;
     let point = |(ns, row): &(f64, &Vec<Option<f64>>)| {
@@ -331,6 +315,63 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
     let points = times.iter().map(point).collect();
     let over_time = OverTime { points, columns: all.iter().map(|(column, ..)| column.clone()).collect() };
     Ok(Recording { over_time, start_ns: first_ns as u64, ..Recording::default() })
+}
+
+/// Finds the place of the column of this name in a row.
+fn place(names: &[String], name: &str) -> Option<usize> {
+    names.iter().position(|known| known == name)
+}
+
+/// Finds the place of a column that every table has.
+///
+/// # Errors
+/// If it is not there, as a text to put behind the file's name.
+fn needed_place(names: &[String], name: &str) -> Result<usize, String> {
+    place(names, name).ok_or_else(|| format!("is no tracking file: it has no column {name}"))
+}
+
+/// A column, its place in a row of the table, and what its numbers are multiplied by.
+type TableColumn = (Column, usize, f64);
+
+/// Finds the columns of a table in gpu_tracker's form: RAM, CPU, processes, and the sums over all GPUs.
+///
+/// # Errors
+/// As [`from_table`].
+fn table_columns(
+    names: &[String],
+    rows: &[Vec<Option<f64>>],
+    fixed: &Fixed,
+) -> Result<Vec<TableColumn>, String> {
+    let bytes_per = |unit: &str| {
+        let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
+        known.map(|unit| 1.0 / unit.convert(1.0)).ok_or_else(|| format!("has an unknown unit: {unit:?}"))
+    };
+    let (ram, gpu_ram) = (bytes_per(&fixed.ram_unit)?, bytes_per(&fixed.gpu_ram_unit)?);
+    let mut all: Vec<TableColumn> = Vec::new();
+    for set in SETS {
+        let column = Column { name: format!("ram_{set}_bytes"), rule: Rule::Largest };
+        all.push((column, needed_place(names, &format!("{set}_ram"))?, ram));
+    }
+    for set in SETS {
+        let column = Column { name: format!("cpu_{set}_percent"), rule: Rule::Mean };
+        let at = needed_place(names, &format!("cpu_{set}_sum_utilization_percent"))?;
+        all.push((column, at, 1.0));
+    }
+    // gpu_tracker counts no processes.
+    let processes = Column { name: "processes".into(), rule: Rule::Largest };
+    all.extend(place(names, "n_processes").map(|at| (processes, at, 1.0)));
+    for (name, rule, theirs, factor) in [
+        ("gpus_utilization_percent", Rule::Mean, "gpu_sum_utilization_percent", 1.0),
+        ("gpus_memory_used_bytes", Rule::Largest, "system_gpu_ram", gpu_ram),
+        ("gpus_memory_run_bytes", Rule::Largest, "combined_gpu_ram", gpu_ram),
+    ] {
+        // The form has 0 where there is no GPU. A killed run's file may not tell how many there are: then a figure
+        // does.
+        let is_any = |at: &usize| fixed.gpus > Some(0) || rows.iter().any(|row| row[*at] > Some(0.0));
+        let at = place(names, theirs).filter(is_any);
+        all.extend(at.map(|at| (Column { name: name.into(), rule }, at, factor)));
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -47,7 +47,8 @@ fn title(report: &Report) -> Option<&'static str> {
     report.ending.cause.as_ref().and_then(cause::title)
 }
 
-/// How the command ended: for a glance, and in a sentence.
+/// How the command ended: for a glance, and in a sentence. A text can end with a comma, because the
+/// time follows.
 fn end(report: &Report) -> (Tone, String, String) {
     let (tone, brief, full) = exit(report);
     if report.ending.wait_interrupted != Some(true) {
@@ -59,7 +60,7 @@ fn end(report: &Report) -> (Tone, String, String) {
     (tone, format!("{brief}, WAIT INTERRUPTED"), format!("{full}, and --wait-all was interrupted,"))
 }
 
-/// The same, of the command alone.
+/// How the command itself ended, in both forms, whatever became of `--wait-all`.
 fn exit(report: &Report) -> (Tone, String, String) {
     let (tone, brief, full) = match report.ending.exit {
         _ if report.stage == Stage::Recovered && report.processes.still_running == Some(0) => {

@@ -182,6 +182,7 @@ pub(super) fn top_commands(report: &Report, units: Units, most_lines: usize) -> 
     if report.processes.total <= 1 || all.is_empty() || most_lines < 3 {
         return None;
     }
+    // One line is for the heads, one for the others.
     let most = MOST.min(most_lines - 2);
     // A line for "1 other" is better spent on that one.
     let shown = if all.len() <= most + 1 { all.len().min(most_lines - 1) } else { most };

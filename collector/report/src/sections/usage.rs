@@ -175,6 +175,7 @@ fn ram_row(report: &Report, units: Units) -> Block {
 /// What held the RAM at its peak, where that was more than one process.
 fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
     let (named, others) = peak.by_command.split_at(peak.by_command.len().min(HOLDERS));
+    // Those behind the first few, and those that the report does not name either, are summed.
     let others = others.iter().map(|command| (command.count, command.added_bytes));
     let unnamed = peak.other_commands.map(|others| (others.count, others.added_bytes));
     let (others, other_bytes) = others.chain(unnamed).fold((0, 0), |(count, bytes): (u64, u64), other| {

@@ -5,6 +5,7 @@ pub(crate) fn adjusted(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
     let mut adjusted = vec![1.0; p.len()];
+    // No test is surer than one with a smaller p.
     let mut largest = 0.0_f64;
     for (rank, at) in order.into_iter().enumerate() {
         largest = largest.max(p[at] * (p.len() - rank) as f64).min(1.0);

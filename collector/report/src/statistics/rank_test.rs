@@ -6,7 +6,8 @@ use std::iter;
 
 use super::normal;
 
-/// Up to so many values the distribution of ranks is counted out: 2^53 is above the number of ways to choose half of them.
+/// Most values for which the distribution of ranks is counted out: 2^53 is above the number of ways to choose half of
+/// them.
 const MOST_EXACT: usize = 50;
 
 /// How two sets compare.
@@ -62,13 +63,15 @@ fn doubled_ranks(first: &[f64], second: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Gives p by counting, of all ways to choose `m` of the ranks, those whose sum is as far out.
+/// Gives p by counting, of all ways to choose `m` of the ranks, those whose sum is as far out. Twice the smaller tail
+/// is two-sided.
 fn exact(doubled: &[usize], m: usize, doubled_sum: usize) -> f64 {
     let most: usize = doubled.iter().sum();
     // ways[k][s]: ways to choose k of the ranks so far with the sum s.
     let mut ways = vec![vec![0.0_f64; most + 1]; m + 1];
     ways[0][0] = 1.0;
     for rank in doubled {
+        // Downwards, so that no choice has this rank twice.
         for chosen in (0..m).rev() {
             for sum in 0..=most - rank {
                 ways[chosen + 1][sum + rank] += ways[chosen][sum];
@@ -90,7 +93,9 @@ fn approximate(doubled: &[usize], m: usize, doubled_u: usize) -> f64 {
     let ties: f64 =
         sorted.chunk_by(|a, b| a == b).map(|equal| equal.len() as f64).map(|t| t.powi(3) - t).sum();
     let variance = n * m / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
+    // Less a half: the correction for continuity.
     let apart = (doubled_u as f64 / 2.0 - n * m / 2.0).abs() - 0.5;
+    // All values are equal.
     if variance <= 0.0 {
         return 1.0;
     }

@@ -12,7 +12,7 @@ pub(super) const SURE_BELOW: f64 = 0.05;
 pub struct Compared {
     /// How likely ranks at least as far apart are if both variants need the same: Mann-Whitney U test, two-sided.
     pub p: f64,
-    /// The same for all variants of this quantity together, by Holm. A difference is sure by this one.
+    /// `p` adjusted by Holm, since several variants are tested. A difference is sure by this one.
     pub p_adjusted: f64,
     /// What follows.
     pub verdict: Verdict,
@@ -41,10 +41,12 @@ pub(super) fn with_first(values: &[Option<&[f64]>]) -> Vec<Option<Compared>> {
         .map(|(at, values)| if at == 0 { None } else { rank_test(first?, (*values)?) })
         .collect();
     let p: Vec<f64> = tests.iter().flatten().map(|test| test.p).collect();
+    // One for each test that there is, in their order.
     let mut adjusted = adjusted(&p).into_iter();
     let compared = |(test, values): (Option<RankTest>, &Option<&[f64]>)| {
         let (test, p_adjusted) = (test?, adjusted.next()?);
         let (first, values) = (first?, (*values)?);
+        // Whether the least p of this many runs would be sure: Holm multiplies the smallest p by the number of tests.
         let can_be_sure = least_p(first.len(), values.len()) * (p.len() as f64) < SURE_BELOW;
         let verdict = match direction(first, values, test) {
             Some(verdict) if p_adjusted < SURE_BELOW => verdict,
@@ -56,8 +58,8 @@ pub(super) fn with_first(values: &[Option<&[f64]>]) -> Vec<Option<Compared>> {
     tests.into_iter().zip(values).map(compared).collect()
 }
 
-/// Tells which way a variant differs from the first. `None`: by its mean in one way, and by the ranks in the other, as an outlier can
-/// make it.
+/// Tells which way a variant differs from the first: by its mean and by the ranks, for which 0.5 is no difference.
+/// `None`: one of them shows none, or they contradict each other, as an outlier can make it.
 fn direction(first: &[f64], values: &[f64], test: RankTest) -> Option<Verdict> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     match mean(values) - mean(first) {

@@ -18,6 +18,7 @@ pub(super) fn csv(study: &Study) -> String {
     [HEAD.to_owned()].into_iter().chain(study.quantities.iter().map(of_row)).collect()
 }
 
+/// Writes the line of a quantity of the variant of this name, of which `counted` runs count.
 fn line(row: &Row, name: &str, counted: usize, estimate: &Estimate) -> String {
     let summary = estimate.summary;
     let compared = |value: fn(Compared) -> f64| estimate.compared.map(value);

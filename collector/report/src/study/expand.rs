@@ -52,8 +52,9 @@ pub enum NoVariants {
 /// A value for each of some placeholders.
 type Values<'a> = Vec<(&'a str, &'a str)>;
 
-/// Gives the variants: of each template one for each combination of the values whose placeholders it has. The last parameter changes
-/// first. Values of which the name has no placeholder are appended to it.
+/// Gives the variants: of each template one for each combination of the values whose placeholders it has. The last
+/// parameter changes first. A value is appended to the name if that lacks its placeholder. All templates share the
+/// preparation, so a placeholder in it counts for each of them.
 ///
 /// # Errors
 /// If there are none, too many, or they can't be told apart.
@@ -69,6 +70,7 @@ pub fn expand(
             .flatten()
             .any(|text| text.contains(&place))
     };
+    // Each parameter is given once, and has a place.
     for (at, parameter) in parameters.iter().enumerate() {
         if parameters[..at].iter().any(|other| other.name == parameter.name) {
             return Err(NoVariants::Repeated(parameter.name.clone()));
@@ -90,6 +92,7 @@ pub fn expand(
             }
             variants.push(variant);
         }
+        // `combinations` limits those of one template only.
         if variants.len() > MOST_VARIANTS {
             return Err(NoVariants::TooMany);
         }
@@ -97,7 +100,10 @@ pub fn expand(
     if variants.is_empty() { Err(NoVariants::None) } else { Ok(variants) }
 }
 
-/// Gives all combinations of values.
+/// Gives all combinations of values, one of each parameter. Without parameters that is one, which is empty.
+///
+/// # Errors
+/// If they are too many.
 fn combinations<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<Vec<Values<'a>>, NoVariants> {
     let mut combinations: Vec<Values> = vec![Vec::new()];
     for parameter in parameters {
@@ -107,6 +113,7 @@ fn combinations<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<V
         let with = |values: &Values<'a>, value: &'a String| {
             values.iter().copied().chain([(parameter.name.as_str(), value.as_str())]).collect()
         };
+        // Each combination so far, with each value of this parameter.
         combinations = combinations
             .iter()
             .flat_map(|values| parameter.values.iter().map(move |value| with(values, value)))
@@ -121,21 +128,7 @@ fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: 
     let parts =
         [fill(&template.name, values)].into_iter().chain(appended.map(|(_, value)| (*value).to_owned()));
     let name = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
-    let stem = file_stem(&name);
-    let is_free = |stem: &String| !others.iter().any(|other| other.file == *stem);
-    let file = if is_free(&stem) {
-        stem
-    } else {
-        let numbered = (2..).map(|number| {
-            let number = format!("~{number}");
-            let mut stem = stem.clone();
-            while file_stem(&format!("{stem}{number}")).len() < stem.len() + number.len() {
-                stem.pop();
-            }
-            stem + &number
-        });
-        numbered.into_iter().find(is_free).unwrap_or_default()
-    };
+    let file = free_stem(&file_stem(&name), others);
     Variant {
         name,
         command: fill(&template.command, values),
@@ -144,7 +137,23 @@ fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: 
     }
 }
 
-/// Puts values into the places of their names. A value is not looked into again.
+/// Gives the begin of files' names that none of `others` has: this one, or with `~2`, `~3` and so on behind it.
+fn free_stem(stem: &str, others: &[Variant]) -> String {
+    let is_free = |stem: &String| !others.iter().any(|other| other.file == *stem);
+    let numbered = (2..).map(|number| {
+        let number = format!("~{number}");
+        let mut stem = stem.to_owned();
+        // `file_stem` would cut the end of a name that is too long: it would cut the number.
+        while file_stem(&format!("{stem}{number}")).len() < stem.len() + number.len() {
+            stem.pop();
+        }
+        stem + &number
+    });
+    [stem.to_owned()].into_iter().chain(numbered).find(is_free).unwrap_or_default()
+}
+
+/// Puts values into the places of their names. A value is not looked into again. Braces around anything else stay: they
+/// may be a shell's.
 fn fill(text: &str, values: &Values) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
@@ -158,6 +167,7 @@ fn fill(text: &str, values: &Values) -> String {
                 filled += value;
                 rest = after;
             }
+            // Only the brace is passed: a placeholder can begin right behind it.
             None => {
                 filled.push('{');
                 rest = behind;

@@ -88,7 +88,7 @@ pub struct Row {
     pub variants: Vec<Estimate>,
 }
 
-/// A quantity of a variant. All is null where it is not known of each run that counts.
+/// A quantity of a variant. All but `reason` is null if a run that counts lacks the quantity, or no run counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// Mean, extremes, and standard deviation.
@@ -108,6 +108,7 @@ pub struct Estimate {
 #[must_use]
 pub fn study(plan: &Plan, runs: &[Run], counts_failed: bool) -> Study {
     let counts = |run: &&Run| counts_failed || failure(&run.report).is_none();
+    // `at` is the place of a variant in the plan.
     let of_variant = |at: usize| runs.iter().filter(move |run| run.planned.variant == at);
     let counted: Vec<Vec<&Report>> = (0..plan.variants.len())
         .map(|at| of_variant(at).filter(counts).map(|run| &run.report).collect())
@@ -162,6 +163,7 @@ impl Row {
     }
 }
 
+/// Gives what became of a variant's planned runs. `runs`: those that are over; `counted`: how many of them count.
 fn variant_runs(plan: &Plan, variant: &Variant, runs: &[&Run], counted: usize) -> VariantRuns {
     let failed = runs.iter().filter_map(|run| {
         let end = failure(&run.report)?;
@@ -177,13 +179,16 @@ fn variant_runs(plan: &Plan, variant: &Variant, runs: &[&Run], counted: usize) -
     }
 }
 
-/// Gives a quantity of all variants, each with the reports of its runs that count.
+/// Gives a quantity of all variants, for each of which `counted` has the reports of its runs that count. A variant
+/// without values has the reason for that instead of figures.
 fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
     let values: Vec<Result<Vec<f64>, String>> =
         counted.iter().map(|reports| values(quantity, reports)).collect();
+    // `None`: nothing can be compared with this variant.
     let known: Vec<Option<&[f64]>> = values.iter().map(|values| values.as_deref().ok()).collect();
     let compared = compare::with_first(&known);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    // `None`: there is no ratio to it.
     let first = known.first().copied().flatten().map(mean).filter(|mean| *mean > 0.0);
     let estimate = |(values, compared): (Result<Vec<f64>, String>, Option<Compared>)| match values {
         Ok(values) => Estimate {
@@ -205,7 +210,8 @@ fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
 /// Gives the value of each run.
 ///
 /// # Errors
-/// If it is not known of one of them, with the reason: a mean of the others would be that of another work.
+/// If one of them lacks it: a mean of the others would leave out what that run used. The reason is that of the first
+/// one which lacks it. Also if there are none.
 fn values(quantity: &Quantity, reports: &[&Report]) -> Result<Vec<f64>, String> {
     let known: Vec<f64> = reports.iter().filter_map(|report| (quantity.value)(report)).collect();
     let lacks = |report: &&&Report| (quantity.value)(report).is_none();

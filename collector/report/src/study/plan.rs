@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::quote;
 use crate::statistics::random::Random;
 
-/// What of the file has changed its name or meaning.
+/// Version of the file. It goes up when a key changes its name or meaning.
 const FORM_VERSION: u32 = 1;
 
 /// What is run, how often, and in which order.
@@ -86,13 +86,15 @@ impl Plan {
         Self { form_version: FORM_VERSION, variants, runs, warmup, shell, seed, order }
     }
 
-    /// Gives the plan with this number of runs of each variant. Its order begins as before.
+    /// Gives the plan with this number of runs of each variant. Its order begins as before, because the seed determines
+    /// the rounds one after another.
     #[must_use]
     pub fn with_runs(self, runs: usize) -> Self {
         Self::new(self.variants, runs, self.warmup, self.shell, self.seed)
     }
 
-    /// Gives the rounds of the runs that do not count, each in an order of its own.
+    /// Gives the runs that do not count: rounds, each in an order of its own. Their seed is another one, or they would
+    /// be in the order of the first rounds that count.
     #[must_use]
     pub fn warmup_order(&self) -> Vec<PlannedRun> {
         let seed = self.seed.wrapping_add(1);
@@ -115,10 +117,11 @@ impl Plan {
             return Err(NoPlan::Newer(head.form_version));
         }
         let plan: Self = serde_json::from_str(json)?;
-        // The names of files are made of it.
+        // The names of files are made of it. A slash in it would lead out of the study's directory.
         if plan.variants.iter().any(|variant| variant.file != file_stem(&variant.file)) {
             return Err(NoPlan::Damaged("the name of a file has characters that no plan gives it"));
         }
+        // After this check, each run is of a variant that there is, and more runs continue the order.
         if plan.order != Self::new(plan.variants.clone(), plan.runs, plan.warmup, plan.shell, plan.seed).order
         {
             return Err(NoPlan::Damaged("the order of the runs is not that of its seed"));
@@ -126,7 +129,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Says in what this plan differs from the one that a study was begun with. `None`: it is the same study, perhaps with more runs.
+    /// Says in what this plan differs from the one that a study was begun with. "its" in the text is that study's: "its
+    /// seed: 7, not 8" was begun with 7. `None`: it is the same study, perhaps with more runs.
     #[must_use]
     pub fn difference(&self, begun: &Self) -> Option<String> {
         let names = |plan: &Self| {
@@ -135,6 +139,7 @@ impl Plan {
         if names(self) != names(begun) {
             return Some(format!("its variants are {}, not {}", names(begun), names(self)));
         }
+        // Both have the same names in the same order.
         for (variant, before) in self.variants.iter().zip(&begun.variants) {
             if variant.command != before.command {
                 return Some(format!(

@@ -11,10 +11,12 @@ pub(super) fn sentences(study: &Study) -> Vec<String> {
     study.told().flat_map(|row| of_row(study, row)).collect()
 }
 
-/// Gives the sentences of one quantity: which variants have less of it, which more, and of which nothing is sure.
+/// Gives the sentences of one quantity: which variants have less of it than the first, which more, and of which nothing
+/// is sure. A verdict that no variant has gives no sentence.
 fn of_row(study: &Study, row: &Row) -> Vec<String> {
     let first = study.variants.first().map_or("", |variant| variant.name.as_str());
     let [less, more] = quantities::named(row.quantity).map_or(["", ""], |quantity| quantity.less_and_more);
+    // Each variant that was compared is a test. The more there are, the more runs each needs.
     let tests = row.variants.iter().filter(|variant| variant.compared.is_some()).count();
     let (label, enough) = (row.label(), least_runs(SURE_BELOW, tests));
     let beginnings = [
@@ -51,11 +53,13 @@ pub(super) fn p(p: f64) -> String {
     if p < 0.0001 { "p < 0.0001".to_owned() } else { format!("p = {}", short(p)) }
 }
 
-/// Says of which quantities nothing is known, those with one reason together.
+/// Says of which quantities nothing is known, those with one reason in one line. A line names the variants, unless all
+/// have that reason.
 pub(super) fn unknown(study: &Study) -> Vec<String> {
     let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
     for row in &study.quantities {
         let label = row.label();
+        // Each reason for this quantity, with the variants that have it.
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for (variant, estimate) in study.variants.iter().zip(&row.variants) {
             let Some(reason) = &estimate.reason else { continue };
@@ -64,6 +68,7 @@ pub(super) fn unknown(study: &Study) -> Vec<String> {
                 None => reasons.push((reason, vec![&variant.name])),
             }
         }
+        // Then the lines: quantities whose reason and variants are the same share one.
         for (reason, names) in reasons {
             let is_of_all = names.len() == study.variants.len();
             let reason = if is_of_all { reason.to_owned() } else { format!("{} {reason}", names.join(", ")) };

@@ -34,14 +34,16 @@ pub(super) fn columns(study: &Study) -> Vec<Column> {
     study.told().map(of_row).collect()
 }
 
-/// Gives the number of runs that count, for the column of each table's second place.
+/// Gives the cells of each table's second column: the number of runs that count.
 pub(super) fn runs(study: &Study) -> Vec<String> {
     study.variants.iter().map(|variant| thousands(variant.counted as f64)).collect()
 }
 
+/// Gives the column of a quantity.
 fn of_row(row: &Row) -> Column {
     let means: Vec<_> = row.variants.iter().map(|variant| variant.summary.mean).collect();
     let deviations: Vec<_> = row.variants.iter().map(|variant| variant.summary.standard_deviation).collect();
+    // Together, since a cell shows both: they have one unit and the same decimals.
     let figures = Figures::of(row, &[means, deviations]);
     let cell = |((variant, mean), deviation): ((&Estimate, &String), &String)| Cell {
         mean: mean.clone(),
@@ -63,10 +65,11 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Writes columns of this quantity's values.
+    /// Writes columns of this quantity's values. Each has an entry for each variant.
     pub(super) fn of(row: &Row, columns: &[Vec<Option<f64>>]) -> Self {
         let largest = row.variants.iter().filter_map(|variant| variant.summary.mean).fold(0.0, f64::max);
         let (symbol, size) = unit(row.unit, largest);
+        // All as one column, so that all have the same decimals; then it is cut into those that were given.
         let values: Vec<_> =
             columns.concat().into_iter().map(|value| value.map(|value| value / size)).collect();
         let written = column(&values);
@@ -78,7 +81,8 @@ impl Figures {
     }
 }
 
-/// Gives the symbol and the size of the unit in which a column reads well whose largest mean is this.
+/// Gives the unit in which a column reads well: its symbol, and its size in the quantity's own `unit`. `largest`: the
+/// column's largest mean.
 fn unit(unit: &'static str, largest: f64) -> (&'static str, f64) {
     match unit {
         "bytes" => {
@@ -89,6 +93,7 @@ fn unit(unit: &'static str, largest: f64) -> (&'static str, f64) {
             let unit = TimeUnit::that_fits(largest);
             (unit.symbol(), unit.seconds())
         }
+        // Joules have up to four digits, as many as `column` shows of any figure.
         "J" if largest >= 1e6 => ("MJ", 1e6),
         "J" if largest >= 1e4 => ("kJ", 1e3),
         "1" => ("", 1.0),

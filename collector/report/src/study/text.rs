@@ -35,6 +35,7 @@ fn written(study: &Study, blocks: Vec<Vec<String>>) -> String {
     let unknown = sentences::unknown(study).into_iter().chain(sentences::zero(study)).collect();
     let failed = study.failures().chain(left(study)).collect();
     let parts = [sentences::sentences(study), unknown, failed, study.remarks.clone()];
+    // Each begins with an empty line. Those without lines are left out.
     for part in blocks.into_iter().chain(parts).filter(|part| !part.is_empty()) {
         lines.push(String::new());
         lines.extend(part.iter().map(|line| quote::escape(line)));
@@ -48,7 +49,8 @@ fn names(study: &Study) -> Vec<String> {
     quote::shorten(&names.iter().map(String::as_str).collect::<Vec<_>>(), NAME)
 }
 
-/// Gives a table of one quantity: a row for each variant, a column for each statistic.
+/// Gives a table of one quantity: a row for each variant, a column for each statistic. The first six are in the
+/// quantity's unit, the others compare with the first variant, which has no entry there.
 fn details(study: &Study, row: &Row) -> Vec<String> {
     let of = |value: fn(&Estimate) -> Option<f64>| row.variants.iter().map(value).collect::<Vec<_>>();
     let figures = Figures::of(

@@ -28,6 +28,7 @@ pub(crate) fn gpus_now(listing: &Listing) -> String {
             let cells =
                 cells.map(|(at, (cell, width))| if at < 2 { left(cell, width) } else { right(cell, width) });
             lines.push(cells.collect::<Vec<_>>().join("  "));
+            // Row 0 has the heads.
             lines.extend(
                 number.checked_sub(1).into_iter().flat_map(|gpu| processes(&listing.gpus[gpu], look)),
             );

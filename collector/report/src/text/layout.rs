@@ -76,7 +76,7 @@ impl Page {
         }
     }
 
-    /// Adds a line, indented by so many columns.
+    /// Adds a line, indented by `indent` columns.
     fn line(&mut self, indent: usize, line: &str) {
         self.lines.push(format!("{:indent$}{line}", "").trim_end().to_owned());
     }
@@ -172,6 +172,7 @@ impl Page {
 
     /// Draws `[████····]   50 %`, with fewer cells on a narrow terminal.
     fn gauge(&self, part: f64, room: usize) -> Vec<Piece> {
+        /// Columns around the cells in the widest row.
         const AROUND: usize = MARGIN + LABEL + 2 * FIGURE + "[] >999 %  12.3 s".len();
         let cells = self.look.width().saturating_sub(AROUND).clamp(BAR_CELLS.0, BAR_CELLS.1);
         let cells = cells.min(room.saturating_sub("[]".len() + PERCENT));

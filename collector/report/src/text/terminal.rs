@@ -83,6 +83,7 @@ impl Look {
         let levels = if self.console.is_unicode { UNICODE } else { ASCII };
         let largest = heights.iter().flatten().copied().max().unwrap_or(0).max(1);
         let cell = |height: &Option<u64>| {
+            // One less, so that the largest is in the last level and not above it.
             let level = (*height)?.saturating_sub(1) as f64 / largest as f64 * levels.len() as f64;
             levels.get(level as usize)
         };

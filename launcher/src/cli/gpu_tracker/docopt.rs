@@ -197,6 +197,7 @@ fn long<'a>(bytes: &[u8], rest: &mut impl Iterator<Item = &'a OsString>) -> Resu
     let mut parts = bytes.splitn(2, |byte| *byte == b'=');
     let given = parts.next().unwrap_or_default();
     let value = parts.next().map(|value| OsStr::from_bytes(value).to_owned());
+    // A whole name is one option, also where others begin with it.
     let exact = OPTIONS.iter().filter(|known| known.1.as_bytes() == given).collect::<Vec<_>>();
     let similar = match exact[..] {
         [] => OPTIONS.iter().filter(|known| known.1.as_bytes().starts_with(given)).collect(),

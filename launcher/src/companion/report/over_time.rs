@@ -80,6 +80,7 @@ pub(super) fn of_recording(
     places: &ReportPlaces,
 ) -> Result<ExitCode, UsageError> {
     if !time.list_events {
+        // A report was asked for, or CSV.
         if !time.is_any() {
             message(format_args!("{} has no report: these are its points", path.display()));
         }

@@ -68,7 +68,8 @@ impl Directory {
         }
     }
 
-    /// Makes the directory if it is not there, writes the plan if that is new, and keeps other studies away until the lock is dropped.
+    /// Makes the directory if it is not there, writes the plan if that is new, and keeps other studies away until the
+    /// lock is dropped. The lock is `None` where there can be none, as on a file system without locks.
     ///
     /// # Errors
     /// If another study goes on in it, it has other files, or it can't be written to.

@@ -80,6 +80,7 @@ fn parse(text: &str) -> Result<PlanArgs, FileError> {
         name,
         values: values.into_inner().into_iter().map(Value::text).collect(),
     };
+    // Parsed as the option is, so that both have the same bounds and messages.
     let number = |name: &str, given: Option<i64>, parse: fn(&str) -> Result<usize, String>| {
         let number = given.map(|given| parse(&given.to_string())).transpose();
         number.map_err(|problem| FileError::Value(format!("{name}: {problem}")))

@@ -8,7 +8,8 @@ use gpu_track_collector::study::expand::{NoVariants, Parameter, Template, expand
 
 use crate::cli::UsageError;
 
-/// Runs of each variant. With 4, a difference of two variants can be sure at all.
+/// Runs of each variant. With these, a difference from the first can be sure for up to 6 other variants; with 4, for
+/// one.
 const DEFAULT_RUNS: usize = 5;
 /// Most runs of each variant.
 const MOST_RUNS: usize = 10_000;
@@ -78,7 +79,7 @@ pub(super) fn warmup(given: &str) -> Result<usize, String> {
     number(given, 0)
 }
 
-/// Parses a number of runs, of which there are at least so many.
+/// Parses a number of runs, at least `least`.
 fn number(given: &str, least: usize) -> Result<usize, String> {
     let allowed = least..=MOST_RUNS;
     let number = given.parse().ok().filter(|number| allowed.contains(number));
@@ -107,7 +108,8 @@ impl PlanArgs {
         self.runs
     }
 
-    /// Adds what a file says and these do not. Parameters of the same name are these.
+    /// Adds what a file says and the command line, which these are, does not. A parameter of both has the command
+    /// line's values, and changes faster than those of the file alone.
     ///
     /// # Errors
     /// If variants are in both places.
@@ -132,13 +134,14 @@ impl PlanArgs {
         Ok(())
     }
 
-    /// Makes the plan. What is not given is as in the plan that the study was begun with.
+    /// Makes the plan. Runs and seed that are not given are those that the study was begun with.
     ///
     /// # Errors
     /// If there is no variant, or a command can't be split into words.
     pub(super) fn plan(self, begun: Option<&Plan>) -> Result<Plan, UsageError> {
         let variants = expand(&self.variants, self.prepare.as_deref(), &self.parameters)
             .map_err(|problem: NoVariants| UsageError::new(problem))?;
+        // Else a wrong command would be found only when its run is to be made.
         for variant in &variants {
             for line in [Some(&variant.command), variant.prepare.as_ref()].into_iter().flatten() {
                 words(line, self.shell).map_err(|problem| {

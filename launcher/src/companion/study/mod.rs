@@ -114,6 +114,7 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
             "this is rank {rank} of several: start one study, and mpirun or srun in its commands"
         )));
     }
+    // Any file is read as TOML. Its extension only tells whether the directory gets its name.
     let toml = file.as_deref().filter(|file| file.extension() == Some("toml".as_ref()));
     let stem = toml.and_then(Path::file_stem).map_or(DEFAULT_DIRECTORY.into(), PathBuf::from);
     if let Some(file) = &file {
@@ -123,6 +124,7 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
         )?;
     }
     let directory = Directory::new(output.unwrap_or(stem));
+    // The plan of a study that goes on.
     let begun = directory.plan()?;
     let plan = plan(given, begun.as_ref(), &directory)?;
     let lock = directory.prepare(&plan, begun.as_ref())?;
@@ -139,13 +141,15 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
         }
         End::Over { unmade } => unmade,
     };
+    // The table is of all runs, also of those that an earlier command made.
     let study = study::study(&plan, &directory.runs(&plan), table.ignore_failure);
     let printed = table.print(&study);
     let is_failed = study.failures().next().is_some() && !table.ignore_failure;
     Ok(if is_failed || unmade > 0 { ExitCode::FAILURE } else { printed })
 }
 
-/// Gives the plan that the arguments make, with what the study was begun with where they say nothing.
+/// Gives the plan that the arguments make. Without variants it is the one that the study was begun with, perhaps with
+/// more runs.
 ///
 /// # Errors
 /// If there is none, or the study in the directory was begun with another one.
@@ -173,7 +177,7 @@ fn plan(given: PlanArgs, begun: Option<&Plan>, directory: &Directory) -> Result<
             ))),
             runs => Ok(begun.clone().with_runs(runs.unwrap_or(begun.runs))),
         },
-        // Says what is missing.
+        // That fails, and says what is missing.
         None => given.plan(None),
     }
 }

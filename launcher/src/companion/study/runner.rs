@@ -74,7 +74,7 @@ impl Runner {
         if received.signal != SIGCHLD {
             return Some(received.signal);
         }
-        // That of the last command.
+        // That of the last command: its end was seen by `try_wait`, so the signal was left pending.
         self.stopped(timeout)
     }
 }

@@ -66,7 +66,8 @@ pub(super) fn make(plan: &Plan, directory: &Directory, is_quiet: bool) -> End {
 }
 
 impl Making<'_> {
-    /// Makes the runs. Gives how many have no report.
+    /// Makes the runs. Gives how many have no report. Runs that do not count are made again each time that a study goes
+    /// on, for variants that still need runs. What comes of those is only said.
     ///
     /// # Errors
     /// The signal that ended the study.
@@ -77,6 +78,7 @@ impl Making<'_> {
         let warmups = self.plan.warmup_order();
         let is_needed =
             |warmup: &&PlannedRun| missing.iter().any(|planned| planned.variant == warmup.variant);
+        // After this, no run of this study goes on.
         self.wait_for_left_runs(&warmups, false)?;
         self.wait_for_left_runs(&missing, true)?;
         for warmup in warmups.iter().filter(is_needed) {
@@ -122,28 +124,17 @@ impl Making<'_> {
         }
     }
 
-    /// Prepares and makes a run.
+    /// Prepares and makes a run. What came of it is known by its report: the exit status of gpu-track-run is the
+    /// command's.
     fn made(&self, planned: PlannedRun, counts: bool) -> Made {
         let files = self.directory.files(self.plan, planned, counts);
         let variant = &self.plan.variants[planned.variant];
         // That of a run that was stopped would be taken for this one's.
         directory::remove(&files.report);
-        if let Some(line) = &variant.prepare {
-            match self.prepare(line, &files.prepare) {
-                Ok(Ended::With(status)) if status.success() => directory::remove(&files.prepare),
-                Ok(Ended::With(status)) => {
-                    return Made::Unmade(format!(
-                        "not run, because its preparation failed ({status}): see {}",
-                        files.prepare.display()
-                    ));
-                }
-                Ok(Ended::Stopped(signal)) => return Made::Stopped(signal),
-                Err(error) => {
-                    return Made::Unmade(format!(
-                        "not run, because its preparation can't be: {line}: {error}"
-                    ));
-                }
-            }
+        if let Some(line) = &variant.prepare
+            && let Some(unmade) = self.not_prepared(line, &files)
+        {
+            return unmade;
         }
         match self.track(&variant.command, &files) {
             Ok(Ended::With(status)) => match directory::final_report(&files.report) {
@@ -163,6 +154,25 @@ impl Making<'_> {
         }
     }
 
+    /// Prepares a run. What the preparation wrote is kept only if it fails. `None`: it succeeded; else the run is not
+    /// made.
+    fn not_prepared(&self, line: &str, files: &Files) -> Option<Made> {
+        match self.prepare(line, &files.prepare) {
+            Ok(Ended::With(status)) if status.success() => {
+                directory::remove(&files.prepare);
+                None
+            }
+            Ok(Ended::With(status)) => Some(Made::Unmade(format!(
+                "not run, because its preparation failed ({status}): see {}",
+                files.prepare.display()
+            ))),
+            Ok(Ended::Stopped(signal)) => Some(Made::Stopped(signal)),
+            Err(error) => {
+                Some(Made::Unmade(format!("not run, because its preparation can't be: {line}: {error}")))
+            }
+        }
+    }
+
     /// Runs a preparation, untracked. What it writes goes to a file.
     fn prepare(&self, line: &str, to: &Path) -> io::Result<Ended> {
         let words = words(line, self.plan.shell).map_err(io::Error::other)?;
@@ -172,7 +182,8 @@ impl Making<'_> {
         self.runner.run(&mut command)
     }
 
-    /// Runs a command under gpu-track-run, which is this executable by another name.
+    /// Runs a command under gpu-track-run, which is this executable by another name. stderr is the command's alone,
+    /// unless tracking goes wrong.
     fn track(&self, line: &str, files: &Files) -> io::Result<Ended> {
         let words = words(line, self.plan.shell).map_err(io::Error::other)?;
         let mut command = Command::new("/proc/self/exe");
@@ -185,7 +196,8 @@ impl Making<'_> {
         self.runner.run(&mut command)
     }
 
-    /// Waits for runs that go on because their study was killed: beside them no figure would be true, and they may yet be complete.
+    /// Waits for runs that go on because their study was killed: beside them no figure would be true, and they may yet
+    /// be complete. A run holds the lock of its report as long as it lives.
     fn wait_for_left_runs(&self, planned: &[PlannedRun], counts: bool) -> Result<(), i32> {
         for planned in planned {
             let report = self.directory.files(self.plan, *planned, counts).report;

@@ -31,6 +31,7 @@ impl Page {
         shorten_words(&table.columns, &mut rows, &widths);
         for (i, row) in rows.iter().enumerate() {
             let line = quote::cut(&self.aligned(row, &widths, &table.columns), room);
+            // Row 0 has the heads, which are no part of anything.
             let part = i.checked_sub(1).and_then(|i| *table.parts.get(i)?);
             let bar = part.map(|part| self.bar_beside(&line, part, room)).unwrap_or_default();
             let tone = if i == 0 { Tone::Faint } else { Tone::Plain };
@@ -66,7 +67,7 @@ impl Page {
     }
 
     /// Gives the widths of the columns. Those of figures are as wide as their widest cell. Those of words have what is left
-    /// of the page beside a bar of so many columns. Where that is not much, the bar gets smaller.
+    /// of the page beside a bar of `bar` columns. Where that is not much, the bar gets smaller.
     fn widths(&self, columns: &[Column], rows: &[Vec<String>], page: usize, bar: usize) -> Vec<usize> {
         let widest = |i: usize| rows.iter().map(|row| quote::width(&row[i])).max().unwrap_or(0);
         let mut widths: Vec<_> =
