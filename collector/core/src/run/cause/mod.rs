@@ -25,10 +25,11 @@ struct Policy {
     near_address_space: f64,
     /// A cgroup's limit was reached if its largest charge is above this part of it: charges come in pages, or huge ones.
     full_memory: f64,
-    /// So long after a signal or the death of a process the command may fail because of it: it has to clean up.
+    /// For this long after a signal or the death of a process, the command may fail because of it: it has to clean up.
     aftermath_ns: u64,
-    /// A SIGKILL that ends a process so soon came from its maker. strace and gdb try ptrace(2) with such a child, which
-    /// lives for 0.1 to 5 ms. Nobody else has noticed it by then, and out-of-memory kills are counted by the kernel.
+    /// A SIGKILL that ends a process before this age came from its maker. strace and gdb try ptrace(2) with such a
+    /// child, which lives for 0.1 to 5 ms. Nobody else has noticed it by then, and out-of-memory kills are counted by
+    /// the kernel.
     probe_ns: u64,
     /// A clock of whole seconds and one of nanoseconds differ by this much.
     clock_slack_s: f64,
@@ -150,13 +151,14 @@ impl Facts<'_> {
     /// Finds a process that met its limit of CPU time. SIGXCPU is sent for nothing else. SIGKILL is sent for other reasons too,
     /// so with it the CPU time must be close to the hard limit.
     fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
-        let last = |signal| {
+        // The last processes that a signal ended, latest first.
+        let ended_by = |signal| {
             self.failures.of_signal(signal).into_iter().flat_map(|failures| failures.last.iter().rev())
         };
         let limits = |process: &ProcessSummary| process.bounds.limits;
-        let at_soft = last(libc::SIGXCPU).next().map(|process| (process, limits(process).cpu_s));
+        let at_soft = ended_by(libc::SIGXCPU).next().map(|process| (process, limits(process).cpu_s));
         let at_hard = || {
-            last(libc::SIGKILL).find_map(|process| {
+            ended_by(libc::SIGKILL).find_map(|process| {
                 let limit_s = limits(process).hard_cpu_s?;
                 let cpu_s = process.own_usage.cpu_us() as f64 / 1e6;
                 let slack_s = limit_s as f64 * POLICY.ticks_slack + POLICY.ticks_slack_s;
@@ -265,33 +267,39 @@ impl Facts<'_> {
     /// Finds any other signal. It ended the command, or the command passed it on as 128 + N, as shells do. Or the launcher
     /// received it, or it was fatal for another process, shortly before the command failed.
     fn signal(&self) -> Option<FatalSignal> {
-        let main = self.failures.main.as_ref();
         if let Some(signal) = self.exit.signal {
-            return main.map(|main| self.fatal(main, signal));
+            return self.failures.main.as_ref().map(|main| self.fatal(main, signal));
         }
-        let last = |signal: i32| self.failures.of_signal(signal)?.last.back();
-        let passed_on = || {
-            let signal = self.exit.code?.checked_sub(128)?;
-            Some(self.fatal(last(signal)?, signal))
+        self.signal_passed_on().or_else(|| self.signal_received()).or_else(|| self.signal_of_another())
+    }
+
+    /// Finds the signal that the command's exit code stands for: 128 + N, if signal N ended a process of the tree.
+    fn signal_passed_on(&self) -> Option<FatalSignal> {
+        let signal = self.exit.code?.checked_sub(128)?;
+        let process = self.failures.of_signal(signal)?.last.back()?;
+        Some(self.fatal(process, signal))
+    }
+
+    /// Finds the last signal to the launcher after which the command soon failed.
+    fn signal_received(&self) -> Option<FatalSignal> {
+        let may_end = |received: &&SignalReceived| {
+            !HARMLESS.contains(&received.signal) && self.is_followed_by_the_end(received.at_ns)
         };
-        let received = || {
-            let ends = |received: &&SignalReceived| {
-                !HARMLESS.contains(&received.signal) && self.is_followed_by_the_end(received.at_ns)
-            };
-            Some(self.fatal(main?, self.signals.iter().rfind(ends)?.signal))
-        };
-        let fatal = || {
-            let is_probe = |process: &ProcessSummary, signal| {
-                signal == libc::SIGKILL && process.wall_ns < POLICY.probe_ns
-            };
-            let of_others = FATAL.into_iter().filter_map(|signal| {
-                let mut latest = self.failures.of_signal(signal)?.last.iter().rev();
-                Some((latest.find(|process| !is_probe(process, signal))?, signal))
-            });
-            let (process, signal) = of_others.max_by_key(|(process, _)| process.end_ns())?;
-            self.is_followed_by_the_end(process.end_ns()).then(|| self.fatal(process, signal))
-        };
-        passed_on().or_else(received).or_else(fatal)
+        let main = self.failures.main.as_ref()?;
+        Some(self.fatal(main, self.signals.iter().rfind(may_end)?.signal))
+    }
+
+    /// Finds the last process that a fatal signal ended, if the command failed soon after. One whose maker killed it at
+    /// once was a probe, and is left out.
+    fn signal_of_another(&self) -> Option<FatalSignal> {
+        let is_probe =
+            |process: &ProcessSummary, signal| signal == libc::SIGKILL && process.wall_ns < POLICY.probe_ns;
+        let last_of_each = FATAL.into_iter().filter_map(|signal| {
+            let mut latest = self.failures.of_signal(signal)?.last.iter().rev();
+            Some((latest.find(|process| !is_probe(process, signal))?, signal))
+        });
+        let (process, signal) = last_of_each.max_by_key(|(process, _)| process.end_ns())?;
+        self.is_followed_by_the_end(process.end_ns()).then(|| self.fatal(process, signal))
     }
 
     /// Describes a process that this signal ended, and what sent the launcher the same signal, if it received it.

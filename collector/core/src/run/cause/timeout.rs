@@ -32,6 +32,7 @@ fn parse(args: &[String]) -> Arguments<'_> {
     while let Some(arg) = rest.next() {
         let (name, value) = arg.split_once('=').map_or((arg, None), |(name, value)| (name, Some(value)));
         match name {
+            // Without `=`, the value is the next argument.
             "-k" | "--kill-after" if value.is_none() => drop(rest.next()),
             "-s" | "--signal" => parsed.signal = value.or_else(|| rest.next()),
             "--" => {
@@ -39,6 +40,7 @@ fn parse(args: &[String]) -> Arguments<'_> {
                 break;
             }
             _ if arg.starts_with("-s") => parsed.signal = arg.get(2..),
+            // Other options have their values within the argument, or none.
             _ if arg.starts_with('-') => {}
             _ => {
                 parsed.duration = Some(arg);

@@ -12,7 +12,6 @@ pub(crate) mod sums;
 mod tests;
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -24,7 +23,7 @@ use crate::model::observation::{
     PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
     Vitals,
 };
-use files::{FileTable, KnownPrograms};
+use files::KnownPrograms;
 use footprint::{Estimate, Estimates, Readings, Tried};
 pub use footprint::{SharingCredit, Unit};
 use reading::{LastReading, Sharing, Touched};
@@ -270,9 +269,14 @@ impl Sampling {
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
             reading.limits = peak.limits.unwrap_or(reading.limits);
         }
-        if !self.is_estimate_due && peaks.is_empty() {
-            return;
+        if self.is_estimate_due || !peaks.is_empty() {
+            self.estimate_anew(tree);
         }
+    }
+
+    /// Makes the estimates anew. Before that, notes what each process with unread relatives had touched when they came:
+    /// what it writes from then on, it may copy.
+    fn estimate_anew(&mut self, tree: &Tree) {
         (self.is_estimate_due, self.is_settled) = (false, false);
         let unread_groups = footprint::unread_groups(tree, &self.readings, &self.alive);
         for id in &self.alive {
@@ -343,44 +347,37 @@ impl Sampling {
         let at_ns = self.current.at_ns;
         let Some(reading) = self.readings.get_mut(&id) else { return false };
         let others_shared_bytes = self.shared_of_all_bytes.saturating_sub(reading.size.shared_bytes);
-        let mut has_files = false;
-        match read {
+        // The mappings, if the reading is valid, and how much shared memory the process had with them, bytes.
+        let mapped = match read {
             SharingReading::Read { rollup, mappings, size } => {
-                let before = reading.size;
-                reading.size = size.unwrap_or(before);
-                // What it mapped while smaps was read can be missing there.
-                let has_changed = reading.size.differs_from(before);
-                let mut sharing = Sharing {
+                let sharing = Sharing {
                     rollup: *rollup,
                     mapped_private_anon_bytes: mappings.as_ref().map(|mappings| mappings.private_anon_bytes),
-                    size: if has_changed { rollup.size() } else { reading.size },
+                    size: reading.set_size_after(rollup, *size),
                     others_shared_bytes,
                     minor_faults: reading.vitals.minor_faults,
                     epoch: footprint::epoch(tree, id),
                     at_ns,
                     unshared_before_bytes: 0,
                 };
-                let last = reading.sharing.filter(|last| last.epoch == sharing.epoch);
-                sharing.note_unshared(last.as_ref(), reading.copied_since(tree.context().page), oldest_ns);
-                let is_valid = reading.is_of_one_program(rollup);
-                reading.sharing = is_valid.then_some(sharing);
-                if let Some(mappings) = mappings.as_ref().filter(|_| is_valid) {
-                    let files = mappings.files.clone();
-                    let before = reading.files.as_deref();
-                    let bytes = sharing.size.shared_bytes + reading.hugetlb_bytes;
-                    let table = Arc::new(FileTable::new(files, bytes, at_ns, before));
-                    if let Some(process) = tree.get(id) {
-                        self.programs.remember(&process.name.command, &table);
-                    }
-                    reading.files = Some(table);
-                    has_files = true;
-                }
+                let is_valid = reading.set_sharing(sharing, tree.context().page, oldest_ns);
+                let valid = mappings.as_ref().filter(|_| is_valid);
+                valid.map(|mappings| (mappings, sharing.size.shared_bytes))
             }
-            SharingReading::NoMemory => {}
-            SharingReading::Denied => reading.is_sharing_denied = true,
-        }
+            SharingReading::NoMemory => None,
+            SharingReading::Denied => {
+                reading.is_sharing_denied = true;
+                None
+            }
+        };
         self.shared_of_all_bytes = others_shared_bytes + reading.size.shared_bytes;
-        has_files
+        let Some((mappings, shared_bytes)) = mapped else { return false };
+        let table = reading.set_files(mappings.files.clone(), shared_bytes, at_ns);
+        // Its files stand for those of other processes of its program.
+        if let Some(process) = tree.get(id) {
+            self.programs.remember(&process.name.command, table);
+        }
+        true
     }
 
     /// Discards a unit's readings if a member may have exec'd or ended while they were read one after another, or was not read.
@@ -421,13 +418,7 @@ impl Sampling {
         // What fork children had copied before it was read is known now.
         self.is_estimate_due |= self.current.is_any_relative_read;
         self.current.is_concluded = true;
-        // What was read for this sample can make another reading worth it. A mark of 0 asks whether any ever is.
-        if self.current.is_any_sharing_read {
-            self.is_settled = false;
-        } else if !self.is_settled {
-            self.is_settled =
-                self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
-        }
+        self.settle(tree);
         let mut sample = Sample { from_ns, at_ns: self.current.at_ns, ..Sample::default() };
         let largest_shared = reading::largest_shared(&self.readings, &self.alive);
         for id in &self.alive {
@@ -445,6 +436,18 @@ impl Sampling {
             }
         }
         self.sample = Some(sample);
+    }
+
+    /// Finds out whether another reading of how memory is shared would tell anything more. What was read for this
+    /// sample can make one worth it, so that is asked when nothing was read.
+    fn settle(&mut self, tree: &Tree) {
+        if self.current.is_any_sharing_read {
+            self.is_settled = false;
+        } else if !self.is_settled {
+            // The mark decides only what a reading may cost, so any will do here.
+            self.is_settled =
+                self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
+        }
     }
 
     /// Takes what the passes came to, once.
@@ -494,7 +497,7 @@ fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     let rss_bytes = reading.size.rss_bytes;
     // The high-water mark of what may be a copy of the parent is the parent's.
     let hwm = reading.vm_hwm_bytes.filter(|_| process.program.image != Image::Unknown).unwrap_or(0);
-    // Nor is it one of a program that an unreported exec replaced since.
+    // What samples saw may be the peak of a program that an exec has replaced since.
     let is_new_program = process.program_start_ns() >= process.observed.at_ns;
     let seen_bytes = if is_new_program { 0 } else { process.observed.peak_rss_bytes }.max(rss_bytes);
     let peak_bytes = seen_bytes.max(hwm);
@@ -503,8 +506,9 @@ fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     (peak_bytes, spike_bytes)
 }
 
-/// Adds a process's memory to a sample. Gives what it added to the footprint at all times since the sample before, bytes.
-/// `None`: it was not there by then.
+/// Adds a process's memory to a sample: to the steady sums what it held at all times since the sample before, and to
+/// the intervals what it held for a part of that. Gives the former as a part of the footprint, bytes. `None`: the
+/// sample before did not see it.
 fn add_memory(
     sample: &mut Sample,
     process: &Process,
@@ -517,14 +521,17 @@ fn add_memory(
     let (contribution, unread_bytes) = (estimate.contribution, estimate.unread_private_bytes);
     let at_peak = contribution.plus(Contribution::private(spike_bytes));
     let peak_bytes = reading.size.rss_bytes + spike_bytes;
+    // Without the sample before, it counts from its start on, or from an earlier sample that saw it.
     if before.at_ns != from_ns || before.at_ns == 0 {
         sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread_bytes, peak_bytes));
         return None;
     }
+    // It was there at both samples, so it held the smaller of the two all the time.
     let steady = contribution.min(before.contribution);
     let steady_unread_bytes = unread_bytes.max(before.unread_bytes);
     let steady_threads = threads.min(before.threads);
     sample.steady.add(&TreeSums::of_one(is_main, &steady, steady_unread_bytes, steady_threads));
+    // After an exec nothing is steady: the intervals of the old image and of the new one have all of their memory.
     let is_new_image = process.program.image_start_ns >= from_ns;
     if !is_new_image {
         let mean = contribution.mean(before.contribution);

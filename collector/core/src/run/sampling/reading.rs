@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::files::FileTable;
-use crate::model::observation::{ProcessLimits, Rollup, Size, Vitals};
+use crate::model::observation::{FileMapping, ProcessLimits, Rollup, Size, Vitals};
 use crate::run::tree::ProcessId;
 use crate::run::tree::tolerance::Tolerance;
 
@@ -92,8 +92,8 @@ impl Sharing {
         self.mapped_private_anon_bytes.unwrap_or(self.rollup.private_bytes.min(self.rollup.pss_anon_bytes))
     }
 
-    /// Gives its anonymous pages less its proportional part of them, bytes. What falls is by pages that it copied or
-    /// unmapped: by at least half of each, as at least two processes had it.
+    /// Gives its anonymous pages less its proportional part of them, bytes. It falls when the process copies or unmaps
+    /// shared pages: by at least half of each, as at least two processes had it.
     fn anon_of_others_bytes(&self) -> u64 {
         (self.size.rss_bytes - self.size.shared_bytes).saturating_sub(self.rollup.pss_anon_bytes)
     }
@@ -118,6 +118,38 @@ impl Sharing {
 }
 
 impl LastReading {
+    /// Takes in statm (`None`: there was none) right after smaps_rollup. Gives the size that smaps_rollup is about. If
+    /// statm has changed meanwhile, that is smaps_rollup's own: what was mapped while it was read can be missing there.
+    pub(super) fn set_size_after(&mut self, rollup: &Rollup, size: Option<Size>) -> Size {
+        let before = self.size;
+        self.size = size.unwrap_or(before);
+        if self.size.differs_from(before) { rollup.size() } else { self.size }
+    }
+
+    /// Keeps a new reading of how its memory is shared. Completes it with what the process stopped sharing since its
+    /// relatives were read, the first at `oldest_ns`. Returns whether the reading is valid; else none is kept.
+    pub(super) fn set_sharing(&mut self, mut sharing: Sharing, page_bytes: u64, oldest_ns: u64) -> bool {
+        // A reading before counts only if no relative came or went since.
+        let last = self.sharing.filter(|last| last.epoch == sharing.epoch);
+        sharing.note_unshared(last.as_ref(), self.copied_since(page_bytes), oldest_ns);
+        let is_valid = self.is_of_one_program(&sharing.rollup);
+        self.sharing = is_valid.then_some(sharing);
+        is_valid
+    }
+
+    /// Keeps which files it had mapped at `at_ns`, CLOCK_MONOTONIC nanoseconds, by smaps. `shared_bytes`: its shared
+    /// memory then. Gives the table of them.
+    pub(super) fn set_files(
+        &mut self,
+        files: Vec<FileMapping>,
+        shared_bytes: u64,
+        at_ns: u64,
+    ) -> &Arc<FileTable> {
+        let bytes = shared_bytes + self.hugetlb_bytes;
+        let table = Arc::new(FileTable::new(files, bytes, at_ns, self.files.as_deref()));
+        self.files.insert(table)
+    }
+
     /// Whether smaps_rollup and statm are of one program. The process may have exec'd between the two readings. Sizes of which
     /// one is less than half of the other are taken for those of two programs.
     pub(super) fn is_of_one_program(&self, rollup: &Rollup) -> bool {

@@ -96,8 +96,9 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             process.ancestry.has_children = true;
         }
-        // An uninstrumented child remains the nearest such ancestor of its own descendants. A program that it has exec'd and
-        // that has not reported yet made none of them.
+        // Each child, whose parent was unknown, has been the nearest such ancestor of its own descendants. An
+        // uninstrumented one remains that. A program that a child has exec'd and that has not reported yet made none of
+        // them.
         let has_reported =
             |process: &Process| matches!(process.program.image, Image::Loaded { .. } | Image::Forked { .. });
         adopted.retain(|id, _| self.processes.get(id).is_some_and(has_reported));

@@ -26,6 +26,7 @@ impl Tree {
     fn kernel_fork(&mut self, key: Key, parent: Key, at_ns: u64) {
         let known = self.added_before_event(key, at_ns);
         let maker = self.parent_of(parent);
+        // In another pid namespace, its number among the forks tells what pid it has there.
         let mut fork_number = None;
         if let Parent::Known(id) = maker
             && let Some(maker) = self.processes.get_mut(&id)
@@ -38,6 +39,7 @@ impl Tree {
         let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.ids.is_proven = true;
+        // One whose key is of its own namespace needs no number: its pid there is known.
         if process.ids.key == key {
             process.ids.fork_number = fork_number;
         }
@@ -115,7 +117,7 @@ impl Tree {
         let execs = std::mem::take(&mut self.early_execs);
         let Some((_, at_ns)) = execs.into_iter().rfind(|(early, _)| *early == key) else { return };
         match self.processes.get_mut(&main) {
-            // Its START record came meanwhile.
+            // Its START record came meanwhile, so the exec is no news. All its children will be reported.
             Some(process) if process.program.has_record => process.ancestry.is_watched = true,
             _ => self.kernel_exec(key, at_ns),
         }

@@ -9,7 +9,7 @@ use super::namespaces::{Evidence, MatchQuery};
 use super::process::{Image, Process};
 use super::program::fork_share;
 use super::records::{ExitRecord, ReapRecord, bytes};
-use super::{FoundBy, Key, Parent, ProcessId, Tree};
+use super::{FoundBy, Key, LiveInterval, Parent, ProcessId, Tree};
 use crate::model::command::command_of_record;
 
 /// The writer of a START or FORK record, and its time by the collector's clock.
@@ -101,6 +101,7 @@ impl Tree {
         if (context.session_monotonic_ns..=now_ns).contains(&monotonic_ns) {
             return 0;
         }
+        // CLOCK_REALTIME is the same in all time namespaces: it tells the time of the record here.
         let since_start = i128::from(realtime_ns) - i128::from(context.session_realtime_ns);
         let here = i128::from(context.session_monotonic_ns) + since_start;
         i64::try_from(here - i128::from(monotonic_ns)).unwrap_or(0)
@@ -147,24 +148,9 @@ impl Tree {
         let group = self.groups.new_id();
         self.join_group(id, group);
         let Some(process) = self.processes.get_mut(&id) else { return };
-        // What the image before has told is taken before it is replaced.
-        let peak = process.peak_before_start(inherited);
-        let is_late = process.was_taken_for_uninstrumented(command);
-        let had_uninstrumented_image = process.program.had_uninstrumented_image;
-        let growth = process.growth_before_start(inherited);
-        process.note_alive(at_ns);
+        // A process that was only just added had no image before.
         let intervals = known.is_some().then_some(&mut self.intervals);
-        process.change_image(intervals, Image::Loaded { inherited }, at_ns, peak);
-        process.note_earlier_peak(growth);
-        process.program.recorded = Some(process.program.image);
-        process.program.had_uninstrumented_image &= had_uninstrumented_image || !is_late;
-        process.program.unreported_exec = None;
-        process.note_inode(writer.pidfd_inode);
-        process.ancestry.parent_pid = writer.parent.pid;
-        process.ids.clock_skew_ns = writer.clock_skew_ns;
-        process.name.static_executable = None;
-        process.name.args = None;
-        process.name.command = Arc::from(command);
+        process.set_loaded(writer, inherited, command, intervals);
         self.note_record(id);
     }
 
@@ -192,7 +178,7 @@ impl Tree {
             self.end_stale(key, at_ns);
             self.insert(key, maker, FoundBy::Preload, at_ns)
         });
-        let page = self.context.page;
+        // What it has of its parent: the command and, while the parent lives, the image group.
         let command = self.command_of_parent(maker);
         let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
         if let Parent::Known(parent) = maker
@@ -211,24 +197,11 @@ impl Tree {
                 (maker, uninstrumented_ancestor);
             process.ancestry.parent_pid = writer.parent.pid;
         }
-        process.lifetime.set_start(at_ns);
-        process.program.image_start_ns = at_ns;
-        process.program.unreported_exec = None;
-        if process.program.image == Image::Unknown {
-            // Only now is known how much of its sampled memory is its own.
-            let seen = &mut process.observed;
-            let faulted = seen.minor_faults.saturating_mul(page);
-            seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork_bytes, faulted));
-        }
-        process.program.image = Image::Forked { rss_at_fork_bytes };
-        self.groups.note_image();
-        process.program.recorded = Some(process.program.image);
-        process.program.had_unread_copy = false;
-        process.note_inode(writer.pidfd_inode);
-        process.ids.clock_skew_ns = writer.clock_skew_ns;
+        process.set_forked(writer, rss_at_fork_bytes, self.context.page);
         if let Some(command) = command {
             process.name.command = command;
         }
+        self.groups.note_image();
         self.note_record(id);
     }
 
@@ -254,6 +227,7 @@ impl Tree {
         });
         self.note_record(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
+        // Of a vfork child no other record tells what memory it ran in.
         if is_borrowed && matches!(process.program.image, Image::Uninstrumented | Image::Unknown) {
             process.program.image = Image::Borrowed;
         }
@@ -264,8 +238,58 @@ impl Tree {
 }
 
 impl Process {
+    /// Takes in a START record: a program that carries the shim replaces the image before. `inherited`: ru_maxrss that
+    /// exec passed on, bytes. What the image before added to footprints goes to `intervals`; `None`: there was none.
+    fn set_loaded(
+        &mut self,
+        writer: &Writer,
+        inherited: u64,
+        command: &str,
+        intervals: Option<&mut Vec<LiveInterval>>,
+    ) {
+        // What the image before has told is taken before it is replaced.
+        let peak = self.peak_before_start(inherited);
+        let growth = self.growth_before_start(inherited);
+        let is_late = self.was_taken_for_uninstrumented(command);
+        let had_uninstrumented_image = self.program.had_uninstrumented_image;
+        self.note_alive(writer.at_ns);
+        self.change_image(intervals, Image::Loaded { inherited }, writer.at_ns, peak);
+        self.note_earlier_peak(growth);
+        // If it is late, the image that was just replaced was this program, and not an uninstrumented one.
+        self.program.had_uninstrumented_image &= had_uninstrumented_image || !is_late;
+        self.program.recorded = Some(self.program.image);
+        self.program.unreported_exec = None;
+        self.note_inode(writer.pidfd_inode);
+        self.ancestry.parent_pid = writer.parent.pid;
+        self.ids.clock_skew_ns = writer.clock_skew_ns;
+        self.name.static_executable = None;
+        self.name.args = None;
+        self.name.command = Arc::from(command);
+    }
+
+    /// Takes in a FORK record: the process runs in a copy of its parent's memory. `rss_at_fork_bytes`: the parent's RSS
+    /// then.
+    fn set_forked(&mut self, writer: &Writer, rss_at_fork_bytes: u64, page_bytes: u64) {
+        self.lifetime.set_start(writer.at_ns);
+        let program = &mut self.program;
+        program.image_start_ns = writer.at_ns;
+        // It writes FORK before it can exec.
+        program.unreported_exec = None;
+        if program.image == Image::Unknown {
+            // Only now is known how much of its sampled memory is its own.
+            let seen = &mut self.observed;
+            let faulted = seen.minor_faults.saturating_mul(page_bytes);
+            seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork_bytes, faulted));
+        }
+        program.image = Image::Forked { rss_at_fork_bytes };
+        program.recorded = Some(program.image);
+        program.had_unread_copy = false;
+        self.note_inode(writer.pidfd_inode);
+        self.ids.clock_skew_ns = writer.clock_skew_ns;
+    }
+
     /// Whether the program that writes START was taken for an uninstrumented one, as /proc was read while it was being loaded.
-    /// Its name shows that, or that the connector has reported no exec since.
+    /// Where the connector reports every exec, that is so if it has reported none since. Else the name shows it.
     fn was_taken_for_uninstrumented(&self, command: &str) -> bool {
         if self.ancestry.is_watched {
             self.program.unreported_exec.is_none()
@@ -285,7 +309,7 @@ impl Process {
     }
 
     /// Gives what it grew by before a START, bytes, if since its last record it was taken for uninstrumented. That image,
-    /// the one before, or the new one before its START can have grown.
+    /// the one before, or the new one before its START can have grown. `None`: it was not, or has not grown.
     fn growth_before_start(&self, inherited: u64) -> Option<u64> {
         let is_uninstrumented = self.program.image == Image::Uninstrumented;
         let recorded =

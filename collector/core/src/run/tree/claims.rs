@@ -23,12 +23,43 @@ impl Tree {
     /// kernel may also have reaped it by itself. A parent keeps it as a claim, which is settled when all of its children are
     /// known.
     pub(super) fn charge_reaper(&mut self, process: &Process, own: &OwnUsage) {
+        // A REAPED record has added it to its reaper's children. A live process is in no sums.
         if process.end.reaped.is_some() || process.is_alive() {
             return;
         }
         let adopted_by = self.adopted_by(process);
+        let mut claim = self.claim_of(process, own, adopted_by);
+        let maker = process.ancestry.parent.known();
+        let has_outlived = maker.is_some_and(|id| self.has_outlived(process, id));
+        let is_orphan = has_outlived || adopted_by.is_some();
+        let has_others = !claim.others.is_empty();
+        // Only the launcher can have reaped it, and has written no record of that.
+        if !has_others && (has_outlived || adopted_by == Some(Parent::Launcher)) {
+            self.counts.unreaped_orphans += 1;
+            return;
+        }
+        // The maker of an orphan did not wait for it, unless nothing else is known that can have.
+        let parent = maker.filter(|_| !is_orphan || !has_others);
+        let Some(parent) = parent.and_then(|id| self.processes.get_mut(&id)) else {
+            self.charge_another_or_none(&claim, process.has_joined());
+            return;
+        };
+        claim.is_by_parent = parent.is_only_reaper_of(process, &claim);
+        // With too many claims, those that its sums would have to decide go to others at once.
+        if parent.claims.len() < Tolerance::MOST_CLAIMS {
+            parent.claims.push(claim);
+        } else if claim.is_by_parent {
+            parent.charge(&claim);
+        } else {
+            self.charge_another_or_none(&claim, process.has_joined());
+        }
+    }
+
+    /// Makes the claim of an ended process on its reaper. `adopted_by`: the parent that it had at its EXIT record, if
+    /// another process had made it. Whether only its parent can have reaped it is to be decided yet.
+    fn claim_of(&self, process: &Process, own: &OwnUsage, adopted_by: Option<Parent>) -> Claim {
         let adopter = adopted_by.and_then(Parent::known);
-        let mut claim = Claim {
+        Claim {
             used: process.total_usage(&own.usage),
             least_us: process.least_total_us(&own.usage),
             quality: process.total_quality(own),
@@ -38,30 +69,6 @@ impl Tree {
             end_ns: process.lifetime.end_ns,
             was_killed: process.was_killed(),
             is_by_parent: false,
-        };
-        let known = process.ancestry.parent.known();
-        let has_outlived = known.is_some_and(|id| self.has_outlived(process, id));
-        let parent = known.filter(|_| claim.others.is_empty() || (adopted_by.is_none() && !has_outlived));
-        // Only the launcher can have reaped it, and has written no record of that.
-        if claim.others.is_empty() && (has_outlived || adopted_by == Some(Parent::Launcher)) {
-            self.counts.unreaped_orphans += 1;
-            return;
-        }
-        let Some(parent) = parent.and_then(|id| self.processes.get_mut(&id)) else {
-            self.charge_another_or_none(&claim, process.has_joined());
-            return;
-        };
-        let is_only_reaper =
-            claim.others.iter().all(|other| *other == parent.ids.id && claim.init != Some(*other));
-        let was_gone_before = |end_ns: u64| process.lifetime.gone_ns.is_some_and(|gone_ns| gone_ns < end_ns);
-        let was_there_to_reap = parent.lifetime.end_ns.is_none_or(was_gone_before);
-        claim.is_by_parent = is_only_reaper || parent.ignores_children() || was_there_to_reap;
-        if parent.claims.len() < Tolerance::MOST_CLAIMS {
-            parent.claims.push(claim);
-        } else if claim.is_by_parent {
-            parent.charge(&claim);
-        } else {
-            self.charge_another_or_none(&claim, process.has_joined());
         }
     }
 
@@ -85,6 +92,7 @@ impl Tree {
     fn charge_another(&mut self, claim: &Claim) -> bool {
         let can = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
         let Some(other) = claim.others.iter().find(can).copied() else { return false };
+        // What the kernel kills with an init, it reaps itself: that is in no sums.
         let init = self.processes.get(&other).filter(|_| claim.init == Some(other));
         if init.is_some_and(|init| self.was_killed_with_init(init, claim)) {
             self.count_killed_with_init(claim);
@@ -116,7 +124,8 @@ impl Tree {
     /// Whether the kernel killed and reaped a process because `init`, the init of its pid namespace, ended.
     fn was_killed_with_init(&self, init: &Process, claim: &Claim) -> bool {
         let is_alive = init.is_alive() && init.end.kernel_exit.is_none();
-        // The init writes EXIT before the kernel kills the others.
+        // The init writes EXIT before the kernel kills the others. Without EXIT, it lived at least until the last
+        // process there ended that was not killed.
         let since_ns = match init.end.exit {
             Some(_) => init.lifetime.end_ns,
             None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_end_ns),
@@ -150,11 +159,21 @@ impl Tree {
                     process.cpu.has_possible_zombies = true;
                     self.mark_possible_adopter(claim);
                 }
-            } else if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
-                self.count_killed_with_init(claim);
-            } else if !self.charge_another(claim) {
-                self.charge_or_autoreap(process, claim, process.room_beside_clock_us().is_none());
+            } else {
+                self.settle_unfit(process, claim);
             }
+        }
+    }
+
+    /// Settles a claim that is not among those that fit best into the process's sums.
+    fn settle_unfit(&mut self, process: &mut Process, claim: &Claim) {
+        if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
+            self.count_killed_with_init(claim);
+        } else if !self.charge_another(claim) {
+            // Nothing else can have waited for it. REAPED alone bounds what the process waited for, so the kernel
+            // reaped what does not fit. With EXIT, `has_charged_autoreaped` decides that from all that was charged.
+            let is_waited_for = process.room_beside_clock_us().is_none();
+            self.charge_or_autoreap(process, claim, is_waited_for);
         }
     }
 
@@ -166,7 +185,7 @@ impl Tree {
         let is_waited_for = if all_us <= room_us.saturating_add(Tolerance::CLOCK_AHEAD_US) {
             vec![true; claims.len()]
         } else {
-            // A child may have ignored SIGCHLD, too, and then has not what its own children used.
+            // A child may have ignored SIGCHLD, too. Then this process's sum lacks what the child's own children used.
             best_fit(&claims.iter().map(|claim| claim.least_us).collect::<Vec<_>>(), room_us)
         };
         for (claim, is_waited_for) in claims.iter().zip(is_waited_for) {
@@ -186,6 +205,17 @@ impl Tree {
 }
 
 impl Process {
+    /// Whether no other process can have reaped this child of it. No other is known, or it lived when the child was
+    /// gone, or it ignores SIGCHLD. Then only it or the kernel can have.
+    fn is_only_reaper_of(&self, child: &Process, claim: &Claim) -> bool {
+        // An init that is the parent need not have waited: the kernel reaps what it kills with the init.
+        let has_no_other =
+            claim.others.iter().all(|other| *other == self.ids.id && claim.init != Some(*other));
+        let was_gone_before = |end_ns: u64| child.lifetime.gone_ns.is_some_and(|gone_ns| gone_ns < end_ns);
+        let lived_until_gone = self.lifetime.end_ns.is_none_or(was_gone_before);
+        has_no_other || self.ignores_children() || lived_until_gone
+    }
+
     /// Adds what a child used to what its sums contain.
     fn charge(&mut self, child: &Claim) {
         self.cpu.unreaped_children = self.cpu.unreaped_children.plus(&child.used);
@@ -198,7 +228,7 @@ impl Process {
 /// Finds which of these sizes add up to the most that is not above `room`. Gives whether each is one of them. Of more than a
 /// few, the largest are taken first: that is not always the most.
 fn best_fit(sizes: &[u64], room: u64) -> Vec<bool> {
-    /// All sets of so many sizes are tried: 4096 of them.
+    /// Up to this number of sizes, all sets of them are tried: 4096 at most.
     const FEW: usize = 12;
     if sizes.len() <= FEW { best_of_all_sets(sizes, room) } else { largest_first(sizes, room) }
 }

@@ -101,6 +101,7 @@ impl Tree {
             process.program.image = image;
             self.groups.note_image();
         }
+        // A program of its own shares no anonymous pages with its relatives.
         let group = process.program.group;
         let has_relatives = self.groups.get(group).is_some_and(|group| group.members.len() > 1);
         if is_own && has_relatives {
@@ -226,7 +227,7 @@ impl Tree {
         // If the program before has not reported either, it was uninstrumented.
         self.confirm_uninstrumented(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
-        // Then the sampled peak can be of either program, and counts for neither.
+        // A sample after the exec can have the peak of either program, which then counts for neither.
         let is_new_program_sampled = process.observed.at_ns > at_ns;
         let previous_peak_bytes = process.sampled_peak().filter(|_| !is_new_program_sampled);
         if is_new_program_sampled {

@@ -24,7 +24,7 @@ const COULD_NOT_EXEC: i32 = 127 << 8;
 impl FailedSpawn {
     /// Whether this may be its child: one that is not known to have run or lived on after the record.
     fn may_be_of(&self, process: &Process) -> bool {
-        is_childs(process, self.parent)
+        is_unrecorded_child(process, self.parent)
             && process.lifetime.start_ns <= self.at_ns
             && process.observed.at_ns <= self.at_ns
             && process.program.unreported_exec.is_none()
@@ -32,8 +32,8 @@ impl FailedSpawn {
     }
 }
 
-/// Whether nothing but the connector or /proc has reported this child of that parent.
-fn is_childs(process: &Process, parent: ProcessId) -> bool {
+/// Whether this is a child of that parent, and no record is about it: the connector or /proc has reported it.
+fn is_unrecorded_child(process: &Process, parent: ProcessId) -> bool {
     process.ancestry.parent == Parent::Known(parent)
         && !process.program.has_record
         && process.end.reaped.is_none()
@@ -46,8 +46,9 @@ impl Tree {
         self.counts.created += 1;
         self.counts.failed_spawns += 1;
         let Some(parent) = parent else { return };
-        let is_child =
-            |id: &ProcessId| self.processes.get(id).is_some_and(|process| is_childs(process, parent));
+        let is_child = |id: &ProcessId| {
+            self.processes.get(id).is_some_and(|process| is_unrecorded_child(process, parent))
+        };
         if let Some(child) = self.by_state.could_not_exec.iter().rev().copied().find(is_child) {
             self.forget(child);
             return;

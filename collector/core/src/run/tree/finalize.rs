@@ -30,6 +30,7 @@ impl Tree {
                 questions.extend(process.target());
             }
         }
+        // A live child of an ended process may have ended, too: what reaped it need not have written a record.
         if !ended_parents.is_empty() {
             let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
             let is_orphan = |process: &&Process| {
@@ -142,6 +143,7 @@ impl Tree {
         let mut depths: FxHashMap<ProcessId, u32> =
             FxHashMap::with_capacity_and_hasher(ids.len(), FxBuildHasher);
         for id in &ids {
+            // Up to an ancestor whose depth is known. On the way back, each is one deeper than the one above it.
             let mut path = Vec::new();
             let mut at = Some(*id);
             // Records can claim a circle: a process that is on the path already ends it.
@@ -177,6 +179,7 @@ impl Tree {
             return None;
         }
         let mut process = self.processes.remove(&id)?;
+        // Which children are in its sums decides what is its own, and that decides what its reaper is charged with.
         self.settle_claims(&mut process);
         let own = process.own(self.context.tick_us);
         self.remember(&process, now_ns);

@@ -53,11 +53,11 @@ impl ImageGroups {
 
     /// Removes a process: the sharing of the others must be read again.
     pub(super) fn remove(&mut self, id: ProcessId, group: ImageGroup) {
-        let Some(members) = self.by_id.get_mut(&group) else { return };
+        let Some(left) = self.by_id.get_mut(&group) else { return };
         self.changes += 1;
-        members.members.retain(|member| *member != id);
-        members.epoch += 1;
-        if members.members.is_empty() {
+        left.members.retain(|member| *member != id);
+        left.epoch += 1;
+        if left.members.is_empty() {
             self.by_id.remove(&group);
         }
     }

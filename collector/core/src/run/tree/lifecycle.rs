@@ -20,6 +20,7 @@ impl Tree {
             process.ids.is_main = true;
             process.ids.is_proven = true;
             process.lifetime.set_start(start_ns);
+            // Before the launcher made it, it used no CPU time.
             process.cpu.counted_at_ns = process.cpu.counted_at_ns.max(start_ns);
             if !process.program.has_record {
                 process.name.command = Arc::from(command);
@@ -38,17 +39,7 @@ impl Tree {
         {
             parent.ancestry.has_children = true;
         }
-        let is_host_pid = key.pid_ns == self.context.pid_ns;
-        let ids = Ids {
-            id,
-            key,
-            host_pid: is_host_pid.then_some(key.pid),
-            fork_number: None,
-            pidfd_inode: 0,
-            clock_skew_ns: 0,
-            is_main: false,
-            is_proven: !matches!(found_by, FoundBy::Preload | FoundBy::Wait),
-        };
+        let ids = self.ids_of_new(id, key, found_by);
         let ancestry = Ancestry {
             parent,
             parent_pid: 0,
@@ -61,32 +52,58 @@ impl Tree {
         let mut process = Process::new(ids, ancestry, group, start_ns);
         process.program.had_unread_copy = self.makes_unread_copies(parent);
         self.processes.insert(process);
+        self.list_new(&ids, parent, found_by);
+        self.finalize_oldest_of_pid(key, start_ns);
+        self.by_state.alive.push(id);
+        self.groups.add_new(id, group);
+        id
+    }
+
+    /// Makes the ids of a new process, of which only this pid is known.
+    fn ids_of_new(&self, id: ProcessId, key: Key, found_by: FoundBy) -> Ids {
+        Ids {
+            id,
+            key,
+            host_pid: (key.pid_ns == self.context.pid_ns).then_some(key.pid),
+            fork_number: None,
+            pidfd_inode: 0,
+            clock_skew_ns: 0,
+            is_main: false,
+            // A record proves nothing: any process of the tree can write one that names this pid.
+            is_proven: !matches!(found_by, FoundBy::Preload | FoundBy::Wait),
+        }
+    }
+
+    /// Puts a new process on the lists of those that something is still unknown of, and makes it findable by its pid.
+    fn list_new(&mut self, ids: &Ids, parent: Parent, found_by: FoundBy) {
+        let &Ids { id, key, host_pid, .. } = ids;
         let by_state = &mut self.by_state;
         if parent == Parent::Unknown {
             by_state.unparented.insert(id);
         }
-        if !is_host_pid {
+        if host_pid.is_none() {
             by_state.inner.insert((key.pid_ns, id));
         }
         if found_by == FoundBy::Connector {
             by_state.known_by_kernel_alone.insert(id);
         }
-        if found_by == FoundBy::Preload && is_host_pid {
+        if found_by == FoundBy::Preload && host_pid.is_some() {
             by_state.unproven.insert(id);
         }
-        let of_pid = by_state.index.entry(key).or_default();
-        of_pid.push(id);
-        // Processes of one pid that nobody reaped do not add up without bound.
+        by_state.index.entry(key).or_default().push(id);
+    }
+
+    /// Finalizes the oldest process of a pid, if it has ended and too many have that pid. Those that nobody reaped
+    /// would add up without bound. `now_ns` is CLOCK_MONOTONIC.
+    fn finalize_oldest_of_pid(&mut self, key: Key, now_ns: u64) {
+        let Some(of_pid) = self.by_state.index.get(&key) else { return };
         let oldest = of_pid.first().copied().filter(|_| of_pid.len() > Tolerance::MOST_OF_ONE_PID);
         if let Some(oldest) = oldest
             && self.processes.get(&oldest).is_some_and(|process| !process.is_alive())
         {
-            let replaced = self.finalize_one(oldest, start_ns).into_iter().collect();
+            let replaced = self.finalize_one(oldest, now_ns).into_iter().collect();
             self.replace_uninstrumented_ancestors(&replaced);
         }
-        self.by_state.alive.push(id);
-        self.groups.add_new(id, group);
-        id
     }
 
     /// Moves a process to another image group.
@@ -102,6 +119,7 @@ impl Tree {
     /// Ends a process at this time, CLOCK_MONOTONIC nanoseconds. What it used since its last sample waits for the next one, as
     /// two intervals: of the process with its CPU time, and of its memory. It is finalized later.
     pub(super) fn end(&mut self, id: ProcessId, at_ns: u64) {
+        // A program that has not reported by its end counts as uninstrumented.
         self.confirm_uninstrumented(id);
         let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -111,15 +129,18 @@ impl Tree {
         let cpu_ns = process.own(tick_us).usage.cpu_us().saturating_mul(1000);
         // A sample can see a process after its EXIT record; the process lived until that sample, which counted it.
         let until_ns = end_ns.max(process.observed.at_ns);
+        // The process, with the CPU time that no sample has counted.
         self.intervals.push(LiveInterval {
             counted_at_ns: process.cpu.counted_at_ns,
             cpu_ns: i64::try_from(cpu_ns.saturating_sub(process.cpu.counted_cpu_ns)).unwrap_or(i64::MAX),
             ..process.process_interval(until_ns)
         });
+        // Its memory. From the sample on that found it dead, what it shared counts with others.
         let held_until_ns = process.lifetime.missing_ns.map_or(until_ns, |missing| until_ns.min(missing));
         let memory = process.contribution_since_sample(page_bytes);
-        process.lifetime.counted = Some(memory);
         self.intervals.push(LiveInterval { memory, ..process.image_interval(held_until_ns) });
+        // What was counted so far: a later report of its end adds only what is more.
+        process.lifetime.counted = Some(memory);
         process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(cpu_ns);
         let group = process.program.group;
         self.groups.remove(id, group);
@@ -166,7 +187,8 @@ impl Tree {
         }
     }
 
-    /// Takes a process that is no longer in the tree off all lists and indices.
+    /// Takes a process that is no longer in the tree off its lists and indices. Lists that are not here may still name
+    /// it: their users leave out ids that are not in the tree.
     pub(super) fn drop_from_lists(&mut self, process: &Process) {
         let id = process.ids.id;
         if process.ancestry.parent == Parent::Unknown {
@@ -180,6 +202,7 @@ impl Tree {
         by_state.inner.remove(&(process.ids.key.pid_ns, id));
         by_state.known_by_kernel_alone.remove(&id);
         by_state.could_not_exec.remove(&id);
+        // With its init, a pid namespace ends. The collector's has no entry.
         if process.ids.key.pid == 1 {
             self.forks.remove(&process.ids.key.pid_ns);
         }

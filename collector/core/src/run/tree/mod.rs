@@ -237,8 +237,8 @@ impl Tree {
         let of_pid =
             self.by_state.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
         of_pid.rev().any(|process| {
-            let are_known = process.ids.pidfd_inode != 0 && pidfd_inode != 0;
-            (process.is_alive() && !are_known) || process.identity().can_be(pidfd_inode, start_ns)
+            let are_inodes_known = process.ids.pidfd_inode != 0 && pidfd_inode != 0;
+            (process.is_alive() && !are_inodes_known) || process.identity().can_be(pidfd_inode, start_ns)
         })
     }
 }

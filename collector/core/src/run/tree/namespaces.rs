@@ -109,6 +109,21 @@ impl Tree {
         Some(id)
     }
 
+    /// Whether a record can be about a process that only the connector has reported. Its pid inside must be unknown,
+    /// and it must have been made by then. Pidfd and wait status must be those of the record, as far as both are known.
+    fn can_be_meant(&self, process: &Process, query: &MatchQuery) -> bool {
+        let inode = process.ids.pidfd_inode;
+        let has_other_pidfd = inode != 0 && query.pidfd_inode != 0 && inode != query.pidfd_inode;
+        let has_status = match query.evidence {
+            Evidence::Reaped(status) => process.end.kernel_exit.is_some_and(|end| end.status == status),
+            Evidence::Exec | Evidence::Fork | Evidence::Exit => true,
+        };
+        process.ids.key.pid_ns == self.context.pid_ns
+            && process.lifetime.start_ns <= query.at_ns
+            && !has_other_pidfd
+            && has_status
+    }
+
     /// Gives how well a process matches the query: the best has the largest score. Gives `None` if it can't be the one. `parent`:
     /// the process that the record names as its parent, if that is known. What is compared first counts most: the pidfd, then the
     /// parents, whether it lived then and had exec'd, and at last how near its pid inside must be.
@@ -118,34 +133,31 @@ impl Tree {
         query: &MatchQuery,
         parent: Option<ProcessId>,
     ) -> Option<impl Ord + use<>> {
-        let ids = &process.ids;
-        let are_pidfds_known = ids.pidfd_inode != 0 && query.pidfd_inode != 0;
-        let has_execd =
-            process.program.unreported_exec.is_some() || process.program.image == Image::Uninstrumented;
-        let end = process.end.kernel_exit;
-        let (is_possible, is_likely) = match query.evidence {
-            Evidence::Exec => (true, has_execd),
-            Evidence::Fork => (true, !has_execd),
-            Evidence::Exit => (true, true),
-            Evidence::Reaped(status) => (end.is_some_and(|end| end.status == status), true),
-        };
-        if ids.key.pid_ns != self.context.pid_ns
-            || process.lifetime.start_ns > query.at_ns
-            || (are_pidfds_known && ids.pidfd_inode != query.pidfd_inode)
-            || !is_possible
-        {
+        if !self.can_be_meant(process, query) {
             return None;
         }
+        let ids = &process.ids;
+        // Known pidfds are equal here. Else the number of the record's pidfd tells which pid its process must have.
+        let is_same_pidfd = ids.pidfd_inode != 0 && query.pidfd_inode != 0;
+        let pid_number = self.pid_number.filter(|_| query.pidfd_inode != 0);
+        let has_expected_pid = pid_number.is_some_and(|one| one.pid_of(query.pidfd_inode) == ids.host_pid);
+        let relation = self.relation(process, query, parent)?;
+        // It was alive when it wrote the record, and had exec'd or not, as the record says. A reaped one wrote nothing.
+        let end = process.end.kernel_exit;
         let was_alive =
             matches!(query.evidence, Evidence::Reaped(_)) || end.is_none_or(|end| end.at_ns >= query.at_ns);
-        let relation = self.relation(process, query, parent)?;
+        let has_execd =
+            process.program.unreported_exec.is_some() || process.program.image == Image::Uninstrumented;
+        let is_likely = match query.evidence {
+            Evidence::Exec => has_execd,
+            Evidence::Fork => !has_execd,
+            Evidence::Exit | Evidence::Reaped(_) => true,
+        };
         let forks = self.forks.get(&query.key.pid_ns).copied().unwrap_or_default();
         let fork = ids.fork_number.filter(|fork| fork.pid_ns == query.key.pid_ns);
         // Threads take pids, too, so its pid is the expected one or somewhat larger.
         let ahead = fork.map_or(0, |fork| forks.expected_pid(fork.number) - i64::from(query.key.pid));
-        let pid_number = self.pid_number.filter(|_| query.pidfd_inode != 0);
-        let has_expected_pid = pid_number.is_some_and(|one| one.pid_of(query.pidfd_inode) == ids.host_pid);
-        Some((are_pidfds_known, has_expected_pid, relation, was_alive, is_likely, ahead <= 0, -ahead.abs()))
+        Some((is_same_pidfd, has_expected_pid, relation, was_alive, is_likely, ahead <= 0, -ahead.abs()))
     }
 
     /// Gives how well the parents of a process and of a record's match: 3 is best, 0 worst. `None`: they can't be the same.

@@ -90,9 +90,10 @@ impl Process {
         let account = self.end.account?;
         let program = &self.program;
         let peak = account.peak_rss_bytes?;
+        // An earlier program can have had more. That of a START counts as one, since an exec may have replaced it.
         let had_program =
             program.had_uninstrumented_image || matches!(program.recorded, Some(Image::Loaded { .. }));
-        // A copy of its parent's memory is not its own, as long as it did not write to it.
+        // So can a copy of its parent's memory before an exec. Its own was only what it wrote there, a fault a page.
         let most = peak.saturating_add(Tolerance::rss(peak));
         let wrote_little = account.thread.is_some_and(|thread| thread.faulted_bytes <= most);
         // A huge page is one fault: only the connector tells for certain that there was no other program.
@@ -121,33 +122,45 @@ impl Process {
         }
     }
 
-    /// Gives the peak without an EXIT record: REAPED's is a maximum over the process and all that it waited for.
+    /// Gives the peak without an EXIT record, bytes, and how that is known. REAPED has a maximum over the process and
+    /// all that it waited for, and over what it inherited. By the first of these that applies:
+    ///
+    /// - The maximum is the process's own: it exceeds what the process inherited, and no child can have had it.
+    /// - A sample or the kernel's account tells what it had at least.
+    /// - Without children, the maximum is an upper bound if it exceeds what was inherited, or if a copy was killed.
     fn peak_of_reaped(&self, reaped: &ReapRecord) -> (Option<u64>, Quality) {
-        let image = self.program.image;
         let max = reaped.usage.max_rss_bytes;
         let of_children =
             self.cpu.reaped_children.max_rss_bytes.max(self.cpu.unreaped_children.max_rss_bytes);
+        let is_above_children = max > of_children;
         let is_own =
-            max > of_children && self.most_inherited(reaped).is_some_and(|inherited| max > inherited);
-        // It may have been killed between an exec and the new program's START.
-        let may_have_execd = matches!(image, Image::Forked { .. }) && !self.ancestry.is_watched;
-        // The maximum may be that of the copy of its parent's memory, which was larger than what it grew by.
-        let may_be_copy =
-            image == Image::Uninstrumented && (self.copied_before_exec() > 0 || self.program.had_unread_copy);
-        // It had its parent's peak, or ran another program by then, which had no more. A process that ended by exit without
-        // an EXIT record did run another program.
-        let was_killed_as_copy =
-            matches!(image, Image::Forked { .. }) && libc::WIFSIGNALED(reaped.status) && max > of_children;
+            is_above_children && self.most_inherited(reaped).is_some_and(|inherited| max > inherited);
         if is_own && self.are_all_waits_known(reaped.status) {
-            let is_upper_bound = may_have_execd || may_be_copy;
-            return (Some(max), if is_upper_bound { Quality::Bound } else { Quality::Exact });
+            let quality = if self.may_maximum_be_copys() { Quality::Bound } else { Quality::Exact };
+            return (Some(max), quality);
         }
-        match self.peak_without_records().0 {
-            Some(peak) => (Some(peak), Quality::Sampled),
-            None if (is_own || was_killed_as_copy) && !self.ancestry.has_children => {
-                (Some(max), Quality::Bound)
-            }
-            None => (None, Quality::Unknown),
+        if let Some(peak) = self.peak_without_records().0 {
+            return (Some(peak), Quality::Sampled);
+        }
+        // It may still have been its parent's copy when it was killed: then the maximum is what it inherited. A copy
+        // that exits by itself has an EXIT record, so a process without one did run another program.
+        let was_killed_as_copy = matches!(self.program.image, Image::Forked { .. })
+            && libc::WIFSIGNALED(reaped.status)
+            && is_above_children;
+        if (is_own || was_killed_as_copy) && !self.ancestry.has_children {
+            return (Some(max), Quality::Bound);
+        }
+        (None, Quality::Unknown)
+    }
+
+    /// Whether the maximum in its REAPED record may be that of a copy of its parent's memory from before an exec. Such
+    /// a copy counts only with what it grew by, so the maximum is then an upper bound.
+    fn may_maximum_be_copys(&self) -> bool {
+        match self.program.image {
+            // Without the connector, it may have been killed between an exec and the new program's START.
+            Image::Forked { .. } => !self.ancestry.is_watched,
+            Image::Uninstrumented => self.copied_before_exec() > 0 || self.program.had_unread_copy,
+            Image::Loaded { .. } | Image::Unknown | Image::Borrowed => false,
         }
     }
 

@@ -250,11 +250,11 @@ pub struct CpuState {
     pub unreaped_children: Rusage,
     /// Number of those.
     pub unreaped_count: u64,
-    /// The usage of at least one of those is not known exactly.
+    /// The usage of an unreaped child is not known exactly, or its sums may have a zombie that another process left.
     pub has_inexact_children: bool,
-    /// Whether a child counted as waited for may be a zombie that it left when it was killed.
+    /// A child that counts as waited for may be a zombie that it left when it was killed.
     pub has_possible_zombies: bool,
-    /// That of at least one of those lacks the kernel's teardown of it.
+    /// The usage of an unreaped child lacks the kernel's teardown of the child's memory.
     pub children_lack_teardown: bool,
     /// The kernel reaped children of it that do not fit into its REAPED record.
     pub has_autoreaped_children: bool,
@@ -421,6 +421,7 @@ impl Process {
 
     /// Gives the latest time at which it certainly existed, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn last_seen_ns(&self) -> u64 {
+        // Only EXIT dates an end by the process itself. What else reports an end may do so later.
         let recorded_end_ns = self.lifetime.end_ns.filter(|_| self.end.exit.is_some());
         let reported_ns = self.end.kernel_exit.map(|exit| exit.at_ns).max(recorded_end_ns).unwrap_or(0);
         reported_ns.max(self.observed.at_ns).max(self.program.image_start_ns)
@@ -436,10 +437,11 @@ impl Process {
         self.end.exit.is_some_and(|exit| exit.had_gpu_library())
     }
 
-    /// Whether its last program ended without an EXIT record though it could have written one: its children may be unknown.
+    /// Whether its last program was uninstrumented, as far as its end shows, so that children of it may be unknown.
+    /// Then it wrote no record at all, or exited without an EXIT record. One that a signal kills can't write EXIT.
     pub(super) fn ended_without_exit_record(&self) -> bool {
-        let by_exit = self.end.reaped.is_some_and(|reaped| libc::WIFEXITED(reaped.status));
-        !self.program.has_record || (self.end.exit.is_none() && by_exit)
+        let has_exited = self.end.reaped.is_some_and(|reaped| libc::WIFEXITED(reaped.status));
+        !self.program.has_record || (self.end.exit.is_none() && has_exited)
     }
 
     /// Gives how it ended, by the first of these that tells: REAPED, EXIT, the connector, a pidfd. If none does, neither code

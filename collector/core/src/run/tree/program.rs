@@ -198,9 +198,10 @@ impl Process {
         }
     }
 
-    /// Takes what a source that came after its end reports beyond what was counted then. Only the connector dates an end well
-    /// enough: the memory of a process that a sample found dead may have been used by others since. `None`: there is no more, or
-    /// it has not ended.
+    /// Takes what a source that came after its end reports beyond what was counted then. Only the connector dates an
+    /// end well enough: the memory of a process that a sample found dead may have been used by others since. One with
+    /// an EXIT record ended at the time of that, not of the connector's event. `None`: there is no more, or it has not
+    /// ended.
     pub(super) fn take_late_memory(&mut self, page_bytes: u64) -> Option<LiveInterval> {
         let (end_ns, counted) = self.lifetime.end_ns.zip(self.lifetime.counted)?;
         let memory = self.contribution_since_sample(page_bytes);

@@ -38,6 +38,7 @@ impl Tree {
         let at_ns = self.time_of(reaper.id, origin, now_ns);
         let child_key = Key { pid_ns: reaper_key.pid_ns, pid: child };
         let mut found = self.reaped_instance(child_key, reaper, &record);
+        // In another pid namespace, the connector may have reported it by its pid here alone.
         if found.is_none() && reaper.id.is_some() && !reaper.is_tracer {
             let evidence = Evidence::Reaped(record.status);
             let parent_pid = reaper_key.pid;
@@ -53,6 +54,12 @@ impl Tree {
             reaper.cpu.reaped_children = reaper.cpu.reaped_children.plus(&record.usage);
         }
         self.set_reaped(id, reaper, child, record);
+        self.end_reaped(id, at_ns);
+    }
+
+    /// Ends a process that was reaped by `at_ns`, CLOCK_MONOTONIC nanoseconds, if nothing has ended it before. With the
+    /// init of another pid namespace, all processes there end.
+    fn end_reaped(&mut self, id: ProcessId, at_ns: u64) {
         let Some(process) = self.processes.get(&id) else { return };
         let key = process.ids.key;
         let is_inner_init = key.pid == 1 && key.pid_ns != self.context.pid_ns;
@@ -96,7 +103,8 @@ impl Tree {
             Parent::Launcher => reaper.is_launcher && process.ids.is_main,
             Parent::Unknown => false,
         };
-        // What a child inherits is bounded by the peak of the process that made it, not by that of an orphan's reaper.
+        // What a child inherits is bounded by the peak of the process that made it. That of an orphan's reaper is no
+        // bound.
         let reaper_max_rss_bytes = if is_maker { record.reaper_max_rss_bytes } else { u64::MAX };
         process.end.reaped = Some(ReapRecord { reaper_max_rss_bytes, ..record });
         if record.clock_ns.is_some() {

@@ -15,7 +15,7 @@ pub(crate) struct BusyCores {
 }
 
 impl BusyCores {
-    /// Adds a time, nanoseconds, over which so many cores were busy on average.
+    /// Adds a time, nanoseconds, over which this number of cores was busy on average.
     pub(super) fn add(&mut self, cores: f64, time_ns: u64) {
         // A value from f64 saturates.
         let bin = self.time_ns.entry((cores * BINS_PER_CORE) as u32).or_default();

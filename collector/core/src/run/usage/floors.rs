@@ -42,13 +42,15 @@ impl Groups<Floor> {
     pub(super) fn raise(&mut self, process: &ProcessSummary) {
         let known = &process.memory.known_rss;
         let own_bytes = known.own_bytes.saturating_sub(known.copied_bytes);
-        let of_any = (known.own_bytes.max(known.either_bytes), own_bytes.max(known.either_bytes));
-        self.combined.raise(of_any.0, of_any.1);
+        // What it or a process below it held, it is not known which, is a floor where both of them count.
+        let any_rss_bytes = known.own_bytes.max(known.either_bytes);
+        let any_own_bytes = own_bytes.max(known.either_bytes);
+        self.combined.raise(any_rss_bytes, any_own_bytes);
         if process.ids.is_main {
             // What may be a descendant's is no floor of the first process.
             self.main.raise(known.own_bytes, own_bytes);
         } else {
-            self.descendants.raise(of_any.0, of_any.1);
+            self.descendants.raise(any_rss_bytes, any_own_bytes);
         }
         for floor in [&mut self.descendants, &mut self.combined] {
             floor.raise(known.below_bytes, known.below_bytes);

@@ -44,7 +44,8 @@ pub struct PeakHolders {
 }
 
 impl PeakMoment {
-    /// Makes the moment at `at_ns`, CLOCK_MONOTONIC nanoseconds. `holders` may be empty, and follow by [`Self::hold`].
+    /// Makes the moment at `at_ns`, CLOCK_MONOTONIC nanoseconds. `holders` may be empty, and follow by
+    /// [`Self::set_holders`].
     pub(super) fn new(at_ns: u64, footprint_bytes: u64, holders: PeakHolders) -> Self {
         let mut peak = Self { at_ns, footprint_bytes, holders: PeakHolders::default() };
         peak.set_holders(holders);
@@ -194,6 +195,7 @@ fn holders_at(tree: &Tree, sample: &Sample, there: &[&LiveInterval], at_ns: u64)
         let is_read = life.unread_bytes.is_some_and(|unread| is_private_known(unread, life.rss_bytes));
         let private_bytes = Some(private_bytes).filter(|_| is_read);
         match holders.iter_mut().find(|holder| holder.pid == life.pid) {
+            // A live process that held this for a part of the time, or an earlier image of it.
             Some(holder) => {
                 holder.rss_bytes = holder.rss_bytes.max(life.rss_bytes);
                 holder.private_bytes = holder.private_bytes.zip(private_bytes).map(|(a, b)| a.max(b));

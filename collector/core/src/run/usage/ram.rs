@@ -125,6 +125,19 @@ impl Window {
         life.end_ns >= self.from_ns && life.start_ns.min(life.end_ns) < self.until_ns
     }
 
+    /// Gives where intervals begin and end within this window, in order of time. At one time the ends come first: what
+    /// ends when another begins was not there with it.
+    fn steps(&self) -> Vec<Step<'_>> {
+        let mut steps = Vec::with_capacity(self.intervals.len() * 2);
+        for life in self.intervals.iter().filter(|life| self.overlaps(life)) {
+            let Range { start, end } = self.time_of(life);
+            steps.push(Step { at_ns: start, sign: 1, life });
+            steps.push(Step { at_ns: end, sign: -1, life });
+        }
+        steps.sort_unstable_by_key(|step| (step.at_ns, step.sign));
+        steps
+    }
+
     /// Gives the part of this window in which the interval's process or memory was there, CLOCK_MONOTONIC nanoseconds.
     fn time_of(&self, life: &LiveInterval) -> Range<u64> {
         let start = life.start_ns.clamp(self.from_ns, self.until_ns);
@@ -144,6 +157,15 @@ impl Window {
         self.intervals.sort_by_key(|life| std::cmp::Reverse(life.memory.added_bytes));
         self.intervals.truncate(KEPT_INTERVALS);
     }
+}
+
+/// An interval begins or ends.
+struct Step<'a> {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    at_ns: u64,
+    /// 1: it begins, and its sums are added. -1: it ends, and they are subtracted.
+    sign: i8,
+    life: &'a LiveInterval,
 }
 
 /// Gives what an interval adds while it is there: a process itself and its threads, or memory. Memory that no sample saw is
@@ -196,7 +218,7 @@ impl RamUsage {
             return;
         }
         let mut recent = std::mem::take(&mut self.recent);
-        // The steady part of the time before is no longer known.
+        // One window stands for all time before them, whose steady part is no longer known.
         let until_ns = recent.front().map_or(sample.from_ns, |window| window.from_ns);
         let mut earlier = Window { until_ns, ..Window::default() };
         for window in recent.iter_mut().chain([&mut earlier]) {
@@ -215,6 +237,7 @@ impl RamUsage {
     /// Takes in the sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let all = sample.now.groups();
+        // Both parts together are the sum of what counts of each: at most its footprint.
         let parts = all.main.capped_proportional() + all.descendants.capped_proportional();
         let combined = Sums { proportional_bytes: parts, ..all.combined };
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
@@ -225,7 +248,8 @@ impl RamUsage {
     }
 
     /// Notes that the tree was this large at `at_ns`, in the time of the sample `key_ns`. `raised` takes the sums into a
-    /// maximum. `holders` are asked for if the RAM is the largest so far; if they are empty, they follow.
+    /// maximum. `holders` are asked for if the RAM is the largest so far. If they are empty,
+    /// [`Self::find_holders`] finds them later.
     fn raise(
         &mut self,
         now: &TreeSums,
@@ -252,38 +276,37 @@ impl RamUsage {
             self.at_most_bytes.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
     }
 
-    /// Goes through the time of a window: steps up and down from what was there all the time, in order of time, ends before
-    /// starts. After each step up the sums may be the largest so far. A late interval counts in each window that it overlaps.
+    /// Goes through the time of a window, and raises the maxima. It begins with what was there all the time, and goes
+    /// up where an interval begins and down where one ends. A late interval counts in each window that it overlaps.
     fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
-        let mut steps: Vec<(u64, i8, &LiveInterval)> = Vec::with_capacity(window.intervals.len() * 2);
-        for life in window.intervals.iter().filter(|life| window.overlaps(life)) {
-            let Range { start, end } = window.time_of(life);
-            steps.push((start, 1, life));
-            steps.push((end, -1, life));
-        }
-        steps.sort_unstable_by_key(|(at, sign, _)| (*at, *sign));
-        // Signed, as a late interval can end before its start was counted. `level` is for certain, `at_most` an upper bound.
+        // What was there for certain, and at most. Both are signed and wide: intervals are subtracted, too, and the
+        // sums must not saturate before that, whatever size a record claims.
         let mut level = window.steady.map(i128::from);
         let mut at_most = window.steady_at_most.map(i128::from);
         self.raise_at_most(&window.steady_at_most);
-        for (at, sign, life) in steps {
+        for Step { at_ns, sign, life } in window.steps() {
             let of_life = sums_of(life).map(|of_life| i128::from(of_life) * i128::from(sign));
             if !life.is_end_rough {
                 level = level.with(of_life, |sum, of_life| sum + of_life);
             }
             at_most = at_most.with(of_life, |sum, of_life| sum + of_life);
+            // Only after a step up the sums can be the largest so far.
             if sign > 0 {
                 let now = level.map(positive);
                 self.raise_at_most(&at_most.map(positive));
-                self.raise(&now, [window.until_ns, at], MaxFootprint::with_moment, PeakHolders::default);
+                self.raise(&now, [window.until_ns, at_ns], MaxFootprint::with_moment, PeakHolders::default);
             }
         }
-        // The holders are found once: with many starting processes, each may set a new peak.
-        if let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) {
-            let there: Vec<&LiveInterval> =
-                window.intervals.iter().filter(|life| window.counts(life, peak.at_ns)).collect();
-            peak.set_holders(PeakHolders::between_samples(tree, sample, &there, peak.at_ns));
-        }
+        self.find_holders(tree, sample, window);
+    }
+
+    /// Finds what held the peak, if a moment of this window has set it: then that is not known yet. It is done once a
+    /// window, since each of many processes that start may set a new peak.
+    fn find_holders(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
+        let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) else { return };
+        let there: Vec<&LiveInterval> =
+            window.intervals.iter().filter(|life| window.counts(life, peak.at_ns)).collect();
+        peak.set_holders(PeakHolders::between_samples(tree, sample, &there, peak.at_ns));
     }
 
     /// Adds the window to the footprints over time, of which means are made: what was held all the time, and intervals by their

@@ -155,8 +155,8 @@ impl Totals {
         list
     }
 
-    /// Lists the sums of the commands with most processes, at most so many, and gives how many commands are left out. It takes
-    /// no copy of the others.
+    /// Lists the sums of the `most` commands with most processes, and gives how many commands are left out. It takes no
+    /// copy of the others.
     pub(crate) fn most_frequent(&self, most: usize) -> (Vec<CommandUsage>, u64) {
         let mut all: Vec<_> = self.commands.iter().collect();
         let others = all.len().saturating_sub(most);

@@ -126,6 +126,7 @@ fn counted<'a>(
 /// Adds each process's part of the anonymous pages to the estimates.
 fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     let page_bytes = tree.context().page;
+    // The processes that add memory, by image group. The others add nothing.
     let mut groups: FxHashMap<ImageGroup, Vec<ProcessId>> = FxHashMap::default();
     for id in readings.alive {
         if let Some((process, _)) = counted(tree, readings, *id) {
@@ -134,7 +135,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
             all.by_id.insert(*id, Estimate::default());
         }
     }
-    let parents: FxHashSet<ProcessId> =
+    let have_forked: FxHashSet<ProcessId> =
         readings.alive.iter().filter_map(|id| tree.get(*id)?.ancestry.parent.known()).collect();
     let member = |id: &ProcessId| {
         let (process, reading) = counted(tree, readings, *id)?;
@@ -143,7 +144,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
             image: process.program.image,
             is_main: process.ids.is_main,
             is_current: is_current(Some(reading), epoch(tree, *id)),
-            has_forked: parents.contains(id),
+            has_forked: have_forked.contains(id),
         })
     };
     for (group, ids) in groups {
@@ -151,6 +152,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
         let members: Vec<Member> = ids.iter().filter_map(member).collect();
         // One that is not alive any more, or was not read as yet, can have its part of the pages.
         let is_alone = is_alone(tree, group);
+        // All that have memory must have a reading, and one since the group last changed.
         let with_memory = tree
             .group(group)
             .map_or(0, |group| group.members.iter().filter(|id| !is_borrowed(tree, **id)).count());
@@ -175,6 +177,7 @@ fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Ad
     let descendants = match main_place {
         Some(place) if members.len() > 1 => {
             let mut added = anonymous::of_descendants(members, are_read, page_bytes);
+            // The first process, which adds nothing to them, has no entry there.
             added.insert(place, Anonymous::default());
             added
         }
@@ -208,12 +211,14 @@ fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, pa
 
 /// Adds each process's part of the file pages to the estimates.
 fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
+    // Since when the pages of each file are as they are.
     let mut times = FileTimes::default();
     for id in readings.alive {
         if let Some(files) = readings.by_id.get(id).and_then(|reading| reading.files.as_ref()) {
             times.add(files);
         }
     }
+    // From the oldest process on, each adds what none before it has: to all, and to the descendants.
     let mut combined = FileFootprint::default();
     let mut descendants = FileFootprint::default();
     // Proportional sizes of file pages, bytes.

@@ -84,8 +84,9 @@ impl Estimates {
         let largest_group = groups.map(|(_, group)| group).max_by_key(|group| group.uncertain_bytes);
         let programs = self.unread_programs(tree, tried).into_values();
         let largest_program = programs.max_by_key(|program| program.unread_bytes);
-        let of_files = largest_program.as_ref().map_or(0, |program| program.unread_bytes);
-        let of_files = of_files.min(self.files_uncertain_bytes);
+        // What each would make certain, bytes. Unread file pages are uncertain only as far as the footprint is.
+        let unread_bytes = largest_program.as_ref().map_or(0, |program| program.unread_bytes);
+        let of_files = unread_bytes.min(self.files_uncertain_bytes);
         let of_group = largest_group.as_ref().map_or(0, |group| group.uncertain_bytes);
         if of_files.max(of_group) <= self.negligible_bytes() / WORTH_PART {
             return None;
@@ -145,6 +146,7 @@ impl Estimates {
         let group_of = |id: ProcessId| {
             tree.get(id).filter(|_| !is_borrowed(tree, id)).map(|process| process.program.group)
         };
+        // The groups with anything uncertain; then all their members, since they are read together.
         let mut groups: FxHashMap<ImageGroup, UncertainGroup> = FxHashMap::default();
         for (id, estimate) in self.by_id.iter().filter(|(_, estimate)| estimate.anonymous_uncertain_bytes > 0)
         {
