@@ -54,11 +54,15 @@ fn lines_and_trace_have_the_rows_of_the_csv_file_every_process_and_the_report() 
     assert_eq!((&in_trace, files.trace.processes.len()), (&keys, processes.len()));
     let cpu_s: f64 = processes.iter().map(|process| process["cpu_s"].as_f64().unwrap()).sum();
     report.assert_cpu(cpu_s, 1.0);
+    let start_ns = |process: &serde_json::Value| process["start_ns"].as_u64().unwrap();
+    let run_start_ns = processes.iter().map(|process| start_ns(process)).min().unwrap();
     for heaviest in report.array("processes.heaviest") {
         let of_pid = |process: &&&serde_json::Value| process["pid"] == heaviest["pid"];
         let process = processes.iter().find(of_pid).unwrap();
+        let start_s = (start_ns(process) - run_start_ns) as f64 / 1e9;
         for (key, value) in heaviest.as_object().unwrap() {
-            assert_eq!(&process[key], value, "{key} of {process}");
+            let expected = if key == "start_s" { start_s.into() } else { process[key].clone() };
+            assert_eq!(value, &expected, "{key} of {process}");
         }
     }
 

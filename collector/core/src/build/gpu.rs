@@ -6,14 +6,15 @@ use crate::model::gpu::{Device, Figure, Missing, NVIDIA, Vendor};
 use crate::model::groups::Groups;
 use crate::model::report::{
     CommandGpu, CommandUsage, Gpu, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory, GpuMissing, GpuPcie,
-    GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, MaxGpuRam, Percent,
-    ProcessGpu, ProcessUsage,
+    GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid, HeavyProcess,
+    MaxGpuRam, Percent, ProcessGpu, ProcessUsage,
 };
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::DeviceUsage;
 use crate::run::gpu::usage::meters::{Counter, Gauge};
 use crate::run::gpu::usage::processes::ProcessGpu as Used;
+use crate::run::tree::ProcessSummary;
 use crate::run::usage::Totals;
 
 /// Energy counters move in steps of up to 0.1 s: over less than this, seconds, mean power would be off by more than a tenth.
@@ -351,17 +352,17 @@ pub(super) fn with_gpu_columns(usage: &GpuUsage, mut commands: Vec<CommandUsage>
     commands
 }
 
-/// Lists the heaviest processes, with their GPU columns.
-pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals) -> Vec<ProcessUsage> {
+/// Lists the heaviest processes, with their GPU columns. The command started at `run_start_ns`.
+pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals, run_start_ns: u64) -> Vec<HeavyProcess> {
     let on_gpus = |id: u64| {
         let used = usage.processes.by_id.get(&id)?;
         Some(ProcessGpu { peak_ram_bytes: used.peak_bytes, max_sm_percent: max_sm(used) })
     };
-    totals
-        .heaviest()
-        .into_iter()
-        .map(|(id, process)| ProcessUsage { gpu: on_gpus(id.0), ..process })
-        .collect()
+    let heavy = |process: &ProcessSummary| HeavyProcess {
+        usage: ProcessUsage { gpu: on_gpus(process.ids.id.0), ..process.usage() },
+        start_s: Some(process.start_ns.saturating_sub(run_start_ns) as f64 / 1e9),
+    };
+    totals.heaviest().into_iter().map(heavy).collect()
 }
 
 /// Lists the figures of a device that are not known, and why.

@@ -116,7 +116,7 @@ fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
         still_running: Some(run.totals.survivors.count),
         still_running_processes: run.totals.survivors.listed.clone(),
         by_command: gpu::with_gpu_columns(on_gpus, run.totals.by_command()),
-        heaviest: gpu::heaviest(on_gpus, &run.totals),
+        heaviest: gpu::heaviest(on_gpus, &run.totals, run.start_ns),
         max_sm_percent: gpu::max_sm_percent(on_gpus),
     }
 }

@@ -81,7 +81,7 @@ fn random_trees_have_no_null_without_a_reason_and_no_total_below_a_known_peak() 
         let descendants = max.descendants.footprint_bytes.unwrap_or(0);
         assert!(main <= combined && descendants <= combined, "run {number}: {max:?}");
         let bounds = report.coverage.peaks.bound;
-        let peaks = report.processes.heaviest.iter().filter_map(|process| process.peak_rss_bytes);
+        let peaks = report.processes.heaviest.iter().filter_map(|process| process.usage.peak_rss_bytes);
         let largest = peaks.max().filter(|_| bounds == 0).unwrap_or(0);
         assert!(largest <= combined, "run {number}: {largest} above {max:?}");
     }

@@ -14,6 +14,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 use super::RunState;
 use super::outbox::Outgoing;
 use super::over_time::{Track, Values};
+use super::tree::ProcessSummary;
 use crate::model::groups::Groups;
 use crate::model::observation::Observation;
 use crate::model::quality::Quality;
@@ -213,8 +214,8 @@ fn check_over_time(run: &RunState) -> Result<(), TestCaseError> {
 /// The processes as reported, by pid, then by their order.
 fn figures(run: &RunState) -> Figures {
     let mut processes = run.totals.heaviest();
-    processes.sort_by_key(|(id, process)| (process.pid, id.0));
-    processes.into_iter().map(|(_, process)| process).collect()
+    processes.sort_by_key(|process| (process.ids.pid(), process.ids.id.0));
+    processes.into_iter().map(ProcessSummary::usage).collect()
 }
 
 fn total_us(run: &RunState) -> u64 {

@@ -23,8 +23,8 @@ pub fn hostile() -> Report {
     report.processes.by_command.truncate(2);
     report.processes.by_command[0].command = evil.into();
     report.processes.by_command[1].command = "数据 \"quoted\" ".repeat(12);
-    report.processes.heaviest[0].args = Some(vec![evil.into(), "tab\there".into(), "y".repeat(300)]);
-    report.processes.heaviest[1].command = evil.into();
+    report.processes.heaviest[0].usage.args = Some(vec![evil.into(), "tab\there".into(), "y".repeat(300)]);
+    report.processes.heaviest[1].usage.command = evil.into();
     report.coverage.static_executables = vec!["/tmp/new\nline: 7".into(), "/z".repeat(80)];
     report.coverage.records_untrusted = Some(format!("told of {evil}"));
     report.warnings =

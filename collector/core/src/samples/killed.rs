@@ -177,10 +177,10 @@ pub fn killed() -> Report {
     report.processes.max_sm_percent = Some(Groups { main: 97.0, descendants: 0.0, combined: 97.0 });
     report.processes.by_command.truncate(1);
     report.processes.heaviest.truncate(1);
-    report.processes.heaviest[0].exit = killed;
+    report.processes.heaviest[0].usage.exit = killed;
     report.processes.by_command[0].gpu =
         Some(CommandGpu { count: 3, peak_ram_bytes: Some(12_000_000_000), max_sm_percent: None });
-    report.processes.heaviest[0].gpu =
+    report.processes.heaviest[0].usage.gpu =
         Some(ProcessGpu { peak_ram_bytes: Some(12_000_000_000), max_sm_percent: Some(97.0) });
     report.processes.still_running = Some(0);
     report.processes.still_running_processes.clear();

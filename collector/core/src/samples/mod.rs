@@ -264,33 +264,39 @@ fn processes(ended: Exit) -> Processes {
     }
 }
 
-fn heaviest(ended: Exit) -> Vec<ProcessUsage> {
+fn heaviest(ended: Exit) -> Vec<HeavyProcess> {
     vec![
-        ProcessUsage {
-            pid: 4242,
-            ppid: Some(4241),
-            command: "cc1".into(),
-            args: Some(["cc1", "-quiet", "main program.c"].map(str::to_owned).to_vec()),
-            cpu_s: Some(12.5),
-            cpu_quality: Quality::Exact,
-            peak_rss_bytes: Some(88_080_384),
-            peak_quality: Quality::Exact,
-            wall_s: 12.75,
-            exit: ended,
-            gpu: None,
+        HeavyProcess {
+            start_s: Some(35.5),
+            usage: ProcessUsage {
+                pid: 4242,
+                ppid: Some(4241),
+                command: "cc1".into(),
+                args: Some(["cc1", "-quiet", "main program.c"].map(str::to_owned).to_vec()),
+                cpu_s: Some(12.5),
+                cpu_quality: Quality::Exact,
+                peak_rss_bytes: Some(88_080_384),
+                peak_quality: Quality::Exact,
+                wall_s: 12.75,
+                exit: ended,
+                gpu: None,
+            },
         },
-        ProcessUsage {
-            pid: 4711,
-            ppid: Some(1),
-            command: "sccache".into(),
-            args: None,
-            cpu_s: Some(0.5),
-            cpu_quality: Quality::Exact,
-            peak_rss_bytes: Some(9_000_000),
-            peak_quality: Quality::Sampled,
-            wall_s: 83.0,
-            exit: Exit::default(),
-            gpu: None,
+        HeavyProcess {
+            start_s: Some(0.25),
+            usage: ProcessUsage {
+                pid: 4711,
+                ppid: Some(1),
+                command: "sccache".into(),
+                args: None,
+                cpu_s: Some(0.5),
+                cpu_quality: Quality::Exact,
+                peak_rss_bytes: Some(9_000_000),
+                peak_quality: Quality::Sampled,
+                wall_s: 83.0,
+                exit: Exit::default(),
+                gpu: None,
+            },
         },
     ]
 }

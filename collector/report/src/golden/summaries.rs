@@ -217,7 +217,7 @@ fn partly_unknown() -> Report {
     report.io = Io { read_bytes: None, write_bytes: None };
     report.processes.by_command[3].cpu_s = None;
     report.processes.by_command[3].peak_rss_bytes = None;
-    report.processes.heaviest[0].cpu_quality = Quality::Unknown;
+    report.processes.heaviest[0].usage.cpu_quality = Quality::Unknown;
     report.warnings = vec![
         Warning::new(
             Topic::Figures,

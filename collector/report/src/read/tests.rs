@@ -115,7 +115,7 @@ fn filled() -> Vec<Report> {
     report.processes.max_sm_percent = Some(Groups { main: 1.0, descendants: 2.0, combined: 3.0 });
     report.processes.by_command[0].gpu =
         Some(CommandGpu { count: 3, peak_ram_bytes: Some(12), max_sm_percent: Some(97.5) });
-    report.processes.heaviest[0].peak_quality = Quality::Bound;
+    report.processes.heaviest[0].usage.peak_quality = Quality::Bound;
     let cgroup = report.cgroup.as_mut().unwrap();
     cgroup.memory_peak_bytes = Some(1);
     let coverage = &mut report.coverage;
@@ -337,6 +337,7 @@ fn report_of_schema_2_is_read_with_a_note() {
     // It was written from this one, in other units.
     let mut original = Report { crashes: None, ..killed() };
     original.peak = original.peak.map(|peak| Peak { by_command: Vec::new(), other_commands: None, ..peak });
+    original.processes.heaviest.iter_mut().for_each(|process| process.start_s = None);
     assert!((report.wall_s / original.wall_s - 1.0).abs() < 1e-12, "{}", report.wall_s);
     let expected = Report {
         series: Series::default(),

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::document::{Block, Column, Section, Table};
 use crate::figures::{UNKNOWN, column, count, exit, number, thousands};
-use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Processes, Report};
+use crate::model::report::{CommandUsage, Coverage, HeavyProcess, Peaks, Processes, Report};
 use crate::quote;
 use crate::units::Units;
 
@@ -58,11 +58,11 @@ fn by_command(commands: &[CommandUsage], units: Units) -> Section {
 }
 
 /// Makes the table of single processes.
-fn heaviest(processes: &[ProcessUsage], units: Units) -> Section {
+fn heaviest(processes: &[HeavyProcess], units: Units) -> Section {
     let [cpu, peak, wall] = usage_columns(units);
     let [pid, parent, exited] = ["PID", "Parent", "Exit"].map(Column::count);
     let head = [pid, parent, exited, cpu, peak, wall, Column::text("Command")];
-    let rows = processes.iter().map(|process| {
+    let rows = processes.iter().map(|HeavyProcess { usage: process, .. }| {
         let [cpu, peak, wall] = usage_cells(process.cpu_s, process.peak_rss_bytes, process.wall_s, units);
         let command = quote::process(process.args.as_deref(), &process.command, COMMAND);
         [
@@ -99,8 +99,8 @@ fn commands_on_gpus(commands: &[CommandUsage], units: Units) -> Section {
 }
 
 /// Heaviest processes that were seen on a GPU.
-fn heaviest_on_gpus(processes: &[ProcessUsage], units: Units) -> Section {
-    let rows = processes.iter().filter_map(|process| {
+fn heaviest_on_gpus(processes: &[HeavyProcess], units: Units) -> Section {
+    let rows = processes.iter().filter_map(|HeavyProcess { usage: process, .. }| {
         let gpu = process.gpu.as_ref()?;
         Some((gpu.peak_ram_bytes, gpu.max_sm_percent, process.pid.to_string(), process.command.as_str()))
     });

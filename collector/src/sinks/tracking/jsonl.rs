@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn process(n: u64) -> EndedProcess {
-        let usage = ProcessUsage { pid: 7, ..samples::full().processes.heaviest[0].clone() };
+        let usage = ProcessUsage { pid: 7, ..samples::full().processes.heaviest[0].usage.clone() };
         EndedProcess { start_ns: n, is_still_running: false, usage }
     }
 

@@ -39,7 +39,7 @@ pub use hints::{CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHin
 pub(crate) use hints::{LEAST_MEMORY_BYTES, LEAST_TIME_S};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
-pub use processes::{CommandUsage, Exit, ProcessUsage, Processes, Running};
+pub use processes::{CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
 pub use series::{
     CommandSeries, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series, SetTracks,

@@ -20,7 +20,7 @@ pub struct Processes {
     /// By command name, most CPU time first.
     pub by_command: Vec<CommandUsage>,
     /// Single processes: most CPU time first, then those of largest peak RSS, then of largest GPU memory.
-    pub heaviest: Vec<ProcessUsage>,
+    pub heaviest: Vec<HeavyProcess>,
     /// Largest sum over the processes of their GPU utilisation at one time, percent of one GPU; `None` if no driver reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_sm_percent: Option<Groups<f64>>,
@@ -60,6 +60,16 @@ pub struct CommandUsage {
     /// Their use of GPUs; `None` if none was seen on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<CommandGpu>,
+}
+
+/// A process that is reported singly.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HeavyProcess {
+    /// What it is, and what it used.
+    #[serde(flatten)]
+    pub usage: ProcessUsage,
+    /// Its start, seconds after the command's start; `None` in the report of a version that did not write it.
+    pub start_s: Option<f64>,
 }
 
 /// One process.

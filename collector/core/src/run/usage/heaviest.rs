@@ -4,8 +4,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::report::ProcessUsage;
-use crate::run::tree::{ProcessId, ProcessSummary};
+use crate::run::tree::ProcessSummary;
 
 /// Three lists of as many processes each.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -36,12 +35,12 @@ impl Heaviest {
     }
 
     /// Lists each process once: most CPU time first, then peak RSS, then GPU memory.
-    pub(super) fn list(&self) -> Vec<(ProcessId, ProcessUsage)> {
-        let mut list: Vec<(ProcessId, ProcessUsage)> = Vec::new();
+    pub(super) fn list(&self) -> Vec<&ProcessSummary> {
+        let mut list = Vec::new();
         let mut listed = HashSet::new();
         for (_, process) in self.by_cpu.iter().chain(&self.by_peak).chain(&self.on_gpus) {
             if listed.insert(process.ids.id) {
-                list.push((process.ids.id, process.usage()));
+                list.push(process);
             }
         }
         list

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::Floor;
 use super::heaviest::Heaviest;
 use crate::model::groups::Groups;
-use crate::model::report::{CommandUsage, Coverage, Peaks, ProcessUsage, Running};
+use crate::model::report::{CommandUsage, Coverage, Peaks, Running};
 use crate::run::nodes::RemoteStarts;
-use crate::run::tree::{FoundBy, ProcessId, ProcessSummary, Quality, Rusage};
+use crate::run::tree::{FoundBy, ProcessSummary, Quality, Rusage};
 
 /// Most command names with sums of their own; the others share one.
 const COMMANDS: usize = 10_000;
@@ -170,7 +170,7 @@ impl Totals {
 
     /// Lists single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that
     /// are not among them.
-    pub(crate) fn heaviest(&self) -> Vec<(ProcessId, ProcessUsage)> {
+    pub(crate) fn heaviest(&self) -> Vec<&ProcessSummary> {
         self.heaviest.list()
     }
 

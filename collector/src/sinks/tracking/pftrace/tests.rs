@@ -53,7 +53,7 @@ fn process(pid: u32, start_ns: u64) -> EndedProcess {
         args: Some(vec!["cc1".into(), "a b".into()]),
         exit: Exit { code: Some(3), signal: None },
         wall_s: 0.25,
-        ..samples::full().processes.heaviest[0].clone()
+        ..samples::full().processes.heaviest[0].usage.clone()
     };
     EndedProcess { start_ns, is_still_running: false, usage }
 }
