@@ -18,6 +18,7 @@ mod values;
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
+use gpu_track_collector::format;
 
 use args::Arguments;
 pub(crate) use args::{Options, ReportPlaces};
@@ -100,6 +101,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         return Ok(Request::Recover(options));
     }
     if options.information.gpus {
+        check_list_format(options.places.format())?;
         return Ok(Request::Gpus(options));
     }
     if as_gpu_tracker {
@@ -109,6 +111,21 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.command.words =
         command(std::mem::take(&mut options.command.words), options.command.execute.as_deref(), split)?;
     Ok(Request::Run(options))
+}
+
+/// Checks that a list of GPUs has the form that is asked for.
+///
+/// # Errors
+/// If it has not.
+fn check_list_format(format: &str) -> Result<(), UsageError> {
+    let names: Vec<&str> = format::names_of_lists().collect();
+    match names.contains(&format) {
+        true => Ok(()),
+        false => Err(UsageError::of(
+            "--gpus",
+            format_args!("it has no form \"{format}\": one of {}", names.join(", ")),
+        )),
+    }
 }
 
 /// Gives a line about the keywords that have no effect. `None`: there are none.

@@ -74,6 +74,10 @@ fn errors_have_status_and_form_of_those_of_gpu_tracker() {
         (&["-e", ""], "ERROR:root:Empty command provided.\n"),
         (&["-e", "true", "--ru=foo"], "ERROR:root:--ru: \"foo\" is not allowed"),
         (
+            &["-e", "true", "-f", "html"],
+            "ERROR:root:--format: \"html\" is no format of gpu_tracker: text or json\n",
+        ),
+        (
             &["sub-track", "analyze", "--tf=x.csv", "--stf=y.csv"],
             "ERROR:root:sub-track analyze is not there: use gpu_tracker's own program",
         ),

@@ -20,7 +20,7 @@ fn refused(options: &[&str], named: &[&str]) {
 // Requirement: CMD-12
 #[test]
 fn unknown_format_is_refused() {
-    refused(&["-f", "yaml"], &["-f", "yaml", "json", "text"]);
+    refused(&["-f", "yaml"], &["-f", "yaml", "json", "text", "html"]);
 }
 
 // Requirement: CMD-13

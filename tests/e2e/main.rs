@@ -43,6 +43,7 @@ mod nested;
 mod nodes;
 mod old_shims;
 mod output;
+mod page;
 mod progress;
 mod prometheus;
 mod report_file;

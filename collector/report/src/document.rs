@@ -1,6 +1,7 @@
 //! What a report says, as data: sections of labelled values, tables and lists. A writer such as [`super::text`] gives them
 //! their form. Their texts are not escaped yet, and many are untrusted.
 
+use super::figures::number;
 use crate::model::style::{RamUnit, TimeUnit};
 
 /// What a reader should see at a glance.
@@ -100,6 +101,21 @@ pub(super) struct Column {
     pub(super) unit: &'static str,
     /// Words, which are cut where they need too much room; else figures.
     pub(super) is_text: bool,
+}
+
+impl Cell {
+    /// Writes a number with its unit, or a count. `None`: it is unknown, shows as zero, or is something else.
+    pub(super) fn amount(&self) -> Option<String> {
+        match self {
+            Self::Number(None, _) | Self::Count(None | Some(0)) => None,
+            Self::Number(value, unit) => {
+                let shown = number(*value);
+                (shown != number(Some(0.0))).then(|| format!("{shown} {unit}"))
+            }
+            Self::Count(Some(count)) => Some(count.to_string()),
+            _ => None,
+        }
+    }
 }
 
 impl Block {

@@ -1,6 +1,6 @@
 //! The forms in which a report, or the list of GPUs, is written: the values of `-f`.
 
-use super::{gpu_tracker, json, openmetrics, text};
+use super::{gpu_tracker, html, json, openmetrics, text};
 use crate::model::config::ReportTarget;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
@@ -16,21 +16,32 @@ struct Format {
     is_complete: bool,
     /// Writes a report.
     report: fn(&Report, &Style) -> String,
-    /// Writes the output of `--gpus`.
+    /// Writes lists of GPUs. `None`: it is for reports alone.
+    lists: Option<Lists>,
+}
+
+/// What writes lists of GPUs.
+#[derive(Clone, Copy)]
+struct Lists {
+    /// The output of `--gpus`.
     gpus: fn(&Listing) -> String,
-    /// Writes the output of `gpu-track gpus`.
+    /// The output of `gpu-track gpus`.
     gpus_now: fn(&Listing) -> String,
 }
 
+/// The name of the form for people.
+pub const TEXT_NAME: &str = "text";
+
 /// For people, and the default.
 const TEXT: Format = Format {
-    name: "text",
+    name: TEXT_NAME,
     extension: "txt",
     is_complete: true,
     report: text::text,
-    gpus: text::gpu_list::gpu_list,
-    gpus_now: text::gpus_now::gpus_now,
+    lists: Some(LISTS_IN_TEXT),
 };
+const LISTS_IN_TEXT: Lists = Lists { gpus: text::gpu_list::gpu_list, gpus_now: text::gpus_now::gpus_now };
+
 /// The name of the form from which a report can be read back.
 pub const JSON_NAME: &str = "json";
 
@@ -40,8 +51,7 @@ const JSON: Format = Format {
     extension: "json",
     is_complete: true,
     report: json::json,
-    gpus: json::gpu_list,
-    gpus_now: json::gpu_line,
+    lists: Some(Lists { gpus: json::gpu_list, gpus_now: json::gpu_line }),
 };
 
 /// For Prometheus, which scrapes it again and again.
@@ -50,14 +60,18 @@ const OPENMETRICS: Format = Format {
     extension: "prom",
     is_complete: true,
     report: openmetrics::report,
-    gpus: openmetrics::gpu_list,
-    gpus_now: openmetrics::gpu_list,
+    lists: Some(Lists { gpus: openmetrics::gpu_list, gpus_now: openmetrics::gpu_list }),
 };
 
+/// For a browser.
+const HTML: Format =
+    Format { name: "html", extension: "html", is_complete: true, report: html::html, lists: None };
+
 /// All of them. Those of gpu_tracker are named as ours, with [`GPU_TRACKER`] before that.
-const FORMATS: [Format; 5] = [
+const FORMATS: [Format; 6] = [
     TEXT,
     JSON,
+    HTML,
     OPENMETRICS,
     Format { name: "gpu_tracker text", is_complete: false, report: gpu_tracker::text, ..TEXT },
     Format { name: "gpu_tracker json", is_complete: false, report: json::gpu_tracker, ..JSON },
@@ -69,6 +83,11 @@ pub const GPU_TRACKER: &str = "gpu_tracker ";
 /// Gives the values of `-f`, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().filter(|format| format.is_complete).map(|format| format.name)
+}
+
+/// Gives those that lists of GPUs have, too.
+pub fn names_of_lists() -> impl Iterator<Item = &'static str> {
+    names().filter(|name| named(name).lists.is_some())
 }
 
 /// Gives the value of `-f` that a file with this extension has.
@@ -123,13 +142,13 @@ pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
 /// Renders the output of `--gpus` in the form of this name.
 #[must_use]
 pub fn render_gpus(listing: &Listing, format: &str) -> String {
-    (named(format).gpus)(listing)
+    (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus)(listing)
 }
 
 /// Renders the output of `gpu-track gpus` in the form of this name.
 #[must_use]
 pub fn render_gpus_now(listing: &Listing, format: &str) -> String {
-    (named(format).gpus_now)(listing)
+    (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus_now)(listing)
 }
 
 /// Gives the form of this name. The command line gives no other names.
@@ -144,7 +163,8 @@ mod tests {
     // Requirement: CMD-16
     #[test]
     fn each_form_of_gpu_tracker_is_another_one_than_ours_of_that_name() {
-        assert_eq!(names().collect::<Vec<_>>(), ["text", "json", "openmetrics"]);
+        assert_eq!(names().collect::<Vec<_>>(), ["text", "json", "html", "openmetrics"]);
+        assert_eq!(names_of_lists().collect::<Vec<_>>(), ["text", "json", "openmetrics"]);
         let theirs: Vec<_> = names().filter(|name| is_of_gpu_tracker(name)).collect();
         assert_eq!(theirs, ["text", "json"], "gpu_tracker has no others that can be written");
         for name in theirs {

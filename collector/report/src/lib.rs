@@ -8,6 +8,7 @@ pub mod events;
 mod figures;
 pub mod format;
 mod gpu_tracker;
+mod html;
 mod json;
 mod openmetrics;
 pub mod over_time;

@@ -168,7 +168,7 @@ pub(crate) struct ReportPlaces {
     #[arg(short = 'o', long = "output", value_name = "FILE", value_hint = ValueHint::FilePath, action = ArgAction::Append)]
     pub(crate) outputs: Vec<PathBuf>,
 
-    /// Format of the report [default: as FILE ends, else text]. FILE can end in .json, .txt or .prom (openmetrics: for
+    /// Format of the report [default: as FILE ends, else text]. FILE can end in .json, .html, .txt or .prom (openmetrics: for
     /// node_exporter; rewritten every 15 s while COMMAND runs). With several FILEs, FORMAT is for
     /// those whose names do not tell it
     #[arg(short, long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(format::names()))]

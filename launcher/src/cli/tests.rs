@@ -205,7 +205,7 @@ fn bad_values_get_one_line_with_what_is_allowed() {
         ("--ru gb x", format!("--ru: \"gb\" is not allowed: {ram}")),
         ("--gpu-ram-unit MB x", format!("--gru: \"MB\" is not allowed: {ram}")),
         ("--tu years x", "--tu: \"years\" is not allowed: one of seconds, minutes, hours, days".into()),
-        ("-f yaml x", "--format: \"yaml\" is not allowed: one of text, json, openmetrics".into()),
+        ("-f yaml x", "--format: \"yaml\" is not allowed: one of text, json, html, openmetrics".into()),
         (
             "-f pickle x",
             "--format: \"pickle\" holds classes of Python, so only Python can write it: use -f json".into(),

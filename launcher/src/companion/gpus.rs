@@ -20,7 +20,7 @@ pub(super) struct GpusArguments {
 
     /// Format. JSON is an object a line
     #[arg(short, long, value_name = "FORMAT", default_value = "text",
-          value_parser = PossibleValuesParser::new(format::names()))]
+          value_parser = PossibleValuesParser::new(format::names_of_lists()))]
     format: String,
 
     #[command(flatten)]

@@ -81,6 +81,23 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     }
 }
 
+/// Checks that times, events and directories have the form of each place, as a report has.
+///
+/// # Errors
+/// If they have not, or there can be no text in a place.
+fn check_forms(places: &ReportPlaces) -> Result<(), UsageError> {
+    let check = |form: &str| match [format::TEXT_NAME, format::JSON_NAME, CSV].contains(&form) {
+        true => Ok(()),
+        false => {
+            Err(UsageError::of("--format", format_args!("\"{form}\" is for one report: text, json or csv")))
+        }
+    };
+    if places.outputs.is_empty() {
+        return check(places.format());
+    }
+    cli::targets(places, &PatternValues::here())?.iter().try_for_each(|target| check(form(target)))
+}
+
 /// Writes a text, in the form of each place, to stdout or where `-o` says.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ fn full_style() -> Style {
 }
 
 #[expect(clippy::disallowed_methods, reason = "BLESS rewrites the goldens")]
-fn compare(actual: &str, name: &str, golden: &str) {
+pub(crate) fn compare(actual: &str, name: &str, golden: &str) {
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(format!("{}/../../tests/golden/{name}", env!("CARGO_MANIFEST_DIR")), actual).unwrap();
         return;

@@ -9,7 +9,7 @@ pub use read::{Fixed, RecordedProcess, Recording, from_csv, from_lines, from_rep
 
 /// How a quantity of several points is told as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
+pub(crate) enum Rule {
     /// By the largest.
     Largest,
     /// By the mean over their times.
@@ -18,28 +18,28 @@ enum Rule {
 
 /// A quantity.
 #[derive(Debug, Clone, PartialEq)]
-struct Column {
+pub(crate) struct Column {
     /// Its name, with the unit.
-    name: String,
-    rule: Rule,
+    pub(crate) name: String,
+    pub(crate) rule: Rule,
 }
 
 /// A stretch of the run.
 #[derive(Debug, Clone, PartialEq)]
-struct Point {
+pub(crate) struct Point {
     /// Where it begins, seconds after the start.
-    start_s: f64,
+    pub(crate) start_s: f64,
     /// Where it ends, seconds after the start.
-    end_s: f64,
+    pub(crate) end_s: f64,
     /// A value for each column. `None`: it is not known.
-    values: Vec<Option<f64>>,
+    pub(crate) values: Vec<Option<f64>>,
 }
 
 /// The run over time. Its points follow each other.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OverTime {
-    columns: Vec<Column>,
-    points: Vec<Point>,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) points: Vec<Point>,
 }
 
 impl OverTime {

@@ -1,5 +1,6 @@
 //! The GPUs, and the processes on them.
 
+use super::usage::gauge;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{number, short};
 use crate::model::report::{GpuDevice, Report};
@@ -99,6 +100,16 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     }
     rows.extend(idle(&report.gpus));
     rows
+}
+
+/// Makes a row of the memory of all GPUs, for a page. `None`: there is none, or it is not known what the command held.
+pub(super) fn memory_row(report: &Report, units: Units) -> Option<Block> {
+    let held = report.max_gpu_ram.combined_bytes?;
+    let whole = report.max_gpu_ram.system_capacity_bytes.filter(|whole| *whole > 0)?;
+    let note = if report.gpus.len() > 1 { "all GPUs" } else { "" };
+    let part = held as f64 / whole as f64;
+    let [held, whole] = [held, whole].map(|bytes| units.gpu_bytes(bytes));
+    Some(gauge("GPU memory", held, Some(whole), Some(part), note.to_owned()))
 }
 
 /// Makes the summary's row of a GPU: when it was lost, or its figures.

@@ -19,6 +19,7 @@ use crate::model::report::Report;
 use crate::model::style::Style;
 pub(crate) use headline::brief_end;
 pub(crate) use next_job::slurm_options;
+pub(crate) use usage::busy_cores;
 
 /// Most lines of evidence in the summary.
 const MOST_EVIDENCE: usize = 3;
@@ -29,7 +30,19 @@ const SHOW_KEPT: &str = "gpu-track-run --last --full";
 /// Makes all sections.
 pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     let mut sections = vec![Section::list("Evidence", evidence(report, units).into_iter().collect())];
-    sections.extend(gpu_tracker::sections(report, units));
+    sections.extend(usage_sections(report, units));
+    sections.extend([processes::processes(report, units), crashes::section(report)]);
+    sections.push(environment::cgroup(report.cgroup.as_ref(), units));
+    sections.push(gpus::gpus(&report.gpus, units));
+    sections.extend(circumstances(report, units));
+    sections.push(warnings::warnings(report));
+    let headline = headline::full(report);
+    std::iter::once(headline).chain(sections.into_iter().map(Block::Section)).collect()
+}
+
+/// Makes the sections of what the tree used.
+fn usage_sections(report: &Report, units: Units) -> Vec<Section> {
+    let mut sections = Vec::from(gpu_tracker::sections(report, units));
     sections.extend([
         usage::cpu_time(report, units),
         contention::contention(&report.contention),
@@ -39,24 +52,62 @@ pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
         usage::io(report, units),
         usage::faults(report),
         usage::switches(report),
-        processes::processes(report, units),
-        crashes::section(report),
-        environment::cgroup(report.cgroup.as_ref(), units),
-        gpus::gpus(&report.gpus, units),
+    ]);
+    sections
+}
+
+/// Makes the sections of where the command ran, what to ask for next time, and how the figures are known.
+fn circumstances(report: &Report, units: Units) -> [Section; 4] {
+    [
         environment::host(report),
         environment::limits(report, units),
         next_job::next_job(report, units),
         coverage::coverage(&report.coverage),
-        warnings::warnings(report),
-    ]);
-    let headline = headline::full(report);
-    std::iter::once(headline).chain(sections.into_iter().map(Block::Section)).collect()
+    ]
+}
+
+/// What a page says beside its pictures.
+pub(super) struct Page {
+    /// The command, and how it ended.
+    pub(super) headline: Block,
+    /// What the summary says, but for what a section below says in full.
+    pub(super) summary: Vec<Block>,
+    /// What a reader must know first.
+    pub(super) alerts: [Section; 2],
+    /// The processes.
+    pub(super) processes: Section,
+    /// The GPUs, a section for each.
+    pub(super) gpus: Section,
+    /// All other sections.
+    pub(super) others: Vec<Section>,
+}
+
+/// Makes what a page says.
+pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
+    let mut summary: Vec<Block> = evidence(report, units).map(remark).into_iter().collect();
+    summary.extend(usage::rows(report, units));
+    summary.extend(usage::time_row(report, units));
+    summary.extend(gpus::rows(report, units));
+    summary.extend(gpus::memory_row(report, units));
+    summary.extend(usage::io_row(report, units));
+    summary.extend(processes::row(report));
+    summary.extend(next_job::paragraph(report, units, style.hints));
+    let mut others = usage_sections(report, units);
+    others.push(environment::cgroup(report.cgroup.as_ref(), units));
+    others.extend(circumstances(report, units));
+    Page {
+        headline: headline::brief(report, units),
+        summary,
+        alerts: [warnings::warnings(report), crashes::section(report)],
+        processes: processes::processes(report, units),
+        gpus: gpus::gpus(&report.gpus, units),
+        others,
+    }
 }
 
 /// Makes the summary: whether the command worked and what ended it; how much of what it might use it used, and by what. Then
 /// what to ask for next time. Crashes, and then the commands that used most, have `free_lines` lines.
 pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: usize) -> Vec<Block> {
-    let remark = |text| Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE };
     let mut blocks = vec![headline::brief(report, units)];
     blocks.extend(evidence(report, units).map(remark));
     let crashes = crashes::remarks(report, free_lines);
@@ -71,6 +122,10 @@ pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: 
     blocks.extend(warnings::remarks(report, style.is_kept));
     blocks.extend(style.is_kept.then(|| Block::Paragraph("Full report", SHOW_KEPT.to_owned())));
     blocks
+}
+
+fn remark(text: String) -> Block {
+    Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE }
 }
 
 fn evidence(report: &Report, units: Units) -> Option<String> {

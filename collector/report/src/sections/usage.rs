@@ -4,7 +4,7 @@ use super::contention;
 use crate::document::{Block, Cell, Column, RamSpan, Section, Table, Tone};
 use crate::figures::{short, thousands};
 use crate::model::groups::Groups;
-use crate::model::report::{MemorySource, Peak, Report, Series};
+use crate::model::report::{MemorySource, Peak, Report, Series, TimeBasis};
 use crate::quote;
 use crate::units::Units;
 
@@ -123,7 +123,13 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
 }
 
 /// A figure, its whole, and the part that it is of that.
-fn gauge(label: &str, used: String, whole: Option<String>, part: Option<f64>, note: String) -> Block {
+pub(super) fn gauge(
+    label: &str,
+    used: String,
+    whole: Option<String>,
+    part: Option<f64>,
+    note: String,
+) -> Block {
     let mut cells = vec![Cell::Figure(Tone::Plain, used)];
     if let (Some(whole), Some(part)) = (whole, part.filter(|part| part.is_finite())) {
         cells.extend([Cell::Figure(Tone::Plain, whole), Cell::Part(part)]);
@@ -146,8 +152,20 @@ fn cpu_row(report: &Report, units: Units) -> Block {
     gauge("CPU", busy_cores(total_s / report.wall_s), Some(format!("{number} core{plural}")), part, time)
 }
 
+/// Makes a row of the time against its limit, for a page. `None`: there was no limit, or it is not known.
+pub(super) fn time_row(report: &Report, units: Units) -> Option<Block> {
+    let hint = report.hints.time?;
+    let given_s = hint.given_s.filter(|given_s| *given_s > 0.0)?;
+    let note = match hint.basis {
+        TimeBasis::SlurmJob => "since the Slurm job's start",
+        TimeBasis::Wall | TimeBasis::TimeLimit => "",
+    };
+    let [used, whole] = [hint.basis_s, given_s].map(|s| units.seconds(s));
+    Some(gauge("Time", used, Some(whole), Some(hint.basis_s / given_s), note.to_owned()))
+}
+
 /// Writes a number of busy cores.
-fn busy_cores(cores: f64) -> String {
+pub(crate) fn busy_cores(cores: f64) -> String {
     match cores {
         0.0 => "0 cores".to_owned(),
         ..0.005 => "<0.01 cores".to_owned(),

@@ -4,7 +4,7 @@ mod table;
 
 use super::terminal::{Look, WIDTH, heights, left, right};
 use crate::document::{Block, Cell, Section, Tone};
-use crate::figures::{number, percent};
+use crate::figures::percent;
 use crate::quote;
 
 /// How lines are arranged.
@@ -153,12 +153,9 @@ impl Page {
     /// `room`, the columns that are left: a note that is too long has no pieces.
     fn pieces(&self, cell: &Cell, room: usize) -> Vec<Piece> {
         match cell {
-            Cell::Number(value, unit) => match number(*value) {
-                shown if value.is_none() || shown == number(Some(0.0)) => Vec::new(),
-                shown => vec![(Tone::Plain, format!("{shown} {unit}"))],
-            },
-            Cell::Count(None | Some(0)) => Vec::new(),
-            Cell::Count(Some(count)) => vec![(Tone::Plain, count.to_string())],
+            Cell::Number(..) | Cell::Count(_) => {
+                cell.amount().map(|amount| (Tone::Plain, amount)).into_iter().collect()
+            }
             Cell::Text(tone, text) => vec![(*tone, self.look.text(text))],
             Cell::Figure(tone, text) => vec![(*tone, left(&format!("{} ", self.look.text(text)), FIGURE))],
             Cell::Part(part) => self.gauge(*part, room),

@@ -18,6 +18,7 @@ use crate::console::message;
 /// # Errors
 /// If the directory can't be read, has no report, or a place can't be written to.
 pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, UsageError> {
+    super::check_forms(places)?;
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", directory.display()));
     let entries = fs::read_dir(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

@@ -79,6 +79,7 @@ pub(super) fn of_recording(
     time: &TimeArgs,
     places: &ReportPlaces,
 ) -> Result<ExitCode, UsageError> {
+    super::check_forms(places)?;
     if !time.list_events {
         // A report was asked for, or CSV.
         if !time.is_any() {
@@ -104,6 +105,7 @@ pub(super) fn of_report(
     time: &TimeArgs,
     places: &ReportPlaces,
 ) -> Result<ExitCode, UsageError> {
+    super::check_forms(places)?;
     let problem = |problem| UsageError::new(format_args!("\"{}\" is no report: {problem}", path.display()));
     let report: Report = read_report(json).map_err(problem)?.report;
     if time.list_events {

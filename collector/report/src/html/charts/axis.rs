@@ -1,0 +1,56 @@
+//! Round numbers along an axis.
+
+use crate::figures::thousands;
+
+/// Gives round numbers from 0 to `largest`, at most about `most`, each with its text.
+pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
+    let rough = largest / most as f64;
+    if !(rough.is_finite() && rough > 0.0) {
+        return vec![(0.0, "0".to_owned())];
+    }
+    let (step, decimals) = step(rough);
+    // What is missing to a whole number of steps is a rounding error.
+    let count = (largest / step + 1e-9).floor() as usize;
+    let text = |value: f64| if decimals == 0 { thousands(value) } else { format!("{value:.decimals$}") };
+    let tick = |at: usize| match at {
+        0 => (0.0, "0".to_owned()),
+        at => (at as f64 * step, text(at as f64 * step)),
+    };
+    (0..=count).map(tick).collect()
+}
+
+/// Gives the smallest of 1, 2 and 5 times a power of ten that is at least `rough`, and the decimals that it has.
+fn step(rough: f64) -> (f64, usize) {
+    let mut exponent = rough.log10().floor() as i32;
+    let scaled = |exponent: i32| rough / 10f64.powi(exponent);
+    let factor = match [1.0, 2.0, 5.0].into_iter().find(|factor| *factor >= scaled(exponent) * (1.0 - 1e-9)) {
+        Some(factor) => factor,
+        None => {
+            exponent += 1;
+            1.0
+        }
+    };
+    // A division by a power of ten is exact where a multiplication by its inverse is not.
+    let step = if exponent < 0 { factor / 10f64.powi(-exponent) } else { factor * 10f64.powi(exponent) };
+    (step, usize::try_from(-exponent).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_reach_almost_the_largest_value() {
+        let texts = |largest, most| {
+            ticks(largest, most).into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(texts(490.0, 4), "0 200 400");
+        assert_eq!(texts(166.0, 6), "0 50 100 150");
+        assert_eq!(texts(100.0, 2), "0 50 100");
+        assert_eq!(texts(0.3, 3), "0 0.1 0.2 0.3");
+        assert_eq!(texts(0.021, 4), "0 0.01 0.02");
+        assert_eq!(texts(25_276.5, 3), "0 10,000 20,000");
+        assert_eq!(texts(2.0, 4), "0 0.5 1.0 1.5 2.0");
+        assert_eq!([texts(0.0, 4), texts(f64::NAN, 4)], ["0", "0"]);
+    }
+}

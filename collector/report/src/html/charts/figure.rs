@@ -1,0 +1,169 @@
+//! The frame of a chart: its title, a note, axes, a legend, and a table of the same values.
+
+use super::axis;
+use super::path::HEIGHT;
+use super::time::{Time, WIDTH};
+use crate::html::escape::escape;
+
+/// Pixels above a plot, for its unit.
+const ABOVE: f64 = 16.0;
+/// Pixels below a plot, for its times.
+const BELOW: f64 = 22.0;
+
+/// One or more charts with a title and a table.
+pub(super) struct Figure {
+    pub(super) title: String,
+    /// What areas, lines and numbers are.
+    pub(super) note: String,
+    pub(super) panels: Vec<Panel>,
+    pub(super) table: String,
+}
+
+/// A chart.
+pub(super) struct Panel {
+    /// What is shown, for screen readers; also above the chart where a figure has several.
+    pub(super) label: String,
+    /// What is at the top of the plot.
+    pub(super) top: f64,
+    pub(super) unit: String,
+    /// Height of the plot, pixels.
+    pub(super) height: f64,
+    /// About how many numbers each axis has.
+    pub(super) ticks: Ticks,
+    /// Paths, in the units of [`super::path`].
+    pub(super) paths: String,
+    /// Shapes and words on them, in pixels from [`Panel::y`] and percent of the width.
+    pub(super) words: String,
+    pub(super) legend: Vec<Key>,
+}
+
+/// About how many numbers an axis has.
+#[derive(Clone, Copy)]
+pub(super) struct Ticks {
+    pub(super) time: usize,
+    pub(super) values: usize,
+}
+
+/// A line of a legend.
+pub(super) struct Key {
+    pub(super) swatch: Swatch,
+    pub(super) name: String,
+    /// A figure of the whole run.
+    pub(super) figure: String,
+}
+
+/// What a legend shows of a colour.
+pub(super) enum Swatch {
+    /// An area of this class and colour.
+    Area(&'static str, &'static str),
+    /// A line of this class, colour and pattern of dashes.
+    Line(&'static str, &'static str, &'static str),
+}
+
+impl Figure {
+    pub(super) fn html(&self, time: &Time) -> String {
+        let Self { title, note, panels, table } = self;
+        let title = escape(title);
+        let has_several = panels.len() > 1;
+        let panels: String = panels.iter().map(|panel| panel.html(time, &title, has_several)).collect();
+        let class = if has_several { "panels" } else { "panel" };
+        let note = if note.is_empty() { String::new() } else { format!("<p>{}</p>", escape(note)) };
+        format!(
+            "<figure>\n<figcaption><h3>{title}</h3>{note}</figcaption>\n<div class=\"{class}\">\n{panels}</div>\n\
+             <details><summary>Table: {title}</summary>\n{table}</details>\n</figure>\n",
+        )
+    }
+}
+
+impl Panel {
+    /// Gives the pixels from the top of the picture to a value.
+    pub(super) fn y_of(value: f64, top: f64, height: f64) -> f64 {
+        ABOVE + height * (1.0 - (value / top).clamp(0.0, 1.0))
+    }
+
+    fn html(&self, time: &Time, title: &str, has_label: bool) -> String {
+        let Self { label, top, unit, height, paths, words, .. } = self;
+        let label = escape(label);
+        // What a legend of one key says has room beside the label.
+        let (heading, legend) = match self.legend.as_slice() {
+            [key] if has_label => (format!(" <b>{}</b>", escape(&key.figure)), String::new()),
+            _ => (String::new(), self.legend()),
+        };
+        let heading = if has_label { format!("<p class=\"label\">{label}{heading}</p>\n") } else { heading };
+        let name = if has_label { label.clone() } else { format!("{title}: {label}") };
+        // Paths have a resolution of a thousandth of the highest value.
+        format!(
+            "<div>\n{heading}<svg class=\"chart\" role=\"img\" aria-label=\"{name}\" width=\"100%\" height=\"{}\" \
+             overflow=\"visible\" font-size=\"12\" data-top=\"{top:.4e}\" data-unit=\"{}\">\n{}<svg y=\"{ABOVE}\" \
+             width=\"100%\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\">\n{}{paths}</svg>\n\
+             {words}</svg>\n{legend}</div>\n",
+            ABOVE + height + BELOW,
+            escape(unit),
+            self.numbers(time),
+            self.grid(),
+        )
+    }
+
+    /// Gives the numbers along the axis of values.
+    fn values(&self) -> Vec<(f64, String)> {
+        if self.ticks.values == 0 { Vec::new() } else { axis::ticks(self.top, self.ticks.values) }
+    }
+
+    /// Draws a thin line at each number, as one path.
+    fn grid(&self) -> String {
+        if self.ticks.values == 0 {
+            return String::new();
+        }
+        let line = |(value, _): (f64, String)| format!("M0 {:.0}h{WIDTH}", HEIGHT * (1.0 - value / self.top));
+        let lines: String = self.values().into_iter().map(line).collect();
+        format!(
+            "<path stroke=\"currentColor\" stroke-opacity=\".15\" vector-effect=\"non-scaling-stroke\" d=\"{lines}\"/>\n"
+        )
+    }
+
+    /// Writes the numbers of both axes, and the unit.
+    fn numbers(&self, time: &Time) -> String {
+        let Self { top, unit, height, ticks, .. } = self;
+        let value = |(value, text): (f64, String)| {
+            format!("<text x=\"-8\" y=\"{:.0}\">{text}</text>", Self::y_of(value, *top, *height) + 4.0)
+        };
+        let values: String = self.values().into_iter().map(value).collect();
+        let y = ABOVE + height + 17.0;
+        let at =
+            |(part, text): (f64, String)| format!("<text x=\"{}%\" y=\"{y}\">{text}</text>", percent(part));
+        let times: String = time.ticks(ticks.time).into_iter().map(at).collect();
+        let unit = escape(unit);
+        let unit = if unit.is_empty() { unit } else { format!("<text y=\"{}\">{unit}</text>", ABOVE - 5.0) };
+        format!("{unit}<g text-anchor=\"end\">{values}</g><g text-anchor=\"middle\">{times}</g>\n")
+    }
+
+    fn legend(&self) -> String {
+        let keys: String = self.legend.iter().map(Key::html).collect();
+        if keys.is_empty() { keys } else { format!("<ul class=\"legend\">\n{keys}</ul>\n") }
+    }
+}
+
+impl Key {
+    fn html(&self) -> String {
+        let swatch = match self.swatch {
+            Swatch::Area(class, colour) => {
+                format!("<rect class=\"{class}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>")
+            }
+            Swatch::Line(class, colour, dashes) => format!(
+                "<line class=\"{class}\" x2=\"12\" y1=\"6\" y2=\"6\" stroke=\"{colour}\" stroke-width=\"2\" \
+                 stroke-dasharray=\"{dashes}\"/>"
+            ),
+        };
+        format!(
+            "<li><svg width=\"12\" height=\"12\" aria-hidden=\"true\">{swatch}</svg> {} <b>{}</b></li>\n",
+            escape(&self.name),
+            escape(&self.figure)
+        )
+    }
+}
+
+/// Writes a part as a percentage with two decimals, without those that are zero.
+pub(super) fn percent(part: f64) -> String {
+    let text = format!("{:.2}", part * 100.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

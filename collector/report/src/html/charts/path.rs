@@ -1,0 +1,94 @@
+//! Paths of values over time. A point of the series is a step: its value holds for all of its time, and nothing is drawn where
+//! it is not known. Whole numbers and relative moves keep a path small.
+
+use std::fmt::Write as _;
+
+use super::time::Time;
+
+/// Units from the top of a path to its bottom: a tenth of a percent each.
+pub(super) const HEIGHT: f64 = 1000.0;
+
+/// A value that holds for a time, as places in a path.
+struct Step {
+    left: i64,
+    right: i64,
+    y: i64,
+}
+
+/// Draws the upper edges of values, of which `top` is at the top.
+pub(super) fn line(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> String {
+    runs(time, values, top).iter().fold(String::new(), |mut path, run| {
+        let _infallible = write!(path, "M{} {}", run[0].left, run[0].y);
+        steps(&mut path, run);
+        path
+    })
+}
+
+/// Draws the areas below values, of which `top` is at the top.
+pub(super) fn area(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> String {
+    runs(time, values, top).iter().fold(String::new(), |mut path, run| {
+        let _infallible = write!(path, "M{} {HEIGHT}V{}", run[0].left, run[0].y);
+        steps(&mut path, run);
+        let _infallible = write!(path, "V{HEIGHT}Z");
+        path
+    })
+}
+
+/// Gives the steps of known values that follow one another.
+fn runs(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> Vec<Vec<Step>> {
+    let mut runs: Vec<Vec<Step>> = Vec::new();
+    for (start_s, end_s, value) in time.points(values) {
+        let Some(value) = value.filter(|value| value.is_finite()) else { continue };
+        let y = HEIGHT as i64 - (value / top * HEIGHT).clamp(0.0, HEIGHT).round() as i64;
+        let step = Step { left: time.x(start_s), right: time.x(end_s), y };
+        match runs.last_mut().and_then(|run| Some((run.last()?.right, run))) {
+            Some((right, run)) if right == step.left => run.push(step),
+            _ => runs.push(vec![step]),
+        }
+    }
+    runs
+}
+
+/// Adds the steps of a run, from the begin of the first on. Steps of one height are one move.
+fn steps(path: &mut String, run: &[Step]) {
+    let mut y = run[0].y;
+    for steps in run.chunk_by(|a, b| a.y == b.y) {
+        let length = steps[steps.len() - 1].right - steps[0].left;
+        if steps[0].y != y {
+            let _infallible = write!(path, "v{}", steps[0].y - y);
+        }
+        if length > 0 {
+            let _infallible = write!(path, "h{length}");
+        }
+        y = steps[0].y;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::Series;
+    use crate::units::Units;
+    use gpu_track_core::samples::full;
+
+    // Requirement: OUT-34
+    #[test]
+    fn steps_hold_for_their_time_and_unknown_is_a_gap() {
+        let units = Units::choose(&full(), &crate::model::style::Style::default());
+        let series = Series {
+            start_s: vec![0.0, 1.0, 2.0, 3.0, 4.0],
+            end_s: vec![1.0, 2.0, 3.0, 4.0, 5.0],
+            ..Series::default()
+        };
+        let time = Time::new(&series, 5.0, units);
+        let values = [Some(5.0), Some(5.0), None, Some(10.0), Some(0.0)];
+        assert_eq!(line(&time, values, 10.0), "M0 500h800M1200 0h400v1000h400");
+        assert_eq!(area(&time, values, 10.0), "M0 1000V500h800V1000ZM1200 1000V0h400v1000h400V1000Z");
+        assert_eq!(line(&time, [None; 5], 10.0), "");
+        assert_eq!(
+            line(&time, [Some(f64::NAN), Some(99.0)], 10.0),
+            "M400 0h400",
+            "no more than the chart is high"
+        );
+    }
+}

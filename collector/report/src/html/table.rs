@@ -1,0 +1,39 @@
+//! Tables of a page. Its script sorts them; without it they stand in the order of the report.
+
+use super::escape::escape;
+use crate::document::{Column, Table};
+use crate::quote;
+
+/// Most rows of a table; the JSON form has all of them.
+pub(super) const MOST_ROWS: usize = 40;
+/// Most rows of a table that each GPU has.
+pub(super) const MOST_ROWS_OF_DEVICE: usize = 10;
+/// Most columns of a cell.
+const CELL: usize = 160;
+
+/// Renders a table, and how many rows it lacks. `title` says what is in it.
+pub(super) fn table(title: &str, table: &Table, most_rows: usize) -> String {
+    let heads: String = table.columns.iter().map(head).collect();
+    let rows: String = table.rows.iter().take(most_rows).map(|row| self::row(row, &table.columns)).collect();
+    let missing = table.total.saturating_sub(most_rows.min(table.rows.len()));
+    let more = if missing > 0 { format!("<p>... and {missing} more</p>\n") } else { String::new() };
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\">\n<table class=\"sorts\" aria-label=\"{}\">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n\
+         {rows}</tbody>\n</table>\n</div>\n{more}",
+        escape(title)
+    )
+}
+
+fn head(Column { name, unit, is_text }: &Column) -> String {
+    let unit = if unit.is_empty() { String::new() } else { format!(" [{}]", escape(unit)) };
+    let class = if *is_text { " class=\"words\"" } else { "" };
+    format!("<th scope=\"col\"{class}>{}{unit}</th>", escape(name))
+}
+
+fn row(row: &[String], columns: &[Column]) -> String {
+    let cells = row.iter().zip(columns).map(|(cell, column)| {
+        let cell = escape(&quote::cut_middle(&quote::escape(cell), CELL));
+        if column.is_text { format!("<td class=\"words\">{cell}</td>") } else { format!("<td>{cell}</td>") }
+    });
+    format!("<tr>{}</tr>\n", cells.collect::<String>())
+}

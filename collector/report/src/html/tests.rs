@@ -1,0 +1,262 @@
+//! What holds for the page of any report: it is well-formed, has the golden's bytes, keeps untrusted text out of its markup, and
+//! is small.
+
+use roxmltree::{Document, Node};
+use serde_json::Value;
+
+use super::head::{SCRIPT, STYLE};
+use super::html;
+use crate::golden::compare;
+use crate::model::quality::Quality;
+use crate::model::report::*;
+use crate::model::style::Style;
+use crate::{json, quote, read};
+use gpu_track_core::samples::{all, full, killed, unknown};
+
+/// Most bytes of a page, and those for each GPU.
+const MOST_BYTES: usize = 120_000;
+const MOST_BYTES_OF_GPU: usize = 6_000;
+
+/// Text that a page must not take for markup, style or script.
+const HOSTILE: &str =
+    "</script></style><script>alert(1)</script>]]><!--\"'&amp;<img src=x onerror=alert(1)>\u{202e}\u{ffff}";
+
+fn page(report: &Report) -> String {
+    html(report, &Style::default())
+}
+
+/// Reads a page as XML, which is stricter than HTML. XML has a document type of its own.
+fn with_elements<T>(page: &str, look: impl Fn(&Document) -> T) -> T {
+    let xml = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
+    let document = Document::parse(xml).unwrap_or_else(|error| panic!("{error}\n{page}"));
+    look(&document)
+}
+
+/// Gives each element's name and the names of its attributes.
+fn markup(page: &str) -> Vec<String> {
+    with_elements(page, |document| {
+        let elements = document.descendants().filter(Node::is_element);
+        let line = |element: Node| {
+            let attributes = element.attributes().map(|attribute| attribute.name().to_owned());
+            format!("{} {}", element.tag_name().name(), attributes.collect::<Vec<_>>().join(" "))
+        };
+        elements.map(line).collect()
+    })
+}
+
+/// Puts `text` in place of each text of a report: also in names of limits, never in a word that the report chooses itself.
+fn with_texts(report: &Report, text: &str) -> (Report, usize) {
+    let mut document: Value = serde_json::from_str(&json::json(report, &Style::default())).unwrap();
+    let mut replaced = 0;
+    for pointer in pointers(&document, String::new()) {
+        let before = document.clone();
+        *document.pointer_mut(&pointer).unwrap() = text.into();
+        match read::read(&document.to_string()) {
+            Ok(_) => replaced += 1,
+            Err(_) => document = before,
+        }
+    }
+    let mut report = read::read(&document.to_string()).unwrap().report;
+    let ulimits = std::mem::take(&mut report.limits.ulimits);
+    report.limits.ulimits =
+        ulimits.into_iter().map(|(name, limit)| (format!("{name}{text}"), limit)).collect();
+    let slurm = std::mem::take(&mut report.limits.slurm);
+    report.limits.slurm = slurm.into_iter().map(|(name, value)| (format!("{name}{text}"), value)).collect();
+    (report, replaced)
+}
+
+/// Gives the place of each text in a JSON document.
+fn pointers(value: &Value, at: String) -> Vec<String> {
+    let key = |key: &str| format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+    match value {
+        Value::String(_) => vec![at],
+        Value::Array(items) => {
+            items.iter().enumerate().flat_map(|(i, item)| pointers(item, format!("{at}/{i}"))).collect()
+        }
+        Value::Object(fields) => fields.iter().flat_map(|(name, value)| pointers(value, key(name))).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A report with everything that a page can show: one with GPUs, and what only another one has.
+fn with_all() -> Report {
+    let mut report = Report { warnings: full().warnings, ..killed() };
+    report.processes = Processes { by_command: report.processes.by_command, ..full().processes };
+    report.series.gpus[0].id.clone_from(&report.gpus[0].id);
+    report
+}
+
+/// Values that change with each point, without a source of randomness.
+fn noise(points: usize, seed: usize, largest: f64) -> Vec<Option<f64>> {
+    (0..points)
+        .map(|at| Some(((at * 7919 + seed * 104_729) * 6151 % 9973) as f64 / 9973.0 * largest))
+        .collect()
+}
+
+fn noisy(points: usize, seed: usize, largest: f64) -> Track {
+    Track {
+        min: noise(points, seed, largest),
+        mean: noise(points, seed + 1, largest),
+        max: noise(points, seed + 2, largest),
+    }
+}
+
+/// A run of 5,000 processes and this many GPUs, in as many points and commands as a report has. None of them is quiet.
+fn large(gpus: usize) -> Report {
+    const POINTS: usize = 300;
+    let mut report = with_all();
+    let device = GpuDevice { name: Some("NVIDIA H100 80GB HBM3".into()), ..report.gpus[0].clone() };
+    let id = |at: usize| format!("GPU-8a56d1c2-5a0e-4a35-9d3b-0123456789{at:02}");
+    let index = |at: usize| u32::try_from(at).ok();
+    report.gpus = (0..gpus).map(|at| GpuDevice { id: id(at), index: index(at), ..device.clone() }).collect();
+    let memory = 80e9;
+    report.series = Series {
+        start_s: (0..POINTS).map(|at| at as f64 * report.wall_s / POINTS as f64).collect(),
+        end_s: (1..=POINTS).map(|at| at as f64 * report.wall_s / POINTS as f64).collect(),
+        ram_bytes: SetTracks { combined: noisy(POINTS, 1, 21e9), ..SetTracks::default() },
+        cpu_percent: SetTracks { combined: noisy(POINTS, 2, 3200.0), ..SetTracks::default() },
+        processes: noisy(POINTS, 3, 900.0),
+        io_bytes_per_s: IoTracks { read: noisy(POINTS, 4, 1e9), written: noisy(POINTS, 5, 3e8) },
+        gpus: (0..gpus)
+            .map(|at| GpuSeries {
+                id: id(at),
+                utilization_percent: noisy(POINTS, at, 100.0),
+                memory_used_bytes: noisy(POINTS, at + 1, memory),
+                memory_run_bytes: noisy(POINTS, at + 2, memory),
+                power_w: noisy(POINTS, at + 3, 700.0),
+                ..GpuSeries::default()
+            })
+            .collect(),
+        commands: (0..10)
+            .map(|at| CommandSeries {
+                command: format!("python3 worker_{at}.py"),
+                ram_bytes: noisy(POINTS, 10 * at, 2e9),
+                mean_cpu_percent: noise(POINTS, 10 * at + 3, 320.0),
+            })
+            .collect(),
+        other_commands: Some(OtherCommandSeries {
+            mean_ram_bytes: noise(POINTS, 111, 1e9),
+            mean_cpu_percent: noise(POINTS, 112, 100.0),
+        }),
+        file_systems: Vec::new(),
+    };
+    report.processes.total = 5000;
+    report.processes.by_command = (0..60)
+        .map(|at| CommandUsage {
+            command: format!("python3 worker_{at}.py"),
+            gpu: None,
+            ..report.processes.by_command[0].clone()
+        })
+        .collect();
+    let process = |at: u32| {
+        let args = ["python3", "worker.py", "--input", "/scratch/data/part.parquet", "--seed", "1234567"];
+        let usage = ProcessUsage {
+            pid: 100_000 + at,
+            command: format!("python3 worker_{}.py", at % 10),
+            args: Some(args.map(str::to_owned).to_vec()),
+            cpu_quality: Quality::Exact,
+            wall_s: 100.0 * f64::from(at),
+            ..report.processes.heaviest[0].usage.clone()
+        };
+        HeavyProcess { usage, start_s: Some(f64::from(at) * 77.7) }
+    };
+    report.processes.heaviest = (0..60).map(process).collect();
+    report
+}
+
+// Requirement: OUT-34
+#[test]
+fn golden_page() {
+    let page = page(&with_all()).replace(STYLE, "(style)").replace(SCRIPT, "(script)");
+    compare(&page, "page.html", include_str!("../../../../tests/golden/page.html"));
+}
+
+// Requirement: OUT-34
+#[test]
+fn page_of_each_report_is_well_formed_and_loads_nothing() {
+    for (name, report) in all().into_iter().chain([("large", large(2))]) {
+        let page = page(&report);
+        with_elements(&page, |document| {
+            let elements: Vec<Node> = document.descendants().filter(Node::is_element).collect();
+            let named = |name: &str| elements.iter().filter(|element| element.has_tag_name(name)).count();
+            assert_eq!((named("script"), named("style"), named("h1"), named("main")), (1, 1, 1, 1), "{name}");
+            for element in &elements {
+                for attribute in element.attributes() {
+                    let is_loaded =
+                        ["src", "href", "style", "srcset", "action", "data"].contains(&attribute.name());
+                    assert!(!is_loaded && !attribute.name().starts_with("on"), "{name}: {element:?}");
+                    assert!(!attribute.value().contains("url("), "{name}: {element:?}");
+                }
+            }
+            // A screen reader has the chart's label and its table.
+            for figure in elements.iter().filter(|element| element.has_tag_name("figure")) {
+                let inside = |name: &str| figure.descendants().filter(|node| node.has_tag_name(name)).count();
+                let charts: Vec<Node> =
+                    figure.descendants().filter(|node| node.attribute("role") == Some("img")).collect();
+                assert_eq!((inside("figcaption"), inside("details"), inside("table")), (1, 1, 1), "{name}");
+                assert!(
+                    !charts.is_empty() && charts.iter().all(|chart| chart.attribute("aria-label").is_some()),
+                    "{name}"
+                );
+            }
+        });
+    }
+}
+
+// Requirement: OUT-35
+#[test]
+fn text_of_a_report_never_becomes_markup() {
+    let report = with_all();
+    let (hostile, replaced) = with_texts(&report, HOSTILE);
+    assert!(replaced >= 50, "{replaced}");
+    // What is cut to fit is cut alike, and so the pages differ in their texts alone.
+    let harmless = "x".repeat(quote::width(&quote::escape(HOSTILE)));
+    let (harmless, _) = with_texts(&report, &harmless);
+    let page = page(&hostile);
+    assert_eq!(markup(&page), markup(&self::page(&harmless)));
+    assert!(!page.contains('\u{202e}') && page.matches("</script>").count() == 1, "{page}");
+    assert!(page.contains("&lt;/script&gt;"), "{page}");
+}
+
+// Requirement: OUT-36
+#[test]
+fn page_stays_within_its_bytes_however_busy_the_run_was() {
+    for gpus in [0, 1, 8, 32] {
+        let bytes = page(&large(gpus)).len();
+        assert!(bytes <= MOST_BYTES + gpus * MOST_BYTES_OF_GPU, "{gpus} GPUs: {bytes}");
+    }
+}
+
+// Requirement: OUT-34
+#[test]
+fn what_is_not_known_is_drawn_as_nothing() {
+    let page = page(&unknown());
+    assert!(!page.contains("<figure>") && page.contains("not known"), "{page}");
+    let mut report = full();
+    let known = self::page(&report);
+    report.series.ram_bytes.combined.max.fill(None);
+    report.series.commands.clear();
+    report.series.other_commands = None;
+    report.peak = None;
+    report.series.io_bytes_per_s.read.mean[3] = None;
+    report.processes.heaviest.iter_mut().for_each(|process| process.start_s = None);
+    let page = self::page(&report);
+    for title in ["RAM by command", "Heaviest processes"] {
+        let title = format!("<h3>{title}</h3>");
+        assert!(known.contains(&title) && !page.contains(&title), "{title}");
+    }
+    assert!(page.contains("<h3>I/O that reached storage</h3>"), "{page}");
+}
+
+// Requirement: OUT-34
+#[test]
+fn page_of_a_run_of_no_length_is_drawn() {
+    let report = Report {
+        wall_s: 0.0,
+        series: Series { start_s: vec![0.0; 40], end_s: vec![0.0; 40], ..full().series },
+        ..full()
+    };
+    with_elements(&page(&report), |_| ());
+    let series = Series { start_s: vec![0.0], end_s: vec![f64::NAN], ..Series::default() };
+    with_elements(&page(&Report { wall_s: f64::NAN, series, ..full() }), |_| ());
+}
