@@ -542,7 +542,9 @@ fn add_memory(
         // What it held beside the steady part, for a part of the time. What is unread of it is in the steady part.
         let beside = at_peak.minus(steady);
         let [_, memory] = process.intervals_until(now_ns, beside, 0, peak_bytes);
-        sample.intervals.push(memory);
+        // How long a spike lasted is not known, and the mean of both samples is counted above: it adds none.
+        let likely_start_ns = if is_new_image { memory.likely_start_ns } else { memory.end_ns };
+        sample.intervals.push(LiveInterval { likely_start_ns, ..memory });
         // The interval has what it holds now beyond the steady part.
         at_most = before.contribution;
     }

@@ -381,6 +381,11 @@ fn vm_hwm_shows_a_peak_between_two_samples() {
     run.is(MAIN, Made { hwm: 900, faults: 9, ..Made::with(100) });
     run.sample(10);
     assert_eq!(run.ram.max.combined.footprint_bytes, 900 * MIB);
+    // It grows to 200 MiB, with a peak of 950 on the way: how long that lasted is not known.
+    run.is(MAIN, Made { hwm: 950, faults: 99, ..Made::with(200) });
+    run.sample(10);
+    let main = run.ram.means(30.0).unwrap().main;
+    assert_eq!(main, (100.0 + 100.0 + 150.0) / 3.0 * MIB as f64);
 }
 
 #[test]

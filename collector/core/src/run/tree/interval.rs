@@ -23,7 +23,8 @@ pub struct LiveInterval {
     pub command: Arc<str>,
     /// Begin, CLOCK_MONOTONIC nanoseconds: it was there by then.
     pub start_ns: u64,
-    /// When it is most likely to have begun: not after `start_ns`. Means count from there.
+    /// When it is most likely to have begun: means count from there. That is not after `start_ns`, or it is the end, for what
+    /// lasted no known time.
     pub likely_start_ns: u64,
     /// End, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: u64,
