@@ -90,11 +90,12 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
         Ok(span) => span,
         Err(absent) => return unknown(absent.to_string()),
     };
-    // The kernel's own sum has children that no record covers.
+    // The larger one: the kernel's own sum has children that no record covers.
     let Some(total_s) = larger(cpu_time.total_s, cpu_time.kernel_s) else {
         return unknown("the CPU time of the run is unknown".into());
     };
     let (from, to) = span.ticks;
+    // A core that goes off or on line changes the sums by all that it ever did.
     let grown = to.busy.checked_sub(from.busy).zip(to.stolen.checked_sub(from.stolen));
     let Some((busy, stolen)) = grown.filter(|_| from.cores == to.cores) else {
         return unknown("cores went off or on line".into());
@@ -107,6 +108,7 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
         cores: from.cores,
         busy_s: busy as f64 * tick_s,
         stolen_s: stolen as f64 * tick_s,
+        // Without what the run had used before the first reading.
         own_s: (total_s - span.own_before_ns as f64 / 1e9).max(0.0),
         tools_s: span.tools_ns as f64 / 1e9,
         tasks: inputs.run.cores.tasks,
@@ -116,37 +118,29 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
     Contention { allowed_cores, ..judged }
 }
 
-/// Concludes from the facts whether others kept the run waiting for cores.
+/// Computes how many cores others had and how many threads waited, and concludes from both. `reason` says why something
+/// is unknown.
 fn judge(facts: &Facts) -> Contention {
     let Facts { span_s, cores, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
     let unknown = |reason: String| Contention { reason: Some(reason), ..Contention::default() };
     if facts.ticks < POLICY.least_ticks {
         return unknown(format!("the run took less than {} clock ticks", POLICY.least_ticks));
     }
-    // Kernels without PARAVIRT_TIME_ACCOUNTING have stolen time in that of the process that it was stolen from.
+    // What neither the run nor its launcher and collector used is that of others.
     let others_s = busy_s + stolen_s - own_s - tools_s;
     let (missing_part, missing_cores) = POLICY.most_missing;
     if -others_s > own_s * missing_part && -others_s > missing_cores * span_s {
         return unknown("/proc/stat has less CPU time of its cores than the run used".into());
     }
-    // From here on in cores: CPU time over the span.
-    let [others, stolen, own] = [others_s.max(stolen_s), stolen_s, own_s].map(|s| s / span_s);
+    // Kernels without PARAVIRT_TIME_ACCOUNTING have stolen time in `own_s`, too. It is that of others all the same.
+    let others_s = others_s.max(stolen_s);
+    // In cores: CPU time over the span.
+    let [others, stolen] = [others_s, stolen_s].map(|s| s / span_s);
     let waiting = waiting_threads(facts);
-    let least = POLICY.least_cores.max(own * POLICY.least_part);
-    // A quota can be why threads waited only if others left as many cores.
-    let quota = facts.quota_cores.filter(|quota| f64::from(cores) - others >= *quota);
-    let has_waited = waiting.map(|waiting| waiting >= least).or_else(|| by_switches(facts, others));
-    let is_contended = match (quota, has_waited) {
-        // Others had too little to matter.
-        _ if others < least => Some(false),
-        // The run used up its quota, so that made it wait.
-        (Some(quota), _) if own >= quota * POLICY.whole_quota => Some(false),
-        // It waited, for its quota or for others.
-        (Some(_), Some(true)) => None,
-        (_, has_waited) => has_waited,
-    };
+    let is_contended = is_contended(facts, others, waiting);
     let reason = match waiting {
         None => Some("how long its threads waited for a core is unknown"),
+        // If the wait is known, only a quota leaves open what caused it.
         Some(_) if is_contended.is_none() => Some("a CPU quota made its threads wait, too"),
         Some(_) => None,
     };
@@ -160,6 +154,27 @@ fn judge(facts: &Facts) -> Contention {
     }
 }
 
+/// Whether others kept the run from using more cores. `None`: it is not known whether its threads waited, or whether
+/// for others or for a CPU quota. `others`: cores that others used. `waiting`: threads that waited, if that is known.
+fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool> {
+    let own = facts.own_s / facts.span_s;
+    // Fewer cores than this do not matter, nor do fewer threads that waited for one.
+    let least = POLICY.least_cores.max(own * POLICY.least_part);
+    if others < least {
+        return Some(false);
+    }
+    let has_waited = waiting.map(|waiting| waiting >= least).or_else(|| by_switches(facts, others));
+    // If others left fewer cores than the quota allows, the run could not reach the quota.
+    let reachable_quota = facts.quota_cores.filter(|quota| f64::from(facts.cores) - others >= *quota);
+    match reachable_quota {
+        // The run used the quota up, so the quota made it wait.
+        Some(quota) if own >= quota * POLICY.whole_quota => Some(false),
+        // The run left some of it. Others of the same cgroup may have used that up, or others had the cores.
+        Some(_) if has_waited == Some(true) => None,
+        _ => has_waited,
+    }
+}
+
 /// Gives how many threads waited for a core, on average: those that were read stand for all. `None`: too little of the run's CPU
 /// time is theirs.
 fn waiting_threads(facts: &Facts) -> Option<f64> {
@@ -167,6 +182,7 @@ fn waiting_threads(facts: &Facts) -> Option<f64> {
     let is_part = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
     let is_long = ran_ns.saturating_add(waited_ns) >= POLICY.least_task_ns;
     let is_enough = is_part(POLICY.whole_task_part) || (is_long && is_part(POLICY.least_task_part));
+    // On average `busy_cores` threads ran. Those that were read show how many waited for each that ran.
     let busy_cores = facts.own_s / facts.span_s;
     (is_enough && ran_ns > 0).then(|| busy_cores * waited_ns as f64 / ran_ns as f64)
 }

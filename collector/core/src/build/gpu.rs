@@ -74,12 +74,15 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             || gpu.run.max.combined > 0
             || gpu.missing(Figure::MemoryUsed).is_some_and(|reason| *reason != Missing::NotSupported)
     };
+    // Memory in use by all processes of the machine, and the capacity: sums over whole devices, unknown if one is.
     let is_complete = usage.backends.unreadable.is_empty()
         && whole(usage).filter(has_memory).all(|gpu| gpu.knows(Figure::MemoryUsed));
     let capacities: Vec<_> = whole(usage).filter(has_memory).map(|gpu| gpu.device.memory_bytes).collect();
     let are_all_counted = usage.backends.unreadable.is_empty() && !capacities.is_empty();
     // `None` if the capacity of one is not known.
     let capacity_bytes: Option<u64> = capacities.into_iter().sum();
+    // Memory of the run's processes: unknown if a driver listed a process without it, or the lists of a device could
+    // not be read.
     let unreported = usage.devices.iter().map(|gpu| gpu.run.has_unreported);
     let unknown = unreported.fold(Groups::default(), |all, gpu| all.with(gpu, |a, b| a || b));
     let lacks_any = lacks_process_figure(usage, Figure::ProcessMemory);
@@ -108,8 +111,8 @@ fn known_memory(
     known.with(missed, |bytes, is_missed| bytes.filter(|bytes| *bytes > 0 || !is_missed))
 }
 
-/// Whether GPU memory of the run's processes can have been missed. One lived between two readings, and long enough to use a
-/// GPU, or a GPU was left unread. A driver that keeps accounts reports it all the same.
+/// Whether GPU memory of the run's processes can have been missed. That is so if one lived between two readings, and
+/// long enough to use a GPU, or if a GPU was left unread. But a driver that keeps accounts reports it all the same.
 pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
     missed_on(usage, usage.devices.iter())
 }
@@ -118,6 +121,7 @@ pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
 fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceUsage>) -> Groups<bool> {
     let has_accounts = whole(usage).all(|gpu| gpu.knows(Figure::Accounting));
     let is_unread = devices.any(|gpu| gpu.is_visible != Some(false) && usage.unread_ns(gpu) > 0);
+    // A gap hides processes only of a group that has some.
     let has_any = Groups { main: true, descendants: usage.has_descendants, combined: true };
     let unread = has_any.map(|has_any| has_any && is_unread);
     usage.unsampled.is_any_long.with(unread, |is_long, is_unread| (is_long || is_unread) && !has_accounts)
@@ -145,6 +149,7 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
     // The percent of a part is not that of a device.
     let lacks_whole = |reason: Missing| is_failure(&reason) || reason.is_reported_by_parts();
+    // A device that does not support the figure is no failure: the sum is that of the others.
     let lacks = |gpu: &DeviceUsage| why_missing(gpu, Figure::Utilization).is_some_and(lacks_whole);
     let is_complete = is_known && !whole(usage).any(lacks);
     let percent = if !is_complete {
@@ -153,7 +158,7 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
         Percent { max_sum: Some(0.0), mean_sum: Some(0.0) }
     } else {
         let mean_sum: Option<f64> = (!means.is_empty()).then(|| means.iter().sum());
-        // The devices may be known at different times.
+        // `usage.max` is a sum at one time. Of devices known at different times, the sum of the means can be larger.
         let max_sum = usage.max.busy.map(|max| mean_sum.map_or(max, |mean| mean.max(max)));
         Percent { max_sum, mean_sum }
     };
@@ -197,6 +202,7 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
         reason: gap.reason.to_string(),
         time_s: gpu.gap_ns(gap) as f64 / 1e9,
     };
+    // Time without a reading is a gap, too, unless the lists have a gap of their own: that tells more.
     let (is_told, unread_ns) =
         (gaps(usage, gpu).any(|(figure, _)| figure == Figure::ProcessMemory), usage.unread_ns(gpu));
     let unread = (unread_ns > 0 && !is_told).then(|| GpuGap {
@@ -377,21 +383,24 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
     let is_nvml = gpu.device.vendor == Some(Vendor::Nvidia);
     let unasked = if is_nvml { Missing::NoSample } else { Missing::NotSupported };
     let reason = match figure {
+        // Figures that were read, but may lack values.
         Figure::Utilization if gpu.knows(figure) => gpu.busy.max.is_none().then_some(Missing::NoSample),
         Figure::ProcessUtilization if gpu.knows(figure) => gpu.process_utilization_gap(),
         Figure::ProcessMemory if gpu.knows(figure) => {
             gpu.run.has_unreported.combined.then_some(Missing::NotReported)
         }
         Figure::Throttle if gpu.knows(figure) => gpu.throttle.ns().is_none().then_some(Missing::ReadOnce),
+        // Counters whose count can't be used.
         Figure::Energy if has_idle_energy_counter(gpu) => Some(Missing::StandsStill),
         _ if gpu.counters.get(&figure).is_some_and(Counter::may_have_wrapped) => Some(Missing::Wraps),
         _ if gpu.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
         _ if gpu.knows(figure) => None,
+        // Figures that were not read: for the driver's reason, if the device was read at all.
         _ if gpu.was_read() => Some(gpu.missing(figure).unwrap_or(&unasked).clone()),
         _ if gpu.loss.is_some() => Some(Missing::Lost),
         _ => Some(Missing::NoSample),
     }?;
-    // What was not read often enough is not read any more.
+    // A device that stayed lost could not be read often enough because of that.
     let is_lost = gpu.loss.is_some_and(|loss| !loss.is_back);
     let is_rare = matches!(reason, Missing::NoSample | Missing::ReadOnce);
     Some(if is_lost && is_rare { Missing::Lost } else { reason })

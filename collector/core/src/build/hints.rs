@@ -119,6 +119,7 @@ fn withheld(report: &Report) -> Option<String> {
 fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint> {
     let memory = &report.usable.memory;
     let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));
+    // What a killed process would have needed is unknown. It is more than the limit.
     if let Some(Cause::OutOfMemory(killed)) = &report.ending.cause {
         let basis_bytes = killed.limit_bytes.or(memory.bytes)?;
         return Some(MemoryHint {
@@ -130,6 +131,7 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
             is_fitting: false,
         });
     }
+    // `charged`: the peak of the command's own cgroup, or else of the launcher's, unless that can be page cache.
     let is_cache =
         |peak: u64| given_bytes.is_some_and(|given| peak as f64 > given as f64 * POLICY.full_of_cache);
     let own_group = report.cgroup.as_ref().and_then(|cgroup| cgroup.memory_peak_bytes);
@@ -208,6 +210,7 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     let p95_busy_cores = busy_cores?;
     let usable = &report.usable.cores;
     let given = (usable.source != CoresSource::Machine).then_some(usable.count);
+    // The mean over the run, in cores.
     let busy = report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|total_s| total_s / report.wall_s);
     let count = (p95_busy_cores - POLICY.busy_slack).ceil().max(1.0);
     // What it got of cores that others had, too, says little of what it can use.

@@ -290,7 +290,8 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     }
 }
 
-/// Whether there were no descendants, or none with memory of its own, as far as all that is unknown.
+/// Whether descendants without any known RAM had none for certain: there were none, or the peak of every process is
+/// known. An unknown peak, or one that is only bounded, can hide memory.
 fn had_none(coverage: &Coverage) -> bool {
     if coverage.untracked_reason.is_some() {
         return false;

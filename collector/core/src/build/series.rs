@@ -47,7 +47,7 @@ pub(super) fn series(run: &RunState, wall_s: f64) -> Series {
     }
 }
 
-/// Gives a value with the digits that it has: shortest decimals of `f32`.
+/// Converts a value without the digits that `f32` does not have: 0.1 stays 0.1, where `f64::from` gives 0.10000000149.
 fn decimal(value: f32) -> f64 {
     value.to_string().parse().unwrap_or_else(|_| value.into())
 }
@@ -56,6 +56,7 @@ impl Axis<'_> {
     /// Gives what a quantity was in each point. `None`: it is not known in any of the run's points that it has.
     fn values(&self, track: &over_time::Track) -> Vec<Option<Values>> {
         let points = self.over_time.points();
+        // Joins the run's points from `first` on to one point: means are weighted by their lengths.
         let join = |first: usize| {
             let end = (first + self.joined).min(points.len());
             let known = (first..end).filter_map(|at| Some((points[at].length_s(), track.get(at)?)));
@@ -124,12 +125,14 @@ impl Axis<'_> {
     fn commands(&self) -> (Vec<CommandSeries>, Option<OtherCommandSeries>) {
         let commands = &self.over_time.commands;
         let mut listed: Vec<&CommandTracks> = commands.kept().iter().collect();
+        // Half of the places are by RAM. All other commands follow by CPU time, and the first of them get the rest.
         listed.sort_by_key(|tracks| Reverse(tracks.max_ram_bytes));
         let (half, all) = (COMMANDS / 2, COMMANDS.min(listed.len()));
         if listed.len() > half {
             listed[half..].sort_by_key(|tracks| Reverse(tracks.cpu_ns));
         }
         let others = listed.split_off(all);
+        // They are added to the sum of the commands that the run keeps no tracks of.
         let is_any = commands.others > 0 || !others.is_empty();
         let (mut ram, mut cpu) = (commands.others_ram_bytes.clone(), commands.others_cpu_percent.clone());
         for tracks in others {

@@ -89,6 +89,7 @@ impl Identity {
     }
 
     /// Whether what /proc shows under its pid can be this process, though nothing keeps the pid from being used again.
+    /// A rough start refutes nothing: without inodes to compare, it can be.
     #[must_use]
     pub fn can_be_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
         let inode = if self.pidfd_inode == 0 { 0 } else { pidfd_inode() };

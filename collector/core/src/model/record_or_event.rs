@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for Finding {
 const NO_POSITION: u64 = u64::MAX;
 
 impl Finding {
-    /// Encodes the finding as a journal entry; `words` are those of a record.
+    /// Encodes the finding as a journal entry. `words`: a record as it was read; a kernel event needs none.
     #[must_use]
     pub fn entry(&self, words: &[u32; RECORD_WORDS]) -> Entry {
         let mut entry = [0; ENTRY_WORDS];

@@ -143,7 +143,7 @@ impl Outbox {
             }
             self.push(item);
         }
-        // Whether the killed collector's sinks had those that were dropped is not known.
+        // The killed collector's sinks may have had the items that were dropped, so none counts as missed.
         (self.given, self.missed) = (self.first, Missed::default());
     }
 }

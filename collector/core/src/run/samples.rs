@@ -18,7 +18,7 @@ use crate::model::tree_sample::{
     CommandSample, CpuSample, Event, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
 };
 
-/// Commands of a sample: these with most RAM, and as many others with most CPU time.
+/// Commands of a sample: this many with most RAM, and as many others with most CPU time.
 const COMMANDS: usize = 5;
 
 /// The open sample, and what closed samples have told.
@@ -123,6 +123,7 @@ impl Samples {
     pub(super) fn begin(&mut self, sample: &Sample, completed: Completed, parts: Parts) {
         let all = sample.now.groups();
         let percent = parts.cpu.percent(sample.at_ns);
+        // The sums grow over the run; the sample has what was added since the one before.
         let byte_s = parts.ram.byte_s.with(self.byte_s, |now, before| now - before);
         self.byte_s = parts.ram.byte_s;
         self.commands = completed.commands;
@@ -172,6 +173,7 @@ impl Samples {
     /// Gives the open sample as far as it is known. `None`: none is open.
     pub(super) fn now(&self, parts: Parts) -> Option<TreeSample> {
         let mut sample = self.open.clone()?;
+        // Records can have shown more within its time since it was opened.
         let Largest { footprint_bytes, processes, threads } =
             parts.ram.largest_by_sample.within(sample.at_ns);
         let with = |mut span: Span<u64>, largest: u64| {
@@ -181,10 +183,12 @@ impl Samples {
         sample.footprint_bytes = sample.footprint_bytes.with(footprint_bytes, with);
         sample.threads = sample.threads.with(threads, with);
         sample.processes.raise(processes);
+        // What was read since the sample before closed, or else what was read last.
         sample.system = self.largest_system.or(self.system);
         sample.gpu = parts.gpu.now(sample.at_ns);
         sample.io = self.storage.io();
         sample.file_systems = self.storage.file_systems(sample.at_ns);
+        // What closed samples have, or this one will.
         let told = self.told_bytes.with(parts.ram.largest_by_sample.open_bytes(), u64::max);
         let known = parts.ram.max.with(parts.totals.floors, |max, floor| (max, floor));
         sample.max_ram = known.with(told, |(max, floor), told| maximum(max, floor, told));
@@ -208,6 +212,7 @@ fn maximum(max: MaxFootprint, floor: Floor, told_bytes: u64) -> RamMaximum {
 /// Gives the commands that use most: [`COMMANDS`] by RAM, and as many others by CPU time. `all` has them by RAM.
 fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
     let (first, rest) = all.split_at(COMMANDS.min(all.len()));
+    // Beyond the largest, a command counts only if one of its processes lives.
     let mut rest: Vec<&CommandSample> = rest.iter().filter(|command| command.processes > 0).collect();
     rest.sort_by_key(|command| std::cmp::Reverse(command.cpu_ns));
     first.iter().chain(rest.into_iter().take(COMMANDS)).cloned().collect()

@@ -188,6 +188,7 @@ impl RunState {
                 self.tree.set_main(*pid, *start_ns, command);
             }
             Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
+            // The connector may be about to report it, so it waits.
             Observation::Child(child) if self.has_connector() => {
                 self.tree.found_ahead(child.clone());
             }
@@ -201,6 +202,7 @@ impl RunState {
                 }
             }
             Observation::Ended { id, at_ns, gone_ns, remains } => {
+                // Its end is known already, or its figures are final.
                 if self.tree.get(*id).is_none_or(|process| !process.is_alive()) {
                     return;
                 }
@@ -264,6 +266,7 @@ impl RunState {
             Observation::FinalizeAll => {
                 self.tree.finalize_all(now_ns);
                 self.count_finalized();
+                // No other sample comes: what the processes used after the last one belongs to it.
                 self.samples.add_last_cpu(&self.tree.take_intervals(u64::MAX));
                 self.samples.storage.finish_io(self.sampled_ns, &self.totals);
                 self.close_sample();
@@ -410,13 +413,15 @@ impl RunState {
         }
     }
 
-    /// Gives what the core wants to know now, times in CLOCK_MONOTONIC nanoseconds. It asks about programs that began by `by_ns`
-    /// and have written no record since. It asks about programs whose time for that is over at `now_ns`, and zombies that the
-    /// connector reported.
+    /// Gives what the core wants to know now, times in CLOCK_MONOTONIC nanoseconds: the programs of some processes, and
+    /// what is left of those whose exit the connector reported. It asks about a program that began by `by_ns` and has
+    /// written no record since, and about one whose time for its START record is over at `now_ns`.
     pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
         let tree = &self.tree;
         let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));
         let programs = unread.filter_map(|process| {
+            // After an exec its memory is its own. A process that neither exec'd nor wrote a record can have its
+            // parent's memory.
             let question = if process.program.unreported_exec.is_some() {
                 ProgramQuestion::What
             } else if process.program.has_record {

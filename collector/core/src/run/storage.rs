@@ -48,6 +48,7 @@ impl Io {
     /// and in its parent's of the next one. So the next reading makes up for a deficit. If it lasts, the child was reaped by a
     /// process that is not of the tree, and what it did before stays counted.
     fn add(&mut self, sum: IoBytes) {
+        // A sum counts only as far as it is above the last one and what that lacked.
         let counted = with(self.last, self.deficit, u64::saturating_add);
         let grown = with(sum, counted, u64::saturating_sub);
         self.read = with(self.read, grown, u64::saturating_add);
@@ -80,6 +81,7 @@ impl Storage {
         match &mut self.io {
             Some(io) if is_first => (io.last, io.deficit) = (sum, IoBytes::default()),
             Some(io) => io.add(sum),
+            // The first reading of the run only says where to count from.
             None => {
                 let known = IoSample { read_ns: at_ns, bytes: IoBytes::default() };
                 self.io = Some(Io { known, last: sum, ..Io::default() });

@@ -79,6 +79,7 @@ impl Trust {
     /// Gives the evidence that the records are forged, with this many `findings` applied. If there are more processes than
     /// the last kernel count, that must be read again before it is concluded.
     pub(crate) fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
+        // Only the count looks at the processes.
         if tree.may_have_unseen(MOST_UNSEEN)
             && let count = tree.unseen()
             && count >= MOST_UNSEEN

@@ -97,6 +97,7 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     all.0.into_iter().map(|(_, warning)| warning).collect()
 }
 
+/// Warnings, each with the weight that they are sorted by.
 struct Warnings(Vec<(Weight, Warning)>);
 
 impl Warnings {
@@ -182,6 +183,7 @@ fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
 /// Warns of figures that could not be read for a while: what was used meanwhile may exceed their maxima. A line for each figure
 /// and reason.
 fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
+    // By figure and reason, the devices with such a gap.
     let mut spans: BTreeMap<(Figure, String), Vec<(&DeviceUsage, &Gap)>> = BTreeMap::new();
     for gpu in &usage.devices {
         // One that could not be read to the end has a warning of its own.
@@ -273,10 +275,11 @@ fn short(
 
 /// Whether memory was read much less often than asked for, on the average or once.
 fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
-    let is_asked = gpu.is_visible != Some(false);
+    // The run has no process on a device that it may not see.
+    let may_be_used = gpu.is_visible != Some(false);
     let asked_ns = usage.interval_ns as f64;
     let is_long = gpu.lists.longest_ns as f64 > LONGEST_INTERVAL_NS.max(asked_ns * 2.0);
-    is_asked && gpu.lists.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
+    may_be_used && gpu.lists.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
 }
 
 /// Whether the driver of a device is slow.
@@ -286,6 +289,7 @@ fn is_any_slow(usage: &GpuUsage) -> bool {
 
 /// Warns of GPUs that were not read for a while, besides those that are read slowly all the time. `None`: there is none.
 fn unread(usage: &GpuUsage) -> Option<String> {
+    // If no time between readings is much longer than the mean, `slow_readings` says it all.
     let is_regular = |gpu: &DeviceUsage| {
         let longest_ns = usage.longest_unread_ns(gpu) as f64;
         is_slow(usage, gpu) && gpu.lists.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * REGULAR)
@@ -382,6 +386,7 @@ type Reasons<'a> = BTreeMap<String, BTreeMap<Figure, Vec<&'a DeviceUsage>>>;
 fn lines(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, String)> {
     let mut lines = Vec::new();
     for (reason, by_figure) in reasons {
+        // Figures that the same devices lack share a line. Devices are the same if their addresses are.
         let mut by_devices: Vec<(Vec<&DeviceUsage>, Vec<Figure>)> = Vec::new();
         for (figure, devices) in by_figure.into_iter().filter(|(figure, _)| *figure != Figure::Accounting) {
             let is_same = |others: &[&DeviceUsage]| {
@@ -418,6 +423,7 @@ fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, gpu: &'
 /// Says which figures are missing, by reason: those that never were read, those that could no longer be read at the end, and
 /// devices without any.
 fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
+    // Figures that are not known, known ones whose last reading failed, and devices without any figure.
     let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());
     for gpu in &usage.devices {
         if !gpu.was_read() {
@@ -460,6 +466,7 @@ fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
     };
     let is_idle = move |gpu: &&DeviceUsage| {
         let parts = || usage.devices.iter().filter(|d| d.device.parent.as_ref() == Some(&gpu.device.id));
+        // Its process lists were read, or it has parts, and neither it nor a part was ever used.
         gpu.is_visible == Some(true)
             && is_used(usage, gpu) == Some(false)
             && gpu.loss.is_none()

@@ -139,6 +139,7 @@ fn no_cgroup(context: &Context) -> Option<String> {
 /// it.
 fn limited_address_space(context: &Context) -> Option<String> {
     const GOOD_PART: f64 = 0.1;
+    // Programs often abort, or use a null pointer, if an allocation fails.
     let is_unexplained = match &context.ending.cause {
         None => true,
         Some(Cause::Signal(end)) => matches!(end.signal, libc::SIGABRT | libc::SIGSEGV),
@@ -215,6 +216,7 @@ const REPORT_OF_EACH_RANK: &str = "For a report of each rank, put gpu-track-run 
 /// Names other machines, or counts ranks, whose processes are in no figure.
 fn unseen_nodes(context: &Context) -> Option<String> {
     let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
+    // No program's arguments show other nodes: then only a lack of ranks can.
     let Some(nodes) = &context.coverage.nodes else {
         return Some(format!(
             "{} of an MPI job or Slurm step wrote no record: they ran on other nodes, and are not in this report, or they \

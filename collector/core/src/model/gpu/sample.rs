@@ -132,6 +132,7 @@ impl DeviceSample {
 
     /// Puts this reading over an earlier one of the device: each figure is that of its last reading.
     pub fn over_earlier(self, earlier: Self) -> Self {
+        // `with_later` keeps what is known of `self`, and appends the earlier values behind its own.
         let mut both = self.with_later(earlier);
         let mut seen = Vec::new();
         both.values.retain(|(figure, _)| {

@@ -148,6 +148,8 @@ impl PidTable {
     /// Adds a process, or replaces what is known of it, in all indices.
     pub(super) fn put(&mut self, process: PidEntry) {
         let (id, pid, own_pid) = (process.id, process.pid, process.own_pid);
+        // The indices change only for a new process, or one whose pid here became known. `by_own_pid` has those of
+        // other pid namespaces.
         if self.entries.get(&id).is_none_or(|known| known.pid != pid) {
             self.remove(id);
             if let Some(pid) = pid {
@@ -203,6 +205,7 @@ impl PidTable {
         let has_gpu_open = self.has_gpu_open.iter().filter(|(_, is_open)| **is_open);
         let with_gpu_open = has_gpu_open.filter_map(|(id, _)| {
             let pid = self.entries.get(id)?.pid?;
+            // Once it has ended, another process can have its pid.
             (self.running(pid) == Some(*id)).then_some(pid)
         });
         GpuPids {

@@ -140,6 +140,7 @@ impl OverTime {
         self.io.last = Some(now);
         let (start_ns, end_ns) = (before.read_ns, now.read_ns.max(before.read_ns));
         let parts = self.axis.parts(Stretch { start_ns, end_ns });
+        // Time outside of all points has no place, so the rate is over the rest.
         let all_s: f64 = parts.iter().map(|part| part.inside_s).sum();
         for part in parts {
             let share = part.inside_s / part.length_s;

@@ -111,6 +111,7 @@ impl Track {
         let joined = match (before, value.or(absent)) {
             (Some(before), Some(value)) => before.join(length_s, value, next_length_s),
             (None, Some(value)) => value,
+            // The point keeps what it has.
             (_, None) => return,
         };
         *self.entry(point) = Some(joined);
@@ -151,6 +152,7 @@ impl Track {
         let (begin, end) = (self.first / 2, (self.first + self.entries.len()).div_ceil(2));
         let join = |pair: usize| {
             let (a, b) = (2 * pair, 2 * pair + 1);
+            // The last point of an odd number has no other: `absent` must not count as one.
             match (self.get(a), self.get(b).filter(|_| b < lengths_s.len())) {
                 (Some(before), Some(after)) => Some(before.join(lengths_s[a], after, lengths_s[b])),
                 (before, after) => before.or(after),

@@ -78,7 +78,8 @@ struct ListSums {
 
 impl ListSums {
     /// Adds an entry about a process: its memory in bytes, if the driver knows it. `was_listed`: an earlier list has the entry,
-    /// too. `is_kept`: the process has figures of its own.
+    /// too. A process without memory in its first list may just have ended ([`DeviceUsage::has_false_zeros`]).
+    /// `is_kept`: the process has figures of its own.
     fn add(&mut self, process: &PidEntry, bytes: Option<u64>, was_listed: bool, is_kept: bool) {
         if bytes.is_some() {
             self.with.insert(process.id);
@@ -215,9 +216,10 @@ impl DeviceUsage {
             || (self.run.has_foreign_samples && listed_ns.is_some());
         let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
         match (self.run.has_any_samples, self.run.has_samples) {
-            // Drivers report no samples of a process that is idle. That is known only after an interval, and only if the
-            // device was idle too.
+            // No process of the machine had samples. Drivers report none of a process that is idle. That is known only
+            // after an interval, and only if the device was idle too.
             (false, _) if listed_ns.is_some_and(|ns| ns < interval_ns || was_busy) => Some(Missing::NoSample),
+            // Samples under a pid of another namespace may be those of a process of the run.
             (_, false) if is_foreign => Some(Missing::ForeignPids),
             _ => None,
         }
@@ -337,6 +339,7 @@ impl DeviceUsage {
         let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
         let Some(list) = list else { return };
         self.lists.add(at_ns, reading.longest_ns);
+        // Adds up the entries that are about processes of the run.
         let mut sums = ListSums::default();
         for listed in list {
             let said = listed.bytes.as_ref().ok().copied();
@@ -356,13 +359,14 @@ impl DeviceUsage {
                 None => self.run.has_foreign |= pids.is_foreign(listed.pid),
             }
         }
+        // The maxima of their group are unknown from now on.
         for is_main in sums.without_memory() {
             self.run.has_unreported.add(is_main, true, |a, b| a || b);
         }
         self.lists.forget_unlisted(at_ns);
         seen.add_memory(number, &self.device.id, at_ns, &sums.by_process);
         if self.run.has_foreign && self.run.listed_since_ns.is_none() {
-            // Any of those may be a process of the run.
+            // Any of the foreign pids may be a process of the run, and no process of it was ever listed by a known pid.
             self.figures.withdraw(Figure::ProcessMemory, Missing::ForeignPids);
         } else {
             all.add_memory(number, at_ns, sums.memory);
@@ -378,13 +382,14 @@ impl DeviceUsage {
         let Some(list) = list else { return };
         let mut stretches = BusyProcesses::default();
         for listed in list {
+            // Busy time since the process's start is no stretch: the process is the one of that pid at the reading.
             let us = if listed.is_from_start { 0 } else { listed.busy.us };
             let from_ns = at_ns.saturating_sub(us.saturating_mul(1000));
             let Some(process) = pids.resolve(listed.pid, [from_ns, at_ns]) else {
                 self.run.has_foreign_samples |= pids.is_foreign(listed.pid);
                 continue;
             };
-            // Nothing is known of a stretch without length.
+            // Without a stretch, the busy time is not the process's own: nothing is known of its utilization.
             let busy = listed
                 .stretch(process.start_ns, at_ns, POLICY.start_slack_ns)
                 .unwrap_or(Busy { us: 0, percent: 0.0 });

@@ -55,7 +55,7 @@ impl<T: Amount> HeldSum<T> {
         for open in &mut self.open {
             let is_awaited = open.awaits.remove(&device);
             if open.at_ns == at_ns && before.is_none_or(|before| before.at_ns < at_ns) {
-                // Some drivers are read for all devices at once.
+                // Some drivers are read for all devices at once: then this is the device's memory at the sum's time.
                 is_joined = true;
                 open.sum = open.sum.plus(held);
             } else if let Some(before) = before.filter(|_| is_awaited && open.at_ns < at_ns) {

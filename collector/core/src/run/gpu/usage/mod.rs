@@ -132,6 +132,7 @@ impl GpuUsage {
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);
         let mut listed =
             self.devices.iter().filter_map(|device| device.was_listed_within(ended.start_ns, end_ns));
+        // Every device that has lists was read while the process lived: a reading can have seen it.
         let is_any_listed = self.devices.iter().any(|device| device.lists.count > 0);
         if is_any_listed && listed.all(|was_listed| was_listed) {
             return;
