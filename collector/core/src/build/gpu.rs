@@ -129,7 +129,11 @@ fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceU
 
 /// Whether a process of the run was on a device; `None`: it is not known.
 pub(super) fn is_used(usage: &GpuUsage, gpu: &DeviceUsage) -> Option<bool> {
-    let is_missed = gpu.lists.count > 0 && missed_on(usage, std::iter::once(gpu)).combined;
+    let is_missed = match why_missing(gpu, Figure::ProcessMemory) {
+        None => missed_on(usage, std::iter::once(gpu)).combined,
+        // Its parts say what ran on it.
+        Some(reason) => !reason.is_reported_by_parts(),
+    };
     (gpu.run.is_used || !is_missed).then_some(gpu.run.is_used)
 }
 

@@ -132,14 +132,14 @@ fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
 // Requirement: FAULT-86
 #[test]
 fn random_records_are_counted_and_bounded() {
-    for seed in 1..=4 {
+    for seed in 1..=2 {
         assert!(garbage(seed, false).len() > 1000);
     }
 }
 
 #[test]
 fn extreme_numbers_saturate() {
-    for seed in 1..=4 {
+    for seed in 1..=2 {
         assert!(garbage(seed, true).len() > 1000);
     }
 }
