@@ -25,18 +25,20 @@ pub use model::config::{
     Config, DiscoveryConfig, Keep, Layer, Message, ReportConfig, ReportTarget, SessionStart, TrackingConfig,
 };
 pub use model::gpu::listing::Listing;
-pub use model::gpu::{Device, ENV_NVML_LIB, GpuConfig, Vendor};
+pub use model::gpu::{Device, ENV_NVML_LIB, Figure, GpuConfig, Vendor};
 pub use model::gpu_trace::{Field as GpuTraceField, GpuTrace};
 pub use model::order::{self, Action, Order, OrderId, OrderResult};
 pub use model::policy::SamplingPolicy;
 pub use model::record_or_event::StoredRecord;
-pub use model::report::Report;
+pub use model::report::{Crash, Report, Usable};
 pub use model::signal::signal_name;
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
+pub use model::tree_sample::{CommandSample, Event as TrackingEvent, GpuSample, TreeSample};
 pub use recording::read as read_recording;
 pub use recover::{NotRecovered, Recovered, recover, replay};
 pub use report::compare;
 pub use report::events;
+pub use report::figures;
 pub use report::format::{self, render};
 pub use report::over_time;
 pub use report::quote;

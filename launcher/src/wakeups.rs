@@ -51,6 +51,19 @@ impl Wakeups {
         }
     }
 
+    /// Gives the descriptor that poll(2) reports a signal on. `None`: there is no signalfd.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.signal_fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes the next pending signal. `None`: there is none.
+    pub(crate) fn pending(&self) -> io::Result<Option<Received>> {
+        match &self.signal_fd {
+            Some(signal_fd) => take(signal_fd),
+            None => signals::wait(&self.signals, Some(Duration::ZERO)),
+        }
+    }
+
     /// Discards all pending signals.
     pub(crate) fn discard_pending(&self) {
         signals::discard_pending(&self.signals);

@@ -18,7 +18,8 @@ pub(super) fn count(value: Option<u64>) -> String {
 }
 
 /// Writes a number with about three digits, and commas between thousands: `0.020`, `4.18`, `66.2`, `25,277`.
-pub(super) fn short(value: f64) -> String {
+#[must_use]
+pub fn short(value: f64) -> String {
     // Each bound is where rounding would give one digit more: 9.995 is written as 10.0.
     let magnitude = value.abs();
     if magnitude == 0.0 {
@@ -78,7 +79,8 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 /// Writes a time that a person reads: in up to three units.
-pub(super) fn readable(seconds: f64) -> String {
+#[must_use]
+pub fn readable(seconds: f64) -> String {
     let s = seconds.round() as u64;
     match s {
         _ if seconds < 59.95 => format!("{} s", short(seconds)),

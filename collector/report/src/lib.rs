@@ -5,7 +5,7 @@
 pub mod compare;
 mod document;
 pub mod events;
-mod figures;
+pub mod figures;
 pub mod format;
 mod gpu_tracker;
 mod html;

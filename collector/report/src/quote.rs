@@ -134,7 +134,7 @@ pub(crate) fn process(args: Option<&[String]>, name: &str, max_width: usize) -> 
 
 /// Counts the columns that `text` takes on a terminal.
 #[must_use]
-pub(crate) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     text.width()
 }
 
@@ -143,7 +143,7 @@ const MARK: &str = "...";
 
 /// Cuts `text` to `max_width` columns.
 #[must_use]
-pub(crate) fn cut(text: &str, max_width: usize) -> String {
+pub fn cut(text: &str, max_width: usize) -> String {
     if fits(text, max_width) {
         return text.to_owned();
     }
@@ -152,7 +152,7 @@ pub(crate) fn cut(text: &str, max_width: usize) -> String {
 
 /// Cuts `text` to `max_width` columns: what is too much is left out of its middle, since names often differ at their ends.
 #[must_use]
-pub(crate) fn cut_middle(text: &str, max_width: usize) -> String {
+pub fn cut_middle(text: &str, max_width: usize) -> String {
     if fits(text, max_width) || max_width <= MARK.len() {
         return cut(text, max_width);
     }
@@ -246,7 +246,7 @@ pub(crate) fn wrap<W: AsRef<str>>(words: impl Iterator<Item = W>, width: usize) 
 
 /// Escapes every character of `text` that is not ASCII.
 #[must_use]
-pub(crate) fn ascii(text: &str) -> String {
+pub fn ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_ascii() { out.push(c) } else { push_escaped(&mut out, c) }

@@ -9,6 +9,7 @@ use super::own_process;
 use super::readers::Readers;
 use super::run_loop::Session;
 use super::told::Told;
+use crate::build::usable_at_start;
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
@@ -115,7 +116,9 @@ fn open_sinks(
     segment: &Segment,
     now_ns: u64,
 ) -> Sinks {
-    let place = Place { config, host, segment: (segment.named().path(), segment.header().session_id) };
+    let usable = usable_at_start(config, host);
+    let segment = (segment.named().path(), segment.header().session_id);
+    let place = Place { config, host, usable: &usable, segment };
     let (sinks, seen) = Sinks::open(&place, &run.samples.outbox);
     seen.into_iter().for_each(|observation| run.apply(now_ns, observation));
     sinks

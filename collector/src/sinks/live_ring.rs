@@ -13,6 +13,7 @@ use super::sink::{Place, Resume, Sink};
 use crate::model::config::SessionStart;
 use crate::model::gpu::Figure;
 use crate::model::live::{LiveProcess, LiveSummary};
+use crate::model::report::Usable;
 use crate::model::timestamp::rfc3339;
 use crate::model::tree_sample::{GpuSample, TreeSample, Wants};
 use crate::report::quote::escape_json;
@@ -44,6 +45,8 @@ struct Identity {
     command_words_left_out: usize,
     launcher_pid: u32,
     restarts: u32,
+    usable: Usable,
+    job_limit_s: Option<f64>,
 }
 
 /// A summary. docs/FILES.md explains its keys.
@@ -84,6 +87,8 @@ impl Identity {
             command,
             launcher_pid: config.start.launcher_pid,
             restarts: config.restarts,
+            usable: place.usable.clone(),
+            job_limit_s: job_limit_s(config.start, place.host.limits.slurm_number("SLURM_JOB_END_TIME")),
         }
     }
 
@@ -101,6 +106,12 @@ impl Identity {
         };
         COMMANDS.into_iter().find_map(|most| text(most).filter(|text| text.len() <= SUMMARY_CAPACITY))
     }
+}
+
+/// Gives the time from the start of the run to the latest end of its job, seconds. `end_s`: that end, seconds since the epoch.
+fn job_limit_s(start: SessionStart, end_s: Option<u64>) -> Option<f64> {
+    let limit_s = end_s? as f64 - start.realtime_ns as f64 / 1e9;
+    Some(limit_s).filter(|limit_s| *limit_s > 0.0)
 }
 
 impl Sink for LiveRing {

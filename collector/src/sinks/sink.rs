@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
-use crate::model::report::{Report, Stage};
+use crate::model::report::{Report, Stage, Usable};
 use crate::model::tree_sample::{Event, TreeSample, Wants};
 use crate::run::RunState;
 use crate::run::tree::ProcessSummary;
@@ -100,6 +100,8 @@ pub(crate) struct Place<'a> {
     pub config: &'a Config,
     /// The machine.
     pub host: &'a HostInfo,
+    /// What the command may use, as far as that is known when it starts.
+    pub usable: &'a Usable,
     /// The segment's path and number of its session.
     pub segment: (&'a Path, u64),
 }

@@ -8,6 +8,8 @@ mod compare;
 mod gpus;
 mod report;
 mod study;
+#[cfg(feature = "watch")]
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -52,6 +54,9 @@ enum Subcommand {
     Compare(compare::CompareArguments),
     /// Run several ways of doing the same work, several times each, and show what each used: a table, and which differences are sure
     Study(study::StudyArguments),
+    /// Watch a run while it goes on, or a finished one: RAM, CPU, GPUs, and its process tree
+    #[cfg(feature = "watch")]
+    Watch(watch::WatchArguments),
     /// Show the GPUs of this machine now: memory, utilization, temperature, power, and the processes on them
     Gpus(gpus::GpusArguments),
     /// Write the reports of runs that were killed as a whole. It is gpu-track-run --recover
@@ -95,6 +100,8 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         Some(Subcommand::Report(arguments)) => report::serve(arguments),
         Some(Subcommand::Compare(arguments)) => compare::serve(&arguments),
         Some(Subcommand::Study(arguments)) => study::serve(arguments),
+        #[cfg(feature = "watch")]
+        Some(Subcommand::Watch(arguments)) => watch::serve(&arguments),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
         // Those two never come here.
         Some(Subcommand::Run(_) | Subcommand::Recover(_)) | None => {

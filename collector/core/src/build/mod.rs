@@ -15,6 +15,7 @@ mod series;
 use hints::Basis;
 pub use inputs::Inputs;
 use usable::usable;
+pub use usable::usable_at_start;
 use warnings::Context;
 
 use crate::model::config::Layer;

@@ -1,6 +1,8 @@
 //! What the command may use, from its limits: the strictest one counts, and is named.
 
 use super::inputs::Inputs;
+use crate::model::config::Config;
+use crate::model::host_info::HostInfo;
 use crate::model::report::{
     CoresSource, GpuDevice, GpusSource, Host, Limits, MemorySource, Usable, UsableCores, UsableGpus,
     UsableMemory,
@@ -11,11 +13,17 @@ const SLURM_MEGABYTE: u64 = 1 << 20;
 
 /// Gives what the command may use. `gpus` are the tracked ones; `None` where a driver failed.
 pub(super) fn usable(inputs: &Inputs, gpus: Option<&[GpuDevice]>) -> Usable {
-    let (host, limits) = (&inputs.host_info.host, &inputs.host_info.limits);
+    let gpus = gpus.map_or_else(UsableGpus::default, usable_gpus);
+    Usable { gpus, ..usable_at_start(inputs.config, inputs.host_info) }
+}
+
+/// Gives what the command may use as far as that is known when it starts: cores and memory.
+pub fn usable_at_start(config: &Config, host_info: &HostInfo) -> Usable {
+    let HostInfo { host, limits, .. } = host_info;
     Usable {
-        cores: cores(host, limits, inputs.config.tracking.expected_cores),
+        cores: cores(host, limits, config.tracking.expected_cores),
         memory: memory(host, limits),
-        gpus: gpus.map_or_else(UsableGpus::default, usable_gpus),
+        gpus: UsableGpus::default(),
     }
 }
 

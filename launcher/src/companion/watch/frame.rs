@@ -1,0 +1,213 @@
+//! What is known of a run at one moment, whether the live file or a tracking file tells it. Unknown is `None`, never 0.
+//!
+//! Texts are as their source has them. Another program may have written anything there, so the view escapes them.
+
+use std::collections::BTreeMap;
+
+use gpu_track_collector::Usable;
+
+use super::history::Point;
+
+/// What one look at the source of a run gives.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Reading {
+    /// What does not change, as far as it is known yet.
+    pub(super) run: Run,
+    /// The moment.
+    pub(super) frame: Frame,
+    /// What is new of the history, in the order of time.
+    pub(super) points: Vec<Point>,
+}
+
+/// What does not change while a run goes on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Run {
+    /// The command and its arguments.
+    pub(super) command: Vec<String>,
+    /// Pid of gpu-track-run. `None`: not known, or the run is over.
+    pub(super) launcher_pid: Option<u32>,
+    /// Collectors that were killed before this one.
+    pub(super) restarts: u32,
+    /// What the command may use. `None`: not known yet.
+    pub(super) usable: Option<Usable>,
+    /// The end of the batch job, seconds after the start of the run. `None`: no limit is known.
+    pub(super) limit_s: Option<f64>,
+    /// The length of a finished run, seconds. `None`: it goes on.
+    pub(super) length_s: Option<f64>,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) enum Stage {
+    /// No sample is there yet.
+    #[default]
+    Starting,
+    /// It goes on.
+    Running,
+    /// It goes on, and there was no sample for so many seconds.
+    Silent(f64),
+    /// It is over.
+    Ended,
+    /// Launcher and collector are gone without a report.
+    Killed,
+    /// A moment of a finished run.
+    Replayed,
+}
+
+/// A run at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Frame {
+    /// When, seconds after the start of the run.
+    pub(super) at_s: f64,
+    /// How far it is.
+    pub(super) stage: Stage,
+    /// RAM of the tree, shared memory counted once, bytes.
+    pub(super) ram_bytes: Option<u64>,
+    /// The largest RAM up to this moment (of a finished run: of all of it), bytes.
+    pub(super) max_ram_bytes: Option<u64>,
+    /// CPU utilization over about a second, percent of one core.
+    pub(super) cpu_percent: Option<f64>,
+    /// Live processes.
+    pub(super) processes: Option<u64>,
+    /// Their threads.
+    pub(super) threads: Option<u64>,
+    /// The live processes that are known by themselves.
+    pub(super) listed: Vec<Process>,
+    /// How many more there are.
+    pub(super) others: u64,
+    /// RAM by command at this moment, bytes, the largest first. `None`: not known.
+    pub(super) ram_by_command: Option<Vec<(String, u64)>>,
+    /// The GPUs.
+    pub(super) gpus: Vec<Gpu>,
+    /// Processes that ended. `None`: not known yet.
+    pub(super) ended: Option<Ended>,
+    /// How figures are known, a part of a sentence each.
+    pub(super) coverage: Vec<String>,
+    /// What happened.
+    pub(super) events: Vec<String>,
+}
+
+/// A live process.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Process {
+    /// Its pid.
+    pub(super) pid: Option<u64>,
+    /// Its parent's pid.
+    pub(super) parent_pid: Option<u64>,
+    /// Its start, CLOCK_MONOTONIC nanoseconds.
+    pub(super) start_ns: u64,
+    /// Its command name.
+    pub(super) command: String,
+    /// RSS (of a finished run: the peak of its whole life), bytes.
+    pub(super) rss_bytes: Option<u64>,
+    /// CPU time so far (of a finished run: that of its whole life), seconds.
+    pub(super) cpu_s: Option<f64>,
+    /// Its memory on all GPUs, bytes.
+    pub(super) gpu_bytes: Option<u64>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Gpu {
+    /// The driver's number for it.
+    pub(super) index: Option<u64>,
+    /// Its UUID or PCI address.
+    pub(super) id: String,
+    /// Its product name; empty: not known.
+    pub(super) name: String,
+    /// Memory capacity, bytes.
+    pub(super) total_bytes: Option<u64>,
+    /// Memory in use by all processes of the machine, bytes.
+    pub(super) used_bytes: Option<u64>,
+    /// Memory of the run, bytes.
+    pub(super) run_bytes: Option<u64>,
+    /// Utilization, percent.
+    pub(super) busy_percent: Option<f64>,
+    /// Power, watts.
+    pub(super) power_w: Option<f64>,
+    /// Temperature, degrees Celsius.
+    pub(super) temperature_c: Option<f64>,
+}
+
+/// Processes that ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Ended {
+    /// How many.
+    pub(super) count: u64,
+    /// By command name.
+    pub(super) by_command: BTreeMap<String, EndedCommand>,
+    /// How many commands are not in there.
+    pub(super) other_commands: u64,
+}
+
+/// The ended processes of a command name.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct EndedCommand {
+    /// How many.
+    pub(super) count: u64,
+    /// Their CPU time, seconds. `None`: unknown of all.
+    pub(super) cpu_s: Option<f64>,
+    /// The largest peak RSS of one of them, bytes. `None`: unknown of all.
+    pub(super) peak_rss_bytes: Option<u64>,
+}
+
+/// GPUs whose figures can be added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct GpuSums {
+    /// How many.
+    pub(super) count: usize,
+    /// Utilization, percent of one. `None`: known of none.
+    pub(super) busy_percent: Option<f64>,
+    /// Memory of the run, bytes. `None`: known of none.
+    pub(super) run_bytes: Option<u64>,
+    /// Memory in use by all processes, bytes. `None`: known of none.
+    pub(super) used_bytes: Option<u64>,
+    /// Memory capacity, bytes. `None`: unknown of one.
+    pub(super) total_bytes: Option<u64>,
+}
+
+/// Adds up GPUs. A MIG instance is a part of a device, which counts itself if it is there.
+pub(super) fn gpu_sums(gpus: &[Gpu]) -> GpuSums {
+    let is_part = |gpu: &&Gpu| gpu.id.starts_with("MIG-");
+    let has_devices = gpus.iter().any(|gpu| !is_part(&gpu));
+    let counted = || gpus.iter().filter(|gpu| !(has_devices && is_part(gpu)));
+    let sum = |of: fn(&Gpu) -> Option<u64>| counted().filter_map(of).reduce(u64::saturating_add);
+    let total =
+        counted().map(|gpu| gpu.total_bytes).try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(bytes?)));
+    GpuSums {
+        count: counted().count(),
+        busy_percent: counted().filter_map(|gpu| gpu.busy_percent).reduce(|a, b| a + b),
+        run_bytes: sum(|gpu| gpu.run_bytes),
+        used_bytes: sum(|gpu| gpu.used_bytes),
+        total_bytes: total.filter(|_| !gpus.is_empty()),
+    }
+}
+
+/// Gives the largest of some known values. `None`: none is known.
+pub(super) fn largest(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_gpu_count_once_and_unknown_is_no_zero() {
+        let gpu = |id: &str, run_bytes, total_bytes| Gpu {
+            id: id.into(),
+            run_bytes,
+            total_bytes,
+            ..Gpu::default()
+        };
+        let both = [gpu("GPU-a", Some(5), Some(10)), gpu("MIG-b", Some(3), Some(5))];
+        let sums = gpu_sums(&both);
+        assert_eq!(
+            (sums.count, sums.run_bytes, sums.total_bytes, sums.busy_percent),
+            (1, Some(5), Some(10), None)
+        );
+        assert_eq!((gpu_sums(&both[1..]).count, gpu_sums(&both[1..]).run_bytes), (1, Some(3)));
+        assert_eq!(gpu_sums(&[gpu("GPU-a", None, Some(1)), gpu("GPU-b", Some(2), None)]).total_bytes, None);
+        assert_eq!(gpu_sums(&[]), GpuSums::default());
+    }
+}

@@ -1,0 +1,169 @@
+//! RAM over time, as far as it is known: bounded, whatever the length of the run.
+
+/// Most stretches that are kept. Beyond that, neighbours become one.
+const MOST_POINTS: usize = 2048;
+/// Most command names that are kept apart.
+const MOST_COMMANDS: usize = 256;
+
+/// A stretch of time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Point {
+    /// Its begin, seconds after the start of the run.
+    pub(super) from_s: f64,
+    /// Its end, seconds after the start of the run.
+    pub(super) at_s: f64,
+    /// The largest RAM of the tree within it, bytes.
+    pub(super) ram_bytes: u64,
+    /// RAM by command, bytes. `None`: not known of this time.
+    pub(super) by_command: Option<Vec<(String, u64)>>,
+}
+
+/// A stretch as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+struct Kept {
+    from_s: f64,
+    at_s: f64,
+    ram_bytes: u64,
+    /// Bytes by the number of the command.
+    by_command: Option<Vec<(usize, u64)>>,
+}
+
+/// RAM over time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct History {
+    points: Vec<Kept>,
+    /// Names of commands, and the largest RAM of each at one time, bytes.
+    commands: Vec<(String, u64)>,
+}
+
+/// RAM within a column of a chart.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Column {
+    /// The largest RAM of the tree, bytes.
+    pub(super) ram_bytes: u64,
+    /// Bytes of each of the commands that were asked for, in their order. `None`: not known.
+    pub(super) by_command: Option<Vec<u64>>,
+}
+
+impl History {
+    /// Appends what became known.
+    pub(super) fn push(&mut self, point: Point) {
+        let Point { from_s, at_s, ram_bytes, by_command } = point;
+        let by_command = by_command.map(|all| {
+            all.into_iter().filter_map(|(name, bytes)| Some((self.number(&name, bytes)?, bytes))).collect()
+        });
+        self.points.push(Kept { from_s, at_s, ram_bytes, by_command });
+        if self.points.len() > MOST_POINTS {
+            self.points = self.points.chunks(2).filter_map(joined).collect();
+        }
+    }
+
+    /// Gives the number of a command, and notes how much RAM it has. `None`: too many others are known.
+    fn number(&mut self, name: &str, bytes: u64) -> Option<usize> {
+        if let Some(at) = self.commands.iter().position(|(known, _)| known == name) {
+            self.commands[at].1 = self.commands[at].1.max(bytes);
+            return Some(at);
+        }
+        (self.commands.len() < MOST_COMMANDS).then(|| {
+            self.commands.push((name.to_owned(), bytes));
+            self.commands.len() - 1
+        })
+    }
+
+    /// Gives the names of the commands that had most RAM at one time, the largest first.
+    pub(super) fn largest_commands(&self, most: usize) -> Vec<&str> {
+        let mut all: Vec<&(String, u64)> = self.commands.iter().collect();
+        all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        all.into_iter().take(most).map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Gives where the knowledge begins, seconds after the start of the run. `None`: nothing is known yet.
+    pub(super) fn since_s(&self) -> Option<f64> {
+        self.points.first().map(|point| point.from_s)
+    }
+
+    /// Gives where the knowledge of commands begins, seconds after the start of the run. `None`: nothing is known of them.
+    pub(super) fn commands_since_s(&self) -> Option<f64> {
+        self.points.iter().find(|point| point.by_command.is_some()).map(|point| point.from_s)
+    }
+
+    /// Gives the time from 0 to `end_s` in so many columns. `None` stands for a column of which nothing is known. `commands`: names
+    /// whose bytes each column has.
+    pub(super) fn columns(&self, end_s: f64, count: usize, commands: &[&str]) -> Vec<Option<Column>> {
+        let numbers: Vec<Option<usize>> =
+            commands.iter().map(|name| self.commands.iter().position(|(known, _)| known == name)).collect();
+        let mut largest: Vec<Option<&Kept>> = vec![None; count];
+        let width_s = end_s / count as f64;
+        for point in self.points.iter().filter(|point| point.from_s <= end_s) {
+            let column = |s: f64| if width_s > 0.0 { (s / width_s) as usize } else { 0 };
+            let first = column(point.from_s.max(0.0)).min(count.saturating_sub(1));
+            // A stretch that ends where a column does is not in the next one.
+            let end = column(point.at_s).max(first + 1);
+            for place in largest.iter_mut().take(end).skip(first) {
+                if place.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
+                    *place = Some(point);
+                }
+            }
+        }
+        let of_column = |point: &Kept| Column {
+            ram_bytes: point.ram_bytes,
+            by_command: point.by_command.as_ref().map(|known| {
+                let bytes = |number: &Option<usize>| known.iter().find(|(at, _)| Some(*at) == *number);
+                numbers.iter().map(|number| bytes(number).map_or(0, |(_, bytes)| *bytes)).collect()
+            }),
+        };
+        largest.into_iter().map(|point| point.map(of_column)).collect()
+    }
+}
+
+/// Makes one stretch of neighbours: the one with more RAM tells its commands. `None`: there are none.
+fn joined(neighbours: &[Kept]) -> Option<Kept> {
+    let (first, last) = (neighbours.first()?, neighbours.last()?);
+    let largest = neighbours.iter().max_by_key(|point| (point.ram_bytes, point.by_command.is_some()))?;
+    Some(Kept { from_s: first.from_s, at_s: last.at_s, ..largest.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(from_s: f64, at_s: f64, ram_bytes: u64, by_command: &[(&str, u64)]) -> Point {
+        let by_command = by_command.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect();
+        Point { from_s, at_s, ram_bytes, by_command: Some(by_command) }
+    }
+
+    #[test]
+    fn column_has_the_largest_moment_of_its_time_and_unknown_time_has_none() {
+        let mut history = History::default();
+        history.push(Point { from_s: 2.0, at_s: 3.0, ram_bytes: 7, by_command: None });
+        history.push(point(3.0, 3.5, 5, &[("a", 4), ("b", 1)]));
+        history.push(point(3.5, 4.0, 9, &[("b", 9)]));
+        assert_eq!((history.since_s(), history.commands_since_s()), (Some(2.0), Some(3.0)));
+        assert_eq!(history.largest_commands(1), ["b"]);
+        let columns = history.columns(4.0, 4, &["a", "b", "no such"]);
+        assert_eq!(columns[..2], [None, None]);
+        assert_eq!(columns[2], Some(Column { ram_bytes: 7, by_command: None }));
+        assert_eq!(columns[3], Some(Column { ram_bytes: 9, by_command: Some(vec![0, 9, 0]) }));
+        assert_eq!(
+            history.columns(3.4, 1, &["a"])[0].as_ref().unwrap().ram_bytes,
+            7,
+            "what came later is not shown"
+        );
+        assert!(history.columns(0.0, 3, &[]).iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn long_run_and_endless_names_keep_the_peak_in_bounded_memory() {
+        let mut history = History::default();
+        for second in 0..100_000_u32 {
+            let ram = if second == 77_777 { 1_000 } else { 10 };
+            let name = format!("name {second}");
+            history.push(point(f64::from(second), f64::from(second) + 1.0, ram, &[(&name, ram)]));
+        }
+        assert!(history.points.len() <= MOST_POINTS && history.commands.len() <= MOST_COMMANDS);
+        let columns = history.columns(100_000.0, 100, &[]);
+        let largest = columns.iter().flatten().map(|column| column.ram_bytes).max();
+        assert_eq!((largest, columns[77].as_ref().unwrap().ram_bytes), (Some(1_000), 1_000));
+        assert_eq!(history.since_s(), Some(0.0));
+    }
+}

@@ -1,0 +1,297 @@
+//! A run that goes on, by its live file. It is mapped read-only: nothing in the run changes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gpu_track_abi::live::LIVE_VERSION;
+use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
+use gpu_track_abi::table::{GpuEntry, ProcessEntry};
+use gpu_track_collector::segment::live::LiveFile;
+
+use super::frame::{Frame, Gpu, Process, Reading, Run, Stage};
+use super::history::Point;
+use super::summary::Summary;
+
+/// CPU utilization is that of the last samples over at least this time, nanoseconds.
+const CPU_WINDOW_NS: u64 = 1_000_000_000;
+/// Without a sample for so long, seconds, the view says so. Samples can be further apart than `--st`, by their cost.
+const SILENT_S: f64 = 3.0;
+
+/// A live file.
+#[derive(Debug)]
+pub(super) struct Live {
+    file: LiveFile,
+    summary: Option<Summary>,
+    /// The time of the summary, CLOCK_MONOTONIC nanoseconds.
+    summary_ns: u64,
+    /// The last sample that is in the history, and its time.
+    told: Option<(u64, u64)>,
+}
+
+impl Live {
+    /// Opens a live file.
+    ///
+    /// # Errors
+    /// If it can't be read, as a text to put behind its name.
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let file = LiveFile::open(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => format!("is no live file of version {LIVE_VERSION}"),
+            _ => format!("cannot be read: {error}"),
+        })?;
+        Ok(Self { file, summary: None, summary_ns: 0, told: None })
+    }
+
+    /// Looks at the run. `now_ns`: CLOCK_MONOTONIC. `is_alive` says whether a process is there.
+    pub(super) fn read(&mut self, now_ns: u64, is_alive: impl Fn(u32) -> bool) -> Reading {
+        // An unread table keeps what was known: a killed collector left it half-written, or nothing is written yet.
+        if let Ok((at_ns, text)) = self.file.summary()
+            && (at_ns != self.summary_ns || self.summary.is_none())
+        {
+            self.summary = Summary::read(&text).or_else(|| self.summary.take());
+            self.summary_ns = at_ns;
+        }
+        let run = self.summary.as_ref().map(Summary::run).unwrap_or_default();
+        let Some((newest, last)) = self.newest() else {
+            let stage = self.stage(None, &run, is_alive);
+            return Reading { frame: Frame { stage, ..Frame::default() }, run, points: Vec::new() };
+        };
+        let start_ns = self.start_ns(newest).min(last.monotonic_ns);
+        let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
+        let processes = self.file.processes().ok();
+        let listed: Vec<Process> = processes.iter().flat_map(|table| &table.entries).map(process).collect();
+        let by_command = processes.as_ref().map(|_| shares(&listed, last.combined_bytes));
+        let silent_s = now_ns.saturating_sub(last.monotonic_ns) as f64 / 1e9;
+        let summary = self.summary.as_ref();
+        let frame = Frame {
+            at_s: s(last.monotonic_ns),
+            stage: self.stage(Some(silent_s), &run, is_alive),
+            ram_bytes: Some(last.combined_bytes),
+            max_ram_bytes: summary.and_then(Summary::max_ram_bytes).max(Some(last.combined_bytes)),
+            cpu_percent: self.cpu_percent(newest, last),
+            processes: Some(last.processes),
+            threads: Some(last.threads),
+            listed,
+            others: processes.as_ref().map_or(0, |table| table.others),
+            ram_by_command: by_command.clone(),
+            gpus: self.file.gpus().map(|table| table.entries.iter().map(gpu).collect()).unwrap_or_default(),
+            ended: summary.and_then(Summary::ended),
+            coverage: summary.map(Summary::coverage).unwrap_or_default(),
+            events: summary.map(Summary::events).unwrap_or_default(),
+        };
+        let points = self.new_points(newest, start_ns, by_command);
+        Reading { run, frame, points }
+    }
+
+    /// Gives the newest sample that can be read, and its number. `None`: there is none.
+    fn newest(&self) -> Option<(u64, Sample)> {
+        let count = self.file.count();
+        // The last one can be half-written.
+        (1..=2).find_map(|back| {
+            let number = count.checked_sub(back)?;
+            Some((number, self.file.sample(number)?))
+        })
+    }
+
+    /// Gives the start of the run, CLOCK_MONOTONIC nanoseconds. Without a summary, it is the first sample that is there.
+    fn start_ns(&self, newest: u64) -> u64 {
+        let known = self.summary.as_ref().and_then(|summary| summary.start_ns);
+        known.or_else(|| self.samples(newest).next().map(|(_, sample)| sample.monotonic_ns)).unwrap_or(0)
+    }
+
+    /// Gives the samples that are there, the oldest first.
+    fn samples(&self, newest: u64) -> impl Iterator<Item = (u64, Sample)> {
+        let oldest = (newest + 1).saturating_sub(SAMPLE_CAPACITY as u64);
+        (oldest..=newest).filter_map(|number| Some((number, self.file.sample(number)?)))
+    }
+
+    /// Gives the CPU utilization of the tree up to a sample, percent of one core. `None`: there is no sample before it.
+    fn cpu_percent(&self, newest: u64, last: Sample) -> Option<f64> {
+        let oldest = (newest + 1).saturating_sub(SAMPLE_CAPACITY as u64);
+        let before = (oldest..newest).rev().filter_map(|number| self.file.sample(number));
+        let mut first = None;
+        for sample in before {
+            first = Some(sample);
+            if last.monotonic_ns.saturating_sub(sample.monotonic_ns) >= CPU_WINDOW_NS {
+                break;
+            }
+        }
+        let first = first.filter(|first| first.monotonic_ns < last.monotonic_ns)?;
+        // It goes back a little where a process's CPU time turns out to be its child's.
+        let used_ns = last.cpu_ns.saturating_sub(first.cpu_ns);
+        Some(used_ns as f64 / (last.monotonic_ns - first.monotonic_ns) as f64 * 100.0)
+    }
+
+    /// Gives the stretches since the last look. At the first look, these are all samples that are there. Commands are known of the
+    /// newest moment alone.
+    fn new_points(
+        &mut self,
+        newest: u64,
+        start_ns: u64,
+        by_command: Option<Vec<(String, u64)>>,
+    ) -> Vec<Point> {
+        let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
+        let (last, mut before_ns) = self.told.map_or((None, None), |(last, at_ns)| (Some(last), Some(at_ns)));
+        let new = self.samples(newest).filter(|(number, _)| last.is_none_or(|last| *number > last));
+        let new: Vec<(u64, Sample)> = new.collect();
+        let Some((last, end)) = new.last().copied() else { return Vec::new() };
+        let mut points: Vec<Point> = Vec::new();
+        for (_, sample) in &new {
+            let from_ns = before_ns.replace(sample.monotonic_ns).unwrap_or(sample.monotonic_ns);
+            let (from_s, at_s) = (s(from_ns.min(sample.monotonic_ns)), s(sample.monotonic_ns));
+            points.push(Point { from_s, at_s, ram_bytes: sample.combined_bytes, by_command: None });
+        }
+        if self.told.is_some() {
+            // One stretch a look is enough: the chart has fewer columns than there are looks.
+            let from_s = points.first().map_or(0.0, |point| point.from_s);
+            let ram_bytes = points.iter().map(|point| point.ram_bytes).max().unwrap_or(0);
+            points = vec![Point { from_s, at_s: s(end.monotonic_ns), ram_bytes, by_command: None }];
+        }
+        if let Some(point) = points.last_mut() {
+            point.by_command = by_command;
+        }
+        self.told = Some((last, end.monotonic_ns));
+        points
+    }
+
+    /// Says how far the run is. `silent_s`: seconds since the last sample; `None`: there is none yet.
+    fn stage(&self, silent_s: Option<f64>, run: &Run, is_alive: impl Fn(u32) -> bool) -> Stage {
+        // At the end the collector removes the name of the file.
+        let has_name = rustix::fs::fstat(self.file.named().file()).is_ok_and(|stat| stat.st_nlink > 0);
+        let silent_s = silent_s.filter(|silent_s| *silent_s >= SILENT_S || self.file.is_lost());
+        match (has_name, silent_s) {
+            (false, _) => Stage::Ended,
+            (true, Some(_)) if run.launcher_pid.is_some_and(|pid| !is_alive(pid)) => Stage::Killed,
+            (true, Some(silent_s)) => Stage::Silent(silent_s),
+            (true, None) if self.file.count() == 0 => Stage::Starting,
+            (true, None) => Stage::Running,
+        }
+    }
+}
+
+/// Splits the RAM of the tree among commands in proportion to their RSS, which counts shared memory in each process. The largest
+/// first, bytes.
+fn shares(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
+    let mut rss: BTreeMap<&str, u64> = BTreeMap::new();
+    for process in processes {
+        let sum = rss.entry(&process.command).or_default();
+        *sum = sum.saturating_add(process.rss_bytes.unwrap_or(0));
+    }
+    let all: f64 = rss.values().map(|bytes| *bytes as f64).sum();
+    let share = |(name, bytes): (&str, u64)| {
+        let part = if all > 0.0 { bytes as f64 / all } else { 0.0 };
+        (name.to_owned(), (part * ram_bytes as f64) as u64)
+    };
+    let mut shares: Vec<(String, u64)> = rss.into_iter().map(share).collect();
+    shares.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    shares
+}
+
+fn process(entry: &ProcessEntry) -> Process {
+    Process {
+        pid: entry.pid,
+        parent_pid: entry.parent_pid,
+        start_ns: entry.start_ns.unwrap_or(0),
+        command: String::from_utf8_lossy(entry.command.bytes()).into_owned(),
+        rss_bytes: entry.rss_bytes,
+        cpu_s: entry.cpu_ns.map(|ns| ns as f64 / 1e9),
+        gpu_bytes: entry.gpu_bytes,
+    }
+}
+
+fn gpu(entry: &GpuEntry) -> Gpu {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+    Gpu {
+        index: entry.index,
+        id: text(entry.uuid.bytes()),
+        name: text(entry.name.bytes()),
+        total_bytes: entry.total_bytes,
+        used_bytes: entry.used_bytes,
+        run_bytes: entry.run_bytes,
+        busy_percent: finite(entry.utilization_percent),
+        power_w: finite(entry.power_w),
+        temperature_c: finite(entry.temperature_c),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_abi::table::Text;
+
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn sample(at_s: u64, combined_bytes: u64) -> Sample {
+        let cpu_ns = at_s * 2 * S;
+        Sample {
+            monotonic_ns: at_s * S,
+            combined_bytes,
+            cpu_ns,
+            processes: 2,
+            threads: 3,
+            ..Sample::default()
+        }
+    }
+
+    fn entry(pid: u64, command: &str, rss_bytes: u64) -> ProcessEntry {
+        let command = Text::new(command);
+        ProcessEntry { pid: Some(pid), rss_bytes: Some(rss_bytes), command, ..ProcessEntry::default() }
+    }
+
+    #[test]
+    fn looks_give_the_run_its_history_and_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("live");
+        let writer = LiveFile::create(&path, 1).unwrap();
+        let mut live = Live::open(&path).unwrap();
+        let look = |live: &mut Live, now_s: u64, is_alive: bool| live.read(now_s * S, |_| is_alive);
+        assert_eq!(look(&mut live, 10, true).frame, Frame::default());
+        for at_s in 10..14 {
+            writer.push(sample(at_s, at_s));
+        }
+        writer.put_processes(13 * S, &[entry(1, "a", 30), entry(2, "b", 10)], 7);
+        writer.put_summary(
+            13 * S,
+            r#"{"start_ns": 8000000000, "launcher_pid": 5, "max_ram": {"combined": {"bytes": 99}}}"#,
+        );
+        let first = look(&mut live, 13, true);
+        let Frame { at_s, ram_bytes, max_ram_bytes, cpu_percent, others, .. } = first.frame;
+        assert_eq!((at_s, ram_bytes, max_ram_bytes, others), (5.0, Some(13), Some(99), 7));
+        assert_eq!((cpu_percent, first.frame.stage), (Some(200.0), Stage::Running));
+        assert_eq!(first.frame.ram_by_command, Some(vec![("a".into(), 9), ("b".into(), 3)]));
+        let times: Vec<f64> = first.points.iter().map(|point| point.at_s).collect();
+        assert_eq!(times, [2.0, 3.0, 4.0, 5.0]);
+        assert!(first.points[2].by_command.is_none() && first.points[3].by_command.is_some());
+        writer.push(sample(14, 50));
+        writer.push(sample(15, 20));
+        let second = look(&mut live, 15, true);
+        let [point] = &second.points[..] else { panic!("{second:?}") };
+        assert_eq!((point.from_s, point.at_s, point.ram_bytes), (5.0, 7.0, 50));
+        assert_eq!(look(&mut live, 25, true).frame.stage, Stage::Silent(10.0));
+        assert_eq!(look(&mut live, 25, false).frame.stage, Stage::Killed);
+        std::fs::remove_file(&path).unwrap();
+        let ended = look(&mut live, 26, false);
+        assert_eq!(
+            (ended.frame.stage, ended.frame.ram_bytes, ended.points),
+            (Stage::Ended, Some(20), vec![])
+        );
+    }
+
+    // Requirement: TIME-66
+    #[test]
+    fn file_of_another_length_version_or_kind_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("live");
+        for content in [&b""[..], b"garbage", &[0; gpu_track_abi::live::LIVE_SIZE]] {
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(Live::open(&path).unwrap_err(), "is no live file of version 2");
+        }
+        assert!(
+            Live::open(&directory.path().join("none"))
+                .unwrap_err()
+                .starts_with("cannot be read: No such file")
+        );
+        assert!(Live::open(Path::new("/dev/null")).is_err() && Live::open(directory.path()).is_err());
+    }
+}

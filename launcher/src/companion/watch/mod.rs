@@ -1,0 +1,187 @@
+//! `gpu-track watch`: a run while it goes on, by its live file, or a finished one, by its tracking file. It only reads.
+//!
+//! A source ([`live`], [`replay`]) gives readings ([`frame`]). The [`model`] takes in readings and keys. The [`view`] draws the
+//! model onto a buffer, which is a terminal's ([`interactive`]) or becomes text (`--once`).
+
+mod frame;
+mod history;
+mod interactive;
+mod live;
+mod model;
+mod peaks;
+mod replay;
+mod runs;
+mod summary;
+mod terminal;
+mod tree;
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use gpu_track_collector::clock;
+
+use self::frame::Reading;
+use self::interactive::Source;
+use self::live::Live;
+use self::model::Model;
+use self::replay::Replay;
+use self::runs::Found;
+use crate::cli::UsageError;
+use crate::console::{self, message};
+
+/// Columns of the text.
+const COLUMNS: u16 = 80;
+
+/// The arguments of `gpu-track watch`.
+#[derive(Debug, Args)]
+pub(super) struct WatchArguments {
+    /// The run: the pid of its gpu-track-run, or its live file [default: the only one of this user]
+    #[arg(value_name = "RUN", conflicts_with = "replay", value_hint = ValueHint::AnyPath)]
+    run: Option<PathBuf>,
+
+    /// List the runs of this user that go on
+    #[arg(long, conflicts_with_all = ["run", "replay", "once"])]
+    list: bool,
+
+    /// Print what the view shows now as text of 80 columns, and end
+    #[arg(long)]
+    once: bool,
+
+    /// Show a finished run by its tracking file FILE in .jsonl
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    replay: Option<PathBuf>,
+
+    /// Begin at this second of the run [default: its start; with --once its end]
+    #[arg(long, value_name = "SECONDS", requires = "replay", value_parser = seconds)]
+    at: Option<f64>,
+
+    /// Directory of the runs' files, for tests
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm", hide = true)]
+    session_dir: PathBuf,
+}
+
+/// Reads a moment of a run.
+fn seconds(text: &str) -> Result<f64, String> {
+    let problem = || format!("\"{text}\" is not allowed: a number of seconds");
+    text.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0).ok_or_else(problem)
+}
+
+/// Shows what the arguments name.
+///
+/// # Errors
+/// If there is no such run or file, or several runs and none is named.
+pub(super) fn serve(arguments: &WatchArguments) -> Result<ExitCode, UsageError> {
+    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    let is_once = arguments.once || !is_terminal;
+    let (source, model) = match &arguments.replay {
+        Some(file) => replay(file, arguments, is_once)?,
+        None => match live(arguments)? {
+            Chosen::Run(live) => *live,
+            Chosen::Listed(status) => return Ok(status),
+        },
+    };
+    if is_once {
+        if !arguments.once {
+            message("stdin and stdout are not both a terminal, so this is what --once prints");
+        }
+        return Ok(console::print(&view::text(&model, COLUMNS)));
+    }
+    let model = Model { is_interactive: true, ..model };
+    interactive::run(source, model).or_else(|error| {
+        message(format_args!("the terminal can't be used: {error}"));
+        Ok(ExitCode::FAILURE)
+    })
+}
+
+/// Makes the view of a finished run.
+fn replay(file: &Path, arguments: &WatchArguments, is_once: bool) -> Result<(Source, Model), UsageError> {
+    let replay = Replay::read(file).map_err(|problem| UsageError::of_file("--replay", file, problem))?;
+    let at_s = arguments.at.unwrap_or(if is_once { replay.length_s() } else { 0.0 });
+    let mut model = Model { console: console::of_stdout(), ..Model::default() };
+    model.take(Reading { points: replay.points(), ..replay.at(at_s) });
+    model.peaks = replay.peaks();
+    Ok((Source::Replay(replay), model))
+}
+
+/// What came of the choice of a run.
+enum Chosen {
+    /// The run.
+    Run(Box<(Source, Model)>),
+    /// The runs were listed.
+    Listed(ExitCode),
+}
+
+/// Makes the view of a run that goes on, or lists the runs.
+fn live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
+    let uid = rustix::process::getuid().as_raw();
+    let (all, left_out) = runs::all(&arguments.session_dir, uid);
+    let hidden = || runs::hidden(Path::new("/proc"), uid, &all);
+    let path = match (&arguments.run, &all[..]) {
+        (None, _) if arguments.list => {
+            runs::tell_hidden(&hidden());
+            return Ok(Chosen::Listed(list(&all, left_out)));
+        }
+        (Some(run), _) => named(run, &all, &hidden)?,
+        (None, [only]) => only.path.clone(),
+        (None, []) => {
+            let hidden = runs::said_of_hidden(&hidden());
+            return Err(UsageError::new(hidden.unwrap_or_else(|| {
+                format!(
+                    "no run of this user has a file in {}: start one with gpu-track-run, or look where it runs (a container, another machine)",
+                    arguments.session_dir.display()
+                )
+            })));
+        }
+        (None, _) => {
+            runs::tell_hidden(&hidden());
+            list(&all, left_out);
+            return Err(UsageError::new("several runs go on: name one by its pid"));
+        }
+    };
+    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+    let mut live = Live::open(&path).map_err(problem)?;
+    let mut model = Model { console: console::of_stdout(), ..Model::default() };
+    model.take(look(&mut live));
+    Ok(Chosen::Run(Box::new((Source::Live(live), model))))
+}
+
+/// Finds the file of a run that the user names by a pid or a path.
+fn named(run: &Path, all: &[Found], hidden: &dyn Fn() -> Vec<u32>) -> Result<PathBuf, UsageError> {
+    let Some(pid) = run.to_str().and_then(|text| text.parse::<u32>().ok()) else {
+        return Ok(run.to_path_buf());
+    };
+    if let Some(found) = all.iter().find(|found| found.launcher_pid == pid) {
+        return Ok(found.path.clone());
+    }
+    let hidden: Vec<u32> = hidden().into_iter().filter(|hidden| *hidden == pid).collect();
+    Err(UsageError::new(runs::said_of_hidden(&hidden).unwrap_or_else(|| {
+        format!("no run of this user has the pid {pid}: gpu-track watch --list shows them")
+    })))
+}
+
+/// Prints the runs.
+fn list(all: &[Found], left_out: usize) -> ExitCode {
+    let mut text = format!("{:>8}  {:>12}  {:>8}  {:>5}  {}\n", "PID", "TIME", "RAM", "LIVE", "COMMAND");
+    let now_ns = clock::monotonic_ns();
+    for found in all {
+        text += &gpu_track_collector::quote::escape(&runs::line(found, now_ns, is_alive));
+        text += "\n";
+    }
+    if left_out > 0 {
+        text += &format!("{left_out} more\n");
+    }
+    console::print(&text)
+}
+
+/// Looks at a run now.
+fn look(live: &mut Live) -> Reading {
+    live.read(clock::monotonic_ns(), is_alive)
+}
+
+/// Whether a process is there.
+fn is_alive(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}

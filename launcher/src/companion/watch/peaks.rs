@@ -1,0 +1,28 @@
+//! The largest figures that were seen. That of RAM is the run's own, and not here.
+
+use super::frame::{Gpu, gpu_sums, largest};
+
+/// The largest figures.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Peaks {
+    /// CPU utilization over about a second, percent of one core.
+    pub(super) cpu_percent: Option<f64>,
+    /// Sum of the GPUs' utilization, percent of one.
+    pub(super) gpu_busy_percent: Option<f64>,
+    /// GPU memory of the run, bytes.
+    pub(super) gpu_run_bytes: Option<u64>,
+}
+
+impl Peaks {
+    /// Takes in what the GPUs show.
+    pub(super) fn raise_gpus(&mut self, gpus: &[Gpu]) {
+        let sums = gpu_sums(gpus);
+        self.gpu_busy_percent = largest(self.gpu_busy_percent, sums.busy_percent);
+        self.gpu_run_bytes = self.gpu_run_bytes.max(sums.run_bytes);
+    }
+
+    /// Takes in CPU utilization, percent of one core.
+    pub(super) fn raise_cpu(&mut self, percent: Option<f64>) {
+        self.cpu_percent = largest(self.cpu_percent, percent);
+    }
+}

@@ -1,0 +1,321 @@
+//! A finished run, by its tracking file in the form `.jsonl`: any moment of it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use gpu_track_collector::tracking_line::{End, Line};
+use gpu_track_collector::{Report, TreeSample, Usable, figures, read_report, signal_name};
+
+use super::frame::{Ended, EndedCommand, Frame, Gpu, Process, Reading, Run, Stage, largest};
+use super::history::Point;
+use super::peaks::Peaks;
+
+/// Most samples that are kept. Beyond that, neighbours become one.
+const MOST_SAMPLES: usize = 20_000;
+
+/// A finished run.
+#[derive(Debug)]
+pub(super) struct Replay {
+    run: Run,
+    /// The start of the run, CLOCK_MONOTONIC nanoseconds.
+    start_ns: u64,
+    samples: Vec<TreeSample>,
+    processes: Vec<Lived>,
+    report: Option<Report>,
+}
+
+/// A process of the file.
+#[derive(Debug)]
+struct Lived {
+    process: Process,
+    /// Its end, CLOCK_MONOTONIC nanoseconds.
+    end_ns: u64,
+    is_still_running: bool,
+}
+
+impl Replay {
+    /// Reads a file. Lines that are torn, or of a later version, are left out.
+    ///
+    /// # Errors
+    /// If it can't be read or has no sample, as a text to put behind its name.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        if path.extension().is_none_or(|extension| extension != "jsonl") {
+            return Err("can't be replayed: only files in .jsonl can".into());
+        }
+        let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+        let lines = BufReader::new(File::open(path).map_err(unreadable)?).split(b'\n');
+        let mut replay = Self {
+            run: Run::default(),
+            start_ns: 0,
+            samples: Vec::new(),
+            processes: Vec::new(),
+            report: None,
+        };
+        for line in lines {
+            let line = line.map_err(unreadable)?;
+            if let Some(line) = std::str::from_utf8(&line).ok().and_then(Line::read) {
+                replay.take(line);
+            }
+        }
+        let (Some(first), Some(last)) = (replay.samples.first(), replay.samples.last()) else {
+            return Err("has no sample".into());
+        };
+        replay.start_ns = first.from_ns;
+        replay.run.length_s = Some(last.at_ns.saturating_sub(first.from_ns) as f64 / 1e9);
+        Ok(replay)
+    }
+
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Run(run) => {
+                self.run.command = run.command;
+                let mut usable = Usable::default();
+                (usable.cores.count, usable.memory.bytes) = (f64::from(run.host.cores), run.host.ram_bytes);
+                self.run.usable = Some(usable);
+            }
+            Line::Sample(sample) => {
+                self.samples.push(*sample);
+                if self.samples.len() > MOST_SAMPLES {
+                    self.samples = self.samples.chunks(2).filter_map(joined).collect();
+                }
+            }
+            Line::Process(ended) => {
+                let usage = ended.usage;
+                let end_ns = ended.start_ns.saturating_add((usage.wall_s.max(0.0) * 1e9) as u64);
+                let process = Process {
+                    pid: Some(usage.pid.into()),
+                    parent_pid: usage.ppid.map(Into::into),
+                    start_ns: ended.start_ns,
+                    command: usage.command,
+                    rss_bytes: usage.peak_rss_bytes,
+                    cpu_s: usage.cpu_s,
+                    gpu_bytes: usage.gpu.and_then(|gpu| gpu.peak_ram_bytes),
+                };
+                self.processes.push(Lived { process, end_ns, is_still_running: ended.is_still_running });
+            }
+            // A sample that turned out to have had more RAM.
+            Line::Event(gpu_track_collector::TrackingEvent::Revised { at_ns, max_footprint_bytes }) => {
+                let at = self.samples.partition_point(|sample| sample.at_ns < at_ns);
+                if let Some(sample) = self.samples.get_mut(at) {
+                    sample.footprint_bytes.combined.raise(max_footprint_bytes.combined);
+                }
+            }
+            Line::End(end) => self.take_end(&end),
+        }
+    }
+
+    fn take_end(&mut self, end: &End) {
+        self.report = read_report(&end.report.to_string()).ok().map(|read| read.report);
+        if let Some(report) = &self.report {
+            self.run.usable = Some(report.usable.clone());
+        }
+    }
+
+    /// Gives the length of the run, seconds.
+    pub(super) fn length_s(&self) -> f64 {
+        self.run.length_s.unwrap_or(0.0)
+    }
+
+    /// Gives the largest figures of the whole run.
+    pub(super) fn peaks(&self) -> Peaks {
+        let mut peaks = Peaks::default();
+        for sample in &self.samples {
+            peaks.cpu_percent = largest(peaks.cpu_percent, sample.cpu_window_percent.combined);
+            peaks.raise_gpus(&gpus(sample));
+        }
+        peaks
+    }
+
+    /// Gives the moment at so many seconds after the start, without its history.
+    pub(super) fn at(&self, at_s: f64) -> Reading {
+        let at_s = at_s.clamp(0.0, self.length_s());
+        let at_ns = self.start_ns.saturating_add((at_s * 1e9) as u64);
+        let next = self.samples.partition_point(|sample| sample.at_ns < at_ns);
+        let at = next.min(self.samples.len().saturating_sub(1));
+        let Some(sample) = self.samples.get(at) else { return Reading::default() };
+        let before_ns = at.checked_sub(1).and_then(|at| self.samples.get(at)).map_or(0, cpu_ns);
+        let length_ns = sample.at_ns.saturating_sub(sample.from_ns);
+        let used_ns = cpu_ns(sample).saturating_sub(before_ns);
+        let mut commands: Vec<(String, u64)> =
+            sample.commands.iter().map(|one| (one.command.to_string(), one.added_bytes)).collect();
+        commands.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let is_live = |lived: &&Lived| {
+            lived.process.start_ns <= at_ns && (at_ns < lived.end_ns || lived.is_still_running)
+        };
+        let frame = Frame {
+            at_s,
+            stage: Stage::Replayed,
+            ram_bytes: Some(sample.footprint_bytes.combined.max),
+            max_ram_bytes: self.max_ram_bytes(),
+            cpu_percent: (length_ns > 0).then(|| used_ns as f64 / length_ns as f64 * 100.0),
+            processes: Some(sample.processes.max),
+            threads: Some(sample.threads.combined.max),
+            listed: self.processes.iter().filter(is_live).map(|lived| lived.process.clone()).collect(),
+            others: 0,
+            ram_by_command: Some(commands),
+            gpus: gpus(sample),
+            ended: Some(self.ended(at_ns)),
+            coverage: self.coverage(),
+            events: self.events(),
+        };
+        Reading { run: self.run.clone(), frame, points: Vec::new() }
+    }
+
+    /// Gives the history of the whole run.
+    pub(super) fn points(&self) -> Vec<Point> {
+        let s = |ns: u64| ns.saturating_sub(self.start_ns) as f64 / 1e9;
+        let point = |sample: &TreeSample| Point {
+            from_s: s(sample.from_ns),
+            at_s: s(sample.at_ns),
+            ram_bytes: sample.footprint_bytes.combined.max,
+            by_command: Some(
+                sample.commands.iter().map(|one| (one.command.to_string(), one.added_bytes)).collect(),
+            ),
+        };
+        self.samples.iter().map(point).collect()
+    }
+
+    fn max_ram_bytes(&self) -> Option<u64> {
+        let sampled = self.samples.iter().map(|sample| sample.footprint_bytes.combined.max).max();
+        let reported = self.report.as_ref().and_then(|report| report.max_ram.combined.footprint_bytes);
+        reported.or(sampled)
+    }
+
+    /// Counts the processes that ended by a moment, CLOCK_MONOTONIC nanoseconds.
+    fn ended(&self, at_ns: u64) -> Ended {
+        let mut ended = Ended::default();
+        for lived in self.processes.iter().filter(|lived| lived.end_ns <= at_ns && !lived.is_still_running) {
+            ended.count += 1;
+            let process = &lived.process;
+            if !ended.by_command.contains_key(&process.command) {
+                ended.by_command.insert(process.command.clone(), EndedCommand::default());
+            }
+            if let Some(of) = ended.by_command.get_mut(&process.command) {
+                of.count += 1;
+                of.cpu_s = of.cpu_s.into_iter().chain(process.cpu_s).reduce(|a, b| a + b);
+                of.peak_rss_bytes = of.peak_rss_bytes.max(process.rss_bytes);
+            }
+        }
+        ended
+    }
+
+    fn coverage(&self) -> Vec<String> {
+        let Some(report) = &self.report else { return vec!["the file has no report".into()] };
+        let known = &report.coverage;
+        let mut parts = vec![format!(
+            "CPU time of processes: {} exact, {} sampled, {} unknown",
+            known.exact, known.sampled, known.unknown
+        )];
+        if known.uninstrumented > 0 {
+            parts.push(format!("{} uninstrumented", known.uninstrumented));
+        }
+        parts
+    }
+
+    fn events(&self) -> Vec<String> {
+        let Some(report) = &self.report else {
+            return vec!["the file has no end of the run: it goes on, or was killed as a whole".into()];
+        };
+        let at = figures::readable(report.wall_s);
+        let exit = match (report.ending.exit.code, report.ending.exit.signal) {
+            (Some(code), _) => vec![format!("{at}: the command ended with status {code}")],
+            (None, Some(signal)) => vec![format!("{at}: {} ended the command", signal_name(signal))],
+            (None, None) => Vec::new(),
+        };
+        let crash = |crash: &gpu_track_collector::Crash| {
+            format!(
+                "{} x {} ended by {}",
+                crash.count,
+                crash.command.as_deref().unwrap_or("?"),
+                crash.signal_name
+            )
+        };
+        exit.into_iter().chain(report.crashes.iter().flatten().map(crash)).collect()
+    }
+}
+
+fn cpu_ns(sample: &TreeSample) -> u64 {
+    sample.cpu.combined.time_ns
+}
+
+/// Makes one sample of neighbours. `None`: there are none.
+fn joined(neighbours: &[TreeSample]) -> Option<TreeSample> {
+    let (first, rest) = neighbours.split_first()?;
+    Some(rest.iter().fold(first.clone(), |all, next| all.then(next.clone())))
+}
+
+fn gpus(sample: &TreeSample) -> Vec<Gpu> {
+    let gauge = |gpu: &gpu_track_collector::GpuSample, figure| gpu.gauges.get(&figure).copied();
+    let gpu = |gpu: &gpu_track_collector::GpuSample| Gpu {
+        index: gpu.device.index.map(u64::from),
+        id: gpu.device.id.clone(),
+        name: gpu.device.name.clone().unwrap_or_default(),
+        total_bytes: gpu.device.memory_bytes,
+        used_bytes: gpu.used_bytes,
+        run_bytes: gpu.run_bytes.map(|run| run.combined),
+        busy_percent: gpu.busy_percent,
+        power_w: gauge(gpu, gpu_track_collector::Figure::Power),
+        temperature_c: gauge(gpu, gpu_track_collector::Figure::Temperature),
+    };
+    sample.gpu.devices.iter().map(gpu).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn line(number: u64, command: &str) -> String {
+        let mut sample = TreeSample { from_ns: number * S, at_ns: (number + 1) * S, ..TreeSample::default() };
+        sample.footprint_bytes.combined.raise(100 + number);
+        sample.commands = vec![gpu_track_collector::CommandSample {
+            command: command.into(),
+            processes: 1,
+            added_bytes: 90,
+            cpu_ns: 0,
+        }];
+        Line::Sample(Box::new(sample)).text()
+    }
+
+    // Requirement: WATCH-3
+    #[test]
+    fn moment_of_a_file_has_its_sample_and_a_torn_last_line_is_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.jsonl");
+        std::fs::write(&path, line(5, "a") + &line(6, "b") + "{\"sample\":{\"from_ns\":7,").unwrap();
+        let replay = Replay::read(&path).unwrap();
+        assert_eq!((replay.length_s(), replay.points().len()), (2.0, 2));
+        let largest = |at_s| replay.at(at_s).frame.ram_by_command.unwrap()[0].0.clone();
+        assert_eq!([largest(0.0), largest(1.0), largest(1.5), largest(99.0)], ["a", "a", "b", "b"]);
+        assert_eq!(
+            (replay.at(0.0).frame.ram_bytes, replay.at(0.0).frame.max_ram_bytes),
+            (Some(105), Some(106))
+        );
+        assert_eq!(replay.at(-1.0).frame.stage, Stage::Replayed);
+        assert!(replay.at(2.0).frame.events[0].contains("no end of the run"));
+        for (name, content, problem) in [
+            ("t.csv", "", "only files in .jsonl can"),
+            ("empty.jsonl", "", "has no sample"),
+            ("garbage.jsonl", "\u{1b}[2J\nnull\n{}\n", "has no sample"),
+        ] {
+            let path = directory.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            assert!(Replay::read(&path).unwrap_err().ends_with(problem));
+        }
+    }
+
+    #[test]
+    fn samples_of_a_long_run_are_joined() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.jsonl");
+        let lines: String = (0..MOST_SAMPLES as u64 + 10).map(|number| line(number, "a")).collect();
+        std::fs::write(&path, lines).unwrap();
+        let replay = Replay::read(&path).unwrap();
+        assert!(replay.samples.len() < MOST_SAMPLES, "{}", replay.samples.len());
+        let last = MOST_SAMPLES as u64 + 9;
+        assert_eq!(replay.at(f64::MAX).frame.max_ram_bytes, Some(100 + last));
+        assert_eq!(replay.length_s(), (last + 1) as f64);
+    }
+}

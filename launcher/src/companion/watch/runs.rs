@@ -1,0 +1,139 @@
+//! The runs of this user that go on, by the names of their live files.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use gpu_track_abi::live::SUFFIX;
+
+use super::frame::{Frame, Reading, Stage};
+use super::live::Live;
+use crate::console;
+
+/// Most runs that are looked at.
+const MOST_RUNS: usize = 64;
+
+/// A live file.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Found {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// Pid of gpu-track-run, by the name of the file.
+    pub(super) launcher_pid: u32,
+}
+
+/// Finds this user's live files in a directory, in the order of the pids, and how many are left out.
+pub(super) fn all(directory: &Path, uid: u32) -> (Vec<Found>, usize) {
+    let prefix = format!("gpu-track.{uid}.");
+    let found = |name: &str| {
+        let pid = name.strip_prefix(&prefix)?.strip_suffix(SUFFIX)?.split('.').next()?.parse().ok()?;
+        let path = directory.join(name);
+        // The name says whose it is, and anybody can make that.
+        let is_own = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file() && found.uid() == uid);
+        is_own.then_some(Found { path, launcher_pid: pid })
+    };
+    let names = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut all: Vec<Found> = names.filter_map(|name| found(&name)).collect();
+    all.sort_by(|a, b| a.launcher_pid.cmp(&b.launcher_pid).then_with(|| a.path.cmp(&b.path)));
+    let left_out = all.len().saturating_sub(MOST_RUNS);
+    all.truncate(MOST_RUNS);
+    (all, left_out)
+}
+
+/// Finds processes of this user that are gpu-track-run, whose files can't be seen from here: they have another mount namespace.
+pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
+    let mounts = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
+    let Some(ours) = mounts(&proc_root.join("self")) else { return Vec::new() };
+    let hidden = |entry: fs::DirEntry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let process = entry.path();
+        let is_own = entry.metadata().is_ok_and(|process| process.uid() == uid);
+        let is_run = fs::read_to_string(process.join("comm")).is_ok_and(|name| name == "gpu-track-run\n");
+        // The collector is the same program, by another name.
+        let is_launcher = || {
+            let words = fs::read(process.join("cmdline")).unwrap_or_default();
+            let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
+            first.ends_with(b"gpu-track-run") || first.ends_with(b"gpu-tracker")
+        };
+        let is_elsewhere = || mounts(&process).is_some_and(|theirs| theirs != ours);
+        let is_known = known.iter().any(|found| found.launcher_pid == pid);
+        (is_own && is_run && !is_known && is_launcher() && is_elsewhere()).then_some(pid)
+    };
+    let mut pids: Vec<u32> =
+        fs::read_dir(proc_root).into_iter().flatten().flatten().filter_map(hidden).collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// Says which runs can't be seen, for one line. `None`: there is none.
+pub(super) fn said_of_hidden(pids: &[u32]) -> Option<String> {
+    let first = pids.first()?;
+    let more = if pids.len() > 1 { format!(" and {} more", pids.len() - 1) } else { String::new() };
+    Some(format!(
+        "gpu-track-run of pid {first}{more} has a /dev/shm of its own, which can't be seen from here: look inside its container or job"
+    ))
+}
+
+/// Says what can't be seen from here.
+pub(super) fn tell_hidden(pids: &[u32]) {
+    said_of_hidden(pids).iter().for_each(console::message);
+}
+
+/// Makes a line about a run for the list of runs.
+pub(super) fn line(found: &Found, now_ns: u64, is_alive: impl Fn(u32) -> bool) -> String {
+    let pid = found.launcher_pid;
+    match Live::open(&found.path) {
+        Err(problem) => format!("{pid:>8}  {} {problem}", found.path.display()),
+        Ok(mut live) => {
+            let Reading { run, frame, .. } = live.read(now_ns, is_alive);
+            let Frame { at_s, stage, ram_bytes, processes, .. } = frame;
+            let ram = ram_bytes.map_or("?".into(), |bytes| super::view::text::bytes(bytes, None));
+            let processes = processes.map_or("?".into(), |count| count.to_string());
+            let time = gpu_track_collector::figures::readable(at_s);
+            let note =
+                if stage == Stage::Killed { "killed: gpu-track recover writes its report  " } else { "" };
+            let command = gpu_track_collector::quote::words(&run.command);
+            format!("{pid:>8}  {time:>12}  {ram:>8}  {processes:>5}  {note}{command}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: TIME-66
+    #[test]
+    fn own_files_are_listed_and_links_directories_and_other_names_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let uid = fs::metadata(directory.path()).unwrap().uid();
+        let path = |name: String| directory.path().join(name);
+        for name in ["70.a.live", "9.b.live", "8.c", "x.d.live", "8.e.state"] {
+            fs::write(path(format!("gpu-track.{uid}.{name}")), "").unwrap();
+        }
+        fs::write(path(format!("gpu-track.{}.5.a.live", uid + 1)), "").unwrap();
+        fs::create_dir(path(format!("gpu-track.{uid}.6.a.live"))).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", path(format!("gpu-track.{uid}.7.a.live"))).unwrap();
+        let (found, left_out) = all(directory.path(), uid);
+        let pids: Vec<u32> = found.iter().map(|found| found.launcher_pid).collect();
+        assert_eq!((pids, left_out), (vec![9, 70], 0));
+        let said = line(&found[0], 0, |_| true);
+        assert!(said.ends_with(".9.b.live is no live file of version 2"), "{said}");
+        for pid in 100..200 {
+            fs::write(path(format!("gpu-track.{uid}.{pid}.a.live")), "").unwrap();
+        }
+        assert_eq!((all(directory.path(), uid).0.len(), all(directory.path(), uid).1), (64, 38));
+    }
+
+    #[test]
+    fn hidden_runs_are_said_in_one_line() {
+        assert_eq!(said_of_hidden(&[]), None);
+        assert!(
+            said_of_hidden(&[5]).unwrap().starts_with("gpu-track-run of pid 5 has a /dev/shm of its own")
+        );
+        assert!(said_of_hidden(&[5, 6, 7]).unwrap().starts_with("gpu-track-run of pid 5 and 2 more has"));
+    }
+}

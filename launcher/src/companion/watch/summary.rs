@@ -1,0 +1,195 @@
+//! The summary of a live file, a JSON text, as far as the view shows it. Another program may have written anything there: what is
+//! missing or of another kind is unknown.
+
+use gpu_track_collector::{Usable, figures};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::frame::{Ended, EndedCommand, Run};
+
+/// The summary. docs/FILES.md explains its keys.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Summary {
+    command: Vec<String>,
+    command_words_left_out: u64,
+    /// The start of the run, CLOCK_MONOTONIC nanoseconds.
+    pub(super) start_ns: Option<u64>,
+    pub(super) launcher_pid: Option<u32>,
+    restarts: u32,
+    usable: Option<Usable>,
+    job_limit_s: Option<f64>,
+    max_ram: Maxima,
+    ended: Option<EndedProcesses>,
+    coverage: Option<Coverage>,
+    events: Vec<Value>,
+    other_events: u64,
+}
+
+/// The largest RAM so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Maxima {
+    combined: Option<Maximum>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+struct Maximum {
+    bytes: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct EndedProcesses {
+    count: u64,
+    by_command: Vec<EndedOf>,
+    other_commands: u64,
+}
+
+/// The ended processes of a command name.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct EndedOf {
+    command: String,
+    count: u64,
+    cpu_s: Option<f64>,
+    peak_rss_bytes: Option<u64>,
+}
+
+/// How the figures of ended processes are known.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Coverage {
+    exact: u64,
+    sampled: u64,
+    unknown: u64,
+    uninstrumented: u64,
+    joined: u64,
+    connector_absent: Option<String>,
+    records_untrusted: Option<String>,
+    unsampled_s: f64,
+}
+
+impl Summary {
+    /// Reads the text. `None`: it is no such text.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// Gives what does not change.
+    pub(super) fn run(&self) -> Run {
+        let mut command = self.command.clone();
+        if self.command_words_left_out > 0 {
+            command.push(format!("... {} more", self.command_words_left_out));
+        }
+        Run {
+            command,
+            launcher_pid: self.launcher_pid,
+            restarts: self.restarts,
+            usable: self.usable.clone(),
+            limit_s: self.job_limit_s,
+            length_s: None,
+        }
+    }
+
+    /// Gives the largest RAM so far, bytes.
+    pub(super) fn max_ram_bytes(&self) -> Option<u64> {
+        self.max_ram.combined.map(|maximum| maximum.bytes)
+    }
+
+    /// Gives the processes that ended.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        let ended = self.ended.as_ref()?;
+        let of = |one: &EndedOf| {
+            let EndedOf { count, cpu_s, peak_rss_bytes, .. } = *one;
+            (one.command.clone(), EndedCommand { count, cpu_s, peak_rss_bytes })
+        };
+        Some(Ended {
+            count: ended.count,
+            by_command: ended.by_command.iter().map(of).collect(),
+            other_commands: ended.other_commands,
+        })
+    }
+
+    /// Says how the figures are known, the part of a sentence each.
+    pub(super) fn coverage(&self) -> Vec<String> {
+        let Some(known) = &self.coverage else { return Vec::new() };
+        let mut parts = vec![format!(
+            "CPU time of ended processes: {} exact, {} sampled, {} unknown",
+            known.exact, known.sampled, known.unknown
+        )];
+        if known.uninstrumented > 0 {
+            parts.push(format!("{} uninstrumented", known.uninstrumented));
+        }
+        if known.joined > 0 {
+            parts.push(format!("{} joined", known.joined));
+        }
+        if known.unsampled_s > 0.0 {
+            parts.push(format!("{} not sampled", figures::readable(known.unsampled_s)));
+        }
+        parts.extend(known.connector_absent.iter().map(|why| format!("no process connector: {why}")));
+        parts.extend(known.records_untrusted.iter().map(|why| format!("records are not trusted: {why}")));
+        parts
+    }
+
+    /// Says what happened, a line each.
+    pub(super) fn events(&self) -> Vec<String> {
+        let mut lines: Vec<String> =
+            self.events.iter().filter_map(|event| line_of(event, self.start_ns?)).collect();
+        if self.other_events > 0 {
+            lines.push(format!("{} more", self.other_events));
+        }
+        lines
+    }
+}
+
+/// Says what an event is. `None`: it is of a kind that this version does not know.
+fn line_of(event: &Value, start_ns: u64) -> Option<String> {
+    let text = |key: &str| event.get(key).and_then(Value::as_str);
+    match text("kind")? {
+        "signal" => {
+            let at_ns = event.get("at_ns")?.as_u64()?;
+            let at = figures::readable(at_ns.saturating_sub(start_ns) as f64 / 1e9);
+            Some(match text("sender") {
+                Some(sender) => format!("{at}: {} from {sender}", text("signal")?),
+                None => format!("{at}: {}", text("signal")?),
+            })
+        }
+        "crash" => {
+            let count = event.get("count")?.as_u64()?;
+            Some(format!("{count} x {} ended by {}", text("command").unwrap_or("?"), text("signal")?))
+        }
+        "output" => match (text("failed"), event.get("lost").and_then(Value::as_u64).unwrap_or(0)) {
+            (Some(why), _) => Some(format!("{} failed: {why}", text("output")?)),
+            (None, lost) => Some(format!("{} lost {lost} lines", text("output")?)),
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_program_wrote_is_unknown_and_harms_nothing() {
+        for garbage in ["", "[]", "null", "{\"ended\":7}", "{\"command\":[1]}", &"[".repeat(60_000)] {
+            assert_eq!(Summary::read(garbage).map(|read| read.ended()), None, "{garbage:.20}");
+        }
+        let empty = Summary::read("{}").unwrap();
+        assert_eq!((empty.run(), empty.ended(), empty.max_ram_bytes()), (Run::default(), None, None));
+        assert!(empty.coverage().is_empty() && empty.events().is_empty());
+    }
+
+    #[test]
+    fn events_are_said_and_kinds_of_a_later_version_are_left_out() {
+        let text = r#"{"start_ns": 1000000000, "other_events": 4, "events": [
+            {"kind": "signal", "at_ns": 3500000000, "signal": "SIGTERM", "sender": "bash"},
+            {"kind": "crash", "signal": "SIGSEGV", "command": null, "count": 2},
+            {"kind": "output", "output": "t.csv", "failed": null, "lost": 3},
+            {"kind": "later", "text": "x"}, 5]}"#;
+        let lines = Summary::read(text).unwrap().events();
+        let expected =
+            ["2.50 s: SIGTERM from bash", "2 x ? ended by SIGSEGV", "t.csv lost 3 lines", "4 more"];
+        assert_eq!(lines, expected);
+    }
+}

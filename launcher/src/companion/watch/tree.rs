@@ -1,0 +1,294 @@
+//! The rows of the process tree. Siblings of one command are a row, unless each process is asked for.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::frame::{EndedCommand, Frame, Process};
+
+/// By what siblings are sorted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// RSS, the largest first.
+    #[default]
+    Rss,
+    /// CPU utilization, and CPU time where that is not known, the largest first.
+    Cpu,
+    /// GPU memory, the largest first.
+    Gpu,
+    /// The command's name.
+    Name,
+}
+
+impl Sort {
+    /// Gives the next one.
+    pub(super) const fn next(self) -> Self {
+        match self {
+            Self::Rss => Self::Cpu,
+            Self::Cpu => Self::Gpu,
+            Self::Gpu => Self::Name,
+            Self::Name => Self::Rss,
+        }
+    }
+
+    /// Its name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Rss => "RSS",
+            Self::Cpu => "CPU",
+            Self::Gpu => "GPU memory",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// How the tree is shown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Shape {
+    pub(super) sort: Sort,
+    /// Each process has a row.
+    pub(super) is_each_process: bool,
+    /// Rows whose children are hidden, by their keys.
+    pub(super) folded: BTreeSet<Key>,
+    /// Only processes whose command contains this. Empty: all.
+    pub(super) filter: String,
+}
+
+/// The names of a row's command and of those above it; the pid, too, where each process has a row.
+pub(super) type Key = Vec<(String, Option<u64>)>;
+
+/// CPU utilization of processes by pid and start, percent of one core.
+pub(super) type Rates = HashMap<(u64, u64), f64>;
+
+/// A row.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Row {
+    pub(super) key: Key,
+    /// Rows above it.
+    pub(super) depth: usize,
+    pub(super) command: String,
+    /// Its pid, if the row is one process.
+    pub(super) pid: Option<u64>,
+    /// Live processes.
+    pub(super) live: u64,
+    /// Their RSS, bytes. `None`: known of none.
+    pub(super) rss_bytes: Option<u64>,
+    /// Their CPU utilization, percent of one core. `None`: known of none.
+    pub(super) cpu_percent: Option<f64>,
+    /// Their CPU time, seconds. `None`: known of none.
+    pub(super) cpu_s: Option<f64>,
+    /// Their GPU memory, bytes. `None`: known of none.
+    pub(super) gpu_bytes: Option<u64>,
+    /// Ended processes of the command, anywhere in the tree. Only its first row has them.
+    pub(super) ended: Option<EndedCommand>,
+    /// It has children in the tree.
+    pub(super) has_children: bool,
+    /// They are hidden.
+    pub(super) is_folded: bool,
+}
+
+/// Gives the rows, those of commands that only ended last.
+pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> Vec<Row> {
+    let wanted = shape.filter.to_lowercase();
+    let is_wanted = |command: &str| wanted.is_empty() || command.to_lowercase().contains(&wanted);
+    let processes: Vec<&Process> =
+        frame.listed.iter().filter(|process| is_wanted(&process.command)).collect();
+    let forest = Forest::new(&processes);
+    let mut builder = Builder { forest, rates, shape, rows: Vec::new(), seen: vec![false; processes.len()] };
+    let roots = builder.forest.roots.clone();
+    builder.add(&roots, &Vec::new());
+    // Whatever another program wrote: parents in a circle have no root.
+    for process in 0..processes.len() {
+        if !builder.seen[process] {
+            builder.add(&[process], &Vec::new());
+        }
+    }
+    let mut rows = builder.rows;
+    let mut ended: BTreeMap<&str, EndedCommand> = BTreeMap::new();
+    let by_command = frame.ended.iter().flat_map(|ended| &ended.by_command);
+    ended.extend(by_command.filter(|(name, _)| is_wanted(name)).map(|(name, of)| (name.as_str(), *of)));
+    for row in &mut rows {
+        row.ended = ended.remove(row.command.as_str());
+    }
+    let mut rest: Vec<(&str, EndedCommand)> = ended.into_iter().collect();
+    rest.sort_by(|a, b| b.1.count.cmp(&a.1.count));
+    rows.extend(rest.into_iter().map(|(name, of)| Row {
+        key: vec![(name.to_owned(), None)],
+        command: name.to_owned(),
+        ended: Some(of),
+        ..Row::default()
+    }));
+    rows
+}
+
+/// Processes and their children, by their places in the list.
+struct Forest<'a> {
+    processes: Vec<&'a Process>,
+    children: Vec<Vec<usize>>,
+    roots: Vec<usize>,
+}
+
+impl<'a> Forest<'a> {
+    fn new(processes: &[&'a Process]) -> Self {
+        let places: HashMap<u64, usize> =
+            processes.iter().enumerate().filter_map(|(at, process)| Some((process.pid?, at))).collect();
+        let (mut children, mut roots) = (vec![Vec::new(); processes.len()], Vec::new());
+        for (at, process) in processes.iter().enumerate() {
+            match process.parent_pid.and_then(|pid| places.get(&pid)).filter(|parent| **parent != at) {
+                Some(parent) => children[*parent].push(at),
+                None => roots.push(at),
+            }
+        }
+        Self { processes: processes.to_vec(), children, roots }
+    }
+}
+
+struct Builder<'a> {
+    forest: Forest<'a>,
+    rates: &'a Rates,
+    shape: &'a Shape,
+    rows: Vec<Row>,
+    seen: Vec<bool>,
+}
+
+impl Builder<'_> {
+    /// Adds rows for these siblings, and for their children below them.
+    fn add(&mut self, siblings: &[usize], above: &Key) {
+        let mut groups: BTreeMap<(String, Option<u64>), Vec<usize>> = BTreeMap::new();
+        for at in siblings {
+            if std::mem::replace(&mut self.seen[*at], true) {
+                continue;
+            }
+            let process = self.forest.processes[*at];
+            let pid = process.pid.filter(|_| self.shape.is_each_process);
+            groups.entry((process.command.clone(), pid)).or_default().push(*at);
+        }
+        let mut rows: Vec<(Row, Vec<usize>)> =
+            groups.into_iter().map(|(name, members)| (self.row(name, &members, above), members)).collect();
+        let sort = self.shape.sort;
+        // A stable sort: those that are alike stay in the order of their names.
+        rows.sort_by(|(a, _), (b, _)| match sort {
+            Sort::Rss => b.rss_bytes.cmp(&a.rss_bytes),
+            Sort::Cpu => cpu(b).total_cmp(&cpu(a)),
+            Sort::Gpu => b.gpu_bytes.cmp(&a.gpu_bytes),
+            Sort::Name => std::cmp::Ordering::Equal,
+        });
+        for (mut row, members) in rows {
+            let children: Vec<usize> =
+                members.iter().flat_map(|at| self.forest.children[*at].iter().copied()).collect();
+            row.has_children = !children.is_empty();
+            row.is_folded = row.has_children && self.shape.folded.contains(&row.key);
+            let (is_folded, key) = (row.is_folded, row.key.clone());
+            self.rows.push(row);
+            if is_folded {
+                self.pass_over(children);
+            } else {
+                self.add(&children, &key);
+            }
+        }
+    }
+
+    /// Notes that these and all below them have no rows, since they are folded.
+    fn pass_over(&mut self, mut processes: Vec<usize>) {
+        while let Some(at) = processes.pop() {
+            if !std::mem::replace(&mut self.seen[at], true) {
+                processes.extend(&self.forest.children[at]);
+            }
+        }
+    }
+
+    fn row(&self, name: (String, Option<u64>), members: &[usize], above: &Key) -> Row {
+        let processes = || members.iter().map(|at| self.forest.processes[*at]);
+        let sum = |of: fn(&Process) -> Option<u64>| processes().filter_map(of).reduce(u64::saturating_add);
+        let rate = |process: &Process| self.rates.get(&(process.pid?, process.start_ns)).copied();
+        let mut key = above.clone();
+        key.push(name.clone());
+        Row {
+            depth: above.len(),
+            key,
+            command: name.0,
+            pid: name.1,
+            live: members.len() as u64,
+            rss_bytes: sum(|process| process.rss_bytes),
+            cpu_percent: processes().filter_map(rate).reduce(|a, b| a + b),
+            cpu_s: processes().filter_map(|process| process.cpu_s).reduce(|a, b| a + b),
+            gpu_bytes: sum(|process| process.gpu_bytes),
+            ..Row::default()
+        }
+    }
+}
+
+/// By what rows are sorted if it is by CPU.
+fn cpu(row: &Row) -> f64 {
+    row.cpu_percent.or(row.cpu_s).unwrap_or(-1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::companion::watch::frame::Ended;
+
+    fn process(pid: u64, parent_pid: u64, command: &str, rss_bytes: u64) -> Process {
+        let rss_bytes = Some(rss_bytes);
+        let command = command.to_owned();
+        Process { pid: Some(pid), parent_pid: Some(parent_pid), command, rss_bytes, ..Process::default() }
+    }
+
+    /// make, with two cc1 by way of two gcc, and a linker.
+    fn frame() -> Frame {
+        let listed = vec![
+            process(1, 0, "make", 5),
+            process(2, 1, "gcc", 1),
+            process(3, 1, "gcc", 1),
+            process(4, 2, "cc1", 70),
+            process(5, 3, "cc1", 30),
+            process(6, 1, "ld", 50),
+        ];
+        let of = |count| EndedCommand { count, ..EndedCommand::default() };
+        let by_command = [("cc1".into(), of(280)), ("sh".into(), of(9))].into();
+        let ended = Some(Ended { count: 289, by_command, other_commands: 0 });
+        Frame { listed, ended, ..Frame::default() }
+    }
+
+    fn shown(frame: &Frame, shape: &Shape) -> Vec<String> {
+        let row = |row: &Row| {
+            let ended = row.ended.map_or(String::new(), |ended| format!(" +{}", ended.count));
+            let rss = row.rss_bytes.unwrap_or(0);
+            format!("{}{} x{} {rss}{ended}", " ".repeat(row.depth), row.command, row.live)
+        };
+        rows(frame, &Rates::new(), shape).iter().map(row).collect()
+    }
+
+    // Requirement: WATCH-2
+    #[test]
+    fn siblings_of_a_command_are_one_row_with_sums_and_ended_ones_are_counted() {
+        let mut shape = Shape::default();
+        assert_eq!(
+            shown(&frame(), &shape),
+            ["make x1 5", " ld x1 50", " gcc x2 2", "  cc1 x2 100 +280", "sh x0 0 +9"]
+        );
+        shape.sort = Sort::Name;
+        assert_eq!(shown(&frame(), &shape)[1], " gcc x2 2");
+        shape.folded.insert(vec![("make".into(), None), ("gcc".into(), None)]);
+        // No row of cc1 is there, so those that ended have one.
+        assert_eq!(
+            shown(&frame(), &shape),
+            ["make x1 5", " gcc x2 2", " ld x1 50", "cc1 x0 0 +280", "sh x0 0 +9"]
+        );
+        let each = Shape { is_each_process: true, ..Shape::default() };
+        assert_eq!(shown(&frame(), &each).len(), 7);
+        let filter = Shape { filter: "CC".into(), ..Shape::default() };
+        assert_eq!(shown(&frame(), &filter), ["gcc x2 2", " cc1 x2 100 +280"]);
+    }
+
+    #[test]
+    fn parents_in_a_circle_and_endless_chains_are_shown_once() {
+        let circle =
+            vec![process(1, 2, "a", 1), process(2, 1, "b", 1), process(3, 3, "c", 1), process(3, 3, "d", 1)];
+        let frame = Frame { listed: circle, ..Frame::default() };
+        let mut names = shown(&frame, &Shape::default());
+        names.sort();
+        assert_eq!(names, [" b x1 1", " c x1 1", "a x1 1", "d x1 1"]);
+        let chain = (1..=256).map(|pid| process(pid, pid - 1, "sh", 1)).collect();
+        let frame = Frame { listed: chain, ..Frame::default() };
+        assert_eq!(rows(&frame, &Rates::new(), &Shape::default()).len(), 256);
+    }
+}

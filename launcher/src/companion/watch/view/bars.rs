@@ -1,0 +1,169 @@
+//! The title, and bars of what the run uses against what it may use.
+
+use gpu_track_collector::{figures, quote};
+
+use super::canvas::{Canvas, Look};
+use super::text::{UNKNOWN, cores, percent, some_bytes};
+use crate::companion::watch::frame::{Frame, Stage, gpu_sums};
+use crate::companion::watch::model::Model;
+
+/// Columns of a bar's name.
+const NAME_WIDTH: usize = 8;
+/// Columns of a bar.
+const BAR_WIDTH: usize = 24;
+
+/// Writes what runs, and how far it is.
+pub(super) fn title(model: &Model, canvas: &mut Canvas<'_>) {
+    let Frame { at_s, stage, .. } = &model.frame;
+    let time = figures::readable(*at_s);
+    let (told, look) = match stage {
+        Stage::Starting => ("no sample yet".into(), Look::Plain),
+        Stage::Running => (format!("runs for {time}"), Look::Plain),
+        Stage::Silent(s) => (format!("no sample for {}", figures::readable(*s)), Look::Bad),
+        Stage::Ended => (format!("ended after {time}; its report has the final figures"), Look::Bad),
+        Stage::Killed => ("killed: gpu-track recover writes its report".into(), Look::Bad),
+        Stage::Replayed => {
+            let length = figures::readable(model.run.length_s.unwrap_or(0.0));
+            (format!("at {time} of {length}"), Look::Plain)
+        }
+    };
+    let mut parts = vec![told];
+    if model.is_frozen {
+        parts.push("frozen".into());
+    }
+    if model.run.restarts > 0 {
+        parts.push(format!("{} collectors were killed", model.run.restarts));
+    }
+    let told = parts.join(", ");
+    let room = canvas.width().saturating_sub(quote::width(&told) + 2);
+    let command = match model.run.command.is_empty() {
+        true => UNKNOWN.into(),
+        false => quote::words(&model.run.command),
+    };
+    let command = match model.run.launcher_pid {
+        Some(pid) => format!("[{pid}] {command}"),
+        None => command,
+    };
+    canvas.pieces(&[(quote::cut(&command, room), Look::Head), ("  ".into(), Look::Plain), (told, look)]);
+}
+
+/// A bar.
+struct Bar {
+    name: &'static str,
+    /// What is used now. `None`: not known.
+    now: Option<f64>,
+    /// The most that was used. `None`: not known.
+    peak: Option<f64>,
+    /// What may be used, in the same unit. `None`: not known.
+    limit: Option<f64>,
+    /// The figures as text.
+    told: String,
+}
+
+/// Draws the bars.
+pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
+    for bar in [cpu(model), ram(model), gpu(model), gpu_memory(model), time(model)] {
+        let is_unicode = canvas.is_unicode();
+        let drawn = drawn(&bar, is_unicode);
+        canvas.pieces(&[
+            (format!("{:<NAME_WIDTH$}", bar.name), Look::Head),
+            (drawn, Look::Command(0)),
+            (format!(" {}", bar.told), Look::Plain),
+        ]);
+    }
+}
+
+/// Draws a bar: filled up to now, with a mark at the peak. Without a limit it is empty.
+fn drawn(bar: &Bar, is_unicode: bool) -> String {
+    let place = |value: Option<f64>| {
+        let part = value? / bar.limit.filter(|limit| *limit > 0.0)?;
+        part.is_finite().then(|| (part.clamp(0.0, 1.0) * BAR_WIDTH as f64).round() as usize)
+    };
+    let (full, peak) = (place(bar.now).unwrap_or(0), place(bar.peak).map(|peak| peak.saturating_sub(1)));
+    let (fill, mark) = if is_unicode { ('█', '│') } else { ('#', '|') };
+    let cell = |at: usize| match at < full {
+        true => fill,
+        false if Some(at) == peak => mark,
+        false => ' ',
+    };
+    format!("[{}]", (0..BAR_WIDTH).map(cell).collect::<String>())
+}
+
+fn cpu(model: &Model) -> Bar {
+    let limit = model.run.usable.as_ref().map(|usable| usable.cores.count).filter(|count| *count > 0.0);
+    let (now, peak) = (model.frame.cpu_percent, model.peaks.cpu_percent);
+    let of = limit.map_or(UNKNOWN.into(), figures::short);
+    let told = format!("{} of {of} cores  peak {}{}", cores(now), cores(peak), since(model));
+    let core = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
+    Bar { name: "CPU", now: core(now), peak: core(peak), limit, told }
+}
+
+/// Says of what time a peak is, if that is not the whole run.
+fn since(model: &Model) -> &'static str {
+    if model.run.length_s.is_some() { "" } else { " seen" }
+}
+
+fn ram(model: &Model) -> Bar {
+    let limit = model.run.usable.as_ref().and_then(|usable| usable.memory.bytes);
+    let Frame { ram_bytes, max_ram_bytes, .. } = model.frame;
+    let shown = |value| some_bytes(value, model.unit);
+    let told = format!("{} of {}  peak {}", shown(ram_bytes), shown(limit), shown(max_ram_bytes));
+    let number = |value: Option<u64>| value.map(|bytes| bytes as f64);
+    Bar { name: "RAM", now: number(ram_bytes), peak: number(max_ram_bytes), limit: number(limit), told }
+}
+
+fn gpu(model: &Model) -> Bar {
+    let sums = gpu_sums(&model.frame.gpus);
+    let (now, peak) = (sums.busy_percent, model.peaks.gpu_busy_percent);
+    let limit = (sums.count > 0).then_some(sums.count as f64 * 100.0);
+    let told = match limit {
+        None => "no GPU seen".into(),
+        Some(limit) => format!("{} of {limit:.0}%  peak {}{}", percent(now), percent(peak), since(model)),
+    };
+    Bar { name: "GPU", now, peak, limit, told }
+}
+
+fn gpu_memory(model: &Model) -> Bar {
+    let sums = gpu_sums(&model.frame.gpus);
+    let (now, peak, limit) = (sums.run_bytes, model.peaks.gpu_run_bytes, sums.total_bytes);
+    let shown = |value| some_bytes(value, model.unit);
+    let told = match sums.count {
+        0 => "no GPU seen".into(),
+        _ => format!("{} of {}  peak {}{}", shown(now), shown(limit), shown(peak), since(model)),
+    };
+    let number = |value: Option<u64>| value.map(|bytes| bytes as f64);
+    Bar { name: "GPU mem", now: number(now), peak: number(peak), limit: number(limit), told }
+}
+
+fn time(model: &Model) -> Bar {
+    let limit = model.run.limit_s.or(model.run.length_s);
+    let now = figures::readable(model.frame.at_s);
+    let told = match (model.run.limit_s, model.run.length_s) {
+        (Some(limit), _) => format!("{now} of {} until the end of the job", figures::readable(limit)),
+        (None, Some(length)) => format!("{now} of {}", figures::readable(length)),
+        (None, None) => format!("{now}, no limit known"),
+    };
+    Bar { name: "Time", now: Some(model.frame.at_s), peak: None, limit, told }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(now: Option<f64>, peak: Option<f64>, limit: Option<f64>) -> String {
+        drawn(&Bar { name: "", now, peak, limit, told: String::new() }, false)
+    }
+
+    #[test]
+    fn bar_is_filled_up_to_now_and_its_peak_is_marked() {
+        assert_eq!(shown(Some(50.0), Some(75.0), Some(100.0)), "[############     |      ]");
+        assert_eq!(shown(Some(75.0), Some(75.0), Some(100.0)), "[##################      ]");
+        assert_eq!(shown(Some(900.0), Some(f64::NAN), Some(100.0)), format!("[{}]", "#".repeat(24)));
+        let empty = format!("[{}]", " ".repeat(24));
+        for (now, limit) in
+            [(None, Some(1.0)), (Some(5.0), None), (Some(5.0), Some(0.0)), (Some(-5.0), Some(1.0))]
+        {
+            assert_eq!(shown(now, None, limit), empty);
+        }
+    }
+}

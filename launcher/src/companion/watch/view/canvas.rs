@@ -1,0 +1,140 @@
+//! Writes lines of text onto a buffer, from top to bottom. What is outside of the buffer is cut.
+
+use gpu_track_collector::{Console, quote};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::{Color, Modifier, Style};
+
+/// How a piece of text looks. Without colours only the modifiers are left.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Look {
+    #[default]
+    Plain,
+    /// A head of a section.
+    Head,
+    /// Less important.
+    Dim,
+    /// The row that keys are for.
+    Selected,
+    /// What went wrong.
+    Bad,
+    /// Of the command with this rank in the legend.
+    Command(usize),
+}
+
+/// Colours of commands, by rank. All are readable on black and on white.
+const COLOURS: [Color; 6] =
+    [Color::Cyan, Color::Magenta, Color::Green, Color::Yellow, Color::Blue, Color::Red];
+
+impl Look {
+    fn style(self, has_colour: bool) -> Style {
+        let plain = Style::default();
+        match self {
+            Self::Plain => plain,
+            Self::Head => plain.add_modifier(Modifier::BOLD),
+            Self::Dim => plain.add_modifier(Modifier::DIM),
+            Self::Selected => plain.add_modifier(Modifier::REVERSED),
+            Self::Bad if has_colour => plain.fg(Color::Red).add_modifier(Modifier::BOLD),
+            Self::Bad => plain.add_modifier(Modifier::BOLD),
+            Self::Command(rank) if has_colour => plain.fg(COLOURS[rank % COLOURS.len()]),
+            Self::Command(_) => plain,
+        }
+    }
+}
+
+/// A buffer, and the row that is written next.
+pub(super) struct Canvas<'a> {
+    buffer: &'a mut Buffer,
+    console: Console,
+    row: u16,
+}
+
+impl<'a> Canvas<'a> {
+    pub(super) fn new(buffer: &'a mut Buffer, console: Console) -> Self {
+        Self { buffer, console, row: 0 }
+    }
+
+    /// The row that is written next, counted from the top.
+    pub(super) fn row(&self) -> u16 {
+        self.row
+    }
+
+    /// The columns.
+    pub(super) fn width(&self) -> usize {
+        self.buffer.area.width.into()
+    }
+
+    /// Whether UTF-8 can be shown.
+    pub(super) fn is_unicode(&self) -> bool {
+        self.console.is_unicode
+    }
+
+    /// Writes the next line in this row.
+    pub(super) fn go_to(&mut self, row: u16) {
+        self.row = row;
+    }
+
+    /// Writes a line.
+    pub(super) fn line(&mut self, text: &str, look: Look) {
+        self.pieces(&[(text, look)]);
+    }
+
+    /// Writes a line of several pieces.
+    pub(super) fn pieces<T: AsRef<str>>(&mut self, pieces: &[(T, Look)]) {
+        let area = self.buffer.area;
+        let row = self.row;
+        self.row = self.row.saturating_add(1);
+        if row >= area.height {
+            return;
+        }
+        let mut column = 0;
+        for (text, look) in pieces {
+            let text = self.safe(text.as_ref());
+            let left = area.width.saturating_sub(column);
+            if left == 0 {
+                break;
+            }
+            let style = look.style(self.console.has_colour);
+            let (end, _) = self.buffer.set_stringn(area.x + column, area.y + row, text, left.into(), style);
+            column = end - area.x;
+        }
+        if pieces.iter().any(|(_, look)| *look == Look::Selected) {
+            // The whole line is marked.
+            for x in column..area.width {
+                if let Some(cell) = self.buffer.cell_mut((area.x + x, area.y + row)) {
+                    cell.set_style(Look::Selected.style(self.console.has_colour));
+                }
+            }
+        }
+    }
+
+    /// Escapes what a terminal would act on. Names come from other programs.
+    fn safe(&self, text: &str) -> String {
+        let text = quote::escape(text);
+        if self.console.is_unicode { text } else { quote::ascii(&text) }
+    }
+}
+
+/// Gives what a buffer shows as lines, without blank ends.
+pub(super) fn lines(buffer: &Buffer) -> String {
+    let area = buffer.area;
+    let mut lines: Vec<String> = Vec::new();
+    for y in area.top()..area.bottom() {
+        let mut line = String::new();
+        // A wide character covers the cells behind it.
+        let mut covered = 0;
+        for x in area.left()..area.right() {
+            let symbol = buffer.cell((x, y)).map_or(" ", |cell| cell.symbol());
+            if covered > 0 {
+                covered -= 1;
+            } else {
+                line += symbol;
+                covered = quote::width(symbol).saturating_sub(1);
+            }
+        }
+        lines.push(line.trim_end().to_owned());
+    }
+    while lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    lines.iter().map(|line| line.clone() + "\n").collect()
+}

@@ -1,0 +1,100 @@
+//! GPUs with the run's processes on them, how figures are known, and what happened.
+
+use gpu_track_collector::quote;
+
+use super::canvas::{Canvas, Look};
+use super::text::{UNKNOWN, percent, some_bytes};
+use crate::companion::watch::frame::Gpu;
+use crate::companion::watch::model::Model;
+
+/// Gives the rows of the GPUs: a head, one for each, and one for the run's processes on them.
+pub(super) fn gpu_rows(model: &Model) -> u16 {
+    let rows = match model.frame.gpus.len() {
+        0 => 0,
+        gpus => 1 + gpus + usize::from(!users(model).is_empty()),
+    };
+    u16::try_from(rows).unwrap_or(u16::MAX)
+}
+
+/// Gives the run's processes that have GPU memory, bytes, those with most first.
+fn users(model: &Model) -> Vec<(u64, String)> {
+    let user = |process: &crate::companion::watch::frame::Process| {
+        let bytes = process.gpu_bytes.filter(|bytes| *bytes > 0)?;
+        let pid = process.pid.map_or(UNKNOWN.into(), |pid| pid.to_string());
+        Some((bytes, format!("{} [{pid}] {}", process.command, some_bytes(Some(bytes), model.unit))))
+    };
+    let mut users: Vec<(u64, String)> = model.frame.listed.iter().filter_map(user).collect();
+    users.sort_by(|a, b| b.0.cmp(&a.0));
+    users
+}
+
+/// Draws the GPUs in at most so many rows.
+pub(super) fn gpus(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
+    if rows == 0 {
+        return;
+    }
+    let users = users(model);
+    let ours: Vec<&str> = users.iter().map(|(_, told)| told.as_str()).collect();
+    let has_user_row = !ours.is_empty() && rows > 2;
+    let shown = usize::from(rows - 1 - u16::from(has_user_row)).min(model.frame.gpus.len());
+    let hidden = model.frame.gpus.len() - shown;
+    let more = if hidden > 0 { format!(", {hidden} more") } else { String::new() };
+    canvas.line(&format!("GPUS{more}    UTIL   RUN'S MEMORY   IN USE   OF   POWER  TEMP"), Look::Head);
+    for (place, gpu) in model.frame.gpus.iter().take(shown).enumerate() {
+        canvas.line(&gpu_line(model, place, gpu), Look::Plain);
+    }
+    if has_user_row {
+        canvas.line(&format!("  on all of them: {}", ours.join(", ")), Look::Plain);
+    }
+}
+
+fn gpu_line(model: &Model, place: usize, gpu: &Gpu) -> String {
+    let number = gpu.index.map_or_else(|| place.to_string(), |index| index.to_string());
+    let bytes = |value| some_bytes(value, model.unit);
+    let gauge = |value: Option<f64>, unit| value.map_or(UNKNOWN.into(), |value| format!("{value:.0} {unit}"));
+    let name = if gpu.name.is_empty() { &gpu.id } else { &gpu.name };
+    format!(
+        "  GPU{number} {:>5} {:>14} {:>8} of {} {:>6} {:>5}  {}",
+        percent(gpu.busy_percent),
+        bytes(gpu.run_bytes),
+        bytes(gpu.used_bytes),
+        bytes(gpu.total_bytes),
+        gauge(gpu.power_w, "W"),
+        gauge(gpu.temperature_c, "C"),
+        quote::cut(name, 24)
+    )
+}
+
+/// Gives the rows of what says how figures are known.
+pub(super) fn coverage_rows(model: &Model) -> u16 {
+    u16::try_from(model.frame.coverage.len()).unwrap_or(u16::MAX)
+}
+
+/// Says how figures are known, in at most so many rows.
+pub(super) fn coverage(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
+    listed("COVERAGE", &model.frame.coverage, rows, canvas);
+}
+
+/// Gives the rows of events.
+pub(super) fn event_rows(model: &Model) -> u16 {
+    u16::try_from(model.frame.events.len()).unwrap_or(u16::MAX)
+}
+
+/// Says what happened, in at most so many rows.
+pub(super) fn events(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
+    listed("EVENTS", &model.frame.events, rows, canvas);
+}
+
+/// Writes a part, a line each. The last one counts those that have no room.
+fn listed(head: &str, lines: &[String], rows: u16, canvas: &mut Canvas<'_>) {
+    let shown = usize::from(rows);
+    for (at, line) in lines.iter().take(shown).enumerate() {
+        let head = if at == 0 { head } else { "" };
+        let hidden = lines.len() - shown.min(lines.len());
+        let more = match at + 1 == shown && hidden > 0 {
+            true => format!("  (and {hidden} more)"),
+            false => String::new(),
+        };
+        canvas.pieces(&[(format!("{head:<9}"), Look::Head), (line.clone(), Look::Plain), (more, Look::Dim)]);
+    }
+}

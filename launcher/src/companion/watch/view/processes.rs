@@ -1,0 +1,105 @@
+//! The process tree.
+
+use super::canvas::{Canvas, Look};
+use super::text::{column, count, percent, some_bytes};
+use crate::companion::watch::frame::Frame;
+use crate::companion::watch::model::Model;
+use crate::companion::watch::tree::Row;
+
+/// Columns of all figures of a row.
+const FIGURES_WIDTH: usize = 46;
+
+/// Draws the rows of the processes above the row `end`.
+pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
+    let name_width = canvas.width().saturating_sub(FIGURES_WIDTH).max(8);
+    if canvas.row() >= end {
+        return;
+    }
+    canvas.line(&told(model), Look::Head);
+    if canvas.row() >= end {
+        return;
+    }
+    // A tracking file has figures of whole lives.
+    let (rss, cpu) = if model.run.length_s.is_some() { ("PEAK RSS", "CPU s") } else { ("RSS", "CPU s") };
+    let head = figures(["LIVE", rss, "CPU", cpu, "GPU MEM", "ENDED"].map(String::from));
+    canvas.line(&format!("{}{head}", column("COMMAND", name_width)), Look::Dim);
+    let room = usize::from(end.saturating_sub(canvas.row()));
+    // The selected row stays in sight.
+    let first = if model.is_interactive { (model.selected + 1).saturating_sub(room) } else { 0 };
+    for (at, row) in model.rows.iter().enumerate().skip(first).take(room) {
+        let look = match model.is_interactive && at == model.selected {
+            true => Look::Selected,
+            false if row.live == 0 => Look::Dim,
+            false => Look::Plain,
+        };
+        canvas.line(&line(model, row, name_width), look);
+    }
+}
+
+/// Says how many processes there are, and what is not in the list.
+fn told(model: &Model) -> String {
+    let Frame { processes, threads, others, ended, .. } = &model.frame;
+    let mut parts = vec![format!("PROCESSES {} live, {} threads", count(*processes), count(*threads))];
+    if *others > 0 {
+        parts.push(format!("{others} smaller ones not listed"));
+    }
+    parts.push(format!("{} ended", count(ended.as_ref().map(|ended| ended.count))));
+    if let Some(left_out) = ended.as_ref().map(|ended| ended.other_commands).filter(|count| *count > 0) {
+        parts.push(format!("{left_out} commands of these not listed"));
+    }
+    if !model.shape.filter.is_empty() {
+        parts.push(format!("with \"{}\"", model.shape.filter));
+    }
+    if model.is_interactive {
+        parts.push(format!("by {}", model.shape.sort.name()));
+    }
+    parts.join(", ")
+}
+
+fn line(model: &Model, row: &Row, name_width: usize) -> String {
+    let mark = match (row.has_children, row.is_folded) {
+        (true, true) => "+ ",
+        (true, false) => "- ",
+        (false, _) => "  ",
+    };
+    // A deep tree leaves the names room.
+    let indent = " ".repeat(row.depth.min(name_width / 3)) + mark;
+    let name = match row.pid {
+        Some(pid) => format!("{indent}{} [{pid}]", row.command),
+        None => format!("{indent}{}", row.command),
+    };
+    let ended = row.ended.map_or(String::new(), |ended| ended.count.to_string());
+    let figures = match row.live {
+        // Of ended processes the largest peak and the sum of CPU time are known.
+        0 => {
+            let of = row.ended.unwrap_or_default();
+            let cpu = cpu_seconds(of.cpu_s);
+            figures([
+                "0".into(),
+                some_bytes(of.peak_rss_bytes, model.unit),
+                String::new(),
+                cpu,
+                String::new(),
+                ended,
+            ])
+        }
+        live => figures([
+            live.to_string(),
+            some_bytes(row.rss_bytes, model.unit),
+            percent(row.cpu_percent),
+            cpu_seconds(row.cpu_s),
+            some_bytes(row.gpu_bytes, model.unit),
+            ended,
+        ]),
+    };
+    format!("{}{figures}", column(&name, name_width))
+}
+
+fn cpu_seconds(value: Option<f64>) -> String {
+    value.map_or("?".into(), gpu_track_collector::figures::short)
+}
+
+/// Writes figures in their columns.
+fn figures([live, rss, cpu, cpu_s, gpu, ended]: [String; 6]) -> String {
+    format!("{live:>6} {rss:>8} {cpu:>6} {cpu_s:>7} {gpu:>8} {ended:>6}")
+}
