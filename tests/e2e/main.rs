@@ -62,3 +62,4 @@ mod trees;
 mod untracked;
 mod users;
 mod wait_all;
+mod watch;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use gpu_track_collector::Usable;
 
 use super::history::Point;
+use super::peaks::Peaks;
 
 /// What one look at the source of a run gives.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +18,8 @@ pub(super) struct Reading {
     pub(super) frame: Frame,
     /// What is new of the history, in the order of time.
     pub(super) points: Vec<Point>,
+    /// The largest figures beside those of the moment.
+    pub(super) peaks: Peaks,
 }
 
 /// What does not change while a run goes on.

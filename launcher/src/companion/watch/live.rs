@@ -10,6 +10,7 @@ use gpu_track_collector::segment::live::LiveFile;
 
 use super::frame::{Frame, Gpu, Process, Reading, Run, Stage};
 use super::history::Point;
+use super::peaks::Peaks;
 use super::summary::Summary;
 
 /// CPU utilization is that of the last samples over at least this time, nanoseconds.
@@ -53,7 +54,7 @@ impl Live {
         let run = self.summary.as_ref().map(Summary::run).unwrap_or_default();
         let Some((newest, last)) = self.newest() else {
             let stage = self.stage(None, &run, is_alive);
-            return Reading { frame: Frame { stage, ..Frame::default() }, run, points: Vec::new() };
+            return Reading { frame: Frame { stage, ..Frame::default() }, run, ..Reading::default() };
         };
         let start_ns = self.start_ns(newest).min(last.monotonic_ns);
         let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
@@ -78,8 +79,9 @@ impl Live {
             coverage: summary.map(Summary::coverage).unwrap_or_default(),
             events: summary.map(Summary::events).unwrap_or_default(),
         };
+        let peaks = if self.told.is_none() { self.peaks(newest) } else { Peaks::default() };
         let points = self.new_points(newest, start_ns, by_command);
-        Reading { run, frame, points }
+        Reading { run, frame, points, peaks }
     }
 
     /// Gives the newest sample that can be read, and its number. `None`: there is none.
@@ -111,14 +113,27 @@ impl Live {
         let mut first = None;
         for sample in before {
             first = Some(sample);
-            if last.monotonic_ns.saturating_sub(sample.monotonic_ns) >= CPU_WINDOW_NS {
+            if is_window(&sample, &last) {
                 break;
             }
         }
-        let first = first.filter(|first| first.monotonic_ns < last.monotonic_ns)?;
-        // It goes back a little where a process's CPU time turns out to be its child's.
-        let used_ns = last.cpu_ns.saturating_sub(first.cpu_ns);
-        Some(used_ns as f64 / (last.monotonic_ns - first.monotonic_ns) as f64 * 100.0)
+        rate(&first?, &last)
+    }
+
+    /// Gives the largest CPU utilization that the samples show.
+    fn peaks(&self, newest: u64) -> Peaks {
+        let samples: Vec<Sample> = self.samples(newest).map(|(_, sample)| sample).collect();
+        let (mut peaks, mut first) = (Peaks::default(), 0);
+        for last in &samples {
+            // The latest sample that is a window before this one.
+            while samples.get(first + 1).is_some_and(|next| is_window(next, last)) {
+                first += 1;
+            }
+            peaks.raise_cpu(
+                samples.get(first).filter(|first| is_window(first, last)).and_then(|first| rate(first, last)),
+            );
+        }
+        peaks
     }
 
     /// Gives the stretches since the last look. At the first look, these are all samples that are there. Commands are known of the
@@ -166,6 +181,18 @@ impl Live {
             (true, None) => Stage::Running,
         }
     }
+}
+
+/// Whether the time between two samples is enough for CPU utilization.
+fn is_window(first: &Sample, last: &Sample) -> bool {
+    last.monotonic_ns.saturating_sub(first.monotonic_ns) >= CPU_WINDOW_NS
+}
+
+/// Gives the CPU utilization between two samples, percent of one core. `None`: no time has passed.
+fn rate(first: &Sample, last: &Sample) -> Option<f64> {
+    let passed_ns = last.monotonic_ns.checked_sub(first.monotonic_ns).filter(|ns| *ns > 0)?;
+    // It goes back a little where a process's CPU time turns out to be its child's.
+    Some(last.cpu_ns.saturating_sub(first.cpu_ns) as f64 / passed_ns as f64 * 100.0)
 }
 
 /// Splits the RAM of the tree among commands in proportion to their RSS, which counts shared memory in each process. The largest
@@ -259,6 +286,7 @@ mod tests {
         let Frame { at_s, ram_bytes, max_ram_bytes, cpu_percent, others, .. } = first.frame;
         assert_eq!((at_s, ram_bytes, max_ram_bytes, others), (5.0, Some(13), Some(99), 7));
         assert_eq!((cpu_percent, first.frame.stage), (Some(200.0), Stage::Running));
+        assert_eq!(first.peaks.cpu_percent, Some(200.0));
         assert_eq!(first.frame.ram_by_command, Some(vec![("a".into(), 9), ("b".into(), 3)]));
         let times: Vec<f64> = first.points.iter().map(|point| point.at_s).collect();
         assert_eq!(times, [2.0, 3.0, 4.0, 5.0]);

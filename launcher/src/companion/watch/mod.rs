@@ -55,7 +55,7 @@ pub(super) struct WatchArguments {
     replay: Option<PathBuf>,
 
     /// Begin at this second of the run [default: its start; with --once its end]
-    #[arg(long, value_name = "SECONDS", requires = "replay", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     at: Option<f64>,
 
     /// Directory of the runs' files, for tests
@@ -74,6 +74,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If there is no such run or file, or several runs and none is named.
 pub(super) fn serve(arguments: &WatchArguments) -> Result<ExitCode, UsageError> {
+    if arguments.at.is_some() && arguments.replay.is_none() {
+        return Err(UsageError::new("--at is a moment of a finished run: give --replay, too"));
+    }
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     let is_once = arguments.once || !is_terminal;
     let (source, model) = match &arguments.replay {
@@ -101,8 +104,7 @@ fn replay(file: &Path, arguments: &WatchArguments, is_once: bool) -> Result<(Sou
     let replay = Replay::read(file).map_err(|problem| UsageError::of_file("--replay", file, problem))?;
     let at_s = arguments.at.unwrap_or(if is_once { replay.length_s() } else { 0.0 });
     let mut model = Model { console: console::of_stdout(), ..Model::default() };
-    model.take(Reading { points: replay.points(), ..replay.at(at_s) });
-    model.peaks = replay.peaks();
+    model.take(Reading { points: replay.points(), peaks: replay.peaks(), ..replay.at(at_s) });
     Ok((Source::Replay(replay), model))
 }
 

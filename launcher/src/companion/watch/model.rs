@@ -80,10 +80,11 @@ pub(super) struct Model {
 impl Model {
     /// Takes in a reading. Gives whether anything that is shown changed.
     pub(super) fn take(&mut self, reading: Reading) -> bool {
-        let Reading { run, frame, points } = reading;
+        let Reading { run, frame, points, peaks } = reading;
         // The tables of a run that is over are gone.
         let is_known = !run.command.is_empty();
         points.into_iter().for_each(|point| self.history.push(point));
+        self.peaks.raise(&peaks);
         self.peaks.raise_cpu(frame.cpu_percent);
         self.peaks.raise_gpus(&frame.gpus);
         if self.is_frozen && frame.stage != Stage::Replayed {

@@ -14,6 +14,13 @@ pub(super) struct Peaks {
 }
 
 impl Peaks {
+    /// Takes in other ones.
+    pub(super) fn raise(&mut self, other: &Self) {
+        self.cpu_percent = largest(self.cpu_percent, other.cpu_percent);
+        self.gpu_busy_percent = largest(self.gpu_busy_percent, other.gpu_busy_percent);
+        self.gpu_run_bytes = self.gpu_run_bytes.max(other.gpu_run_bytes);
+    }
+
     /// Takes in what the GPUs show.
     pub(super) fn raise_gpus(&mut self, gpus: &[Gpu]) {
         let sums = gpu_sums(gpus);

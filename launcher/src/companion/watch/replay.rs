@@ -77,7 +77,7 @@ impl Replay {
             Line::Sample(sample) => {
                 self.samples.push(*sample);
                 if self.samples.len() > MOST_SAMPLES {
-                    self.samples = self.samples.chunks(2).filter_map(joined).collect();
+                    self.samples = halved(&self.samples);
                 }
             }
             Line::Process(ended) => {
@@ -127,7 +127,7 @@ impl Replay {
         peaks
     }
 
-    /// Gives the moment at so many seconds after the start, without its history.
+    /// Gives the moment at so many seconds after the start, without history and peaks.
     pub(super) fn at(&self, at_s: f64) -> Reading {
         let at_s = at_s.clamp(0.0, self.length_s());
         let at_ns = self.start_ns.saturating_add((at_s * 1e9) as u64);
@@ -159,7 +159,7 @@ impl Replay {
             coverage: self.coverage(),
             events: self.events(),
         };
-        Reading { run: self.run.clone(), frame, points: Vec::new() }
+        Reading { run: self.run.clone(), frame, ..Reading::default() }
     }
 
     /// Gives the history of the whole run.
@@ -239,10 +239,13 @@ fn cpu_ns(sample: &TreeSample) -> u64 {
     sample.cpu.combined.time_ns
 }
 
-/// Makes one sample of neighbours. `None`: there are none.
-fn joined(neighbours: &[TreeSample]) -> Option<TreeSample> {
-    let (first, rest) = neighbours.split_first()?;
-    Some(rest.iter().fold(first.clone(), |all, next| all.then(next.clone())))
+/// Makes one sample of each two neighbours.
+fn halved(samples: &[TreeSample]) -> Vec<TreeSample> {
+    let join = |neighbours: &[TreeSample]| {
+        let (first, rest) = neighbours.split_first()?;
+        Some(rest.iter().fold(first.clone(), |all, next| all.then(next.clone())))
+    };
+    samples.chunks(2).filter_map(join).collect()
 }
 
 fn gpus(sample: &TreeSample) -> Vec<Gpu> {
@@ -307,15 +310,17 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_a_long_run_are_joined() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("t.jsonl");
-        let lines: String = (0..MOST_SAMPLES as u64 + 10).map(|number| line(number, "a")).collect();
-        std::fs::write(&path, lines).unwrap();
-        let replay = Replay::read(&path).unwrap();
-        assert!(replay.samples.len() < MOST_SAMPLES, "{}", replay.samples.len());
-        let last = MOST_SAMPLES as u64 + 9;
-        assert_eq!(replay.at(f64::MAX).frame.max_ram_bytes, Some(100 + last));
-        assert_eq!(replay.length_s(), (last + 1) as f64);
+    fn samples_of_a_long_run_are_joined_and_keep_their_peaks() {
+        let samples: Vec<TreeSample> = (0..5)
+            .map(|number| {
+                let Some(Line::Sample(sample)) = Line::read(&line(number, "a")) else { panic!() };
+                *sample
+            })
+            .collect();
+        let joined = halved(&samples);
+        let shown =
+            |sample: &TreeSample| (sample.from_ns / S, sample.at_ns / S, sample.footprint_bytes.combined.max);
+        let shown: Vec<_> = joined.iter().map(shown).collect();
+        assert_eq!(shown, [(0, 2, 101), (2, 4, 103), (4, 5, 104)]);
     }
 }

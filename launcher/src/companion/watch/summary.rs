@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn what_another_program_wrote_is_unknown_and_harms_nothing() {
         for garbage in ["", "[]", "null", "{\"ended\":7}", "{\"command\":[1]}", &"[".repeat(60_000)] {
-            assert_eq!(Summary::read(garbage).map(|read| read.ended()), None, "{garbage:.20}");
+            assert_eq!(Summary::read(garbage).and_then(|read| read.ended()), None, "{garbage:.20}");
         }
         let empty = Summary::read("{}").unwrap();
         assert_eq!((empty.run(), empty.ended(), empty.max_ram_bytes()), (Run::default(), None, None));

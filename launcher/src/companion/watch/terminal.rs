@@ -60,3 +60,68 @@ fn give_back() {
         let _ = io::stdout().flush();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::process::{Command, Stdio};
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+
+    use super::*;
+
+    /// Set for the process that [`taken_terminal_of_a_panic`] is for.
+    const VARIABLE: &str = "GPU_TRACK_TEST_PANICS";
+
+    /// In a process of its own on a terminal, by the test below: takes the terminal and panics.
+    #[test]
+    fn taken_terminal_of_a_panic() {
+        if std::env::var_os(VARIABLE).is_some() {
+            let screen = Screen::take().unwrap();
+            let modes = tcgetattr(io::stdin()).unwrap().local_modes;
+            assert!(!modes.contains(LocalModes::ECHO), "the terminal was not taken");
+            drop(std::panic::catch_unwind(|| panic!("on purpose")));
+            // The screen is still there: the panic alone gave the terminal back.
+            std::mem::forget(screen);
+        }
+    }
+
+    fn terminal() -> (File, OwnedFd) {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+        (File::from(master), rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty()).unwrap())
+    }
+
+    // Requirement: WATCH-4
+    #[test]
+    fn panic_gives_the_terminal_back_before_its_message() {
+        let (mut master, slave) = terminal();
+        let before = tcgetattr(&slave).unwrap().local_modes;
+        let stdio = || Stdio::from(slave.as_fd().try_clone_to_owned().unwrap());
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "companion::watch::terminal::tests::taken_terminal_of_a_panic", "--nocapture"])
+            .env(VARIABLE, "1")
+            .stdin(stdio())
+            .stdout(stdio())
+            .stderr(stdio())
+            .status()
+            .unwrap();
+        assert_eq!(tcgetattr(&slave).unwrap().local_modes, before);
+        drop(slave);
+        let mut shown = Vec::new();
+        // The end of a terminal without a user is EIO.
+        assert!(master.read_to_end(&mut shown).is_err());
+        let shown = String::from_utf8_lossy(&shown);
+        let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text:?} in {shown}"));
+        assert!(status.success(), "{shown}");
+        // The alternate screen is entered and left, the cursor is shown, and then the message comes.
+        assert!(at("\x1b[?1049h") < at("\x1b[?1049l") && at("\x1b[?25h") < at("on purpose"), "{shown:?}");
+        assert!(at("\x1b[?1049l") < at("on purpose"), "{shown:?}");
+    }
+}

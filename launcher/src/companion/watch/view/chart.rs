@@ -3,7 +3,7 @@
 use gpu_track_collector::{figures, quote};
 
 use super::canvas::{Canvas, Look};
-use super::text::{bytes, column};
+use super::text::{UNKNOWN, bytes, column};
 use crate::companion::watch::history::Column;
 use crate::companion::watch::model::Model;
 
@@ -25,15 +25,16 @@ pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     let width = canvas.width().saturating_sub(LABEL_WIDTH + 1);
     let columns = model.history.columns(end_s, width, &names);
     let top = columns.iter().flatten().map(|column| column.ram_bytes).max().unwrap_or(0);
+    let top_label = if columns.iter().all(Option::is_none) { UNKNOWN.into() } else { bytes(top, model.unit) };
     canvas.pieces(&[("RAM over time", Look::Head), (&known(model), Look::Dim)]);
     let stacks: Vec<Vec<Option<usize>>> =
         columns.iter().map(|column| stack(column.as_ref(), top, rows.into())).collect();
     for row in (0..usize::from(rows)).rev() {
         let label = match row + 1 == usize::from(rows) {
-            true => bytes(top, model.unit),
-            false => String::new(),
+            true => top_label.as_str(),
+            false => "",
         };
-        let mut pieces = vec![(format!("{} ", pad_left(&label)), Look::Dim)];
+        let mut pieces = vec![(pad_left(label) + " ", Look::Dim)];
         for stack in &stacks {
             pieces.push(match stack.get(row) {
                 None => (" ".into(), Look::Plain),

@@ -38,8 +38,9 @@ pub(super) fn gpus(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     let has_user_row = !ours.is_empty() && rows > 2;
     let shown = usize::from(rows - 1 - u16::from(has_user_row)).min(model.frame.gpus.len());
     let hidden = model.frame.gpus.len() - shown;
-    let more = if hidden > 0 { format!(", {hidden} more") } else { String::new() };
-    canvas.line(&format!("GPUS{more}    UTIL   RUN'S MEMORY   IN USE   OF   POWER  TEMP"), Look::Head);
+    let more = if hidden > 0 { format!("({hidden} more)") } else { String::new() };
+    let head = columns("GPUS", ["UTIL", "RUN'S", "IN USE", "OF", "POWER", "TEMP"].map(String::from), &more);
+    canvas.line(&head, Look::Head);
     for (place, gpu) in model.frame.gpus.iter().take(shown).enumerate() {
         canvas.line(&gpu_line(model, place, gpu), Look::Plain);
     }
@@ -53,15 +54,22 @@ fn gpu_line(model: &Model, place: usize, gpu: &Gpu) -> String {
     let bytes = |value| some_bytes(value, model.unit);
     let gauge = |value: Option<f64>, unit| value.map_or(UNKNOWN.into(), |value| format!("{value:.0} {unit}"));
     let name = if gpu.name.is_empty() { &gpu.id } else { &gpu.name };
-    format!(
-        "  GPU{number} {:>5} {:>14} {:>8} of {} {:>6} {:>5}  {}",
+    let figures = [
         percent(gpu.busy_percent),
         bytes(gpu.run_bytes),
         bytes(gpu.used_bytes),
         bytes(gpu.total_bytes),
         gauge(gpu.power_w, "W"),
         gauge(gpu.temperature_c, "C"),
-        quote::cut(name, 24)
+    ];
+    columns(&format!("  GPU{number}"), figures, name)
+}
+
+/// Writes a line of the table of GPUs.
+fn columns(first: &str, [busy, run, used, total, power, temperature]: [String; 6], last: &str) -> String {
+    format!(
+        "{first:<8} {busy:>5} {run:>8} {used:>8} {total:>8} {power:>6} {temperature:>5}  {}",
+        quote::cut(last, 24)
     )
 }
 

@@ -36,7 +36,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     };
     canvas.line(rss, Look::Plain);
     canvas.line(
-        "| in a bar is the peak: of RAM in the whole run, of the rest since it is watched. ? is unknown.",
+        "| in a bar is the peak: of RAM in the whole run, of the rest as far as it was seen. ? is unknown.",
         Look::Plain,
     );
 }

@@ -63,7 +63,7 @@ fn line(model: &Model, row: &Row, name_width: usize) -> String {
         (false, _) => "  ",
     };
     // A deep tree leaves the names room.
-    let indent = " ".repeat(row.depth.min(name_width / 3)) + mark;
+    let indent = " ".repeat((2 * row.depth).min(name_width / 3)) + mark;
     let name = match row.pid {
         Some(pid) => format!("{indent}{} [{pid}]", row.command),
         None => format!("{indent}{}", row.command),
