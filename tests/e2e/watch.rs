@@ -88,6 +88,22 @@ fn view_beside_a_job_shows_it_and_changes_nothing() {
     running.wait().report().assert_all_exact(4);
 }
 
+// Requirement: WATCH-55
+#[test]
+fn time_is_shown_against_the_end_of_the_batch_job() {
+    let now_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let times = [("SLURM_JOB_START_TIME", now_s - 100), ("SLURM_JOB_END_TIME", now_s + 7_200)];
+    let slurm = times.map(|(name, s)| (name, s.to_string()));
+    let mut running =
+        tracked(["sh", "-c", "read line"]).piped_stdin().with(move |run| run.envs(slurm)).start();
+    let text = once(&running, &["1 live", "until the end of the job"]);
+    let time = line(&text, "Time    [");
+    // The job ends two hours after the start of the run, to the second.
+    assert!(time.contains(" of 1 h 59 min ") || time.contains(" of 2 h 0 min 0 s"), "{text}");
+    drop(running.stdin());
+    running.wait();
+}
+
 // Requirement: WATCH-2
 #[test]
 fn gpus_are_shown_with_the_processes_on_them() {

@@ -306,7 +306,7 @@ mod tests {
         );
     }
 
-    // Requirement: TIME-66
+    // Requirement: WATCH-1
     #[test]
     fn file_of_another_length_version_or_kind_is_refused() {
         let directory = tempfile::tempdir().unwrap();

@@ -309,6 +309,7 @@ mod tests {
         }
     }
 
+    // Requirement: WATCH-54
     #[test]
     fn samples_of_a_long_run_are_joined_and_keep_their_peaks() {
         let samples: Vec<TreeSample> = (0..5)

@@ -105,7 +105,7 @@ pub(super) fn line(found: &Found, now_ns: u64, is_alive: impl Fn(u32) -> bool) -
 mod tests {
     use super::*;
 
-    // Requirement: TIME-66
+    // Requirement: WATCH-1
     #[test]
     fn own_files_are_listed_and_links_directories_and_other_names_are_not() {
         let directory = tempfile::tempdir().unwrap();

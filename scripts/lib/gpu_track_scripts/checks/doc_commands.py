@@ -35,6 +35,9 @@ NOT_RUN = {
     "cat ": "shows what the command before it wrote",
     "head ": "shows what jobs of Slurm wrote",
     "gpu-track-run -q --trace-gpu gpus.csv,every=5s": "takes an hour; tests/e2e/gpu_trace.rs runs the option",
+    "gpu-track watch #": "needs a run that goes on; tests/e2e/watch.rs tries it",
+    "gpu-track watch --list": "shows the runs of the machine; tests/e2e/watch.rs tries it",
+    "gpu-track watch 4711": "needs a run that goes on; tests/e2e/watch.rs tries it",
     "gpu-track-run --cgroup": "an option, without the command behind it",
     "gpu-track-run -- srun": "an option, without the command behind it",
 }

@@ -63,7 +63,7 @@ fn busy() -> Reading {
         point(8.0, 2_000, Some(&[("cc1", 1_500), ("make", 500)])),
         point(9.0, 2_000, Some(&[("cc1", 1_900), ("make", 100)])),
     ];
-    Reading { run: run(), frame, points }
+    Reading { run: run(), frame, points, ..Reading::default() }
 }
 
 fn model(reading: Reading) -> Model {
@@ -109,7 +109,7 @@ fn run_that_just_started_has_nothing_but_unknown_figures() {
     assert!(!shown.contains(" 0 B") && !shown.contains("0.00 of"), "unknown is no 0:\n{shown}");
 }
 
-// Requirement: WATCH-2
+// Requirement: WATCH-2, WATCH-50, WATCH-51
 #[test]
 fn busy_run_shows_its_parts_in_order() {
     let shown = text(&model(busy()), 80);
@@ -144,7 +144,7 @@ fn busy_run_shows_its_parts_in_order() {
     assert!(!shown.contains("GPUS") && !shown.contains("q end"), "{shown}");
 }
 
-// Requirement: WATCH-2
+// Requirement: WATCH-2, WATCH-52
 #[test]
 fn gpus_are_shown_with_the_processes_of_the_run_on_them() {
     let mut reading = busy();
@@ -249,7 +249,7 @@ fn view_fits_80x24_and_any_smaller_terminal() {
         model.is_interactive = true;
         for has_help in [false, true] {
             for columns in (0..=12).chain([20, 40, 46, 47, 79, 80, 81, 100]) {
-                for rows in 0..=45 {
+                for rows in (0..=13).chain([16, 20, 23, 24, 25, 30, 45]) {
                     model.has_help = has_help;
                     let shown = drawn(&model, columns, rows);
                     assert!(shown.lines().count() <= rows.into(), "{columns}x{rows}");
@@ -272,7 +272,7 @@ fn view_fits_80x24_and_any_smaller_terminal() {
     );
 }
 
-// Requirement: WATCH-3
+// Requirement: WATCH-3, WATCH-53
 #[test]
 fn finished_run_has_its_whole_chart_and_a_mark_at_the_moment() {
     let mut reading = busy();
