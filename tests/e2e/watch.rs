@@ -96,7 +96,7 @@ fn time_is_shown_against_the_end_of_the_batch_job() {
     let slurm = times.map(|(name, s)| (name, s.to_string()));
     let mut running =
         tracked(["sh", "-c", "read line"]).piped_stdin().with(move |run| run.envs(slurm)).start();
-    let text = once(&running, &["1 live", "until the end of the job"]);
+    let text = once(&running, &["1 live", " (job)"]);
     let time = line(&text, "Time    [");
     // The job ends two hours after the start of the run, to the second.
     assert!(time.contains(" of 1 h 59 min ") || time.contains(" of 2 h 0 min 0 s"), "{text}");

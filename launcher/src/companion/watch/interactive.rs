@@ -25,9 +25,9 @@ const PLAY_S: f64 = 60.0;
 /// Where readings come from.
 pub(super) enum Source {
     /// A run that goes on.
-    Live(Live),
+    Live(Box<Live>),
     /// A finished one.
-    Replay(Replay),
+    Replay(Box<Replay>),
 }
 
 impl Source {

@@ -105,7 +105,7 @@ fn replay(file: &Path, arguments: &WatchArguments, is_once: bool) -> Result<(Sou
     let at_s = arguments.at.unwrap_or(if is_once { replay.length_s() } else { 0.0 });
     let mut model = Model { console: console::of_stdout(), ..Model::default() };
     model.take(Reading { points: replay.points(), peaks: replay.peaks(), ..replay.at(at_s) });
-    Ok((Source::Replay(replay), model))
+    Ok((Source::Replay(Box::new(replay)), model))
 }
 
 /// What came of the choice of a run.
@@ -144,7 +144,7 @@ fn live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
         }
     };
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-    let mut live = Live::open(&path).map_err(problem)?;
+    let mut live = Box::new(Live::open(&path).map_err(problem)?);
     let mut model = Model { console: console::of_stdout(), ..Model::default() };
     model.take(look(&mut live));
     Ok(Chosen::Run(Box::new((Source::Live(live), model))))

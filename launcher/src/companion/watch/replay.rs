@@ -215,7 +215,7 @@ impl Replay {
 
     fn events(&self) -> Vec<String> {
         let Some(report) = &self.report else {
-            return vec!["the file has no end of the run: it goes on, or was killed as a whole".into()];
+            return vec!["the file has no end of the run: its last processes are not in it".into()];
         };
         let at = figures::readable(report.wall_s);
         let exit = match (report.ending.exit.code, report.ending.exit.signal) {
@@ -297,7 +297,7 @@ mod tests {
             (Some(105), Some(106))
         );
         assert_eq!(replay.at(-1.0).frame.stage, Stage::Replayed);
-        assert!(replay.at(2.0).frame.events[0].contains("no end of the run"));
+        assert!(replay.at(2.0).frame.events[0].contains("no end of the run: its last processes"));
         for (name, content, problem) in [
             ("t.csv", "", "only files in .jsonl can"),
             ("empty.jsonl", "", "has no sample"),

@@ -109,7 +109,7 @@ pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> Vec<Row> {
         row.ended = ended.remove(row.command.as_str());
     }
     let mut rest: Vec<(&str, EndedCommand)> = ended.into_iter().collect();
-    rest.sort_by(|a, b| b.1.count.cmp(&a.1.count));
+    rest.sort_by_key(|(_, of)| std::cmp::Reverse(of.count));
     rows.extend(rest.into_iter().map(|(name, of)| Row {
         key: vec![(name.to_owned(), None)],
         command: name.to_owned(),

@@ -139,7 +139,7 @@ fn time(model: &Model) -> Bar {
     let limit = model.run.limit_s.or(model.run.length_s);
     let now = figures::readable(model.frame.at_s);
     let told = match (model.run.limit_s, model.run.length_s) {
-        (Some(limit), _) => format!("{now} of {} until the end of the job", figures::readable(limit)),
+        (Some(limit), _) => format!("{now} of {} (job)", figures::readable(limit)),
         (None, Some(length)) => format!("{now} of {}", figures::readable(length)),
         (None, None) => format!("{now}, no limit known"),
     };

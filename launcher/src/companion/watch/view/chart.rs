@@ -76,20 +76,23 @@ fn stack(column: Option<&Column>, top: u64, rows: usize) -> Vec<Option<usize>> {
     let height = |bytes: u64| (bytes as f64 / top.max(1) as f64 * rows as f64).round() as usize;
     let full = height(column.ram_bytes).clamp(1, rows);
     let Some(commands) = &column.by_command else { return vec![None; full] };
-    let mut stack = Vec::new();
-    let mut below = 0_u64;
-    for (rank, bytes) in commands.iter().enumerate() {
-        // What several commands add can be of different moments of a sample: together more than the largest.
-        below = below.saturating_add(*bytes);
-        stack.resize(height(below).min(full).max(stack.len()), Some(rank));
-    }
-    if stack.is_empty()
-        && let Some(rank) = commands.iter().position(|bytes| *bytes > 0)
-    {
-        stack.push(Some(rank));
-    }
-    stack.resize(full.max(stack.len()), Some(LETTERS.len()));
-    stack
+    // What several commands add can be of different moments of a sample: together more than the largest.
+    let sums: Vec<f64> = commands
+        .iter()
+        .scan(0.0, |sum, bytes| {
+            *sum += *bytes as f64;
+            Some(*sum)
+        })
+        .collect();
+    let largest = (0..commands.len()).max_by_key(|rank| (commands[*rank], std::cmp::Reverse(*rank)));
+    // A cell is of the command in its middle.
+    let command = |row: usize| {
+        let middle = (row as f64 + 0.5) / rows as f64 * top as f64;
+        let is_smaller = row == 0 && sums.last().is_some_and(|sum| *sum < middle && *sum > 0.0);
+        let rank = sums.iter().position(|sum| *sum >= middle).or(largest.filter(|_| is_smaller));
+        Some(rank.unwrap_or(LETTERS.len()))
+    };
+    (0..full).map(command).collect()
 }
 
 /// Draws the axis: its ends, and the moment that is shown of a finished run.

@@ -24,7 +24,7 @@ fn users(model: &Model) -> Vec<(u64, String)> {
         Some((bytes, format!("{} [{pid}] {}", process.command, some_bytes(Some(bytes), model.unit))))
     };
     let mut users: Vec<(u64, String)> = model.frame.listed.iter().filter_map(user).collect();
-    users.sort_by(|a, b| b.0.cmp(&a.0));
+    users.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     users
 }
 
