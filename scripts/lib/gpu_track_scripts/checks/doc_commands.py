@@ -62,6 +62,7 @@ done
     "static": "#!/bin/sh\n:\n",
     "configure": "#!/bin/sh\necho 'all:\n\ttrue' >Makefile\n",
     "run.sh": "python3 mem.py || exit 1\n",
+    "pipeline.sh": "python3 mem.py | gzip >table.gz\n",
     # What the study of docs/examples runs, without the packages of its own.
     "study.toml": (ROOT / "docs/examples/study.toml").read_text(),
     "train.py": "data = bytearray(10_000_000)\n",
