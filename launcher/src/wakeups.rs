@@ -52,11 +52,13 @@ impl Wakeups {
     }
 
     /// Gives the descriptor that poll(2) reports a signal on. `None`: there is no signalfd.
+    #[cfg(feature = "watch")]
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.signal_fd.as_ref().map(AsFd::as_fd)
     }
 
     /// Takes the next pending signal. `None`: there is none.
+    #[cfg(feature = "watch")]
     pub(crate) fn pending(&self) -> io::Result<Option<Received>> {
         match &self.signal_fd {
             Some(signal_fd) => take(signal_fd),
