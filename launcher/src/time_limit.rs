@@ -14,7 +14,7 @@ use crate::signals;
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Gives what `work` returns, or `None` if that takes longer than `limit`. It goes on then, in a thread that ends with the
-/// process.
+/// process. Where no thread can be started, the work is done in this one, without a limit.
 ///
 /// The thread blocks all signals: one that it took would end the process although the launcher has blocked it.
 pub(crate) fn within<T: Send + 'static>(

@@ -27,6 +27,7 @@ impl<'a> Merge<'a> {
         begin: ReadUpTo,
         queue: ConnectorQueue,
     ) -> Self {
+        // What is in the queue was journaled by the earlier collector when it read it.
         let events = begin.events + queue.len() as u64;
         let journal = JournalWriter { journal, count: begin.count, entries: Vec::new(), events };
         Self { segment, overflow: Overflow::resume(begin.overflow), queue, journal, findings: Vec::new() }

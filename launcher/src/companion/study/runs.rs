@@ -56,7 +56,7 @@ enum Made {
     Stopped(i32),
 }
 
-/// Makes the runs that have no report: those that do not count first, of the variants that need any.
+/// Makes the runs that have no report. Before them come warm-ups, which do not count, of the variants that need any run.
 pub(super) fn make(plan: &Plan, directory: &Directory, is_quiet: bool) -> End {
     let making = Making { plan, directory, runner: Runner::new(), is_quiet };
     match making.all() {

@@ -225,6 +225,7 @@ fn process(entry: &ProcessEntry) -> Process {
     }
 }
 
+/// Converts an entry of the live file. Another program may have written anything there: an infinite figure is not known.
 fn gpu(entry: &GpuEntry) -> Gpu {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite());

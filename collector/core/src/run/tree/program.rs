@@ -71,7 +71,8 @@ impl Observed {
 }
 
 impl Process {
-    /// Whether the program that it runs has written no record yet.
+    /// Whether a record is still awaited: the process has written none at all, or has exec'd a program of which it is not
+    /// yet concluded that it writes none.
     pub(in crate::run) fn awaits_record(&self) -> bool {
         !self.program.has_record || self.program.unreported_exec.is_some()
     }

@@ -303,21 +303,25 @@ pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
     }
 }
 
-/// Gives how much more private anonymous memory the process may have than is counted, bytes; 0: its sharing was read, or
-/// it is alone, so that all of it is its own.
+/// Gives how much private anonymous memory [`private_bytes`] may lack because the process's sharing was never read, bytes: the
+/// most that can be its own, less what counts. If that is much of a footprint, the private part is reported as unknown.
+///
+/// 0: it is alone, so that all of it is its own. Or its sharing was read, even if long ago: what may have changed since
+/// is no part of this.
 pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: u64) -> u64 {
     if member.reading.sharing.is_some() || member.owns_all(is_alone) {
         return 0;
     }
-    let most = match member.image {
-        // What a fork child did not touch is its parent's, too.
+    let most_bytes = match member.image {
+        // At most the pages that it touched since the fork. The others are taken for its parent's, too.
         Image::Forked { .. } => {
             let own = member.younger(page_bytes);
             own.certain_bytes + own.uncertain_bytes
         }
+        // Of any other image nothing tells how much it shares: all that it has can be its own.
         _ => member.reading.anonymous_bytes(),
     };
-    most.saturating_sub(private_bytes(member, is_alone))
+    most_bytes.saturating_sub(private_bytes(member, is_alone))
 }
 
 /// Gives the file pages that no other process had mapped when it was read, bytes: its private pages less the anonymous ones of
