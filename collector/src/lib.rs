@@ -15,6 +15,7 @@ mod session;
 mod sinks;
 mod sources;
 mod store;
+pub mod sub_tracking;
 mod sys;
 
 use gpu_track_core::{build, model, run};
@@ -45,6 +46,7 @@ pub use report::quote;
 pub use report::read::{NotRead, ReadReport, read as read_report};
 pub use report::runs;
 pub use report::study;
+pub use report::sub_track;
 pub use report::tracking_line;
 pub use session::{Inheritance, KnownToParent, Left, serve, untracked};
 pub use sinks::kept;

@@ -20,6 +20,7 @@ pub mod runs;
 mod sections;
 mod statistics;
 pub mod study;
+pub mod sub_track;
 mod text;
 pub mod tracking_line;
 mod units;

@@ -1,0 +1,280 @@
+//! From the marks of a sub-tracking file to the calls of each code block.
+//!
+//! gpu_tracker pairs marks that are neighbours by their times, which is wrong where a block is entered again before it ends: of
+//! a block in itself it pairs both starts, and then both ends. Here each end belongs to the innermost call that is open in its
+//! process. Of blocks that are not nested, both give the same.
+
+use std::collections::HashMap;
+
+use thiserror::Error;
+
+/// Most code blocks of a file. Each sample is looked up in each of them, so more would take hours.
+const MOST_BLOCKS: usize = 10_000;
+
+/// What a mark says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// The block is entered.
+    Start,
+    /// The block is left.
+    Stop,
+}
+
+/// A line of a sub-tracking file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mark {
+    /// The process that ran the block.
+    pub process_id: i64,
+    /// The block's name.
+    pub code_block: String,
+    /// Whether the block begins or ends.
+    pub position: Position,
+    /// When, seconds since the epoch.
+    pub timestamp_s: f64,
+}
+
+/// Why marks can't be paired.
+#[derive(Debug, Error, PartialEq)]
+pub enum MarksError {
+    /// There are more blocks than can be looked up.
+    #[error("has more than {MOST_BLOCKS} code blocks: give calls of the same code one name")]
+    TooManyBlocks,
+    /// A call ends that did not begin.
+    #[error(
+        "is no valid sub-tracking file: process {process_id} leaves code block \"{code_block}\" at {timestamp_s} without having \
+         entered it"
+    )]
+    NotEntered {
+        /// The process.
+        process_id: i64,
+        /// The block.
+        code_block: String,
+        /// When, seconds since the epoch.
+        timestamp_s: f64,
+    },
+}
+
+/// A mark in little.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// The place of its name.
+    block: usize,
+    process_id: i64,
+    position: Position,
+    timestamp_s: f64,
+}
+
+/// The marks of a file, collected one by one.
+#[derive(Debug, Default)]
+pub struct Marks {
+    places: HashMap<String, usize>,
+    entries: Vec<Entry>,
+}
+
+impl Marks {
+    /// Adds a mark.
+    ///
+    /// # Errors
+    /// If there are too many blocks.
+    pub fn push(&mut self, mark: Mark) -> Result<(), MarksError> {
+        let Mark { process_id, code_block, position, timestamp_s } = mark;
+        let block = match self.places.get(&code_block) {
+            Some(block) => *block,
+            None if self.places.len() == MOST_BLOCKS => return Err(MarksError::TooManyBlocks),
+            None => {
+                let block = self.places.len();
+                self.places.insert(code_block, block);
+                block
+            }
+        };
+        self.entries.push(Entry { block, process_id, position, timestamp_s });
+        Ok(())
+    }
+
+    /// Pairs the marks, and gives the blocks by their names. A call without an end is left out: its process was killed in it.
+    ///
+    /// # Errors
+    /// If a call ends that did not begin.
+    pub fn pair(self) -> Result<Blocks, MarksError> {
+        let Self { places, mut entries } = self;
+        // The names by their places, and the calls of each.
+        let mut blocks: Vec<(String, Vec<Call>)> = places.iter().map(|_| Default::default()).collect();
+        for (name, block) in places {
+            blocks[block].0 = name;
+        }
+        // Marks of the same time stay in the order of the file: there a call ends before the next one begins.
+        entries.sort_by(|a, b| {
+            (a.block, a.process_id)
+                .cmp(&(b.block, b.process_id))
+                .then(a.timestamp_s.total_cmp(&b.timestamp_s))
+        });
+        for of_process in entries.chunk_by(|a, b| (a.block, a.process_id) == (b.block, b.process_id)) {
+            // The starts of the calls that are open.
+            let mut open: Vec<f64> = Vec::new();
+            for entry in of_process {
+                let (name, calls) = &mut blocks[entry.block];
+                match (entry.position, entry.timestamp_s) {
+                    (Position::Start, start_s) => open.push(start_s),
+                    (Position::Stop, stop_s) => match open.pop() {
+                        Some(start_s) => calls.push(Call { start_s, stop_s }),
+                        None => {
+                            let (process_id, code_block) = (entry.process_id, std::mem::take(name));
+                            return Err(MarksError::NotEntered {
+                                process_id,
+                                code_block,
+                                timestamp_s: stop_s,
+                            });
+                        }
+                    },
+                }
+            }
+        }
+        blocks.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(Blocks(blocks.into_iter().map(|(name, calls)| Block::new(name, calls)).collect()))
+    }
+}
+
+/// Code blocks with their calls, by their names.
+#[derive(Debug, Default)]
+pub struct Blocks(pub(super) Vec<Block>);
+
+/// A call of a block, seconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Call {
+    pub(super) start_s: f64,
+    pub(super) stop_s: f64,
+}
+
+/// A block and its calls.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) name: String,
+    /// By their starts.
+    pub(super) calls: Vec<Call>,
+    /// For each call, the first sample that lies behind its start and not behind the next one's.
+    first_sample_s: Vec<f64>,
+    /// The times in which a call runs, by their starts. They do not overlap.
+    spans: Vec<Call>,
+}
+
+impl Block {
+    fn new(name: String, mut calls: Vec<Call>) -> Self {
+        calls.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
+        let mut spans: Vec<Call> = Vec::new();
+        for call in &calls {
+            match spans.last_mut() {
+                Some(last) if call.start_s <= last.stop_s => last.stop_s = last.stop_s.max(call.stop_s),
+                _ => spans.push(*call),
+            }
+        }
+        Self { name, first_sample_s: vec![f64::INFINITY; calls.len()], calls, spans }
+    }
+
+    /// Whether a call runs at this time, which is that of a sample. Both ends belong to a call.
+    pub(super) fn sample(&mut self, time_s: f64) -> bool {
+        let begun = self.spans.partition_point(|span| span.start_s <= time_s);
+        let runs = begun.checked_sub(1).is_some_and(|last| time_s <= self.spans[last].stop_s);
+        if runs {
+            let begun = self.calls.partition_point(|call| call.start_s <= time_s);
+            if let Some(first_s) = begun.checked_sub(1).and_then(|last| self.first_sample_s.get_mut(last)) {
+                *first_s = first_s.min(time_s);
+            }
+        }
+        runs
+    }
+
+    /// Counts the calls in which a sample was taken.
+    pub(super) fn calls_with_samples(&self) -> usize {
+        let mut first_s = f64::INFINITY;
+        let calls = self.calls.iter().zip(&self.first_sample_s).rev();
+        // The first sample behind a call's start is the earliest of those behind its own and all later starts.
+        let has_sample = |(call, behind_s): &(&Call, &f64)| {
+            first_s = first_s.min(**behind_s);
+            first_s <= call.stop_s
+        };
+        calls.filter(has_sample).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Marks of one block, each as process, `+` or `-`, and time.
+    fn marks(all: &[(i64, char, f64)]) -> Marks {
+        let mut marks = Marks::default();
+        for &(process_id, sign, timestamp_s) in all {
+            let position = if sign == '+' { Position::Start } else { Position::Stop };
+            marks.push(Mark { process_id, code_block: "b".into(), position, timestamp_s }).unwrap();
+        }
+        marks
+    }
+
+    fn calls(all: &[(i64, char, f64)]) -> Vec<(f64, f64)> {
+        let blocks = marks(all).pair().unwrap().0;
+        blocks[0].calls.iter().map(|call| (call.start_s, call.stop_s)).collect()
+    }
+
+    // Requirement: CMD-55
+    #[test]
+    fn each_end_belongs_to_the_innermost_open_call_of_its_process() {
+        // Recursive: gpu_tracker has (1, 2), (3, 4) and (5, 6) here.
+        let recursive =
+            [(7, '+', 1.0), (7, '+', 2.0), (7, '+', 3.0), (7, '-', 4.0), (7, '-', 5.0), (7, '-', 6.0)];
+        assert_eq!(calls(&recursive), [(1.0, 6.0), (2.0, 5.0), (3.0, 4.0)]);
+        // Two processes at the same time, whose marks are mixed.
+        let mixed = [(7, '+', 1.0), (8, '+', 2.0), (7, '-', 3.0), (8, '-', 4.0)];
+        assert_eq!(calls(&mixed), [(1.0, 3.0), (2.0, 4.0)]);
+        // One call after the other, at one reading of the clock.
+        assert_eq!(
+            calls(&[(7, '+', 1.0), (7, '-', 2.0), (7, '+', 2.0), (7, '-', 3.0)]),
+            [(1.0, 2.0), (2.0, 3.0)]
+        );
+        // Lines in another order than the times.
+        assert_eq!(calls(&[(7, '-', 2.0), (7, '+', 1.0)]), [(1.0, 2.0)]);
+    }
+
+    // Requirement: CMD-55
+    #[test]
+    fn call_without_an_end_is_left_out() {
+        assert_eq!(calls(&[(7, '+', 1.0), (7, '-', 2.0), (7, '+', 3.0)]), [(1.0, 2.0)]);
+        // Killed in the inner call of two, and the pid is used again.
+        let killed = [(7, '+', 1.0), (7, '+', 2.0), (7, '+', 8.0), (7, '-', 9.0)];
+        assert_eq!(calls(&killed), [(8.0, 9.0)]);
+        assert_eq!(calls(&[(7, '+', 1.0)]), []);
+    }
+
+    // Requirement: CMD-55
+    #[test]
+    fn end_without_a_start_is_refused() {
+        let error = marks(&[(7, '+', 1.0), (7, '-', 2.0), (7, '-', 3.5)]).pair().unwrap_err().to_string();
+        let expected = "process 7 leaves code block \"b\" at 3.5 without having entered it";
+        assert!(error.ends_with(expected), "{error}");
+    }
+
+    #[test]
+    fn file_of_too_many_blocks_is_refused() {
+        let mut marks = Marks::default();
+        let mut push = |at: usize| {
+            let code_block = at.to_string();
+            marks.push(Mark { process_id: 1, code_block, position: Position::Start, timestamp_s: 0.0 })
+        };
+        assert!((0..MOST_BLOCKS).all(|at| push(at).is_ok()));
+        assert_eq!(push(0), Ok(()));
+        assert_eq!(push(MOST_BLOCKS), Err(MarksError::TooManyBlocks));
+    }
+
+    // Requirement: CMD-54
+    #[test]
+    fn sample_belongs_to_every_call_that_runs_then() {
+        let nested =
+            [(7, '+', 1.0), (7, '+', 2.0), (7, '-', 3.0), (7, '-', 6.0), (7, '+', 8.0), (7, '-', 9.0)];
+        let mut block = marks(&nested).pair().unwrap().0.remove(0);
+        let samples = [0.5, 1.0, 4.0, 6.0, 7.0, 9.5];
+        assert_eq!(samples.map(|time_s| block.sample(time_s)), [false, true, true, true, false, false]);
+        // Neither the inner call nor the last one has a sample.
+        assert_eq!(block.calls_with_samples(), 1);
+        assert!(block.sample(2.5) && block.sample(9.0));
+        assert_eq!(block.calls_with_samples(), 3);
+    }
+}

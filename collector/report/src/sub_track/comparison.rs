@@ -1,0 +1,304 @@
+//! Analyses of several runs side by side: each quantity of the run and of its code blocks, by the runs' names.
+//!
+//! Blocks are matched by their names. A block that is named `FILE:LINE` matches one of another line of that file, in the order of
+//! the lines, since lines move when code is edited.
+
+use serde::Serialize;
+use serde_json::Number;
+use thiserror::Error;
+
+use super::analysis::{Analysis, CodeBlock, Summary};
+use super::ordered::Ordered;
+
+/// The figures of a quantity that can be compared.
+pub const STATISTICS: [Statistic; 4] = [Statistic::Min, Statistic::Max, Statistic::Mean, Statistic::Std];
+
+/// A figure of a quantity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Statistic {
+    /// The smallest value.
+    Min,
+    /// The largest value.
+    Max,
+    /// The mean.
+    Mean,
+    /// The standard deviation.
+    Std,
+}
+
+impl Statistic {
+    /// Gives its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Mean => "mean",
+            Self::Std => "std",
+        }
+    }
+
+    /// Gives that of this name. `None`: there is none.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        STATISTICS.into_iter().find(|statistic| statistic.name() == name)
+    }
+
+    fn of(self, summary: &Summary) -> Option<Number> {
+        match self {
+            Self::Min => summary.min.clone(),
+            Self::Max => summary.max.clone(),
+            Self::Mean => summary.mean.clone(),
+            Self::Std => summary.std.clone(),
+        }
+    }
+}
+
+/// An analysis, and the name of its run.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// The name that the user gave.
+    pub name: String,
+    /// What the run used.
+    pub analysis: Analysis,
+}
+
+/// A figure of each run, the smallest first, and those at the end that are not known.
+type Figures = Ordered<Option<Number>>;
+
+/// Several runs side by side.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Of the whole run, for each quantity.
+    pub overall_resource_usage: Ordered<Figures>,
+    /// For each quantity, of each block.
+    pub code_block_resource_usage: Ordered<Ordered<Figures>>,
+    /// Of each block, seconds.
+    pub code_block_compute_time: Ordered<Figures>,
+}
+
+/// Runs whose blocks can't be matched. Its texts are gpu_tracker's.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum Mismatch {
+    /// There is no run.
+    #[error("no tracking session is given")]
+    NoSession,
+    /// A run has more or fewer blocks.
+    #[error(
+        "All sub-tracking results must have the same number of code blocks. The first has {first} code blocks but tracking \
+         session \"{session}\" has {count} code blocks."
+    )]
+    Count {
+        /// Blocks of the first run.
+        first: usize,
+        /// The other run.
+        session: String,
+        /// Its blocks.
+        count: usize,
+    },
+    /// A run has another block.
+    #[error(
+        "Code block name \"{first_block}\" of tracking session \"{first}\" does not match code block name \"{block}\" of tracking \
+         session \"{session}\""
+    )]
+    Name {
+        /// The first run.
+        first: String,
+        /// Its block.
+        first_block: String,
+        /// The other run.
+        session: String,
+        /// Its block.
+        block: String,
+    },
+}
+
+/// Compares runs by one figure. The first by its name is what the others are matched with. Beside the comparison there is a line
+/// for each two blocks that match but for their line.
+///
+/// # Errors
+/// If blocks can't be matched.
+pub fn compare(
+    mut sessions: Vec<Session>,
+    statistic: Statistic,
+) -> Result<(Comparison, Vec<String>), Mismatch> {
+    for session in &mut sessions {
+        sort(&mut session.analysis.code_block_results);
+    }
+    let first = sessions.iter().min_by(|a, b| a.name.cmp(&b.name)).ok_or(Mismatch::NoSession)?;
+    let mut warnings = Vec::new();
+    for session in sessions.iter().filter(|session| session.name != first.name) {
+        warnings.extend(match_blocks(first, session)?);
+    }
+    let measurements = || first.analysis.overall.iter().map(|(name, _)| name);
+    let overall = measurements().map(|measurement| {
+        let of = |session: &Session| statistic.of(session.analysis.overall.get(measurement)?);
+        (measurement.to_owned(), figures(sessions.iter().map(|session| (session.name.clone(), of(session)))))
+    });
+    let count = first.analysis.code_block_results.len();
+    // Blocks that match have the same place in each run.
+    let blocks = |value: &dyn Fn(&CodeBlock) -> Option<Number>| -> Ordered<Figures> {
+        let block = |at: usize| {
+            let matched =
+                || sessions.iter().map(move |session| (session, &session.analysis.code_block_results[at]));
+            let mut names: Vec<&str> = matched().map(|(_, block)| block.name.as_str()).collect();
+            names.sort_unstable();
+            names.dedup();
+            (
+                names.join(" -> "),
+                figures(matched().map(|(session, block)| (session.name.clone(), value(block)))),
+            )
+        };
+        (0..count).map(block).collect()
+    };
+    let used = measurements().filter(|_| count > 0).map(|measurement| {
+        let value = |block: &CodeBlock| statistic.of(block.resource_usage.get(measurement)?);
+        (measurement.to_owned(), blocks(&value))
+    });
+    let comparison = Comparison {
+        overall_resource_usage: overall.collect(),
+        code_block_resource_usage: used.collect(),
+        code_block_compute_time: blocks(&|block| statistic.of(&block.compute_time.summary)),
+    };
+    Ok((comparison, warnings))
+}
+
+/// Sorts figures. As in a column of pandas, whole numbers stay such only if all are.
+fn figures(values: impl Iterator<Item = (String, Option<Number>)>) -> Figures {
+    let mut values: Vec<(String, Option<Number>)> = values.collect();
+    let is_whole = |value: &Option<Number>| value.as_ref().is_some_and(|value| !value.is_f64());
+    if !values.iter().all(|(_, value)| is_whole(value)) {
+        for (_, value) in &mut values {
+            *value = value.as_ref().and_then(Number::as_f64).and_then(Number::from_f64);
+        }
+    }
+    let key = |value: &Option<Number>| value.as_ref().and_then(Number::as_f64).unwrap_or(f64::INFINITY);
+    values.sort_by(|(_, a), (_, b)| a.is_none().cmp(&b.is_none()).then(key(a).total_cmp(&key(b))));
+    values.into_iter().collect()
+}
+
+/// Gives the file and the line of a block's name. `None`: its name has no line.
+fn line(name: &str) -> Option<(&str, &str)> {
+    let (file, line) = name.rsplit_once(':')?;
+    (!line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())).then_some((file, line))
+}
+
+/// Sorts blocks by their names, and those of one file by their lines.
+fn sort(blocks: &mut [CodeBlock]) {
+    let width = blocks.iter().filter_map(|block| Some(line(&block.name)?.1.len())).max().unwrap_or(0);
+    blocks.sort_by_cached_key(|block| match line(&block.name) {
+        Some((file, line)) => format!("{file}:{line:0>width$}"),
+        None => block.name.clone(),
+    });
+}
+
+/// Matches the blocks of two runs. The result has a line for each two that differ by their line.
+fn match_blocks(first: &Session, session: &Session) -> Result<Vec<String>, Mismatch> {
+    let [ours, others] = [first, session].map(|session| &session.analysis.code_block_results);
+    if ours.len() != others.len() {
+        let (first, count) = (ours.len(), others.len());
+        return Err(Mismatch::Count { first, session: session.name.clone(), count });
+    }
+    let mut warnings = Vec::new();
+    for (a, b) in ours.iter().zip(others).filter(|(a, b)| a.name != b.name) {
+        match (line(&a.name), line(&b.name)) {
+            (Some((file, _)), Some((other, _))) if file == other => warnings.push(format!(
+                "Code block name \"{}\" of tracking session \"{}\" matched with code block name \"{}\" of tracking session \
+                 \"{}\" but they differ by line number. If these code blocks were not meant to match, their comparison will not \
+                 be valid and their names must be disambiguated.",
+                a.name, first.name, b.name, session.name
+            )),
+            _ => {
+                let [first_name, other_name] = [first, session].map(|session| session.name.clone());
+                let [first_block, block] = [a, b].map(|block| block.name.clone());
+                return Err(Mismatch::Name { first: first_name, first_block, session: other_name, block });
+            }
+        }
+    }
+    Ok(warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run in which each figure of each block is `value`.
+    fn session(name: &str, value: &str, blocks: &[&str]) -> Session {
+        let summary = format!("{{\"min\": {value}, \"max\": {value}, \"mean\": {value}, \"std\": {value}}}");
+        let blocks = blocks.iter().map(|block| {
+            format!(
+                "{{\"name\": \"{block}\", \"num_timepoints\": 1, \"num_calls\": 1, \"num_non_empty_calls\": 1, \
+                 \"compute_time\": {{\"min\": 1, \"max\": 1, \"mean\": {value}, \"std\": 1, \"total\": 1}}, \
+                 \"resource_usage\": {{\"main_ram\": {summary}}}}}"
+            )
+        });
+        let blocks: Vec<String> = blocks.collect();
+        let json = format!(
+            "{{\"overall\": {{\"main_ram\": {summary}}}, \"static_data\": {{}}, \"code_block_results\": [{}]}}",
+            blocks.join(",")
+        );
+        Session { name: name.into(), analysis: serde_json::from_str(&json).unwrap() }
+    }
+
+    fn json(value: &impl Serialize) -> String {
+        serde_json::to_string(value).unwrap()
+    }
+
+    // Requirement: CMD-56
+    #[test]
+    fn runs_stand_in_the_order_of_their_figures_and_unknown_ones_last() {
+        let sessions =
+            [("B", "null"), ("A", "2.5"), ("C", "1")].map(|(name, value)| session(name, value, &["x"]));
+        let (compared, warnings) = compare(sessions.into(), Statistic::Mean).unwrap();
+        assert_eq!(json(&compared.overall_resource_usage), r#"{"main_ram":{"C":1.0,"A":2.5,"B":null}}"#);
+        assert_eq!(
+            json(&compared.code_block_resource_usage),
+            r#"{"main_ram":{"x":{"C":1.0,"A":2.5,"B":null}}}"#
+        );
+        assert_eq!(json(&compared.code_block_compute_time), r#"{"x":{"C":1.0,"A":2.5,"B":null}}"#);
+        assert_eq!(warnings, [""; 0]);
+        // Whole numbers stay such, and equal ones keep their order.
+        let (compared, _) =
+            compare(vec![session("B", "7", &[]), session("A", "7", &[])], Statistic::Max).unwrap();
+        assert_eq!(json(&compared.overall_resource_usage), r#"{"main_ram":{"B":7,"A":7}}"#);
+        assert!(compared.code_block_resource_usage.is_empty());
+    }
+
+    // Requirement: CMD-56
+    #[test]
+    fn blocks_of_one_file_match_in_the_order_of_their_lines() {
+        let sessions = vec![
+            session("A", "1", &["t.py:9", "t.py:38", "f"]),
+            session("B", "2", &["f", "t.py:100", "t.py:7"]),
+        ];
+        let (compared, warnings) = compare(sessions, Statistic::Mean).unwrap();
+        let names: Vec<_> = compared.code_block_compute_time.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["f", "t.py:7 -> t.py:9", "t.py:100 -> t.py:38"]);
+        assert_eq!(warnings.len(), 2);
+        let begin = "Code block name \"t.py:9\" of tracking session \"A\" matched with code block name \"t.py:7\" of tracking";
+        assert!(warnings[0].starts_with(begin), "{warnings:?}");
+    }
+
+    // Requirement: CMD-56
+    #[test]
+    fn blocks_that_do_not_match_are_named() {
+        let refused = |blocks: &[&str]| {
+            let sessions = vec![session("B", "1", blocks), session("A", "1", &["t.py:9", "x"])];
+            compare(sessions, Statistic::Mean).unwrap_err().to_string()
+        };
+        let named = |ours: &str, block: &str| {
+            format!(
+                "Code block name \"{ours}\" of tracking session \"A\" does not match code block name \"{block}\" of tracking \
+                 session \"B\""
+            )
+        };
+        assert_eq!(refused(&["t.py:f", "x"]), named("t.py:9", "t.py:f"));
+        assert_eq!(refused(&["s.py:9", "x"]), named("t.py:9", "s.py:9"));
+        assert_eq!(
+            refused(&["x"]),
+            "All sub-tracking results must have the same number of code blocks. The first has 2 code blocks but tracking \
+             session \"B\" has 1 code blocks."
+        );
+        assert_eq!(compare(Vec::new(), Statistic::Min), Err(Mismatch::NoSession));
+    }
+}

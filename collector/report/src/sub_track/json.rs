@@ -1,0 +1,101 @@
+//! JSON as Python's `json.dumps(value, indent=1)` writes it, byte for byte, but that it has null where Python has NaN.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::ser::{CharEscape, Formatter, PrettyFormatter};
+
+use super::python;
+
+/// Writes a value without a newline at its end.
+#[must_use]
+pub fn json(value: &impl Serialize) -> String {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, PythonFormatter::new());
+    // Neither can fail: it is written to memory, and what is written is ASCII.
+    let _infallible = value.serialize(&mut serializer);
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+struct PythonFormatter(PrettyFormatter<'static>);
+
+impl PythonFormatter {
+    fn new() -> Self {
+        Self(PrettyFormatter::with_indent(b" "))
+    }
+}
+
+impl Formatter for PythonFormatter {
+    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        writer.write_all(python::number(value).as_bytes())
+    }
+
+    /// Writes characters that are not ASCII as Python does, by their UTF-16 units.
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        for c in fragment.chars() {
+            if matches!(c, ' '..='~') {
+                writer.write_all(&[c as u8])?;
+            } else {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(writer, "\\u{unit:04x}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+        self.0.write_char_escape(writer, escape)
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_array(writer)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array(writer)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(writer, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array_value(writer)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object(writer)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_value(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: CMD-54
+    #[test]
+    fn form_is_that_of_json_dumps() {
+        let value =
+            serde_json::json!({"a": [1, 2.0, 1e-7, null], "b": {}, "c": [], "d": "é\u{7f}\n\"😀\u{1}"});
+        let expected = "{\n \"a\": [\n  1,\n  2.0,\n  1e-07,\n  null\n ],\n \"b\": {},\n \"c\": [],\n \"d\": \
+                        \"\\u00e9\\u007f\\n\\\"\\ud83d\\ude00\\u0001\"\n}";
+        assert_eq!(json(&value), expected);
+    }
+}

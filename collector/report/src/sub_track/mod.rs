@@ -1,0 +1,23 @@
+//! What the code blocks of a program used, as gpu_tracker's `sub-track` tells it: a tracking file has the samples, and a
+//! sub-tracking file says when each call of a block began and ended.
+//!
+//! [`calls`] pairs the marks of the second file, [`analysis`] gives each sample of the first to its blocks, and [`comparison`]
+//! holds several analyses side by side. [`json`] and [`text`] write both in gpu_tracker 5.0.1's forms.
+
+mod analysis;
+mod calls;
+mod comparison;
+mod json;
+mod moments;
+mod ordered;
+mod python;
+mod table;
+mod text;
+
+pub use analysis::{Analysis, Analyzer, Cell, CodeBlock, ComputeTime, NotTracking, Summary};
+pub use calls::{Blocks, Mark, Marks, MarksError, Position};
+pub use comparison::{Comparison, Mismatch, STATISTICS, Session, Statistic, compare};
+pub use json::json;
+pub use ordered::Ordered;
+pub use python::number;
+pub use text::{analysis as analysis_text, comparison as comparison_text};

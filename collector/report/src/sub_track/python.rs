@@ -1,0 +1,63 @@
+//! Numbers and names as Python writes them, since gpu_tracker's reports are Python's.
+
+/// Writes a number as Python's `repr` does: with the fewest digits that tell it from all others.
+#[must_use]
+pub fn number(value: f64) -> String {
+    // "1.25e-5"
+    let scientific = format!("{value:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..16).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => format!("{value:?}"),
+    }
+}
+
+/// Writes a number of a table: rounded to 8 decimals.
+pub(super) fn rounded(value: f64) -> String {
+    number(format!("{value:.8}").parse().unwrap_or(value))
+}
+
+/// Writes the name of a key as a title, as Python's `str.title` does.
+pub(super) fn title(key: &str) -> String {
+    let mut is_in_word = false;
+    let mut cased = |c: char| {
+        let is_first = !std::mem::replace(&mut is_in_word, c.is_alphabetic());
+        if is_first { c.to_uppercase().collect::<String>() } else { c.to_lowercase().collect() }
+    };
+    key.replace('_', " ").chars().map(&mut cased).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: CMD-54
+    #[test]
+    fn numbers_are_those_of_pythons_repr() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (-1.5, "-1.5"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1.25e22, "1.25e+22"),
+            (1e-4, "0.0001"),
+            (1.25e-5, "1.25e-05"),
+            (1e-300, "1e-300"),
+            (1746129779.2048252, "1746129779.2048252"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(rounded(0.1234567891), "0.12345679");
+        assert_eq!(rounded(0.000001234), "1.23e-06");
+        assert_eq!(rounded(-1e-12), "-0.0");
+    }
+
+    #[test]
+    fn titles_are_pythons() {
+        assert_eq!(title("num_non_empty_calls"), "Num Non Empty Calls");
+        assert_eq!(title("gpu0_RAM2max x"), "Gpu0 Ram2Max X");
+    }
+}

@@ -1,0 +1,89 @@
+//! Tables as pandas prints a `DataFrame`, which gpu_tracker's texts consist of.
+
+use serde_json::{Number, Value};
+
+use super::python;
+use crate::quote;
+
+/// What stands for a figure that is not known, in place of pandas' NaN.
+const UNKNOWN: &str = "n/a";
+
+/// A column: its head, and a cell for each row.
+pub(super) struct Column {
+    head: String,
+    cells: Vec<String>,
+}
+
+impl Column {
+    /// Makes a column of numbers. Before whole ones, and before the head, pandas leaves room for a sign.
+    pub(super) fn numbers<'a>(head: &str, values: impl IntoIterator<Item = &'a Option<Number>>) -> Self {
+        let cell = |value: &Option<Number>| match value {
+            None => UNKNOWN.to_owned(),
+            Some(value) => number(value),
+        };
+        Self { head: format!(" {}", quote::escape(head)), cells: values.into_iter().map(cell).collect() }
+    }
+
+    /// Makes a column of one cell, which is a number or a text.
+    pub(super) fn any(head: &str, value: &Value) -> Self {
+        let cell = match value {
+            Value::Number(value) => number(value),
+            Value::String(text) => format!(" {}", quote::escape(text)),
+            _ => format!(" {UNKNOWN}"),
+        };
+        Self { head: quote::escape(head), cells: vec![cell] }
+    }
+}
+
+fn number(value: &Number) -> String {
+    match value.as_f64() {
+        Some(float) if value.is_f64() => python::rounded(float),
+        _ => format!("{}{value}", if value.as_i64().is_some_and(|whole| whole < 0) { "" } else { " " }),
+    }
+}
+
+/// Writes a table: a line of heads, and a line for each name. `indent` stands before each of them.
+pub(super) fn table(indent: &str, names: &[&str], columns: &[Column]) -> String {
+    let names: Vec<String> = names.iter().map(|name| quote::escape(name)).collect();
+    let width =
+        |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| text.chars().count()).max().unwrap_or(0);
+    let name_width = width(&mut names.iter());
+    let widths: Vec<usize> =
+        columns.iter().map(|column| width(&mut column.cells.iter().chain([&column.head]))).collect();
+    let line = |name: &str, cell: &dyn Fn(&Column) -> String| {
+        let cells = columns.iter().zip(&widths).map(|(column, width)| format!(" {:>width$}", cell(column)));
+        format!("{indent}{name:<name_width$}{}\n", cells.collect::<String>())
+    };
+    let head = line("", &|column| column.head.clone());
+    let rows = names
+        .iter()
+        .enumerate()
+        .map(|(row, name)| line(name, &|column| column.cells.get(row).cloned().unwrap_or_default()));
+    [head].into_iter().chain(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: CMD-54
+    #[test]
+    fn columns_are_as_wide_as_those_of_pandas() {
+        let float = |value| Number::from_f64(value);
+        let columns = [
+            Column::numbers("min", &[float(0.25), float(12.0)]),
+            Column::numbers("std", &[None, float(1e-9)]),
+        ];
+        let expected = "\t        min  std\n\tmain   0.25  n/a\n\tsystem 12.0  0.0\n";
+        assert_eq!(table("\t", &["main", "system"], &columns), expected);
+        let whole = ["A", "B"].map(|name| Column::numbers(name, &[Some(15.into())]));
+        assert_eq!(table("", &[""], &whole), "   A   B\n  15  15\n");
+        let mixed = [
+            Column::any("ram_unit", &"gigabytes".into()),
+            Column::any("ram", &67.25.into()),
+            Column::any("n", &1.into()),
+            Column::any("gpus", &Value::Null),
+        ];
+        assert_eq!(table("", &[""], &mixed), "   ram_unit   ram  n gpus\n  gigabytes 67.25  1  n/a\n");
+    }
+}

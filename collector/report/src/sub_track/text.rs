@@ -1,0 +1,152 @@
+//! Analyses and comparisons as text: keys as titles, a tab more for each depth, and tables with 8 decimals.
+//!
+//! Names of blocks are another program's, so nothing in them may control the terminal.
+
+use super::analysis::{Analysis, CodeBlock, Summary};
+use super::comparison::Comparison;
+use super::ordered::Ordered;
+use super::python::title;
+use super::table::{Column, table};
+use crate::quote;
+
+/// Writes an analysis.
+#[must_use]
+pub fn analysis(analysis: &Analysis) -> String {
+    let Analysis { overall, static_data, code_block_results } = analysis;
+    let fixed: Vec<Column> = static_data.iter().map(|(name, value)| Column::any(name, value)).collect();
+    let blocks = code_block_results.iter().map(code_block);
+    format!(
+        "Overall:\n{}Static Data:\n{}Code Block Results:\n{}",
+        summaries("\t", overall),
+        table("\t", &[""], &fixed),
+        blocks.collect::<String>()
+    )
+}
+
+fn code_block(block: &CodeBlock) -> String {
+    let rows = [
+        ("Name", quote::escape(&block.name)),
+        ("Num Timepoints", block.num_timepoints.to_string()),
+        ("Num Calls", block.num_calls.to_string()),
+        ("Num Non Empty Calls", block.num_non_empty_calls.to_string()),
+    ];
+    let width = rows.iter().map(|(key, _)| key.len() + 1).max().unwrap_or(0);
+    let rows = rows.map(|(key, value)| format!("\t{:<width$} {value}\n", format!("{key}:"))).concat();
+    let time = &block.compute_time;
+    let mut columns = summary_columns(std::iter::once(&time.summary));
+    columns.push(Column::numbers("total", [&time.total]));
+    format!(
+        "{rows}\tCompute Time:\n{}\tResource Usage:\n{}\n",
+        table("\t\t", &[""], &columns),
+        summaries("\t\t", &block.resource_usage)
+    )
+}
+
+/// Writes a table of quantities.
+fn summaries(indent: &str, all: &Ordered<Summary>) -> String {
+    let names: Vec<&str> = all.iter().map(|(name, _)| name).collect();
+    table(indent, &names, &summary_columns(all.iter().map(|(_, summary)| summary)))
+}
+
+fn summary_columns<'a>(all: impl Iterator<Item = &'a Summary> + Clone) -> Vec<Column> {
+    vec![
+        Column::numbers("min", all.clone().map(|summary| &summary.min)),
+        Column::numbers("max", all.clone().map(|summary| &summary.max)),
+        Column::numbers("mean", all.clone().map(|summary| &summary.mean)),
+        Column::numbers("std", all.map(|summary| &summary.std)),
+    ]
+}
+
+/// Writes a comparison.
+#[must_use]
+pub fn comparison(comparison: &Comparison) -> String {
+    let Comparison { overall_resource_usage, code_block_resource_usage, code_block_compute_time } =
+        comparison;
+    let used = code_block_resource_usage.iter().map(|(measurement, blocks)| {
+        let blocks =
+            blocks.iter().map(|(block, figures)| side_by_side("\t\t", &quote::escape(block), figures));
+        format!("\t{}:\n{}", title(measurement), blocks.collect::<String>())
+    });
+    let overall = overall_resource_usage
+        .iter()
+        .map(|(measurement, figures)| side_by_side("\t", &title(measurement), figures));
+    let times = code_block_compute_time
+        .iter()
+        .map(|(block, figures)| side_by_side("\t", &quote::escape(block), figures));
+    format!(
+        "Overall Resource Usage:\n{}Code Block Resource Usage:\n{}Code Block Compute Time:\n{}",
+        overall.collect::<String>(),
+        used.collect::<String>(),
+        times.collect::<String>()
+    )
+}
+
+/// Writes a figure of each run below a key.
+fn side_by_side(indent: &str, key: &str, figures: &Ordered<Option<serde_json::Number>>) -> String {
+    let columns: Vec<Column> = figures.iter().map(|(name, figure)| Column::numbers(name, [figure])).collect();
+    format!("{indent}{key}:\n{}", table(&format!("{indent}\t"), &[""], &columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Session, Statistic, compare};
+    use super::*;
+
+    const ANALYSIS: &str = r#"{
+        "overall": {"main_ram": {"min": 0.5, "max": 12.25, "mean": 3.125, "std": 0.123456789}},
+        "static_data": {"ram_unit": "gigabytes", "n_expected_cores": 12},
+        "code_block_results": [{"name": "t.py:9\u001b", "num_timepoints": 2, "num_calls": 10, "num_non_empty_calls": 1,
+            "compute_time": {"min": 1.5, "max": 1.5, "mean": 1.5, "std": 0.0, "total": 15.0},
+            "resource_usage": {"main_ram": {"min": null, "max": null, "mean": null, "std": null}}}]}"#;
+
+    // Requirement: CMD-54
+    #[test]
+    fn texts_are_those_of_gpu_tracker() {
+        let read: Analysis = serde_json::from_str(ANALYSIS).unwrap();
+        let expected = "Overall:
+\t          min   max  mean        std
+\tmain_ram  0.5 12.25 3.125 0.12345679
+Static Data:
+\t   ram_unit n_expected_cores
+\t  gigabytes               12
+Code Block Results:
+\tName:                t.py:9\\x1b
+\tNum Timepoints:      2
+\tNum Calls:           10
+\tNum Non Empty Calls: 1
+\tCompute Time:
+\t\t  min  max  mean  std  total
+\t\t  1.5  1.5   1.5  0.0   15.0
+\tResource Usage:
+\t\t          min  max  mean  std
+\t\tmain_ram  n/a  n/a   n/a  n/a
+
+";
+        assert_eq!(analysis(&read), expected);
+    }
+
+    // Requirement: CMD-56
+    #[test]
+    fn comparison_has_a_table_for_each_quantity_and_block() {
+        let sessions = ["before", "B"].map(|name| {
+            let analysis = serde_json::from_str(&ANALYSIS.replace("\\u001b", "")).unwrap();
+            Session { name: name.to_owned(), analysis }
+        });
+        let (compared, _) = compare(sessions.into(), Statistic::Max).unwrap();
+        let expected = "Overall Resource Usage:
+\tMain Ram:
+\t\t  before     B
+\t\t   12.25 12.25
+Code Block Resource Usage:
+\tMain Ram:
+\t\tt.py:9:
+\t\t\t  before   B
+\t\t\t     n/a n/a
+Code Block Compute Time:
+\tt.py:9:
+\t\t  before   B
+\t\t     1.5 1.5
+";
+        assert_eq!(comparison(&compared), expected);
+    }
+}

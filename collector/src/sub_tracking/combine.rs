@@ -1,0 +1,162 @@
+//! Joins sub-tracking files of several processes to one.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, params};
+
+use super::{Form, Noted, csv, marks, torn_note};
+use crate::report::sub_track::{Mark, Position, number};
+
+/// What the marks are given to.
+type Take<'a> = &'a mut dyn FnMut(Mark) -> Result<(), String>;
+
+/// Writes the marks of all files, in the order of `files`, to a new file `target`.
+///
+/// # Errors
+/// If a file has another form than `target`, can't be read, or `target` exists or can't be written, as a line that names it. No
+/// `target` is left behind then.
+pub fn combine(target: &Path, files: &[PathBuf]) -> Result<Noted<()>, String> {
+    let form = Form::of(target).map_err(|problem| named(target, &problem))?;
+    if let Some(other) = files.iter().find(|file| Form::of(file) != Ok(form)) {
+        return Err(named(other, &format!("has another ending than \"{}\"", target.display())));
+    }
+    let file = File::create_new(target).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => named(target, "exists: name a file that does not"),
+        _ => unwritable(target, error),
+    })?;
+    let mut notes = Vec::new();
+    let all = |take: Take| {
+        for file in files {
+            if marks::read(file, &mut *take).map_err(|problem| named(file, &problem))? {
+                notes.push(torn_note(file));
+            }
+        }
+        Ok(())
+    };
+    let written = match form {
+        Form::Csv => to_csv(target, file, all),
+        Form::Sqlite => to_database(target, all),
+    };
+    match written {
+        Ok(()) => Ok(Noted { value: (), notes }),
+        Err(problem) => {
+            // The first error is the one to report.
+            let _ = fs::remove_file(target);
+            Err(problem)
+        }
+    }
+}
+
+fn named(path: &Path, problem: &str) -> String {
+    format!("\"{}\" {problem}", path.display())
+}
+
+fn unwritable(target: &Path, error: impl std::fmt::Display) -> String {
+    named(target, &format!("cannot be written: {error}"))
+}
+
+/// Gives the number that stands for a position.
+fn code(position: Position) -> u8 {
+    match position {
+        Position::Start => 0,
+        Position::Stop => 1,
+    }
+}
+
+fn to_csv(target: &Path, file: File, all: impl FnOnce(Take) -> Result<(), String>) -> Result<(), String> {
+    let failed = |error: io::Error| unwritable(target, error);
+    let mut file = BufWriter::new(file);
+    writeln!(file, "{}", marks::COLUMNS.join(",")).map_err(failed)?;
+    all(&mut |Mark { process_id, code_block, position, timestamp_s }| {
+        let (name, position, time) = (csv::cell(&code_block), code(position), number(timestamp_s));
+        writeln!(file, "{process_id},{name},{position},{time}").map_err(failed)
+    })?;
+    file.flush().map_err(failed)
+}
+
+fn to_database(target: &Path, all: impl FnOnce(Take) -> Result<(), String>) -> Result<(), String> {
+    let failed = |error: rusqlite::Error| unwritable(target, error);
+    let mut connection = Connection::open(target).map_err(failed)?;
+    let transaction = connection.transaction().map_err(failed)?;
+    let table =
+        "CREATE TABLE data (process_id INTEGER, code_block_name VARCHAR, position INTEGER, timestamp FLOAT)";
+    transaction.execute(table, []).map_err(failed)?;
+    {
+        let mut insert = transaction.prepare("INSERT INTO data VALUES (?, ?, ?, ?)").map_err(failed)?;
+        all(&mut |Mark { process_id, code_block, position, timestamp_s }| {
+            let row = params![process_id, code_block, code(position), timestamp_s];
+            insert.execute(row).map(|_| ()).map_err(failed)
+        })?;
+    }
+    transaction.commit().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "process_id,code_block_name,position,timestamp\n";
+
+    /// Makes files of one mark each, of processes 1, 2 and so on, and gives their paths.
+    fn files(directory: &Path, count: usize) -> Vec<PathBuf> {
+        let file = |number: usize| {
+            let path = directory.join(format!("{number}.csv"));
+            fs::write(&path, format!("{HEAD}{number},\"f(a, b)\",0,1746129778.99568\r\n")).unwrap();
+            path
+        };
+        (1..=count).map(file).collect()
+    }
+
+    fn read(path: &Path) -> Vec<(i64, String, Position, f64)> {
+        let mut all = Vec::new();
+        marks::read(path, |Mark { process_id, code_block, position, timestamp_s }| {
+            all.push((process_id, code_block, position, timestamp_s));
+            Ok(())
+        })
+        .unwrap();
+        all
+    }
+
+    // Requirement: CMD-53
+    #[test]
+    fn files_are_joined_in_their_order_in_either_form() {
+        let directory = tempfile::tempdir().unwrap();
+        let [joined, a, b, both] =
+            ["joined.csv", "a.sqlite", "b.sqlite", "both.sqlite"].map(|name| directory.path().join(name));
+        let files = files(directory.path(), 2);
+        combine(&joined, &files).unwrap();
+        let text = format!("{HEAD}1,\"f(a, b)\",0,1746129778.99568\n2,\"f(a, b)\",0,1746129778.99568\n");
+        assert_eq!(fs::read_to_string(&joined).unwrap(), text);
+        for (database, process_id) in [(&b, 8), (&a, 9)] {
+            let block =
+                Mark { process_id, code_block: "it's".into(), position: Position::Stop, timestamp_s: 2.5 };
+            to_database(database, |take| take(block)).unwrap();
+        }
+        combine(&both, &[b, a]).unwrap();
+        let mark = |process_id| (process_id, "it's".to_owned(), Position::Stop, 2.5);
+        assert_eq!(read(&both), [mark(8), mark(9)]);
+    }
+
+    // Requirement: CMD-53
+    #[test]
+    fn file_that_exists_stays_and_a_failed_one_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let mut files = files(directory.path(), 2);
+        fs::write(path("old.csv"), "old").unwrap();
+        let error = combine(&path("old.csv"), &files).unwrap_err();
+        assert!(error.ends_with("old.csv\" exists: name a file that does not"), "{error}");
+        assert_eq!(fs::read_to_string(path("old.csv")).unwrap(), "old");
+        let error = combine(&path("new.sqlite"), &files).unwrap_err();
+        assert!(error.contains("1.csv\" has another ending than \""), "{error}");
+        files.push(path("old.csv"));
+        let error = combine(&path("new.csv"), &files).unwrap_err();
+        assert!(
+            error.ends_with("old.csv\" is no sub-tracking file: it has no column \"process_id\""),
+            "{error}"
+        );
+        assert!(!path("new.csv").exists() && !path("new.sqlite").exists());
+    }
+}

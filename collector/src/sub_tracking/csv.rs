@@ -1,0 +1,189 @@
+//! Rows of comma-separated values (RFC 4180), as Python's `csv` writes them: a cell may be quoted, and then have commas, quotes and
+//! line breaks.
+
+use std::io::{self, BufRead, Read};
+
+/// Longest row, bytes. A file without line breaks is none of ours, and must not fill the memory.
+const LONGEST_ROW: u64 = 1 << 20;
+
+/// What comes next in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A row.
+    Row,
+    /// The file ends.
+    End,
+    /// The file ends within a row, which may have lost a part of its last cell.
+    Torn,
+}
+
+/// A file that is read row by row.
+pub(super) struct Rows<R> {
+    reader: R,
+    row: Vec<u8>,
+    /// Cells of the last row, without their quotes.
+    cells: Vec<Vec<u8>>,
+    /// How many of `cells` the last row has. Those behind them are kept for longer rows.
+    count: usize,
+    /// The number of the last line that was read.
+    line: u64,
+}
+
+impl<R: BufRead> Rows<R> {
+    pub(super) fn new(reader: R) -> Self {
+        Self { reader, row: Vec::new(), cells: Vec::new(), count: 0, line: 0 }
+    }
+
+    /// Gives the number of the line in which the last row ends, from 1 on.
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Reads a row. Empty lines are passed over.
+    ///
+    /// # Errors
+    /// If the file can't be read, or has a row that is too long.
+    pub(super) fn next(&mut self) -> io::Result<Next> {
+        self.row.clear();
+        let mut is_quoted = false;
+        loop {
+            let before = self.row.len();
+            let room = LONGEST_ROW.saturating_sub(self.row.len() as u64);
+            let read = self.reader.by_ref().take(room).read_until(b'\n', &mut self.row)?;
+            if read == 0 {
+                if room == 0 {
+                    return Err(io::Error::other("a line is longer than 1 MiB"));
+                }
+                return Ok(if self.row.is_empty() { Next::End } else { Next::Torn });
+            }
+            // Only what is new is looked at: a cell can have as many lines as it has bytes.
+            let quotes = self.row[before..].iter().filter(|byte| **byte == b'"').count();
+            is_quoted ^= !quotes.is_multiple_of(2);
+            let has_end = self.row.last() == Some(&b'\n');
+            self.line += u64::from(has_end);
+            // A line break within quotes belongs to a cell. Without one, the room or the file is at its end: the next turn
+            // finds out.
+            if is_quoted || !has_end {
+                continue;
+            }
+            if self.row.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                self.row.clear();
+                continue;
+            }
+            self.split();
+            return Ok(Next::Row);
+        }
+    }
+
+    /// Gives the cells of the last row.
+    pub(super) fn cells(&self) -> &[Vec<u8>] {
+        &self.cells[..self.count]
+    }
+
+    /// Gives the cells of the last row as texts.
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.cells().iter().map(|cell| String::from_utf8_lossy(cell).trim().to_owned()).collect()
+    }
+
+    fn split(&mut self) {
+        self.count = 0;
+        let end = self.row.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+        let mut rest = self.row[..end].iter();
+        let mut is_quoted = false;
+        begin_cell(&mut self.cells, &mut self.count);
+        while let Some(byte) = rest.next() {
+            match byte {
+                b'"' if !is_quoted => is_quoted = true,
+                // Two quotes within quotes are one.
+                b'"' if rest.as_slice().first() == Some(&b'"') => {
+                    rest.next();
+                    self.cells[self.count - 1].push(b'"');
+                }
+                b'"' => is_quoted = false,
+                b',' if !is_quoted => begin_cell(&mut self.cells, &mut self.count),
+                byte => self.cells[self.count - 1].push(*byte),
+            }
+        }
+    }
+}
+
+/// Makes the next cell an empty one.
+fn begin_cell(cells: &mut Vec<Vec<u8>>, count: &mut usize) {
+    match cells.get_mut(*count) {
+        Some(cell) => cell.clear(),
+        None => cells.push(Vec::new()),
+    }
+    *count += 1;
+}
+
+/// Writes a cell, in quotes if it needs them.
+pub(super) fn cell(text: &str) -> String {
+    match text.contains(['"', ',', '\r', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+/// Reads a number. `None`: the cell has none, or one that is not finite.
+pub(super) fn number(cell: &[u8]) -> Option<f64> {
+    let number: f64 = str::from_utf8(cell).ok()?.trim().parse().ok()?;
+    number.is_finite().then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str) -> (Vec<Vec<String>>, Next) {
+        let mut rows = Rows::new(text.as_bytes());
+        let mut all = Vec::new();
+        loop {
+            match rows.next().unwrap() {
+                Next::Row => all.push(rows.texts()),
+                end => return (all, end),
+            }
+        }
+    }
+
+    #[test]
+    fn cells_are_those_of_pythons_csv() {
+        let text = "a,b\r\n\n1,\"x, \"\"y\"\"\nz\"\n,\n";
+        let expected = vec![vec!["a", "b"], vec!["1", "x, \"y\"\nz"], vec!["", ""]];
+        let (all, end) = rows(text);
+        assert_eq!(
+            (all, end),
+            (expected.iter().map(|row| row.iter().map(|cell| (*cell).into()).collect()).collect(), Next::End)
+        );
+        for text in ["plain", "x, \"y\"\nz"] {
+            assert_eq!(rows(&format!("{},1\n", cell(text))).0, [[text, "1"]]);
+        }
+    }
+
+    // Requirement: CMD-57
+    #[test]
+    fn torn_row_is_no_row() {
+        for (text, count) in [("a,b\n1,2\n3,4", 2), ("a,b\n1,\"2\n3,4\n", 1), ("a", 0)] {
+            let (all, end) = rows(text);
+            assert_eq!((all.len(), end), (count, Next::Torn), "{text}");
+        }
+    }
+
+    // Requirement: CMD-57
+    #[test]
+    fn row_without_an_end_does_not_fill_the_memory() {
+        let mut endless = Rows::new(io::BufReader::new(io::repeat(b'1')));
+        assert_eq!(endless.next().unwrap_err().to_string(), "a line is longer than 1 MiB");
+        assert!(endless.row.len() as u64 <= LONGEST_ROW);
+        let mut open =
+            Rows::new(io::BufReader::new(io::Cursor::new(b"\"\n".to_vec()).chain(io::repeat(b'\n'))));
+        assert_eq!(open.next().unwrap_err().to_string(), "a line is longer than 1 MiB");
+    }
+
+    #[test]
+    fn numbers_are_finite() {
+        assert_eq!(
+            [" 1e3 ", "-0.5", "nan", "inf", "", "x"].map(|cell| number(cell.as_bytes())),
+            [Some(1000.0), Some(-0.5), None, None, None, None]
+        );
+    }
+}

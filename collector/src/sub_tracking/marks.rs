@@ -1,0 +1,169 @@
+//! Reads sub-tracking files: a mark a row, with the columns `process_id`, `code_block_name`, `position` and `timestamp`.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+
+use super::Form;
+use super::csv::{self, Next, Rows};
+use super::sqlite::{self, unreadable};
+use crate::report::sub_track::{Mark, Position};
+
+/// The columns.
+pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "position", "timestamp"];
+
+/// Reads the marks of a file, each of which `take` gets. Whether the file ends within a row, which is left out then.
+///
+/// # Errors
+/// If it can't be read, has another form, or `take` fails, as a text to put behind the file's name.
+pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) -> Result<bool, String> {
+    match Form::of(path)? {
+        Form::Csv => of_csv(path, take),
+        Form::Sqlite => of_database(path, take).map(|()| false),
+    }
+}
+
+/// Gives what position a number says.
+fn position(number: i64) -> Option<Position> {
+    match number {
+        0 => Some(Position::Start),
+        1 => Some(Position::Stop),
+        _ => None,
+    }
+}
+
+/// Says that a file has no such column.
+fn without(column: &str) -> String {
+    format!("is no sub-tracking file: it has no column \"{column}\"")
+}
+
+fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<bool, String> {
+    let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
+    let head = match rows.next().map_err(unreadable)? {
+        Next::Row => rows.texts(),
+        // A file in which nothing was written has no mark of any column.
+        Next::End | Next::Torn => return Err(without(COLUMNS[0])),
+    };
+    let place = |column: &&str| head.iter().position(|name| name == column).ok_or_else(|| without(column));
+    let places: Vec<usize> = COLUMNS.iter().map(place).collect::<Result<_, _>>()?;
+    loop {
+        match rows.next().map_err(unreadable)? {
+            Next::End => return Ok(false),
+            Next::Torn => return Ok(true),
+            Next::Row => {}
+        }
+        // Files that `cat` joined have a head each.
+        if rows.texts() == head {
+            continue;
+        }
+        let mark = mark(rows.cells(), &places).filter(|_| rows.cells().len() == head.len());
+        let line = rows.line();
+        take(mark.ok_or_else(|| format!("is no sub-tracking file: its line {line} is no mark"))?)?;
+    }
+}
+
+/// Reads a mark. `None`: a cell of it is missing or is none.
+fn mark(cells: &[Vec<u8>], places: &[usize]) -> Option<Mark> {
+    let cell = |column: usize| cells.get(*places.get(column)?).map(Vec::as_slice);
+    let whole = |column| str::from_utf8(cell(column)?).ok()?.trim().parse::<i64>().ok();
+    Some(Mark {
+        process_id: whole(0)?,
+        code_block: String::from_utf8_lossy(cell(1)?).into_owned(),
+        position: position(whole(2)?)?,
+        timestamp_s: csv::number(cell(3)?)?,
+    })
+}
+
+fn of_database(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<(), String> {
+    let connection = sqlite::open(path).map_err(unreadable)?;
+    let names = sqlite::columns(&connection, "data")?;
+    if let Some(missing) = COLUMNS.iter().find(|column| !names.iter().any(|name| name == *column)) {
+        return Err(without(missing));
+    }
+    let query = format!("SELECT {} FROM data", COLUMNS.join(", "));
+    let mut statement = connection.prepare(&query).map_err(unreadable)?;
+    let mut rows = statement.query([]).map_err(unreadable)?;
+    let mut count = 0_u64;
+    while let Some(row) = rows.next().map_err(unreadable)? {
+        count += 1;
+        let mark = mark_of_row(row).map_err(unreadable)?;
+        take(mark.ok_or_else(|| format!("is no sub-tracking file: its row {count} is no mark"))?)?;
+    }
+    Ok(())
+}
+
+/// Reads a mark from a row. `None`: a cell of it is empty or is none.
+fn mark_of_row(row: &Row) -> rusqlite::Result<Option<Mark>> {
+    let name = match row.get_ref(1)? {
+        ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Integer(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let process_id = sqlite::whole(row.get_ref(0)?);
+    let position = sqlite::whole(row.get_ref(2)?).and_then(position);
+    let timestamp_s = sqlite::number(row.get_ref(3)?);
+    let mark = || {
+        Some(Mark {
+            process_id: process_id?,
+            code_block: name?,
+            position: position?,
+            timestamp_s: timestamp_s?,
+        })
+    };
+    Ok(mark())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const HEAD: &str = "process_id,code_block_name,position,timestamp\n";
+
+    fn marks(text: &str) -> Result<(Vec<Mark>, bool), String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("marks.csv");
+        fs::write(&path, text).unwrap();
+        let mut all = Vec::new();
+        let is_torn = read(&path, |mark| {
+            all.push(mark);
+            Ok(())
+        })?;
+        Ok((all, is_torn))
+    }
+
+    // Requirement: CMD-57
+    #[test]
+    fn columns_are_found_by_their_names_and_a_torn_row_is_left_out() {
+        let mark = |process_id, code_block: &str, position, timestamp_s| Mark {
+            process_id,
+            code_block: code_block.into(),
+            position,
+            timestamp_s,
+        };
+        let text = "timestamp,host,code_block_name,position,process_id\n1.5,n1,\"f(a, b)\",0,7\n2.5,n1,g,1,8";
+        assert_eq!(marks(text), Ok((vec![mark(7, "f(a, b)", Position::Start, 1.5)], true)));
+        // Two files that `cat` joined.
+        let text = format!("{HEAD}7,b,0,1\n{HEAD}7,b,1,2\n");
+        let both = vec![mark(7, "b", Position::Start, 1.0), mark(7, "b", Position::Stop, 2.0)];
+        assert_eq!(marks(&text), Ok((both, false)));
+        assert_eq!(marks(HEAD), Ok((vec![], false)));
+    }
+
+    // Requirement: CMD-57
+    #[test]
+    fn what_is_no_mark_is_named_by_its_line() {
+        for row in ["7,b,2,1.0", "7,b,0,nan", "x,b,0,1.0", "7,b,0", "7,b,0,1.0,9"] {
+            let expected = Err("is no sub-tracking file: its line 3 is no mark".to_owned());
+            assert_eq!(marks(&format!("{HEAD}7,b,0,1.0\n{row}\n")), expected, "{row}");
+        }
+        for text in ["", "main_ram,timestamp\n1,2\n", "process_id,code_block_name,position,timestamp"] {
+            let error = marks(text).unwrap_err();
+            assert_eq!(error, "is no sub-tracking file: it has no column \"process_id\"", "{text}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Reads tracking files for an analysis: lines with what does not change, then a row for each sample.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use serde_json::{Number, Value};
+
+use super::Form;
+use super::csv::{self, Next, Rows};
+use super::sqlite::{self, unreadable};
+use crate::report::sub_track::{Analysis, Analyzer, Blocks, Cell, Ordered};
+
+/// Tells what the blocks used, by the samples of a file. Beside it: whether the file ends within a row, which is left out then.
+///
+/// # Errors
+/// If it can't be read or has another form, as a text to put behind the file's name.
+pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), String> {
+    match Form::of(path)? {
+        Form::Csv => of_csv(path, blocks),
+        Form::Sqlite => Ok((of_database(path, blocks)?, false)),
+    }
+}
+
+fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), String> {
+    let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
+    // Names and values of what does not change, then the names of the columns.
+    let mut head = || match rows.next().map_err(unreadable)? {
+        Next::Row => Ok(rows.texts()),
+        Next::End | Next::Torn => Err("is no tracking file: it has fewer than three lines".to_owned()),
+    };
+    let (fixed, values, names) = (head()?, head()?, head()?);
+    let static_data: Ordered<Value> = fixed
+        .into_iter()
+        .zip(values.iter().map(String::as_str).chain(std::iter::repeat("")).map(value))
+        .collect();
+    let mut analyzer = Analyzer::new(&names, blocks).map_err(|error| error.to_string())?;
+    let mut cells = Vec::new();
+    let is_torn = loop {
+        match rows.next().map_err(unreadable)? {
+            Next::End => break false,
+            Next::Torn => break true,
+            // A row that another one was written into, as on a full disk.
+            Next::Row if rows.cells().len() != names.len() => {}
+            Next::Row => {
+                cells.clear();
+                cells.extend(rows.cells().iter().map(|bytes| cell(bytes)));
+                analyzer.add_row(&cells);
+            }
+        }
+    };
+    Ok((analyzer.finish(static_data), is_torn))
+}
+
+/// Reads a cell of what does not change: a whole number, a number, a text, or null.
+fn value(cell: &str) -> Value {
+    let number =
+        || cell.parse().ok().map(Number::from_i128).or_else(|| Some(Number::from_f64(cell.parse().ok()?)));
+    match number().flatten() {
+        Some(number) => Value::Number(number),
+        None if cell.is_empty() => Value::Null,
+        None => Value::String(cell.to_owned()),
+    }
+}
+
+fn cell(bytes: &[u8]) -> Cell {
+    let is_word = |word: &str| bytes.trim_ascii().eq_ignore_ascii_case(word.as_bytes());
+    match csv::number(bytes) {
+        Some(number) => Cell::Number(number),
+        None if ["", "nan", "inf", "-inf"].into_iter().any(is_word) => Cell::Unknown,
+        None => Cell::Text,
+    }
+}
+
+fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
+    let connection = sqlite::open(path).map_err(unreadable)?;
+    let static_data = static_data(&connection)?;
+    let names = sqlite::columns(&connection, "data")?;
+    let mut statement = connection.prepare("SELECT * FROM data").map_err(unreadable)?;
+    let mut analyzer = Analyzer::new(&names, blocks).map_err(|error| error.to_string())?;
+    let mut rows = statement.query([]).map_err(unreadable)?;
+    let mut cells = Vec::new();
+    while let Some(row) = rows.next().map_err(unreadable)? {
+        cells.clear();
+        for at in 0..names.len() {
+            let value = row.get_ref(at).map_err(unreadable)?;
+            cells.push(match (value, sqlite::number(value)) {
+                (_, Some(number)) => Cell::Number(number),
+                (ValueRef::Text(_), None) => Cell::Text,
+                _ => Cell::Unknown,
+            });
+        }
+        analyzer.add_row(&cells);
+    }
+    Ok(analyzer.finish(static_data))
+}
+
+/// Reads what does not change.
+fn static_data(connection: &Connection) -> Result<Ordered<Value>, String> {
+    let names = sqlite::columns(connection, "static_data")?;
+    let values = |row: &rusqlite::Row| {
+        let value = |(at, name): (usize, String)| {
+            let value = match row.get_ref(at)? {
+                ValueRef::Integer(number) => number.into(),
+                ValueRef::Real(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
+                ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+                ValueRef::Null | ValueRef::Blob(_) => Value::Null,
+            };
+            Ok((name, value))
+        };
+        names.iter().cloned().enumerate().map(value).collect()
+    };
+    connection.query_row("SELECT * FROM static_data LIMIT 1", [], values).map_err(unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn analyzed(text: &str) -> Result<(Analysis, bool), String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.csv");
+        fs::write(&path, text).unwrap();
+        analyze(&path, Blocks::default())
+    }
+
+    // Requirement: CMD-57
+    #[test]
+    fn rows_that_are_torn_are_left_out() {
+        let text = "ram_unit,n_expected_cores,system_gpu_count\r\nbytes,2\r\nmain_ram,timestamp\r\n5,1.0\r\n7,2.\r\n6\r\n9,3.25";
+        let (analysis, is_torn) = analyzed(text).unwrap();
+        assert!(is_torn);
+        let ram = analysis.overall.get("main_ram").unwrap();
+        assert_eq!(ram.max, Number::from_f64(7.0));
+        let fixed: Vec<_> = analysis.static_data.iter().collect();
+        let expected = [
+            ("ram_unit", &"bytes".into()),
+            ("n_expected_cores", &2.into()),
+            ("system_gpu_count", &Value::Null),
+        ];
+        assert_eq!(fixed, expected);
+    }
+
+    // Requirement: CMD-57
+    #[test]
+    fn other_files_are_refused() {
+        assert_eq!(analyzed("a,b\n1,2\n").unwrap_err(), "is no tracking file: it has fewer than three lines");
+        let marks = "process_id,code_block_name,position,timestamp\n7,b,0,1\n7,b,1,2\n";
+        assert_eq!(analyzed(marks).unwrap_err(), "is no tracking file: it has no column \"timestamp\"");
+        let other = analyze(Path::new("t.txt"), Blocks::default()).unwrap_err();
+        assert_eq!(other, "has a name that ends in neither .csv nor .sqlite");
+    }
+}
