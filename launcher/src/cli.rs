@@ -48,6 +48,8 @@ pub(crate) enum Request {
     Recover(Box<Options>),
     /// Show the newest report that was kept.
     Last(Box<Options>),
+    /// Do what this command line of gpu-track asks for.
+    Companion(Vec<OsString>),
 }
 
 /// Parses a command line, whose first word is the name of this program. The options in the result have what a file adds

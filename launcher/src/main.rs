@@ -69,6 +69,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             warnings.iter().for_each(console::message);
             Ok(gpus::print(&gpu, options.places.format()))
         }
+        Request::Companion(line) => companion::serve(line),
         Request::Last(options) => last::show(&options.places, options.report.style),
         Request::Recover(mut options) => {
             options.report.style.console = console::of_stderr();

@@ -47,10 +47,8 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
             return Ok(Translated::Request(Request::Print(help)));
         }
         Ok(Asked::Version) => return Ok(Translated::Request(Request::Print(format!("{VERSION}\n")))),
-        Ok(Asked::SubTrack(command)) => {
-            return Err(UsageError::new(format_args!(
-                "sub-track {command} is not there: use gpu_tracker's own program, which reads the files of --tf"
-            )));
+        Ok(Asked::SubTrack(command, options)) => {
+            return Ok(Translated::Request(Request::Companion(sub_track(command, options))));
         }
         Err(Refused(problem)) => {
             let problem = if problem.is_empty() { problem } else { quote::escape(&problem) + "\n" };
@@ -73,6 +71,26 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
         None => option.into(),
     });
     Ok(Translated::Line([name.clone()].into_iter().chain(ours).collect()))
+}
+
+/// Gives the command line of gpu-track that stands for one of `sub-track`.
+fn sub_track(command: &str, options: docopt::Options) -> Vec<OsString> {
+    let mut line: Vec<OsString> = ["gpu-track", "sub-track", command].map(Into::into).into();
+    // gpu_tracker does not look at the name of the file.
+    if command != "combine" && !options.iter().any(|(option, _)| *option == "--format") {
+        line.push("--format=text".into());
+    }
+    for (option, value) in options {
+        let value = value.unwrap_or_default();
+        // A hyphen would make it stdout, or an option.
+        let is_literal = !matches!(option, "--output" | "-p") || !value.as_bytes().starts_with(b"-");
+        let value = if is_literal { value } else { [OsStr::new("./"), &value].into_iter().collect() };
+        match option.starts_with("--") {
+            true => line.push([OsStr::new(option), OsStr::new("="), &value].into_iter().collect()),
+            false => line.extend([option.into(), value]),
+        }
+    }
+    line
 }
 
 /// Escapes the name of a file. gpu_tracker takes names of files as they are: `%` is no pattern, and `-` is a file.

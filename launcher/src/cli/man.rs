@@ -139,16 +139,25 @@ pub(crate) fn companion_page(mut command: Command) -> String {
     // Writing to memory cannot fail.
     let _ = Man::new(command.clone()).render(&mut page);
     for subcommand in command.get_subcommands() {
-        let name =
-            format!(".SH \"{}\"\n", literal(&format!("gpu-track {}", subcommand.get_name()).to_uppercase()));
-        let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
-        let about = format!("{}.\n", literal(&about));
-        let mut options = Vec::new();
-        let _ = Man::new(subcommand.clone().mut_args(with_aliases)).render_options_section(&mut options);
-        let options = String::from_utf8_lossy(&options).replace(".SH OPTIONS", ".SS OPTIONS");
-        page.extend([name, about, options].concat().bytes());
+        add_subcommand(&mut page, "gpu-track", subcommand);
     }
     String::from_utf8_lossy(&page).into_owned()
+}
+
+/// Adds the section of a subcommand, and those of the ones that it has.
+fn add_subcommand(page: &mut Vec<u8>, parent: &str, subcommand: &Command) {
+    let name = format!("{parent} {}", subcommand.get_name());
+    let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+    let head = format!(".SH \"{}\"\n{}.\n", literal(&name.to_uppercase()), literal(&about));
+    page.extend(head.bytes());
+    let mut inner = subcommand.get_subcommands().peekable();
+    if inner.peek().is_none() {
+        let mut options = Vec::new();
+        // Writing to memory cannot fail.
+        let _ = Man::new(subcommand.clone().mut_args(with_aliases)).render_options_section(&mut options);
+        page.extend(String::from_utf8_lossy(&options).replace(".SH OPTIONS", ".SS OPTIONS").bytes());
+    }
+    inner.for_each(|inner| add_subcommand(page, &name, inner));
 }
 
 /// Adds an option's aliases to its help. `--help` shows them, but clap_mangen does not.

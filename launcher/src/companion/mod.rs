@@ -8,6 +8,7 @@ mod compare;
 mod gpus;
 mod report;
 mod study;
+mod sub_track;
 #[cfg(feature = "watch")]
 mod watch;
 
@@ -57,6 +58,8 @@ enum Subcommand {
     /// Watch a run while it goes on, or a finished one: RAM, CPU, GPUs, and its process tree
     #[cfg(feature = "watch")]
     Watch(watch::WatchArguments),
+    /// Show what the code blocks of a program used, by the marks of gpu_tracker's SubTracker
+    SubTrack(sub_track::SubTrackArguments),
     /// Show the GPUs of this machine now: memory, utilization, temperature, power, and the processes on them
     Gpus(gpus::GpusArguments),
     /// Write the reports of runs that were killed as a whole. It is gpu-track-run --recover
@@ -102,6 +105,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         Some(Subcommand::Study(arguments)) => study::serve(arguments),
         #[cfg(feature = "watch")]
         Some(Subcommand::Watch(arguments)) => watch::serve(&arguments),
+        Some(Subcommand::SubTrack(arguments)) => sub_track::serve(arguments),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
         // Those two never come here.
         Some(Subcommand::Run(_) | Subcommand::Recover(_)) | None => {

@@ -92,15 +92,17 @@ const SUB_TRACKING: [Form; 3] = [
     },
 ];
 
+/// Options by their long names, where they have one, and their values.
+pub(super) type Options = Vec<(&'static str, Option<OsString>)>;
+
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Help,
     Version,
-    /// Options by their long names, and their values.
-    Track(Vec<(&'static str, Option<OsString>)>),
-    /// The command of `sub-track`.
-    SubTrack(&'static str),
+    Track(Options),
+    /// The command of `sub-track`, and its options.
+    SubTrack(&'static str, Options),
 }
 
 /// A command line that docopt refuses. The first line of its message, which can be empty; the usage follows.
@@ -126,17 +128,19 @@ pub(super) fn read(args: &[OsString]) -> Result<Asked, Refused> {
     if has("--version") {
         return Ok(Asked::Version);
     }
-    if let Some(form) = SUB_TRACKING.iter().find(|form| form.fits(&pieces)) {
-        return Ok(Asked::SubTrack(form.words[1]));
-    }
-    if !TRACKING.fits(&pieces) {
+    let form = SUB_TRACKING.iter().find(|form| form.fits(&pieces));
+    if form.is_none() && !TRACKING.fits(&pieces) {
         return Err(Refused(String::new()));
     }
     let option = |piece| match piece {
         Piece::Option(known, value) => Some((name(&known), value)),
         _ => None,
     };
-    Ok(Asked::Track(pieces.into_iter().filter_map(option).collect()))
+    let options = pieces.into_iter().filter_map(option).collect();
+    Ok(match form {
+        Some(form) => Asked::SubTrack(form.words[1], options),
+        None => Asked::Track(options),
+    })
 }
 
 /// Gives the name of an option in a form.
@@ -324,13 +328,25 @@ mod tests {
     // Requirement: CMD-16
     #[test]
     fn forms_of_sub_track_are_known() {
-        for (line, command) in [
-            (&["sub-track", "analyze", "--tf=x", "--stf=y", "-o", "z"][..], "analyze"),
-            (&["sub-track", "combine", "-p", "a", "-pb", "--stf", "c"], "combine"),
-            (&["--stat=max", "sub-track", "compare", "-m", "A=a", "-m", "B=b"], "compare"),
-            (&["sub-track", "compare"], "compare"),
+        for (line, command, last) in [
+            (
+                &["sub-track", "analyze", "--tf=x", "--stf=y", "-o", "z"][..],
+                "analyze",
+                Some(("--output", "z")),
+            ),
+            (&["sub-track", "combine", "--stf", "c", "-p", "a", "-pb"], "combine", Some(("-p", "b"))),
+            (
+                &["--stat=max", "sub-track", "compare", "-m", "A=a", "-m", "B=b"],
+                "compare",
+                Some(("-m", "B=b")),
+            ),
+            (&["sub-track", "compare"], "compare", None),
         ] {
-            assert_eq!(of(line), Ok(Asked::SubTrack(command)), "{line:?}");
+            let Ok(Asked::SubTrack(asked, options)) = of(line) else { panic!("{line:?}") };
+            assert_eq!(asked, command, "{line:?}");
+            let found =
+                options.last().map(|(name, value)| (*name, value.as_ref().unwrap().to_str().unwrap()));
+            assert_eq!(found, last, "{line:?}");
         }
     }
 }

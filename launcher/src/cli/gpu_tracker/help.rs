@@ -8,6 +8,10 @@ Usage:
     gpu-tracker --execute=<command> [--output=<output>] [--format=<format>] [--tconfig=<config-file>] [--st=<sleep-time>] \
 [--ru=<ram-unit>] [--gru=<gpu-ram-unit>] [--tu=<time-unit>] [--nec=<num-cores>] [--guuids=<gpu-uuids>] [--disable-logs] \
 [--gb=<gpu-brand>] [--tf=<tracking-file>] [--overwrite]
+    gpu-tracker sub-track combine --stf=<sub-track-file> -p <file-path>...
+    gpu-tracker sub-track analyze --tf=<tracking-file> --stf=<sub-track-file> [--output=<output>] [--format=<format>]
+    gpu-tracker sub-track compare [--output=<output>] [--format=<format>] [--cconfig=<config-file>] [-m \
+<name>=<file-path>...] [--stat=<statistic>]
 ";
 
 /// What stands behind the usage.
@@ -29,6 +33,12 @@ Options:
     --gb=<gpu-brand>        Track only the GPUs of nvidia, amd or intel.
     --tf=<tracking-file>    Write the run over time to this file, which ends in .csv, .sqlite, .jsonl or .pftrace.
     --overwrite             Replace the file of --tf if it exists.
-
-sub-track is not there: gpu_tracker's own program reads the files of --tf.
+    sub-track combine       Join sub-tracking files to the one of --stf, which must not exist.
+    -p <file-path>          A file to join, of the same ending; a single directory: all files in it.
+    sub-track analyze       Show what each code block of --stf used, by the samples of --tf.
+    --stf=<sub-track-file>  A file in .csv or .sqlite with the starts and stops of code blocks.
+    sub-track compare       Compare analyses that were written with -f json. Pickles can't be read.
+    -m <name>=<file-path>   An analysis, and a name for it.
+    --cconfig=<config-file> A JSON file with file_path_map and statistic; options add to it.
+    --stat=<statistic>      min, max, mean (the default) or std.
 ";

@@ -160,7 +160,13 @@ fn name_gpu_tracker_has_its_defaults() {
     let literal = target(Output::File("/tmp/100%j%.txt".into()), "gpu_tracker text");
     assert_eq!(patterns.report.targets, [literal], "no patterns");
     let refused = |args: &[&str]| by_the_name_gpu_tracker(args).unwrap_err().to_string();
-    assert!(refused(&["sub-track", "compare"]).starts_with("sub-track compare is not there"));
+    match by_the_name_gpu_tracker(&["sub-track", "analyze", "--tf=a%", "--stf", "b", "-o", "-x"]) {
+        Ok(Request::Companion(line)) => {
+            let words = "gpu-track sub-track analyze --format=text --tf=a% --stf=b --output=./-x".split(' ');
+            assert!(line.iter().eq(words), "{line:?}");
+        }
+        other => panic!("{other:?}"),
+    }
     assert_eq!(refused(&["-e", "  "]), "Empty command provided.");
     match by_the_name_gpu_tracker(&["--o=x", "-e", "ls"]) {
         Ok(Request::Refuse(text)) => {

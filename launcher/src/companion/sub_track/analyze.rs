@@ -1,0 +1,38 @@
+//! `gpu-track sub-track analyze`: what each code block used, from a tracking file and a sub-tracking file.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use gpu_track_collector::sub_track::analysis_text;
+use gpu_track_collector::sub_tracking;
+
+use super::place::PlaceArgs;
+use crate::cli::UsageError;
+use crate::console::message;
+
+/// The arguments of `gpu-track sub-track analyze`.
+#[derive(Debug, Args)]
+pub(super) struct AnalyzeArguments {
+    /// A tracking file, .csv or .sqlite: what --tf of gpu-track-run or gpu_tracker wrote
+    #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    tf: PathBuf,
+
+    /// A sub-tracking file, .csv or .sqlite, with the starts and stops of code blocks: what gpu_tracker's SubTracker wrote
+    #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    stf: PathBuf,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Writes the analysis.
+///
+/// # Errors
+/// If a file can't be read, or the analysis has no place.
+pub(super) fn serve(arguments: &AnalyzeArguments) -> Result<ExitCode, UsageError> {
+    let place = arguments.place.find()?;
+    let analyzed = sub_tracking::analyze(&arguments.tf, &arguments.stf).map_err(UsageError::new)?;
+    analyzed.notes.iter().for_each(message);
+    Ok(place.write(&analyzed.value, analysis_text))
+}

@@ -1,0 +1,122 @@
+//! `gpu-track sub-track compare`: what the code blocks of several runs used, side by side.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args, ValueHint};
+use gpu_track_collector::sub_track::{Ordered, STATISTICS, Session, Statistic, compare, comparison_text};
+use serde::Deserialize;
+
+use super::place::PlaceArgs;
+use crate::cli::UsageError;
+use crate::console::message;
+
+/// What a pickle of Python's protocols 2 and later begins with.
+const PICKLE: u8 = 0x80;
+
+/// The arguments of `gpu-track sub-track compare`.
+#[derive(Debug, Args)]
+pub(super) struct CompareArguments {
+    /// An analysis in JSON, as `analyze -f json` writes it, and a name for its run; repeatable. The first name in the order of
+    /// the alphabet is what the others are matched with
+    #[arg(short, value_name = "NAME=FILE", action = ArgAction::Append, value_parser = mapping, value_hint = ValueHint::FilePath)]
+    map: Vec<(String, PathBuf)>,
+
+    /// A JSON file with `file_path_map`, an object of names and files, and `statistic`; options add to it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    cconfig: Option<PathBuf>,
+
+    /// The figure to compare [default: mean]
+    #[arg(long, value_name = "STATISTIC", value_parser = PossibleValuesParser::new(STATISTICS.map(Statistic::name)).map(statistic))]
+    stat: Option<Statistic>,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// The file of `--cconfig`.
+#[derive(Debug, Default, Deserialize)]
+struct Config {
+    #[serde(default)]
+    file_path_map: Ordered<PathBuf>,
+    statistic: Option<String>,
+}
+
+/// Parses `NAME=FILE`.
+fn mapping(given: &str) -> Result<(String, PathBuf), String> {
+    let (name, file) =
+        given.split_once('=').ok_or_else(|| format!("\"{given}\" has no name: write it as NAME=FILE"))?;
+    Ok((name.to_owned(), file.into()))
+}
+
+/// Gives the statistic of this name. The parser lets no others through.
+fn statistic(name: String) -> Statistic {
+    Statistic::of_name(&name).unwrap_or(Statistic::Mean)
+}
+
+/// Writes the comparison.
+///
+/// # Errors
+/// If an analysis can't be read, blocks can't be matched, or the comparison has no place.
+pub(super) fn serve(arguments: CompareArguments) -> Result<ExitCode, UsageError> {
+    let CompareArguments { map, cconfig, stat, place } = arguments;
+    let config = match &cconfig {
+        Some(path) => config(path).map_err(|problem| UsageError::of_file("--cconfig", path, problem))?,
+        None => (Ordered::default(), None),
+    };
+    let (files, statistic) = (config.0, stat.or(config.1).unwrap_or(Statistic::Mean));
+    let files = files.iter().map(|(name, file)| (name.to_owned(), file.clone())).chain(map);
+    let files: Ordered<PathBuf> = files.collect();
+    if files.is_empty() {
+        return Err(UsageError::new(
+            "A mapping of tracking session name to file path must be provided either through the -m option or a config file.",
+        ));
+    }
+    let place = place.find()?;
+    let sessions = files.iter().map(|(name, path)| {
+        session(name, path)
+            .map_err(|problem| UsageError::new(format_args!("\"{}\" {problem}", path.display())))
+    });
+    let (comparison, warnings) =
+        compare(sessions.collect::<Result<_, _>>()?, statistic).map_err(UsageError::new)?;
+    warnings.iter().for_each(message);
+    Ok(place.write(&comparison, comparison_text))
+}
+
+/// Reads a configuration: the files by the names of their runs, and the figure.
+fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> {
+    let json = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let Config { file_path_map, statistic } =
+        serde_json::from_slice(&json).map_err(|error| format!("is no configuration of compare: {error}"))?;
+    let statistic = statistic.map(|name| {
+        let allowed = STATISTICS.map(Statistic::name).join(", ");
+        Statistic::of_name(&name)
+            .ok_or_else(|| format!("has the statistic \"{name}\", which is none of {allowed}"))
+    });
+    Ok((file_path_map, statistic.transpose()?))
+}
+
+/// Reads the analysis of a run.
+fn session(name: &str, path: &Path) -> Result<Session, String> {
+    let json = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    if json.first() == Some(&PICKLE) {
+        return Err("is a pickle, which only Python reads: write the analysis with analyze -f json".into());
+    }
+    let analysis = serde_json::from_slice(&json)
+        .map_err(|error| format!("is no analysis, as analyze -f json writes it: {error}"))?;
+    Ok(Session { name: name.to_owned(), analysis })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: CMD-56
+    #[test]
+    fn mapping_has_a_name_before_the_first_equals_sign() {
+        assert_eq!(mapping("A=a=b.json"), Ok(("A".to_owned(), "a=b.json".into())));
+        assert_eq!(mapping("a.json").unwrap_err(), "\"a.json\" has no name: write it as NAME=FILE");
+    }
+}

@@ -1,0 +1,42 @@
+//! `gpu-track sub-track`: what the code blocks of a program used. It has the commands, options and forms of gpu_tracker's
+//! `sub-track`, and reads its files and ours.
+
+mod analyze;
+mod combine;
+mod compare;
+mod place;
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::cli::UsageError;
+
+/// The arguments of `gpu-track sub-track`.
+#[derive(Debug, Args)]
+pub(super) struct SubTrackArguments {
+    #[command(subcommand)]
+    command: SubTrackCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SubTrackCommand {
+    /// Join the sub-tracking files of several processes to one
+    Combine(combine::CombineArguments),
+    /// Show what each code block used: RAM, GPU RAM, utilization, threads and time
+    Analyze(analyze::AnalyzeArguments),
+    /// Compare analyses of several runs, block by block
+    Compare(compare::CompareArguments),
+}
+
+/// Does what a command of `sub-track` is for.
+///
+/// # Errors
+/// If a file can't be used, or the result has no place.
+pub(super) fn serve(arguments: SubTrackArguments) -> Result<ExitCode, UsageError> {
+    match arguments.command {
+        SubTrackCommand::Combine(arguments) => combine::serve(&arguments),
+        SubTrackCommand::Analyze(arguments) => analyze::serve(&arguments),
+        SubTrackCommand::Compare(arguments) => compare::serve(arguments),
+    }
+}
