@@ -79,7 +79,7 @@ fn errors_have_status_and_form_of_those_of_gpu_tracker() {
         ),
         (
             &["sub-track", "analyze", "--tf=x.csv", "--stf=y.csv"],
-            "ERROR:root:sub-track analyze is not there: use gpu_tracker's own program",
+            "ERROR:root:\"y.csv\" cannot be read: No such file",
         ),
         (&["--out=x"], "Usage:\n    gpu-tracker -h | --help\n"),
         (&["-e", "true", "--full"], "Usage:\n    gpu-tracker -h | --help\n"),

@@ -52,6 +52,7 @@ mod series;
 mod signals;
 mod streams;
 mod studies;
+mod sub_track;
 mod summary;
 mod support;
 mod terminal;

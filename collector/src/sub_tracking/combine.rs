@@ -119,7 +119,7 @@ mod tests {
         all
     }
 
-    // Requirement: CMD-53
+    // Requirement: CMD-40
     #[test]
     fn files_are_joined_in_their_order_in_either_form() {
         let directory = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(read(&both), [mark(8), mark(9)]);
     }
 
-    // Requirement: CMD-53
+    // Requirement: CMD-40
     #[test]
     fn file_that_exists_stays_and_a_failed_one_is_removed() {
         let directory = tempfile::tempdir().unwrap();

@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    // Requirement: CMD-57
+    // Requirement: CMD-44
     #[test]
     fn torn_row_is_no_row() {
         for (text, count) in [("a,b\n1,2\n3,4", 2), ("a,b\n1,\"2\n3,4\n", 1), ("a", 0)] {
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    // Requirement: CMD-57
+    // Requirement: CMD-44
     #[test]
     fn row_without_an_end_does_not_fill_the_memory() {
         let mut endless = Rows::new(io::BufReader::new(io::repeat(b'1')));

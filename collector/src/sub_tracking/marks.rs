@@ -136,7 +136,7 @@ mod tests {
         Ok((all, is_torn))
     }
 
-    // Requirement: CMD-57
+    // Requirement: CMD-44
     #[test]
     fn columns_are_found_by_their_names_and_a_torn_row_is_left_out() {
         let mark = |process_id, code_block: &str, position, timestamp_s| Mark {
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(marks(HEAD), Ok((vec![], false)));
     }
 
-    // Requirement: CMD-57
+    // Requirement: CMD-44
     #[test]
     fn what_is_no_mark_is_named_by_its_line() {
         for row in ["7,b,2,1.0", "7,b,0,nan", "x,b,0,1.0", "7,b,0", "7,b,0,1.0,9"] {

@@ -128,7 +128,7 @@ mod tests {
         analyze(&path, Blocks::default())
     }
 
-    // Requirement: CMD-57
+    // Requirement: CMD-44
     #[test]
     fn rows_that_are_torn_are_left_out() {
         let text = "ram_unit,n_expected_cores,system_gpu_count\r\nbytes,2\r\nmain_ram,timestamp\r\n5,1.0\r\n7,2.\r\n6\r\n9,3.25";
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(fixed, expected);
     }
 
-    // Requirement: CMD-57
+    // Requirement: CMD-44
     #[test]
     fn other_files_are_refused() {
         assert_eq!(analyzed("a,b\n1,2\n").unwrap_err(), "is no tracking file: it has fewer than three lines");

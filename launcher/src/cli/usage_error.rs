@@ -64,6 +64,13 @@ impl From<clap::Error> for UsageError {
                 "" => "unknown option: --help lists all options".to_owned(),
                 similar => format!("unknown option: did you mean {similar}?"),
             },
+            ErrorKind::MissingRequiredArgument => {
+                let missing = match error.get(ContextKind::InvalidArg) {
+                    Some(ContextValue::Strings(missing)) => missing.join(", "),
+                    _ => String::new(),
+                };
+                return Self::new(format_args!("{missing} is missing: --help says more"));
+            }
             _ => {
                 let message = error.to_string();
                 let line = message.lines().next().unwrap_or_default();

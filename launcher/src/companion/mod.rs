@@ -83,11 +83,14 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
     if let Some(line) = passed_on(&args) {
         return cli::parse(line, &PatternValues::here()).and_then(crate::serve);
     }
+    // A subcommand can have some of its own.
+    let words = args.get(1).map_or(String::new(), |word| format!(" {}", word.to_string_lossy()));
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => return Ok(console::print(&error.to_string())),
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            return Err(UsageError::new("a subcommand is missing: gpu-track --help lists them"));
+            let problem = format_args!("a subcommand is missing: gpu-track{words} --help lists them");
+            return Err(UsageError::new(problem));
         }
         Err(error) => return Err(error.into()),
     };
@@ -151,6 +154,8 @@ mod tests {
     fn line_without_a_subcommand_and_an_unknown_one_are_refused_in_one_line() {
         for (line, problem) in [
             ("gpu-track", "a subcommand is missing: gpu-track --help lists them"),
+            ("gpu-track sub-track", "a subcommand is missing: gpu-track sub-track --help lists them"),
+            ("gpu-track sub-track analyze --stf=x", "--tf <FILE> is missing: --help says more"),
             ("gpu-track reprot", "unrecognized subcommand 'reprot'"),
             ("gpu-track gpus --every 0", "--every: \"0\" is not allowed: a number of seconds"),
         ] {

@@ -254,7 +254,7 @@ mod tests {
         Number::from_f64(value)
     }
 
-    // Requirement: CMD-54
+    // Requirement: CMD-41
     #[test]
     fn samples_count_for_the_blocks_that_run_then_and_for_the_run() {
         use Cell::{Number as N, Unknown};
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(block.resource_usage.iter().count(), 2);
     }
 
-    // Requirement: CMD-55
+    // Requirement: CMD-42
     #[test]
     fn block_without_samples_or_calls_has_null_and_no_0() {
         let marks = [("a", Position::Start, 8.0), ("b", Position::Start, 1.0), ("b", Position::Stop, 1.5)];

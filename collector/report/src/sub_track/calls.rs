@@ -215,7 +215,7 @@ mod tests {
         blocks[0].calls.iter().map(|call| (call.start_s, call.stop_s)).collect()
     }
 
-    // Requirement: CMD-55
+    // Requirement: CMD-42
     #[test]
     fn each_end_belongs_to_the_innermost_open_call_of_its_process() {
         // Recursive: gpu_tracker has (1, 2), (3, 4) and (5, 6) here.
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(calls(&[(7, '-', 2.0), (7, '+', 1.0)]), [(1.0, 2.0)]);
     }
 
-    // Requirement: CMD-55
+    // Requirement: CMD-42
     #[test]
     fn call_without_an_end_is_left_out() {
         assert_eq!(calls(&[(7, '+', 1.0), (7, '-', 2.0), (7, '+', 3.0)]), [(1.0, 2.0)]);
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(calls(&[(7, '+', 1.0)]), []);
     }
 
-    // Requirement: CMD-55
+    // Requirement: CMD-42
     #[test]
     fn end_without_a_start_is_refused() {
         let error = marks(&[(7, '+', 1.0), (7, '-', 2.0), (7, '-', 3.5)]).pair().unwrap_err().to_string();
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(push(MOST_BLOCKS), Err(MarksError::TooManyBlocks));
     }
 
-    // Requirement: CMD-54
+    // Requirement: CMD-41
     #[test]
     fn sample_belongs_to_every_call_that_runs_then() {
         let nested =

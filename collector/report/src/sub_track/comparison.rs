@@ -244,7 +244,7 @@ mod tests {
         serde_json::to_string(value).unwrap()
     }
 
-    // Requirement: CMD-56
+    // Requirement: CMD-43
     #[test]
     fn runs_stand_in_the_order_of_their_figures_and_unknown_ones_last() {
         let sessions =
@@ -264,7 +264,7 @@ mod tests {
         assert!(compared.code_block_resource_usage.is_empty());
     }
 
-    // Requirement: CMD-56
+    // Requirement: CMD-43
     #[test]
     fn blocks_of_one_file_match_in_the_order_of_their_lines() {
         let sessions = vec![
@@ -279,7 +279,7 @@ mod tests {
         assert!(warnings[0].starts_with(begin), "{warnings:?}");
     }
 
-    // Requirement: CMD-56
+    // Requirement: CMD-43
     #[test]
     fn blocks_that_do_not_match_are_named() {
         let refused = |blocks: &[&str]| {

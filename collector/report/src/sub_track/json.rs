@@ -89,7 +89,7 @@ impl Formatter for PythonFormatter {
 mod tests {
     use super::*;
 
-    // Requirement: CMD-54
+    // Requirement: CMD-41
     #[test]
     fn form_is_that_of_json_dumps() {
         let value =

@@ -130,7 +130,7 @@ mod tests {
         all
     }
 
-    // Requirement: CMD-54
+    // Requirement: CMD-41
     #[test]
     fn figures_are_those_of_a_population() {
         let all = of([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!((one.mean(), one.std()), (Some(0.1), Some(0.0)));
     }
 
-    // Requirement: CMD-54
+    // Requirement: CMD-41
     #[test]
     fn of_no_number_nothing_is_known() {
         let none = of([]);

@@ -34,7 +34,7 @@ pub(super) fn title(key: &str) -> String {
 mod tests {
     use super::*;
 
-    // Requirement: CMD-54
+    // Requirement: CMD-41
     #[test]
     fn numbers_are_those_of_pythons_repr() {
         for (value, text) in [

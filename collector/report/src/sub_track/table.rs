@@ -66,7 +66,7 @@ pub(super) fn table(indent: &str, names: &[&str], columns: &[Column]) -> String 
 mod tests {
     use super::*;
 
-    // Requirement: CMD-54
+    // Requirement: CMD-41
     #[test]
     fn columns_are_as_wide_as_those_of_pandas() {
         let float = |value| Number::from_f64(value);

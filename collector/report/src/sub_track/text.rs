@@ -99,7 +99,7 @@ mod tests {
             "compute_time": {"min": 1.5, "max": 1.5, "mean": 1.5, "std": 0.0, "total": 15.0},
             "resource_usage": {"main_ram": {"min": null, "max": null, "mean": null, "std": null}}}]}"#;
 
-    // Requirement: CMD-54
+    // Requirement: CMD-41
     #[test]
     fn texts_are_those_of_gpu_tracker() {
         let read: Analysis = serde_json::from_str(ANALYSIS).unwrap();
@@ -125,7 +125,7 @@ Code Block Results:
         assert_eq!(analysis(&read), expected);
     }
 
-    // Requirement: CMD-56
+    // Requirement: CMD-43
     #[test]
     fn comparison_has_a_table_for_each_quantity_and_block() {
         let sessions = ["before", "B"].map(|name| {

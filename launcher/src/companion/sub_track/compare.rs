@@ -113,7 +113,7 @@ fn session(name: &str, path: &Path) -> Result<Session, String> {
 mod tests {
     use super::*;
 
-    // Requirement: CMD-56
+    // Requirement: CMD-43
     #[test]
     fn mapping_has_a_name_before_the_first_equals_sign() {
         assert_eq!(mapping("A=a=b.json"), Ok(("A".to_owned(), "a=b.json".into())));
