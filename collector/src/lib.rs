@@ -15,7 +15,7 @@ mod session;
 mod sinks;
 mod sources;
 mod store;
-pub mod sub_tracking;
+mod sub_tracking;
 mod sys;
 
 use gpu_track_core::{build, model, run};
@@ -61,6 +61,7 @@ pub use sources::limits::batch_system;
 pub use store::output_lock::{NoLock, OutputLock};
 pub use store::stale;
 pub use store::state_file::StateFile;
+pub use sub_tracking::{Noted, analyze as analyze_code_blocks, combine as combine_sub_tracking};
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};

@@ -307,7 +307,7 @@ for name in 'ABCDE':
     }
 }
 
-// Requirement: CMD-40, CMD-43, CMD-44
+// Requirement: CMD-40, CMD-43, CMD-44, TIME-67
 #[test]
 fn what_can_not_be_used_is_refused_in_one_line_under_both_names() {
     let (directory, link) = with_gpu_tracker();

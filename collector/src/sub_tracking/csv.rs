@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn cells_are_those_of_pythons_csv() {
         let text = "a,b\r\n\n1,\"x, \"\"y\"\"\nz\"\n,\n";
-        let expected = vec![vec!["a", "b"], vec!["1", "x, \"y\"\nz"], vec!["", ""]];
+        let expected = [vec!["a", "b"], vec!["1", "x, \"y\"\nz"], vec!["", ""]];
         let (all, end) = rows(text);
         assert_eq!(
             (all, end),

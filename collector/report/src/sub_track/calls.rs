@@ -244,14 +244,27 @@ mod tests {
         assert_eq!(calls(&[(7, '+', 1.0)]), []);
     }
 
-    // Requirement: CMD-42
+    // Requirement: TIME-68
+    #[test]
+    fn threads_that_run_a_block_at_once_have_its_whole_time_and_samples() {
+        // The first call ends at 2 and the second at 4, which the marks do not say.
+        let threads = [(7, '+', 0.0), (7, '+', 1.0), (7, '-', 2.0), (7, '-', 4.0)];
+        let calls = calls(&threads);
+        assert_eq!(calls, [(0.0, 4.0), (1.0, 2.0)]);
+        assert_eq!(calls.iter().map(|(start, stop)| stop - start).sum::<f64>(), (2.0 - 0.0) + (4.0 - 1.0));
+    }
+
+    // Requirement: CMD-42, TIME-71
     #[test]
     fn end_without_a_start_is_refused() {
         let error = marks(&[(7, '+', 1.0), (7, '-', 2.0), (7, '-', 3.5)]).pair().unwrap_err().to_string();
         let expected = "process 7 leaves code block \"b\" at 3.5 without having entered it";
         assert!(error.ends_with(expected), "{error}");
+        // The clock was set back by a second.
+        assert!(marks(&[(7, '+', 2.0), (7, '-', 1.5)]).pair().is_err());
     }
 
+    // Requirement: TIME-70
     #[test]
     fn file_of_too_many_blocks_is_refused() {
         let mut marks = Marks::default();

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
+use gpu_track_collector::analyze_code_blocks;
 use gpu_track_collector::sub_track::analysis_text;
-use gpu_track_collector::sub_tracking;
 
 use super::place::PlaceArgs;
 use crate::cli::UsageError;
@@ -32,7 +32,7 @@ pub(super) struct AnalyzeArguments {
 /// If a file can't be read, or the analysis has no place.
 pub(super) fn serve(arguments: &AnalyzeArguments) -> Result<ExitCode, UsageError> {
     let place = arguments.place.find()?;
-    let analyzed = sub_tracking::analyze(&arguments.tf, &arguments.stf).map_err(UsageError::new)?;
+    let analyzed = analyze_code_blocks(&arguments.tf, &arguments.stf).map_err(UsageError::new)?;
     analyzed.notes.iter().for_each(message);
     Ok(place.write(&analyzed.value, analysis_text))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args, ValueHint};
-use gpu_track_collector::sub_tracking;
+use gpu_track_collector::combine_sub_tracking;
 
 use crate::cli::UsageError;
 use crate::console::message;
@@ -31,7 +31,7 @@ pub(super) fn serve(arguments: &CombineArguments) -> Result<ExitCode, UsageError
         [directory] if directory.is_dir() => files_in(directory)?,
         files => files.to_vec(),
     };
-    let combined = sub_tracking::combine(&arguments.stf, &files).map_err(UsageError::new)?;
+    let combined = combine_sub_tracking(&arguments.stf, &files).map_err(UsageError::new)?;
     combined.notes.iter().for_each(message);
     Ok(ExitCode::SUCCESS)
 }

@@ -66,6 +66,8 @@ done
     # What the study of docs/examples runs, without the packages of its own.
     "study.toml": (ROOT / "docs/examples/study.toml").read_text(),
     "train.py": "data = bytearray(10_000_000)\n",
+    # The program of the guide's section about code blocks.
+    "blocks.py": re.findall(r"(?ms)^```python\n(import contextlib.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
     "mem.py": "import time\ndata = bytearray(10_000_000)\ntime.sleep(0.3)\n",
 }
 
