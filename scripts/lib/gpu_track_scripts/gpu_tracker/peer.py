@@ -2,7 +2,8 @@
 
     python3 -m gpu_track_scripts.gpu_tracker.peer [--data]
 
-installs it if that is necessary, and prints the path of its program; with --data, that of its own test data of `sub-track`.
+installs it if that is necessary, and prints the path of its program. With --data, that is the path of its own test data
+of `sub-track`.
 """
 
 from __future__ import annotations
