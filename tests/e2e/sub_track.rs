@@ -356,6 +356,31 @@ fn what_can_not_be_used_is_refused_in_one_line_under_both_names() {
     assert_eq!(fs::read_to_string(&old).unwrap(), "old");
 }
 
+// Requirement: CMD-44
+#[test]
+fn files_are_read_once_from_their_start_to_their_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let [tracking, first, _] = write_files(directory.path(), 5);
+    let analyze = |tracking: &Path| {
+        printed(&sub_track(&[
+            "analyze",
+            "--tf",
+            tracking.to_str().unwrap(),
+            "--stf",
+            first.to_str().unwrap(),
+        ]))
+    };
+    let fifo = directory.path().join("fifo.csv");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Several times what a pipe holds.
+    let content = fs::read(&tracking).unwrap();
+    assert!(content.len() > 1 << 16);
+    std::thread::scope(|scope| {
+        scope.spawn(|| fs::write(&fifo, content).unwrap());
+        assert_eq!(analyze(&fifo), analyze(&tracking));
+    });
+}
+
 // Requirement: CMD-40, CMD-44
 #[test]
 fn torn_line_is_left_out_and_a_line_says_so() {

@@ -29,8 +29,15 @@ pub fn combine(target: &Path, files: &[PathBuf]) -> Result<Noted<()>, String> {
     let mut notes = Vec::new();
     let all = |take: Take| {
         for file in files {
-            if marks::read(file, &mut *take).map_err(|problem| named(file, &problem))? {
-                notes.push(torn_note(file));
+            // An error of writing names the target already.
+            let mut unwritten = None;
+            let read =
+                marks::read(file, |mark| take(mark).map_err(|problem| unwritten.insert(problem).clone()));
+            match (unwritten, read) {
+                (Some(problem), _) => return Err(problem),
+                (None, Err(problem)) => return Err(named(file, &problem)),
+                (None, Ok(true)) => notes.push(torn_note(file)),
+                (None, Ok(false)) => {}
             }
         }
         Ok(())
@@ -141,6 +148,19 @@ mod tests {
 
     // Requirement: CMD-40
     #[test]
+    fn file_that_can_not_be_written_is_named_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = files(directory.path(), 1);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let take_all = |take: Take| marks::read(&files[0], take).map(|_| ());
+        let error = to_csv(Path::new("new.csv"), full, take_all).unwrap_err();
+        assert!(error.starts_with("\"new.csv\" cannot be written: No space left"), "{error}");
+        let error = combine(&directory.path().join("none/new.csv"), &files).unwrap_err();
+        assert_eq!(error.matches('"').count(), 2, "{error}");
+    }
+
+    // Requirement: CMD-40
+    #[test]
     fn file_that_exists_stays_and_a_failed_one_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
@@ -157,6 +177,9 @@ mod tests {
             error.ends_with("old.csv\" is no sub-tracking file: it has no column \"process_id\""),
             "{error}"
         );
+        fs::write(path("old.sqlite"), "old").unwrap();
+        let error = combine(&path("new.sqlite"), &[path("old.sqlite")]).unwrap_err();
+        assert!(error.ends_with("old.sqlite\" cannot be read: file is not a database"), "{error}");
         assert!(!path("new.csv").exists() && !path("new.sqlite").exists());
     }
 }

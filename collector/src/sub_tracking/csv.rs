@@ -132,6 +132,9 @@ pub(super) fn number(cell: &[u8]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn rows(text: &str) -> (Vec<Vec<String>>, Next) {
@@ -156,6 +159,31 @@ mod tests {
         );
         for text in ["plain", "x, \"y\"\nz"] {
             assert_eq!(rows(&format!("{},1\n", cell(text))).0, [[text, "1"]]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn cells_that_were_written_are_read_again(table in vec(vec(".*|[a\"\r\n,]*", 2..4), 0..4)) {
+            let line = |row: &Vec<String>| row.iter().map(|text| cell(text)).collect::<Vec<_>>().join(",") + "\n";
+            let text: String = table.iter().map(line).collect();
+            let mut rows = Rows::new(text.as_bytes());
+            for row in table {
+                prop_assert_eq!(rows.next().unwrap(), Next::Row);
+                prop_assert!(rows.cells().iter().map(Vec::as_slice).eq(row.iter().map(String::as_bytes)));
+            }
+            prop_assert_eq!(rows.next().unwrap(), Next::End);
+        }
+
+        // Requirement: CMD-44
+        #[test]
+        fn any_bytes_have_an_end(bytes in vec(any::<u8>(), 0..200)) {
+            let mut rows = Rows::new(&bytes[..]);
+            let mut count = 0;
+            while rows.next().unwrap() == Next::Row {
+                count += 1;
+            }
+            prop_assert!(count <= bytes.len());
         }
     }
 

@@ -198,6 +198,9 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Marks of one block, each as process, `+` or `-`, and time.
@@ -242,6 +245,26 @@ mod tests {
         let killed = [(7, '+', 1.0), (7, '+', 2.0), (7, '+', 8.0), (7, '-', 9.0)];
         assert_eq!(calls(&killed), [(8.0, 9.0)]);
         assert_eq!(calls(&[(7, '+', 1.0)]), []);
+    }
+
+    proptest! {
+        /// A call is a start and a length, in units of a second.
+        #[test]
+        fn samples_are_those_that_a_search_of_all_calls_finds(
+            spans in vec((0_u8..40, 0_u8..12), 0..12),
+            samples in vec(0_u8..60, 0..20),
+        ) {
+            let call = |&(start, length): &(u8, u8)| Call { start_s: start.into(), stop_s: (start + length).into() };
+            let calls: Vec<Call> = spans.iter().map(call).collect();
+            let mut block = Block::new("b".into(), calls.clone());
+            let has = |call: &Call, time_s: f64| call.start_s <= time_s && time_s <= call.stop_s;
+            for &time_s in &samples {
+                let expected = calls.iter().any(|call| has(call, time_s.into()));
+                prop_assert_eq!(block.sample(time_s.into()), expected);
+            }
+            let sampled = calls.iter().filter(|call| samples.iter().any(|&time_s| has(call, time_s.into())));
+            prop_assert_eq!(block.calls_with_samples(), sampled.count());
+        }
     }
 
     // Requirement: TIME-68
