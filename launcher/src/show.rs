@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use gpu_track_collector::{Style, read_report, render, write_report};
+use gpu_track_collector::{Report, ReportTarget, Style, read_report, render, write_report};
 
 use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
 use crate::console;
@@ -18,7 +18,7 @@ pub(crate) fn report(
     json: &str,
     path: impl Display,
     places: &ReportPlaces,
-    mut style: Style,
+    style: Style,
 ) -> Result<ExitCode, UsageError> {
     let read = match read_report(json) {
         Ok(read) => read,
@@ -32,20 +32,30 @@ pub(crate) fn report(
     }
     let values = PatternValues { time: read.report.started_at, number: None, ..PatternValues::here() };
     let targets = cli::targets(places, &values)?;
+    Ok(written(&read.report, &targets, places, style))
+}
+
+/// Writes a report to `targets`, which are those of `places`. Without `-o` that is stdout.
+pub(crate) fn written(
+    report: &Report,
+    targets: &[ReportTarget],
+    places: &ReportPlaces,
+    mut style: Style,
+) -> ExitCode {
     if places.outputs.is_empty() {
         // The form that stderr would have, since that is for people.
         style.console = console::of_stdout();
-        let texts: Vec<_> = targets.iter().map(|target| render(&read.report, target, style)).collect();
-        return Ok(console::print(&texts.concat()));
+        let texts: Vec<_> = targets.iter().map(|target| render(report, target, style)).collect();
+        return console::print(&texts.concat());
     }
     style.console = console::of_stderr();
     let mut status = ExitCode::SUCCESS;
-    for target in &targets {
+    for target in targets {
         let output = &target.output;
-        if let Err(error) = write_report(output, &render(&read.report, target, style)) {
+        if let Err(error) = write_report(output, &render(report, target, style)) {
             message(format_args!("cannot write the report to {output}: {error}"));
             status = ExitCode::FAILURE;
         }
     }
-    Ok(status)
+    status
 }

@@ -258,7 +258,7 @@ fn help_man_page_and_completions_name_each_subcommand() {
     for option in ["--help", "--man", "--completions=bash", "--completions=zsh", "--completions=fish"] {
         let printed = run(&[option]);
         let page = text(&printed.stdout).replace('\\', "");
-        for name in ["run", "report", "compare", "study", "gpus", "recover"] {
+        for name in ["run", "report", "compare", "study", "merge", "gpus", "recover"] {
             assert!(printed.status.success() && page.contains(name), "{option}: {name}: {page}");
         }
     }

@@ -38,6 +38,7 @@ mod languages;
 mod limits;
 mod live_file;
 mod memory;
+mod merge;
 mod mpi;
 mod nested;
 mod nodes;

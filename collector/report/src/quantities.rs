@@ -58,7 +58,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         unit: "bytes",
         less_and_more: ["needs less GPU memory", "needs more GPU memory"],
         // Of no GPU it would be 0, which says nothing of the run.
-        value: |report| float(report.max_gpu_ram.combined_bytes).filter(|_| !report.gpus.is_empty()),
+        value: |report| float(report.max_gpu_ram.combined_bytes).filter(|_| has_gpus(report)),
         reason: |report| of_gpus(report, &["memory by process", "memory"]),
     },
     Quantity {
@@ -66,7 +66,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         label: "GPU utilization",
         unit: "%",
         less_and_more: ["keeps the GPUs less busy", "keeps the GPUs busier"],
-        value: |report| report.gpu.percent.mean_sum.filter(|_| !report.gpus.is_empty()),
+        value: |report| report.gpu.percent.mean_sum.filter(|_| has_gpus(report)),
         reason: |report| of_gpus(report, &["utilization"]),
     },
     Quantity {
@@ -116,8 +116,18 @@ fn float(number: Option<u64>) -> Option<f64> {
 
 /// Gives the energy of all tracked GPUs, joules. `None`: there is none, or that of one is not known.
 fn gpu_energy_j(report: &Report) -> Option<f64> {
+    if let Some(merged) = &report.merged {
+        return merged.gpu_energy_j;
+    }
     let energies: Option<Vec<f64>> = whole_gpus(report).map(|gpu| gpu.power.energy_j).collect();
     energies.filter(|energies| !energies.is_empty()).map(|energies| energies.iter().sum())
+}
+
+/// Whether there are GPUs. A merged report does not list them, but counts them.
+fn has_gpus(report: &Report) -> bool {
+    let is_merged_with_some =
+        report.merged.is_some() && report.gpu.expected_gpus.is_some_and(|count| count > 0);
+    is_merged_with_some || !report.gpus.is_empty()
 }
 
 /// Gives the tracked GPUs that are no part of another one, so that nothing is summed twice.
@@ -139,6 +149,7 @@ fn of_gpus<'a>(report: &'a Report, figures: &[&str]) -> &'a str {
     };
     match report.gpu.expected_gpus {
         Some(0) => "there is no GPU",
+        _ if report.merged.is_some() => "it is not known of all nodes",
         _ if report.gpus.is_empty() => "no GPU could be read",
         _ => figures.iter().find_map(reason).unwrap_or("the driver does not tell"),
     }

@@ -39,10 +39,18 @@ pub enum NotRead {
         "its schema_version is {0}, and this gpu-track reads up to {SCHEMA_VERSION}: use a newer gpu-track"
     )]
     Newer(u64),
+    /// An older version wrote it, and such a report is never so large. Making today's form of it takes much memory.
+    #[error("its schema_version is {0}, and it is larger than 4 MiB, which no such report is")]
+    OlderTooLarge(u64),
     /// A key that is never null is missing, or a value is none that the key can have.
-    #[error("its report is damaged: {}", quote::escape(&.0.to_string()))]
+    #[error("its report is damaged: {}", quote::cut(&quote::escape(&.0.to_string()), MOST_DETAIL))]
     Damaged(serde_json::Error),
 }
+
+/// Most columns of what is wrong with a value, which can be part of the text.
+const MOST_DETAIL: usize = 300;
+/// Most bytes of a report of an older schema, which has no series.
+const MOST_OLDER_BYTES: usize = 4 << 20;
 
 /// What tells how the rest is to be read.
 #[derive(Deserialize)]
@@ -65,6 +73,7 @@ pub fn read(json: &str) -> Result<ReadReport, NotRead> {
             let report = serde_json::from_str(json).map_err(NotRead::Damaged)?;
             Ok(ReadReport { report, note: None })
         }
+        Some(older @ ..SCHEMA_VERSION) if json.len() > MOST_OLDER_BYTES => Err(NotRead::OlderTooLarge(older)),
         Some(older @ ..SCHEMA_VERSION) => {
             let document = serde_json::from_str(json).map_err(NotRead::NotJson)?;
             let (document, note) = older::upgraded(document, older);

@@ -21,6 +21,7 @@ pub(crate) fn of_this_machine(root: &ProcRoot) -> HostInfo {
             kernel: text(uname.release()),
             cores: u32::try_from(cores).unwrap_or(1).max(1),
             ram_bytes: root.system_memory().map(|(_, total)| total),
+            boot_id: root.boot_id(),
         },
         page_bytes: rustix::param::page_size() as u64,
         ticks_per_second: rustix::param::clock_ticks_per_second(),

@@ -12,7 +12,7 @@ use crate::model::report::{Limit, Limits, SoftHard};
 use crate::sys::proc_fs::ProcRoot;
 
 /// Variables by which Slurm describes an allocation.
-const SLURM: [&str; 21] = [
+const SLURM: [&str; 22] = [
     "SLURM_JOB_ID",
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
@@ -23,6 +23,7 @@ const SLURM: [&str; 21] = [
     "SLURM_JOB_END_TIME",
     "SLURM_JOB_NUM_NODES",
     "SLURM_JOB_NODELIST",
+    "SLURM_STEP_NODELIST",
     "SLURMD_NODENAME",
     "SLURM_NTASKS",
     "SLURM_CPUS_PER_TASK",

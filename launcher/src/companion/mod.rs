@@ -6,7 +6,9 @@
 
 mod compare;
 mod gpus;
+mod merge;
 mod report;
+mod report_files;
 mod study;
 mod sub_track;
 #[cfg(feature = "watch")]
@@ -60,6 +62,8 @@ enum Subcommand {
     Watch(watch::WatchArguments),
     /// Show what the code blocks of a program used, by the marks of gpu_tracker's SubTracker
     SubTrack(sub_track::SubTrackArguments),
+    /// Make one report of the reports of several nodes, or of several ranks of a job
+    Merge(merge::MergeArguments),
     /// Show the GPUs of this machine now: memory, utilization, temperature, power, and the processes on them
     Gpus(gpus::GpusArguments),
     /// Write the reports of runs that were killed as a whole. It is gpu-track-run --recover
@@ -109,6 +113,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         #[cfg(feature = "watch")]
         Some(Subcommand::Watch(arguments)) => watch::serve(&arguments),
         Some(Subcommand::SubTrack(arguments)) => sub_track::serve(arguments),
+        Some(Subcommand::Merge(arguments)) => merge::serve(arguments),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
         // Those two never come here.
         Some(Subcommand::Run(_) | Subcommand::Recover(_)) | None => {

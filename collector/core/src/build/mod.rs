@@ -23,7 +23,7 @@ use crate::model::counts_in_words::processes;
 use crate::model::groups::Groups;
 use crate::model::report::{
     Cgroup, ContextSwitches, Coverage, Cpu, CpuTime, Ending, Exit, Faults, Hints, Io, Layers, Limits,
-    MaxProportionalRam, MaxRam, Peak, Percent, Processes, Report, SetRam, Stage,
+    MaxProportionalRam, MaxRam, OwnRank, Peak, Percent, Processes, Report, SetRam, Stage,
 };
 use crate::model::timestamp;
 use crate::run::RunState;
@@ -100,12 +100,22 @@ pub fn report(inputs: &Inputs) -> Report {
         cgroup,
         limits,
         coverage,
+        rank: own_rank(inputs),
+        merged: None,
+        nodes: Vec::new(),
+        ranks: None,
     };
     report.hints = hints::hints(&report, &basis(inputs));
     if report.coverage.untracked_reason.is_some() {
         untracked::keep_what_a_parent_knows(&mut report, inputs.end.largest_rss_bytes);
     }
     report
+}
+
+/// Gives the rank that the command is. Of the ways in which its environment names one, the first applies.
+fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
+    let rank = inputs.host_info.own_ranks.first()?;
+    Some(OwnRank { job: rank.job, rank: rank.rank, of: rank.count, pid: inputs.run.main_pid })
 }
 
 /// Makes the report's part on processes: counts, sums by command, and the heaviest ones.

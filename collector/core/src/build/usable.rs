@@ -98,7 +98,7 @@ mod tests {
     use crate::model::report::{Limit, SoftHard};
 
     fn host() -> Host {
-        Host { hostname: None, kernel: None, cores: 8, ram_bytes: Some(64 << 30) }
+        Host { hostname: None, kernel: None, cores: 8, ram_bytes: Some(64 << 30), boot_id: None }
     }
 
     fn limits(slurm: &[(&str, &str)]) -> Limits {

@@ -25,11 +25,39 @@ pub(super) fn serialize<S: Serializer>(time: &SystemTime, serializer: S) -> Resu
     serializer.serialize_str(&rfc3339(*time))
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
+/// Reads a time.
+///
+/// # Errors
+/// If it is none.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
     let text = String::deserialize(deserializer)?;
     let time =
         humantime::parse_rfc3339(&text).map_err(|error| D::Error::custom(format!("{text:?}: {error}")))?;
     Ok(representable(time))
+}
+
+/// The form of a time that can be unknown (`#[serde(with)]`).
+pub mod option {
+    use std::time::SystemTime;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// A time as text.
+    #[derive(Serialize, Deserialize)]
+    struct Text(#[serde(with = "super")] SystemTime);
+
+    pub(in crate::model) fn serialize<S: Serializer>(
+        time: &Option<SystemTime>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(Text).serialize(serializer)
+    }
+
+    pub(in crate::model) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SystemTime>, D::Error> {
+        Ok(Option::<Text>::deserialize(deserializer)?.map(|text| text.0))
+    }
 }
 
 #[cfg(test)]

@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::node_list;
 use crate::model::report::Nodes;
 
 /// Daemons of Open MPI 4 and 5, MPICH and Intel MPI, which start the ranks of their node.
 const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy"];
 /// Options of ssh(1) that take a value.
 const SSH_VALUES: &str = "BbcDEeFIiJLlmOopQRSWw";
+
 /// Most names that are kept.
 const MOST_NAMES: usize = 1000;
 
@@ -104,6 +106,11 @@ impl RemoteStarts {
     }
 }
 
+/// Expands Slurm's list of nodes to at most [`MOST_NAMES`] names.
+fn expanded(list: &str) -> Vec<String> {
+    node_list::expanded(list, MOST_NAMES)
+}
+
 /// Gives the host on which ssh starts an MPI daemon, by ssh's arguments: options, the host, and the command there. `None`: it
 /// starts something else.
 fn daemon_host(args: &[String]) -> Option<String> {
@@ -147,38 +154,6 @@ fn value<'a>(args: &'a [String], short: char, long: &str) -> Option<&'a str> {
         }
     }
     found
-}
-
-/// Expands Slurm's list of nodes to at most [`MOST_NAMES`] names: `n[1-2,07],m` to n1, n2, n07 and m. What it can't read stays
-/// as it is.
-fn expanded(list: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    // Commas in brackets separate ranges, all others nodes.
-    let mut depth = 0;
-    let parts = list.split(|c: char| {
-        depth += i32::from(c == '[') - i32::from(c == ']');
-        c == ',' && depth == 0
-    });
-    for part in parts.filter(|part| !part.is_empty()) {
-        let brackets =
-            part.split_once('[').and_then(|(before, rest)| Some((before, rest.strip_suffix(']')?)));
-        let Some((before, ranges)) = brackets.filter(|(_, ranges)| !ranges.contains('[')) else {
-            names.push(part.to_owned());
-            continue;
-        };
-        for range in ranges.split(',') {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let (Ok(from), Ok(to)) = (first.parse::<u64>(), last.parse::<u64>()) else {
-                names.push(format!("{before}[{range}]"));
-                continue;
-            };
-            // `[08-10]` means 08, 09, 10.
-            let width = first.len();
-            names.extend((from..=to).take(MOST_NAMES).map(|number| format!("{before}{number:0width$}")));
-        }
-    }
-    names.truncate(MOST_NAMES);
-    names
 }
 
 #[cfg(test)]
@@ -236,13 +211,5 @@ mod tests {
         assert_eq!(unseen(&[&["srun", "./app"]], &[], 0), counted(1));
         assert_eq!(unseen(&[&["srun", "./app"]], &[], 1), None);
         assert_eq!(unseen(&[&["make", "-N2"], &[]], &[], 0), None);
-    }
-
-    #[test]
-    fn lists_of_nodes_are_expanded() {
-        assert_eq!(expanded("n[1-3,07],m,x[a],y[1-2]z"), ["n1", "n2", "n3", "n07", "m", "x[a]", "y[1-2]z"]);
-        assert_eq!(expanded("r[01-02]"), ["r01", "r02"]);
-        assert_eq!(expanded("n[1-999999999]").len(), MOST_NAMES);
-        assert_eq!(expanded("a[1][2],"), ["a[1][2]"]);
     }
 }

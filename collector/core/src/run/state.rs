@@ -50,6 +50,8 @@ pub struct RunState {
     pub gpu: GpuState,
     /// The tree at each sample.
     pub samples: Samples,
+    /// Pid of the command's first process, once it was told.
+    pub(crate) main_pid: Option<u32>,
     /// CLOCK_MONOTONIC of the command's start, nanoseconds.
     pub start_ns: u64,
     /// CLOCK_MONOTONIC of the last sample, nanoseconds.
@@ -161,6 +163,7 @@ impl RunState {
             cores: AllowedCores::default(),
             gpu: GpuState::default(),
             samples: Samples::default(),
+            main_pid: None,
             start_ns,
             sampled_ns: start_ns,
             health: Health::default(),
@@ -184,6 +187,7 @@ impl RunState {
             }
             Observation::CommandStarted { pid, start_ns, command } => {
                 self.start_ns = *start_ns;
+                self.main_pid = Some(*pid);
                 self.gpu.usage.start_ns = *start_ns;
                 self.tree.set_main(*pid, *start_ns, command);
             }

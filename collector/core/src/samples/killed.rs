@@ -26,7 +26,7 @@ fn cgroup() -> Cgroup {
 }
 
 /// A GPU of which every figure is known.
-fn used_gpu() -> GpuDevice {
+pub(super) fn used_gpu() -> GpuDevice {
     GpuDevice {
         id: "GPU-8f6c2d1e-0000-1111-2222-333344445555".into(),
         index: Some(1),
@@ -118,6 +118,7 @@ pub fn killed() -> Report {
     report.cgroup = Some(cgroup());
     report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["node18".into()] });
     report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
+    report.rank = Some(OwnRank { job: 889_213_807, rank: 2, of: 4, pid: Some(4242) });
     report.ending.exit = killed;
     let crash = |command: &str, signal, signal_name: &str, count, is_probe| Crash {
         command: Some(command.into()),

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod killed;
+mod nodes;
 mod unknown;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use crate::model::quality::Quality;
 use crate::model::report::*;
 pub use hostile::hostile;
 pub use killed::{causes, killed};
+pub use nodes::nodes;
 pub use unknown::unknown;
 
 /// Reports whose figures are as a run gives them, and their names.
@@ -158,6 +160,7 @@ pub fn full() -> Report {
             kernel: Some("6.18.0".into()),
             cores: 8,
             ram_bytes: Some(25_276_502_016),
+            boot_id: Some("0f3c2d4e-5b6a-4789-8a9b-c0d1e2f30415".into()),
         },
         ending: Ending { exit: ended, ..Ending::default() },
         crashes: Some(Vec::new()),
@@ -234,6 +237,10 @@ pub fn full() -> Report {
         series: over_time(83.25, 204_472_320),
         cgroup: None,
         limits: limits(),
+        rank: None,
+        merged: None,
+        nodes: Vec::new(),
+        ranks: None,
         coverage: coverage(),
         warnings: vec![Warning::new(
             Topic::Command,
@@ -280,6 +287,7 @@ fn heaviest(ended: Exit) -> Vec<HeavyProcess> {
                 wall_s: 12.75,
                 exit: ended,
                 gpu: None,
+                node: None,
             },
         },
         HeavyProcess {
@@ -296,6 +304,7 @@ fn heaviest(ended: Exit) -> Vec<HeavyProcess> {
                 wall_s: 83.0,
                 exit: Exit::default(),
                 gpu: None,
+                node: None,
             },
         },
     ]

@@ -13,7 +13,7 @@ pub fn unknown() -> Report {
         stage: Stage::SoFar,
         command: vec!["./app".into()],
         wall_s: 7384.4,
-        host: Host { hostname: None, kernel: None, cores: 8, ram_bytes: None },
+        host: Host { hostname: None, kernel: None, cores: 8, ram_bytes: None, boot_id: None },
         limits: Limits::default(),
         ending: Ending::default(),
         usable: Usable {
@@ -115,6 +115,7 @@ fn processes() -> Processes {
                 wall_s: 7384.4,
                 exit: Exit::default(),
                 gpu: None,
+                node: None,
             },
         }],
         max_sm_percent: None,

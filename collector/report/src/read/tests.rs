@@ -345,6 +345,8 @@ fn report_of_schema_2_is_read_with_a_note() {
         contention: Contention::default(),
         hints: Hints { gpu_memory_reason: None, ..original.hints },
         limits: Limits { batch_system: None, ..original.limits },
+        host: Host { boot_id: None, ..original.host },
+        rank: None,
         ..original
     };
     assert_eq!(report, expected);

@@ -154,7 +154,7 @@ fn mean_power(watts: f64, gpus: &[&GpuDevice], units: Units) -> String {
 }
 
 /// Writes energy in the largest unit that fits.
-fn energy(joules: f64) -> String {
+pub(super) fn energy(joules: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J")];
     let (size, symbol) = UNITS.into_iter().find(|(size, _)| joules >= *size).unwrap_or((1.0, "J"));
     format!("{} {symbol}", short(joules / size))

@@ -66,7 +66,12 @@ fn exit(report: &Report) -> (Tone, String, String) {
         _ if report.stage == Stage::Recovered && report.processes.still_running == Some(0) => {
             (Tone::Caution, "TRACKING KILLED", "tracking was killed")
         }
-        _ if report.stage != Stage::Over => (Tone::Caution, "STILL RUNNING", "still running"),
+        exit if report.stage != Stage::Over && report.merged.is_some() && exit == Exit::default() => {
+            (Tone::Caution, "NOT ALL REPORTS FINAL", "not all reports were final")
+        }
+        _ if report.stage != Stage::Over && report.merged.is_none() => {
+            (Tone::Caution, "STILL RUNNING", "still running")
+        }
         Exit { code: Some(0), .. } => match crashes::in_headline(report) {
             Some(but) => {
                 return (Tone::Caution, format!("OK, exit 0{but}"), format!("exited with code 0{but}"));

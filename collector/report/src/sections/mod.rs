@@ -8,6 +8,7 @@ mod environment;
 mod gpus;
 mod headline;
 mod next_job;
+mod nodes;
 mod processes;
 mod usage;
 mod warnings;
@@ -31,6 +32,7 @@ const SHOW_KEPT: &str = "gpu-track-run --last --full";
 pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     let mut sections = vec![Section::list("Evidence", evidence(report, units).into_iter().collect())];
     sections.extend(usage_sections(report, units));
+    sections.extend([nodes::nodes(report, units), nodes::ranks(report, units)]);
     sections.extend([processes::processes(report, units), crashes::section(report)]);
     sections.push(environment::cgroup(report.cgroup.as_ref(), units));
     sections.push(gpus::gpus(&report.gpus, units));
@@ -115,6 +117,7 @@ pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: 
     blocks.extend(crashes);
     blocks.extend(usage::rows(report, units));
     blocks.extend(gpus::rows(report, units));
+    blocks.extend(nodes::rows(report, units));
     blocks.extend(usage::io_row(report, units));
     blocks.extend(processes::row(report));
     blocks.extend(processes::top_commands(report, units, command_lines));

@@ -65,6 +65,7 @@ fn heaviest(processes: &[HeavyProcess], units: Units) -> Section {
     let rows = processes.iter().map(|HeavyProcess { usage: process, .. }| {
         let [cpu, peak, wall] = usage_cells(process.cpu_s, process.peak_rss_bytes, process.wall_s, units);
         let command = quote::process(process.args.as_deref(), &process.command, COMMAND);
+        let node = process.node.as_ref().map(|node| format!("{node}: ")).unwrap_or_default();
         [
             process.pid.to_string(),
             count(process.ppid.map(u64::from)),
@@ -72,7 +73,7 @@ fn heaviest(processes: &[HeavyProcess], units: Units) -> Section {
             cpu,
             peak,
             wall,
-            command,
+            node + &command,
         ]
     });
     Section::new("Heaviest").table(Table::new(head, rows))

@@ -1,6 +1,6 @@
 //! What the tree used: CPU time, RAM, I/O, faults and switches.
 
-use super::contention;
+use super::{contention, nodes};
 use crate::document::{Block, Cell, Column, RamSpan, Section, Table, Tone};
 use crate::figures::{short, thousands};
 use crate::model::groups::Groups;
@@ -187,7 +187,9 @@ fn ram_row(report: &Report, units: Units) -> Block {
     };
     let part = memory.bytes.filter(|whole| *whole > 0).map(|whole| peak as f64 / whole as f64);
     let whole = memory.bytes.map(|whole| units.bytes(whole));
-    gauge(LABEL, units.bytes(peak), whole, part, note.to_owned())
+    let at_most = nodes::at_most(report, units).map(|most| format!("at least; at most {most}"));
+    let note = at_most.unwrap_or_else(|| note.to_owned());
+    gauge(LABEL, units.bytes(peak), whole, part, note)
 }
 
 /// What held the RAM at its peak, where that was more than one process.

@@ -233,6 +233,13 @@ impl ProcRoot {
         let memory = Meminfo::from_file(self.top_path("meminfo")).ok()?;
         Some((memory.mem_total.saturating_sub(memory.mem_available?), memory.mem_total))
     }
+
+    /// Reads the random id of this boot of the kernel.
+    #[must_use]
+    pub fn boot_id(&self) -> Option<String> {
+        let text = String::from_utf8(read_all(&self.top_path("sys/kernel/random/boot_id"))?).ok()?;
+        Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+    }
 }
 
 fn read_all(path: &Path) -> Option<Vec<u8>> {
@@ -278,6 +285,7 @@ mod tests {
         assert!(root.machine_stat().is_some_and(|text| parse_busy_ticks(&text).is_some()));
         let (used, total) = root.system_memory().unwrap();
         assert!(used <= total);
+        assert_eq!(root.boot_id().unwrap().len(), 36);
     }
 
     #[test]
@@ -286,6 +294,7 @@ mod tests {
         assert_eq!(root.stat(1), None);
         assert_eq!(root.rollup(1).unwrap(), None);
         assert_eq!(root.system_memory(), None);
+        assert_eq!(root.boot_id(), None);
     }
 
     #[test]

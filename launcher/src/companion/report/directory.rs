@@ -1,7 +1,5 @@
 //! A table of the reports in a directory.
 
-use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,6 +7,7 @@ use gpu_track_collector::runs::{self, RunRow};
 use gpu_track_collector::study::Plan;
 use gpu_track_collector::{format, read_report};
 
+use super::super::report_files;
 use super::CSV;
 use crate::cli::{ReportPlaces, UsageError};
 use crate::console::message;
@@ -20,12 +19,13 @@ use crate::console::message;
 pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, UsageError> {
     super::check_forms(places)?;
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", directory.display()));
-    let entries = fs::read_dir(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let listed =
+        report_files::in_directory(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;
     let mut others = Vec::new();
     let mut rows: Vec<RunRow> = Vec::new();
-    for path in paths.filter(|path| path.extension() == Some(OsStr::new(format::JSON_NAME))) {
-        let json = fs::read_to_string(&path).unwrap_or_default();
+    for path in listed {
+        // A link to a report is a run of this directory, too.
+        let json = report_files::read(&path, false).unwrap_or_default();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match read_report(&json) {
             Ok(read) => rows.push(runs::row(name, &read.report)),

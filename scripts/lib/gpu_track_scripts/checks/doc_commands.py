@@ -1,4 +1,4 @@
-"""Runs the commands that stand in README.md and docs/GUIDE.md, in a directory with stand-ins for what they work on.
+"""Runs the commands of README.md, docs/GUIDE.md and docs/NODES.md, in a directory with stand-ins for what they work on.
 
 A command is a line of a shell block, a line of an example that begins with `$ `, or `gpu-track-run -...` in the text.
 A block is one script, as it would be pasted. Each has to succeed, and what jq reads of a report has to be there.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from gpu_track_scripts.commands import cargo_build
 from gpu_track_scripts.paths import ROOT
 
-PAGES = ["README.md", "docs/GUIDE.md"]
+PAGES = ["README.md", "docs/GUIDE.md", "docs/NODES.md"]
 # A command that takes longer hangs.
 WATCHDOG_S = 120
 

@@ -12,6 +12,7 @@ mod gpu;
 mod hints;
 mod io;
 mod limits;
+mod nodes;
 mod processes;
 mod ram;
 mod series;
@@ -39,6 +40,10 @@ pub use hints::{CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHin
 pub(crate) use hints::{LEAST_MEMORY_BYTES, LEAST_TIME_S};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
+pub use nodes::{
+    AtMost, Merged, Node, NodeCoverage, NodeGpu, NodeRam, NodeSeries, NodeState, OwnRank, RankPlace,
+    RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
+};
 pub use processes::{CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
 pub use series::{
@@ -122,6 +127,18 @@ pub struct Report {
     pub cgroup: Option<Cgroup>,
     /// Limits that applied to the command.
     pub limits: Limits,
+    /// The rank that the command is in a job of several; `None`: it is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<OwnRank>,
+    /// How the reports of several nodes became this one; `None`: it is the report of one run on one node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merged: Option<Merged>,
+    /// The nodes of a merged report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Node>,
+    /// The ranks of a merged report, as far as each has a report; `None`: there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<Ranks>,
     /// How the figures are known, and what may be missing.
     pub coverage: Coverage,
     /// What a reader should know to judge the figures, one cause each.
@@ -164,4 +181,6 @@ pub struct Host {
     pub cores: u32,
     /// MemTotal of /proc/meminfo, bytes.
     pub ram_bytes: Option<u64>,
+    /// Random id of this boot of the kernel: reports with the same one are of the same machine.
+    pub boot_id: Option<String>,
 }

@@ -99,4 +99,7 @@ pub struct ProcessUsage {
     /// Its use of GPUs; `None` if it was seen on none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<ProcessGpu>,
+    /// Its node, in a merged report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }

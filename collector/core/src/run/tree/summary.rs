@@ -124,6 +124,7 @@ impl ProcessSummary {
             wall_s: self.wall_ns as f64 / 1e9,
             exit: self.exit,
             gpu: None,
+            node: None,
         }
     }
 

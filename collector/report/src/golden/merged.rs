@@ -1,0 +1,53 @@
+//! A merged report in its forms: the reports of some nodes, as `gpu-track merge` makes one of them.
+
+use gpu_track_core::samples::nodes;
+
+use super::{compare, full_style};
+use crate::json::json;
+use crate::merge::{Head, Merger, Plan, Source};
+use crate::model::report::Report;
+use crate::model::style::Style;
+use crate::read::{self, ReadReport};
+use crate::runs;
+use crate::text::text;
+
+/// The report of all nodes, and of files that could not be read.
+pub(super) fn merged() -> Report {
+    let reports = nodes();
+    let source = |(file, report): &(String, Report)| Source {
+        file: file.clone(),
+        head: Head::of(report),
+        content: None,
+    };
+    let unread = [("run.09.json".to_owned(), "it is no JSON".to_owned())];
+    let plan = Plan::new(reports.iter().map(source).collect(), unread.into());
+    let order: Vec<(usize, String)> = plan.order().map(|(number, file)| (number, file.to_owned())).collect();
+    let mut merger = Merger::new(plan);
+    for (number, file) in order {
+        let (_, report) = reports.iter().find(|(name, _)| *name == file).unwrap();
+        merger.add(number, ReadReport { report: report.clone(), note: None });
+    }
+    merger.finish().unwrap().report
+}
+
+// Requirement: NODE-1
+#[test]
+fn golden_merged() {
+    let (report, style) = (merged(), full_style());
+    let golden = include_str!("../../../../tests/golden/merged.txt");
+    compare(&text(&report, &style), "merged.txt", golden);
+    let golden = include_str!("../../../../tests/golden/merged.json");
+    compare(&json(&report, &style), "merged.json", golden);
+    let golden = include_str!("../../../../tests/golden/summary_merged.txt");
+    compare(&text(&report, &Style::default()), "summary_merged.txt", golden);
+}
+
+// Requirement: NODE-7
+#[test]
+fn merged_report_is_read_back() {
+    let report = merged();
+    let read = read::read(&json(&report, &Style::default())).unwrap();
+    assert!(read.report == report && read.note.is_none());
+    let row = runs::row("merged.json".into(), &report);
+    assert_eq!(row.ram_bytes.used, report.max_ram.combined.footprint_bytes.map(|bytes| bytes as f64));
+}

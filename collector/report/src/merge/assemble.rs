@@ -1,0 +1,277 @@
+//! The merged report, from the sums of all reports.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::machine::no_less;
+use super::merger::Merger;
+use super::quantity::Scale;
+use super::spread::spread;
+use super::sum::Sum;
+use super::sums::Groups3;
+use super::totals::saturated;
+use super::warnings::{Facts, warnings};
+use crate::model::groups::Groups;
+use crate::model::report::{
+    AtMost, Coverage, Cpu, GpusSource, Host, IoTracks, MaxGpuRam, MaxProportionalRam, MaxRam, Merged, Node,
+    NodeState, Nodes, Percent, Processes, Report, Series, SetRam, SetTracks, Track, Usable, UsableCores,
+    UsableGpus, UsableMemory,
+};
+use crate::model::timestamp;
+
+/// Most points of the series, as in the report of one node.
+pub(super) const MOST_POINTS: usize = 300;
+/// Most missing nodes that are named in the coverage.
+const MOST_NAMES: usize = 1000;
+/// Most nodes without a report that are listed.
+const MOST_MISSING: usize = 2000;
+/// Why private and proportional RAM are null.
+const NO_SHARING: &str = "reports don't have it over time, so that of all nodes together is unknown";
+
+impl Merger {
+    /// Makes the report of all, when the last node and machine are closed.
+    pub(super) fn assemble(mut self) -> Report {
+        let grid = self.plan.grid;
+        let wall_us = (grid.end_us - grid.start_us).unsigned_abs();
+        let wall_s = wall_us as f64 / 1e6;
+        let missing = self.missing();
+        let with_reports = self.read_nodes.len() as u64;
+        let merged = self.merged(with_reports);
+        self.nodes.sort_by(|a, b| a.node.cmp(&b.node));
+        let is_one_report_a_node = self.nodes.iter().all(|node| node.reports == 1);
+        let known_ranks = self.ranks.unseen();
+        let coverage = Coverage {
+            private_ram_reason: Some(NO_SHARING.into()),
+            nodes: (missing.count > 0).then(|| Nodes {
+                unseen: missing.count,
+                unseen_names: missing.names.iter().take(MOST_NAMES).cloned().collect(),
+            }),
+            ranks: known_ranks,
+            ..self.totals.coverage()
+        };
+        self.nodes.extend(missing.names.iter().take(MOST_MISSING).map(|node| Node {
+            node: node.clone(),
+            state: NodeState::NeverCheckedIn,
+            ..Node::default()
+        }));
+        let commands = self.commands.list();
+        let warnings = warnings(&Facts {
+            plan: &self.plan,
+            commands: &commands,
+            nodes: &self.nodes,
+            machines: self.machines.count,
+            files: &self.files,
+            ranks: known_ranks,
+            missing_nodes: missing.count,
+            unknown_cpu: self.totals.total.unknown,
+            unknown_ram: self.sums.ram.combined.unknown(),
+            of_nodes: &self.of_nodes,
+        });
+        let usable = self.usable();
+        let cpu_time = self.totals.cpu_time(wall_s * usable.cores.count);
+        let start = UNIX_EPOCH + Duration::from_micros(grid.start_us.unsigned_abs());
+        Report {
+            stage: self.endings.stage(),
+            command: commands.first().map(|(words, _)| words.to_vec()).unwrap_or_default(),
+            started_at: timestamp::representable(start),
+            wall_s,
+            host: Host {
+                hostname: None,
+                kernel: self.common.kernel(),
+                cores: self.machines.cores(),
+                ram_bytes: self.machines.ram_bytes(),
+                boot_id: None,
+            },
+            ending: self.endings.ending(),
+            crashes: self.processes.crashes(),
+            hints: self.common.hints(is_one_report_a_node),
+            contention: self.common.contention(),
+            io: self.totals.io(),
+            faults: self.totals.faults(),
+            context_switches: self.totals.context_switches(),
+            max_ram: self.max_ram(),
+            mean_ram_bytes: self.totals.mean_ram_bytes(wall_us),
+            max_ram_proportional: MaxProportionalRam {
+                reason: Some(NO_SHARING.into()),
+                ..MaxProportionalRam::default()
+            },
+            max_ram_at_most: self.sums.ram.map(|sum| sum.bounds().at_most.map(saturated)),
+            max_gpu_ram: self.max_gpu_ram(),
+            cpu: self.cpu(wall_us),
+            gpu: self.machines.gpu(),
+            processes: self.all_processes(),
+            gpus: Vec::new(),
+            peak: None,
+            series: self.series(),
+            cgroup: None,
+            limits: self.common.limits(),
+            rank: None,
+            merged: Some(merged),
+            ranks: self.ranks.summary(),
+            nodes: self.nodes,
+            usable,
+            cpu_time,
+            coverage,
+            warnings,
+        }
+    }
+
+    fn merged(&self, with_reports: u64) -> Merged {
+        let (node_start_s, node_end_s) = self.plan.grid.axis(self.joined_in_nodes());
+        let at_most = |sum: &Sum| sum.bounds().at_most.map(saturated);
+        let of_nodes = |value: &dyn Fn(&Node) -> Option<f64>| {
+            let known = self.nodes.iter().filter_map(|node| Some((value(node)?, &node.node)));
+            let known: Vec<_> = known.collect();
+            (known.len() > 1).then(|| spread(known.into_iter())).flatten()
+        };
+        Merged {
+            files: self.files.clone(),
+            nodes: with_reports,
+            machines: self.machines.count,
+            bin_s: self.plan.grid.bin_us as f64 / 1e6,
+            clock_error_s: None,
+            at_most: AtMost {
+                system_ram_bytes: at_most(&self.machines.ram),
+                gpu_ram_used_bytes: at_most(&self.machines.gpu_ram),
+                gpu_ram_run_bytes: at_most(&self.sums.gpu_ram),
+                processes: at_most(&self.sums.processes),
+            },
+            ram_bytes: of_nodes(&|node| node.ram.max_bytes.map(|bytes| bytes as f64)),
+            cpu_s: of_nodes(&|node| node.cpu_s),
+            gpu_energy_j: self.machines.energy_j(),
+            unlisted_nodes: self.unlisted.nodes,
+            unlisted_gpus: self.unlisted.gpus,
+            node_start_s,
+            node_end_s,
+        }
+    }
+
+    /// Finds the nodes that reports tell of and no report is of. A name with a domain and one without are the same.
+    fn missing(&self) -> Missing {
+        fn short(name: &str) -> &str {
+            name.split(['.', ' ']).next().unwrap_or_default()
+        }
+        let read = self.read_nodes.iter().filter_map(|number| self.plan.nodes.get(*number));
+        let known: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
+        let missing = self.told.names.iter().filter(|name| !known.contains(short(name)));
+        let names: Vec<String> = missing.cloned().collect();
+        let with_reports = self.read_nodes.len() as u64;
+        let count = (names.len() as u64).max(self.told.most.saturating_sub(with_reports));
+        Missing { names, count }
+    }
+
+    fn usable(&self) -> Usable {
+        let of_nodes = &self.usable;
+        let memory_bytes = of_nodes.memory_bytes.whole().map(saturated);
+        let gpus = self.machines.usable_gpus();
+        let source = if of_nodes.gpus_by_environment { GpusSource::Environment } else { GpusSource::Tracked };
+        Usable {
+            cores: UsableCores { count: of_nodes.cores, source: of_nodes.cores_source.unwrap_or_default() },
+            memory: UsableMemory {
+                bytes: memory_bytes,
+                source: of_nodes.memory_source.filter(|_| memory_bytes.is_some()),
+                process_address_space_bytes: of_nodes.address_space_bytes,
+            },
+            gpus: UsableGpus { count: gpus, source: gpus.map(|_| source) },
+        }
+    }
+
+    fn max_ram(&self) -> MaxRam {
+        let set = |sum: &Sum| SetRam {
+            footprint_bytes: sum.bounds().at_least.map(saturated),
+            private_bytes: None,
+            shared_bytes: None,
+        };
+        let Groups { main, descendants, combined } = self.sums.ram.map(set);
+        MaxRam {
+            system_capacity_bytes: self.machines.ram_bytes(),
+            system_bytes: self.machines.ram.bounds().at_least.map(saturated),
+            main,
+            descendants,
+            combined,
+        }
+    }
+
+    fn max_gpu_ram(&self) -> MaxGpuRam {
+        let sum = &self.sums.gpu_ram;
+        MaxGpuRam {
+            main_bytes: self.sums.gpu_main.max(),
+            descendants_bytes: self.sums.gpu_descendants.max(),
+            combined_bytes: sum.bounds().at_least.filter(|_| sum.is_complete()).map(saturated),
+            ..self.machines.gpu_ram()
+        }
+    }
+
+    fn cpu(&self, wall_us: u64) -> Cpu {
+        let max = self.sums.cpu.map(|sum| sum.at_least(Scale::Percent));
+        let percent = max.with(self.totals.mean_percent(wall_us), |max, mean_sum| Percent {
+            max_sum: no_less(max, mean_sum),
+            mean_sum,
+        });
+        Cpu {
+            system_core_count: self.machines.cores(),
+            expected_cores: u32::try_from(self.usable.expected_cores).unwrap_or(u32::MAX),
+            system: self.machines.cpu_percent(),
+            main: percent.main,
+            descendants: percent.descendants,
+            combined: percent.combined,
+            main_threads: None,
+            descendants_threads: None,
+            combined_threads: None,
+        }
+    }
+
+    fn all_processes(&self) -> Processes {
+        Processes {
+            total: self.totals.processes.sum().map_or(0, saturated),
+            max_concurrent: self.sums.processes.bounds().at_least.map(saturated),
+            still_running: self.totals.still_running.whole().map(saturated),
+            still_running_processes: Vec::new(),
+            by_command: self.processes.by_command(),
+            heaviest: self.processes.heaviest(),
+            max_sm_percent: None,
+        }
+    }
+
+    fn series(&self) -> Series {
+        let grid = self.plan.grid;
+        let joined = grid.bins.div_ceil(MOST_POINTS);
+        let (start_s, end_s) = grid.axis(joined);
+        let track = |sum: &Sum, scale: Scale| {
+            let line = sum.line(joined);
+            let values = |list: Vec<Option<u128>>| -> Vec<Option<f64>> {
+                list.into_iter().map(|units| units.map(|units| scale.value(units))).collect()
+            };
+            Track { min: values(line.min), mean: values(line.mean), max: values(line.max) }
+        };
+        let sets = |groups: &Groups3, system: &Sum, scale: Scale| SetTracks {
+            main: track(&groups.main, scale),
+            descendants: track(&groups.descendants, scale),
+            combined: track(&groups.combined, scale),
+            system: track(system, scale),
+        };
+        Series {
+            start_s,
+            end_s,
+            ram_bytes: sets(&self.sums.ram, &self.machines.ram, Scale::Whole),
+            cpu_percent: sets(&self.sums.cpu, &self.machines.cpu, Scale::Percent),
+            processes: track(&self.sums.processes, Scale::Whole),
+            io_bytes_per_s: IoTracks {
+                read: track(&self.sums.read, Scale::Whole),
+                written: track(&self.sums.written, Scale::Whole),
+            },
+            file_systems: Vec::new(),
+            gpus: Vec::new(),
+            commands: Vec::new(),
+            other_commands: None,
+        }
+    }
+}
+
+/// Nodes without a report.
+struct Missing {
+    /// Those whose names are known.
+    names: Vec<String>,
+    /// How many there are at least.
+    count: u64,
+}

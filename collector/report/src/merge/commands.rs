@@ -1,0 +1,34 @@
+//! The commands that the reports are of.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::head::cut;
+
+/// Most commands that are told apart.
+const MOST: usize = 100;
+/// Most words of one that are kept.
+const MOST_WORDS: usize = 100;
+
+/// The commands so far, each with how many reports have it and the first start, microseconds since the epoch.
+#[derive(Debug, Default)]
+pub(super) struct Commands(BTreeMap<Vec<String>, (u64, i64)>);
+
+impl Commands {
+    /// Adds that of a report that started then.
+    pub(super) fn add(&mut self, words: &[String], start_us: i64) {
+        let words: Vec<String> = words.iter().take(MOST_WORDS).map(|word| cut(word)).collect();
+        if self.0.len() < MOST || self.0.contains_key(&words) {
+            let (count, first_us) = self.0.entry(words).or_insert((0, start_us));
+            *count += 1;
+            *first_us = start_us.min(*first_us);
+        }
+    }
+
+    /// Lists them with how many reports have each: most first, then the one that started first.
+    pub(super) fn list(&self) -> Vec<(&[String], u64)> {
+        let mut all: Vec<_> = self.0.iter().collect();
+        all.sort_by_key(|(_, (count, first_us))| (Reverse(*count), *first_us));
+        all.into_iter().map(|(words, (count, _))| (words.as_slice(), *count)).collect()
+    }
+}

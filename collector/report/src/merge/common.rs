@@ -1,0 +1,132 @@
+//! What is the same in all reports: kernel, limits, batch job. What differs is in the reports of the nodes.
+
+use crate::model::report::{
+    Contention, CpusHint, GpuMemoryHint, GpusHint, Hints, Limit, Limits, MemoryHint, Report, TimeHint,
+};
+
+/// Why a merged report has no cores of others.
+const CONTENTION: &str = "the reports of the nodes have it";
+/// Why there are no hints where reports are of parts of nodes.
+const SEVERAL: &str = "several reports are of one node, so none tells what a node needs";
+/// Most GPUs that are named as held and idle.
+const MOST_IDLE: usize = 100;
+
+/// What the reports so far have in common.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    first: Option<(Option<String>, Limits)>,
+    /// How many reports waited for cores, and of how many that is not known.
+    contended: u64,
+    unknown_contention: u64,
+    hints: Option<Hints>,
+}
+
+impl Common {
+    /// Adds a report.
+    pub(super) fn add(&mut self, report: &Report) {
+        match &mut self.first {
+            None => self.first = Some((report.host.kernel.clone(), report.limits.clone())),
+            Some((kernel, limits)) => {
+                if *kernel != report.host.kernel {
+                    *kernel = None;
+                }
+                keep_common(limits, &report.limits);
+            }
+        }
+        match report.contention.is_contended {
+            Some(is_contended) => self.contended += u64::from(is_contended),
+            None => self.unknown_contention += 1,
+        }
+        self.hints = Some(match self.hints.take() {
+            None => report.hints.clone(),
+            Some(hints) => larger(hints, &report.hints),
+        });
+    }
+
+    pub(super) fn kernel(&self) -> Option<String> {
+        self.first.as_ref().and_then(|(kernel, _)| kernel.clone())
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.first.as_ref().map(|(_, limits)| limits.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn contention(&self) -> Contention {
+        let is_known = self.contended > 0 || self.unknown_contention == 0;
+        Contention {
+            is_contended: is_known.then_some(self.contended > 0),
+            reason: Some(CONTENTION.to_owned()),
+            ..Contention::default()
+        }
+    }
+
+    /// Gives what to ask for next time, for each node: the most that any report asks for. Reports of parts of nodes don't tell.
+    pub(super) fn hints(&self, is_report_of_each_node: bool) -> Hints {
+        let none = || {
+            let (withheld, gpu_memory_reason) = (Some(SEVERAL.to_owned()), Some(SEVERAL.to_owned()));
+            Hints { withheld, gpu_memory_reason, ..Hints::default() }
+        };
+        match &self.hints {
+            Some(hints) if is_report_of_each_node => hints.clone(),
+            _ => none(),
+        }
+    }
+}
+
+/// Makes unknown what differs.
+fn keep_common(limits: &mut Limits, others: &Limits) {
+    let Limits { memory_bytes, cpu_millicores, tasks, cgroup, oom_kills, cpus, ulimits, batch_system, slurm } =
+        limits;
+    for (limit, other) in
+        [(memory_bytes, others.memory_bytes), (cpu_millicores, others.cpu_millicores), (tasks, others.tasks)]
+    {
+        if *limit != other {
+            *limit = Limit::Unknown;
+        }
+    }
+    keep_equal(cgroup, &others.cgroup);
+    keep_equal(cpus, &others.cpus);
+    keep_equal(batch_system, &others.batch_system);
+    // Kills in two cgroups add up; those in one that two reports are of would count twice.
+    *oom_kills = None;
+    ulimits.retain(|name, limit| others.ulimits.get(name) == Some(limit));
+    slurm.retain(|name, value| others.slurm.get(name) == Some(value));
+}
+
+fn keep_equal<T: PartialEq>(value: &mut Option<T>, other: &Option<T>) {
+    if value != other {
+        *value = None;
+    }
+}
+
+/// Gives the larger of each hint. Where one is unknown, so is what all need; GPUs of nodes add up.
+fn larger(all: Hints, other: &Hints) -> Hints {
+    Hints {
+        withheld: all.withheld.or_else(|| other.withheld.clone()),
+        memory: pick(all.memory, other.memory, |a: &MemoryHint, b| a.bytes >= b.bytes),
+        time: pick(all.time, other.time, |a: &TimeHint, b| a.time_s >= b.time_s),
+        cpus: pick(all.cpus, other.cpus, |a: &CpusHint, b| {
+            a.count.cmp(&b.count).then(a.p95_busy_cores.total_cmp(&b.p95_busy_cores)).is_ge()
+        }),
+        gpus: Option::zip(all.gpus, other.gpus.as_ref()).map(|(a, b)| sum(a, b)),
+        gpu_memory: pick(all.gpu_memory, other.gpu_memory.clone(), |a: &GpuMemoryHint, b| {
+            (a.bytes, a.basis_bytes) >= (b.bytes, b.basis_bytes)
+        }),
+        gpu_memory_reason: all.gpu_memory_reason.or_else(|| other.gpu_memory_reason.clone()),
+    }
+}
+
+fn pick<T>(a: Option<T>, b: Option<T>, is_first: impl Fn(&T, &T) -> bool) -> Option<T> {
+    let (a, b) = Option::zip(a, b)?;
+    Some(if is_first(&a, &b) { a } else { b })
+}
+
+fn sum(a: GpusHint, b: &GpusHint) -> GpusHint {
+    let held_idle = a.held_idle.into_iter().chain(b.held_idle.iter().cloned()).take(MOST_IDLE).collect();
+    GpusHint {
+        count: a.count.saturating_add(b.count),
+        given: a.given.saturating_add(b.given),
+        is_fitting: a.is_fitting && b.is_fitting,
+        held_idle,
+    }
+}

@@ -1,0 +1,121 @@
+//! What a first look at a report tells: when it was, of which node, of which job. It finds out which reports belong
+//! together before any of them is kept in memory.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::quantity::Span;
+use crate::json::SCHEMA_VERSION;
+use crate::model::report::Report;
+use crate::model::timestamp;
+use crate::read::{self, NotRead};
+
+/// Most characters of a name that is kept: of a host, a command, a process.
+const MOST_NAME: usize = 255;
+/// The batch job's id among Slurm's variables.
+const JOB_ID: &str = "SLURM_JOB_ID";
+
+/// What a first look at a report tells.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// When the command ran.
+    pub(super) span: Span,
+    pub(super) hostname: Option<String>,
+    pub(super) boot_id: Option<String>,
+    /// How far the node's clock is ahead, seconds; `None`: unknown.
+    pub(super) clock_offset_s: Option<f64>,
+    /// The batch job.
+    pub(super) job: Option<String>,
+    /// It was itself made of several.
+    pub(super) is_merged: bool,
+}
+
+/// The keys that are looked at.
+#[derive(Deserialize)]
+struct Form {
+    schema_version: u64,
+    #[serde(deserialize_with = "timestamp::deserialize")]
+    started_at: SystemTime,
+    wall_s: f64,
+    host: HostForm,
+    limits: LimitsForm,
+    merged: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct HostForm {
+    hostname: Option<String>,
+    boot_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct LimitsForm {
+    slurm: BTreeMap<String, String>,
+}
+
+impl Head {
+    /// Looks at the text of a JSON report.
+    ///
+    /// # Errors
+    /// If it is none, or of a later schema. What is no report of this version for another reason shows when it is read.
+    pub fn read(json: &str) -> Result<Self, NotRead> {
+        match serde_json::from_str::<Form>(json) {
+            Ok(form) if form.schema_version == SCHEMA_VERSION => Ok(form.into()),
+            _ => Ok(Self::of(&read::read(json)?.report)),
+        }
+    }
+
+    /// Looks at a report.
+    #[must_use]
+    pub fn of(report: &Report) -> Self {
+        let host = &report.host;
+        Form {
+            schema_version: SCHEMA_VERSION,
+            started_at: report.started_at,
+            wall_s: report.wall_s,
+            host: HostForm { hostname: host.hostname.clone(), boot_id: host.boot_id.clone() },
+            limits: LimitsForm { slurm: report.limits.slurm.clone() },
+            merged: report.merged.as_ref().map(|_| IgnoredAny),
+        }
+        .into()
+    }
+
+    /// Gives the host name.
+    #[must_use]
+    pub fn hostname(&self) -> Option<&str> {
+        self.hostname.as_deref()
+    }
+
+    /// Takes in that the node's clock was so many seconds ahead of the others.
+    pub fn set_clock_offset(&mut self, offset_s: f64) {
+        self.span = self.span.earlier(offset_s);
+        self.clock_offset_s = Some(offset_s);
+    }
+}
+
+impl From<Form> for Head {
+    fn from(form: Form) -> Self {
+        let name = |name: Option<String>| name.filter(|name| !name.is_empty()).map(|name| cut(&name));
+        let since_epoch = form.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started_us = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
+        Self {
+            span: Span::of(started_us, form.wall_s),
+            hostname: name(form.host.hostname),
+            boot_id: name(form.host.boot_id),
+            clock_offset_s: None,
+            job: name(form.limits.slurm.get(JOB_ID).cloned()),
+            is_merged: form.merged.is_some(),
+        }
+    }
+}
+
+/// Cuts a name that is too long for one.
+pub(super) fn cut(name: &str) -> String {
+    match name.char_indices().nth(MOST_NAME) {
+        Some((at, _)) => format!("{}...", &name[..at]),
+        None => name.to_owned(),
+    }
+}

@@ -1,0 +1,58 @@
+//! One report of several nodes' reports: a pure function of them.
+//!
+//! 1. A first look at each file ([`Head`]) tells its time, node and job.
+//! 2. A [`Plan`] of all first looks says which belong together: the grid of wall-clock time, the nodes, the order.
+//! 3. A [`Merger`] takes the reports one by one in that order, and keeps only sums of them.
+//!
+//! Sums are of whole numbers, and the plan sorts the files. So the order in which files are named changes nothing.
+
+mod assemble;
+mod commands;
+mod common;
+mod ending;
+mod grid;
+mod head;
+mod machine;
+mod merger;
+mod node;
+mod plan;
+mod processes;
+mod quantity;
+mod ranks;
+mod spread;
+mod sum;
+mod sums;
+#[cfg(test)]
+mod tests;
+mod totals;
+mod warnings;
+
+use std::collections::BTreeMap;
+
+pub use head::Head;
+pub use merger::{MergedReport, Merger};
+pub use plan::{Plan, Source};
+pub use ranks::csv as ranks_csv;
+
+use crate::model::report::Report;
+use crate::read::ReadReport;
+
+/// Merges reports, each from the file of this name. `None`: there is none that can be merged.
+#[must_use]
+pub fn merge(reports: &[(String, Report)]) -> Option<MergedReport> {
+    let source = |(file, report): &(String, Report)| Source {
+        file: file.clone(),
+        head: Head::of(report),
+        content: None,
+    };
+    let plan = Plan::new(reports.iter().map(source).collect(), Vec::new());
+    let by_file: BTreeMap<&str, &Report> =
+        reports.iter().map(|(file, report)| (file.as_str(), report)).collect();
+    let in_order = plan.order().filter_map(|(number, file)| Some((number, *by_file.get(file)?)));
+    let in_order: Vec<(usize, &Report)> = in_order.collect();
+    let mut merger = Merger::new(plan);
+    for (number, report) in in_order {
+        merger.add(number, ReadReport { report: report.clone(), note: None });
+    }
+    merger.finish().ok()
+}

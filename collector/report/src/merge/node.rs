@@ -1,0 +1,280 @@
+//! One node, from its reports: what its processes used, and how that is known.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::ending::Endings;
+use super::grid::Grid;
+use super::head::cut;
+use super::machine::Energy;
+use super::plan::NodePlan;
+use super::quantity::{Quantity, Span};
+use super::sum::Sum;
+use super::totals::{Known, millionths, saturated};
+use crate::model::report::{
+    CoresSource, GpuDevice, Node, NodeCoverage, NodeGpu, NodeRam, NodeSeries, Report, UsableCores,
+};
+use crate::model::timestamp;
+
+/// Most GPUs of a node that are listed.
+const MOST_GPUS: usize = 64;
+/// Most processors of an affinity mask.
+const MOST_CPUS: u32 = 1 << 16;
+
+/// A node whose reports are being read.
+pub(super) struct OpenNode {
+    name: String,
+    clock_offset_s: Option<f64>,
+    grid: Grid,
+    reports: u64,
+    endings: Endings,
+    /// From the first start to the last end.
+    span: Option<Span>,
+    is_apart: bool,
+    cores: u32,
+    usable: UsableNode,
+    ram: Sum,
+    /// RAM of the only report, or of the last one.
+    own_ram: NodeRam,
+    ram_time: Known,
+    cpu: Sum,
+    cpu_us: Known,
+    contended: u64,
+    unknown_contention: u64,
+    processes: u64,
+    expected_cores: u64,
+    has_expected_cores: bool,
+    gpus: BTreeMap<String, (NodeGpu, Energy)>,
+    coverage: NodeCoverage,
+}
+
+/// Cores and memory that a node's reports may use.
+#[derive(Default)]
+struct UsableNode {
+    /// Processors of the affinity masks.
+    affinity: BTreeSet<u32>,
+    has_affinity_only: bool,
+    /// `--n-expected-cores` of all reports.
+    asked: f64,
+    largest: f64,
+    source: CoresSource,
+    memory_bytes: Option<u64>,
+}
+
+/// What a node gives to the sums of all.
+pub(super) struct ClosedNode {
+    pub node: Node,
+    /// `--n-expected-cores`, else its cores.
+    pub expected_cores: u64,
+    pub usable: UsableCores,
+}
+
+impl OpenNode {
+    /// Begins a node.
+    pub(super) fn new(plan: &NodePlan, grid: Grid) -> Self {
+        // The only report of a node knows its own largest RAM.
+        let ram = if plan.reports > 1 { Sum::new(grid) } else { Sum::over_time(grid) };
+        Self {
+            name: cut(&plan.name),
+            clock_offset_s: plan.clock_offset_s,
+            grid,
+            reports: 0,
+            endings: Endings::default(),
+            span: None,
+            is_apart: false,
+            cores: 0,
+            usable: UsableNode { has_affinity_only: true, ..UsableNode::default() },
+            ram,
+            own_ram: NodeRam::default(),
+            ram_time: Known::default(),
+            cpu: Sum::over_time(grid),
+            cpu_us: Known::default(),
+            contended: 0,
+            unknown_contention: 0,
+            processes: 0,
+            expected_cores: 0,
+            has_expected_cores: false,
+            gpus: BTreeMap::new(),
+            coverage: NodeCoverage::default(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds a report, with its RAM and CPU utilisation over time.
+    pub(super) fn add(
+        &mut self,
+        file: &str,
+        report: &Report,
+        span: Span,
+        ram: Option<&Quantity>,
+        cpu: Option<&Quantity>,
+        is_apart: bool,
+    ) {
+        self.reports += 1;
+        self.endings.add(span.end_us, file, report);
+        self.is_apart |= is_apart;
+        self.span = Some(self.span.map_or(span, |all| Span {
+            start_us: all.start_us.min(span.start_us),
+            end_us: all.end_us.max(span.end_us),
+        }));
+        self.cores = self.cores.max(report.host.cores);
+        self.usable.add(report);
+        self.has_expected_cores |= report.cpu.expected_cores != report.cpu.system_core_count;
+        self.expected_cores += u64::from(report.cpu.expected_cores);
+        self.ram.add(ram);
+        self.cpu.add(cpu);
+        let all = &mut self.own_ram;
+        all.max_bytes = report.max_ram.combined.footprint_bytes;
+        all.at_most_bytes = report.max_ram_at_most.combined;
+        all.max_used_bytes = all.max_used_bytes.max(report.max_ram.system_bytes);
+        all.total_bytes = all.total_bytes.max(report.host.ram_bytes);
+        let wall_us = millionths(report.wall_s);
+        let mean = report.mean_ram_bytes.combined;
+        self.ram_time.add(mean.map(|bytes| (bytes.round().clamp(0.0, 1e18) as u128).saturating_mul(wall_us)));
+        self.cpu_us.add(report.cpu_time.total_s.map(millionths));
+        match report.contention.is_contended {
+            Some(is_contended) => self.contended += u64::from(is_contended),
+            None => self.unknown_contention += 1,
+        }
+        self.processes = self.processes.saturating_add(report.processes.total);
+        for gpu in report.gpus.iter().filter(|gpu| gpu.parent.is_none()) {
+            self.add_gpu(gpu, span);
+        }
+        self.add_coverage(report);
+    }
+
+    fn add_gpu(&mut self, gpu: &GpuDevice, span: Span) {
+        if self.gpus.len() >= MOST_GPUS && !self.gpus.contains_key(&gpu.id) {
+            return;
+        }
+        // The first report is the longest: its mean covers most.
+        let (all, energy) = self.gpus.entry(gpu.id.clone()).or_insert_with(|| {
+            let first = NodeGpu {
+                id: cut(&gpu.id),
+                name: gpu.name.as_deref().map(cut),
+                used: gpu.used,
+                mean_percent: gpu.utilization.mean_percent,
+                ..NodeGpu::default()
+            };
+            (first, Energy::default())
+        });
+        all.used = match (all.used, gpu.used) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (Some(false), Some(false)) => Some(false),
+            _ => None,
+        };
+        all.total_bytes = all.total_bytes.max(gpu.memory.total_bytes);
+        all.max_run_bytes = all.max_run_bytes.max(gpu.memory.max_combined_bytes);
+        energy.add(span, gpu.power.energy_j);
+    }
+
+    fn add_coverage(&mut self, report: &Report) {
+        let (all, of_report) = (&mut self.coverage, &report.coverage);
+        all.exact = all.exact.saturating_add(of_report.exact);
+        all.sampled = all.sampled.saturating_add(of_report.sampled);
+        all.unknown = all.unknown.saturating_add(of_report.unknown);
+        all.dropped_events = all.dropped_events.saturating_add(of_report.dropped_events);
+        for (reason, other) in [
+            (&mut all.untracked_reason, &of_report.untracked_reason),
+            (&mut all.uncounted_reason, &of_report.uncounted_reason),
+        ] {
+            if reason.is_none() {
+                *reason = other.as_deref().map(cut);
+            }
+        }
+    }
+
+    /// Ends the node, with so many bins a point in its series; 0: it gets none.
+    pub(super) fn close(self, joined: usize) -> ClosedNode {
+        let span = self.span.unwrap_or(Span { start_us: self.grid.start_us, end_us: self.grid.start_us });
+        let wall_us = span.length_us();
+        let bounds = self.ram.bounds();
+        let ram = match self.reports {
+            1 => self.own_ram,
+            _ => NodeRam {
+                max_bytes: bounds.at_least.map(saturated),
+                at_most_bytes: bounds.at_most.map(saturated),
+                ..self.own_ram
+            },
+        };
+        let over_wall =
+            |sum: Known| (wall_us > 0).then(|| sum.sum().map(|sum| sum as f64 / wall_us as f64)).flatten();
+        let usable = self.usable.cores();
+        let is_contention_known = self.contended > 0 || self.unknown_contention == 0;
+        let expected_cores =
+            if self.has_expected_cores { self.expected_cores } else { u64::from(self.cores) };
+        let gpus = self
+            .gpus
+            .into_values()
+            .map(|(gpu, energy)| NodeGpu { energy_j: energy.sum().map(|energy| energy as f64 / 1e6), ..gpu });
+        let heard_us = self.endings.unfinished_us().unwrap_or(span.end_us);
+        let heard = UNIX_EPOCH + Duration::from_micros(heard_us.unsigned_abs());
+        let node = Node {
+            node: self.name,
+            state: self.endings.state(),
+            reports: self.reports,
+            last_heard_at: Some(timestamp::representable(heard)),
+            silent_s: (!self.is_apart).then(|| (self.grid.end_us - heard_us) as f64 / 1e6),
+            clock_offset_s: self.clock_offset_s,
+            cores: Some(self.cores),
+            usable_cores: Some(usable.count),
+            ram: NodeRam {
+                mean_bytes: over_wall(self.ram_time),
+                usable_bytes: self.usable.memory_bytes,
+                ..ram
+            },
+            cpu_s: self.cpu_us.seconds(),
+            busy_cores: over_wall(self.cpu_us),
+            is_contended: is_contention_known.then_some(self.contended > 0),
+            processes: Some(self.processes),
+            exit: self.endings.ending().exit,
+            gpus: gpus.collect(),
+            coverage: Some(self.coverage),
+            series: if joined == 0 { NodeSeries::default() } else { series(&self.ram, &self.cpu, joined) },
+        };
+        ClosedNode { node, expected_cores, usable }
+    }
+}
+
+/// Makes the series of a node, with so many bins a point.
+fn series(ram: &Sum, cpu: &Sum, joined: usize) -> NodeSeries {
+    let floats = |list: Vec<Option<u128>>, scale: f64| -> Vec<Option<f64>> {
+        list.into_iter().map(|value| value.map(|value| (value as f64 / scale).round())).collect()
+    };
+    let (ram, cpu) = (ram.line(joined), cpu.line(joined));
+    // Percent without decimals would lose what little a node did.
+    let percent = |value: Option<u128>| value.map(|value| (value as f64 / 1e4).round() / 100.0);
+    NodeSeries {
+        mean_ram_bytes: floats(ram.mean, 1.0),
+        max_ram_bytes: floats(ram.max, 1.0),
+        mean_cpu_percent: cpu.mean.into_iter().map(percent).collect(),
+    }
+}
+
+impl UsableNode {
+    fn add(&mut self, report: &Report) {
+        let UsableCores { count, source } = report.usable.cores;
+        let affinity = report.limits.cpus.as_ref().filter(|_| source == CoresSource::Affinity);
+        match affinity {
+            Some(cpus) => self.affinity.extend(cpus.iter().filter(|cpu| **cpu < MOST_CPUS)),
+            None => self.has_affinity_only = false,
+        }
+        if source == CoresSource::NExpectedCores {
+            self.asked += count.clamp(0.0, 1e6);
+        }
+        if count > self.largest {
+            (self.largest, self.source) = (count, source);
+        }
+        self.memory_bytes = self.memory_bytes.max(report.usable.memory.bytes);
+    }
+
+    /// Gives the cores: those of the affinity masks together, the sum of what users asked for, or the most that a report may
+    /// use: quota and allocation are those of the node, and not of each report.
+    fn cores(&self) -> UsableCores {
+        let by_mask = if self.has_affinity_only { self.affinity.len() as f64 } else { 0.0 };
+        UsableCores { count: self.largest.max(by_mask).max(self.asked), source: self.source }
+    }
+}

@@ -1,0 +1,259 @@
+//! Which reports belong together: those of a node, those of a machine, those of one time. It is concluded from a first look at
+//! all of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::grid::Grid;
+use super::head::Head;
+use super::quantity::Span;
+use crate::model::report::UnreadFile;
+
+/// A gap between the times of two reports that is no reason to take them for reports of different runs, microseconds.
+const LEAST_GAP_US: i64 = 60_000_000;
+/// A run of more than so many times the median time would leave too few bins to the others.
+const MOST_TIMES: u64 = 100;
+/// Most batch jobs that are told apart.
+const MOST_JOBS: usize = 100;
+
+/// A file with a report.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Its name.
+    pub file: String,
+    /// What a first look at it tells.
+    pub head: Head,
+    /// A hash of its content: files with the same one are copies of each other. `None`: it is not known whether it is a copy.
+    pub content: Option<u64>,
+}
+
+/// What the reports are of.
+#[derive(Debug)]
+pub struct Plan {
+    sources: Vec<Source>,
+    /// The reports in the order in which they are to be merged: those of a machine together, and those of a node in it.
+    order: Vec<usize>,
+    /// For each source, its node.
+    node_of: Vec<usize>,
+    pub(super) nodes: Vec<NodePlan>,
+    pub(super) grid: Grid,
+    /// Sources whose times have nothing to do with those of the others.
+    apart: BTreeSet<usize>,
+    /// Those, and sources whose times do not overlap with those of the most.
+    pub(super) outside: Vec<usize>,
+    pub(super) unread: Vec<UnreadFile>,
+    /// The batch jobs.
+    pub(super) jobs: BTreeSet<String>,
+}
+
+/// A node.
+#[derive(Debug, Clone)]
+pub(super) struct NodePlan {
+    /// What it is called. No other is called so.
+    pub name: String,
+    /// Tells machines apart.
+    pub machine: usize,
+    /// How many reports are of it.
+    pub reports: u64,
+    /// How far its clock is ahead, seconds; `None`: unknown.
+    pub clock_offset_s: Option<f64>,
+}
+
+impl Plan {
+    /// Finds out which reports belong together. `unread` are files in which no report was found, each with
+    /// the reason.
+    #[must_use]
+    pub fn new(mut sources: Vec<Source>, unread: Vec<(String, String)>) -> Self {
+        let unread = unread.into_iter().map(|(file, reason)| UnreadFile { file, reason });
+        let mut unread: Vec<UnreadFile> = unread.collect();
+        sources.sort_by(|a, b| a.file.cmp(&b.file));
+        leave_out(&mut sources, &mut unread);
+        let (nodes, node_of) = nodes(&sources);
+        let spans: Vec<Span> = sources.iter().map(|source| source.head.span).collect();
+        let times = Times::of(&spans);
+        let mut order: Vec<usize> = (0..sources.len()).collect();
+        // The longest first: it tells most of what all reports of a machine tell.
+        order.sort_by_key(|at| {
+            let span = spans[*at];
+            let node = node_of[*at];
+            (nodes[node].machine, node, std::cmp::Reverse(span.length_us()), span.start_us, *at)
+        });
+        Self {
+            jobs: sources.iter().filter_map(|source| source.head.job.clone()).take(MOST_JOBS).collect(),
+            grid: Grid::over(times.extent.start_us, times.extent.end_us),
+            apart: times.apart,
+            outside: times.outside,
+            sources,
+            order,
+            node_of,
+            nodes,
+            unread,
+        }
+    }
+
+    /// Gives the reports in the order in which they are to be merged: a number, and the file.
+    pub fn order(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.order.iter().map(|at| (*at, self.sources[*at].file.as_str()))
+    }
+
+    /// Whether the file has the content that the first look saw.
+    #[must_use]
+    pub fn is_unchanged(&self, number: usize, content: u64) -> bool {
+        self.sources[number].content.is_none_or(|seen| seen == content)
+    }
+
+    pub(super) fn file(&self, number: usize) -> &str {
+        &self.sources[number].file
+    }
+
+    pub(super) fn span(&self, number: usize) -> Span {
+        self.sources[number].head.span
+    }
+
+    pub(super) fn node(&self, number: usize) -> usize {
+        self.node_of[number]
+    }
+
+    pub(super) fn is_apart(&self, number: usize) -> bool {
+        self.apart.contains(&number)
+    }
+}
+
+/// Takes out what would count a run twice: copies, and reports that were made of several.
+fn leave_out(sources: &mut Vec<Source>, unread: &mut Vec<UnreadFile>) {
+    let mut first: HashMap<u64, String> = HashMap::new();
+    sources.retain(|source| {
+        let reason = if source.head.is_merged {
+            Some("it is a merged report: the reports that it was made of are what can be merged".to_owned())
+        } else {
+            let same = source.content.and_then(|content| first.get(&content));
+            same.map(|same| format!("it is a copy of {same}"))
+        };
+        if reason.is_none()
+            && let Some(content) = source.content
+        {
+            first.insert(content, source.file.clone());
+        }
+        let is_kept = reason.is_none();
+        unread.extend(reason.map(|reason| UnreadFile { file: source.file.clone(), reason }));
+        is_kept
+    });
+    unread.sort();
+}
+
+/// Names the nodes, and gives that of each source. Host name and boot id name a node, and the boot id names a machine. A report
+/// of a version that had no boot id is of the node of its name, if there is only one.
+fn nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
+    let mut boots: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for head in sources.iter().map(|source| &source.head) {
+        if let (Some(host), Some(boot)) = (&head.hostname, &head.boot_id) {
+            boots.entry(host).or_default().insert(boot);
+        }
+    }
+    let key = |source: &Source| -> (String, Option<String>) {
+        let Head { hostname, boot_id, .. } = &source.head;
+        let Some(host) = hostname else { return (source.file.clone(), boot_id.clone()) };
+        let only = boots.get(host.as_str()).filter(|boots| boots.len() == 1).and_then(|boots| boots.first());
+        (host.clone(), boot_id.clone().or(only.map(|boot| (*boot).to_owned())))
+    };
+    let keys: Vec<_> = sources.iter().map(key).collect();
+    let mut numbers: BTreeMap<&(String, Option<String>), usize> = keys.iter().map(|key| (key, 0)).collect();
+    let mut machines: BTreeMap<String, usize> = BTreeMap::new();
+    let mut nodes: Vec<NodePlan> = Vec::with_capacity(numbers.len());
+    let of_name: BTreeMap<&str, usize> = numbers.keys().fold(BTreeMap::new(), |mut counts, (name, _)| {
+        *counts.entry(name.as_str()).or_default() += 1;
+        counts
+    });
+    for ((name, boot), number) in &mut numbers {
+        let next = machines.len();
+        // A name is no boot id, which has no space.
+        let machine = boot.clone().unwrap_or_else(|| format!("host {name}"));
+        let is_only = of_name.get(name.as_str()) == Some(&1);
+        let boot = boot.as_deref().filter(|_| !is_only).map(|boot| format!(" (boot {boot})"));
+        *number = nodes.len();
+        nodes.push(NodePlan {
+            name: format!("{name}{}", boot.unwrap_or_default()),
+            machine: *machines.entry(machine).or_insert(next),
+            reports: 0,
+            clock_offset_s: None,
+        });
+    }
+    let node_of: Vec<usize> = keys.iter().map(|key| numbers[key]).collect();
+    for (node, source) in node_of.iter().zip(sources) {
+        nodes[*node].reports += 1;
+        nodes[*node].clock_offset_s = source.head.clock_offset_s;
+    }
+    (nodes, node_of)
+}
+
+/// The times of the reports.
+struct Times {
+    /// From the first start to the last end, of those that belong together.
+    extent: Span,
+    /// What is too far from that to share a grid.
+    apart: BTreeSet<usize>,
+    /// What does not overlap with the most, directly or by others.
+    outside: Vec<usize>,
+}
+
+impl Times {
+    fn of(spans: &[Span]) -> Self {
+        let mut lengths_us: Vec<u64> = spans.iter().map(|span| span.length_us()).collect();
+        lengths_us.sort_unstable();
+        let median_us = lengths_us.get(lengths_us.len() / 2).copied().unwrap_or(0);
+        let longest_us = median_us.saturating_mul(MOST_TIMES).max(LEAST_GAP_US.unsigned_abs());
+        let is_too_long = |at: &usize| spans[*at].length_us() > longest_us;
+        let (mut apart, mut order): (Vec<usize>, Vec<usize>) = (0..spans.len()).partition(is_too_long);
+        order.sort_by_key(|at| (spans[*at].start_us, spans[*at].end_us));
+        let groups = groups(spans, &order);
+        // The first of those with most reports.
+        let most = groups.iter().map(|(_, members)| members.len()).max().unwrap_or(0);
+        let main = groups.iter().position(|(_, members)| members.len() == most).unwrap_or(0);
+        let Some((mut extent, _)) = groups.get(main).cloned() else {
+            return Self {
+                extent: Span { start_us: 0, end_us: 0 },
+                apart: BTreeSet::new(),
+                outside: Vec::new(),
+            };
+        };
+        let gap_us = LEAST_GAP_US.max(extent.end_us - extent.start_us);
+        let (mut first, mut last) = (main, main);
+        loop {
+            let before = first.checked_sub(1).map(|at| groups[at].0);
+            let after = groups.get(last + 1).map(|(span, _)| *span);
+            if let Some(span) = before.filter(|span| extent.start_us - span.end_us <= gap_us) {
+                extent.start_us = span.start_us;
+                first -= 1;
+            } else if let Some(span) = after.filter(|span| span.start_us - extent.end_us <= gap_us) {
+                extent.end_us = span.end_us;
+                last += 1;
+            } else {
+                break;
+            }
+        }
+        let mut outside = apart.clone();
+        for (at, (_, members)) in groups.into_iter().enumerate().filter(|(at, _)| *at != main) {
+            if at < first || at > last {
+                apart.extend(&members);
+            }
+            outside.extend(members);
+        }
+        outside.sort_unstable();
+        Self { extent, apart: apart.into_iter().collect(), outside }
+    }
+}
+
+/// Parts reports, in the order of their starts, into groups that overlap in time, directly or by others.
+fn groups(spans: &[Span], order: &[usize]) -> Vec<(Span, Vec<usize>)> {
+    let mut groups: Vec<(Span, Vec<usize>)> = Vec::new();
+    for at in order {
+        let span = spans[*at];
+        match groups.last_mut().filter(|(extent, _)| span.start_us <= extent.end_us) {
+            Some((extent, members)) => {
+                extent.end_us = extent.end_us.max(span.end_us);
+                members.push(*at);
+            }
+            None => groups.push((span, vec![*at])),
+        }
+    }
+    groups
+}

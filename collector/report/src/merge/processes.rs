@@ -1,0 +1,192 @@
+//! The processes of several reports: sums by command name, the heaviest ones, and those that crashed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use super::head::cut;
+use super::totals::{Known, millionths, saturated};
+use crate::model::report::{CommandGpu, CommandUsage, Crash, HeavyProcess, ProcessUsage, Report};
+
+/// Most command names with sums of their own while reports are read; the others share one.
+const MOST_NAMES: usize = 20_000;
+/// Most command names that are listed: those with most CPU time.
+const LISTED: usize = 1000;
+/// Name of the rest, as in the report of one node.
+const OTHER: &str = "(other)";
+/// How many single processes are listed of each kind: as many as a report has by default.
+const HEAVIEST: usize = 10;
+/// Most bytes of a process's arguments: those of thousands of processes pass through memory.
+const MOST_ARGUMENTS: usize = 8192;
+
+/// The processes so far.
+#[derive(Debug, Default)]
+pub(super) struct Processes {
+    commands: HashMap<String, Command>,
+    /// By CPU time, by peak RSS, by GPU memory.
+    heaviest: [Vec<ProcessUsage>; 3],
+    /// The name of the signal, and how many crashed. `None`: no report has a list.
+    crashes: Option<BTreeMap<CrashKind, (String, u64)>>,
+}
+
+/// Whether it is a probe, the signal, and the command.
+type CrashKind = (bool, i32, Option<String>);
+
+/// The processes of one name.
+#[derive(Debug, Default)]
+struct Command {
+    count: u64,
+    cpu_us: Known,
+    peak_rss_bytes: Option<u64>,
+    wall_us: u128,
+    gpu: Option<CommandGpu>,
+}
+
+impl Processes {
+    /// Adds those of a report of this node.
+    pub(super) fn add(&mut self, node: &str, report: &Report) {
+        for usage in &report.processes.by_command {
+            self.command(&usage.command).add(usage);
+        }
+        for process in &report.processes.heaviest {
+            self.add_heavy(node, &process.usage);
+        }
+        for crash in report.crashes.iter().flatten() {
+            let crashes = self.crashes.get_or_insert_default();
+            let key = (crash.is_probe, crash.signal, crash.command.as_deref().map(cut));
+            if crashes.len() < LISTED || crashes.contains_key(&key) {
+                let (_, count) = crashes.entry(key).or_insert_with(|| (cut(&crash.signal_name), 0));
+                *count = count.saturating_add(crash.count);
+            }
+        }
+        if report.crashes.is_some() {
+            self.crashes.get_or_insert_default();
+        }
+    }
+
+    fn command(&mut self, name: &str) -> &mut Command {
+        let name = cut(name);
+        let is_new = !self.commands.contains_key(&name);
+        let name = if is_new && self.commands.len() >= MOST_NAMES { OTHER.to_owned() } else { name };
+        self.commands.entry(name).or_default()
+    }
+
+    /// Keeps a process if it is one of the heaviest so far.
+    fn add_heavy(&mut self, node: &str, usage: &ProcessUsage) {
+        for (list, value) in self.heaviest.iter_mut().zip(VALUES) {
+            let weight = value(usage);
+            let least = list.get(HEAVIEST - 1).map(value);
+            if weight == 0 || least.is_some_and(|least| weight < least) {
+                continue;
+            }
+            let args = usage
+                .args
+                .as_ref()
+                .filter(|args| args.iter().map(|arg| arg.len() + 1).sum::<usize>() <= MOST_ARGUMENTS);
+            list.push(ProcessUsage {
+                node: Some(node.to_owned()),
+                command: cut(&usage.command),
+                args: args.cloned(),
+                ..usage.clone()
+            });
+            list.sort_by(|a, b| {
+                let key =
+                    |process: &ProcessUsage| (Reverse(value(process)), process.node.clone(), process.pid);
+                key(a).cmp(&key(b))
+            });
+            list.truncate(HEAVIEST);
+        }
+    }
+
+    /// Lists sums by command name, most CPU time first.
+    pub(super) fn by_command(&self) -> Vec<CommandUsage> {
+        let mut all: Vec<_> = self.commands.iter().collect();
+        let weight = |name: &str, command: &Command| {
+            (name == OTHER, Reverse(command.cpu_us.sum().unwrap_or(0)), name.to_owned())
+        };
+        all.sort_by_cached_key(|(name, command)| weight(name, command));
+        let rest = all.split_off(all.len().min(LISTED));
+        let mut list: Vec<CommandUsage> = all.iter().map(|(name, command)| command.usage(name)).collect();
+        if !rest.is_empty() {
+            let mut others = Command::default();
+            rest.iter().for_each(|(_, command)| others.join(command));
+            list.push(others.usage(OTHER));
+        }
+        list
+    }
+
+    /// Lists single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that are
+    /// not among them. Their starts are those of several runs, so none is given.
+    pub(super) fn heaviest(&self) -> Vec<HeavyProcess> {
+        let mut list: Vec<ProcessUsage> = Vec::new();
+        for usage in self.heaviest.iter().flatten() {
+            if !list.contains(usage) {
+                list.push(usage.clone());
+            }
+        }
+        list.into_iter().map(|usage| HeavyProcess { usage, start_s: None }).collect()
+    }
+
+    /// Lists what crashed, most first, the test programs of build systems last. `None`: no report tells.
+    pub(super) fn crashes(&self) -> Option<Vec<Crash>> {
+        let kinds = self.crashes.as_ref()?.iter();
+        let mut list: Vec<Crash> = kinds
+            .map(|((is_probe, signal, command), (signal_name, count))| Crash {
+                command: command.clone(),
+                signal: *signal,
+                signal_name: signal_name.clone(),
+                count: *count,
+                is_probe: *is_probe,
+            })
+            .collect();
+        list.sort_by_key(|crash| (crash.is_probe, Reverse(crash.count)));
+        Some(list)
+    }
+}
+
+/// What the heaviest processes are chosen by.
+const VALUES: [fn(&ProcessUsage) -> u64; 3] = [
+    |process| saturated(process.cpu_s.map_or(0, millionths)),
+    |process| process.peak_rss_bytes.unwrap_or(0),
+    |process| process.gpu.as_ref().and_then(|gpu| gpu.peak_ram_bytes).unwrap_or(0),
+];
+
+impl Command {
+    fn add(&mut self, usage: &CommandUsage) {
+        self.count = self.count.saturating_add(usage.count);
+        self.cpu_us.add(usage.cpu_s.map(millionths));
+        self.peak_rss_bytes = self.peak_rss_bytes.max(usage.peak_rss_bytes);
+        self.wall_us = self.wall_us.saturating_add(millionths(usage.wall_s));
+        if let Some(gpu) = &usage.gpu {
+            self.add_gpu(gpu);
+        }
+    }
+
+    fn add_gpu(&mut self, gpu: &CommandGpu) {
+        let all = self.gpu.get_or_insert_default();
+        all.count = all.count.saturating_add(gpu.count);
+        all.peak_ram_bytes = all.peak_ram_bytes.max(gpu.peak_ram_bytes);
+        all.max_sm_percent = all.max_sm_percent.into_iter().chain(gpu.max_sm_percent).reduce(f64::max);
+    }
+
+    /// Adds all of another name.
+    fn join(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.cpu_us.join(other.cpu_us);
+        self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
+        self.wall_us = self.wall_us.saturating_add(other.wall_us);
+        if let Some(gpu) = &other.gpu {
+            self.add_gpu(gpu);
+        }
+    }
+
+    fn usage(&self, name: &str) -> CommandUsage {
+        CommandUsage {
+            command: name.to_owned(),
+            count: self.count,
+            cpu_s: self.cpu_us.seconds(),
+            peak_rss_bytes: self.peak_rss_bytes,
+            wall_s: self.wall_us as f64 / 1e6,
+            gpu: self.gpu.clone(),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A quantity of one report over wall-clock time, in whole numbers: sums of these do not depend on their order.
+
+use crate::model::report::{Report, Series, Track};
+
+/// Most points of a series: no version writes more than 300.
+const MOST_POINTS: usize = 1000;
+/// The largest value: more is forged, and would overflow sums of values and time.
+const MOST: u64 = 1 << 62;
+/// The longest run, microseconds: ten years.
+const MOST_RUN_US: f64 = 315e12;
+
+/// When a report's command ran, microseconds since the epoch by the clock of its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// Its start.
+    pub start_us: i64,
+    /// Its end, or how far the report goes.
+    pub end_us: i64,
+}
+
+/// A stretch of time, and what the quantity was in it. `None` is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Point {
+    /// Its begin, microseconds since the epoch.
+    pub start_us: i64,
+    /// Its end.
+    pub end_us: i64,
+    /// The smallest value.
+    pub min: Option<u64>,
+    /// The mean over its time.
+    pub mean: Option<u64>,
+    /// The largest value.
+    pub max: Option<u64>,
+}
+
+/// A quantity of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Quantity {
+    /// When the report's command ran.
+    pub span: Span,
+    /// The quantity over time, without gaps; empty if it is not known over time.
+    pub points: Vec<Point>,
+    /// The largest that is known. It can be above all points: then the time of it is unknown.
+    pub max: u64,
+    /// The largest that it can have been; `None` is unknown.
+    pub at_most: Option<u64>,
+    /// The times of this report have nothing to do with those of the others.
+    pub is_apart: bool,
+}
+
+impl Span {
+    /// Gives when the command of a report ran.
+    pub(super) fn of(started_us: i64, wall_s: f64) -> Self {
+        let wall_us = (wall_s * 1e6).clamp(0.0, MOST_RUN_US) as i64;
+        Self { start_us: started_us, end_us: started_us.saturating_add(wall_us) }
+    }
+
+    /// Gives the same so many seconds earlier.
+    pub(super) fn earlier(self, by_s: f64) -> Self {
+        let by_us = (by_s * 1e6).round() as i64;
+        Self { start_us: self.start_us.saturating_sub(by_us), end_us: self.end_us.saturating_sub(by_us) }
+    }
+
+    /// Its length, microseconds.
+    pub(super) fn length_us(self) -> u64 {
+        u64::try_from(self.end_us - self.start_us).unwrap_or(0)
+    }
+}
+
+/// The time axis of a report's series.
+pub(super) struct Axis<'a> {
+    span: Span,
+    series: &'a Series,
+    /// The series can be used.
+    is_sound: bool,
+}
+
+/// What one unit of a report is in a quantity.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Scale {
+    /// Bytes, or a number of things.
+    Whole,
+    /// Percent, in millionths.
+    Percent,
+}
+
+impl Scale {
+    /// Converts a figure of a report. What is forged, such as a negative one, is kept within bounds.
+    pub(super) fn units(self, value: f64) -> u64 {
+        (value * self.factor()).round().clamp(0.0, MOST as f64) as u64
+    }
+
+    /// Converts back.
+    pub(super) fn value(self, units: u128) -> f64 {
+        units as f64 / self.factor()
+    }
+
+    fn factor(self) -> f64 {
+        match self {
+            Self::Whole => 1.0,
+            Self::Percent => 1e6,
+        }
+    }
+}
+
+impl<'a> Axis<'a> {
+    /// Makes the axis of a report whose command ran then.
+    pub(super) fn of(report: &'a Report, span: Span) -> Self {
+        let series = &report.series;
+        let begins_in_order = series.start_s.windows(2).all(|pair| pair[0] <= pair[1]);
+        let ends_before_next = series.end_s.iter().zip(series.start_s.iter().skip(1));
+        let stretches = series.start_s.iter().zip(&series.end_s);
+        // Seconds of two points can be rounded apart.
+        let is_sound = series.start_s.len() <= MOST_POINTS
+            && begins_in_order
+            && ends_before_next.into_iter().all(|(end_s, start_s)| *end_s <= *start_s + 1e-6)
+            && stretches.into_iter().all(|(start_s, end_s)| {
+                *start_s >= 0.0 && start_s <= end_s && *end_s <= report.wall_s + 1e-3
+            });
+        Self { span, series, is_sound }
+    }
+
+    /// Gives a quantity of the report. `max` is the largest that the report knows beside the points; `None`: it knows none.
+    /// Gives `None` if the points don't know any, either.
+    pub(super) fn quantity(
+        &self,
+        tracks: &[&Track],
+        scale: Scale,
+        max: Option<f64>,
+        at_most: Option<f64>,
+    ) -> Option<Quantity> {
+        let points = self.points(tracks, scale);
+        let largest = points.iter().filter_map(|point| point.max).max();
+        let max = max.map(|max| scale.units(max));
+        let max = max.or(largest)?;
+        let at_most = at_most.map(|at_most| scale.units(at_most).max(max));
+        let points = points.into_iter().map(|point| point.within(max)).collect();
+        Some(Quantity { span: self.span, points, max, at_most, is_apart: false })
+    }
+
+    /// Gives the points of the sum of some tracks. Where one is unknown, the sum is.
+    fn points(&self, tracks: &[&Track], scale: Scale) -> Vec<Point> {
+        if !self.is_sound || tracks.is_empty() {
+            return Vec::new();
+        }
+        let at_us = |at_s: f64| self.span.start_us.saturating_add((at_s * 1e6).round() as i64);
+        let sum = |values: &dyn Fn(&Track) -> Option<f64>| {
+            let sum: Option<f64> = tracks.iter().map(|track| values(track)).sum();
+            sum.map(|sum| scale.units(sum))
+        };
+        let mut points: Vec<Point> = Vec::with_capacity(self.series.start_s.len());
+        for (at, (start_s, end_s)) in self.series.start_s.iter().zip(&self.series.end_s).enumerate() {
+            let (start_us, end_us) = (at_us(*start_s), at_us(*end_s));
+            let before_us = points.last().map_or(start_us, |point| point.end_us);
+            if before_us < start_us {
+                points.push(Point::unknown(before_us, start_us));
+            }
+            let value = |list: &dyn Fn(&Track) -> &Vec<Option<f64>>| {
+                sum(&|track: &Track| list(track).get(at).copied().flatten())
+            };
+            let point = Point {
+                start_us: before_us.max(start_us),
+                end_us: end_us.max(before_us),
+                min: value(&|track| &track.min),
+                mean: value(&|track| &track.mean),
+                max: value(&|track| &track.max),
+            };
+            // A window of CPU time need not end in a point: its mean is between what is not known.
+            points.push(Point { min: point.min.or(Some(0)), max: point.max.or(point.mean), ..point });
+        }
+        points
+    }
+}
+
+impl Point {
+    /// Makes a stretch of which nothing is known.
+    fn unknown(start_us: i64, end_us: i64) -> Self {
+        Self { start_us, end_us, min: None, mean: None, max: None }
+    }
+
+    /// Keeps the values within the largest that the report knows. A series has seven digits, so its largest value is taken for
+    /// the exact one.
+    fn within(self, max: u64) -> Self {
+        let exact = |value: u64| if is_about(value, max) { max } else { value.min(max) };
+        let high = self.max.map(exact);
+        let low = |value: Option<u64>| value.map(|value| value.min(high.unwrap_or(max)));
+        Self { min: low(self.min), mean: low(self.mean), max: high, ..self }
+    }
+}
+
+/// Whether two values are the same but for the digits that a series has.
+pub(super) fn is_about(value: u64, other: u64) -> bool {
+    value.abs_diff(other) <= other / 1_000_000
+}

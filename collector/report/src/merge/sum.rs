@@ -1,0 +1,319 @@
+//! The sum of a quantity over reports, in each bin of a grid: how small and how large it can have been.
+//!
+//! A point of a report has the smallest value, the mean and the largest value of its time. The moments of the
+//! extremes are unknown. So the largest sum over time is known between two bounds:
+//!
+//! - **at most**: in each bin every report counts with its largest value; the largest of these sums.
+//! - **at least**: the largest of
+//!   - the sums of the smallest values in a bin, where the one that rose most above its own counts with its largest value;
+//!   - the means of the sum over windows of 1, 2, 4, ... bins;
+//!   - the largest value of a single report.
+//!
+//! A report's largest value that no point has, since its time is unknown, can have been at any time of its run. All values are
+//! whole numbers, so the order of the reports changes nothing.
+
+use super::grid::{Grid, START_ROUNDING_US, overlap_us};
+use super::quantity::{Point, Quantity, Scale, Span, is_about};
+
+/// The sum so far.
+#[derive(Debug, Clone)]
+pub(super) struct Sum {
+    grid: Grid,
+    bins: Bins,
+    lower: Option<Lower>,
+    /// Reports whose times have nothing to do with those of the others.
+    apart: Apart,
+    /// The largest value of a single report.
+    largest: u128,
+    /// Of each report it is known what it can have been at most.
+    is_bounded: bool,
+    /// Of how many reports the quantity is known.
+    known: u64,
+    /// Of how many it is not.
+    unknown: u64,
+}
+
+/// What is known of each bin.
+#[derive(Debug, Clone)]
+struct Bins {
+    /// The sum of the largest values.
+    most: Vec<u128>,
+    /// The same with what a report's largest value can have been.
+    at_most: Vec<u128>,
+    /// The smallest values of the reports that ran through the whole bin.
+    least: Vec<u128>,
+    /// The sum over time, units times microseconds.
+    time_sums: Vec<u128>,
+    /// Some report has a value.
+    is_known: Vec<bool>,
+}
+
+/// What the lower bound needs besides.
+#[derive(Debug, Clone)]
+struct Lower {
+    /// By how many bins a point touches, less one, and the first of them: how far a report rose above what it counts for there. A
+    /// list is empty until a point touches so many.
+    rises: Vec<Vec<u64>>,
+    /// For windows of 1, 2, 4, ... bins: the sum over the time of each, units times microseconds.
+    windows: Vec<Vec<u128>>,
+}
+
+/// Sums that belong to no time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Apart {
+    most: u128,
+    at_most: u128,
+}
+
+/// The bounds of a largest sum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// It was at least that; `None`: the quantity is known of no report.
+    pub at_least: Option<u128>,
+    /// It was at most that; `None`: of a report that is unknown.
+    pub at_most: Option<u128>,
+}
+
+/// A sum over time, a list entry for each point.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Line {
+    /// No less than this at any time.
+    pub min: Vec<Option<u128>>,
+    /// The mean.
+    pub mean: Vec<Option<u128>>,
+    /// No more than this at any time.
+    pub max: Vec<Option<u128>>,
+}
+
+impl Sum {
+    /// Makes an empty sum.
+    pub(super) fn new(grid: Grid) -> Self {
+        let windows = std::iter::successors(Some(grid.bins), |bins| (*bins > 1).then(|| bins.div_ceil(2)));
+        let lower = Lower {
+            rises: vec![Vec::new(); grid.bins],
+            windows: windows.map(|number| vec![0; number]).collect(),
+        };
+        Self { lower: Some(lower), ..Self::over_time(grid) }
+    }
+
+    /// Makes an empty sum that gives no bounds: for a line over time.
+    pub(super) fn over_time(grid: Grid) -> Self {
+        let zeros = || vec![0; grid.bins];
+        let bins = Bins {
+            most: zeros(),
+            at_most: zeros(),
+            least: zeros(),
+            time_sums: zeros(),
+            is_known: vec![false; grid.bins],
+        };
+        Self {
+            grid,
+            bins,
+            lower: None,
+            apart: Apart::default(),
+            largest: 0,
+            is_bounded: true,
+            known: 0,
+            unknown: 0,
+        }
+    }
+
+    /// Adds a report. `None`: its quantity is unknown.
+    pub(super) fn add(&mut self, quantity: Option<&Quantity>) {
+        let Some(quantity) = quantity else {
+            self.unknown += 1;
+            self.is_bounded = false;
+            return;
+        };
+        let (max, at_most) = (quantity.max, quantity.at_most.unwrap_or(quantity.max));
+        self.known += 1;
+        self.is_bounded &= quantity.at_most.is_some();
+        self.largest = self.largest.max(max.into());
+        if quantity.is_apart {
+            self.apart.most += u128::from(max);
+            self.apart.at_most += u128::from(at_most);
+            return;
+        }
+        let shape = Shape::of(quantity, self.grid);
+        for (at, bin) in (shape.first..=shape.last).enumerate() {
+            self.bins.most[bin] += u128::from(shape.high[at]);
+            let is_above = !is_about(at_most, max);
+            self.bins.at_most[bin] += u128::from(if is_above { at_most } else { shape.high[at] });
+            self.bins.least[bin] += u128::from(shape.low[at]);
+        }
+        for point in quantity.points.iter() {
+            self.add_over_time(point);
+            if let Some(lower) = &mut self.lower {
+                lower.add(point, &shape, self.grid);
+            }
+        }
+    }
+
+    /// Adds a point to the means of the bins that it touches.
+    fn add_over_time(&mut self, point: &Point) {
+        let Some(mean) = point.mean else { return };
+        let (first, last) = self.grid.touched(point.start_us, point.end_us);
+        for bin in first..=last {
+            let inside_us = overlap_us(self.grid.window(bin, 1), (point.start_us, point.end_us));
+            self.bins.time_sums[bin] += u128::from(mean) * u128::from(inside_us);
+            self.bins.is_known[bin] = true;
+        }
+    }
+
+    /// Takes in that a single report knows of a larger value.
+    pub(super) fn raise(&mut self, value: u64) {
+        self.largest = self.largest.max(value.into());
+    }
+
+    /// Gives of how many reports the quantity is not known.
+    pub(super) fn unknown(&self) -> u64 {
+        self.unknown
+    }
+
+    /// Whether the quantity is known of all reports.
+    pub(super) fn is_complete(&self) -> bool {
+        self.unknown == 0
+    }
+
+    /// Gives the lower bound of the largest sum in the unit of the reports. `None`: the quantity is known of no report.
+    pub(super) fn at_least(&self, scale: Scale) -> Option<f64> {
+        self.bounds().at_least.map(|units| scale.value(units))
+    }
+
+    /// Gives the bounds of the largest sum.
+    pub(super) fn bounds(&self) -> Bounds {
+        let most = self.bins.at_most.iter().max().copied().unwrap_or(0) + self.apart.at_most;
+        let at_least = self.least_sum();
+        Bounds {
+            at_least: (self.known > 0).then_some(at_least),
+            at_most: (self.is_bounded && self.known > 0).then_some(most.max(at_least)),
+        }
+    }
+
+    fn least_sum(&self) -> u128 {
+        let least = &self.bins.least;
+        let of_bins = least.iter().copied();
+        let Some(lower) = &self.lower else { return of_bins.fold(self.largest, u128::max) };
+        let rises = lower.rises.iter().enumerate().flat_map(|(more, rises)| {
+            let risen = rises.iter().enumerate().filter(|(_, rise)| **rise > 0);
+            // In which of the bins that the point touches it rose, is unknown.
+            risen.map(move |(first, rise)| {
+                let touched = least.get(first..=first + more).unwrap_or_default();
+                touched.iter().min().copied().unwrap_or(0) + u128::from(*rise)
+            })
+        });
+        let means = lower.windows.iter().enumerate().flat_map(|(level, sums)| {
+            sums.iter()
+                .enumerate()
+                .map(move |(number, sum)| sum / u128::from(self.length_us(number, 1 << level)))
+        });
+        of_bins.chain(rises).chain(means).fold(self.largest, u128::max)
+    }
+
+    /// Gives how long a window of so many bins is within the time of the reports.
+    fn length_us(&self, number: usize, bins: usize) -> u64 {
+        let end_us = self.grid.end_us.saturating_add(START_ROUNDING_US);
+        overlap_us(self.grid.window(number, bins), (self.grid.start_us, end_us)).max(1)
+    }
+
+    /// Gives the sum over time, so many bins a point.
+    pub(super) fn line(&self, joined: usize) -> Line {
+        let Bins { most, least, time_sums, is_known, .. } = &self.bins;
+        let mut line = Line::default();
+        for (number, known) in is_known.chunks(joined).enumerate() {
+            let bins = number * joined..(number * joined + known.len());
+            let is_known = known.contains(&true);
+            let (begin_us, end_us) = self.grid.window(number, joined);
+            let width_us = overlap_us((begin_us, end_us), (self.grid.start_us, self.grid.end_us)).max(1);
+            let time_sum: u128 = time_sums[bins.clone()].iter().sum();
+            line.min.push(least[bins.clone()].iter().min().copied().filter(|_| is_known));
+            line.mean.push(is_known.then_some(time_sum / u128::from(width_us)));
+            line.max.push(most[bins].iter().max().copied().filter(|_| is_known));
+        }
+        line
+    }
+}
+
+/// What a report counts for in the bins that it touches.
+struct Shape {
+    first: usize,
+    last: usize,
+    /// The largest that it had in each of them.
+    high: Vec<u64>,
+    /// The smallest; 0 where it did not run through the whole bin.
+    low: Vec<u64>,
+}
+
+impl Shape {
+    fn of(quantity: &Quantity, grid: Grid) -> Self {
+        let Span { start_us, end_us } = quantity.span;
+        let (first, last) = grid.touched(start_us, end_us.saturating_add(START_ROUNDING_US));
+        let mut high: Vec<Option<u64>> = vec![None; last - first + 1];
+        let mut low: Vec<Option<u64>> = vec![None; high.len()];
+        let points = &quantity.points;
+        let largest = points.iter().filter_map(|point| point.max).max();
+        // The time before the first sample and after the last one has their values.
+        let begin_us = points.first().map_or(start_us, |point| point.start_us);
+        let until_us = points.last().map_or(start_us, |point| point.end_us);
+        for point in points {
+            let from_us = if point.start_us == begin_us { start_us.min(begin_us) } else { point.start_us };
+            let to_us = if point.end_us == until_us { end_us.max(until_us) } else { point.end_us };
+            let (from, to) = grid.touched(from_us, to_us.saturating_add(START_ROUNDING_US));
+            for at in (from.max(first) - first)..=(to.min(last).max(first) - first) {
+                let value = point.max.unwrap_or(quantity.max);
+                high[at] = high[at].max(Some(value));
+                let min = point.min.unwrap_or(0);
+                low[at] = Some(low[at].map_or(min, |low| low.min(min)));
+            }
+        }
+        let is_above = largest.is_none_or(|largest| !is_about(quantity.max, largest));
+        let high = high.into_iter().map(|high| high.filter(|_| !is_above).unwrap_or(quantity.max));
+        let runs_through = |bin: usize| {
+            let (begins_us, ends_us) = grid.window(bin, 1);
+            begin_us.saturating_add(START_ROUNDING_US) <= begins_us && ends_us <= until_us
+        };
+        let low =
+            low.into_iter().zip(first..).map(|(low, bin)| low.filter(|_| runs_through(bin)).unwrap_or(0));
+        Self { first, last, high: high.collect(), low: low.collect() }
+    }
+
+    /// Gives what the report counts for in a bin at least.
+    fn low_in(&self, bin: usize) -> u64 {
+        bin.checked_sub(self.first).and_then(|at| self.low.get(at)).copied().unwrap_or(0)
+    }
+}
+
+impl Lower {
+    /// Adds a point of a report.
+    fn add(&mut self, point: &Point, shape: &Shape, grid: Grid) {
+        let (first, last) = grid.touched(point.start_us, point.end_us.saturating_add(START_ROUNDING_US));
+        let rises = &mut self.rises[last - first];
+        if let Some(max) = point.max {
+            rises.resize(grid.bins, 0);
+            let counted = (first..=last).map(|bin| shape.low_in(bin)).max().unwrap_or(0);
+            rises[first] = rises[first].max(max.saturating_sub(counted));
+        }
+        for (level, sums) in self.windows.iter_mut().enumerate() {
+            add_to_windows(sums, point, grid, 1 << level);
+        }
+    }
+}
+
+/// Adds what a point has for certain in each window of so many bins: its start can be rounded.
+fn add_to_windows(sums: &mut [u128], point: &Point, grid: Grid, bins: usize) {
+    let (first, last) = grid.touched(point.start_us, point.end_us.saturating_add(START_ROUNDING_US));
+    let (first, last) = (first / bins, last / bins);
+    let length_us = u64::try_from(point.end_us - point.start_us).unwrap_or(0);
+    if first == last {
+        sums[first] += u128::from(point.mean.unwrap_or(0)) * u128::from(length_us);
+        return;
+    }
+    for (number, sum) in sums.iter_mut().enumerate().take(last + 1).skip(first) {
+        let window = grid.window(number, bins);
+        let shifted = |by_us: i64| {
+            overlap_us(window, (point.start_us.saturating_add(by_us), point.end_us.saturating_add(by_us)))
+        };
+        let inside_us = shifted(0).min(shifted(START_ROUNDING_US));
+        *sum += u128::from(point.min.unwrap_or(0)) * u128::from(inside_us);
+    }
+}

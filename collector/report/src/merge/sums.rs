@@ -1,0 +1,141 @@
+//! The quantities of which reports have series, and their sums over time.
+
+use super::grid::Grid;
+use super::quantity::{Axis, Quantity, Scale};
+use super::sum::Sum;
+use super::totals::Known;
+use crate::model::groups::Groups;
+use crate::model::report::{Report, SetTracks, Track};
+
+/// Sums over reports, over time.
+pub(super) struct Sums {
+    pub ram: Groups3,
+    pub cpu: Groups3,
+    pub processes: Sum,
+    /// Bytes per second.
+    pub read: Sum,
+    pub written: Sum,
+    pub gpu_ram: Sum,
+    /// GPU memory of main and descendants, which reports don't have over time: the sums, and the largest.
+    pub gpu_main: MaxOnly,
+    pub gpu_descendants: MaxOnly,
+}
+
+/// A quantity of main, descendants, and both.
+pub(super) struct Groups3 {
+    pub main: Sum,
+    pub descendants: Sum,
+    pub combined: Sum,
+}
+
+/// A quantity of which only maxima are known.
+#[derive(Default)]
+pub(super) struct MaxOnly {
+    sum: Known,
+    largest: u64,
+}
+
+/// What a report has over time. Of lists of three, they are of main, descendants, and both.
+pub(super) struct Quantities {
+    pub ram: [Option<Quantity>; 3],
+    pub cpu: [Option<Quantity>; 3],
+    processes: Option<Quantity>,
+    read: Option<Quantity>,
+    written: Option<Quantity>,
+    gpu_ram: Option<Quantity>,
+}
+
+impl Quantities {
+    /// Gives those of a report.
+    pub(super) fn of(report: &Report, axis: &Axis, is_apart: bool) -> Self {
+        let series = &report.series;
+        let quantity = |tracks: &[&Track], scale: Scale, max: Option<f64>, at_most: Option<f64>| {
+            axis.quantity(tracks, scale, max, at_most).map(|quantity| Quantity { is_apart, ..quantity })
+        };
+        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+        let ram = &report.max_ram;
+        let ram = [ram.main, ram.descendants, ram.combined].map(|set| bytes(set.footprint_bytes));
+        let ram_at_most = report.max_ram_at_most.values().map(bytes);
+        let cpu =
+            [report.cpu.main, report.cpu.descendants, report.cpu.combined].map(|percent| percent.max_sum);
+        let all = |of: &SetTracks, scale: Scale, max: [Option<f64>; 3], at_most: [Option<f64>; 3]| {
+            [
+                quantity(&[&of.main], scale, max[0], at_most[0]),
+                quantity(&[&of.descendants], scale, max[1], at_most[1]),
+                quantity(&[&of.combined], scale, max[2], at_most[2]),
+            ]
+        };
+        let most = bytes(report.processes.max_concurrent);
+        let whole: Vec<&str> =
+            report.gpus.iter().filter(|gpu| gpu.parent.is_none()).map(|gpu| gpu.id.as_str()).collect();
+        let gpus = series.gpus.iter().filter(|gpu| whole.contains(&gpu.id.as_str()));
+        let gpus: Vec<&Track> = gpus.map(|gpu| &gpu.memory_run_bytes).collect();
+        let on_gpus = bytes(report.max_gpu_ram.combined_bytes);
+        Self {
+            ram: all(&series.ram_bytes, Scale::Whole, ram, ram_at_most),
+            cpu: all(&series.cpu_percent, Scale::Percent, cpu, cpu),
+            processes: quantity(&[&series.processes], Scale::Whole, most, most),
+            read: quantity(&[&series.io_bytes_per_s.read], Scale::Whole, None, None),
+            written: quantity(&[&series.io_bytes_per_s.written], Scale::Whole, None, None),
+            // What a driver hides is unknown, whatever it shows at times.
+            gpu_ram: on_gpus.and_then(|_| quantity(&gpus, Scale::Whole, on_gpus, on_gpus)),
+        }
+    }
+}
+
+impl Groups3 {
+    /// Gives a figure of each.
+    pub(super) fn map<T>(&self, figure: impl Fn(&Sum) -> T) -> Groups<T> {
+        Groups {
+            main: figure(&self.main),
+            descendants: figure(&self.descendants),
+            combined: figure(&self.combined),
+        }
+    }
+}
+
+impl Sums {
+    /// Begins with no report.
+    pub(super) fn new(grid: Grid) -> Self {
+        let sum = || Sum::new(grid);
+        let groups = || Groups3 { main: sum(), descendants: sum(), combined: sum() };
+        Self {
+            ram: groups(),
+            cpu: groups(),
+            processes: sum(),
+            read: Sum::over_time(grid),
+            written: Sum::over_time(grid),
+            gpu_ram: sum(),
+            gpu_main: MaxOnly::default(),
+            gpu_descendants: MaxOnly::default(),
+        }
+    }
+
+    /// Adds the quantities of a report.
+    pub(super) fn add(&mut self, quantities: &Quantities, report: &Report) {
+        for (sums, quantities) in [(&mut self.ram, &quantities.ram), (&mut self.cpu, &quantities.cpu)] {
+            let [main, descendants, combined] = quantities;
+            sums.main.add(main.as_ref());
+            sums.descendants.add(descendants.as_ref());
+            sums.combined.add(combined.as_ref());
+        }
+        self.processes.add(quantities.processes.as_ref());
+        self.read.add(quantities.read.as_ref());
+        self.written.add(quantities.written.as_ref());
+        self.gpu_ram.add(quantities.gpu_ram.as_ref());
+        self.gpu_main.add(report.max_gpu_ram.main_bytes);
+        self.gpu_descendants.add(report.max_gpu_ram.descendants_bytes);
+    }
+}
+
+impl MaxOnly {
+    fn add(&mut self, bytes: Option<u64>) {
+        self.sum.add(bytes.map(u128::from));
+        self.largest = self.largest.max(bytes.unwrap_or(0));
+    }
+
+    /// Gives the largest sum over time, where the sum of maxima is no more than the largest of them.
+    pub(super) fn max(&self) -> Option<u64> {
+        self.sum.whole().filter(|sum| *sum == u128::from(self.largest)).map(|_| self.largest)
+    }
+}

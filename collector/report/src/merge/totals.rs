@@ -1,0 +1,270 @@
+//! What adds up over reports whatever their times: CPU time, I/O, faults, switches, processes, and how all that is known.
+
+use super::head::cut;
+use crate::model::groups::Groups;
+use crate::model::report::{ContextSwitches, Coverage, CpuTime, Faults, Io, Layers, Peaks, Report};
+
+/// Most executables that are listed, as in the report of one node.
+const MOST_STATIC: usize = 100;
+
+/// A sum of figures, of which some can be unknown.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Known {
+    /// The sum of those that are known.
+    sum: u128,
+    /// How many are known.
+    known: u64,
+    /// How many are unknown.
+    pub unknown: u64,
+}
+
+impl Known {
+    pub(super) fn add(&mut self, figure: Option<u128>) {
+        match figure {
+            Some(figure) => {
+                self.sum = self.sum.saturating_add(figure);
+                self.known += 1;
+            }
+            None => self.unknown += 1,
+        }
+    }
+
+    /// Adds all of another sum.
+    pub(super) fn join(&mut self, other: Self) {
+        self.sum = self.sum.saturating_add(other.sum);
+        self.known += other.known;
+        self.unknown += other.unknown;
+    }
+
+    /// Gives the sum of those that are known; `None` if none is.
+    pub(super) fn sum(self) -> Option<u128> {
+        (self.known > 0).then_some(self.sum)
+    }
+
+    /// Gives the sum if all are known.
+    pub(super) fn whole(self) -> Option<u128> {
+        self.sum().filter(|_| self.unknown == 0)
+    }
+
+    /// Gives the sum of microseconds in seconds.
+    pub(super) fn seconds(self) -> Option<f64> {
+        self.sum().map(|us| us as f64 / 1e6)
+    }
+
+    fn count(self) -> Option<u64> {
+        self.sum().map(saturated)
+    }
+}
+
+/// Gives a whole number that fits.
+pub(super) fn saturated(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// Converts seconds to whole microseconds, and percent to millionths of them, so that sums do not depend on the order.
+pub(super) fn millionths(number: f64) -> u128 {
+    (number * 1e6).round().clamp(0.0, 1e24) as u128
+}
+
+/// The sums so far.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    user: Known,
+    system: Known,
+    pub(super) total: Known,
+    kernel: Known,
+    unattributed: Known,
+    /// The first report without the kernel's sum: its node, and why.
+    kernel_reason: Option<(String, String)>,
+    /// CPU utilisation over time, millionths of a percent times microseconds.
+    percent_time: Groups<Known>,
+    read: Known,
+    written: Known,
+    minor: Known,
+    major: Known,
+    voluntary: Known,
+    involuntary: Known,
+    /// RAM over time, bytes times microseconds.
+    ram_time: Groups<Known>,
+    pub(super) processes: Known,
+    pub(super) still_running: Known,
+    coverage: Coverage,
+    layers: [Known; 5],
+    /// Reports that were not tracked, that may lack processes, and whose connector was absent: how many, and the first reason.
+    untracked: Reason,
+    uncounted: Reason,
+    untrusted: Reason,
+    connector_absent: Reason,
+    reports: u64,
+}
+
+/// Why something is so in some reports.
+#[derive(Debug, Default)]
+struct Reason {
+    count: u64,
+    first: Option<String>,
+}
+
+impl Reason {
+    fn add(&mut self, node: &str, reason: Option<&String>) {
+        let Some(reason) = reason else { return };
+        self.count += 1;
+        self.first.get_or_insert_with(|| format!("{node}: {}", cut(reason)));
+    }
+
+    /// Gives the first reason, and in how many reports there is one.
+    fn text(&self, reports: u64) -> Option<String> {
+        let first = self.first.as_ref()?;
+        Some(match self.count {
+            1 => first.clone(),
+            count => format!("{first} (such a reason is in {count} of {reports} reports)"),
+        })
+    }
+}
+
+impl Totals {
+    /// Adds a report of this node.
+    pub(super) fn add(&mut self, node: &str, report: &Report) {
+        self.reports += 1;
+        let time = &report.cpu_time;
+        let us = |seconds: Option<f64>| seconds.map(millionths);
+        self.user.add(us(time.user_s));
+        self.system.add(us(time.system_s));
+        self.total.add(us(time.total_s));
+        self.kernel.add(us(time.kernel_s));
+        self.unattributed.add(us(time.unattributed_s));
+        if let (None, Some(reason)) = (time.kernel_s, &time.kernel_s_reason) {
+            self.kernel_reason.get_or_insert_with(|| (node.to_owned(), cut(reason)));
+        }
+        let wall_us = millionths(report.wall_s);
+        let percent = Groups {
+            main: report.cpu.main.mean_sum,
+            descendants: report.cpu.descendants.mean_sum,
+            combined: report.cpu.combined.mean_sum,
+        };
+        add_groups(
+            &mut self.percent_time,
+            percent.map(|percent| percent.map(|p| millionths(p).saturating_mul(wall_us))),
+        );
+        let ram = report
+            .mean_ram_bytes
+            .map(|bytes| Some((bytes?.round().clamp(0.0, 1e18) as u128).saturating_mul(wall_us)));
+        add_groups(&mut self.ram_time, ram);
+        let whole = |number: Option<u64>| number.map(u128::from);
+        for (sum, number) in [
+            (&mut self.read, report.io.read_bytes),
+            (&mut self.written, report.io.write_bytes),
+            (&mut self.minor, report.faults.minor),
+            (&mut self.major, report.faults.major),
+            (&mut self.voluntary, report.context_switches.voluntary),
+            (&mut self.involuntary, report.context_switches.involuntary),
+            (&mut self.processes, Some(report.processes.total)),
+            (&mut self.still_running, report.processes.still_running),
+        ] {
+            sum.add(whole(number));
+        }
+        self.add_coverage(node, &report.coverage);
+    }
+
+    fn add_coverage(&mut self, node: &str, of_report: &Coverage) {
+        let all = &mut self.coverage;
+        let Peaks { exact, sampled, bound, unknown } = of_report.peaks;
+        for (sum, number) in [
+            (&mut all.processes, of_report.processes),
+            (&mut all.exact, of_report.exact),
+            (&mut all.sampled, of_report.sampled),
+            (&mut all.unknown, of_report.unknown),
+            (&mut all.joined, of_report.joined),
+            (&mut all.failed_spawns, of_report.failed_spawns),
+            (&mut all.uninstrumented, of_report.uninstrumented),
+            (&mut all.peaks.exact, exact),
+            (&mut all.peaks.sampled, sampled),
+            (&mut all.peaks.bound, bound),
+            (&mut all.peaks.unknown, unknown),
+            (&mut all.dropped_events, of_report.dropped_events),
+            (&mut all.connector_overruns, of_report.connector_overruns),
+        ] {
+            *sum = sum.saturating_add(number);
+        }
+        let Layers { preload, wait, subreaper, scan, connector } = of_report.layers;
+        for (sum, number) in self.layers.iter_mut().zip([preload, wait, subreaper, scan, connector]) {
+            sum.add(number.map(u128::from));
+        }
+        for path in &of_report.static_executables {
+            let path = cut(path);
+            if all.static_executables.len() < MOST_STATIC && !all.static_executables.contains(&path) {
+                all.static_executables.push(path);
+            }
+        }
+        self.untracked.add(node, of_report.untracked_reason.as_ref());
+        self.uncounted.add(node, of_report.uncounted_reason.as_ref());
+        self.untrusted.add(node, of_report.records_untrusted.as_ref());
+        self.connector_absent.add(node, of_report.connector_absent.as_ref());
+    }
+
+    /// Gives the CPU time; `usable_s` is what was to be had.
+    pub(super) fn cpu_time(&self, usable_s: f64) -> CpuTime {
+        let total_s = self.total.seconds();
+        let kernel_s = self.kernel.whole().map(|us| us as f64 / 1e6);
+        let reason = self.kernel_reason.as_ref().map(|(node, reason)| match self.kernel.unknown {
+            1 => format!("{node}: {reason}"),
+            unknown => format!("{node}: {reason} (unknown in {unknown} of {} reports)", self.reports),
+        });
+        CpuTime {
+            user_s: self.user.seconds(),
+            system_s: self.system.seconds(),
+            total_s,
+            usable_percent: total_s.filter(|_| usable_s > 0.0).map(|total_s| total_s / usable_s * 100.0),
+            kernel_s,
+            kernel_s_reason: reason.filter(|_| kernel_s.is_none()),
+            unattributed_s: self.unattributed.seconds(),
+        }
+    }
+
+    /// Gives the mean CPU utilisation of main, descendants and all over this time, percent.
+    pub(super) fn mean_percent(&self, wall_us: u64) -> Groups<Option<f64>> {
+        self.percent_time.map(|sum| mean(sum, wall_us).map(|percent| percent / 1e6))
+    }
+
+    /// Gives the mean RAM over this time, bytes.
+    pub(super) fn mean_ram_bytes(&self, wall_us: u64) -> Groups<Option<f64>> {
+        self.ram_time.map(|sum| mean(sum, wall_us))
+    }
+
+    pub(super) fn io(&self) -> Io {
+        Io { read_bytes: self.read.count(), write_bytes: self.written.count() }
+    }
+
+    pub(super) fn faults(&self) -> Faults {
+        Faults { minor: self.minor.count(), major: self.major.count() }
+    }
+
+    pub(super) fn context_switches(&self) -> ContextSwitches {
+        ContextSwitches { voluntary: self.voluntary.count(), involuntary: self.involuntary.count() }
+    }
+
+    /// Gives how the processes are known. What is of nodes, ranks and files is not in it.
+    pub(super) fn coverage(&self) -> Coverage {
+        let [preload, wait, subreaper, scan, connector] = self.layers.map(Known::count);
+        let is_any_tracked = self.untracked.count < self.reports;
+        Coverage {
+            untracked_reason: self.untracked.text(self.reports).filter(|_| !is_any_tracked),
+            // A report that was not tracked has a reason of this kind, too.
+            uncounted_reason: self.uncounted.text(self.reports),
+            layers: Layers { preload, wait, subreaper, scan, connector },
+            records_untrusted: self.untrusted.text(self.reports),
+            connector_absent: self.connector_absent.text(self.reports),
+            ..self.coverage.clone()
+        }
+    }
+}
+
+fn add_groups(sums: &mut Groups<Known>, figures: Groups<Option<u128>>) {
+    sums.main.add(figures.main);
+    sums.descendants.add(figures.descendants);
+    sums.combined.add(figures.combined);
+}
+
+fn mean(sum: Known, wall_us: u64) -> Option<f64> {
+    (wall_us > 0).then(|| sum.sum().map(|sum| sum as f64 / wall_us as f64)).flatten()
+}

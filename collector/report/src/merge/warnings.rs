@@ -1,0 +1,230 @@
+//! The warnings of a merged report: what is missing or does not fit together, and the warnings of the reports, each once.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::plan::Plan;
+use crate::figures::short;
+use crate::model::report::{Node, NodeState, Report, ReportFiles, Topic, UnseenRanks, Warning};
+use crate::quote;
+
+/// Most warnings of reports that are told apart.
+const MOST_KEPT: usize = 2000;
+/// Most of them that are listed.
+const MOST_LISTED: usize = 30;
+/// Most characters of one.
+const MOST_TEXT: usize = 1000;
+/// Most columns of a command.
+const COMMAND: usize = 60;
+
+/// The warnings of the reports so far.
+#[derive(Debug, Default)]
+pub(super) struct NodeWarnings {
+    /// By topic and text: how many reports have it, and the node of the first one.
+    kept: BTreeMap<(Topic, String), (u64, String)>,
+    left_out: u64,
+}
+
+impl NodeWarnings {
+    /// Adds those of a report of this node.
+    pub(super) fn add(&mut self, node: &str, report: &Report) {
+        for warning in &report.warnings {
+            let key = (warning.topic, warning.text.chars().take(MOST_TEXT).collect());
+            if self.kept.len() < MOST_KEPT || self.kept.contains_key(&key) {
+                self.kept.entry(key).or_insert_with(|| (0, node.to_owned())).0 += 1;
+            } else {
+                self.left_out += 1;
+            }
+        }
+    }
+
+    /// Lists them, those of most reports first in each topic.
+    fn list(&self) -> Vec<Warning> {
+        let mut all: Vec<_> = self.kept.iter().collect();
+        all.sort_by_cached_key(|((topic, text), (count, _))| (*topic, Reverse(*count), text.clone()));
+        let (listed, others) = all.split_at(all.len().min(MOST_LISTED));
+        let mut list: Vec<Warning> = listed
+            .iter()
+            .map(|((topic, text), (count, node))| {
+                let place = if *count == 1 {
+                    node.clone()
+                } else {
+                    format!("{node} and {} other reports", count - 1)
+                };
+                let place = if *count == 2 { format!("{node} and 1 other report") } else { place };
+                Warning::new(*topic, format!("{place}: {text}"))
+            })
+            .collect();
+        let rest = others.len() as u64 + self.left_out;
+        if rest > 0 {
+            let text = format!("{rest} more warnings are in the reports of the nodes.");
+            list.push(Warning::new(Topic::Figures, text));
+        }
+        list
+    }
+}
+
+/// What warnings are made from.
+pub(super) struct Facts<'a> {
+    pub(super) plan: &'a Plan,
+    /// Commands with how many reports have them, the one of most reports first.
+    pub(super) commands: &'a [(&'a [String], u64)],
+    pub(super) nodes: &'a [Node],
+    pub(super) machines: u64,
+    pub(super) files: &'a ReportFiles,
+    pub(super) ranks: Option<UnseenRanks>,
+    /// Nodes of the job without a report.
+    pub(super) missing_nodes: u64,
+    /// Reports whose CPU time is unknown, and those whose RAM is.
+    pub(super) unknown_cpu: u64,
+    pub(super) unknown_ram: u64,
+    pub(super) of_nodes: &'a NodeWarnings,
+}
+
+/// Lists all warnings.
+pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
+    let own: [(Topic, Option<String>); 8] = [
+        (Topic::Tracking, missing(facts)),
+        (Topic::Tracking, unfinished(facts.nodes)),
+        (Topic::Figures, commands(facts.commands)),
+        (Topic::Figures, jobs(facts.plan)),
+        (Topic::Figures, times(facts.plan)),
+        (Topic::Figures, several(facts.nodes)),
+        (Topic::Figures, one_machine(facts)),
+        (Topic::Figures, unknown(facts)),
+    ];
+    let own = own.into_iter().filter_map(|(topic, text)| Some(Warning::new(topic, text?)));
+    own.chain(facts.of_nodes.list()).collect()
+}
+
+/// Names the first of several, and says how many more there are: `n1, n2 and 3 others`.
+fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    const NAMED: usize = 3;
+    let all = names.len();
+    let shown: Vec<&str> = names.take(NAMED).collect();
+    match all.saturating_sub(shown.len()) {
+        0 => shown.join(", "),
+        1 => format!("{} and 1 other", shown.join(", ")),
+        others => format!("{} and {others} others", shown.join(", ")),
+    }
+}
+
+/// Writes `1 node`, `2 nodes`.
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn of_state(nodes: &[Node], state: NodeState) -> Vec<&Node> {
+    nodes.iter().filter(|node| node.state == state).collect()
+}
+
+/// Says what no figure has: nodes, ranks and files without a report, and what nodes did after their last one.
+fn missing(facts: &Facts) -> Option<String> {
+    let never = of_state(facts.nodes, NodeState::NeverCheckedIn);
+    let nodes = (facts.missing_nodes > 0).then(|| {
+        let names = named(never.iter().map(|node| node.node.as_str()));
+        let names = if names.is_empty() { names } else { format!(" ({names})") };
+        format!("{}{names}", counted(facts.missing_nodes, "node"))
+    });
+    let ranks = facts.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
+    let files = facts.files;
+    let unread = files.unread_files.first().map(|first| {
+        let all = files.read + files.unread;
+        let such_as = if files.unread > 1 { "such as " } else { "" };
+        format!("{} of {} ({such_as}{}: {})", files.unread, counted(all, "file"), first.file, first.reason)
+    });
+    let parts: Vec<String> = [nodes, ranks, unread].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("Not in this report, and in no figure: {}.", parts.join("; ")))
+}
+
+/// Names the nodes whose last report is no final one.
+fn unfinished(nodes: &[Node]) -> Option<String> {
+    let open: Vec<&Node> = [NodeState::LastHeard, NodeState::Recovered]
+        .into_iter()
+        .flat_map(|state| of_state(nodes, state))
+        .collect();
+    let told: Vec<String> = open
+        .iter()
+        .map(|node| match node.silent_s {
+            Some(silent_s) => format!("{}: {} s before the end", node.node, short(silent_s)),
+            None => node.node.clone(),
+        })
+        .collect();
+    (!open.is_empty()).then(|| {
+        format!(
+            "{} without a final report, last heard of: {}. The run went on there, or the node was lost; what it used since is in no \
+             figure.",
+            counted(open.len() as u64, "node"),
+            named(told.iter().map(String::as_str))
+        )
+    })
+}
+
+fn commands(commands: &[(&[String], u64)]) -> Option<String> {
+    if commands.len() < 2 {
+        return None;
+    }
+    let texts: Vec<String> = commands
+        .iter()
+        .take(3)
+        .map(|(words, count)| format!("{count} of {}", quote::command(words, COMMAND)))
+        .collect();
+    let more = if commands.len() > texts.len() { ", ..." } else { "" };
+    Some(format!(
+        "These are reports of different commands: {}{more}. All sums are over all of them. Merge the reports of each run by \
+         itself if they are of several.",
+        texts.join("; ")
+    ))
+}
+
+fn jobs(plan: &Plan) -> Option<String> {
+    (plan.jobs.len() > 1).then(|| {
+        let names = named(plan.jobs.iter().map(String::as_str));
+        format!("These are reports of different Slurm jobs ({names}). All sums are over all of them.")
+    })
+}
+
+fn times(plan: &Plan) -> Option<String> {
+    let files = plan.outside.iter().map(|at| plan.file(*at));
+    (!plan.outside.is_empty()).then(|| {
+        format!(
+            "The times of {} have nothing in common with those of the others ({}): of another run, or of a node whose clock is \
+             wrong. The sums have all of it, but max_ram has its RAM only as far as it is known to coincide.",
+            counted(plan.outside.len() as u64, "report"),
+            named(files)
+        )
+    })
+}
+
+fn several(nodes: &[Node]) -> Option<String> {
+    let several: Vec<&Node> = nodes.iter().filter(|node| node.reports > 1).collect();
+    let first = several.first()?;
+    let places = match several.len() {
+        1 => format!("{} reports are of {}", first.reports, first.node),
+        count => format!("{count} nodes have several reports, such as {} with {}", first.node, first.reports),
+    };
+    Some(format!("{places}: memory that the processes of two of them share counts once in each."))
+}
+
+fn one_machine(facts: &Facts) -> Option<String> {
+    let with_reports = facts.nodes.iter().filter(|node| node.reports > 0).count() as u64;
+    (with_reports > facts.machines).then(|| {
+        format!(
+            "By their boot ids, {with_reports} nodes are {}: containers, for example. Its cores, memory and GPUs count once.",
+            counted(facts.machines, "machine")
+        )
+    })
+}
+
+fn unknown(facts: &Facts) -> Option<String> {
+    let Facts { unknown_cpu, unknown_ram, files, .. } = facts;
+    let what = [(unknown_cpu, "the CPU time"), (unknown_ram, "the RAM")];
+    let parts: Vec<String> = what
+        .into_iter()
+        .filter(|(unknown, _)| **unknown > 0)
+        .map(|(unknown, what)| format!("{what} of {}", counted(*unknown, "report")))
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!("Of {}, {} is unknown and in no sum.", counted(files.read, "report"), parts.join(" and "))
+    })
+}

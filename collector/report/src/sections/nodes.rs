@@ -1,0 +1,218 @@
+//! The nodes and ranks of a merged report: how much of each, what is missing, and where to look for an imbalance.
+
+use std::cmp::Reverse;
+
+use super::gpus;
+use crate::document::{Block, Cell, Column, Section, Table, Tone};
+use crate::figures::{UNKNOWN, count, exit, number, short, thousands};
+use crate::model::report::{Exit, Merged, Node, NodeState, RankPlace, RankUsage, Report, Spread};
+use crate::quote;
+use crate::units::Units;
+
+/// Most nodes that a row of the summary names.
+const NAMED: usize = 3;
+/// Most columns of a node's name there.
+const NAME: usize = 24;
+/// An upper bound above the lower one by less than this part of it is the same to a reader.
+const NEGLIGIBLE: f64 = 0.01;
+
+/// Makes the summary's rows; none in the report of one node.
+pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
+    let Some(merged) = &report.merged else { return Vec::new() };
+    let row = |label: &str, tone: Tone, text: Option<String>| {
+        text.map(|text| Block::Row(label.to_owned(), vec![Cell::Text(tone, text)]))
+    };
+    let rows = [
+        row("GPUs", Tone::Plain, on_gpus(report, merged, units)),
+        row("Nodes", Tone::Plain, Some(by_ram(report, merged, units))),
+        row("Imbalance", Tone::Plain, imbalance(report, merged)),
+        row("Failed", Tone::Bad, failed(report)),
+    ];
+    rows.into_iter().flatten().collect()
+}
+
+/// Says what the largest RAM can have been at most, where that is more. `None`: it is not, or the report is of one node.
+pub(super) fn at_most(report: &Report, units: Units) -> Option<String> {
+    report.merged.as_ref()?;
+    let (least, most) = (report.max_ram.combined.footprint_bytes?, report.max_ram_at_most.combined?);
+    let is_more = most as f64 > least as f64 * (1.0 + NEGLIGIBLE);
+    is_more.then(|| units.bytes(most))
+}
+
+/// Writes how busy all GPUs were, how much of their memory the run held, and their energy. `None`: there are none.
+fn on_gpus(report: &Report, merged: &Merged, units: Units) -> Option<String> {
+    let count = report.gpu.expected_gpus.filter(|count| *count > 0)?;
+    let busy = report.gpu.percent.mean_hardware(count).map(|percent| format!("{percent:.0} % busy"));
+    let ram = &report.max_gpu_ram;
+    let of = ram.system_capacity_bytes.map(|bytes| format!(" of {}", units.gpu_bytes(bytes)));
+    let held =
+        ram.combined_bytes.map(|bytes| format!("{}{}", units.gpu_bytes(bytes), of.unwrap_or_default()));
+    let facts: Vec<String> =
+        [busy, held, merged.gpu_energy_j.map(gpus::energy)].into_iter().flatten().collect();
+    Some(format!("{}: {}", thousands(count.into()), facts.join(", ")))
+}
+
+/// Writes `4: n3 41.2 GB, n1 40.9 GB, n2 12.0 GB, 1 other`: those with most RAM.
+fn by_ram(report: &Report, merged: &Merged, units: Units) -> String {
+    let mut nodes: Vec<&Node> = report.nodes.iter().filter(|node| node.reports > 0).collect();
+    nodes.sort_by_key(|node| Reverse(node.ram.max_bytes));
+    let ram = |node: &&Node| {
+        let ram = node.ram.max_bytes.map_or(UNKNOWN.to_owned(), |bytes| units.bytes(bytes));
+        format!("{} {ram}", name(&node.node))
+    };
+    let mut named: Vec<String> = nodes.iter().take(NAMED).map(ram).collect();
+    let others = merged.nodes.saturating_sub(named.len() as u64);
+    if others > 0 {
+        named.push(format!("{} other{}", thousands(others as f64), if others == 1 { "" } else { "s" }));
+    }
+    let ranks = report.ranks.as_ref().map(|ranks| format!(", {} ranks", thousands(ranks.seen as f64)));
+    format!("{}{}: {}", thousands(merged.nodes as f64), ranks.unwrap_or_default(), named.join(", "))
+}
+
+/// Writes by how much the largest is above the mean, and which to look at: of the ranks, or of the nodes if there are none.
+fn imbalance(report: &Report, merged: &Merged) -> Option<String> {
+    of_ranks(report).or_else(|| of_nodes(merged))
+}
+
+fn of_nodes(merged: &Merged) -> Option<String> {
+    let place = |node: &String| name(node);
+    joined([above("CPU", merged.cpu_s.as_ref(), place), above("RAM", merged.ram_bytes.as_ref(), place)])
+}
+
+fn of_ranks(report: &Report) -> Option<String> {
+    let ranks = report.ranks.as_ref().filter(|ranks| ranks.seen > 1)?;
+    let place = |place: &RankPlace| format!("rank {} on {}", place.rank, name(&place.node));
+    joined([
+        above("CPU", ranks.cpu_s.as_ref(), place),
+        above("RAM", ranks.peak_ram_bytes.as_ref(), place),
+        above("GPU RAM", ranks.peak_gpu_ram_bytes.as_ref(), place),
+    ])
+}
+
+/// Writes `CPU 1.31 (n3)`: the largest over the mean, and where it is.
+fn above<P>(what: &str, spread: Option<&Spread<P>>, place: impl Fn(&P) -> String) -> Option<String> {
+    let spread = spread?;
+    Some(format!("{what} {} ({})", short(spread.imbalance?), place(&spread.max_at)))
+}
+
+fn joined<const N: usize>(parts: [Option<String>; N]) -> Option<String> {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Names the nodes on which the command failed.
+fn failed(report: &Report) -> Option<String> {
+    let is_failed = |node: &&Node| node.exit.signal.is_some() || node.exit.code.is_some_and(|code| code != 0);
+    let failed: Vec<&Node> = report.nodes.iter().filter(is_failed).collect();
+    listed(failed.iter().map(|node| format!("{} {}", name(&node.node), ended(node.exit))))
+}
+
+fn ended(how: Exit) -> String {
+    how.code.map_or_else(|| exit(how), |code| format!("exit {code}"))
+}
+
+/// Joins the first of some texts, and counts the others. `None`: there are none.
+fn listed(texts: impl Iterator<Item = String>) -> Option<String> {
+    let all: Vec<String> = texts.collect();
+    let (shown, others) = all.split_at(all.len().min(NAMED));
+    let more = (!others.is_empty()).then(|| format!("{} more", others.len()));
+    let shown: Vec<String> = shown.iter().cloned().chain(more).collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+fn name(node: &str) -> String {
+    quote::cut(&quote::escape(node), NAME)
+}
+
+/// Makes the section of the nodes.
+pub(super) fn nodes(report: &Report, units: Units) -> Section {
+    let section = Section::new("Nodes");
+    let Some(merged) = &report.merged else { return section };
+    let machines = (merged.machines != merged.nodes).then(|| merged.machines.to_string());
+    let section = section
+        .count("Nodes", merged.nodes)
+        .text("Machines", machines)
+        .count("Reports", merged.files.read)
+        .text("Bins", format!("{} s", merged.bin_s))
+        .text("Combined RAM at most", at_most(report, units))
+        .text("Imbalance of nodes", of_nodes(merged))
+        .text("Imbalance of ranks", of_ranks(report));
+    let (ram, time) = (units.ram.symbol(), units.time.symbol());
+    let head = [
+        Column::count("Reports"),
+        Column::number("Peak RAM", ram),
+        Column::number("Usable", ram),
+        Column::number("CPU", time),
+        Column::number("Busy", "cores"),
+        Column::count("Processes"),
+        Column::text("State"),
+        Column::text("Node"),
+    ];
+    let mut nodes: Vec<&Node> = report.nodes.iter().collect();
+    nodes.sort_by_key(|node| (node.state == NodeState::Final, Reverse(node.ram.max_bytes)));
+    let rows = nodes.into_iter().map(|node| {
+        [
+            node.reports.to_string(),
+            units.ram_cell(node.ram.max_bytes),
+            units.ram_cell(node.ram.usable_bytes),
+            units.time_cell(node.cpu_s),
+            number(node.busy_cores),
+            count(node.processes),
+            state(node).to_owned(),
+            node.node.clone(),
+        ]
+    });
+    let unread = merged.files.unread_files.iter().map(|file| format!("{}: {}", file.file, file.reason));
+    section
+        .section(Section::default().table(Table::new(head, rows)))
+        .section(Section::list("Files not read", unread.collect()))
+}
+
+fn state(node: &Node) -> &'static str {
+    match node.state {
+        NodeState::Final => "final",
+        NodeState::LastHeard => "not final",
+        NodeState::Recovered => "recovered",
+        NodeState::NeverCheckedIn => "no report",
+    }
+}
+
+/// Makes the section of the ranks.
+pub(super) fn ranks(report: &Report, units: Units) -> Section {
+    let section = Section::new("Ranks");
+    let Some(ranks) = &report.ranks else { return section };
+    let missing: Vec<String> = ranks.missing.iter().map(u32::to_string).collect();
+    let missing = (!missing.is_empty()).then(|| missing.join(", "));
+    section
+        .text("With a report", format!("{} of {}", ranks.seen, ranks.expected))
+        .text("Without a report", missing)
+        .section(Section::new("Heaviest").table(table(&ranks.heaviest, units)))
+        .section(Section::new("Lightest").table(table(&ranks.lightest, units)))
+}
+
+fn table(ranks: &[RankUsage], units: Units) -> Table {
+    let (ram, time) = (units.ram.symbol(), units.time.symbol());
+    let head = [
+        Column::count("Rank"),
+        Column::count("PID"),
+        Column::count("Exit"),
+        Column::number("CPU", time),
+        Column::number("Peak RAM", ram),
+        Column::number("Peak GPU RAM", units.gpu_ram.symbol()),
+        Column::number("Wall", time),
+        Column::text("Node"),
+    ];
+    let rows = ranks.iter().map(|rank| {
+        [
+            rank.place.rank.to_string(),
+            count(rank.pid.map(u64::from)),
+            exit(rank.exit),
+            units.time_cell(rank.cpu_s),
+            units.ram_cell(rank.peak_ram_bytes),
+            units.gpu_ram_cell(rank.peak_gpu_ram_bytes),
+            units.time_cell(Some(rank.wall_s)),
+            rank.place.node.clone(),
+        ]
+    });
+    Table::new(head, rows)
+}

@@ -1,0 +1,159 @@
+//! `gpu-track merge`: one report of the reports of several nodes, or of several ranks.
+//!
+//! Each file is read twice: a first look at all of them says which belong together, and then they are added up one by one. So
+//! memory does not depend on how many there are.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use gpu_track_collector::merge::{Head, MergedReport, Merger, Plan, Source, ranks_csv};
+use gpu_track_collector::{ReportConfig, ReportFiles, Style, output_at, quote, read_report, write_report};
+
+use super::report_files;
+use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
+use crate::console::message;
+use crate::show;
+
+/// The end of the name of the file with all ranks, beside a report.
+const RANKS: &str = "ranks.csv";
+
+/// The arguments of `gpu-track merge`.
+#[derive(Debug, Args)]
+pub(super) struct MergeArguments {
+    /// Reports in JSON, and directories of such: those files of them whose names end in .json
+    #[arg(value_name = "DIR|FILE", required = true, value_hint = ValueHint::AnyPath)]
+    paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    places: ReportPlaces,
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+/// Where a report may be.
+struct Place {
+    path: PathBuf,
+    /// It was found in a directory, and not named.
+    is_found: bool,
+}
+
+/// Writes one report of all to stdout, or where `-o` says.
+///
+/// # Errors
+/// If a directory can't be read, or there is no report at all.
+pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
+    let MergeArguments { paths, places, report } = arguments;
+    let style: Style = ReportConfig::from(report).style;
+    let patterns = PatternValues { number: None, ..PatternValues::here() };
+    let targets = cli::targets(&places, &patterns)?;
+    let outputs: Vec<&Path> = targets.iter().filter_map(|target| target.output.file()).collect();
+    let files = files(&paths, &outputs)?;
+    let MergedReport { report, ranks } = merged(&files).map_err(|files| no_report(&paths, &files))?;
+    if let Some(files) = report.merged.as_ref().map(|merged| &merged.files)
+        && let Some(first) = files.unread_files.first()
+    {
+        let (all, unread) = (files.read + files.unread, files.unread);
+        message(format_args!(
+            "{unread} of {all} files are not in the report, such as {}: {}",
+            first.file, first.reason
+        ));
+    }
+    let mut status = show::written(&report, &targets, &places, style);
+    if !ranks.is_empty() {
+        let csv = ranks_csv(&ranks);
+        for path in outputs.iter().map(|path| path.with_extension(RANKS)) {
+            let written = output_at(&path).and_then(|output| write_report(&output, &csv));
+            if let Err(error) = written {
+                message(format_args!("cannot write the ranks to {}: {error}", path.display()));
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(status)
+}
+
+/// Says that there is no report, and why not in the first file.
+fn no_report(paths: &[PathBuf], files: &ReportFiles) -> UsageError {
+    match files.unread_files.first() {
+        Some(first) => UsageError::new(format_args!(
+            "no report in {} file{}, such as {}: {}",
+            files.unread,
+            if files.unread == 1 { "" } else { "s" },
+            first.file,
+            first.reason
+        )),
+        None => {
+            let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+            UsageError::new(format_args!("\"{first}\" has no report: their names end in .json"))
+        }
+    }
+}
+
+/// Finds the files that the arguments stand for, each once, without those that are to be written.
+fn files(paths: &[PathBuf], outputs: &[&Path]) -> Result<BTreeMap<OsString, Place>, UsageError> {
+    let mut files = BTreeMap::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.insert(path.clone().into(), Place { path: path.clone(), is_found: false });
+            continue;
+        }
+        let listed = report_files::in_directory(path).map_err(|error| {
+            UsageError::new(format_args!("\"{}\" cannot be read: {error}", path.display()))
+        })?;
+        let resolved = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let is_output = |file: &Path| {
+            file.file_name().is_some_and(|name| outputs.contains(&resolved.join(name).as_path()))
+        };
+        for path in listed.into_iter().filter(|path| !is_output(path)) {
+            files.entry(path.clone().into()).or_insert(Place { path, is_found: true });
+        }
+    }
+    Ok(files)
+}
+
+/// Merges the reports in files.
+///
+/// # Errors
+/// If there is none: why not.
+fn merged(files: &BTreeMap<OsString, Place>) -> Result<MergedReport, ReportFiles> {
+    let hasher = RandomState::new();
+    let name = |place: &Place| quote::escape(&place.path.display().to_string());
+    let mut by_name: BTreeMap<String, &Place> = BTreeMap::new();
+    let mut sources = Vec::new();
+    let mut unread = Vec::new();
+    for place in files.values() {
+        let file = name(place);
+        match text(place).and_then(|json| Ok((Head::read(&json).map_err(|error| error.to_string())?, json))) {
+            Ok((head, json)) => {
+                sources.push(Source { file: file.clone(), head, content: Some(hasher.hash_one(&json)) });
+                by_name.insert(file, place);
+            }
+            Err(reason) => unread.push((file, reason)),
+        }
+    }
+    let plan = Plan::new(sources, unread);
+    let order: Vec<(usize, String)> = plan.order().map(|(number, file)| (number, file.to_owned())).collect();
+    let mut merger = Merger::new(plan);
+    for (number, file) in order {
+        let Some(place) = by_name.get(&file) else { continue };
+        let read =
+            text(place).and_then(|json| match merger.plan().is_unchanged(number, hasher.hash_one(&json)) {
+                true => read_report(&json).map_err(|error| error.to_string()),
+                false => Err("it changed while reports were merged".to_owned()),
+            });
+        match read {
+            Ok(read) => merger.add(number, read),
+            Err(reason) => merger.leave_out(number, reason),
+        }
+    }
+    merger.finish()
+}
+
+/// Reads a file; else gives the reason, a sentence about "it".
+fn text(place: &Place) -> Result<String, String> {
+    report_files::read(&place.path, place.is_found).map_err(|error| format!("it {error}"))
+}

@@ -1,0 +1,177 @@
+//! Files of reports, as other users and other nodes leave them: they can be anything, and can change while they are read.
+//! Reading one takes bounded memory, and never waits for a writer.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use gpu_track_collector::format;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use thiserror::Error;
+
+use crate::console::message;
+
+/// Most bytes of a report. One with ten thousand command names has 3 MB.
+const MOST_BYTES: u64 = 8 << 20;
+/// Most files of a directory that are looked at: those whose names come first.
+const MOST_FILES: usize = 200_000;
+
+/// Why a file can't be read; what follows its name.
+#[derive(Debug, Error)]
+pub(super) enum NotReadable {
+    /// It is a directory, a pipe, a device.
+    #[error("is {0}, and no file")]
+    NotAFile(&'static str),
+    /// It is a symbolic link in a directory, where it can name a report a second time.
+    #[error("is a symbolic link: name it, or the file that it leads to")]
+    Link,
+    /// It is larger than any report.
+    #[error("is larger than {} MiB, which no report is", MOST_BYTES >> 20)]
+    TooLarge,
+    /// It is not UTF-8.
+    #[error("is no text")]
+    NotText,
+    /// It does not begin as JSON does.
+    #[error("is no JSON")]
+    NotJson,
+    /// It can't be opened or read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Lists the files of a directory whose names end as those of JSON reports do, in the order of their names. Says on stderr if
+/// there are more than are looked at.
+///
+/// # Errors
+/// If the directory can't be read.
+pub(super) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    // Of any number of names, the first ones are kept.
+    let mut names: BTreeSet<OsString> = BTreeSet::new();
+    let mut left_out = 0_u64;
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        if Path::new(&name).extension() == Some(OsStr::new(format::JSON_NAME)) {
+            names.insert(name);
+            if names.len() > MOST_FILES {
+                names.pop_last();
+                left_out += 1;
+            }
+        }
+    }
+    if left_out > 0 {
+        message(format_args!(
+            "\"{}\" has more than {MOST_FILES} files: {left_out} are left out, the last ones by name",
+            directory.display()
+        ));
+    }
+    Ok(names.into_iter().map(|name| directory.join(name)).collect())
+}
+
+/// Reads a file of text that is to be a report. A file that was found in a directory is read only if it is no link.
+///
+/// # Errors
+/// If it is no regular file, larger than a report, or no text.
+pub(super) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
+    let kind = if is_found { fs::symlink_metadata(path)? } else { fs::metadata(path)? }.file_type();
+    if let Some(other) = other_kind(kind) {
+        return Err(other);
+    }
+    // Nothing is opened that does more than a file at that: a device's driver can. It can be replaced by a pipe just now.
+    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    flags.set(OFlags::NOFOLLOW, is_found);
+    let file = File::from(openat(CWD, path, flags, Mode::empty()).map_err(io::Error::from)?);
+    let metadata = file.metadata()?;
+    if let Some(other) = other_kind(metadata.file_type()) {
+        return Err(other);
+    }
+    if metadata.len() > MOST_BYTES {
+        return Err(NotReadable::TooLarge);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len() + 1).unwrap_or(0));
+    // A file of another kind is known by its beginning.
+    (&file).take(4096).read_to_end(&mut bytes)?;
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(NotReadable::NotJson);
+    }
+    // It can grow while it is read.
+    (&file).take(MOST_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(NotReadable::TooLarge);
+    }
+    String::from_utf8(bytes).map_err(|_| NotReadable::NotText)
+}
+
+/// Gives what a file is that is no regular one.
+fn other_kind(kind: fs::FileType) -> Option<NotReadable> {
+    if kind.is_file() {
+        None
+    } else if kind.is_symlink() {
+        Some(NotReadable::Link)
+    } else if kind.is_dir() {
+        Some(NotReadable::NotAFile("a directory"))
+    } else if kind.is_fifo() {
+        Some(NotReadable::NotAFile("a pipe"))
+    } else {
+        Some(NotReadable::NotAFile("a device or socket"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use rustix::fs::{FileType, mknodat};
+
+    use super::*;
+
+    // Requirement: NODE-5, NODE-55
+    #[test]
+    fn only_files_of_text_of_bounded_size_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("a.json"), " {\"a\": 1}").unwrap();
+        symlink("a.json", path("link.json")).unwrap();
+        fs::create_dir(path("directory.json")).unwrap();
+        mknodat(CWD, path("pipe.json"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let _socket = UnixListener::bind(path("socket.json")).unwrap();
+        fs::write(path("garbage.json"), [0xff; 100]).unwrap();
+        fs::write(path("latin1.json"), b"{\"a\": \"\xe4\"}").unwrap();
+        let sparse = File::create(path("large.json")).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        fs::write(path("other.txt"), "{}").unwrap();
+        let read = |name: &str| read(&path(name), true).map_err(|error| error.to_string());
+        assert_eq!(read("a.json").unwrap(), " {\"a\": 1}");
+        for (name, reason) in [
+            ("link.json", "is a symbolic link: name it, or the file that it leads to"),
+            ("directory.json", "is a directory, and no file"),
+            ("pipe.json", "is a pipe, and no file"),
+            ("socket.json", "is a device or socket, and no file"),
+            ("garbage.json", "is no JSON"),
+            ("latin1.json", "is no text"),
+            ("large.json", "is larger than 8 MiB, which no report is"),
+            ("none.json", "cannot be read: No such file or directory (os error 2)"),
+        ] {
+            assert_eq!(read(name).unwrap_err(), reason, "{name}");
+        }
+        assert_eq!(super::read(&path("link.json"), false).unwrap(), " {\"a\": 1}", "the user named it");
+        let listed = in_directory(directory.path()).unwrap();
+        let names: Vec<_> = listed.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            [
+                "a.json",
+                "directory.json",
+                "garbage.json",
+                "large.json",
+                "latin1.json",
+                "link.json",
+                "pipe.json",
+                "socket.json"
+            ]
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! `gpu-track merge`: one report of several ranks' and nodes' reports, whatever else lies in their directory.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::{Value, json};
+
+use crate::support::program;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gpu-track")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Tracks a command as this rank of three, and gives its report.
+fn rank(directory: &Path, rank: u32, mib: u64, exit: u32) -> Value {
+    let script = format!("{} hold {} 0; exit {exit}", program("touch"), mib << 20);
+    let report = directory.join("run.%r.json");
+    let done = Command::new(env!("CARGO_BIN_EXE_gpu-track-run"))
+        .args(["-q", "--st", "0.01", "-o"])
+        .arg(report)
+        .args(["--", "sh", "-c", &script])
+        .env("PMI_RANK", rank.to_string())
+        .env("PMI_SIZE", "3")
+        .status()
+        .unwrap();
+    assert_eq!(done.code(), Some(exit.try_into().unwrap()));
+    read(&directory.join(format!("run.{rank}.json")))
+}
+
+/// Writes a report as another node would have written it: a real run's, with another machine in it.
+fn on_node(report: &Value, node: &str, path: &Path) {
+    let mut report = report.clone();
+    report["host"]["hostname"] = node.into();
+    report["host"]["boot_id"] = format!("boot of {node}").into();
+    fs::write(path, serde_json::to_string_pretty(&report).unwrap()).unwrap();
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value}"))
+}
+
+// Requirement: NODE-1, NODE-3, NODE-7, NODE-8
+#[test]
+fn reports_of_ranks_on_two_nodes_become_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let reports = [rank(directory.path(), 0, 40, 0), rank(directory.path(), 1, 60, 4)];
+    for (report, (node, name)) in reports.iter().zip([("n1", "run.0.json"), ("n2", "run.1.json")]) {
+        on_node(report, node, &path(name));
+    }
+    let (all, whole) = (path("all.json"), directory.path().to_str().unwrap().to_owned());
+    let merge = |output: &str| run(&["merge", "-o", output, &whole]);
+    let done = merge(all.to_str().unwrap());
+    assert_eq!((done.status.code(), text(&done.stderr)), (Some(0), String::new()));
+    let merged = read(&all);
+    let sum = |at: &str| reports.iter().map(|report| number(report.pointer(at).unwrap())).sum::<f64>();
+    for at in ["/cpu_time/total_s", "/processes/total", "/host/cores", "/host/ram_bytes", "/faults/minor"] {
+        let (sum, all) = (sum(at), number(merged.pointer(at).unwrap()));
+        assert!((sum - all).abs() < 1e-6 * sum.max(1.0), "{at}: {sum} {all}");
+    }
+    let (largest, most) =
+        (number(&merged["max_ram_bytes"]["combined"]["total_rss"]), sum("/max_ram_at_most/combined"));
+    assert!(largest >= f64::from(60 << 20) && largest <= most, "{largest} {most}");
+    // The runs came one after the other, so their RAM does not add up.
+    assert!(largest < most - f64::from(30 << 20), "{largest} {most}");
+    assert_eq!(merged["exit"]["code"], 4);
+    let states =
+        merged["nodes"].as_array().unwrap().iter().map(|node| (node["node"].clone(), node["state"].clone()));
+    assert_eq!(states.collect::<Vec<_>>(), [(json!("n1"), json!("final")), (json!("n2"), json!("final"))]);
+    let ranks = &merged["ranks"];
+    assert_eq!((&ranks["seen"], &ranks["expected"], &ranks["missing"]), (&json!(2), &json!(3), &json!([2])));
+    assert_eq!(ranks["heaviest"][0]["rank"], 1);
+    assert_eq!(ranks["heaviest"][0]["peak_ram_bytes"], reports[1]["max_ram_bytes"]["combined"]["total_rss"]);
+    assert!(ranks["heaviest"][0]["pid"].as_u64() > Some(1));
+    let rows = fs::read_to_string(path("all.ranks.csv")).unwrap();
+    let lines: Vec<&str> = rows.lines().collect();
+    assert!(lines.len() == 3 && lines[0].starts_with("job,rank,node,pid,wall_s,"), "{rows}");
+    assert!(lines[2].contains(",1,\"n2\",") && lines[2].ends_with(",4,"), "{rows}");
+
+    // What is written into the directory is no part of it.
+    let before = fs::read(&all).unwrap();
+    assert_eq!(merge(all.to_str().unwrap()).status.code(), Some(0));
+    assert_eq!(fs::read(&all).unwrap(), before);
+    let shown = text(&run(&["report", all.to_str().unwrap()]).stdout);
+    assert!(shown.contains("\n  Nodes          2, 2 ranks: n2 "), "{shown}");
+    assert!(shown.contains("\n  Failed         n2 exit 4\n"), "{shown}");
+    let compared = run(&["compare", all.to_str().unwrap(), path("run.0.json").to_str().unwrap()]);
+    assert_eq!(compared.status.code(), Some(0), "{}", text(&compared.stderr));
+    let over_time = run(&["report", all.to_str().unwrap(), "--every", "0.1", "-f", "csv"]);
+    assert_eq!(over_time.status.code(), Some(0), "{}", text(&over_time.stderr));
+
+    let only = path("run.0.json").to_str().unwrap().to_owned();
+    let single = text(&run(&["merge", "-f", "json", &only]).stdout);
+    assert_eq!(serde_json::from_str::<Value>(&single).unwrap()["cpu_time"], reports[0]["cpu_time"]);
+    let none = run(&["merge", "/dev/null"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(
+        text(&none.stderr).starts_with("gpu-track: no report in 1 file, such as /dev/null: it is a device"),
+        "{}",
+        text(&none.stderr)
+    );
+}
+
+// Requirement: NODE-5
+#[test]
+fn what_is_no_report_is_named_and_the_others_are_merged() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let report = rank(directory.path(), 0, 20, 0);
+    on_node(&report, "n1", &path("run.0.json"));
+    on_node(&report, "n2", &path("run.2.json"));
+    let clean = text(&run(&["merge", "-f", "json", directory.path().to_str().unwrap()]).stdout);
+    let clean: Value = serde_json::from_str(&clean).unwrap();
+
+    let whole = fs::read_to_string(path("run.0.json")).unwrap();
+    fs::write(path("a torn one.json"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(path("zcopy.json"), &whole).unwrap();
+    fs::write(path("empty.json"), "").unwrap();
+    fs::write(path("garbage.json"), [0x80; 5000]).unwrap();
+    fs::write(path("later.json"), whole.replacen("\"schema_version\": 3", "\"schema_version\": 99", 1))
+        .unwrap();
+    fs::write(path("other.json"), "{\"x\": 1}").unwrap();
+    fs::write(path("run.9.json"), "{".repeat(100_000)).unwrap();
+    fs::write(path("without.json"), whole.replacen("\"stage\"", "\"x\"", 1)).unwrap();
+    fs::File::create(path("grown.json")).unwrap().set_len(1 << 40).unwrap();
+    fs::create_dir(path("directory.json")).unwrap();
+    symlink("run.0.json", path("link.json")).unwrap();
+    symlink("/dev/zero", path("zero.json")).unwrap();
+    mknodat(CWD, path("pipe.json"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let done = run(&["merge", "-f", "json", directory.path().to_str().unwrap()]);
+    let merged: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let stderr = text(&done.stderr);
+    assert!(stderr.contains("13 of 15 files are not in the report, such as "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1);
+    for key in ["cpu_time", "max_ram_bytes", "max_ram_at_most", "nodes", "processes", "series"] {
+        assert_eq!(merged[key], clean[key], "{key}");
+    }
+    let files = &merged["merged"]["files"];
+    assert_eq!((&files["read"], &files["unread"]), (&json!(2), &json!(13)));
+    let reasons: Vec<(String, &str)> = files["unread_files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| {
+            let name = Path::new(file["file"].as_str().unwrap()).file_name().unwrap().to_str().unwrap();
+            (name.to_owned(), file["reason"].as_str().unwrap())
+        })
+        .collect();
+    for (name, reason) in [
+        ("a torn one.json", "it is no JSON: EOF while parsing"),
+        ("zcopy.json", "it is a copy of "),
+        ("directory.json", "it is a directory, and no file"),
+        ("empty.json", "it is no JSON"),
+        ("garbage.json", "it is no JSON"),
+        ("grown.json", "it is larger than 8 MiB, which no report is"),
+        ("later.json", "its schema_version is 99, and this gpu-track reads up to 3"),
+        ("link.json", "it is a symbolic link"),
+        ("other.json", "it has no schema_version"),
+        ("pipe.json", "it is a pipe, and no file"),
+        ("run.9.json", "it is no JSON: "),
+        ("without.json", "its report is damaged: missing field `stage`"),
+        ("zero.json", "it is a symbolic link"),
+    ] {
+        let found = reasons.iter().find(|(file, _)| file == name);
+        assert!(found.is_some_and(|(_, told)| told.starts_with(reason)), "{name}: {found:?}");
+    }
+}
