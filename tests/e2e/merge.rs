@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
@@ -50,7 +51,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value}"))
 }
 
-// Requirement: NODE-1, NODE-3, NODE-7, NODE-8
+// Requirement: NODE-1, NODE-3, NODE-7, NODE-8, NODE-57
 #[test]
 fn reports_of_ranks_on_two_nodes_become_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -110,6 +111,36 @@ fn reports_of_ranks_on_two_nodes_become_one() {
         "{}",
         text(&none.stderr)
     );
+}
+
+// Requirement: NODE-9
+#[test]
+fn clock_that_is_ahead_is_put_right_where_its_offset_is_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let report = rank(directory.path(), 0, 20, 0);
+    on_node(&report, "n1", &path("run.0.json"));
+    on_node(&report, "n2", &path("run.2.json"));
+    let whole = directory.path().to_str().unwrap();
+    let merge = |options: &[&str]| run(&[&["merge", "-f", "json", whole], options].concat());
+    let merged = |options: &[&str]| -> Value { serde_json::from_slice(&merge(options).stdout).unwrap() };
+    let right = merged(&[]);
+    let started = humantime::parse_rfc3339(report["started_at"].as_str().unwrap()).unwrap();
+    let mut ahead = report;
+    let an_hour_later = started + Duration::from_secs(3600);
+    ahead["started_at"] = humantime::format_rfc3339_millis(an_hour_later).to_string().into();
+    on_node(&ahead, "n2", &path("run.2.json"));
+    assert_ne!(merged(&[])["series"], right["series"]);
+    let done = merge(&["--clock-offset", "n2=3600", "--clock-offset=n3=1"]);
+    assert_eq!(text(&done.stderr), "gpu-track: --clock-offset: no report is of n3\n");
+    let corrected: Value = serde_json::from_slice(&done.stdout).unwrap();
+    for key in ["started_at", "wall_s", "series", "max_ram_bytes", "max_ram_at_most", "warnings"] {
+        assert_eq!(corrected[key], right[key], "{key}");
+    }
+    assert_eq!(corrected["nodes"][1]["clock_offset_s"], 3600.0);
+    let wrong = merge(&["--clock-offset", "n2"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("\"n2\" is no clock: write it as NODE=SECONDS"));
 }
 
 // Requirement: NODE-5

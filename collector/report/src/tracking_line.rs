@@ -139,7 +139,6 @@ mod tests {
                     wall_s: 1.5,
                     exit: Exit { code: None, signal: Some(9) },
                     gpu: None,
-                    node: None,
                 },
             })),
             Line::Event(Event::Revised { at_ns: 3, max_footprint_bytes: bytes(9) }),

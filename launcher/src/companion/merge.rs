@@ -3,13 +3,13 @@
 //! Each file is read twice: a first look at all of them says which belong together, and then they are added up one by one. So
 //! memory does not depend on how many there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueHint};
+use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::merge::{Head, MergedReport, Merger, Plan, Source, ranks_csv};
 use gpu_track_collector::{ReportConfig, ReportFiles, Style, output_at, quote, read_report, write_report};
 
@@ -27,6 +27,10 @@ pub(super) struct MergeArguments {
     /// Reports in JSON, and directories of such: those files of them whose names end in .json
     #[arg(value_name = "DIR|FILE", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
+
+    /// Put the clock of this node right, which is so many seconds ahead of the others (negative: behind); repeatable
+    #[arg(long = "clock-offset", value_name = "NODE=SECONDS", action = ArgAction::Append, value_parser = clock_offset)]
+    clock_offsets: Vec<(String, f64)>,
 
     #[command(flatten)]
     places: ReportPlaces,
@@ -46,13 +50,14 @@ struct Place {
 /// # Errors
 /// If a directory can't be read, or there is no report at all.
 pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
-    let MergeArguments { paths, places, report } = arguments;
+    let MergeArguments { paths, clock_offsets, places, report } = arguments;
     let style: Style = ReportConfig::from(report).style;
     let patterns = PatternValues { number: None, ..PatternValues::here() };
     let targets = cli::targets(&places, &patterns)?;
     let outputs: Vec<&Path> = targets.iter().filter_map(|target| target.output.file()).collect();
     let files = files(&paths, &outputs)?;
-    let MergedReport { report, ranks } = merged(&files).map_err(|files| no_report(&paths, &files))?;
+    let MergedReport { report, ranks } =
+        merged(&files, &clock_offsets).map_err(|files| no_report(&paths, &files))?;
     if let Some(files) = report.merged.as_ref().map(|merged| &merged.files)
         && let Some(first) = files.unread_files.first()
     {
@@ -115,25 +120,46 @@ fn files(paths: &[PathBuf], outputs: &[&Path]) -> Result<BTreeMap<OsString, Plac
     Ok(files)
 }
 
-/// Merges the reports in files.
+/// Parses how far the clock of a node is ahead.
+fn clock_offset(given: &str) -> Result<(String, f64), String> {
+    let parts = given.rsplit_once('=').filter(|(node, _)| !node.is_empty());
+    parts
+        .and_then(|(node, seconds)| Some((node.to_owned(), seconds.parse().ok()?)))
+        .filter(|(_, seconds): &(_, f64)| seconds.is_finite())
+        .ok_or_else(|| format!("\"{given}\" is no clock: write it as NODE=SECONDS"))
+}
+
+/// Merges the reports in files. Clocks of some nodes are so many seconds ahead.
 ///
 /// # Errors
 /// If there is none: why not.
-fn merged(files: &BTreeMap<OsString, Place>) -> Result<MergedReport, ReportFiles> {
+fn merged(
+    files: &BTreeMap<OsString, Place>,
+    clock_offsets: &[(String, f64)],
+) -> Result<MergedReport, ReportFiles> {
     let hasher = RandomState::new();
     let name = |place: &Place| quote::escape(&place.path.display().to_string());
     let mut by_name: BTreeMap<String, &Place> = BTreeMap::new();
     let mut sources = Vec::new();
     let mut unread = Vec::new();
+    let mut unknown: BTreeSet<&str> = clock_offsets.iter().map(|(node, _)| node.as_str()).collect();
     for place in files.values() {
         let file = name(place);
         match text(place).and_then(|json| Ok((Head::read(&json).map_err(|error| error.to_string())?, json))) {
-            Ok((head, json)) => {
+            Ok((mut head, json)) => {
+                let of_node = |(node, _): &&(String, f64)| head.hostname() == Some(node);
+                if let Some((node, offset_s)) = clock_offsets.iter().rfind(of_node) {
+                    head.set_clock_offset(*offset_s);
+                    unknown.remove(node.as_str());
+                }
                 sources.push(Source { file: file.clone(), head, content: Some(hasher.hash_one(&json)) });
                 by_name.insert(file, place);
             }
             Err(reason) => unread.push((file, reason)),
         }
+    }
+    for node in unknown {
+        message(format_args!("--clock-offset: no report is of {}", quote::escape(node)));
     }
     let plan = Plan::new(sources, unread);
     let order: Vec<(usize, String)> = plan.order().map(|(number, file)| (number, file.to_owned())).collect();

@@ -371,6 +371,7 @@ pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals, run_start_ns: u64) -> 
     let heavy = |process: &ProcessSummary| HeavyProcess {
         usage: ProcessUsage { gpu: on_gpus(process.ids.id.0), ..process.usage() },
         start_s: Some(process.start_ns.saturating_sub(run_start_ns) as f64 / 1e9),
+        node: None,
     };
     totals.heaviest().into_iter().map(heavy).collect()
 }

@@ -275,6 +275,7 @@ fn heaviest(ended: Exit) -> Vec<HeavyProcess> {
     vec![
         HeavyProcess {
             start_s: Some(35.5),
+            node: None,
             usage: ProcessUsage {
                 pid: 4242,
                 ppid: Some(4241),
@@ -287,11 +288,11 @@ fn heaviest(ended: Exit) -> Vec<HeavyProcess> {
                 wall_s: 12.75,
                 exit: ended,
                 gpu: None,
-                node: None,
             },
         },
         HeavyProcess {
             start_s: Some(0.25),
+            node: None,
             usage: ProcessUsage {
                 pid: 4711,
                 ppid: Some(1),
@@ -304,7 +305,6 @@ fn heaviest(ended: Exit) -> Vec<HeavyProcess> {
                 wall_s: 83.0,
                 exit: Exit::default(),
                 gpu: None,
-                node: None,
             },
         },
     ]

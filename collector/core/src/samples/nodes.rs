@@ -31,6 +31,16 @@ fn of_rank(rank: u32) -> Report {
     report.max_ram_at_most.combined = Some(peak_bytes + 1_000_000);
     report.cpu_time.total_s = Some(0.03 + f64::from(rank) / 1000.0);
     report.series = over_time(report.wall_s, peak_bytes);
+    report.processes.heaviest.truncate(1);
+    let process = &mut report.processes.heaviest[0];
+    process.start_s = Some(0.001);
+    process.usage = ProcessUsage {
+        pid: 4000 + rank,
+        ppid: Some(3999),
+        cpu_s: report.cpu_time.total_s,
+        wall_s: 0.038,
+        ..process.usage.clone()
+    };
     let id = format!("GPU-{node}");
     report.series.gpus[0].id.clone_from(&id);
     report.gpus = vec![GpuDevice { id, ..used_gpu() }];

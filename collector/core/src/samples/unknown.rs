@@ -103,6 +103,7 @@ fn processes() -> Processes {
         }],
         heaviest: vec![HeavyProcess {
             start_s: None,
+            node: None,
             usage: ProcessUsage {
                 pid: 77,
                 ppid: None,
@@ -115,7 +116,6 @@ fn processes() -> Processes {
                 wall_s: 7384.4,
                 exit: Exit::default(),
                 gpu: None,
-                node: None,
             },
         }],
         max_sm_percent: None,

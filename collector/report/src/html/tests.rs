@@ -158,7 +158,7 @@ fn large(gpus: usize) -> Report {
             wall_s: 100.0 * f64::from(at),
             ..report.processes.heaviest[0].usage.clone()
         };
-        HeavyProcess { usage, start_s: Some(f64::from(at) * 77.7) }
+        HeavyProcess { usage, start_s: Some(f64::from(at) * 77.7), node: None }
     };
     report.processes.heaviest = (0..60).map(process).collect();
     report

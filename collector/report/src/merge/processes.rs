@@ -23,7 +23,7 @@ const MOST_ARGUMENTS: usize = 8192;
 pub(super) struct Processes {
     commands: HashMap<String, Command>,
     /// By CPU time, by peak RSS, by GPU memory.
-    heaviest: [Vec<ProcessUsage>; 3],
+    heaviest: [Vec<HeavyProcess>; 3],
     /// The name of the signal, and how many crashed. `None`: no report has a list.
     crashes: Option<BTreeMap<CrashKind, (String, u64)>>,
 }
@@ -42,13 +42,13 @@ struct Command {
 }
 
 impl Processes {
-    /// Adds those of a report of this node.
-    pub(super) fn add(&mut self, node: &str, report: &Report) {
+    /// Adds those of a report of this node. Its command started `start_s` seconds after the first one.
+    pub(super) fn add(&mut self, node: &str, report: &Report, start_s: f64) {
         for usage in &report.processes.by_command {
             self.command(&usage.command).add(usage);
         }
         for process in &report.processes.heaviest {
-            self.add_heavy(node, &process.usage);
+            self.add_heavy(node, process, start_s);
         }
         for crash in report.crashes.iter().flatten() {
             let crashes = self.crashes.get_or_insert_default();
@@ -71,10 +71,11 @@ impl Processes {
     }
 
     /// Keeps a process if it is one of the heaviest so far.
-    fn add_heavy(&mut self, node: &str, usage: &ProcessUsage) {
+    fn add_heavy(&mut self, node: &str, process: &HeavyProcess, start_s: f64) {
+        let usage = &process.usage;
         for (list, value) in self.heaviest.iter_mut().zip(VALUES) {
             let weight = value(usage);
-            let least = list.get(HEAVIEST - 1).map(value);
+            let least = list.get(HEAVIEST - 1).map(|process| value(&process.usage));
             if weight == 0 || least.is_some_and(|least| weight < least) {
                 continue;
             }
@@ -82,16 +83,13 @@ impl Processes {
                 .args
                 .as_ref()
                 .filter(|args| args.iter().map(|arg| arg.len() + 1).sum::<usize>() <= MOST_ARGUMENTS);
-            list.push(ProcessUsage {
+            list.push(HeavyProcess {
                 node: Some(node.to_owned()),
-                command: cut(&usage.command),
-                args: args.cloned(),
-                ..usage.clone()
+                start_s: process.start_s.map(|after_s| start_s + after_s),
+                usage: ProcessUsage { command: cut(&usage.command), args: args.cloned(), ..usage.clone() },
             });
-            list.sort_by(|a, b| {
-                let key =
-                    |process: &ProcessUsage| (Reverse(value(process)), process.node.clone(), process.pid);
-                key(a).cmp(&key(b))
+            list.sort_by_cached_key(|process| {
+                (Reverse(value(&process.usage)), process.node.clone(), process.usage.pid)
             });
             list.truncate(HEAVIEST);
         }
@@ -115,15 +113,15 @@ impl Processes {
     }
 
     /// Lists single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that are
-    /// not among them. Their starts are those of several runs, so none is given.
+    /// not among them.
     pub(super) fn heaviest(&self) -> Vec<HeavyProcess> {
-        let mut list: Vec<ProcessUsage> = Vec::new();
-        for usage in self.heaviest.iter().flatten() {
-            if !list.contains(usage) {
-                list.push(usage.clone());
+        let mut list: Vec<HeavyProcess> = Vec::new();
+        for process in self.heaviest.iter().flatten() {
+            if !list.contains(process) {
+                list.push(process.clone());
             }
         }
-        list.into_iter().map(|usage| HeavyProcess { usage, start_s: None }).collect()
+        list
     }
 
     /// Lists what crashed, most first, the test programs of build systems last. `None`: no report tells.

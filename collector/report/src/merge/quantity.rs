@@ -57,8 +57,9 @@ impl Span {
 
     /// Gives the same so many seconds earlier.
     pub(super) fn earlier(self, by_s: f64) -> Self {
-        let by_us = (by_s * 1e6).round() as i64;
-        Self { start_us: self.start_us.saturating_sub(by_us), end_us: self.end_us.saturating_sub(by_us) }
+        let by_us = (by_s * 1e6).round().clamp(-MOST_RUN_US, MOST_RUN_US) as i64;
+        let start_us = self.start_us.saturating_sub(by_us).max(0);
+        Self { start_us, end_us: start_us.saturating_add(self.end_us - self.start_us) }
     }
 
     /// Its length, microseconds.

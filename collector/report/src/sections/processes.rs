@@ -62,10 +62,10 @@ fn heaviest(processes: &[HeavyProcess], units: Units) -> Section {
     let [cpu, peak, wall] = usage_columns(units);
     let [pid, parent, exited] = ["PID", "Parent", "Exit"].map(Column::count);
     let head = [pid, parent, exited, cpu, peak, wall, Column::text("Command")];
-    let rows = processes.iter().map(|HeavyProcess { usage: process, .. }| {
+    let rows = processes.iter().map(|HeavyProcess { usage: process, node, .. }| {
         let [cpu, peak, wall] = usage_cells(process.cpu_s, process.peak_rss_bytes, process.wall_s, units);
         let command = quote::process(process.args.as_deref(), &process.command, COMMAND);
-        let node = process.node.as_ref().map(|node| format!("{node}: ")).unwrap_or_default();
+        let node = node.as_ref().map(|node| format!("{node}: ")).unwrap_or_default();
         [
             process.pid.to_string(),
             count(process.ppid.map(u64::from)),

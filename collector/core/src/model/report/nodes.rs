@@ -94,14 +94,14 @@ pub struct Node {
     pub state: NodeState,
     /// How many reports are of it.
     pub reports: u64,
-    /// Until when they tell of it, by its own clock: of several reports that are not final, the one that ends first. `None` without
-    /// a report.
+    /// Until when they tell of it, by its own clock less its offset. Of several reports that are not final, the one that ends
+    /// first counts. `None` without a report.
     #[serde(with = "crate::model::timestamp::option", default)]
     pub last_heard_at: Option<SystemTime>,
     /// How long before the end of the run that was, seconds; `None` without a report, and if its time has nothing to do with
     /// that of the others.
     pub silent_s: Option<f64>,
-    /// Its clock less that of the others, seconds; `None`: unknown.
+    /// Its clock less that of the others, seconds, as the user gives it; `None`: unknown.
     pub clock_offset_s: Option<f64>,
     /// Online processors; `None` without a report.
     pub cores: Option<u32>,

@@ -70,6 +70,9 @@ pub struct HeavyProcess {
     pub usage: ProcessUsage,
     /// Its start, seconds after the command's start; `None` in the report of a version that did not write it.
     pub start_s: Option<f64>,
+    /// Its node, in a merged report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// One process.
@@ -99,7 +102,4 @@ pub struct ProcessUsage {
     /// Its use of GPUs; `None` if it was seen on none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<ProcessGpu>,
-    /// Its node, in a merged report.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
 }

@@ -124,7 +124,6 @@ impl ProcessSummary {
             wall_s: self.wall_ns as f64 / 1e9,
             exit: self.exit,
             gpu: None,
-            node: None,
         }
     }
 

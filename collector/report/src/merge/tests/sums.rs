@@ -225,6 +225,33 @@ fn clocks_are_taken_to_agree() {
     assert_eq!((report.merged.unwrap().clock_error_s, report.nodes[1].clock_offset_s), (None, None));
 }
 
+// Requirement: NODE-9
+#[test]
+fn peak_of_nodes_is_found_where_a_clock_offset_is_given() {
+    use crate::merge::{Head, Merger, Plan, Source};
+    use crate::read::ReadReport;
+    let mut step = [[100, 100, 100]; 10];
+    step[4] = [500, 500, 500];
+    let [one, mut ahead] = ["n1", "n2"].map(|node| with_ram(node, &step));
+    ahead.started_at += Duration::from_millis(3700);
+    let mut of_ahead = Head::of(&ahead);
+    of_ahead.set_clock_offset(3.7);
+    let source = |file: &str, head: Head| Source { file: file.into(), head, content: None };
+    let mut merger =
+        Merger::new(Plan::new(vec![source("a", Head::of(&one)), source("b", of_ahead)], Vec::new()));
+    for (number, report) in [one, ahead].into_iter().enumerate() {
+        merger.add(number, ReadReport { report, note: None });
+    }
+    let report = merger.finish().unwrap().report;
+    assert_eq!(bounds(&report), [Some(1000), Some(1000)]);
+    let series = &report.series;
+    let peak = series.ram_bytes.combined.mean.iter().position(|mean| *mean == Some(1000.0)).unwrap();
+    let bin_s = report.merged.as_ref().unwrap().bin_s;
+    assert!((series.start_s[peak] - 4.0).abs() <= bin_s, "{} {bin_s}", series.start_s[peak]);
+    let nodes: Vec<_> = report.nodes.iter().map(|node| (node.clock_offset_s, node.silent_s)).collect();
+    assert_eq!((report.wall_s, nodes), (10.0, vec![(None, Some(0.0)), (Some(3.7), Some(0.0))]));
+}
+
 // Requirement: NODE-6
 #[test]
 fn nodes_without_a_final_report_and_without_any_are_named() {
