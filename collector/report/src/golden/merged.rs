@@ -3,6 +3,7 @@
 use gpu_track_core::samples::nodes;
 
 use super::{compare, full_style};
+use crate::html::html;
 use crate::json::json;
 use crate::merge::{Head, Merger, Plan, Source};
 use crate::model::report::Report;
@@ -50,4 +51,13 @@ fn merged_report_is_read_back() {
     assert!(read.report == report && read.note.is_none());
     let row = runs::row("merged.json".into(), &report);
     assert_eq!(row.ram_bytes.used, report.max_ram.combined.footprint_bytes.map(|bytes| bytes as f64));
+}
+
+// Requirement: NODE-7
+#[test]
+fn page_of_a_merged_report_has_its_nodes_and_ranks() {
+    let page = html(&merged(), &Style::default());
+    for part in ["2, 12 ranks: n2 ", "Imbalance of ranks", "With a report"] {
+        assert!(page.contains(part), "{part}");
+    }
 }

@@ -162,7 +162,8 @@ impl Merger {
             open.add(self.plan.file(number), &report, span, ram.as_ref(), cpu.as_ref(), is_apart);
             let name = open.name();
             self.totals.add(name, &report);
-            self.processes.add(name, &report, (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
+            let start_s = (!is_apart).then(|| (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
+            self.processes.add(name, &report, start_s);
             self.of_nodes.add(name, &report);
             self.ranks.add(name, &report);
         }

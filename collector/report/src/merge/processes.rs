@@ -42,8 +42,9 @@ struct Command {
 }
 
 impl Processes {
-    /// Adds those of a report of this node. Its command started `start_s` seconds after the first one.
-    pub(super) fn add(&mut self, node: &str, report: &Report, start_s: f64) {
+    /// Adds those of a report of this node. Its command started `start_s` seconds after the first one; `None`: its time has nothing
+    /// to do with that of the others.
+    pub(super) fn add(&mut self, node: &str, report: &Report, start_s: Option<f64>) {
         for usage in &report.processes.by_command {
             self.command(&usage.command).add(usage);
         }
@@ -71,7 +72,7 @@ impl Processes {
     }
 
     /// Keeps a process if it is one of the heaviest so far.
-    fn add_heavy(&mut self, node: &str, process: &HeavyProcess, start_s: f64) {
+    fn add_heavy(&mut self, node: &str, process: &HeavyProcess, start_s: Option<f64>) {
         let usage = &process.usage;
         for (list, value) in self.heaviest.iter_mut().zip(VALUES) {
             let weight = value(usage);
@@ -85,7 +86,7 @@ impl Processes {
                 .filter(|args| args.iter().map(|arg| arg.len() + 1).sum::<usize>() <= MOST_ARGUMENTS);
             list.push(HeavyProcess {
                 node: Some(node.to_owned()),
-                start_s: process.start_s.map(|after_s| start_s + after_s),
+                start_s: Option::zip(start_s, process.start_s).map(|(start_s, after_s)| start_s + after_s),
                 usage: ProcessUsage { command: cut(&usage.command), args: args.cloned(), ..usage.clone() },
             });
             list.sort_by_cached_key(|process| {

@@ -32,7 +32,6 @@ const SHOW_KEPT: &str = "gpu-track-run --last --full";
 pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     let mut sections = vec![Section::list("Evidence", evidence(report, units).into_iter().collect())];
     sections.extend(usage_sections(report, units));
-    sections.extend([nodes::nodes(report, units), nodes::ranks(report, units)]);
     sections.extend([processes::processes(report, units), crashes::section(report)]);
     sections.push(environment::cgroup(report.cgroup.as_ref(), units));
     sections.push(gpus::gpus(&report.gpus, units));
@@ -54,6 +53,8 @@ fn usage_sections(report: &Report, units: Units) -> Vec<Section> {
         usage::io(report, units),
         usage::faults(report),
         usage::switches(report),
+        nodes::nodes(report, units),
+        nodes::ranks(report, units),
     ]);
     sections
 }
@@ -91,6 +92,7 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     summary.extend(usage::time_row(report, units));
     summary.extend(gpus::rows(report, units));
     summary.extend(gpus::memory_row(report, units));
+    summary.extend(nodes::rows(report, units));
     summary.extend(usage::io_row(report, units));
     summary.extend(processes::row(report));
     summary.extend(next_job::paragraph(report, units, style.hints));

@@ -68,7 +68,8 @@ pub struct HeavyProcess {
     /// What it is, and what it used.
     #[serde(flatten)]
     pub usage: ProcessUsage,
-    /// Its start, seconds after the command's start; `None` in the report of a version that did not write it.
+    /// Its start, seconds after the command's start, in a merged report after the first start. `None`: a version wrote the report
+    /// that did not have it, or the report that was merged is of another time.
     pub start_s: Option<f64>,
     /// Its node, in a merged report.
     #[serde(skip_serializing_if = "Option::is_none")]
