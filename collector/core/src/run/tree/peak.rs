@@ -182,8 +182,8 @@ impl Process {
         }
     }
 
-    /// Gives the peak without records, bytes, and how that is known: the larger of the kernel's account of its exit and the last
-    /// sample.
+    /// Gives the peak without records, bytes, and how that is known: the larger of the kernel's account of its exit and what it
+    /// had at least ([`Self::least_peak`]). It is exact if the account has all images; else a lower bound.
     fn peak_without_records(&self) -> (Option<u64>, Quality) {
         let accounted = self.accounted_peak();
         let peak = self.least_peak().max(accounted.map(|(peak, _)| peak));
