@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use gpu_track_collector::Usable;
 
+use super::gpus::Gpu;
 use super::history::Point;
 use super::peaks::Peaks;
 
@@ -109,29 +110,6 @@ pub(super) struct Process {
     pub(super) gpu_bytes: Option<u64>,
 }
 
-/// A GPU.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Gpu {
-    /// The driver's number for it.
-    pub(super) index: Option<u64>,
-    /// Its UUID or PCI address.
-    pub(super) id: String,
-    /// Its product name; empty: not known.
-    pub(super) name: String,
-    /// Memory capacity, bytes.
-    pub(super) total_bytes: Option<u64>,
-    /// Memory in use by all processes of the machine, bytes.
-    pub(super) used_bytes: Option<u64>,
-    /// Memory of the run, bytes.
-    pub(super) run_bytes: Option<u64>,
-    /// Utilization, percent.
-    pub(super) busy_percent: Option<f64>,
-    /// Power, watts.
-    pub(super) power_w: Option<f64>,
-    /// Temperature, degrees Celsius.
-    pub(super) temperature_c: Option<f64>,
-}
-
 /// Processes that ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Ended {
@@ -152,65 +130,4 @@ pub(super) struct EndedCommand {
     pub(super) cpu_s: Option<f64>,
     /// The largest peak RSS of one of them, bytes. `None`: unknown of all.
     pub(super) peak_rss_bytes: Option<u64>,
-}
-
-/// GPUs whose figures can be added up.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct GpuSums {
-    /// How many.
-    pub(super) count: usize,
-    /// Utilization, percent of one. `None`: known of none.
-    pub(super) busy_percent: Option<f64>,
-    /// Memory of the run, bytes. `None`: known of none.
-    pub(super) run_bytes: Option<u64>,
-    /// Memory in use by all processes, bytes. `None`: known of none.
-    pub(super) used_bytes: Option<u64>,
-    /// Memory capacity, bytes. `None`: unknown of one.
-    pub(super) total_bytes: Option<u64>,
-}
-
-/// Adds up GPUs. A MIG instance is a part of a device, which counts itself if it is there.
-pub(super) fn gpu_sums(gpus: &[Gpu]) -> GpuSums {
-    let is_part = |gpu: &&Gpu| gpu.id.starts_with("MIG-");
-    let has_devices = gpus.iter().any(|gpu| !is_part(&gpu));
-    let counted = || gpus.iter().filter(|gpu| !(has_devices && is_part(gpu)));
-    let sum = |of: fn(&Gpu) -> Option<u64>| counted().filter_map(of).reduce(u64::saturating_add);
-    let total =
-        counted().map(|gpu| gpu.total_bytes).try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(bytes?)));
-    GpuSums {
-        count: counted().count(),
-        busy_percent: counted().filter_map(|gpu| gpu.busy_percent).reduce(|a, b| a + b),
-        run_bytes: sum(|gpu| gpu.run_bytes),
-        used_bytes: sum(|gpu| gpu.used_bytes),
-        total_bytes: total.filter(|_| !gpus.is_empty()),
-    }
-}
-
-/// Gives the largest of some known values. `None`: none is known.
-pub(super) fn largest(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    a.into_iter().chain(b).reduce(f64::max)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_gpu_count_once_and_unknown_is_no_zero() {
-        let gpu = |id: &str, run_bytes, total_bytes| Gpu {
-            id: id.into(),
-            run_bytes,
-            total_bytes,
-            ..Gpu::default()
-        };
-        let both = [gpu("GPU-a", Some(5), Some(10)), gpu("MIG-b", Some(3), Some(5))];
-        let sums = gpu_sums(&both);
-        assert_eq!(
-            (sums.count, sums.run_bytes, sums.total_bytes, sums.busy_percent),
-            (1, Some(5), Some(10), None)
-        );
-        assert_eq!((gpu_sums(&both[1..]).count, gpu_sums(&both[1..]).run_bytes), (1, Some(3)));
-        assert_eq!(gpu_sums(&[gpu("GPU-a", None, Some(1)), gpu("GPU-b", Some(2), None)]).total_bytes, None);
-        assert_eq!(gpu_sums(&[]), GpuSums::default());
-    }
 }

@@ -8,7 +8,8 @@ use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
 use gpu_track_abi::table::{GpuEntry, ProcessEntry};
 use gpu_track_collector::segment::live::LiveFile;
 
-use super::frame::{Frame, Gpu, Process, Reading, Run, Stage};
+use super::frame::{Frame, Process, Reading, Run, Stage};
+use super::gpus::Gpu;
 use super::history::Point;
 use super::peaks::Peaks;
 use super::summary::Summary;

@@ -4,6 +4,7 @@
 //! model onto a buffer, which is a terminal's ([`interactive`]) or becomes text (`--once`).
 
 mod frame;
+mod gpus;
 mod history;
 mod interactive;
 mod live;

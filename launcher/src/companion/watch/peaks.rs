@@ -1,6 +1,6 @@
 //! The largest figures that were seen. That of RAM is the run's own, and not here.
 
-use super::frame::{Gpu, gpu_sums, largest};
+use super::gpus::{Gpu, gpu_sums};
 
 /// The largest figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -32,4 +32,9 @@ impl Peaks {
     pub(super) fn raise_cpu(&mut self, percent: Option<f64>) {
         self.cpu_percent = largest(self.cpu_percent, percent);
     }
+}
+
+/// Gives the largest of some known values. `None`: none is known.
+pub(super) fn largest(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::max)
 }

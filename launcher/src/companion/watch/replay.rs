@@ -7,9 +7,11 @@ use std::path::Path;
 use gpu_track_collector::tracking_line::{End, Line};
 use gpu_track_collector::{Report, TreeSample, Usable, figures, read_report, signal_name};
 
-use super::frame::{Ended, EndedCommand, Frame, Gpu, Process, Reading, Run, Stage, largest};
+use super::frame::{Ended, EndedCommand, Frame, Process, Reading, Run, Stage};
+use super::gpus::Gpu;
 use super::history::Point;
 use super::peaks::Peaks;
+use super::peaks::largest;
 
 /// Most samples that are kept. Beyond that, neighbours become one.
 const MOST_SAMPLES: usize = 20_000;

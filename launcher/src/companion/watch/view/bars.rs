@@ -4,7 +4,8 @@ use gpu_track_collector::{figures, quote};
 
 use super::canvas::{Canvas, Look};
 use super::text::{UNKNOWN, cores, percent, some_bytes};
-use crate::companion::watch::frame::{Frame, Stage, gpu_sums};
+use crate::companion::watch::frame::{Frame, Stage};
+use crate::companion::watch::gpus::gpu_sums;
 use crate::companion::watch::model::Model;
 
 /// Columns of a bar's name.

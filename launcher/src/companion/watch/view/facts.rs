@@ -4,7 +4,7 @@ use gpu_track_collector::quote;
 
 use super::canvas::{Canvas, Look};
 use super::text::{UNKNOWN, percent, some_bytes};
-use crate::companion::watch::frame::Gpu;
+use crate::companion::watch::gpus::Gpu;
 use crate::companion::watch::model::Model;
 
 /// Gives the rows of the GPUs: a head, one for each, and one for the run's processes on them.

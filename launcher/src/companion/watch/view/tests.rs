@@ -5,7 +5,8 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 
 use super::{canvas, text, view};
-use crate::companion::watch::frame::{Ended, EndedCommand, Frame, Gpu, Process, Reading, Run, Stage};
+use crate::companion::watch::frame::{Ended, EndedCommand, Frame, Process, Reading, Run, Stage};
+use crate::companion::watch::gpus::Gpu;
 use crate::companion::watch::history::Point;
 use crate::companion::watch::model::{Key, Model};
 
