@@ -37,6 +37,13 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// Writes energy in the largest unit that fits.
+pub(super) fn energy(joules: f64) -> String {
+    const UNITS: [(f64, &str); 3] = [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J")];
+    let (size, symbol) = UNITS.into_iter().find(|(size, _)| joules >= *size).unwrap_or((1.0, "J"));
+    format!("{} {symbol}", short(joules / size))
+}
+
 /// Writes a whole number with commas between thousands.
 pub(super) fn thousands(whole: f64) -> String {
     let digits = format!("{whole:.0}");
@@ -139,5 +146,10 @@ mod tests {
         assert_eq!(column(&[Some(85.94), Some(4.8)]), ["85.94", "4.80"]);
         assert_eq!(column(&[Some(123_456.7), Some(0.2)]), ["123,457", "0"]);
         assert_eq!(column(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn energy_has_a_unit_that_fits() {
+        assert_eq!([0.0, 12.0, 38_100.0, 3_046_065.0].map(energy), ["0 J", "12.0 J", "38.1 kJ", "3.05 MJ"]);
     }
 }

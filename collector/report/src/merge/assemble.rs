@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::grid::MOST_POINTS;
 use super::machine::no_less;
 use super::merger::Merger;
 use super::quantity::Scale;
@@ -19,8 +20,6 @@ use crate::model::report::{
 };
 use crate::model::timestamp;
 
-/// Most points of the series, as in the report of one node.
-pub(super) const MOST_POINTS: usize = 300;
 /// Most missing nodes that are named in the coverage.
 const MOST_NAMES: usize = 1000;
 /// Most nodes without a report that are listed.

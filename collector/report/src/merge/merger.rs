@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::commands::Commands;
 use super::common::Common;
 use super::ending::Endings;
+use super::grid::MOST_POINTS;
 use super::machine::Machines;
 use super::node::{ClosedNode, OpenNode};
 use super::plan::Plan;
@@ -209,7 +210,7 @@ impl Merger {
 
     /// Gives how many bins a point of a node's series has.
     pub(super) fn joined_in_nodes(&self) -> usize {
-        let points = (NODE_POINTS / self.plan.nodes.len().max(1)).clamp(1, super::assemble::MOST_POINTS);
+        let points = (NODE_POINTS / self.plan.nodes.len().max(1)).clamp(1, MOST_POINTS);
         self.plan.grid.bins.div_ceil(points)
     }
 

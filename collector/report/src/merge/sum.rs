@@ -4,10 +4,10 @@
 //! extremes are unknown. So the largest sum over time is known between two bounds:
 //!
 //! - **at most**: in each bin every report counts with its largest value; the largest of these sums.
-//! - **at least**: the largest of
-//!   - the sums of the smallest values in a bin, where the one that rose most above its own counts with its largest value;
-//!   - the means of the sum over windows of 1, 2, 4, ... bins;
-//!   - the largest value of a single report.
+//! - **at least**: the largest of these three.
+//!   - In each bin, the sum of the smallest values. The report that rose most above its own counts with its largest one.
+//!   - The means of the sum over windows of 1, 2, 4, ... bins.
+//!   - The largest value of a single report.
 //!
 //! A report's largest value that no point has, since its time is unknown, can have been at any time of its run. All values are
 //! whole numbers, so the order of the reports changes nothing.

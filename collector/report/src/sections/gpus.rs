@@ -2,7 +2,7 @@
 
 use super::usage::gauge;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
-use crate::figures::{number, short};
+use crate::figures::{energy, number, short};
 use crate::model::report::{GpuDevice, Report};
 use crate::units::Units;
 
@@ -153,13 +153,6 @@ fn mean_power(watts: f64, gpus: &[&GpuDevice], units: Units) -> String {
     format!("{} W mean{span}", short(watts))
 }
 
-/// Writes energy in the largest unit that fits.
-pub(super) fn energy(joules: f64) -> String {
-    const UNITS: [(f64, &str); 3] = [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J")];
-    let (size, symbol) = UNITS.into_iter().find(|(size, _)| joules >= *size).unwrap_or((1.0, "J"));
-    format!("{} {symbol}", short(joules / size))
-}
-
 /// Finds the model in a product name: "NVIDIA A100-SXM4-80GB" is an A100.
 fn model(name: &str) -> String {
     const MAKERS: [&str; 9] =
@@ -199,10 +192,5 @@ mod tests {
         ] {
             assert_eq!(model(name), short);
         }
-    }
-
-    #[test]
-    fn energy_has_a_unit_that_fits() {
-        assert_eq!([0.0, 12.0, 38_100.0, 3_046_065.0].map(energy), ["0 J", "12.0 J", "38.1 kJ", "3.05 MJ"]);
     }
 }

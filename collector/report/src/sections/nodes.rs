@@ -2,9 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::gpus;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
-use crate::figures::{UNKNOWN, count, exit, number, short, thousands};
+use crate::figures::{UNKNOWN, count, energy, exit, number, short, thousands};
 use crate::model::report::{Exit, Merged, Node, NodeState, RankPlace, RankUsage, Report, Spread};
 use crate::quote;
 use crate::units::Units;
@@ -47,8 +46,7 @@ fn on_gpus(report: &Report, merged: &Merged, units: Units) -> Option<String> {
     let of = ram.system_capacity_bytes.map(|bytes| format!(" of {}", units.gpu_bytes(bytes)));
     let held =
         ram.combined_bytes.map(|bytes| format!("{}{}", units.gpu_bytes(bytes), of.unwrap_or_default()));
-    let facts: Vec<String> =
-        [busy, held, merged.gpu_energy_j.map(gpus::energy)].into_iter().flatten().collect();
+    let facts: Vec<String> = [busy, held, merged.gpu_energy_j.map(energy)].into_iter().flatten().collect();
     Some(format!("{}: {}", thousands(count.into()), facts.join(", ")))
 }
 

@@ -1,7 +1,7 @@
 //! Analyses of several runs side by side: each quantity of the run and of its code blocks, by the runs' names.
 //!
-//! Blocks are matched by their names. A block that is named `FILE:LINE` matches one of another line of that file, in the order of
-//! the lines, since lines move when code is edited.
+//! Blocks are matched by their names. Lines move when code is edited, so a block that is named `FILE:LINE` also matches one of
+//! another line of that file. Such blocks match in the order of their lines.
 
 use serde::Serialize;
 use serde_json::Number;

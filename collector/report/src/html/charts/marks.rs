@@ -1,12 +1,13 @@
 //! Words on a stacked chart: names on areas, the limit, the peak.
 
 use super::figure::{Panel, percent};
-use super::stack::HEIGHT;
 use super::time::Time;
 use crate::html::colours;
 use crate::html::escape::escape;
 use crate::quote;
 
+/// Height of the plot, pixels.
+pub(super) const HEIGHT: f64 = 180.0;
 /// Pixels of a plot on a wide page; on a narrow one, the style leaves names out.
 const PAGE: f64 = 1000.0;
 /// Pixels that a letter takes about.

@@ -3,13 +3,12 @@
 //! Each area reaches from the sum at its upper edge down to zero, and the next one is drawn over it. So a path has one edge.
 
 use super::figure::{Key, Panel, Swatch, Ticks};
+use super::marks::HEIGHT;
 use super::time::Time;
 use super::{marks, path};
 use crate::html::colours;
 use crate::quote;
 
-/// Height of the plot, pixels.
-pub(super) const HEIGHT: f64 = 180.0;
 /// The highest value has this much of the plot; the rest is for words.
 const FILLED: f64 = 0.86;
 /// A limit of more than this many times the largest value would make the areas flat.
