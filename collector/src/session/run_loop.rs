@@ -117,11 +117,25 @@ impl Session {
         Ok(())
     }
 
-    /// Takes in what the pump has read. Returns a time up to which every record was read.
+    /// Takes in what the pump has read, and acts on what that shows of the sources. Then answers what the core asks. Returns the
+    /// time up to which all findings have been taken in, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn drain(&mut self) -> u64 {
-        let (batches, complete_ns) = self.pump.take();
         let connector = self.run.health.connector.clone();
+        let complete_ns = self.apply_findings();
+        self.report_damage();
+        // Events were lost, or the connector was given up: processes may be missing that only /proc shows.
+        if self.run.health.connector != connector {
+            self.readers.scanner.look_again();
+        }
+        self.look();
+        complete_ns
+    }
+
+    /// Applies what the pump has read, in order, and checks every [`FINDINGS_AT_ONCE`] whether the records can be true. Returns
+    /// the time up to which all findings have come, CLOCK_MONOTONIC nanoseconds.
+    fn apply_findings(&mut self) -> u64 {
         let was_forged = self.run.health.forgery.is_some();
+        let (batches, complete_ns) = self.pump.take();
         for batch in batches {
             // It may have come while the one before was taken in, with records of that time.
             let now_ns = clock::monotonic_ns();
@@ -130,19 +144,20 @@ impl Session {
                 check_suspicion(&mut self.run, &self.readers.root, self.config.start.forks_before, now_ns);
             }
         }
+        // The core has ignored all records since. The pump need not read more of them.
         if self.run.health.forgery.is_some() && !was_forged {
             self.pump.distrust();
         }
+        complete_ns
+    }
+
+    /// Tells the core what was wrong with the records so far, if that is new. The pump knows only what it has read itself, so
+    /// that of earlier collectors of this run is added.
+    fn report_damage(&mut self) {
         let damage = self.earlier_damage.plus(self.pump.damage());
         if damage != self.run.health.damage {
             self.run.apply_now(Observation::RecordsDamaged(damage));
         }
-        // Events were lost, or the connector was given up: processes may be missing that only /proc shows.
-        if self.run.health.connector != connector {
-            self.readers.scanner.look_again();
-        }
-        self.look();
-        complete_ns
     }
 
     /// Answers what the core asks, and tells it which processes ended.

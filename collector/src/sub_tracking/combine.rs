@@ -15,8 +15,8 @@ type Take<'a> = &'a mut dyn FnMut(Mark) -> Result<(), String>;
 /// Writes the marks of all files, in the order of `files`, to a new file `target`.
 ///
 /// # Errors
-/// If a file has another form than `target`, can't be read, or `target` exists or can't be written, as a line that names it. No
-/// `target` is left behind then.
+/// If a file can't be read or has another form than `target`, or if `target` exists or can't be written. The text names the
+/// file. No `target` is left behind then.
 pub fn combine(target: &Path, files: &[PathBuf]) -> Result<Noted<()>, String> {
     let form = Form::of(target).map_err(|problem| named(target, &problem))?;
     if let Some(other) = files.iter().find(|file| Form::of(file) != Ok(form)) {

@@ -193,27 +193,14 @@ pub(super) fn gpus(usage: &GpuUsage, start_ns: u64) -> Vec<GpuDevice> {
     usage.devices.iter().map(|device| device_of(usage, device, start_ns)).collect()
 }
 
-/// Makes the report's entry of a device. `start_ns`: the start of the run, CLOCK_MONOTONIC.
+/// Makes the report's entry of a device. What no reading told is `None`, and `missing` has the reason. `start_ns`: the start of
+/// the run, CLOCK_MONOTONIC.
 fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
     let device = Device::clone(&gpu.device);
-    let whole = |figure| gpu.counted(figure).map(|count| count as u64);
     let missing = |(figure, missing): (Figure, Missing)| GpuMissing {
         figure: figure.name().into(),
         reason: missing.to_string(),
     };
-    let gap = |(figure, gap): (Figure, &Gap)| GpuGap {
-        figure: figure.name().into(),
-        reason: gap.reason.to_string(),
-        time_s: gpu.gap_ns(gap) as f64 / 1e9,
-    };
-    // Time without a reading is a gap, too, unless the lists have a gap of their own: that tells more.
-    let (is_told, unread_ns) =
-        (gaps(usage, gpu).any(|(figure, _)| figure == Figure::ProcessMemory), usage.unread_ns(gpu));
-    let unread = (unread_ns > 0 && !is_told).then(|| GpuGap {
-        figure: Figure::ProcessMemory.name().into(),
-        reason: Missing::Unread.to_string(),
-        time_s: unread_ns as f64 / 1e9,
-    });
     GpuDevice {
         index: device.index,
         pci_address: device.pci_address,
@@ -226,11 +213,7 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
         visible: gpu.is_visible,
         used: is_used(usage, gpu),
         lost_at_s: gpu.loss.map(|loss| loss.at_ns.saturating_sub(start_ns) as f64 / 1e9),
-        reading: GpuReading {
-            count: Some(gpu.lists.count),
-            mean_interval_s: gpu.lists.mean_ns().map(|ns| ns / 1e9),
-            max_interval_s: gpu.lists.mean_ns().map(|_| gpu.lists.longest_ns as f64 / 1e9),
-        },
+        reading: reading_of(gpu),
         memory: memory_of(usage, gpu),
         utilization: GpuUtilization {
             mean_percent: gpu.busy.mean(),
@@ -249,23 +232,61 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
             max_memory_mhz: gpu.max(Figure::MemoryClock),
         },
         pstate: GpuPstate {
+            // 0 is the fastest, so the smallest number.
             fastest: gpu.gauges.get(&Figure::Pstate).map(|gauge| gauge.min as u32),
             slowest: gpu.max(Figure::Pstate).map(|number| number as u32),
         },
         throttle: gpu.throttle.ns().map(throttle_of),
-        pcie: GpuPcie { tx_bytes: whole(Figure::PcieTx), rx_bytes: whole(Figure::PcieRx) },
-        errors: GpuErrors {
-            ecc_corrected: whole(Figure::EccCorrected),
-            ecc_uncorrected: whole(Figure::EccUncorrected),
-            xid: gpu
-                .knows(Figure::Xid)
-                .then(|| gpu.xids.iter().map(|(xid, count)| GpuXid { xid: *xid, count: *count }).collect()),
-        },
+        pcie: GpuPcie { tx_bytes: total_of(gpu, Figure::PcieTx), rx_bytes: total_of(gpu, Figure::PcieRx) },
+        errors: errors_of(gpu),
         processes: processes_on(usage, &device.id),
         missing: missing_of(gpu).into_iter().map(missing).collect(),
-        gaps: gaps(usage, gpu).map(gap).chain(unread).collect(),
+        gaps: gaps_of(usage, gpu),
         id: device.id,
     }
+}
+
+/// Gives what a counter counted over the run, in the figure's unit, which has no fractions. `None`: it is not known.
+fn total_of(gpu: &DeviceUsage, figure: Figure) -> Option<u64> {
+    gpu.counted(figure).map(|total| total as u64)
+}
+
+/// Says how often the process lists of a device were read. Fewer than two readings have no time between them.
+fn reading_of(gpu: &DeviceUsage) -> GpuReading {
+    let mean_ns = gpu.lists.mean_ns();
+    GpuReading {
+        count: Some(gpu.lists.count),
+        mean_interval_s: mean_ns.map(|ns| ns / 1e9),
+        max_interval_s: mean_ns.and(Some(gpu.lists.longest_ns as f64 / 1e9)),
+    }
+}
+
+/// Counts the errors of a device during the run. XIDs are `None`, not empty, if the driver never told of them.
+fn errors_of(gpu: &DeviceUsage) -> GpuErrors {
+    let xids = || gpu.xids.iter().map(|(xid, count)| GpuXid { xid: *xid, count: *count }).collect();
+    GpuErrors {
+        ecc_corrected: total_of(gpu, Figure::EccCorrected),
+        ecc_uncorrected: total_of(gpu, Figure::EccUncorrected),
+        xid: gpu.knows(Figure::Xid).then(xids),
+    }
+}
+
+/// Lists the times in which figures of a device could not be read ([`gaps`]). A time in which its process lists were not read is
+/// one of them. If the driver refused the lists for a while, that time counts as not read, too, so it is given once.
+fn gaps_of(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
+    let gap = |figure: Figure, reason: &Missing, ns: u64| GpuGap {
+        figure: figure.name().into(),
+        reason: reason.to_string(),
+        time_s: ns as f64 / 1e9,
+    };
+    let mut all: Vec<GpuGap> =
+        gaps(usage, gpu).map(|(figure, found)| gap(figure, &found.reason, gpu.gap_ns(found))).collect();
+    let was_refused = gaps(usage, gpu).any(|(figure, _)| figure == Figure::ProcessMemory);
+    let unread_ns = usage.unread_ns(gpu);
+    if unread_ns > 0 && !was_refused {
+        all.push(gap(Figure::ProcessMemory, &Missing::Unread, unread_ns));
+    }
+    all
 }
 
 /// Makes the memory figures of a device.

@@ -118,8 +118,8 @@ fn daemon_host(args: &[String]) -> Option<String> {
     let host = loop {
         match rest.next()? {
             option if option.starts_with('-') => {
-                // Several letters can share a hyphen. The first one that takes a value has it in the rest of this word,
-                // or in the next word if the letter is the last. `at` does not count the hyphen.
+                // Several letters can share a hyphen. The first one that takes a value has it in the rest of this word. If it
+                // is the last letter, the next word is its value. `at` does not count the hyphen.
                 let takes_next = option.chars().skip(1).position(|letter| SSH_VALUES.contains(letter));
                 if takes_next.is_some_and(|at| at + 2 == option.chars().count()) {
                     rest.next();

@@ -418,8 +418,8 @@ impl RunState {
     }
 
     /// Gives what the core wants to know now, times in CLOCK_MONOTONIC nanoseconds: the programs of some processes, and
-    /// what is left of those whose exit the connector reported. It asks about a program that began by `by_ns` and has
-    /// written no record since, and about one whose time for its START record is over at `now_ns`.
+    /// what is left of those whose exit the connector reported. A program is asked about if it began by `by_ns` and has
+    /// written no record since. So is one whose time for its START record is over at `now_ns`.
     pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
         let tree = &self.tree;
         let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));

@@ -506,9 +506,9 @@ fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     (peak_bytes, spike_bytes)
 }
 
-/// Adds a process's memory to a sample: to the steady sums what it held at all times since the sample before, and to
-/// the intervals what it held for a part of that. Gives the former as a part of the footprint, bytes. `None`: the
-/// sample before did not see it.
+/// Adds a process's memory to a sample. What it held at all times since the sample before goes to the steady sums, the
+/// rest to the intervals. Gives the steady part as a part of the footprint, bytes. `None`: the sample before did not
+/// see it.
 fn add_memory(
     sample: &mut Sample,
     process: &Process,
