@@ -111,7 +111,8 @@ fn gpus_are_shown_with_the_processes_on_them() {
     let stop = gpus.path("stop");
     let words = gpus.words(&["hold:0:7654321,c", &format!("wait:{stop}")]);
     let running = gpus.tracked(words).start();
-    let text = once(&running, &["GPU0", "7.65 MB", "on all of them: gpu ["]);
+    // The utilization is known from the second sample on.
+    let text = once(&running, &["30%", "7.65 MB", "on all of them: gpu ["]);
     let figures: Vec<&str> = line(&text, "  GPU0 ").split_whitespace().collect();
     assert_eq!(figures[1..8], ["30%", "7.65", "MB", "1.00", "GB", "85.9", "GB"], "{text}");
     assert!(line(&text, "  GPU1 ").contains(" ? "), "power is not known:\n{text}");
