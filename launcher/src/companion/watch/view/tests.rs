@@ -159,7 +159,14 @@ fn gpus_are_shown_with_the_processes_of_the_run_on_them() {
         busy_percent: Some(87.0),
         ..Gpu::default()
     };
-    reading.frame.gpus = vec![gpu.clone(), Gpu { index: Some(1), id: "GPU-2".into(), ..Gpu::default() }];
+    let idle = Gpu {
+        index: Some(1),
+        id: "GPU-2".into(),
+        run_bytes: Some(0),
+        busy_percent: Some(0.0),
+        ..Gpu::default()
+    };
+    reading.frame.gpus = vec![gpu, idle];
     reading.frame.listed[1].gpu_bytes = Some(7_600 * MB);
     let shown = text(&model(reading), 80);
     let parts = [
@@ -170,11 +177,17 @@ fn gpus_are_shown_with_the_processes_of_the_run_on_them() {
         "GPUS",
         "RUN'S",
         "\n  GPU0     87%  7.60 GB  9.00 GB  80.0 GB      ?     ?  NVIDIA H100\n",
-        "  GPU1       ?        ?        ?        ?      ?     ?  GPU-2\n",
+        "  GPU1      0%      0 B        ?        ?      ?     ?  GPU-2\n",
         "on all of them: cc1 [2] 7.60 GB\n",
         "COVERAGE",
     ];
     assert_has(&shown, &parts);
+    // What one GPU does not tell is unknown of all.
+    let mut reading = busy();
+    reading.frame.gpus =
+        vec![Gpu { busy_percent: Some(87.0), run_bytes: Some(1), ..Gpu::default() }, Gpu::default()];
+    let parts = ["GPU     [", "] ? of 200%  peak ? seen\n", "GPU mem [", "] ? of ?  peak ? seen\n"];
+    assert_has(&text(&model(reading), 80), &parts);
 }
 
 // Requirement: WATCH-2
