@@ -130,6 +130,9 @@ pub struct GpuSample {
     pub device: Arc<Device>,
     /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     pub read_ns: u64,
+    /// A reading of it became known within the sample's time. Then `read_ns` can be before that time: a reading takes a while.
+    #[serde(default)]
+    pub is_new: bool,
     /// Memory in use by all processes of the machine, bytes.
     pub used_bytes: Option<u64>,
     /// Memory of the run's processes, bytes.
@@ -252,10 +255,10 @@ impl<T: Copy + Ord> Span<T> {
 }
 
 impl GpuSums {
-    /// Joins a device of the next sample and the same one of this sample. This sample's time begins at `from_ns`, CLOCK_MONOTONIC:
-    /// if the device was not read within it, the next sample's figures are all there are.
-    fn then(&self, from_ns: u64, next: GpuSample) -> GpuSample {
-        let is_same = |before: &&GpuSample| before.device.id == next.device.id && before.read_ns > from_ns;
+    /// Joins a device of the next sample and the same one of this sample. If this sample has no reading of its own, the next
+    /// sample's figures are all there are.
+    fn then(&self, next: GpuSample) -> GpuSample {
+        let is_same = |before: &&GpuSample| before.device.id == next.device.id && before.is_new;
         let Some(before) = self.devices.iter().find(is_same) else { return next };
         let mut gauges = next.gauges;
         for (figure, value) in &before.gauges {
@@ -264,6 +267,7 @@ impl GpuSums {
         GpuSample {
             device: next.device,
             read_ns: next.read_ns,
+            is_new: true,
             used_bytes: before.used_bytes.max(next.used_bytes),
             run_bytes: larger_groups(before.run_bytes, next.run_bytes),
             busy_percent: larger(before.busy_percent, next.busy_percent),
@@ -307,7 +311,7 @@ impl TreeSample {
             run_bytes: larger_groups(self.gpu.run_bytes, next.gpu.run_bytes),
             busy_percent: larger(self.gpu.busy_percent, next.gpu.busy_percent),
             expected: next.gpu.expected,
-            devices: next.gpu.devices.into_iter().map(|device| self.gpu.then(self.from_ns, device)).collect(),
+            devices: next.gpu.devices.into_iter().map(|device| self.gpu.then(device)).collect(),
         };
         Self {
             from_ns: self.from_ns,
@@ -346,8 +350,9 @@ mod tests {
 
     #[test]
     fn two_samples_as_one_keep_the_largest_of_each_gpu_that_was_read_within_their_time() {
-        let device = |read_ns, busy, power| GpuSample {
+        let device = |read_ns, is_new, busy, power| GpuSample {
             read_ns,
+            is_new,
             busy_percent: Some(busy),
             gauges: BTreeMap::from([(Figure::Power, power)]),
             ..GpuSample::default()
@@ -358,11 +363,13 @@ mod tests {
             gpu: GpuSums { devices: vec![device], ..GpuSums::default() },
             ..TreeSample::default()
         };
-        let both = sample(10, device(15, 90.0, 100.0)).then(sample(20, device(25, 10.0, 300.0)));
+        let both = sample(10, device(15, true, 90.0, 100.0)).then(sample(20, device(25, true, 10.0, 300.0)));
         let [gpu] = &both.gpu.devices[..] else { panic!("{both:?}") };
         assert_eq!((gpu.read_ns, gpu.busy_percent, gpu.gauges[&Figure::Power]), (25, Some(90.0), 300.0));
-        let both = sample(10, device(9, 90.0, 100.0)).then(sample(20, device(25, 10.0, 50.0)));
-        assert_eq!(both.gpu.devices[0].busy_percent, Some(10.0), "an older reading is not of this time");
+        let late = sample(10, device(9, true, 90.0, 100.0)).then(sample(20, device(25, true, 10.0, 50.0)));
+        assert_eq!(late.gpu.devices[0].busy_percent, Some(90.0), "it was known when the sample had begun");
+        let old = sample(10, device(9, false, 90.0, 100.0)).then(sample(20, device(25, true, 10.0, 50.0)));
+        assert_eq!(old.gpu.devices[0].busy_percent, Some(10.0), "an earlier sample has it");
     }
 
     #[test]

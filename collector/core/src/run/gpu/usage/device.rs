@@ -172,6 +172,7 @@ impl DeviceUsage {
         GpuSample {
             device: Arc::clone(&self.device),
             read_ns: self.last_ns,
+            is_new: self.recent.is_any_new(),
             used_bytes: gauges.remove(&Figure::MemoryUsed).map(|bytes| bytes as u64),
             run_bytes: self.recent.run_bytes.get(oldest_ns),
             busy_percent: self.recent.busy_percent.get(oldest_ns),

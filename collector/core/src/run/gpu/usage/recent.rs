@@ -33,6 +33,11 @@ impl<T: Amount> Recent<T> {
         last.map(|(_, value)| self.largest.unwrap_or(value))
     }
 
+    /// Whether a value became known since the sample began.
+    fn is_new(&self) -> bool {
+        self.largest.is_some()
+    }
+
     /// Begins a sample: its largest is that of what becomes known from now on.
     pub(super) fn begin(&mut self) {
         self.largest = None;
@@ -60,6 +65,11 @@ impl RecentFigures {
     pub(super) fn gauges(&self, oldest_ns: u64) -> BTreeMap<Figure, f64> {
         let known = |(figure, recent): (&Figure, &Recent<f64>)| Some((*figure, recent.get(oldest_ns)?));
         self.gauges.iter().filter_map(known).collect()
+    }
+
+    /// Whether one of them became known since the sample began.
+    pub(super) fn is_any_new(&self) -> bool {
+        self.run_bytes.is_new() || self.busy_percent.is_new() || self.gauges.values().any(Recent::is_new)
     }
 
     /// Begins a sample.

@@ -483,6 +483,7 @@ fn sample_has_the_largest_that_was_read_of_a_device_within_its_time() {
     let now = |bench: &Bench, at_s| bench.usage.now(at_s * S).devices[0].clone();
     let first = now(&bench, 3);
     assert_eq!((first.busy_percent, first.gauges[&Figure::Power]), (Some(90.0), 300.0));
+    assert!(first.is_new);
     assert_eq!((first.used_bytes, first.run_bytes.map(|bytes| bytes.combined)), (Some(900), Some(500)));
     bench.usage.begin_sample();
     let next = now(&bench, 4);
@@ -491,6 +492,7 @@ fn sample_has_the_largest_that_was_read_of_a_device_within_its_time() {
         (Some(20.0), 70.0),
         "the last, while it is new"
     );
+    assert!(!next.is_new);
     let later = now(&bench, 5);
     assert_eq!((later.busy_percent, later.run_bytes, later.used_bytes), (None, None, Some(900)));
     assert!(later.read_ns == 3 * S && now(&bench, 6).gauges.is_empty());
