@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::model::report::{Report, Stage};
+use crate::model::report::{CommandUsage, Report, Stage};
 use crate::quantities::{QUANTITIES, Quantity};
 pub use crate::statistics::Summary;
 use crate::statistics::summary;
@@ -77,10 +77,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     QUANTITIES.iter().map(|quantity| quantity.name)
 }
 
-/// Compares runs. There is at least one.
+/// The name of a way, and its runs.
+type RunsOfWay<'a> = (String, Vec<&'a Run>);
+
+/// Compares runs, at least one. Those of one name are a way; without names, those of one command line are.
 #[must_use]
 pub fn compare(runs: &[Run]) -> Comparison {
-    let mut ways: Vec<(String, Vec<&Run>)> = Vec::new();
+    let mut ways: Vec<RunsOfWay> = Vec::new();
     for run in runs {
         let name = run.name.clone().unwrap_or_else(|| run.report.command.join(" "));
         match ways.iter_mut().find(|(known, _)| *known == name) {
@@ -89,8 +92,7 @@ pub fn compare(runs: &[Run]) -> Comparison {
         }
     }
     let metric = |quantity: &Quantity| {
-        let of_way =
-            |(_, runs): &(String, Vec<&Run>)| summary(runs.iter().map(|run| (quantity.value)(&run.report)));
+        let of_way = |(_, runs): &RunsOfWay| summary(runs.iter().map(|run| (quantity.value)(&run.report)));
         with_ratios(quantity.name, quantity.unit, ways.iter().map(of_way).collect())
     };
     // A quantity that no run has is not compared: most machines have no GPU.
@@ -111,49 +113,55 @@ fn is_any_known(metric: &Metric) -> bool {
     metric.ways.iter().any(|way| way.known > 0)
 }
 
-/// Compares the commands that used most CPU time in any way.
-fn commands(ways: &[(String, Vec<&Run>)]) -> Vec<CommandMetrics> {
-    // The most CPU time of each command in a single run, seconds.
-    let mut most: BTreeMap<&str, f64> = BTreeMap::new();
-    let all = ways.iter().flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.report.processes.by_command));
-    for usage in all {
-        let cpu_s = most.entry(&usage.command).or_default();
-        *cpu_s = cpu_s.max(usage.cpu_s.unwrap_or(0.0));
-    }
-    let mut most: Vec<(&str, f64)> = most.into_iter().collect();
-    most.sort_by(|a, b| b.1.total_cmp(&a.1));
-    most.truncate(COMMANDS);
-    // In the order of the metrics below. A command that a run did not have used nothing in it.
-    let of_run = |run: &Run, command: &str| {
-        let usage = run.report.processes.by_command.iter().find(|usage| usage.command == command);
-        match usage {
-            Some(usage) => {
-                [Some(usage.count as f64), usage.cpu_s, usage.peak_rss_bytes.map(|bytes| bytes as f64)]
-            }
-            None => [Some(0.0), Some(0.0), None],
-        }
+/// Compares the commands that used most CPU time.
+fn commands(ways: &[RunsOfWay]) -> Vec<CommandMetrics> {
+    let compared = |command: &str| CommandMetrics {
+        command: command.to_owned(),
+        metrics: command_metrics(ways, command),
     };
-    let metrics = |command: &str| {
-        let metrics = [("processes", "1"), ("cpu", "s"), ("peak_rss", "bytes")].into_iter().enumerate();
-        let metrics = metrics.map(|(at, (metric, unit))| {
-            let of_way =
-                |(_, runs): &(String, Vec<&Run>)| summary(runs.iter().map(|run| of_run(run, command)[at]));
-            with_ratios(metric, unit, ways.iter().map(of_way).collect())
-        });
-        metrics.collect()
-    };
-    most.iter()
-        .map(|(command, _)| CommandMetrics { command: (*command).to_owned(), metrics: metrics(command) })
-        .collect()
+    heaviest_commands(ways).into_iter().map(compared).collect()
 }
 
+/// Gives the names of the [`COMMANDS`] commands with the most CPU time in a single run of any way, the heaviest first.
+fn heaviest_commands<'a>(ways: &'a [RunsOfWay]) -> Vec<&'a str> {
+    let mut most_cpu_s: BTreeMap<&str, f64> = BTreeMap::new();
+    let all = ways.iter().flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.report.processes.by_command));
+    for usage in all {
+        let cpu_s = most_cpu_s.entry(&usage.command).or_default();
+        *cpu_s = cpu_s.max(usage.cpu_s.unwrap_or(0.0));
+    }
+    let mut most_cpu_s: Vec<(&str, f64)> = most_cpu_s.into_iter().collect();
+    most_cpu_s.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    most_cpu_s.into_iter().take(COMMANDS).map(|(command, _)| command).collect()
+}
+
+/// Gives the number of a command's processes, their CPU time and peak RSS in each way. A run without the command counts as 0
+/// processes and 0 s; it has no peak.
+fn command_metrics(ways: &[RunsOfWay], command: &str) -> Vec<Metric> {
+    let metric = |name, unit, value: fn(Option<&CommandUsage>) -> Option<f64>| {
+        let of_way = |(_, runs): &RunsOfWay| summary(runs.iter().map(|run| value(usage_in(run, command))));
+        with_ratios(name, unit, ways.iter().map(of_way).collect())
+    };
+    vec![
+        metric("processes", "1", |usage| Some(usage.map_or(0.0, |usage| usage.count as f64))),
+        metric("cpu", "s", |usage| usage.map_or(Some(0.0), |usage| usage.cpu_s)),
+        metric("peak_rss", "bytes", |usage| Some(usage?.peak_rss_bytes? as f64)),
+    ]
+}
+
+/// Gives what a command used in a run. `None`: the run did not have it.
+fn usage_in<'a>(run: &'a Run, command: &str) -> Option<&'a CommandUsage> {
+    run.report.processes.by_command.iter().find(|usage| usage.command == command)
+}
+
+/// Makes a quantity of what the runs of each way have, with the ratios of their means to that of the first way.
 fn with_ratios(metric: &'static str, unit: &'static str, ways: Vec<Summary>) -> Metric {
     let first = ways.first().and_then(|way| way.mean).filter(|mean| *mean > 0.0);
     let ratios = ways.iter().map(|way| Some(way.mean? / first?)).collect();
     Metric { metric, unit, ways, ratios }
 }
 
-/// Gives what makes the runs hard to compare.
+/// Gives a sentence for each thing that makes the runs hard to compare.
 fn remarks(runs: &[Run]) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(of_several_machines(runs.iter().map(|run| &run.report)));
@@ -176,7 +184,7 @@ fn remarks(runs: &[Run]) -> Vec<String> {
     remarks
 }
 
-/// Says so if the runs are not all of one machine.
+/// Gives a remark if the reports are not all of one machine: name, cores and RAM tell machines apart.
 pub(crate) fn of_several_machines<'a>(mut reports: impl Iterator<Item = &'a Report>) -> Option<String> {
     let machine = |report: &'a Report| (&report.host.hostname, report.host.cores, report.host.ram_bytes);
     let first = machine(reports.next()?);
@@ -192,7 +200,8 @@ pub struct Limit {
     pub percent: f64,
 }
 
-/// Gives a line for each limit that a way exceeds, and for each that can't be checked.
+/// Gives a line for each limit that a way exceeds, and for each that can't be checked because a run lacks the quantity. Means
+/// of a part of the runs are not compared.
 #[must_use]
 pub fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -203,12 +212,11 @@ pub fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
             let is_complete = metric.is_some_and(|metric| {
                 metric.ways[at].known == way.runs && metric.ways[0].known == comparison.ways[0].runs
             });
-            match ratio.filter(|_| is_complete) {
-                Some(ratio) if (ratio - 1.0) * 100.0 > *percent => lines.push(format!(
-                    "{name} of {} is {:.1}% above that of {}; {percent}% are allowed",
-                    way.name,
-                    (ratio - 1.0) * 100.0,
-                    comparison.ways[0].name
+            let percent_above = ratio.filter(|_| is_complete).map(|ratio| (ratio - 1.0) * 100.0);
+            match percent_above {
+                Some(above) if above > *percent => lines.push(format!(
+                    "{name} of {} is {above:.1}% above that of {}; {percent}% are allowed",
+                    way.name, comparison.ways[0].name
                 )),
                 Some(_) => {}
                 None => lines

@@ -15,6 +15,7 @@ pub fn text(comparison: &Comparison) -> String {
     let mut rows = vec![row("", comparison.ways.iter().map(name))];
     rows.push(row("runs", comparison.ways.iter().map(|way| way.runs.to_string())));
     rows.extend(comparison.metrics.iter().map(|metric| row(label(metric.metric), cells(metric, comparison))));
+    // The quantities of a command are indented below its name.
     for command in &comparison.commands {
         let title = quote::cut(&quote::escape(&command.command), NAME);
         rows.push(vec![title]);

@@ -11,14 +11,14 @@ const BAR: f64 = 140.0;
 /// Height of a bar, pixels.
 const BAR_HEIGHT: u32 = 10;
 
-/// Renders blocks whose titles are of a level.
+/// Renders blocks whose titles are headings of this level, with tables of at most so many rows.
 pub(super) struct Renderer {
     /// 2 for `h2`.
     pub(super) level: usize,
     most_rows: usize,
 }
 
-/// The class of a tone.
+/// Gives the CSS class of a tone.
 pub(super) fn class(tone: Tone) -> &'static str {
     match tone {
         Tone::Plain => "plain",
@@ -35,12 +35,13 @@ impl Renderer {
         Self { level, most_rows }
     }
 
-    /// Renders sections that have something to say, each an element of this class.
+    /// Renders the sections that have content, each an element of this class.
     pub(super) fn sections(&self, sections: &[Section], class: &str) -> String {
         sections.iter().map(|section| self.section(section, class, "")).collect()
     }
 
-    /// Renders a section in one of this title; nothing if it has nothing to say.
+    /// Renders a section: its heading, and its blocks one level deeper. Renders nothing if none of the blocks has content.
+    /// `outer`: the title of the section around it, which a section without a title counts as part of.
     fn section(&self, section: &Section, class: &str, outer: &str) -> String {
         let Some(title) = &section.title else { return self.titled(outer, &section.blocks) };
         let inner = Self { level: self.level + 1, most_rows: self.most_rows };
@@ -51,6 +52,7 @@ impl Renderer {
         // HTML has no more levels.
         let level = self.level.min(6);
         let heading = format!("<h{level}>{}</h{level}>\n", escape(title));
+        // Deeper ones are part of the element around them.
         match (level, class) {
             (..=3, "") => format!("<section>\n{heading}{body}</section>\n"),
             (..=3, class) => format!("<section class=\"{class}\">\n{heading}{body}</section>\n"),
@@ -58,12 +60,12 @@ impl Renderer {
         }
     }
 
-    /// Renders blocks.
+    /// Renders blocks that stand below no title.
     pub(super) fn blocks(&self, blocks: &[Block]) -> String {
         self.titled("", blocks)
     }
 
-    /// Renders blocks below a title. Rows that follow one another are one table.
+    /// Renders blocks below a title, which names their tables for screen readers. Rows that follow one another are one table.
     fn titled(&self, title: &str, blocks: &[Block]) -> String {
         let mut out = String::new();
         for blocks in blocks.chunk_by(|a, b| is_row(a) && is_row(b)) {
@@ -79,11 +81,12 @@ impl Renderer {
     }
 }
 
+/// Whether a block is one of those that [`rows`] renders together.
 fn is_row(block: &Block) -> bool {
     matches!(block, Block::Row(..) | Block::Heads(_) | Block::Paragraph(..))
 }
 
-/// Renders rows as labels and values, or as a table if one has several cells.
+/// Renders rows as a list of labels and values, or as a table if one has several cells. Rows without cells are left out.
 fn rows(blocks: &[Block]) -> String {
     let labelled: Vec<(&str, Vec<String>)> = blocks
         .iter()
@@ -94,42 +97,47 @@ fn rows(blocks: &[Block]) -> String {
         })
         .filter(|(_, cells)| !cells.is_empty())
         .collect();
-    let Some(most) = labelled.iter().map(|(_, cells)| cells.len()).max() else { return String::new() };
-    if most == 1 {
+    let Some(most_cells) = labelled.iter().map(|(_, cells)| cells.len()).max() else { return String::new() };
+    if most_cells == 1 {
         let value = |(label, cells): &(&str, Vec<String>)| {
             format!("<dt>{}</dt><dd>{}</dd>\n", escape(label), cells.concat())
         };
         return format!("<dl>\n{}</dl>\n", labelled.iter().map(value).collect::<String>());
     }
-    let rows: String = labelled.iter().map(|(label, cells)| row(label, cells, most)).collect();
+    let rows: String = labelled.iter().map(|(label, cells)| row(label, cells, most_cells)).collect();
     let heads = blocks.iter().find_map(|block| match block {
-        Block::Heads(heads) => Some(self::heads(heads, most)),
+        Block::Heads(heads) => Some(self::heads(heads, most_cells)),
         _ => None,
     });
     format!("<table class=\"rows\">\n{}{rows}</table>\n", heads.unwrap_or_default())
 }
 
-/// Renders what the figures below are, of at most this many.
+/// Renders the heads of the columns beside the labels, `most` at most.
 fn heads(heads: &[&str], most: usize) -> String {
     let heads = heads.iter().take(most).map(|head| format!("<th scope=\"col\">{}</th>", escape(head)));
     format!("<tr class=\"heads\"><td></td>{}</tr>\n", heads.collect::<String>())
 }
 
-/// Renders a row in a table of this many cells beside the label. The last cell has the rest of the width.
-fn row(label: &str, cells: &[String], most: usize) -> String {
+/// Renders a row of a table, a label and at least one cell. The table has `columns` beside the labels; the last cell spans
+/// those that are left.
+fn row(label: &str, cells: &[String], columns: usize) -> String {
     let label = match label {
         "" => "<td></td>".to_owned(),
         label => format!("<th scope=\"row\">{}</th>", escape(label)),
     };
     let last = cells.len() - 1;
-    let cells = cells.iter().enumerate().map(|(at, cell)| match most - at {
-        span @ 2.. if at == last => format!("<td colspan=\"{span}\">{cell}</td>"),
-        _ => format!("<td>{cell}</td>"),
+    let span_of_last = columns - last;
+    let cells = cells.iter().enumerate().map(|(at, cell)| {
+        if at == last && span_of_last > 1 {
+            format!("<td colspan=\"{span_of_last}\">{cell}</td>")
+        } else {
+            format!("<td>{cell}</td>")
+        }
     });
     format!("<tr>{label}{}</tr>\n", cells.collect::<String>())
 }
 
-/// Renders the cells of a row that say something.
+/// Renders the content of a row's cells. Those without any are left out.
 fn cells_of(cells: &[Cell]) -> Vec<String> {
     let shown = cells.iter().filter_map(|cell| match cell {
         Cell::Number(..) | Cell::Count(_) => cell.amount().map(|amount| escape(&amount)),
@@ -143,12 +151,13 @@ fn cells_of(cells: &[Cell]) -> Vec<String> {
     shown.collect()
 }
 
+/// Escapes a text, in an element of its tone's class unless it is plain.
 fn toned(tone: Tone, text: &str) -> String {
     let text = escape(text.trim());
     if tone == Tone::Plain { text } else { format!("<span class=\"{}\">{text}</span>", class(tone)) }
 }
 
-/// Draws a part of a whole, and writes it. More than the whole fills the bar.
+/// Draws a part of a whole, from 0 to 1, as a bar, and writes it in percent behind that. More than the whole fills the bar.
 fn bar(part: f64) -> String {
     let filled = (part.clamp(0.0, 1.0) * BAR).round();
     format!(

@@ -11,7 +11,7 @@ pub(super) const MOST_ROWS_OF_DEVICE: usize = 10;
 /// Most columns of a cell.
 const CELL: usize = 160;
 
-/// Renders a table, and how many rows it lacks. `title` says what is in it.
+/// Renders at most so many rows of a table, and below it how many more there are. `title` names it for screen readers.
 pub(super) fn table(title: &str, table: &Table, most_rows: usize) -> String {
     let heads: String = table.columns.iter().map(head).collect();
     let rows: String = table.rows.iter().take(most_rows).map(|row| self::row(row, &table.columns)).collect();

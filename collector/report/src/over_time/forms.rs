@@ -25,13 +25,13 @@ pub struct Statistics {
 pub fn statistics(over_time: &OverTime) -> Vec<Statistics> {
     let OverTime { columns, points } = over_time;
     let known = |at: usize| points.iter().filter_map(move |point: &Point| point.values[at]);
-    let of = |(at, column): (usize, &super::Column)| Statistics {
+    let of_column = |(at, column): (usize, &super::Column)| Statistics {
         name: column.name.clone(),
         min: known(at).reduce(f64::min),
         mean: mean(points, at),
         max: known(at).reduce(f64::max),
     };
-    columns.iter().enumerate().map(of).collect()
+    columns.iter().enumerate().map(of_column).collect()
 }
 
 /// Writes the points as CSV, with the names in the first line. What is not known is empty.
@@ -68,15 +68,15 @@ pub fn json(over_time: &OverTime) -> String {
 #[must_use]
 pub fn text(over_time: &OverTime) -> String {
     let last_s = over_time.points.last().map_or(0.0, |point| point.end_s);
-    let told = statistics(over_time);
+    let statistics = statistics(over_time);
     let title = format!("{} points in {} s", over_time.points.len(), short(last_s));
-    let width = told.iter().map(|column| column.name.len()).chain([title.len()]).max().unwrap_or(0);
+    let width = statistics.iter().map(|column| column.name.len()).chain([title.len()]).max().unwrap_or(0);
     let line = |name: &str, cells: [String; 3]| {
         let cells = cells.map(|cell| right(&cell, 10)).join("  ");
         format!("{}  {cells}\n", left(name, width))
     };
     let head = line(&title, ["min", "mean", "max"].map(str::to_owned));
-    let lines = told.iter().map(|column| {
+    let lines = statistics.iter().map(|column| {
         line(&column.name, [column.min, column.mean, column.max].map(|value| readable(&column.name, value)))
     });
     [head].into_iter().chain(lines).collect()

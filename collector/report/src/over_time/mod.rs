@@ -55,7 +55,8 @@ impl OverTime {
         self.points.iter().map(Point::length_s).fold(0.0, f64::max)
     }
 
-    /// Joins the points that end in the same interval of `every_s` seconds. A point that is longer is not divided.
+    /// Joins the points that end in the same interval of `every_s` seconds, each column by its rule. A point that is longer
+    /// than an interval is not divided.
     #[must_use]
     pub fn every(self, every_s: f64) -> Self {
         let Self { columns, points } = self;
@@ -80,7 +81,7 @@ impl Point {
     }
 }
 
-/// Joins points to one. `None`: there are none.
+/// Joins points that follow one another to one. `None`: there are none.
 fn join(columns: &[Column], points: &[Point]) -> Option<Point> {
     let (first, last) = (points.first()?, points.last()?);
     let value = |(at, column): (usize, &Column)| match column.rule {

@@ -6,7 +6,7 @@ use super::{Column, OverTime, Point, Rule};
 use crate::model::ended_process::EndedProcess;
 use crate::model::gpu::Figure;
 use crate::model::groups::Groups;
-use crate::model::report::{Exit, GpuSeries, IoTracks, Report, Series, SetTracks, Track};
+use crate::model::report::{Exit, Report, Series, Track};
 use crate::model::style::RamUnit;
 use crate::model::tree_sample::{Event, GpuSample, IoSample, TreeSample};
 use crate::tracking_line::Line;
@@ -97,25 +97,15 @@ fn columns(gpus: usize) -> Vec<Column> {
 #[must_use]
 pub fn from_report(report: &Report) -> OverTime {
     let series: &Series = &report.series;
-    let sets =
-        |sets: &SetTracks| [&sets.main, &sets.descendants, &sets.combined, &sets.system].map(Clone::clone);
-    let of = |track: Track, rule| match rule {
-        Rule::Largest => track.max,
-        Rule::Mean => track.mean,
-    };
-    let of_gpu = |gpu: &GpuSeries| {
-        let GpuSeries { utilization_percent, memory_used_bytes, memory_run_bytes, .. } = gpu.clone();
-        let GpuSeries { temperature_c, power_w, sm_clock_mhz, .. } = gpu.clone();
-        [utilization_percent, memory_used_bytes, memory_run_bytes, temperature_c, power_w, sm_clock_mhz]
-    };
-    let tracks = sets(&series.ram_bytes).into_iter().chain(sets(&series.cpu_percent));
-    let IoTracks { read, written } = series.io_bytes_per_s.clone();
-    let tracks = tracks.chain([series.processes.clone(), read, written]);
-    let tracks = tracks.chain(series.gpus.iter().flat_map(of_gpu));
     let columns = columns(series.gpus.len());
-    // A column's values at all points.
-    let lists: Vec<Vec<Option<f64>>> =
-        tracks.zip(&columns).map(|(track, column)| of(track, column.rule)).collect();
+    // The values of each column at all points.
+    let lists: Vec<&[Option<f64>]> = tracks(series)
+        .zip(&columns)
+        .map(|(track, column)| match column.rule {
+            Rule::Largest => track.max.as_slice(),
+            Rule::Mean => track.mean.as_slice(),
+        })
+        .collect();
     let times = series.start_s.iter().zip(&series.end_s).enumerate();
     let points = times.map(|(at, (&start_s, &end_s))| Point {
         start_s,
@@ -123,6 +113,24 @@ pub fn from_report(report: &Report) -> OverTime {
         values: lists.iter().map(|list| list.get(at).copied().flatten()).collect(),
     });
     OverTime { points: points.collect(), columns }
+}
+
+/// Gives the tracks of a series, one for each of [`columns`], in their order.
+fn tracks(series: &Series) -> impl Iterator<Item = &Track> {
+    let sets = [&series.ram_bytes, &series.cpu_percent].into_iter();
+    let of_sets = sets.flat_map(|set| [&set.main, &set.descendants, &set.combined, &set.system]);
+    let io = &series.io_bytes_per_s;
+    let of_gpus = series.gpus.iter().flat_map(|gpu| {
+        [
+            &gpu.utilization_percent,
+            &gpu.memory_used_bytes,
+            &gpu.memory_run_bytes,
+            &gpu.temperature_c,
+            &gpu.power_w,
+            &gpu.sm_clock_mhz,
+        ]
+    });
+    of_sets.chain([&series.processes, &io.read, &io.written]).chain(of_gpus)
 }
 
 /// Reads the lines of a `.jsonl` file. Lines that are torn, or of a later version, are left out.
@@ -150,8 +158,8 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
     recording
 }
 
-/// Raises the largest RAM of the sample in whose time `at_ns` is. Its own key can be later, because a sample of a file
-/// can be several of the run's, joined.
+/// Raises the largest RAM of the sample in whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. A sample of a file can be
+/// several of the run's, joined, so that it ends later.
 fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u64>) {
     let at = samples.partition_point(|sample| sample.at_ns < at_ns);
     if let Some(sample) = samples.get_mut(at) {
@@ -162,7 +170,7 @@ fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u6
     }
 }
 
-/// Gives a point for each sample.
+/// Gives a point for each sample. `start_ns`: the start of the run, CLOCK_MONOTONIC nanoseconds.
 fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     // GPUs are numbered in the order in which they come, by their ids.
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
@@ -172,6 +180,7 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         numbers.entry(&gpu.device.id).or_insert(next);
     }
     let columns = columns(numbers.len());
+    // The columns of the GPUs are the last ones, as many for each.
     let first_of_gpus = columns.len() - numbers.len() * gpu_values(&GpuSample::default()).len();
     // CPU time at the sample before; none at the start of the run.
     let mut before: Groups<u64> = Groups::default();
@@ -217,7 +226,8 @@ fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
     rates
 }
 
-/// Gives the values of the tree and the machine. `before`: CPU time at the sample before, nanoseconds.
+/// Gives the values of the tree and the machine, in the order of their columns: RAM, CPU, processes. `before`: CPU time at
+/// the sample before, nanoseconds.
 fn tree_values(sample: &TreeSample, before: Groups<u64>) -> Vec<Option<f64>> {
     let ram = sample.footprint_bytes.map(|span| Some(span.max as f64)).values();
     let length_ns = sample.at_ns.saturating_sub(sample.from_ns) as f64;
@@ -232,7 +242,7 @@ fn tree_values(sample: &TreeSample, before: Groups<u64>) -> Vec<Option<f64>> {
     all.chain([Some(sample.processes.max as f64)]).collect()
 }
 
-/// Gives the values of a GPU.
+/// Gives the values of a GPU, in the order of its columns.
 fn gpu_values(gpu: &GpuSample) -> [Option<f64>; 6] {
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
     let gauge = |figure| gpu.gauges.get(&figure).copied();
@@ -289,31 +299,27 @@ pub struct Fixed {
 /// # Errors
 /// If a column or a unit is missing, as a text to put behind the file's name.
 pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) -> Result<Recording, String> {
-    let all = table_columns(names, rows, fixed)?;
-    // gpu_tracker's own files have the wall clock alone.
-    let (time, ns_per) = match place(names, "at_ns") {
-        Some(at) => (at, 1.0),
+    let table_columns = table_columns(names, rows, fixed)?;
+    // gpu_tracker's own files have the wall clock alone, in seconds.
+    let (time_place, ns_per_unit) = match place(names, "at_ns") {
+        Some(place) => (place, 1.0),
         None => (needed_place(names, "timestamp")?, NS_PER_S),
     };
     // A row without a time is left out.
-    let times: Vec<(f64, &Vec<Option<f64>>)> =
-        rows.iter().filter_map(|row| Some((row[time]? * ns_per, row))).collect();
+    let timed_rows: Vec<(f64, &Vec<Option<f64>>)> =
+        rows.iter().filter_map(|row| Some((row[time_place]? * ns_per_unit, row))).collect();
     // The start of the run is not in the table: the first row counts as a moment there.
-    let first_ns = times.first().map_or(0.0, |(ns, _)| *ns);
+    let first_ns = timed_rows.first().map_or(0.0, |(ns, _)| *ns);
     let mut start_s = 0.0;
     let point = |(ns, row): &(f64, &Vec<Option<f64>>)| {
         let end_s = (ns - first_ns) / NS_PER_S;
-        let value = |number: f64, factor: f64| match factor {
-            1.0 => number,
-            // Whole bytes.
-            _ => (number * factor).round(),
-        };
-        let values =
-            all.iter().map(|(_, at, factor)| row[*at].map(|number| value(number, *factor))).collect();
+        let values = table_columns.iter().map(|column| column.value(row)).collect();
+        // It begins where the row before it ends.
         Point { start_s: std::mem::replace(&mut start_s, end_s), end_s, values }
     };
-    let points = times.iter().map(point).collect();
-    let over_time = OverTime { points, columns: all.iter().map(|(column, ..)| column.clone()).collect() };
+    let points = timed_rows.iter().map(point).collect();
+    let columns = table_columns.into_iter().map(|column| column.column).collect();
+    let over_time = OverTime { points, columns };
     Ok(Recording { over_time, start_ns: first_ns as u64, ..Recording::default() })
 }
 
@@ -330,8 +336,26 @@ fn needed_place(names: &[String], name: &str) -> Result<usize, String> {
     place(names, name).ok_or_else(|| format!("is no tracking file: it has no column {name}"))
 }
 
-/// A column, its place in a row of the table, and what its numbers are multiplied by.
-type TableColumn = (Column, usize, f64);
+/// A column of a table.
+struct TableColumn {
+    column: Column,
+    /// Its place in a row.
+    place: usize,
+    /// What its numbers are multiplied by: the bytes of its unit, or 1.
+    factor: f64,
+}
+
+impl TableColumn {
+    /// Gives its value in a row. `None`: the cell is empty.
+    fn value(&self, row: &[Option<f64>]) -> Option<f64> {
+        let number = row[self.place]?;
+        match self.factor {
+            1.0 => Some(number),
+            // Whole bytes.
+            factor => Some((number * factor).round()),
+        }
+    }
+}
 
 /// Finds the columns of a table in gpu_tracker's form: RAM, CPU, processes, and the sums over all GPUs.
 ///
@@ -342,36 +366,40 @@ fn table_columns(
     rows: &[Vec<Option<f64>>],
     fixed: &Fixed,
 ) -> Result<Vec<TableColumn>, String> {
-    let bytes_per = |unit: &str| {
+    let bytes_of = |unit: &str| {
         let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
         known.map(|unit| 1.0 / unit.convert(1.0)).ok_or_else(|| format!("has an unknown unit: {unit:?}"))
     };
-    let (ram, gpu_ram) = (bytes_per(&fixed.ram_unit)?, bytes_per(&fixed.gpu_ram_unit)?);
-    let mut all: Vec<TableColumn> = Vec::new();
+    let (ram, gpu_ram) = (bytes_of(&fixed.ram_unit)?, bytes_of(&fixed.gpu_ram_unit)?);
+    let mut found: Vec<TableColumn> = Vec::new();
     for set in SETS {
         let column = Column { name: format!("ram_{set}_bytes"), rule: Rule::Largest };
-        all.push((column, needed_place(names, &format!("{set}_ram"))?, ram));
+        let place = needed_place(names, &format!("{set}_ram"))?;
+        found.push(TableColumn { column, place, factor: ram });
     }
     for set in SETS {
         let column = Column { name: format!("cpu_{set}_percent"), rule: Rule::Mean };
-        let at = needed_place(names, &format!("cpu_{set}_sum_utilization_percent"))?;
-        all.push((column, at, 1.0));
+        let place = needed_place(names, &format!("cpu_{set}_sum_utilization_percent"))?;
+        found.push(TableColumn { column, place, factor: 1.0 });
     }
     // gpu_tracker counts no processes.
-    let processes = Column { name: "processes".into(), rule: Rule::Largest };
-    all.extend(place(names, "n_processes").map(|at| (processes, at, 1.0)));
-    for (name, rule, theirs, factor) in [
+    if let Some(place) = place(names, "n_processes") {
+        let column = Column { name: "processes".into(), rule: Rule::Largest };
+        found.push(TableColumn { column, place, factor: 1.0 });
+    }
+    for (name, rule, their_name, factor) in [
         ("gpus_utilization_percent", Rule::Mean, "gpu_sum_utilization_percent", 1.0),
         ("gpus_memory_used_bytes", Rule::Largest, "system_gpu_ram", gpu_ram),
         ("gpus_memory_run_bytes", Rule::Largest, "combined_gpu_ram", gpu_ram),
     ] {
         // The form has 0 where there is no GPU. A killed run's file may not tell how many there are: then a figure
         // does.
-        let is_any = |at: &usize| fixed.gpus > Some(0) || rows.iter().any(|row| row[*at] > Some(0.0));
-        let at = place(names, theirs).filter(is_any);
-        all.extend(at.map(|at| (Column { name: name.into(), rule }, at, factor)));
+        let has_gpu = |place: &usize| fixed.gpus > Some(0) || rows.iter().any(|row| row[*place] > Some(0.0));
+        if let Some(place) = place(names, their_name).filter(has_gpu) {
+            found.push(TableColumn { column: Column { name: name.into(), rule }, place, factor });
+        }
     }
-    Ok(all)
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -20,7 +20,9 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// Gives the interval of the mean of these values. `None`: fewer than two say nothing about their spread.
+/// Gives the 95% interval of the mean of these values. `None`: fewer than two say nothing about their spread.
+///
+/// As many values are drawn from them, with repetition; the interval has 95% of the means of many such draws.
 pub fn interval_of_mean(values: &[f64]) -> Option<Interval> {
     if values.len() < 2 {
         return None;

@@ -11,6 +11,7 @@ pub(super) fn above(z: f64) -> f64 {
         return 1.0 - above(-z);
     }
     let density = |x: f64| (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt();
+    // Simpson's rule: the ends weigh 1, the points between them 4 and 2 in turn.
     let width = (END - z).max(0.0) / INTERVALS as f64;
     let weight = |at: usize| match at {
         0 | INTERVALS => 1.0,

@@ -41,7 +41,7 @@ pub(crate) fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     Some(RankTest { larger, p })
 }
 
-/// Gives the smallest p that sets of these sizes can have.
+/// Gives the smallest p that sets of `n` and `m` values can have: that of all values of one set above all of the other.
 pub(crate) fn least_p(n: usize, m: usize) -> f64 {
     // 2 over the number of ways to choose m of n + m.
     (1..=m).fold(2.0, |p, i| p * i as f64 / (n + i) as f64).min(1.0)
@@ -63,8 +63,8 @@ fn doubled_ranks(first: &[f64], second: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Gives p by counting, of all ways to choose `m` of the ranks, those whose sum is as far out. Twice the smaller tail
-/// is two-sided.
+/// Gives the two-sided p by counting. Of all ways to choose `m` of these doubled ranks, it is the part with a sum no nearer
+/// to the middle than `doubled_sum`: twice the smaller tail.
 fn exact(doubled: &[usize], m: usize, doubled_sum: usize) -> f64 {
     let most: usize = doubled.iter().sum();
     // ways[k][s]: ways to choose k of the ranks so far with the sum s.
@@ -84,7 +84,7 @@ fn exact(doubled: &[usize], m: usize, doubled_sum: usize) -> f64 {
     (2.0 * low.min(high) / all).min(1.0)
 }
 
-/// Gives p by the normal distribution.
+/// Gives the two-sided p by the normal distribution. `m`: size of the second set; `doubled_u`: twice its U.
 fn approximate(doubled: &[usize], m: usize, doubled_u: usize) -> f64 {
     let (all, m) = (doubled.len() as f64, m as f64);
     let n = all - m;
@@ -102,7 +102,7 @@ fn approximate(doubled: &[usize], m: usize, doubled_u: usize) -> f64 {
     (2.0 * normal::above(apart / variance.sqrt())).min(1.0)
 }
 
-/// Gives how many runs each of two sets needs so that `tests` of them together can have a p below this.
+/// Gives how many runs each variant needs so that a test can have a p below this after Holm's adjustment for `tests` tests.
 pub(crate) fn least_runs(below: f64, tests: usize) -> usize {
     iter::successors(Some(1), |n| Some(n + 1))
         .find(|n| least_p(*n, *n) * (tests as f64) < below)

@@ -46,7 +46,7 @@ pub(super) fn with_first(values: &[Option<&[f64]>]) -> Vec<Option<Compared>> {
     let compared = |(test, values): (Option<RankTest>, &Option<&[f64]>)| {
         let (test, p_adjusted) = (test?, adjusted.next()?);
         let (first, values) = (first?, (*values)?);
-        // Whether the least p of this many runs would be sure: Holm multiplies the smallest p by the number of tests.
+        // Whether the least p of this many runs would be sure. Holm multiplies the smallest p by the number of tests.
         let can_be_sure = least_p(first.len(), values.len()) * (p.len() as f64) < SURE_BELOW;
         let verdict = match direction(first, values, test) {
             Some(verdict) if p_adjusted < SURE_BELOW => verdict,

@@ -18,9 +18,10 @@ pub(super) fn csv(study: &Study) -> String {
     [HEAD.to_owned()].into_iter().chain(study.quantities.iter().map(of_row)).collect()
 }
 
-/// Writes the line of a quantity of the variant of this name, of which `counted` runs count.
+/// Writes the line of one quantity of the variant `name`, which has `counted` runs that count.
 fn line(row: &Row, name: &str, counted: usize, estimate: &Estimate) -> String {
     let summary = estimate.summary;
+    // Empty for the first variant, which is not compared.
     let compared = |value: fn(Compared) -> f64| estimate.compared.map(value);
     let numbers = [
         summary.mean,

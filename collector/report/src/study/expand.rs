@@ -122,7 +122,8 @@ fn combinations<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<V
     Ok(combinations)
 }
 
-/// Puts values into a template. The names of the files of `others` are taken.
+/// Puts values into a template. A value whose placeholder the template's name lacks is appended to the name. No variant of
+/// `others` has the same file names.
 fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: &[Variant]) -> Variant {
     let appended = values.iter().filter(|(name, _)| !template.name.contains(&format!("{{{name}}}")));
     let parts =

@@ -139,8 +139,8 @@ impl Study {
         self.variants.iter().flat_map(of_variant)
     }
 
-    /// Gives the quantities that say something of a variant: they are known, and not 0 in all runs.
-    fn told(&self) -> impl Iterator<Item = &Row> {
+    /// Gives the quantities that are worth a column: known of a variant, and not 0 in all runs.
+    fn shown_quantities(&self) -> impl Iterator<Item = &Row> {
         self.quantities.iter().filter(|row| row.largest().is_some_and(|largest| largest > 0.0))
     }
 
@@ -163,7 +163,8 @@ impl Row {
     }
 }
 
-/// Gives what became of a variant's planned runs. `runs`: those that are over; `counted`: how many of them count.
+/// Tells which of a variant's planned runs failed, and which are missing. `runs`: those that are over; `counted`: how many of
+/// them count.
 fn variant_runs(plan: &Plan, variant: &Variant, runs: &[&Run], counted: usize) -> VariantRuns {
     let failed = runs.iter().filter_map(|run| {
         let end = failure(&run.report)?;
@@ -179,8 +180,8 @@ fn variant_runs(plan: &Plan, variant: &Variant, runs: &[&Run], counted: usize) -
     }
 }
 
-/// Gives a quantity of all variants, for each of which `counted` has the reports of its runs that count. A variant
-/// without values has the reason for that instead of figures.
+/// Estimates a quantity of each variant, and compares it with the first one's. `counted` has for each variant the reports of
+/// its runs that count. A variant without values has the reason for that instead of figures.
 fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
     let values: Vec<Result<Vec<f64>, String>> =
         counted.iter().map(|reports| values(quantity, reports)).collect();
@@ -189,12 +190,12 @@ fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
     let compared = compare::with_first(&known);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     // `None`: there is no ratio to it.
-    let first = known.first().copied().flatten().map(mean).filter(|mean| *mean > 0.0);
+    let first_mean = known.first().copied().flatten().map(mean).filter(|mean| *mean > 0.0);
     let estimate = |(values, compared): (Result<Vec<f64>, String>, Option<Compared>)| match values {
         Ok(values) => Estimate {
             summary: summary(values.iter().copied().map(Some)),
             interval: interval_of_mean(&values),
-            ratio: first.map(|first| mean(&values) / first),
+            ratio: first_mean.map(|first_mean| mean(&values) / first_mean),
             compared,
             reason: None,
         },
@@ -207,11 +208,11 @@ fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
     }
 }
 
-/// Gives the value of each run.
+/// Gives the value of a quantity in each run.
 ///
 /// # Errors
-/// If one of them lacks it: a mean of the others would leave out what that run used. The reason is that of the first
-/// one which lacks it. Also if there are none.
+/// If there is no run, or a run lacks the quantity: a mean of the others would leave out what that run used. The text is the
+/// reason of the first run that lacks it.
 fn values(quantity: &Quantity, reports: &[&Report]) -> Result<Vec<f64>, String> {
     let known: Vec<f64> = reports.iter().filter_map(|report| (quantity.value)(report)).collect();
     let lacks = |report: &&&Report| (quantity.value)(report).is_none();
@@ -228,7 +229,8 @@ fn values(quantity: &Quantity, reports: &[&Report]) -> Result<Vec<f64>, String> 
     }
 }
 
-/// Gives what makes the runs hard to compare.
+/// Gives a sentence for each thing that makes the runs hard to compare: several machines, cores that others used, and
+/// processes that may be missing.
 fn remarks(reports: &[&Report]) -> Vec<String> {
     let count = |what: fn(&Report) -> bool| reports.iter().filter(|report| what(report)).count();
     let all = reports.len();

@@ -10,14 +10,14 @@ pub fn is_over(report: &Report) -> bool {
     report.stage == Stage::Over
 }
 
-/// Says how the command of a run failed. `None`: it succeeded.
+/// Says how the command of a run failed, and after what time. `None`: it succeeded. A run without a whole report failed.
 #[must_use]
 pub fn failure(report: &Report) -> Option<String> {
     let is_success = is_over(report) && report.ending.exit.code == Some(0);
     (!is_success).then(|| format!("{} after {}", brief_end(report), readable(report.wall_s)))
 }
 
-/// Says in a line what a run used.
+/// Says in a line what a run used: its wall time and its largest RAM.
 #[must_use]
 pub fn line(report: &Report) -> String {
     let ram = report.max_ram.combined.footprint_bytes.map_or_else(|| UNKNOWN.to_owned(), bytes);

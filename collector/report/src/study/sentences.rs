@@ -8,11 +8,11 @@ use crate::statistics::least_runs;
 
 /// Gives the sentences. There are none for a single variant.
 pub(super) fn sentences(study: &Study) -> Vec<String> {
-    study.told().flat_map(|row| of_row(study, row)).collect()
+    study.shown_quantities().flat_map(|row| of_row(study, row)).collect()
 }
 
-/// Gives the sentences of one quantity: which variants have less of it than the first, which more, and of which nothing
-/// is sure. A verdict that no variant has gives no sentence.
+/// Gives the sentences about one quantity, one for each verdict that a variant has: less than the first, more, no difference,
+/// too few runs.
 fn of_row(study: &Study, row: &Row) -> Vec<String> {
     let first = study.variants.first().map_or("", |variant| variant.name.as_str());
     let [less, more] = quantities::named(row.quantity).map_or(["", ""], |quantity| quantity.less_and_more);
@@ -42,7 +42,7 @@ fn of_row(study: &Study, row: &Row) -> Vec<String> {
     beginnings.into_iter().filter_map(sentence).collect()
 }
 
-/// Writes how a variant compares with the first one.
+/// Writes how a variant compares with the first one: `NAME 1.25 x (p = 0.0079)`.
 fn of_variant(name: &str, estimate: &Estimate, compared: Compared) -> String {
     let ratio = estimate.ratio.map(|ratio| format!(" {ratio:.2} x")).unwrap_or_default();
     format!("{name}{ratio} ({})", p(compared.p_adjusted))
@@ -53,9 +53,10 @@ pub(super) fn p(p: f64) -> String {
     if p < 0.0001 { "p < 0.0001".to_owned() } else { format!("p = {}", short(p)) }
 }
 
-/// Says of which quantities nothing is known, those with one reason in one line. A line names the variants, unless all
-/// have that reason.
+/// Gives a line for each reason for which quantities are not known: `QUANTITIES: VARIANTS REASON`. A line has no variants if
+/// the reason is that of all.
 pub(super) fn unknown(study: &Study) -> Vec<String> {
+    // The end of each line, with the quantities that it is about.
     let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
     for row in &study.quantities {
         let label = row.label();

@@ -23,18 +23,18 @@ pub(super) struct Cell {
     pub(super) is_sure: bool,
 }
 
-/// What the mark of a sure difference means.
+/// Says what the mark of a sure difference means. `None`: with a single variant there is none.
 pub(super) fn legend(study: &Study) -> Option<String> {
     let first = &study.variants.first().filter(|_| study.variants.len() > 1)?.name;
     Some(format!("*: differs from {first} (Mann-Whitney U test, two-sided, by Holm p < {SURE_BELOW})"))
 }
 
-/// Gives the columns of the quantities that say something of a variant.
+/// Gives a column for each quantity that is worth one.
 pub(super) fn columns(study: &Study) -> Vec<Column> {
-    study.told().map(of_row).collect()
+    study.shown_quantities().map(of_row).collect()
 }
 
-/// Gives the cells of each table's second column: the number of runs that count.
+/// Gives for each variant the number of its runs that count, as a cell.
 pub(super) fn runs(study: &Study) -> Vec<String> {
     study.variants.iter().map(|variant| thousands(variant.counted as f64)).collect()
 }
@@ -65,7 +65,8 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Writes columns of this quantity's values. Each has an entry for each variant.
+    /// Writes columns of this quantity's values, all in the unit that fits its largest mean. Each column has an entry for each
+    /// variant.
     pub(super) fn of(row: &Row, columns: &[Vec<Option<f64>>]) -> Self {
         let largest = row.variants.iter().filter_map(|variant| variant.summary.mean).fold(0.0, f64::max);
         let (symbol, size) = unit(row.unit, largest);

@@ -10,17 +10,17 @@ const NAME: usize = 40;
 
 /// Writes a study as text.
 pub(super) fn text(study: &Study) -> String {
-    written(study, Vec::new())
+    with_details(study, Vec::new())
 }
 
 /// Writes a study as text, with every statistic of each quantity.
 pub(super) fn full(study: &Study) -> String {
-    let of_rows = study.told().map(|row| details(study, row));
-    written(study, of_rows.collect())
+    let details = study.shown_quantities().map(|row| details(study, row)).collect();
+    with_details(study, details)
 }
 
-/// Writes the table, these blocks of lines, and what they show.
-fn written(study: &Study, blocks: Vec<Vec<String>>) -> String {
+/// Writes the table, the lines of `details` in blocks, then what the study shows, what is unknown, what failed, and remarks.
+fn with_details(study: &Study, details: Vec<Vec<String>>) -> String {
     let columns = table::columns(study);
     let heads = columns.iter().map(|column| column.head.clone());
     let mut rows =
@@ -33,10 +33,10 @@ fn written(study: &Study, blocks: Vec<Vec<String>>) -> String {
     let mut lines = aligned(&rows);
     lines.extend(table::legend(study).map(|legend| quote::escape(&legend)));
     let unknown = sentences::unknown(study).into_iter().chain(sentences::zero(study)).collect();
-    let failed = study.failures().chain(left(study)).collect();
+    let failed = study.failures().chain(missing_runs(study)).collect();
     let parts = [sentences::sentences(study), unknown, failed, study.remarks.clone()];
     // Each begins with an empty line. Those without lines are left out.
-    for part in blocks.into_iter().chain(parts).filter(|part| !part.is_empty()) {
+    for part in details.into_iter().chain(parts).filter(|part| !part.is_empty()) {
         lines.push(String::new());
         lines.extend(part.iter().map(|line| quote::escape(line)));
     }
@@ -52,28 +52,26 @@ fn names(study: &Study) -> Vec<String> {
 /// Gives a table of one quantity: a row for each variant, a column for each statistic. The first six are in the
 /// quantity's unit, the others compare with the first variant, which has no entry there.
 fn details(study: &Study, row: &Row) -> Vec<String> {
-    let of = |value: fn(&Estimate) -> Option<f64>| row.variants.iter().map(value).collect::<Vec<_>>();
+    let values = |value: fn(&Estimate) -> Option<f64>| row.variants.iter().map(value).collect::<Vec<_>>();
     let figures = Figures::of(
         row,
         &[
-            of(|estimate| estimate.summary.mean),
-            of(|estimate| estimate.summary.standard_deviation),
-            of(|estimate| estimate.summary.min),
-            of(|estimate| estimate.summary.max),
-            of(|estimate| Some(estimate.interval?.low)),
-            of(|estimate| Some(estimate.interval?.high)),
+            values(|estimate| estimate.summary.mean),
+            values(|estimate| estimate.summary.standard_deviation),
+            values(|estimate| estimate.summary.min),
+            values(|estimate| estimate.summary.max),
+            values(|estimate| Some(estimate.interval?.low)),
+            values(|estimate| Some(estimate.interval?.high)),
         ],
     );
-    let ratio = |ratio: f64| format!("{ratio:.2}");
+    let texts = |value: fn(&Estimate) -> Option<String>| -> Vec<String> {
+        row.variants.iter().map(|estimate| value(estimate).unwrap_or_default()).collect()
+    };
     let compared = [
-        of(|estimate| estimate.ratio.filter(|_| estimate.compared.is_some()))
-            .into_iter()
-            .map(|r| r.map(ratio))
-            .collect(),
-        of(|estimate| Some(estimate.compared?.p)).into_iter().map(|p| p.map(sentences::p)).collect(),
-        of(|estimate| Some(estimate.compared?.p_adjusted)).into_iter().map(|p| p.map(sentences::p)).collect(),
-    ]
-    .map(|cells: Vec<Option<String>>| cells.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>());
+        texts(|estimate| estimate.compared.and(estimate.ratio).map(|ratio| format!("{ratio:.2}"))),
+        texts(|estimate| estimate.compared.map(|compared| sentences::p(compared.p))),
+        texts(|estimate| estimate.compared.map(|compared| sentences::p(compared.p_adjusted))),
+    ];
     let heads = ["mean", "sd", "min", "max", "95% from", "to", "ratio", "single test", "by Holm"];
     let mut rows =
         vec![[figures.head.as_str()].into_iter().chain(heads).map(str::to_owned).collect::<Vec<_>>()];
@@ -84,13 +82,14 @@ fn details(study: &Study, row: &Row) -> Vec<String> {
     aligned(&rows)
 }
 
-/// Says how many runs are missing.
-fn left(study: &Study) -> Option<String> {
+/// Says how many of the planned runs have no report. `None`: each has one.
+fn missing_runs(study: &Study) -> Option<String> {
     let missing = study.missing();
     let planned = study.planned_runs * study.variants.len();
     (missing > 0).then(|| format!("not over: {missing} of {planned} runs have no report"))
 }
 
+/// Writes `mean ± deviation`, and behind it a star if the difference is sure.
 fn cell(cell: &Cell) -> String {
     let deviation = cell.deviation.as_ref().map(|deviation| format!(" ± {deviation}")).unwrap_or_default();
     format!("{}{deviation}{}", cell.mean, if cell.is_sure { " *" } else { "" })

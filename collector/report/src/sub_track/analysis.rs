@@ -143,10 +143,10 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// Begins with the names of the columns of a tracking file, and the code blocks.
+    /// Begins an analysis of a tracking file that has columns of these `names`, in their order, for these code blocks.
     ///
     /// # Errors
-    /// If they are not those of one.
+    /// If there is no column of the time, none of gpu_tracker's quantities, or too many.
     pub fn new(names: &[String], blocks: Blocks) -> Result<Self, NotTracking> {
         if names.len() > MOST_COLUMNS {
             return Err(NotTracking::TooManyColumns);
@@ -156,32 +156,36 @@ impl Analyzer {
         if OVERALL.iter().all(|name| place(name).is_none()) {
             return Err(NotTracking::NoColumn(OVERALL[0]));
         }
-        // Of several columns of one name, the first counts.
-        let is_first = |(at, name): &(usize, &String)| *at != time_at && place(name) == Some(*at);
+        // The time is no quantity. Of several columns of one name, the first counts.
+        let is_quantity = |(at, name): &(usize, &String)| *at != time_at && place(name) == Some(*at);
         let column = |(at, name): (usize, &String)| {
             let (name, overall) = (name.clone(), Moments::default());
             Column { name, at, has_text: false, overall }
         };
-        let columns = names.iter().enumerate().filter(is_first).map(column).collect();
+        let columns = names.iter().enumerate().filter(is_quantity).map(column).collect();
         let sampled = |block| Sampled { block, samples: 0, usage: Vec::new() };
         Ok(Self { time_at, columns, blocks: blocks.0.into_iter().map(sampled).collect() })
     }
 
-    /// Adds a row, which has a cell for each name. One without a time is left out.
+    /// Adds a row, which is a sample with a cell for each name: to the whole run, and to each block that runs at its time. A
+    /// row without a time is left out.
     pub fn add_row(&mut self, row: &[Cell]) {
         let Some(Cell::Number(time_s)) = row.get(self.time_at) else { return };
-        let value = |column: &Column| row.get(column.at).copied().unwrap_or(Cell::Unknown);
-        for block in self.blocks.iter_mut().filter_map(|block| block.block.sample(*time_s).then_some(block)) {
-            block.samples += 1;
-            block.usage.resize_with(self.columns.len(), Moments::default);
-            for (usage, column) in block.usage.iter_mut().zip(&self.columns) {
-                if let Cell::Number(number) = value(column) {
+        let cell = |column: &Column| row.get(column.at).copied().unwrap_or(Cell::Unknown);
+        for sampled in &mut self.blocks {
+            if !sampled.block.note_sample(*time_s) {
+                continue;
+            }
+            sampled.samples += 1;
+            sampled.usage.resize_with(self.columns.len(), Moments::default);
+            for (usage, column) in sampled.usage.iter_mut().zip(&self.columns) {
+                if let Cell::Number(number) = cell(column) {
                     usage.add(number);
                 }
             }
         }
         for column in &mut self.columns {
-            match value(column) {
+            match cell(column) {
                 Cell::Number(number) => column.overall.add(number),
                 Cell::Text => column.has_text = true,
                 Cell::Unknown => {}
@@ -189,7 +193,7 @@ impl Analyzer {
         }
     }
 
-    /// Ends the analysis. `static_data`: what does not change.
+    /// Ends the analysis, and gives it. `static_data`: the figures of the file that are no samples, such as units.
     #[must_use]
     pub fn finish(self, static_data: Ordered<Value>) -> Analysis {
         let Self { columns, blocks, .. } = self;
@@ -216,7 +220,7 @@ impl Analyzer {
     }
 }
 
-/// Gives a finite figure. `None`: it is not known, or too large for a number.
+/// Gives a figure as a JSON number. `None`: it is not known, or not finite.
 fn figure(value: Option<f64>) -> Option<Number> {
     value.and_then(Number::from_f64)
 }
@@ -230,6 +234,7 @@ fn summary(moments: &Moments) -> Summary {
     }
 }
 
+/// Gives the statistics and the sum of how long the calls of a block took, seconds.
 fn compute_time(block: &Block) -> ComputeTime {
     let mut moments = Moments::default();
     block.calls.iter().for_each(|call| moments.add(call.stop_s - call.start_s));

@@ -72,7 +72,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Adds a mark.
+    /// Adds a mark. Its block's name is replaced by a number, so that many marks take little memory.
     ///
     /// # Errors
     /// If there are too many blocks.
@@ -91,7 +91,8 @@ impl Marks {
         Ok(())
     }
 
-    /// Pairs the marks, and gives the blocks by their names. A call without an end is left out: its process was killed in it.
+    /// Pairs the marks to calls, and gives the blocks in the order of their names. A call without an end is left out: its
+    /// process was killed in it.
     ///
     /// # Errors
     /// If a call ends that did not begin.
@@ -151,13 +152,15 @@ pub(super) struct Block {
     pub(super) name: String,
     /// By their starts.
     pub(super) calls: Vec<Call>,
-    /// For each call, the first sample that lies behind its start and not behind the next one's.
+    /// For each call, the time of the first sample between its start and that of the next call, seconds since the epoch;
+    /// infinite if there is none.
     first_sample_s: Vec<f64>,
     /// The times in which a call runs, by their starts. They do not overlap.
     spans: Vec<Call>,
 }
 
 impl Block {
+    /// Makes a block of its calls, which come in any order and may overlap.
     fn new(name: String, mut calls: Vec<Call>) -> Self {
         calls.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
         let mut spans: Vec<Call> = Vec::new();
@@ -170,13 +173,15 @@ impl Block {
         Self { name, first_sample_s: vec![f64::INFINITY; calls.len()], calls, spans }
     }
 
-    /// Whether a call runs at this time, which is that of a sample. Both ends belong to a call.
-    pub(super) fn sample(&mut self, time_s: f64) -> bool {
-        let begun = self.spans.partition_point(|span| span.start_s <= time_s);
-        let runs = begun.checked_sub(1).is_some_and(|last| time_s <= self.spans[last].stop_s);
+    /// Notes a sample that was taken at this time, seconds since the epoch. Gives whether a call of the block runs then; both
+    /// ends belong to a call.
+    pub(super) fn note_sample(&mut self, time_s: f64) -> bool {
+        let begun_spans = self.spans.partition_point(|span| span.start_s <= time_s);
+        let runs = begun_spans.checked_sub(1).is_some_and(|last| time_s <= self.spans[last].stop_s);
         if runs {
-            let begun = self.calls.partition_point(|call| call.start_s <= time_s);
-            if let Some(first_s) = begun.checked_sub(1).and_then(|last| self.first_sample_s.get_mut(last)) {
+            let begun_calls = self.calls.partition_point(|call| call.start_s <= time_s);
+            let last = begun_calls.checked_sub(1);
+            if let Some(first_s) = last.and_then(|last| self.first_sample_s.get_mut(last)) {
                 *first_s = first_s.min(time_s);
             }
         }
@@ -185,12 +190,12 @@ impl Block {
 
     /// Counts the calls in which a sample was taken.
     pub(super) fn calls_with_samples(&self) -> usize {
-        let mut first_s = f64::INFINITY;
+        // From the last call to the first: the earliest sample since the start of the call.
+        let mut earliest_s = f64::INFINITY;
         let calls = self.calls.iter().zip(&self.first_sample_s).rev();
-        // The first sample behind a call's start is the earliest of those behind its own and all later starts.
-        let has_sample = |(call, behind_s): &(&Call, &f64)| {
-            first_s = first_s.min(**behind_s);
-            first_s <= call.stop_s
+        let has_sample = |(call, before_next_s): &(&Call, &f64)| {
+            earliest_s = earliest_s.min(**before_next_s);
+            earliest_s <= call.stop_s
         };
         calls.filter(has_sample).count()
     }
@@ -260,7 +265,7 @@ mod tests {
             let has = |call: &Call, time_s: f64| call.start_s <= time_s && time_s <= call.stop_s;
             for &time_s in &samples {
                 let expected = calls.iter().any(|call| has(call, time_s.into()));
-                prop_assert_eq!(block.sample(time_s.into()), expected);
+                prop_assert_eq!(block.note_sample(time_s.into()), expected);
             }
             let sampled = calls.iter().filter(|call| samples.iter().any(|&time_s| has(call, time_s.into())));
             prop_assert_eq!(block.calls_with_samples(), sampled.count());
@@ -307,10 +312,10 @@ mod tests {
             [(7, '+', 1.0), (7, '+', 2.0), (7, '-', 3.0), (7, '-', 6.0), (7, '+', 8.0), (7, '-', 9.0)];
         let mut block = marks(&nested).pair().unwrap().0.remove(0);
         let samples = [0.5, 1.0, 4.0, 6.0, 7.0, 9.5];
-        assert_eq!(samples.map(|time_s| block.sample(time_s)), [false, true, true, true, false, false]);
+        assert_eq!(samples.map(|time_s| block.note_sample(time_s)), [false, true, true, true, false, false]);
         // Neither the inner call nor the last one has a sample.
         assert_eq!(block.calls_with_samples(), 1);
-        assert!(block.sample(2.5) && block.sample(9.0));
+        assert!(block.note_sample(2.5) && block.note_sample(9.0));
         assert_eq!(block.calls_with_samples(), 3);
     }
 }

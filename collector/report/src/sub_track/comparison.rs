@@ -38,12 +38,13 @@ impl Statistic {
         }
     }
 
-    /// Gives that of this name. `None`: there is none.
+    /// Gives the statistic of this name. `None`: no statistic has it.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         STATISTICS.into_iter().find(|statistic| statistic.name() == name)
     }
 
+    /// Gives this statistic of a quantity. `None`: it is not known.
     fn of(self, summary: &Summary) -> Option<Number> {
         match self {
             Self::Min => summary.min.clone(),
@@ -113,8 +114,8 @@ pub enum Mismatch {
     },
 }
 
-/// Compares runs by one figure. The first by its name is what the others are matched with. Beside the comparison there is a line
-/// for each two blocks that match but for their line.
+/// Compares runs by one statistic. Blocks of the others are matched with those of the run whose name sorts first. Also gives a
+/// warning for each two blocks that match although their names have different lines.
 ///
 /// # Errors
 /// If blocks can't be matched.
@@ -122,8 +123,9 @@ pub fn compare(
     mut sessions: Vec<Session>,
     statistic: Statistic,
 ) -> Result<(Comparison, Vec<String>), Mismatch> {
+    // Blocks that match have the same place in each run from now on, or `match_blocks` fails.
     for session in &mut sessions {
-        sort(&mut session.analysis.code_block_results);
+        sort_by_line(&mut session.analysis.code_block_results);
     }
     let first = sessions.iter().min_by(|a, b| a.name.cmp(&b.name)).ok_or(Mismatch::NoSession)?;
     let mut warnings = Vec::new();
@@ -132,38 +134,47 @@ pub fn compare(
     }
     let measurements = || first.analysis.overall.iter().map(|(name, _)| name);
     let overall = measurements().map(|measurement| {
-        let of = |session: &Session| statistic.of(session.analysis.overall.get(measurement)?);
-        (measurement.to_owned(), figures(sessions.iter().map(|session| (session.name.clone(), of(session)))))
+        let value = |session: &Session| statistic.of(session.analysis.overall.get(measurement)?);
+        (
+            measurement.to_owned(),
+            figures(sessions.iter().map(|session| (session.name.clone(), value(session)))),
+        )
     });
     let count = first.analysis.code_block_results.len();
-    // Blocks that match have the same place in each run.
-    let blocks = |value: &dyn Fn(&CodeBlock) -> Option<Number>| -> Ordered<Figures> {
-        let block = |at: usize| {
-            let matched =
-                || sessions.iter().map(move |session| (session, &session.analysis.code_block_results[at]));
-            let mut names: Vec<&str> = matched().map(|(_, block)| block.name.as_str()).collect();
-            names.sort_unstable();
-            names.dedup();
-            (
-                names.join(" -> "),
-                figures(matched().map(|(session, block)| (session.name.clone(), value(block)))),
-            )
-        };
-        (0..count).map(block).collect()
-    };
     let used = measurements().filter(|_| count > 0).map(|measurement| {
         let value = |block: &CodeBlock| statistic.of(block.resource_usage.get(measurement)?);
-        (measurement.to_owned(), blocks(&value))
+        (measurement.to_owned(), block_figures(&sessions, count, &value))
     });
+    let compute_time = |block: &CodeBlock| statistic.of(&block.compute_time.summary);
     let comparison = Comparison {
         overall_resource_usage: overall.collect(),
         code_block_resource_usage: used.collect(),
-        code_block_compute_time: blocks(&|block| statistic.of(&block.compute_time.summary)),
+        code_block_compute_time: block_figures(&sessions, count, &compute_time),
     };
     Ok((comparison, warnings))
 }
 
-/// Sorts figures. As in a column of pandas, whole numbers stay such only if all are.
+/// Gives a value of each of the `count` blocks in all runs. Blocks that match have the same place in each run. Where their
+/// names differ, the entry has all of them: `a.py:3 -> a.py:5`.
+fn block_figures(
+    sessions: &[Session],
+    count: usize,
+    value: &dyn Fn(&CodeBlock) -> Option<Number>,
+) -> Ordered<Figures> {
+    let entry = |at: usize| {
+        let matched =
+            || sessions.iter().map(move |session| (session, &session.analysis.code_block_results[at]));
+        let mut names: Vec<&str> = matched().map(|(_, block)| block.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let values = matched().map(|(session, block)| (session.name.clone(), value(block)));
+        (names.join(" -> "), figures(values))
+    };
+    (0..count).map(entry).collect()
+}
+
+/// Sorts the values of runs, given with their names: the smallest first, unknown ones last. As in a column of pandas, whole
+/// numbers stay such only if all are.
 fn figures(values: impl Iterator<Item = (String, Option<Number>)>) -> Figures {
     let mut values: Vec<(String, Option<Number>)> = values.collect();
     let is_whole = |value: &Option<Number>| value.as_ref().is_some_and(|value| !value.is_f64());
@@ -177,22 +188,26 @@ fn figures(values: impl Iterator<Item = (String, Option<Number>)>) -> Figures {
     values.into_iter().collect()
 }
 
-/// Gives the file and the line of a block's name. `None`: its name has no line.
-fn line(name: &str) -> Option<(&str, &str)> {
+/// Splits a block's name `FILE:LINE` into file and line. `None`: it is no such name.
+fn file_and_line(name: &str) -> Option<(&str, &str)> {
     let (file, line) = name.rsplit_once(':')?;
     (!line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())).then_some((file, line))
 }
 
-/// Sorts blocks by their names, and those of one file by their lines.
-fn sort(blocks: &mut [CodeBlock]) {
-    let width = blocks.iter().filter_map(|block| Some(line(&block.name)?.1.len())).max().unwrap_or(0);
-    blocks.sort_by_cached_key(|block| match line(&block.name) {
+/// Sorts blocks by their names, and those of one file by their lines as numbers: zeros before a line make all equally long.
+fn sort_by_line(blocks: &mut [CodeBlock]) {
+    let lines = blocks.iter().filter_map(|block| file_and_line(&block.name)).map(|(_, line)| line);
+    let width = lines.map(str::len).max().unwrap_or(0);
+    blocks.sort_by_cached_key(|block| match file_and_line(&block.name) {
         Some((file, line)) => format!("{file}:{line:0>width$}"),
         None => block.name.clone(),
     });
 }
 
-/// Matches the blocks of two runs. The result has a line for each two that differ by their line.
+/// Checks that the blocks of two runs match, place by place. Gives a warning for each two whose names differ by the line.
+///
+/// # Errors
+/// If the runs differ in the number of blocks, or in the name of one.
 fn match_blocks(first: &Session, session: &Session) -> Result<Vec<String>, Mismatch> {
     let [ours, others] = [first, session].map(|session| &session.analysis.code_block_results);
     if ours.len() != others.len() {
@@ -201,7 +216,7 @@ fn match_blocks(first: &Session, session: &Session) -> Result<Vec<String>, Misma
     }
     let mut warnings = Vec::new();
     for (a, b) in ours.iter().zip(others).filter(|(a, b)| a.name != b.name) {
-        match (line(&a.name), line(&b.name)) {
+        match (file_and_line(&a.name), file_and_line(&b.name)) {
             (Some((file, _)), Some((other, _))) if file == other => warnings.push(format!(
                 "Code block name \"{}\" of tracking session \"{}\" matched with code block name \"{}\" of tracking session \
                  \"{}\" but they differ by line number. If these code blocks were not meant to match, their comparison will not \

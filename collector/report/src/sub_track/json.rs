@@ -17,6 +17,7 @@ pub fn json(value: &impl Serialize) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
+/// Differs from [`PrettyFormatter`], to which it leaves the layout, in numbers and in characters that are not ASCII.
 struct PythonFormatter(PrettyFormatter<'static>);
 
 impl PythonFormatter {

@@ -18,12 +18,13 @@ impl Double {
         Self { high, low: (a - (high - from_b)) + (b - from_b) }
     }
 
-    /// Multiplies two numbers without an error.
+    /// Multiplies two numbers without an error: the fused operation gives what the product was rounded by.
     fn product(a: f64, b: f64) -> Self {
         let high = a * b;
         Self { high, low: a.mul_add(b, -high) }
     }
 
+    /// Adds two sums. Only what is smaller than the last digits of `low` is lost.
     fn plus(self, other: Self) -> Self {
         let high = Self::sum(self.high, other.high);
         Self::sum(high.high, high.low + self.low + other.low)
@@ -33,14 +34,16 @@ impl Double {
         self.plus(Self { high: -other.high, low: -other.low })
     }
 
+    /// Multiplies two sums. The product of both `low` is too small to count.
     fn times(self, other: Self) -> Self {
         let high = Self::product(self.high, other.high);
         Self::sum(high.high, high.low + self.high * other.low + self.low * other.high)
     }
 
-    /// Divides by a number, and rounds.
+    /// Divides by a number, and rounds once.
     fn divided_by(self, number: f64) -> f64 {
         let quotient = self.high / number;
+        // What the quotient leaves undivided.
         let rest = quotient.mul_add(-number, self.high) + self.low;
         quotient + rest / number
     }
@@ -70,7 +73,7 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// Adds a number.
+    /// Takes one more number into account.
     pub(super) fn add(&mut self, number: f64) {
         self.count += 1;
         self.min = self.min.min(number);
@@ -109,12 +112,13 @@ impl Moments {
         if self.min == self.max {
             return Some(0.0);
         }
-        // The variance, times the square of the count.
         let count = self.count as f64;
-        let variance = self.squares.times(count.into()).minus(self.sum.times(self.sum));
-        self.known(variance.high.max(0.0).sqrt() / count)
+        let variance_by_squared_count = self.squares.times(count.into()).minus(self.sum.times(self.sum));
+        // A rounding error can make it negative.
+        self.known(variance_by_squared_count.high.max(0.0).sqrt() / count)
     }
 
+    /// Gives a value that is only defined if there is a number.
     fn known(&self, value: f64) -> Option<f64> {
         (self.count > 0).then_some(value)
     }

@@ -67,6 +67,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Ordered<V> {
     }
 }
 
+/// Reads the entries of a JSON object.
 struct Entries<V>(PhantomData<V>);
 
 impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {

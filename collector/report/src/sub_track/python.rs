@@ -3,10 +3,11 @@
 /// Writes a number as Python's `repr` does: with the fewest digits that tell it from all others.
 #[must_use]
 pub fn number(value: f64) -> String {
-    // "1.25e-5"
+    // Such as "1.25e-5"; NaN and infinity have no exponent.
     let scientific = format!("{value:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     match exponent.parse::<i32>() {
+        // Python writes numbers from 1e-4 to below 1e16 without an exponent, and others with at least two digits of it.
         Ok(exponent) if !(-4..16).contains(&exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{digits}e{sign}{:02}", exponent.abs())
@@ -15,12 +16,12 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Writes a number of a table: rounded to 8 decimals.
+/// Writes a number of a table: rounded to 8 decimals, without needless zeros.
 pub(super) fn rounded(value: f64) -> String {
     number(format!("{value:.8}").parse().unwrap_or(value))
 }
 
-/// Writes the name of a key as a title, as Python's `str.title` does.
+/// Writes a key as Python's `str.title` does, with spaces for underscores: `num_calls` becomes `Num Calls`.
 pub(super) fn title(key: &str) -> String {
     let mut is_in_word = false;
     let mut cased = |c: char| {

@@ -35,6 +35,7 @@ impl Column {
     }
 }
 
+/// Writes a number. A whole one that is not negative has a space for its sign.
 fn number(value: &Number) -> String {
     match value.as_f64() {
         Some(float) if value.is_f64() => python::rounded(float),
@@ -42,7 +43,7 @@ fn number(value: &Number) -> String {
     }
 }
 
-/// Writes a table: a line of heads, and a line for each name. `indent` stands before each of them.
+/// Writes a table: a line of heads, then a line for each row, which begins with its name. `indent` stands before each line.
 pub(super) fn table(indent: &str, names: &[&str], columns: &[Column]) -> String {
     let names: Vec<String> = names.iter().map(|name| quote::escape(name)).collect();
     let width =

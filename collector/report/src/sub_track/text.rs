@@ -23,6 +23,7 @@ pub fn analysis(analysis: &Analysis) -> String {
     )
 }
 
+/// Writes what a code block used: its name and counts, a table of its times, and one of its quantities.
 fn code_block(block: &CodeBlock) -> String {
     let rows = [
         ("Name", quote::escape(&block.name)),
@@ -42,7 +43,7 @@ fn code_block(block: &CodeBlock) -> String {
     )
 }
 
-/// Writes a table of quantities.
+/// Writes a table of quantities: a row for each, with its smallest, largest and mean value, and the standard deviation.
 fn summaries(indent: &str, all: &Ordered<Summary>) -> String {
     let names: Vec<&str> = all.iter().map(|(name, _)| name).collect();
     table(indent, &names, &summary_columns(all.iter().map(|(_, summary)| summary)))
@@ -81,7 +82,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     )
 }
 
-/// Writes a figure of each run below a key.
+/// Writes a key, and below it a table of one row: a column for each run, with its figure.
 fn side_by_side(indent: &str, key: &str, figures: &Ordered<Option<serde_json::Number>>) -> String {
     let columns: Vec<Column> = figures.iter().map(|(name, figure)| Column::numbers(name, [figure])).collect();
     format!("{indent}{key}:\n{}", table(&format!("{indent}\t"), &[""], &columns))

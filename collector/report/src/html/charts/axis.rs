@@ -2,13 +2,14 @@
 
 use crate::figures::thousands;
 
-/// Gives round numbers from 0 to `largest`, at most about `most`, each with its text.
+/// Gives round numbers from 0 to `largest`, at most about `most`, each with its text. Only 0 if `largest` is no number above
+/// it.
 pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
-    let rough = largest / most as f64;
-    if !(rough.is_finite() && rough > 0.0) {
+    let least_step = largest / most as f64;
+    if !(least_step.is_finite() && least_step > 0.0) {
         return vec![(0.0, "0".to_owned())];
     }
-    let (step, decimals) = step(rough);
+    let (step, decimals) = round_step(least_step);
     // What is missing to a whole number of steps is a rounding error.
     let count = (largest / step + 1e-9).floor() as usize;
     let text = |value: f64| if decimals == 0 { thousands(value) } else { format!("{value:.decimals$}") };
@@ -19,12 +20,14 @@ pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
     (0..=count).map(tick).collect()
 }
 
-/// Gives the smallest of 1, 2 and 5 times a power of ten that is at least `rough`, and the decimals that it has.
-fn step(rough: f64) -> (f64, usize) {
-    let mut exponent = rough.log10().floor() as i32;
-    let scaled = |exponent: i32| rough / 10f64.powi(exponent);
-    let factor = match [1.0, 2.0, 5.0].into_iter().find(|factor| *factor >= scaled(exponent) * (1.0 - 1e-9)) {
+/// Gives the smallest of 1, 2 and 5 times a power of ten that is at least `least`, and the decimals that it has.
+fn round_step(least: f64) -> (f64, usize) {
+    let mut exponent = least.log10().floor() as i32;
+    // `least` is this many times the power of ten; a rounding error above 1, 2 or 5 does not count.
+    let least_factor = least / 10f64.powi(exponent) * (1.0 - 1e-9);
+    let factor = match [1.0, 2.0, 5.0].into_iter().find(|factor| *factor >= least_factor) {
         Some(factor) => factor,
+        // It is between 5 and 10 times.
         None => {
             exponent += 1;
             1.0

@@ -6,9 +6,14 @@ use super::time::{Time, WIDTH};
 use crate::html::escape::escape;
 
 /// Pixels above a plot, for its unit.
-const ABOVE: f64 = 16.0;
+pub(super) const ABOVE: f64 = 16.0;
 /// Pixels below a plot, for its times.
 const BELOW: f64 = 22.0;
+/// SVG places text by its baseline. Pixels from the middle of a number down to it, and from the end of the plot to that of
+/// the times; the unit's is above the plot.
+const MIDDLE_TO_BASELINE: f64 = 4.0;
+const PLOT_TO_TIMES: f64 = 17.0;
+const UNIT_TO_PLOT: f64 = 5.0;
 
 /// One or more charts with a title and a table.
 pub(super) struct Figure {
@@ -61,6 +66,7 @@ pub(super) enum Swatch {
 }
 
 impl Figure {
+    /// Renders the figure: title, note, charts, and the table, which is folded.
     pub(super) fn html(&self, time: &Time) -> String {
         let Self { title, note, panels, table } = self;
         let title = escape(title);
@@ -76,11 +82,14 @@ impl Figure {
 }
 
 impl Panel {
-    /// Gives the pixels from the top of the picture to a value.
+    /// Gives the pixels from the top of the picture down to a value. The plot is `height` pixels high, and has the value `top`
+    /// at its upper edge.
     pub(super) fn y_of(value: f64, top: f64, height: f64) -> f64 {
         ABOVE + height * (1.0 - (value / top).clamp(0.0, 1.0))
     }
 
+    /// Renders the chart as SVG, with its legend. `title`: the figure's title, escaped. `has_label`: the figure has several
+    /// charts, so each shows its label above it.
     fn html(&self, time: &Time, title: &str, has_label: bool) -> String {
         let Self { label, top, unit, height, paths, words, .. } = self;
         let label = escape(label);
@@ -104,8 +113,8 @@ impl Panel {
         )
     }
 
-    /// Gives the numbers along the axis of values.
-    fn values(&self) -> Vec<(f64, String)> {
+    /// Gives the numbers along the axis of values, each with its text. None if the chart has no such axis.
+    fn value_ticks(&self) -> Vec<(f64, String)> {
         if self.ticks.values == 0 { Vec::new() } else { axis::ticks(self.top, self.ticks.values) }
     }
 
@@ -115,7 +124,7 @@ impl Panel {
             return String::new();
         }
         let line = |(value, _): (f64, String)| format!("M0 {:.0}h{WIDTH}", HEIGHT * (1.0 - value / self.top));
-        let lines: String = self.values().into_iter().map(line).collect();
+        let lines: String = self.value_ticks().into_iter().map(line).collect();
         format!(
             "<path stroke=\"currentColor\" stroke-opacity=\".15\" vector-effect=\"non-scaling-stroke\" d=\"{lines}\"/>\n"
         )
@@ -125,18 +134,23 @@ impl Panel {
     fn numbers(&self, time: &Time) -> String {
         let Self { top, unit, height, ticks, .. } = self;
         let value = |(value, text): (f64, String)| {
-            format!("<text x=\"-8\" y=\"{:.0}\">{text}</text>", Self::y_of(value, *top, *height) + 4.0)
+            let baseline = Self::y_of(value, *top, *height) + MIDDLE_TO_BASELINE;
+            format!("<text x=\"-8\" y=\"{baseline:.0}\">{text}</text>")
         };
-        let values: String = self.values().into_iter().map(value).collect();
-        let y = ABOVE + height + 17.0;
-        let at =
-            |(part, text): (f64, String)| format!("<text x=\"{}%\" y=\"{y}\">{text}</text>", percent(part));
-        let times: String = time.ticks(ticks.time).into_iter().map(at).collect();
-        let unit = escape(unit);
-        let unit = if unit.is_empty() { unit } else { format!("<text y=\"{}\">{unit}</text>", ABOVE - 5.0) };
+        let values: String = self.value_ticks().into_iter().map(value).collect();
+        let baseline = ABOVE + height + PLOT_TO_TIMES;
+        let moment = |(part, text): (f64, String)| {
+            format!("<text x=\"{}%\" y=\"{baseline}\">{text}</text>", percent(part))
+        };
+        let times: String = time.ticks(ticks.time).into_iter().map(moment).collect();
+        let unit = match escape(unit) {
+            unit if unit.is_empty() => unit,
+            unit => format!("<text y=\"{}\">{unit}</text>", ABOVE - UNIT_TO_PLOT),
+        };
         format!("{unit}<g text-anchor=\"end\">{values}</g><g text-anchor=\"middle\">{times}</g>\n")
     }
 
+    /// Renders the legend; nothing if it has no key.
     fn legend(&self) -> String {
         let keys: String = self.legend.iter().map(Key::html).collect();
         if keys.is_empty() { keys } else { format!("<ul class=\"legend\">\n{keys}</ul>\n") }
@@ -144,6 +158,7 @@ impl Panel {
 }
 
 impl Key {
+    /// Renders a line of the legend: a swatch of 12 by 12 pixels, the name and the figure.
     fn html(&self) -> String {
         let swatch = match self.swatch {
             Swatch::Area(class, colour) => {

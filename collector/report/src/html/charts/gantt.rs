@@ -1,14 +1,14 @@
 //! The processes over time: how many lived, and when the heaviest of them did.
 
 use super::by_command::colour;
-use super::figure::{Figure, Panel, Ticks, percent};
+use super::figure::{ABOVE, Figure, Panel, Ticks, percent};
 use super::lines::{Line, Lines};
 use super::samples::{self, Quantity};
 use super::time::Time;
 use crate::figures::{number, thousands};
 use crate::html::colours;
 use crate::html::escape::escape;
-use crate::model::report::{HeavyProcess, Report};
+use crate::model::report::{CommandSeries, HeavyProcess, Report};
 use crate::over_time::Rule;
 use crate::quote;
 
@@ -17,6 +17,8 @@ const HEIGHT: f64 = 60.0;
 /// Pixels from one bar to the next, and those of a bar.
 const ROW: f64 = 18.0;
 const BAR: f64 = 13.0;
+/// Pixels from the top of a bar down to the baseline of its name.
+const BASELINE: f64 = 11.0;
 /// A bar is at least this part of the plot, so that it can be seen.
 const LEAST_PART: f64 = 0.0015;
 /// Most bars.
@@ -29,7 +31,8 @@ pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
     const TITLE: &str = "Live processes";
     let values = &report.series.processes.max;
     let figure = report.processes.max_concurrent.map(|most| format!("at most {}", thousands(most as f64)));
-    let lines = [Some(Line { name: "live".to_owned(), values, figure: figure.unwrap_or_default() }), None];
+    let area = Line { name: "live".to_owned(), values, figure: figure.unwrap_or_default() };
+    let lines = [Some(area), None];
     let (label, unit, ticks) = ("Number".to_owned(), String::new(), Ticks { time: 6, values: 2 });
     let panel = Lines { label, unit, height: HEIGHT, ticks, top: None, lines }.panel(time)?;
     let quantity = Quantity { name: "live".to_owned(), rule: Rule::Largest, values };
@@ -57,9 +60,10 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     if bars.is_empty() {
         return None;
     }
-    let draw = |(at, bar): (usize, &Bar)| draw(at, bar, colour_of(report, &bar.process.usage.command), time);
+    let draw = |(at, bar): (usize, &Bar)| draw(at, bar, command_colour(report, bar), time);
     let panel = Panel {
         label: "Start and end of each".to_owned(),
+        // Nothing has a height: `values: 0` is no axis.
         top: 1.0,
         unit: String::new(),
         height: bars.len() as f64 * ROW,
@@ -79,38 +83,39 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     })
 }
 
-/// Gives those whose start is known, by command.
+/// Gives the bars of the processes whose start is known, [`MOST`] at most. The bars of a command stand together, in the order
+/// of their starts; the command that started first is at the top.
 fn bars(processes: &[HeavyProcess]) -> Vec<Bar<'_>> {
-    let known = processes.iter().filter_map(|process| Some((process, process.start_s?))).take(MOST);
-    let bar = |(process, start_s): (_, f64)| {
-        let process: &HeavyProcess = process;
-        let same = processes.iter().filter(|other| other.usage.command == process.usage.command);
-        let first_s = same.filter_map(|other| other.start_s).fold(start_s, f64::min);
-        Bar { process, start_s, end_s: start_s + process.usage.wall_s, first_s }
-    };
-    let mut bars: Vec<Bar> = known.map(bar).collect();
+    let bars = processes.iter().filter_map(|process| {
+        let (start_s, usage) = (process.start_s?, &process.usage);
+        let same_command = processes.iter().filter(|other| other.usage.command == usage.command);
+        let first_s = same_command.filter_map(|other| other.start_s).fold(start_s, f64::min);
+        Some(Bar { process, start_s, end_s: start_s + usage.wall_s, first_s })
+    });
+    let mut bars: Vec<Bar> = bars.take(MOST).collect();
     bars.sort_by(|a, b| {
-        let by_command = a
-            .first_s
+        a.first_s
             .total_cmp(&b.first_s)
-            .then_with(|| a.process.usage.command.cmp(&b.process.usage.command));
-        by_command.then(a.start_s.total_cmp(&b.start_s))
+            .then_with(|| a.process.usage.command.cmp(&b.process.usage.command))
+            .then(a.start_s.total_cmp(&b.start_s))
     });
     bars
 }
 
-fn colour_of(report: &Report, command: &str) -> &'static str {
-    let at = report.series.commands.iter().position(|listed| listed.command == command);
-    at.map_or(colours::OTHERS, colour)
+/// Gives the colour that the other charts have for the command of a bar.
+fn command_colour(report: &Report, bar: &Bar) -> &'static str {
+    let is_its = |command: &CommandSeries| command.command == bar.process.usage.command;
+    report.series.commands.iter().position(is_its).map_or(colours::OTHERS, colour)
 }
 
-/// Draws a bar, and its name where there is room: behind it, before it, or on it.
+/// Draws the bar in row `at` from the top, and its name where there is room: behind it, before it, or on it.
 fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
     let (left, right) = (time.part(bar.start_s), time.part(bar.end_s));
     let right = right.max(left + LEAST_PART);
-    let y = Panel::y_of(1.0, 1.0, 0.0) + at as f64 * ROW;
+    let y = ABOVE + at as f64 * ROW;
     let usage = &bar.process.usage;
     let name = format!("{} {}", quote::cut_middle(&quote::escape(&usage.command), NAME), usage.pid);
+    // A name takes up to 30% of the plot. Beside the bar it is 6 pixels away.
     let (x, dx, anchor, fill) = match (left, right) {
         (_, ..0.7) => (right, 6, "start", "currentColor"),
         (0.3.., _) => (left, -6, "end", "currentColor"),
@@ -122,11 +127,12 @@ fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
         percent(left),
         percent(right - left),
         percent(x),
-        y + 11.0,
+        y + BASELINE,
         escape(&name)
     )
 }
 
+/// Renders the bars as a table: pid, start and end in the unit of `time`, and command. `title` names it for screen readers.
 fn table(title: &str, bars: &[Bar], time: &Time) -> String {
     let (unit, unit_s) = time.unit();
     let row = |bar: &Bar| {

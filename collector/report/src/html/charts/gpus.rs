@@ -34,28 +34,34 @@ pub(super) fn gpus(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
     figures
 }
 
-/// Its quantities in as many points as a plot has.
+/// The quantities of a GPU, in as many points as a plot has.
 struct Quantities {
     start_s: Vec<f64>,
     end_s: Vec<f64>,
-    /// Utilization, memory of the run, memory of all, power.
+    /// As in [`RULES`]: percent, the report's unit of GPU RAM twice, watts.
     values: [Vec<Option<f64>>; 4],
 }
 
+/// Utilization, memory of the run, memory of all users, power: how several points of each are told as one.
+const RULES: [Rule; 4] = [Rule::Mean, Rule::Largest, Rule::Largest, Rule::Mean];
+
 impl Quantities {
+    /// Joins the points of a GPU's series to at most `most`, and converts its memory to the report's unit.
     fn new(gpu: &GpuSeries, units: Units, time: &Time, most: f64) -> Self {
+        let memory_unit = units.gpu_ram.bytes();
+        // Each list of values, and what it is divided by.
         let lists = [
-            (&gpu.utilization_percent.mean, Rule::Mean, 1.0),
-            (&gpu.memory_run_bytes.max, Rule::Largest, units.gpu_ram.bytes()),
-            (&gpu.memory_used_bytes.max, Rule::Largest, units.gpu_ram.bytes()),
-            (&gpu.power_w.mean, Rule::Mean, 1.0),
+            (&gpu.utilization_percent.mean, 1.0),
+            (&gpu.memory_run_bytes.max, memory_unit),
+            (&gpu.memory_used_bytes.max, memory_unit),
+            (&gpu.power_w.mean, 1.0),
         ];
         let value = |list: &[Option<f64>], at: usize, unit: f64| Some(list.get(at).copied()?? / unit);
-        let columns = lists.iter().map(|(_, rule, _)| Column { name: String::new(), rule: *rule }).collect();
+        let columns = RULES.map(|rule| Column { name: String::new(), rule }).into();
         let points = time.points(0..).map(|(start_s, end_s, at)| Point {
             start_s,
             end_s,
-            values: lists.iter().map(|(list, _, unit)| value(list, at, *unit)).collect(),
+            values: lists.iter().map(|(list, unit)| value(list, at, *unit)).collect(),
         });
         let OverTime { points, .. } =
             OverTime { columns, points: points.collect() }.every(time.wall_s / most);
@@ -67,12 +73,35 @@ impl Quantities {
     }
 }
 
-/// Draws a GPU. `None`: nothing is known of it.
+/// Draws a GPU, in at most so many points. `None`: nothing is known of it.
 fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points: f64) -> Option<Figure> {
     let Quantities { start_s, end_s, values } = Quantities::new(gpu, units, time, points);
     let time = time.of_points(&start_s, &end_s);
-    let [busy, run, all, power] = &values;
+    let panels = panels(&values, device, units, &time);
+    if panels.is_empty() {
+        return None;
+    }
+    let number = device.index.map_or_else(|| device.id.clone(), |index| index.to_string());
+    let title = format!("GPU {number} {}", device.name.as_deref().unwrap_or_default()).trim().to_owned();
     let memory = units.gpu_ram.symbol();
+    let names = [
+        "utilization [%]".to_owned(),
+        format!("run [{memory}]"),
+        format!("all users [{memory}]"),
+        "power [W]".to_owned(),
+    ];
+    let columns = names.into_iter().zip(RULES).zip(&values);
+    let known = columns.filter(|(_, values)| values.iter().any(Option::is_some));
+    let quantities: Vec<Quantity> =
+        known.map(|((name, rule), values)| Quantity { name, rule, values }).collect();
+    let table = samples::table(&time, &title, PARTS, &quantities);
+    Some(Figure { title, note: String::new(), panels, table })
+}
+
+/// Draws the charts of a GPU: utilization, memory, power. Those of which nothing is known are left out. `values` are those
+/// of [`Quantities`]; the legend has the figures of the whole run.
+fn panels(values: &[Vec<Option<f64>>; 4], device: &GpuDevice, units: Units, time: &Time) -> Vec<Panel> {
+    let [busy, run, all, power] = values;
     let percent = |value: Option<f64>| value.map(|value| format!("{value:.0} % mean")).unwrap_or_default();
     let watts =
         |value: Option<f64>| value.map(|value| format!("{} W mean", short(value))).unwrap_or_default();
@@ -87,45 +116,25 @@ fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points
             "%",
             Some(100.0),
             [area("busy", busy, percent(device.utilization.mean_percent)), None],
-            &time,
+            time,
         ),
         panel(
             "Memory",
-            memory,
+            units.gpu_ram.symbol(),
             total,
             [
                 area("of the run", run, bytes(device.memory.max_combined_bytes)),
                 area("of all users", all, bytes(device.memory.max_used_bytes)),
             ],
-            &time,
+            time,
         ),
-        panel("Power", "W", None, [area("power", power, watts(device.power.mean_w)), None], &time),
+        panel("Power", "W", None, [area("power", power, watts(device.power.mean_w)), None], time),
     ];
-    let panels: Vec<Panel> = panels.into_iter().flatten().collect();
-    if panels.is_empty() {
-        return None;
-    }
-    let number = device.index.map_or_else(|| device.id.clone(), |index| index.to_string());
-    let title = format!("GPU {number} {}", device.name.as_deref().unwrap_or_default()).trim().to_owned();
-    let names = [
-        "utilization [%]".to_owned(),
-        format!("run [{memory}]"),
-        format!("all users [{memory}]"),
-        "power [W]".to_owned(),
-    ];
-    let rules = [Rule::Mean, Rule::Largest, Rule::Largest, Rule::Mean];
-    let columns = names.into_iter().zip(rules).zip(&values);
-    let known = columns.filter(|(_, values)| values.iter().any(Option::is_some));
-    let quantities: Vec<Quantity> =
-        known.map(|((name, rule), values)| Quantity { name, rule, values }).collect();
-    Some(Figure {
-        note: String::new(),
-        panels,
-        table: samples::table(&time, &title, PARTS, &quantities),
-        title,
-    })
+    panels.into_iter().flatten().collect()
 }
 
+/// Draws one chart: an area and a line, without those of which no value is known. `top`: the value at the top of the plot, if
+/// it is no smaller than the largest. `None`: no value is known.
 fn panel(label: &str, unit: &str, top: Option<f64>, lines: [Option<Line>; 2], time: &Time) -> Option<Panel> {
     let is_known = |line: &Line| line.values.iter().any(Option::is_some);
     Lines {

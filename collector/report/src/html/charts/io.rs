@@ -25,9 +25,8 @@ pub(super) fn io(report: &Report, units: Units, time: &Time) -> Option<Figure> {
     let values = tracks
         .map(|track| track.mean.iter().map(|rate| rate.map(|rate| unit.convert(rate))).collect::<Vec<_>>());
     let line = |name: &str, values, track: &Track| {
-        let figure =
-            track.largest().map(|rate| format!("{} {symbol}", short(unit.convert(rate)))).unwrap_or_default();
-        Some(Line { name: name.to_owned(), values, figure })
+        let largest = track.largest().map(|rate| format!("{} {symbol}", short(unit.convert(rate))));
+        Some(Line { name: name.to_owned(), values, figure: largest.unwrap_or_default() })
     };
     let [read, written] = &values;
     let lines = [line("read", read, tracks[0]), line("written", written, tracks[1])];

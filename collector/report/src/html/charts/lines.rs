@@ -29,7 +29,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Draws it. `None`: no value is known, or all are zero and nothing else says what is at the top.
+    /// Draws the chart. `None`: no value is known, or all are zero and nothing else says what is at the top.
     pub(super) fn panel(self, time: &Time) -> Option<Panel> {
         let known = || self.lines.iter().flatten().flat_map(|line| line.values.iter().copied().flatten());
         let largest = known().filter(|value| value.is_finite()).reduce(f64::max)?;

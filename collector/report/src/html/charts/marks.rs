@@ -14,17 +14,22 @@ const PAGE: f64 = 1000.0;
 const LETTER: f64 = 7.0;
 /// Least height of the area behind a name, pixels.
 const NAME_HEIGHT: f64 = 15.0;
+/// From the middle of a line of text down to its baseline, pixels.
+const MIDDLE_TO_BASELINE: f64 = 4.0;
 /// What keeps words readable on areas.
 const HALO: &str = "class=\"halo\" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"";
 /// A longer name is in the legend alone.
 const NAME: usize = 24;
 
-/// Writes a name where its area is highest. `None`: it fits nowhere.
+/// Writes the name of an area where that is highest. `None`: the name is too long, or fits nowhere.
+///
+/// `lower` and `upper` are the area's edges at each point of `time`; without `lower` it stands on zero. `top`: the value at
+/// the top of the plot.
 pub(super) fn name(
     time: &Time,
     name: &str,
-    below: Option<&Vec<Option<f64>>>,
-    above: &[Option<f64>],
+    lower: Option<&Vec<Option<f64>>>,
+    upper: &[Option<f64>],
     top: f64,
 ) -> Option<String> {
     let name = quote::escape(name);
@@ -32,37 +37,60 @@ pub(super) fn name(
     if columns > NAME {
         return None;
     }
-    let part = (columns as f64 + 1.0) * LETTER / PAGE;
-    let lower = |at: usize| below.map_or(Some(0.0), |below| below.get(at).copied().flatten());
-    let band = |at: usize| {
-        Some((time.part(time.start_s[at]), time.part(time.end_s[at]), lower(at)?, (*above.get(at)?)?))
-    };
-    let count = time.start_s.len().min(time.end_s.len());
-    // From each point on, as many as the name is wide: where all of them have an area, and that is the highest.
-    let candidate = |first: usize| {
-        let (left, _, mut low, mut high) = band(first)?;
-        for at in first.. {
-            let (_, right, lower, upper) = (at < count).then(|| band(at)).flatten()?;
-            (low, high) = (low.max(lower), high.min(upper));
-            if right - left >= part {
-                return Some((high - low, (left + right) / 2.0, (high + low) / 2.0));
-            }
-        }
-        None
-    };
-    let best =
-        (0..count).filter_map(candidate).reduce(|best, other| if other.0 > best.0 { other } else { best });
-    let (_, middle, value) = best.filter(|(height, ..)| height / top * HEIGHT >= NAME_HEIGHT)?;
-    let y = Panel::y_of(value, top, HEIGHT) + 4.0;
+    let width = (columns as f64 + 1.0) * LETTER / PAGE;
+    let room = highest_room(time, lower, upper, width)?;
+    if room.height / top * HEIGHT < NAME_HEIGHT {
+        return None;
+    }
+    let baseline = Panel::y_of(room.value, top, HEIGHT) + MIDDLE_TO_BASELINE;
     Some(format!(
-        "<text class=\"name\" x=\"{}%\" y=\"{y:.1}\" text-anchor=\"middle\" fill=\"{}\">{}</text>\n",
-        percent(middle),
+        "<text class=\"name\" x=\"{}%\" y=\"{baseline:.1}\" text-anchor=\"middle\" fill=\"{}\">{}</text>\n",
+        percent(room.middle),
         colours::ON_AREA,
         escape(&name)
     ))
 }
 
-/// Draws a limit, with words at its right end, or at its left one.
+/// A rectangle within an area.
+struct Room {
+    /// Height, in the unit of the values.
+    height: f64,
+    /// Where its middle is, as a part of the run.
+    middle: f64,
+    /// The value at half its height.
+    value: f64,
+}
+
+/// Finds the highest rectangle in an area that is at least `width` wide, a part of the run. `None`: nowhere are both edges
+/// known for so long.
+fn highest_room(
+    time: &Time,
+    lower: Option<&Vec<Option<f64>>>,
+    upper: &[Option<f64>],
+    width: f64,
+) -> Option<Room> {
+    let lower_at = |at: usize| lower.map_or(Some(0.0), |lower| lower.get(at).copied().flatten());
+    let upper_at = |at: usize| upper.get(at).copied().flatten();
+    let count = time.start_s.len().min(time.end_s.len());
+    // Takes points from `first` on until they are wide enough.
+    let room_from = |first: usize| {
+        let left = time.part(time.start_s[first]);
+        let (mut low, mut high) = (lower_at(first)?, upper_at(first)?);
+        for at in first..count {
+            (low, high) = (low.max(lower_at(at)?), high.min(upper_at(at)?));
+            let right = time.part(time.end_s[at]);
+            if right - left >= width {
+                let (middle, value) = ((left + right) / 2.0, (high + low) / 2.0);
+                return Some(Room { height: high - low, middle, value });
+            }
+        }
+        None
+    };
+    let rooms = (0..count).filter_map(room_from);
+    rooms.reduce(|best, other| if other.height > best.height { other } else { best })
+}
+
+/// Draws a limit, with words at its right end, or at its left one. `top`: the value at the top of the plot.
 pub(super) fn limit(value: f64, words: &str, top: f64, is_left: bool) -> String {
     let y = Panel::y_of(value, top, HEIGHT);
     let (x, anchor) = if is_left { ("4", "start") } else { ("100%", "end") };
@@ -75,9 +103,11 @@ pub(super) fn limit(value: f64, words: &str, top: f64, is_left: bool) -> String 
     )
 }
 
-/// Marks a moment, with words above it.
+/// Marks a moment with a dot, and words above it. `part`: when it was, from 0 to 1 of the run; `top`: the value at the top of
+/// the plot.
 pub(super) fn moment(part: f64, value: f64, words: &str, top: f64) -> String {
     let y = Panel::y_of(value, top, HEIGHT);
+    // Near an end of the plot, the words reach from the dot towards its middle.
     let anchor = match part {
         ..0.2 => "start",
         0.8.. => "end",

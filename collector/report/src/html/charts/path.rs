@@ -15,7 +15,7 @@ struct Step {
     y: i64,
 }
 
-/// Draws the upper edges of values, of which `top` is at the top.
+/// Draws a line along the values, as the text of a path. `top`: the value at the top of the plot.
 pub(super) fn line(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> String {
     runs(time, values, top).iter().fold(String::new(), |mut path, run| {
         let _infallible = write!(path, "M{} {}", run[0].left, run[0].y);
@@ -24,7 +24,7 @@ pub(super) fn line(time: &Time, values: impl IntoIterator<Item = Option<f64>>, t
     })
 }
 
-/// Draws the areas below values, of which `top` is at the top.
+/// Draws the areas below the values, as the text of a path. `top`: the value at the top of the plot.
 pub(super) fn area(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> String {
     runs(time, values, top).iter().fold(String::new(), |mut path, run| {
         let _infallible = write!(path, "M{} {HEIGHT}V{}", run[0].left, run[0].y);
@@ -34,7 +34,8 @@ pub(super) fn area(time: &Time, values: impl IntoIterator<Item = Option<f64>>, t
     })
 }
 
-/// Gives the steps of known values that follow one another.
+/// Gives the known values as steps, in runs: an unknown value or a gap in time ends a run. `top`: the value at the top of the
+/// plot.
 fn runs(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> Vec<Vec<Step>> {
     let mut runs: Vec<Vec<Step>> = Vec::new();
     for (start_s, end_s, value) in time.points(values) {
@@ -49,7 +50,8 @@ fn runs(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) ->
     runs
 }
 
-/// Adds the steps of a run, from the begin of the first on. Steps of one height are one move.
+/// Adds a run to a path that stands at the begin of its first step, in relative moves: `v` is down, `h` is right. Steps of
+/// one height are one move.
 fn steps(path: &mut String, run: &[Step]) {
     let mut y = run[0].y;
     for steps in run.chunk_by(|a, b| a.y == b.y) {

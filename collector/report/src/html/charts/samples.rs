@@ -15,7 +15,8 @@ pub(super) struct Quantity<'a> {
 /// Parts of the run.
 pub(super) const PARTS: f64 = 10.0;
 
-/// Renders the table, with a row for each of this many parts of the run. `title` says what is in it.
+/// Renders the table of these quantities. The points of `time` are joined to a row for each of so many `parts` of the run.
+/// `title` says what is in it.
 pub(super) fn table(time: &Time, title: &str, parts: f64, quantities: &[Quantity]) -> String {
     let columns = quantities
         .iter()
@@ -25,9 +26,11 @@ pub(super) fn table(time: &Time, title: &str, parts: f64, quantities: &[Quantity
         |at: usize| quantities.iter().map(|quantity| quantity.values.get(at).copied().flatten()).collect();
     let points =
         time.points(0..).map(|(start_s, end_s, at)| Point { start_s, end_s, values: values(at) }).collect();
+    // The points of a part are joined, each quantity by its rule.
     let OverTime { columns, points } = OverTime { columns, points }.every(time.wall_s / parts);
     let heads = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", escape(&column.name)));
     let heads: String = heads.collect();
+    // Column by column, since all cells of one have the same decimals.
     let cells: Vec<Vec<String>> = (0..columns.len())
         .map(|column| figures::column(&points.iter().map(|point| point.values[column]).collect::<Vec<_>>()))
         .collect();

@@ -38,46 +38,50 @@ pub(super) struct Stack {
     pub(super) others: Option<Layer>,
     /// The largest of all at any time.
     pub(super) largest: Vec<Option<f64>>,
-    /// Its name and its figure in the legend.
-    pub(super) largest_key: (String, String),
-    /// What may be used, and words for it.
-    pub(super) limit: Option<(f64, String)>,
-    /// A moment, the largest value, and words for both.
-    pub(super) peak: Option<(f64, f64, String)>,
+    /// What the legend calls it.
+    pub(super) largest_name: &'static str,
+    /// Its figure of the whole run, in words.
+    pub(super) largest_figure: String,
+    pub(super) limit: Option<Limit>,
+    pub(super) peak: Option<Peak>,
+}
+
+/// How much may be used.
+pub(super) struct Limit {
+    pub(super) value: f64,
+    pub(super) words: String,
+}
+
+/// The largest value and its moment.
+pub(super) struct Peak {
+    pub(super) at_s: f64,
+    pub(super) value: f64,
+    pub(super) words: String,
 }
 
 impl Stack {
-    /// Draws it. `None`: no value is known, or all are zero.
+    /// Draws the chart. `None`: no value is known, or all are zero.
     pub(super) fn panel(self, time: &Time) -> Option<Panel> {
         let highest = self.highest()?;
-        let (limit, unseen) = match self.limit {
-            Some((value, words)) if value > highest * MOST_OF_LIMIT => (None, Some(words)),
+        // A limit far above the areas would make them flat: only the legend has it.
+        let (limit, limit_above) = match self.limit {
+            Some(limit) if limit.value > highest * MOST_OF_LIMIT => (None, Some(limit)),
             limit => (limit, None),
         };
-        let top = limit.as_ref().map_or(highest, |(value, _)| value.max(highest)) / FILLED;
-        let layers = seen(self.layers, self.others, top * LEAST_PART);
-        let sums = sums(&layers);
-        let areas = layers.iter().zip(&sums).rev().map(|(layer, sums)| {
-            let path = path::area(time, sums.iter().copied(), top);
-            format!("<path class=\"s d a\" fill=\"{}\" d=\"{path}\"/>\n", layer.colour)
-        });
-        let areas: String = areas.collect();
-        let line = path::line(time, self.largest, top);
-        let below = std::iter::once(None).chain(sums.iter().map(Some));
-        let bands = layers.iter().zip(below).zip(&sums);
-        let names =
-            bands.filter_map(|((layer, below), sums)| marks::name(time, &layer.name, below, sums, top));
-        let names: String = names.collect();
-        let limit =
-            limit.map(|(value, words)| marks::limit(value, &words, top, is_late(self.peak.as_ref(), time)));
-        let peak = self.peak.map(|(at_s, value, words)| marks::moment(time.part(at_s), value, &words, top));
-        let key = |layer: &Layer| Key {
-            swatch: Swatch::Area("g", layer.colour),
-            name: quote::cut_middle(&quote::escape(&layer.name), NAME),
-            figure: layer.figure.clone(),
+        let top = limit.as_ref().map_or(highest, |limit| limit.value.max(highest)) / FILLED;
+        let layers = visible(self.layers, self.others, top * LEAST_PART);
+        let edges = upper_edges(&layers);
+        let areas = areas(&layers, &edges, time, top);
+        let largest_line = path::line(time, self.largest, top);
+        let names = names(&layers, &edges, time, top);
+        let is_limit_left = is_late(self.peak.as_ref(), time);
+        let limit = limit.map(|limit| marks::limit(limit.value, &limit.words, top, is_limit_left));
+        let peak = self.peak.map(|peak| marks::moment(time.part(peak.at_s), peak.value, &peak.words, top));
+        let largest_key = Key {
+            swatch: Swatch::Line("", "currentColor", ""),
+            name: self.largest_name.to_owned(),
+            figure: self.largest_figure,
         };
-        let (name, figure) = self.largest_key;
-        let line_key = Key { swatch: Swatch::Line("", "currentColor", ""), name, figure };
         Some(Panel {
             label: self.label,
             top,
@@ -86,39 +90,71 @@ impl Stack {
             ticks: Ticks { time: 6, values: 4 },
             paths: format!(
                 "<g stroke=\"{}\" stroke-width=\".5\">\n{areas}</g>\n<path class=\"s\" fill=\"none\" stroke=\"currentColor\" \
-                 vector-effect=\"non-scaling-stroke\" d=\"{line}\"/>\n",
+                 vector-effect=\"non-scaling-stroke\" d=\"{largest_line}\"/>\n",
                 colours::PAGE
             ),
             words: [Some(names), limit, peak].into_iter().flatten().collect(),
-            legend: layers.iter().map(key).chain([line_key]).chain(unseen.map(unseen_key)).collect(),
+            legend: layers
+                .iter()
+                .map(layer_key)
+                .chain([largest_key])
+                .chain(limit_above.map(limit_above_key))
+                .collect(),
         })
     }
 
     /// Gives the largest value. `None`: no value is known, or all are zero.
     fn highest(&self) -> Option<f64> {
         let layers: Vec<Layer> = self.layers.iter().chain(&self.others).cloned().collect();
-        let all = sums(&layers).pop().unwrap_or_default();
-        let peak = self.peak.as_ref().map(|(_, value, _)| *value);
-        let values = self.largest.iter().copied().chain(all).flatten().chain(peak);
+        let sum_of_all = upper_edges(&layers).pop().unwrap_or_default();
+        let peak = self.peak.as_ref().map(|peak| peak.value);
+        let values = self.largest.iter().copied().chain(sum_of_all).flatten().chain(peak);
         values.filter(|value| value.is_finite()).reduce(f64::max).filter(|value| *value > 0.0)
     }
 }
 
-/// Names a limit that the chart is too low for.
-fn unseen_key(words: String) -> Key {
+/// Draws the area of each layer from its upper edge down to zero, the uppermost first: the next one covers its lower part.
+fn areas(layers: &[Layer], edges: &[Vec<Option<f64>>], time: &Time, top: f64) -> String {
+    let area = |(layer, edge): (&Layer, &Vec<Option<f64>>)| {
+        let path = path::area(time, edge.iter().copied(), top);
+        format!("<path class=\"s d a\" fill=\"{}\" d=\"{path}\"/>\n", layer.colour)
+    };
+    layers.iter().zip(edges).rev().map(area).collect()
+}
+
+/// Writes the name of each layer on its area, where it fits.
+fn names(layers: &[Layer], edges: &[Vec<Option<f64>>], time: &Time, top: f64) -> String {
+    // The lowest layer stands on zero, each other one on the layer before it.
+    let lower_edges = std::iter::once(None).chain(edges.iter().map(Some));
+    let bands = layers.iter().zip(lower_edges).zip(edges);
+    bands.filter_map(|((layer, lower), upper)| marks::name(time, &layer.name, lower, upper, top)).collect()
+}
+
+/// Makes a layer's line of the legend.
+fn layer_key(layer: &Layer) -> Key {
+    Key {
+        swatch: Swatch::Area("g", layer.colour),
+        name: quote::cut_middle(&quote::escape(&layer.name), NAME),
+        figure: layer.figure.clone(),
+    }
+}
+
+/// Makes the legend's line of a limit that the chart is too low for.
+fn limit_above_key(limit: Limit) -> Key {
     let swatch = Swatch::Line("lm", colours::LIMIT, "4 2");
-    Key { swatch, name: "above the chart:".to_owned(), figure: words }
+    Key { swatch, name: "above the chart:".to_owned(), figure: limit.words }
 }
 
-/// Whether the peak is in the second half: words about the limit stand in the other one.
-fn is_late(peak: Option<&(f64, f64, String)>, time: &Time) -> bool {
-    peak.is_some_and(|(at_s, ..)| time.part(*at_s) > 0.5)
+/// Whether the peak is in the second half of the run: then the words about the limit stand in the first half.
+fn is_late(peak: Option<&Peak>, time: &Time) -> bool {
+    peak.is_some_and(|peak| time.part(peak.at_s) > 0.5)
 }
 
-/// Gives the layers that can be seen, and one for all others if there are any.
-fn seen(layers: Vec<Layer>, others: Option<Layer>, least: f64) -> Vec<Layer> {
+/// Gives the layers whose largest value is at least `least`, then one for the rest: the sum of `others` and the smaller
+/// layers. Layers without a value above zero are left out.
+fn visible(layers: Vec<Layer>, others: Option<Layer>, least: f64) -> Vec<Layer> {
     let largest = |layer: &Layer| layer.values.iter().flatten().copied().fold(0.0, f64::max);
-    let (mut seen, small): (Vec<Layer>, Vec<Layer>) =
+    let (mut visible, small): (Vec<Layer>, Vec<Layer>) =
         layers.into_iter().partition(|layer| largest(layer) >= least);
     let small = small.into_iter().filter(|layer| largest(layer) > 0.0);
     let small = small.map(|layer| Layer {
@@ -128,23 +164,23 @@ fn seen(layers: Vec<Layer>, others: Option<Layer>, least: f64) -> Vec<Layer> {
         ..layer
     });
     let rest = others.into_iter().chain(small);
-    seen.extend(rest.reduce(|all, layer| Layer { values: add(&all.values, &layer.values), ..all }));
-    seen
+    visible.extend(rest.reduce(|all, layer| Layer { values: add(&all.values, &layer.values), ..all }));
+    visible
 }
 
-/// Gives the upper edge of each layer.
-fn sums(layers: &[Layer]) -> Vec<Vec<Option<f64>>> {
-    let mut sums: Vec<Vec<Option<f64>>> = Vec::new();
+/// Gives the upper edge of each layer: the sum of its values and those of all layers below it.
+fn upper_edges(layers: &[Layer]) -> Vec<Vec<Option<f64>>> {
+    let mut edges: Vec<Vec<Option<f64>>> = Vec::new();
     for layer in layers {
-        sums.push(match sums.last() {
+        edges.push(match edges.last() {
             Some(below) => add(below, &layer.values),
             None => layer.values.clone(),
         });
     }
-    sums
+    edges
 }
 
-/// Adds values. What is not known in one of them is not known in the sum.
+/// Adds values point by point. A sum is unknown where either value is.
 fn add(a: &[Option<f64>], b: &[Option<f64>]) -> Vec<Option<f64>> {
     a.iter().zip(b).map(|(a, b)| Some((*a)? + (*b)?)).collect()
 }

@@ -17,13 +17,14 @@ pub(super) struct Time<'a> {
 }
 
 impl<'a> Time<'a> {
+    /// Makes the axis of a run of `wall_s` seconds, with the points of its series.
     pub(super) fn new(series: &'a Series, wall_s: f64, units: Units) -> Self {
         // A run of no length has its points at its start.
         let wall_s = if wall_s > 0.0 { wall_s } else { f64::MIN_POSITIVE };
         Self { wall_s, start_s: &series.start_s, end_s: &series.end_s, unit: units.time }
     }
 
-    /// Gives the same time with other points.
+    /// Gives the same axis with other points, seconds after the start.
     pub(super) fn of_points<'b>(&self, start_s: &'b [f64], end_s: &'b [f64]) -> Time<'b> {
         Time { start_s, end_s, ..*self }
     }
@@ -33,12 +34,12 @@ impl<'a> Time<'a> {
         (at_s / self.wall_s).clamp(0.0, 1.0)
     }
 
-    /// Gives the place of a moment in a path.
+    /// Gives the place of a moment in a path, from 0 to [`WIDTH`].
     pub(super) fn x(&self, at_s: f64) -> i64 {
         (self.part(at_s) * WIDTH).round() as i64
     }
 
-    /// Gives the points, each with its begin, its end and a value.
+    /// Joins each point with one of the values: its begin and its end, seconds after the start, and the value.
     pub(super) fn points<T>(
         &self,
         values: impl IntoIterator<Item = T>,
@@ -50,7 +51,8 @@ impl<'a> Time<'a> {
             .map(|((start_s, end_s), value)| (*start_s, *end_s, value))
     }
 
-    /// Gives moments for an axis, at most about this many: the part of the run that is over then, and its text.
+    /// Gives moments for an axis, about `most` at most: the part of the run that is over then, and its text. The last has the
+    /// unit behind it.
     pub(super) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         let whole = self.unit.convert(self.wall_s);
         let ticks = super::axis::ticks(whole, most);
@@ -62,7 +64,7 @@ impl<'a> Time<'a> {
         ticks.into_iter().enumerate().map(text).collect()
     }
 
-    /// Writes a moment.
+    /// Writes a moment in the axis's unit.
     pub(super) fn text(&self, at_s: f64) -> String {
         format!("{} {}", short(self.unit.convert(at_s)), self.unit.symbol())
     }

@@ -52,7 +52,7 @@ impl Page {
         line.trim_end().to_owned()
     }
 
-    /// Gives the columns between those of a table.
+    /// Gives how many spaces are between two columns of a table.
     fn gap(&self) -> usize {
         if self.form == Form::Outline { 2 } else { 1 }
     }
