@@ -56,6 +56,7 @@ impl Sink for GpuLog {
 
     fn open(&mut self, resume: Resume) -> io::Result<()> {
         let is_new = resume == Resume::New;
+        // The collector before may have written the line of the interval that has begun.
         if !is_new {
             self.grid = self.grid.after(clock::monotonic_ns());
         }

@@ -20,8 +20,8 @@ impl Grid {
         Self { last: Some(self.number(at_ns)), ..self }
     }
 
-    /// Takes the last multiple up to this time, and with it those between, which are skipped. Gives it as the time
-    /// since the start, nanoseconds. `None`: it was taken already.
+    /// Takes the last multiple up to this time, and skips those before it that were not taken. Gives it as the time since the
+    /// start, nanoseconds. `None`: it was taken already.
     pub(super) fn take(&mut self, at_ns: u64) -> Option<u64> {
         let number = self.number(at_ns);
         let is_due = self.last.is_none_or(|last| number > last);

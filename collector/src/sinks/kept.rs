@@ -47,7 +47,7 @@ impl Kept {
         Some(Self { most, opened, deadline: Instant::now() + PATIENCE })
     }
 
-    /// Starts the keeper. Gives whether the report is kept, as far as can be known now.
+    /// Starts the keeper, if the directory has opened in time. Gives whether the report is kept, as far as can be known now.
     pub(super) fn keep(&self, report: &Report) -> bool {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let Ok(directory) = self.opened.recv_timeout(left) else { return false };

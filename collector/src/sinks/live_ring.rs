@@ -74,11 +74,12 @@ pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
 }
 
 impl Identity {
+    /// Gives what stays the same of a run's summaries. The words of a long command line are cut after [`COMMAND_LINE_BYTES`].
     fn of(place: &Place) -> Self {
-        let (config, mut length) = (place.config, 0);
+        let (config, mut command_bytes) = (place.config, 0);
         let has_room = |word: &&String| {
-            length += word.len();
-            length <= COMMAND_LINE_BYTES
+            command_bytes += word.len();
+            command_bytes <= COMMAND_LINE_BYTES
         };
         let command: Vec<String> = config.command.iter().take_while(has_room).cloned().collect();
         Self {
@@ -92,8 +93,8 @@ impl Identity {
         }
     }
 
-    /// Gives the text of a summary, with as many commands as there is room for. `None`: even without commands it has no
-    /// room.
+    /// Gives a summary of the run as JSON, with as many commands as there is room for. `None`: even without commands it is too
+    /// long.
     fn summary(&self, start: SessionStart, run: &RunState, now: &TreeSample) -> Option<String> {
         let text = |most| {
             let summary = Summary {
@@ -161,6 +162,7 @@ impl Sink for LiveRing {
     }
 }
 
+/// Makes the entry of a GPU in the live file's table.
 fn gpu_entry(run: &RunState, gpu: &GpuSample) -> GpuEntry {
     let device = &gpu.device;
     // A sum that lacks a process whose memory the driver does not tell is given as unknown.

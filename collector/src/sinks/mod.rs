@@ -89,12 +89,12 @@ impl Sinks {
         (sinks, seen)
     }
 
-    /// Whether any takes the report of this stage.
+    /// Whether any sink of the loop takes the report of this stage.
     pub(crate) fn want_report(&self, stage: Stage) -> bool {
         self.in_loop.iter().any(|sink| sink.wants_report(stage))
     }
 
-    /// Shows the run and its open sample to the sinks of the loop. Gives what the core must know.
+    /// Shows the run and its open sample to the sinks of the loop. Drops those that fail, and gives what tells the core so.
     pub(crate) fn show(&mut self, run: &RunState, now: &TreeSample) -> Vec<Observation> {
         let mut seen = Vec::new();
         self.in_loop.retain_mut(|sink| match sink.sample(now).and_then(|()| sink.look(run, now)) {
@@ -145,6 +145,7 @@ impl Sinks {
     }
 }
 
+/// Tells the core that a sink has failed.
 fn failed(sink: &dyn Sink, error: &io::Error) -> Observation {
     Observation::SinkFailed { sink: sink.name(), error: error.to_string() }
 }

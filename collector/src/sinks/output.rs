@@ -76,12 +76,13 @@ pub fn output_at(path: &Path) -> io::Result<Output> {
     Ok(output)
 }
 
+/// Whether permissions or a file system that is read-only forbid to create a file.
 fn is_denied(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Writes a new file and gives it this name. It is not synced to disk: the rename is atomic for readers without that, and a
-/// sync could stall the collector.
+/// Writes a new file with `fill` and gives it this name, in place of a file that has it. It is not synced to disk: the rename
+/// is atomic for readers without that, and a sync could stall the collector.
 pub(crate) fn replace(
     directory: BorrowedFd<'_>,
     name: &OsStr,
@@ -143,7 +144,8 @@ pub(crate) fn directory_of(target: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Creates a new file. Its name is random: another user can take names that can be told beforehand.
+/// Creates a new file in a directory, and gives its name and the file. The name is random: another user can take names that
+/// can be told beforehand.
 fn create_in(directory: BorrowedFd<'_>) -> io::Result<(String, File)> {
     const TRIES: u32 = 100;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

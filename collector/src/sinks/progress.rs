@@ -94,8 +94,10 @@ impl Sink for Progress {
 }
 
 impl Writer {
+    /// Starts the thread. It ends when the sender of `lines` is dropped.
     fn start() -> io::Result<Self> {
         let (lines, queue) = sync_channel::<String>(QUEUE);
+        // Nothing is sent: that the thread drops `alive` disconnects `end`.
         let (alive, end) = channel();
         let thread = std::thread::Builder::new().name("gpu-track-every".into()).stack_size(STACK);
         thread.spawn(move || {

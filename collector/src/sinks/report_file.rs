@@ -23,36 +23,37 @@ pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
     vec![Box::new(ReportFile { config: place.config.report.clone(), kept: None })]
 }
 
-/// Gives the places that a report can be written to before the run is over: files in a form that can say so, and why. In
-/// gpu_tracker's it can't be said.
-fn files(config: &ReportConfig) -> impl Iterator<Item = (&ReportTarget, &Path)> {
+/// Gives the targets of reports so far, with their paths: files, whose content is replaced each time. Their form must be able
+/// to say that the run is not over, which gpu_tracker's can't.
+fn early_files(config: &ReportConfig) -> impl Iterator<Item = (&ReportTarget, &Path)> {
     let complete = config.targets.iter().filter(|target| is_complete(&target.format));
     complete.filter_map(|target| Some((target, target.output.file()?)))
 }
 
-/// Whether there is such a place.
+/// Whether a report can be written to any file before the run is over.
 #[must_use]
 pub fn has_files(config: &ReportConfig) -> bool {
-    files(config).next().is_some()
+    early_files(config).next().is_some()
 }
 
-/// Writes a report to these places only.
+/// Writes a report to the files that can have one before the run is over; not to terminals, streams, or files of gpu_tracker's
+/// form.
 ///
 /// # Errors
-/// If that fails somewhere: in a line for the user.
+/// If any of them can't be written. The text names each of those, for the user.
 pub fn write_files(config: &ReportConfig, report: &Report) -> io::Result<()> {
     let write = |(target, path): (&ReportTarget, &Path)| {
         write_atomically(path, render(report, target, config.style).as_bytes())
             .err()
             .map(|error| not_written(target, &error))
     };
-    all_written(files(config).filter_map(write).collect())
+    all_written(early_files(config).filter_map(write).collect())
 }
 
-/// Keeps the last report of a run without a collector, and writes it to every place.
+/// Keeps the last report of a run without a collector (`--last`), and writes it to every target.
 ///
 /// # Errors
-/// If that fails somewhere: in a line for the user.
+/// If any target can't be written. The text names each of those, for the user.
 pub fn write_everywhere(config: &Config, report: &Report) -> io::Result<()> {
     let kept = config.report.keep.as_ref().and_then(Kept::prepare);
     let written = ReportFile { config: config.report.clone(), kept }.report(report, report.stage);
@@ -64,6 +65,7 @@ fn not_written(target: &ReportTarget, error: &io::Error) -> String {
     format!("cannot write the report to {}: {error}", target.output)
 }
 
+/// Gives one error that lists the problems, if there are any.
 fn all_written(problems: Vec<String>) -> io::Result<()> {
     if problems.is_empty() { Ok(()) } else { Err(io::Error::other(problems.join("; "))) }
 }
@@ -113,9 +115,10 @@ impl Sink for ReportFile {
 }
 
 impl ReportFile {
-    /// Writes it to every place. The error names those where that failed.
+    /// Writes the report to every target. The error names those that can't be written.
     fn write(&self, report: &Report) -> io::Result<()> {
         let mut problems = Vec::new();
+        // The first report that could not be written, unless stderr is where that failed.
         let mut lost = None;
         for target in &self.config.targets {
             let text = render(report, target, self.config.style);

@@ -157,8 +157,8 @@ impl Worker {
         }
     }
 
-    /// Gives the number of the first queued item that is not where it belongs. `None`: nothing is waited for, or the sink
-    /// has failed.
+    /// Gives the number of the first queued item that the sink has not yet written. `None`: all are written, or the sink has
+    /// failed and writes no more.
     pub(super) fn first_open(&self) -> Option<u64> {
         let written = self.progress.written.load(Ordering::Acquire);
         // The thread of a failed sink takes nothing more, though its end of the queue may be there for a moment.
@@ -191,8 +191,8 @@ impl Worker {
         self.queue = None;
     }
 
-    /// Waits for the thread until then. Gives one line about what no report tells: that the thread is left while it
-    /// writes, else what the core was not told, else that the last report found the queue full.
+    /// Waits for the thread until `deadline`. Gives one line about what no report tells: that the thread is left while it
+    /// writes, else a failure or loss that the core does not know yet, else that the last report found the queue full.
     pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
         let patience = deadline.saturating_duration_since(Instant::now());
         // The thread may have taken its last item and be about to end: nothing is missing then.

@@ -9,8 +9,8 @@ use rusqlite::{Connection, params};
 use super::{Form, Noted, csv, marks, torn_note};
 use crate::report::sub_track::{Mark, Position, number};
 
-/// What the marks are given to.
-type Take<'a> = &'a mut dyn FnMut(Mark) -> Result<(), String>;
+/// What writes a mark. Its error is a line that names the target.
+type TakeMark<'a> = &'a mut dyn FnMut(Mark) -> Result<(), String>;
 
 /// Writes the marks of all files, in the order of `files`, to a new file `target`.
 ///
@@ -27,24 +27,10 @@ pub fn combine(target: &Path, files: &[PathBuf]) -> Result<Noted<()>, String> {
         _ => unwritable(target, error),
     })?;
     let mut notes = Vec::new();
-    let all = |take: Take| {
-        for file in files {
-            // An error of writing names the target already.
-            let mut unwritten = None;
-            let read =
-                marks::read(file, |mark| take(mark).map_err(|problem| unwritten.insert(problem).clone()));
-            match (unwritten, read) {
-                (Some(problem), _) => return Err(problem),
-                (None, Err(problem)) => return Err(named(file, &problem)),
-                (None, Ok(true)) => notes.push(torn_note(file)),
-                (None, Ok(false)) => {}
-            }
-        }
-        Ok(())
-    };
+    let copy_marks = |write: TakeMark| copy_marks(files, write, &mut notes);
     let written = match form {
-        Form::Csv => to_csv(target, file, all),
-        Form::Sqlite => to_database(target, all),
+        Form::Csv => to_csv(target, file, copy_marks),
+        Form::Sqlite => to_database(target, copy_marks),
     };
     match written {
         Ok(()) => Ok(Noted { value: (), notes }),
@@ -56,6 +42,25 @@ pub fn combine(target: &Path, files: &[PathBuf]) -> Result<Noted<()>, String> {
     }
 }
 
+/// Hands the marks of all files to `write`. Adds a note for each file that ends within a row.
+///
+/// # Errors
+/// If a file can't be read or a mark can't be written. The text names the file.
+fn copy_marks(files: &[PathBuf], write: TakeMark, notes: &mut Vec<String>) -> Result<(), String> {
+    for file in files {
+        // An error of writing names the target already, and not the file that is read.
+        let mut unwritten = None;
+        let read = marks::read(file, |mark| write(mark).map_err(|problem| unwritten.insert(problem).clone()));
+        match (unwritten, read) {
+            (Some(problem), _) => return Err(problem),
+            (None, Err(problem)) => return Err(named(file, &problem)),
+            (None, Ok(is_torn)) => notes.extend(is_torn.then(|| torn_note(file))),
+        }
+    }
+    Ok(())
+}
+
+/// Makes a line for the user of a problem with a file.
 fn named(path: &Path, problem: &str) -> String {
     format!("\"{}\" {problem}", path.display())
 }
@@ -64,26 +69,32 @@ fn unwritable(target: &Path, error: impl std::fmt::Display) -> String {
     named(target, &format!("cannot be written: {error}"))
 }
 
-/// Gives the number that stands for a position.
-fn code(position: Position) -> u8 {
+/// Gives the number that stands for a position in a file.
+fn position_number(position: Position) -> u8 {
     match position {
         Position::Start => 0,
         Position::Stop => 1,
     }
 }
 
-fn to_csv(target: &Path, file: File, all: impl FnOnce(Take) -> Result<(), String>) -> Result<(), String> {
+/// Writes the marks that `copy_marks` hands on to the new file `target` as CSV, below the names of the columns.
+fn to_csv(
+    target: &Path,
+    file: File,
+    copy_marks: impl FnOnce(TakeMark) -> Result<(), String>,
+) -> Result<(), String> {
     let failed = |error: io::Error| unwritable(target, error);
     let mut file = BufWriter::new(file);
     writeln!(file, "{}", marks::COLUMNS.join(",")).map_err(failed)?;
-    all(&mut |Mark { process_id, code_block, position, timestamp_s }| {
-        let (name, position, time) = (csv::cell(&code_block), code(position), number(timestamp_s));
+    copy_marks(&mut |Mark { process_id, code_block, position, timestamp_s }| {
+        let (name, position, time) = (csv::cell(&code_block), position_number(position), number(timestamp_s));
         writeln!(file, "{process_id},{name},{position},{time}").map_err(failed)
     })?;
     file.flush().map_err(failed)
 }
 
-fn to_database(target: &Path, all: impl FnOnce(Take) -> Result<(), String>) -> Result<(), String> {
+/// Writes the marks that `copy_marks` hands on to the table `data` of the new database `target`, in one transaction.
+fn to_database(target: &Path, copy_marks: impl FnOnce(TakeMark) -> Result<(), String>) -> Result<(), String> {
     let failed = |error: rusqlite::Error| unwritable(target, error);
     let mut connection = Connection::open(target).map_err(failed)?;
     let transaction = connection.transaction().map_err(failed)?;
@@ -92,8 +103,8 @@ fn to_database(target: &Path, all: impl FnOnce(Take) -> Result<(), String>) -> R
     transaction.execute(table, []).map_err(failed)?;
     {
         let mut insert = transaction.prepare("INSERT INTO data VALUES (?, ?, ?, ?)").map_err(failed)?;
-        all(&mut |Mark { process_id, code_block, position, timestamp_s }| {
-            let row = params![process_id, code_block, code(position), timestamp_s];
+        copy_marks(&mut |Mark { process_id, code_block, position, timestamp_s }| {
+            let row = params![process_id, code_block, position_number(position), timestamp_s];
             insert.execute(row).map(|_| ()).map_err(failed)
         })?;
     }
@@ -152,7 +163,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let files = files(directory.path(), 1);
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let take_all = |take: Take| marks::read(&files[0], take).map(|_| ());
+        let take_all = |take: TakeMark| marks::read(&files[0], take).map(|_| ());
         let error = to_csv(Path::new("new.csv"), full, take_all).unwrap_err();
         assert!(error.starts_with("\"new.csv\" cannot be written: No space left"), "{error}");
         let error = combine(&directory.path().join("none/new.csv"), &files).unwrap_err();

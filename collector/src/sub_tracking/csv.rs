@@ -39,7 +39,7 @@ impl<R: BufRead> Rows<R> {
         self.line
     }
 
-    /// Reads a row. Empty lines are passed over.
+    /// Reads the next row, whose cells [`Self::cells`] then gives. Empty lines are passed over.
     ///
     /// # Errors
     /// If the file can't be read, or has a row that is too long.
@@ -85,6 +85,7 @@ impl<R: BufRead> Rows<R> {
         self.cells().iter().map(|cell| String::from_utf8_lossy(cell).trim().to_owned()).collect()
     }
 
+    /// Splits the row that was read into its cells, without their quotes and without the line break.
     fn split(&mut self) {
         self.count = 0;
         let end = self.row.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
@@ -107,7 +108,7 @@ impl<R: BufRead> Rows<R> {
     }
 }
 
-/// Makes the next cell an empty one.
+/// Begins a cell behind the first `count` ones, and counts it. What was there of a longer row is used again.
 fn begin_cell(cells: &mut Vec<Vec<u8>>, count: &mut usize) {
     match cells.get_mut(*count) {
         Some(cell) => cell.clear(),
@@ -124,7 +125,7 @@ pub(super) fn cell(text: &str) -> String {
     }
 }
 
-/// Reads a number. `None`: the cell has none, or one that is not finite.
+/// Reads a finite number. `None`: the cell is something else.
 pub(super) fn number(cell: &[u8]) -> Option<f64> {
     let number: f64 = str::from_utf8(cell).ok()?.trim().parse().ok()?;
     number.is_finite().then_some(number)

@@ -15,7 +15,7 @@ use crate::report::sub_track::{Mark, Position};
 /// The columns.
 pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "position", "timestamp"];
 
-/// Reads the marks of a file, each of which `take` gets. Whether the file ends within a row, which is left out then.
+/// Reads a file, and hands its marks to `take`. Gives whether the file ends within a row, which is then left out.
 ///
 /// # Errors
 /// If it can't be read, has another form, or `take` fails, as a text to put behind the file's name.
@@ -26,7 +26,7 @@ pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) ->
     }
 }
 
-/// Gives what position a number says.
+/// Gives the position that a number stands for. `None`: it stands for none.
 fn position(number: i64) -> Option<Position> {
     match number {
         0 => Some(Position::Start),
@@ -35,19 +35,21 @@ fn position(number: i64) -> Option<Position> {
     }
 }
 
-/// Says that a file has no such column.
-fn without(column: &str) -> String {
+/// Says that a file has no such column, as a text to put behind the file's name.
+fn lacks_column(column: &str) -> String {
     format!("is no sub-tracking file: it has no column \"{column}\"")
 }
 
+/// Reads a CSV file, as [`read`].
 fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<bool, String> {
     let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
     let head = match rows.next().map_err(unreadable)? {
         Next::Row => rows.texts(),
         // A file in which nothing was written has no mark of any column.
-        Next::End | Next::Torn => return Err(without(COLUMNS[0])),
+        Next::End | Next::Torn => return Err(lacks_column(COLUMNS[0])),
     };
-    let place = |column: &&str| head.iter().position(|name| name == column).ok_or_else(|| without(column));
+    let place =
+        |column: &&str| head.iter().position(|name| name == column).ok_or_else(|| lacks_column(column));
     let places: Vec<usize> = COLUMNS.iter().map(place).collect::<Result<_, _>>()?;
     loop {
         match rows.next().map_err(unreadable)? {
@@ -65,7 +67,8 @@ fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Resu
     }
 }
 
-/// Reads a mark. `None`: a cell of it is missing or is none.
+/// Reads a mark from the cells of a row. `places` says where each of [`COLUMNS`] is. `None`: a cell is missing, or is not what
+/// its column has.
 fn mark(cells: &[Vec<u8>], places: &[usize]) -> Option<Mark> {
     let cell = |column: usize| cells.get(*places.get(column)?).map(Vec::as_slice);
     let whole = |column| str::from_utf8(cell(column)?).ok()?.trim().parse::<i64>().ok();
@@ -77,11 +80,12 @@ fn mark(cells: &[Vec<u8>], places: &[usize]) -> Option<Mark> {
     })
 }
 
+/// Reads the table `data` of a database, and hands its marks to `take`. A row there is never torn.
 fn of_database(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<(), String> {
     let connection = sqlite::open(path).map_err(unreadable)?;
     let names = sqlite::columns(&connection, "data")?;
     if let Some(missing) = COLUMNS.iter().find(|column| !names.iter().any(|name| name == *column)) {
-        return Err(without(missing));
+        return Err(lacks_column(missing));
     }
     let query = format!("SELECT {} FROM data", COLUMNS.join(", "));
     let mut statement = connection.prepare(&query).map_err(unreadable)?;
@@ -95,7 +99,7 @@ fn of_database(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) ->
     Ok(())
 }
 
-/// Reads a mark from a row. `None`: a cell of it is empty or is none.
+/// Reads a mark from a row with the cells of [`COLUMNS`]. `None`: a cell is empty, or is not what its column has.
 fn mark_of_row(row: &Row) -> rusqlite::Result<Option<Mark>> {
     let name = match row.get_ref(1)? {
         ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),

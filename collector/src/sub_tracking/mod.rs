@@ -51,15 +51,18 @@ pub struct Noted<T> {
 /// If one of them can't be read or has another form, as a line that names it.
 pub fn analyze(tracking_file: &Path, sub_tracking_file: &Path) -> Result<Noted<Analysis>, String> {
     let named = |path: &Path, problem: String| format!("\"{}\" {problem}", path.display());
-    let mut all = Marks::default();
-    let of_marks = |problem| named(sub_tracking_file, problem);
-    let is_torn = marks::read(sub_tracking_file, |mark| all.push(mark).map_err(|error| error.to_string()));
-    let torn_marks = is_torn.map_err(of_marks)?.then_some(sub_tracking_file);
-    let blocks = all.pair().map_err(|error| of_marks(error.to_string()))?;
-    let (value, is_torn) =
+    let in_marks = |problem| named(sub_tracking_file, problem);
+    let mut marks = Marks::default();
+    let add_mark = |mark| marks.push(mark).map_err(|error| error.to_string());
+    let are_marks_torn = marks::read(sub_tracking_file, add_mark).map_err(in_marks)?;
+    let blocks = marks.pair().map_err(|error| in_marks(error.to_string()))?;
+    let (analysis, are_samples_torn) =
         samples::analyze(tracking_file, blocks).map_err(|problem| named(tracking_file, problem))?;
-    let torn = [torn_marks, is_torn.then_some(tracking_file)];
-    Ok(Noted { value, notes: torn.into_iter().flatten().map(torn_note).collect() })
+    let torn = [
+        are_marks_torn.then(|| torn_note(sub_tracking_file)),
+        are_samples_torn.then(|| torn_note(tracking_file)),
+    ];
+    Ok(Noted { value: analysis, notes: torn.into_iter().flatten().collect() })
 }
 
 /// Says that a file ends within a row.

@@ -13,7 +13,7 @@ use super::csv::{self, Next, Rows};
 use super::sqlite::{self, unreadable};
 use crate::report::sub_track::{Analysis, Analyzer, Blocks, Cell, Ordered};
 
-/// Tells what the blocks used, by the samples of a file. Beside it: whether the file ends within a row, which is left out then.
+/// Tells what the blocks used, by the samples of a file. Also gives whether the file ends within a row, which is then left out.
 ///
 /// # Errors
 /// If it can't be read or has another form, as a text to put behind the file's name.
@@ -24,6 +24,7 @@ pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), S
     }
 }
 
+/// Analyzes a CSV file, as [`analyze`].
 fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), String> {
     let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
     // Names and values of what does not change, then the names of the columns.
@@ -32,10 +33,9 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), String> {
         Next::End | Next::Torn => Err("is no tracking file: it has fewer than three lines".to_owned()),
     };
     let (fixed, values, names) = (head()?, head()?, head()?);
-    let static_data: Ordered<Value> = fixed
-        .into_iter()
-        .zip(values.iter().map(String::as_str).chain(std::iter::repeat("")).map(value))
-        .collect();
+    // A name without a value has an empty one.
+    let values = values.iter().map(String::as_str).chain(std::iter::repeat(""));
+    let static_data: Ordered<Value> = fixed.into_iter().zip(values.map(static_value)).collect();
     let mut analyzer = Analyzer::new(&names, blocks).map_err(|error| error.to_string())?;
     let mut cells = Vec::new();
     let is_torn = loop {
@@ -54,17 +54,20 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), String> {
     Ok((analyzer.finish(static_data), is_torn))
 }
 
-/// Reads a cell of what does not change: a whole number, a number, a text, or null.
-fn value(cell: &str) -> Value {
-    let number =
-        || cell.parse().ok().map(Number::from_i128).or_else(|| Some(Number::from_f64(cell.parse().ok()?)));
-    match number().flatten() {
+/// Reads a cell of what does not change during a run: a whole number, a number, a text, or null if it is empty.
+fn static_value(cell: &str) -> Value {
+    let number = match cell.parse() {
+        Ok(whole) => Number::from_i128(whole),
+        Err(_) => cell.parse().ok().and_then(Number::from_f64),
+    };
+    match number {
         Some(number) => Value::Number(number),
         None if cell.is_empty() => Value::Null,
         None => Value::String(cell.to_owned()),
     }
 }
 
+/// Reads a cell of a sample.
 fn cell(bytes: &[u8]) -> Cell {
     let is_word = |word: &str| bytes.trim_ascii().eq_ignore_ascii_case(word.as_bytes());
     match csv::number(bytes) {
@@ -74,6 +77,7 @@ fn cell(bytes: &[u8]) -> Cell {
     }
 }
 
+/// Analyzes the table `data` of a database, as [`analyze`]. A row there is never torn.
 fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     let connection = sqlite::open(path).map_err(unreadable)?;
     let static_data = static_data(&connection)?;
@@ -97,7 +101,7 @@ fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     Ok(analyzer.finish(static_data))
 }
 
-/// Reads what does not change.
+/// Reads what does not change during a run: the names and values of the first row of the table `static_data`.
 fn static_data(connection: &Connection) -> Result<Ordered<Value>, String> {
     let names = sqlite::columns(connection, "static_data")?;
     let values = |row: &rusqlite::Row| {

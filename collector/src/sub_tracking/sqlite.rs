@@ -30,7 +30,7 @@ pub(super) fn columns(connection: &Connection, table: &str) -> Result<Vec<String
     names.collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// Gives the finite number of a cell.
+/// Reads a finite number, also from a text. `None`: the cell has none.
 pub(super) fn number(cell: ValueRef<'_>) -> Option<f64> {
     match cell {
         ValueRef::Integer(number) => Some(number as f64),
@@ -40,7 +40,7 @@ pub(super) fn number(cell: ValueRef<'_>) -> Option<f64> {
     }
 }
 
-/// Gives the whole number of a cell.
+/// Reads a whole number, also from a text or a number without a fraction. `None`: the cell has none.
 pub(super) fn whole(cell: ValueRef<'_>) -> Option<i64> {
     match cell {
         ValueRef::Integer(number) => Some(number),
@@ -50,7 +50,7 @@ pub(super) fn whole(cell: ValueRef<'_>) -> Option<i64> {
     }
 }
 
-/// Says that SQLite can't read a file.
+/// Says that a file can't be read, and why, as a text to put behind the file's name.
 pub(super) fn unreadable(error: impl std::fmt::Display) -> String {
     format!("cannot be read: {error}")
 }

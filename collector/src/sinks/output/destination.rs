@@ -76,7 +76,7 @@ fn reversed(path: &Path) -> Vec<OsString> {
     path.components().filter(is_name).map(|part| part.as_os_str().to_owned()).rev().collect()
 }
 
-/// Gives the output to a file that is not to be replaced, with what identifies it.
+/// Gives the output to a fifo, terminal, device or open file, which is appended to, with what identifies it.
 fn stream(path: &Path) -> io::Result<Output> {
     let found = fs::metadata(path)?;
     Ok(Output::Stream(StreamFile {

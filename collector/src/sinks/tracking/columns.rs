@@ -70,7 +70,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Gives that of a run.
+    /// Gives the units that a run asked for, or gpu_tracker's, and what is known of the machine.
     pub(super) fn of(place: &Place) -> Self {
         let (tracking, style, host) = (&place.config.tracking, &place.config.report.style, &place.host.host);
         Self {
@@ -106,7 +106,7 @@ pub(super) struct Gpus {
 }
 
 impl Gpus {
-    /// Gives those of a report.
+    /// Gives the GPUs as a report has them.
     pub(super) fn of(report: &Report) -> Self {
         Self {
             memory_bytes: report.max_gpu_ram.system_capacity_bytes,
@@ -197,22 +197,22 @@ impl Row {
         self.sample().at_ns.saturating_add(self.epoch_ns) / 1000
     }
 
-    /// Gives the machine's memory in use, bytes. It uses at least what the tree does.
+    /// Gives the machine's memory in use, bytes. Where that is unknown, gives the tree's, which it is at least.
     fn system_ram(&self) -> u64 {
         self.sample().system.ram_bytes.unwrap_or(self.sample().footprint_bytes.combined.max)
     }
 
-    /// Gives the machine's CPU utilization. It does at least what the tree does.
+    /// Gives the machine's CPU utilization, percent of one core. Where that is unknown, gives the tree's, which it is at least.
     fn system_percent(&self) -> f64 {
         self.sample().system.cpu_percent.unwrap_or(percent(self.sample().cpu.combined))
     }
 
-    /// Gives GPU RAM of a group.
+    /// Gives the GPU RAM that a group of processes uses.
     fn run_gpu_ram(&self, group: impl Fn(Groups<u64>) -> u64) -> Value {
         self.gpu_ram(self.sample().gpu.run_bytes.map(group))
     }
 
-    /// Converts GPU RAM.
+    /// Converts bytes of GPU RAM to its unit.
     fn gpu_ram(&self, bytes: Option<u64>) -> Value {
         self.of_gpus(bytes.map(|bytes| self.form.gpu_ram_unit.convert(bytes as f64)))
     }
@@ -229,12 +229,12 @@ impl Row {
     }
 }
 
-/// Gives a count.
+/// Gives a count, or nothing where it is unknown.
 fn count(count: Option<u64>) -> Value {
     count.map_or(Value::Unknown, Value::Integer)
 }
 
-/// Gives a group's CPU utilization. Only a sample at the very start of a run has none.
+/// Gives a group's CPU utilization, percent of one core. Only a sample at the very start of a run has none: 0.
 fn percent(cpu: CpuSample) -> f64 {
     cpu.percent.unwrap_or(0.0)
 }

@@ -22,6 +22,7 @@ use crate::sys::clock;
 
 /// Bytes of the second line, with its line break.
 const STATIC_ROW: usize = 256;
+
 struct CsvFile {
     target: StreamFile,
     form: Form,
@@ -83,7 +84,7 @@ impl Sink for CsvFile {
 }
 
 impl CsvFile {
-    /// Writes a row, the first one after the head.
+    /// Writes a row; in an empty file, the head before it.
     fn write_row(&mut self, row: Row) -> io::Result<()> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         let at_ns = row.sample.at_ns;
@@ -97,22 +98,22 @@ impl CsvFile {
     }
 }
 
-/// Gives all before the first row.
+/// Gives the three lines before the first row: names and values of what does not change, and the names of the columns.
 fn head(form: Form) -> String {
     format!("{}\n{}{}\n", names(STATIC), static_row(form, Gpus::default()), names(DATA))
 }
 
-/// Gives the names of columns.
+/// Gives the names of columns, with commas between them.
 fn names<S>(columns: &[Column<S>]) -> String {
     columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
-/// Gives the values of columns.
+/// Gives the values of columns, which are made of `of`, with commas between them.
 fn values<S>(columns: &[Column<S>], of: &S) -> String {
     columns.iter().map(|column| (column.value)(of).to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// Gives the second line, of [`STATIC_ROW`] bytes.
+/// Gives the second line. Spaces make it [`STATIC_ROW`] bytes long, so that it can be replaced when the GPUs are known.
 fn static_row(form: Form, gpus: Gpus) -> String {
     format!("{:<width$}\n", values(STATIC, &Fixed { form, gpus }), width = STATIC_ROW - 1)
 }

@@ -3,6 +3,7 @@
 //! Root may track another user's command, and that user may own the directory. So the file is new, and made through the
 //! directory that was found at the start. A collector writes to it only if it is the same inode: the launcher holds that open.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -77,20 +78,7 @@ impl TrackingFile {
         let file = match openat(&directory, name, flags, Mode::from_raw_mode(0o666)) {
             Ok(file) => File::from(file),
             Err(Errno::EXIST) if !overwrite => return Err(NoTrackingFile::Exists),
-            Err(Errno::EXIST) => {
-                // The new file is checked before it gets the name. `replace` knows I/O errors only, so `checked` keeps
-                // the error that says more.
-                let (mut made, mut checked) = (None, Ok(()));
-                let replaced = replace(directory.as_fd(), name, |file| {
-                    checked = check(file);
-                    made = Some(file.try_clone()?);
-                    checked.as_ref().map_err(|error| io::Error::other(error.to_string())).copied()
-                });
-                // The file that was there stays.
-                checked?;
-                replaced?;
-                made.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?
-            }
+            Err(Errno::EXIST) => replace_checked(&directory, name, check)?,
             Err(error) => return Err(io::Error::from(error).into()),
         };
         let found = file.metadata()?;
@@ -107,6 +95,24 @@ impl TrackingFile {
     pub fn target(&self) -> StreamFile {
         self.target.clone()
     }
+}
+
+/// Puts an empty file in the place of the one of this name, if the new one passes the check. Else the old one stays.
+fn replace_checked(
+    directory: &OwnedFd,
+    name: &OsStr,
+    check: impl Fn(&File) -> Result<(), NoTrackingFile>,
+) -> Result<File, NoTrackingFile> {
+    // `replace` knows I/O errors only, so `checked` keeps the error that says more.
+    let (mut made, mut checked) = (None, Ok(()));
+    let replaced = replace(directory.as_fd(), name, |file| {
+        checked = check(file);
+        made = Some(file.try_clone()?);
+        checked.as_ref().map_err(|error| io::Error::other(error.to_string())).copied()
+    });
+    checked?;
+    replaced?;
+    Ok(made.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?)
 }
 
 /// Checks that a new file can be locked as SQLite locks (fcntl(2), F_SETLK).
@@ -130,7 +136,7 @@ impl Drop for TrackingFile {
     }
 }
 
-/// Opens the file for a collector.
+/// Opens the file that the launcher made, for a collector to write it.
 ///
 /// # Errors
 /// If it can't be opened, or another file has its name by now.

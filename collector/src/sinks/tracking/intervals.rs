@@ -20,7 +20,7 @@ pub(super) struct Intervals {
     interval_ns: u64,
     /// Key of the last row that is in the file; 0: there is none.
     pub last_ns: u64,
-    /// The samples since then, while they are no interval.
+    /// The samples since then, while they are shorter than an interval.
     waiting: Option<Row>,
 }
 
@@ -30,7 +30,7 @@ impl Intervals {
         Self { interval_ns, last_ns: 0, waiting: None }
     }
 
-    /// Adds a sample to those that wait. Gives them as a row, if they now reach over an interval. `None`: they wait on,
+    /// Joins a sample with those that wait. Gives them as a row, if they are now as long as an interval. `None`: they wait on,
     /// or the file has the sample already.
     pub(super) fn add(&mut self, sample: &TreeSample) -> Option<Row> {
         if sample.at_ns <= self.last_ns {
@@ -66,7 +66,7 @@ impl Intervals {
         is_within
     }
 
-    /// Gives the samples that are no interval, at the end of the run.
+    /// Gives the samples that wait, at the end of the run, though they are shorter than an interval.
     pub(super) fn take_rest(&mut self) -> Option<Row> {
         self.waiting.take()
     }

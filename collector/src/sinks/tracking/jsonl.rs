@@ -42,7 +42,7 @@ struct JsonLines {
     lines: Option<LineFile>,
     known: Recent<Key>,
     /// The largest RAM as the last sample of the file has it.
-    told: Groups<RamMaximum>,
+    written_max_ram: Groups<RamMaximum>,
 }
 
 /// Gives the sink of a file.
@@ -69,7 +69,7 @@ impl Sink for JsonLines {
         // What is in the file says where to go on: a new one is empty.
         lines.last_lines(COMES_AGAIN, |line| match Line::read(line) {
             Some(Line::Sample(sample)) => {
-                (self.intervals.last_ns, self.told) = (sample.at_ns, sample.max_ram);
+                (self.intervals.last_ns, self.written_max_ram) = (sample.at_ns, sample.max_ram);
             }
             Some(Line::Process(process)) => {
                 self.known.add(Key::Process { pid: process.usage.pid, start_ns: process.start_ns });
@@ -107,7 +107,7 @@ impl Sink for JsonLines {
         if let Some(last) = self.intervals.take_rest() {
             self.write_row(last)?;
         }
-        self.write(&Line::end(report, self.told)).map(drop)
+        self.write(&Line::end(report, self.written_max_ram)).map(drop)
     }
 
     fn is_written(&self) -> bool {
@@ -122,25 +122,32 @@ impl Sink for JsonLines {
 impl JsonLines {
     fn new(target: StreamFile, run: Run) -> Self {
         let intervals = Intervals::new(run.interval_ns);
-        Self { target, run, intervals, lines: None, known: Recent::default(), told: Groups::default() }
+        Self {
+            target,
+            run,
+            intervals,
+            lines: None,
+            known: Recent::default(),
+            written_max_ram: Groups::default(),
+        }
     }
 
-    /// Writes a sample.
+    /// Writes a row as the line of a sample.
     fn write_row(&mut self, row: Row) -> io::Result<()> {
-        let (at_ns, told) = (row.sample.at_ns, row.sample.max_ram);
+        let (at_ns, max_ram) = (row.sample.at_ns, row.sample.max_ram);
         if self.write(&Line::Sample(Box::new(row.sample)))? {
-            (self.intervals.last_ns, self.told) = (at_ns, told);
+            (self.intervals.last_ns, self.written_max_ram) = (at_ns, max_ram);
         }
         Ok(())
     }
 
-    /// Writes a process, unless it is there.
+    /// Writes a process, unless it is in the file: after a restart, processes can come again.
     fn write_process(&mut self, process: EndedProcess) -> io::Result<()> {
         let key = Key::Process { pid: process.usage.pid, start_ns: process.start_ns };
         if self.known.add(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
     }
 
-    /// Writes a line, the first one after that of the run. Gives whether it is there.
+    /// Writes a line; in an empty file, the line of the run before it. Gives whether it is there: a full disk loses it.
     fn write(&mut self, line: &Line) -> io::Result<bool> {
         let Some(lines) = &mut self.lines else { return Ok(false) };
         let first = lines.is_empty().then(|| Line::Run(self.run.clone()).text());

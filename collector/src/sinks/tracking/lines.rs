@@ -13,13 +13,13 @@ impl LineFile {
     /// Opens the file and cuts a torn tail.
     pub(in crate::sinks) fn open(target: &StreamFile) -> io::Result<Self> {
         let mut lines = Self(GrowingFile::open(target)?);
-        let whole = lines.whole()?;
-        lines.0.cut(whole)?;
+        let end = lines.end_of_whole_lines()?;
+        lines.0.cut(end)?;
         Ok(lines)
     }
 
-    /// Gives where the last whole line ends.
-    fn whole(&self) -> io::Result<u64> {
+    /// Gives where the last whole line ends, bytes from the start of the file. Reads backwards from the end for its line break.
+    fn end_of_whole_lines(&self) -> io::Result<u64> {
         let mut end = self.0.end();
         while end > 0 {
             let begin = end.saturating_sub(BLOCK);
@@ -32,7 +32,8 @@ impl LineFile {
         Ok(0)
     }
 
-    /// Hands the whole lines of the last `most` bytes to `take`, in their order.
+    /// Hands the whole lines of the last `most` bytes to `take`, in their order, each with its line break. Lines that are not
+    /// UTF-8 are left out.
     pub(super) fn last_lines(&self, most: u64, mut take: impl FnMut(&str)) -> io::Result<()> {
         let mut begin = self.0.end().saturating_sub(most);
         // The first line that is read may have lost its beginning: it is left out.

@@ -47,7 +47,7 @@ struct TraceFile {
     written: Written,
     sequence: Sequence,
     /// The largest RAM as the last row has it. `None`: this collector has written no row.
-    told: Option<Groups<RamMaximum>>,
+    written_max_ram: Option<Groups<RamMaximum>>,
 }
 
 /// Gives the sink of a file.
@@ -86,6 +86,7 @@ impl Sink for TraceFile {
         self.write_process(&process.ended())
     }
 
+    /// Writes more RAM that became known of a time in the past: with its row, or again if that is in the file.
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let Event::Revised { at_ns, max_footprint_bytes } = *event;
         // The row of that time may still wait: then it is written with this.
@@ -135,11 +136,11 @@ impl TraceFile {
             packets: None,
             written: Written::default(),
             sequence: Sequence::default(),
-            told: None,
+            written_max_ram: None,
         }
     }
 
-    /// Writes the values of a row.
+    /// Writes the values of a row, from the begin of its interval on.
     fn write_row(&mut self, Row { sample, .. }: &Row) -> io::Result<()> {
         // After a restart, the first sample may begin before the last one that is in the file.
         let (begin_ns, key_ns) = (sample.from_ns.max(self.intervals.last_ns), sample.at_ns);
@@ -149,7 +150,7 @@ impl TraceFile {
         packets.extend(self.sequence.values(begin_ns, tracks::values(sample)));
         add_to_last(&mut packets, Name::RowEnd, key_ns);
         if self.write(packets)? {
-            (self.intervals.last_ns, self.told) = (key_ns, Some(sample.max_ram));
+            (self.intervals.last_ns, self.written_max_ram) = (key_ns, Some(sample.max_ram));
             let footprint_bytes = sample.footprint_bytes.map(|span| span.max);
             self.written.add_row(WrittenRow { begin_ns, key_ns, footprint_bytes });
         }
@@ -186,12 +187,12 @@ impl TraceFile {
             descendants: ram.descendants.footprint_bytes,
             combined: ram.combined.footprint_bytes,
         };
-        let told = self.told.map(|told| told.combined).filter(|told| Some(told.bytes) == largest.combined);
-        let arguments = annotations::exit(report.ending.exit).into_iter().chain([
-            number(Name::MaxRam, largest.combined),
-            // What shows the largest RAM is known only if the last row has that RAM.
-            told.map(|told| source(told.source)),
-        ]);
+        // What shows the largest RAM is known only if the last row has that RAM.
+        let written = self.written_max_ram.map(|groups| groups.combined);
+        let written = written.filter(|written| Some(written.bytes) == largest.combined);
+        let arguments = annotations::exit(report.ending.exit)
+            .into_iter()
+            .chain([number(Name::MaxRam, largest.combined), written.map(|written| source(written.source))]);
         let mut packets = self.sequence.values(end_ns, tracks::largest_ram_values(largest));
         packets.push(self.sequence.instant(end_ns, "end of the run", arguments));
         self.write(packets).map(drop)
@@ -212,8 +213,8 @@ impl TraceFile {
     }
 }
 
-/// Adds a time to the last of several packets, CLOCK_MONOTONIC nanoseconds. By that argument, [`Written::take`] knows
-/// it as the last one of its thing.
+/// Adds a time to the last packet as an argument, CLOCK_MONOTONIC nanoseconds. By that, [`Written::take`] knows the last of
+/// the packets that were written at once.
 fn add_to_last(packets: &mut [TracePacket], name: Name, at_ns: u64) {
     if let Some(event) = packets.last_mut().and_then(|packet| packet.track_event.as_mut()) {
         event.debug_annotations.extend(number(name, Some(at_ns)));

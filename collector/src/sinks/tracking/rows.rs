@@ -51,7 +51,7 @@ impl RowFile {
         Ok((begin, bytes))
     }
 
-    /// Gives what `find` finds in the last row, or the last one before it where it finds something.
+    /// Looks through the rows of the last two pages, the last one first. Gives the first thing that `find` finds.
     pub(super) fn find_last<T>(&self, find: impl Fn(&str) -> Option<T>) -> io::Result<Option<T>> {
         let (_, tail) = self.tail(self.end)?;
         Ok(tail.split(|byte| *byte == b'\n').rev().find_map(|line| find(std::str::from_utf8(line).ok()?)))
@@ -116,7 +116,7 @@ impl RowFile {
         Ok(())
     }
 
-    /// Replaces bytes of lines that are there, which needs no space.
+    /// Overwrites bytes from byte `at` on, all of lines that are there: that needs no space on the disk.
     pub(super) fn replace(&self, at: u64, bytes: &str) -> io::Result<()> {
         self.file.write_all_at(bytes.as_bytes(), at)
     }

@@ -50,6 +50,7 @@ struct Batch {
 }
 
 impl Batch {
+    /// Counts rows and processes.
     fn len(&self) -> usize {
         self.rows.len() + self.processes.len()
     }
@@ -165,7 +166,7 @@ impl Database {
         if is_it { Ok(()) } else { Err(io::Error::other("it is another file than at the start of the run")) }
     }
 
-    /// Adds to what is written at the next transaction.
+    /// Adds to the batch that is written at the next transaction. The first thing in it says when that is.
     fn gather(&mut self, add: impl FnOnce(&mut Batch)) {
         if self.due.is_none() {
             self.due = Some(Instant::now() + BETWEEN);
@@ -209,7 +210,7 @@ impl Database {
         Ok(())
     }
 
-    /// Counts what was gathered as lost. Later rows may find space.
+    /// Drops the batch, and counts it as lost. Later rows may find space.
     fn lose(&mut self, error: &Error) {
         // The last transaction can have the GPUs alone, which count as one.
         self.loss.lines += self.batch.len().max(1) as u64;

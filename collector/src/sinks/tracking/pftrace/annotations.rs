@@ -42,7 +42,7 @@ names! {
 }
 
 impl Name {
-    /// Gives its number.
+    /// Gives the number by which packets of a sequence refer to the name (Perfetto's `iid`).
     pub(super) fn iid(self) -> u64 {
         self as u64 + 1
     }
@@ -53,45 +53,45 @@ pub(super) fn names() -> Vec<InternedName> {
     Name::ALL.map(|(name, text)| InternedName { iid: Some(name.iid()), name: Some(text.into()) }).into()
 }
 
-/// Gives an argument without its value.
+/// Makes an argument of this name, without a value.
 pub(super) fn named(name: Name) -> DebugAnnotation {
     DebugAnnotation { name_iid: Some(name.iid()), ..DebugAnnotation::default() }
 }
 
-/// Gives a number. `None`: it is not known.
+/// Makes an argument that is a whole number. `None`: its value is not known.
 pub(super) fn number(name: Name, value: Option<u64>) -> Option<DebugAnnotation> {
     value.map(|value| DebugAnnotation { uint_value: Some(value), ..named(name) })
 }
 
-/// Gives the number that an event has by this name. `None`: it has none.
+/// Reads the whole number that an event has as the argument of this name. `None`: it has no such argument.
 pub(super) fn argument(event: &TrackEvent, name: Name) -> Option<u64> {
     let iid = Some(name.iid());
     event.debug_annotations.iter().find(|annotation| annotation.name_iid == iid)?.uint_value
 }
 
-/// Gives a number with a fraction. `None`: it is not known.
+/// Makes an argument that is a number with a fraction. `None`: its value is not known.
 pub(super) fn fraction(name: Name, value: Option<f64>) -> Option<DebugAnnotation> {
     value.map(|value| DebugAnnotation { double_value: Some(value), ..named(name) })
 }
 
-/// Gives a text.
+/// Makes an argument that is a text.
 fn text(name: Name, value: &str) -> DebugAnnotation {
     DebugAnnotation { string_value: Some(value.into()), ..named(name) }
 }
 
-/// Gives a mark that is there if this holds.
+/// Makes an argument that is true. `None`: it does not hold, so the event has no such argument.
 pub(super) fn mark(name: Name, holds: bool) -> Option<DebugAnnotation> {
     holds.then(|| DebugAnnotation { bool_value: Some(true), ..named(name) })
 }
 
-/// Gives how something ended, as far as it is known.
+/// Makes the arguments that tell how a process or the run ended: exit code and signal, each if it is known.
 pub(super) fn exit(exit: Exit) -> [Option<DebugAnnotation>; 2] {
     let code = |value: i32| DebugAnnotation { int_value: Some(value.into()), ..named(Name::ExitCode) };
     let signal = |value: i32| DebugAnnotation { int_value: Some(value.into()), ..named(Name::Signal) };
     [exit.code.map(code), exit.signal.map(signal)]
 }
 
-/// Gives how well a figure is known, unless it is the kernel's own.
+/// Makes an argument that tells how well a figure is known. `None`: it is exact.
 pub(super) fn quality(name: Name, quality: Quality) -> Option<DebugAnnotation> {
     let known = match quality {
         Quality::Exact => return None,
@@ -102,7 +102,7 @@ pub(super) fn quality(name: Name, quality: Quality) -> Option<DebugAnnotation> {
     Some(text(name, known))
 }
 
-/// Gives what shows the largest RAM.
+/// Makes the argument that tells what shows the largest RAM.
 pub(super) fn source(source: MaximumSource) -> DebugAnnotation {
     let shown = match source {
         MaximumSource::Sample => "a sample",

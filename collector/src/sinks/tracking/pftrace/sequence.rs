@@ -37,11 +37,12 @@ struct Texts {
 }
 
 impl Texts {
-    /// Gives the number of a text. If a reader does not know it yet, gives the text, too.
+    /// Gives the number of a text. If a reader does not know it yet, also gives what declares it; otherwise that is empty.
     fn number(&mut self, text: String) -> (u64, Vec<InternedName>) {
         if let Some(iid) = self.numbers.get(&text) {
             return (*iid, Vec::new());
         }
+        // Numbers go on, so none stands for two texts.
         if self.bytes + text.len() > MOST_TEXT {
             (self.numbers, self.bytes) = (FxHashMap::default(), 0);
         }
@@ -53,17 +54,17 @@ impl Texts {
 }
 
 impl Sequence {
-    /// Makes one that has not begun. No other of the file may have its number.
+    /// Makes a sequence that has not begun. No other one of the file may have its number.
     pub(super) fn new(id: u32) -> Self {
         Self { id, ..Self::default() }
     }
 
-    /// Gives the one to go on with if packets of this one are lost, and with them names and tracks.
+    /// Makes the sequence that follows this one if packets of this one are lost: it declares names and tracks again.
     pub(super) fn next(&self) -> Self {
         Self::new(self.id + 1)
     }
 
-    /// Gives the packets that begin it, none if it has begun: clocks, names of arguments, and the first tracks.
+    /// Gives the packets that begin the sequence: clocks, names of arguments, and the first tracks. None if it has begun.
     pub(super) fn begin(&mut self, command: &[String]) -> Vec<TracePacket> {
         if std::mem::replace(&mut self.is_begun, true) {
             return Vec::new();
@@ -93,7 +94,7 @@ impl Sequence {
         std::iter::once(first).chain(tracks.into_iter().flat_map(|track| self.declare(track))).collect()
     }
 
-    /// Gives the packet that declares a track, unless there is one.
+    /// Gives the packet that declares a track. `None`: it was declared before.
     pub(super) fn declare(&mut self, track: TrackDescriptor) -> Option<TracePacket> {
         let is_new = self.tracks.insert(track.uuid.unwrap_or(0));
         is_new.then(|| self.track(track))
@@ -144,8 +145,8 @@ impl Sequence {
             number(Name::PeakRss, usage.peak_rss_bytes),
             quality(Name::PeakQuality, usage.peak_quality),
         ];
-        let begin = TrackEvent { name_iid: Some(name_iid), ..with(begin) };
-        let end = with(annotations::exit(usage.exit).into_iter().chain(end));
+        let begin = TrackEvent { name_iid: Some(name_iid), ..event_with(begin) };
+        let end = event_with(annotations::exit(usage.exit).into_iter().chain(end));
         let interned = InternedData {
             event_names,
             debug_annotation_string_values: debug_annotation_string_values.unwrap_or_default(),
@@ -159,26 +160,29 @@ impl Sequence {
         track.into_iter().chain([begin, end]).collect()
     }
 
-    /// Gives the packet of something that happened to the run.
+    /// Gives the packet of an event of the run that has no length. `at_ns`: when, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn instant(
         &self,
         at_ns: u64,
         name: &str,
         arguments: impl IntoIterator<Item = Option<DebugAnnotation>>,
     ) -> TracePacket {
-        let event = TrackEvent { name: Some(name.to_owned()), ..with(arguments) };
+        let event = TrackEvent { name: Some(name.to_owned()), ..event_with(arguments) };
         self.event(at_ns, event::INSTANT, tracks::RUN, event)
     }
 
+    /// Makes the packet of an event of this kind on a track. `at_ns`: when, CLOCK_MONOTONIC nanoseconds.
     fn event(&self, at_ns: u64, kind: i32, track: u64, event: TrackEvent) -> TracePacket {
         let event = TrackEvent { kind: Some(kind), track_uuid: Some(track), ..event };
         TracePacket { timestamp: Some(at_ns), track_event: Some(event), ..self.packet(NEEDS_STATE) }
     }
 
+    /// Makes the packet that declares a track.
     fn track(&self, track: TrackDescriptor) -> TracePacket {
         TracePacket { track_descriptor: Some(track), ..self.packet(NEEDS_STATE) }
     }
 
+    /// Makes an empty packet of this sequence. `flags`: [`STATE_CLEARED`] for the first one, else [`NEEDS_STATE`].
     fn packet(&self, flags: u32) -> TracePacket {
         TracePacket {
             trusted_packet_sequence_id: Some(self.id),
@@ -188,8 +192,8 @@ impl Sequence {
     }
 }
 
-/// Gives an event with the arguments that are known.
-fn with(arguments: impl IntoIterator<Item = Option<DebugAnnotation>>) -> TrackEvent {
+/// Makes an event with those of the arguments that are known.
+fn event_with(arguments: impl IntoIterator<Item = Option<DebugAnnotation>>) -> TrackEvent {
     TrackEvent { debug_annotations: arguments.into_iter().flatten().collect(), ..TrackEvent::default() }
 }
 

@@ -75,10 +75,12 @@ const GPU: [Counter<GpuSample>; 6] = [
     other("SM clock", "MHz", |gpu| gpu.gauges.get(&Figure::SmClock).copied()),
 ];
 
+/// Makes a counter of bytes.
 const fn bytes<S>(name: &'static str, value: fn(&S) -> Option<f64>) -> Counter<S> {
     Counter { name, unit: None, value }
 }
 
+/// Makes a counter of another unit.
 const fn other<S>(name: &'static str, unit: &'static str, value: fn(&S) -> Option<f64>) -> Counter<S> {
     Counter { name, unit: Some(unit), value }
 }
@@ -89,19 +91,19 @@ pub(super) struct Value {
     pub value: f64,
 }
 
-/// Gives the counters of the tree with their numbers, from the top.
-fn of_tree() -> impl Iterator<Item = (u64, &'static Counter<TreeSample>)> {
+/// Gives the counters of the tree from the top, each with the number of its track.
+fn tree_counters() -> impl Iterator<Item = (u64, &'static Counter<TreeSample>)> {
     (FIRST_COUNTER..).zip(RAM.iter().chain(&LARGEST_RAM).chain(&OTHERS))
 }
 
-/// Gives the track of a counter of the tree.
+/// Gives the track of a counter of the tree, a child of the run's track. Numbers and ranks are in one order.
 fn tree_track(uuid: u64, counter: &Counter<TreeSample>) -> TrackDescriptor {
     counter.track(uuid, RUN, (uuid - FIRST_COUNTER) as i32)
 }
 
-/// Gives the values of a sample that are known.
+/// Gives the values of all counters that a sample knows: those of the tree, then those of each GPU.
 pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
-    let of_tree = of_tree().filter_map(|(uuid, counter)| {
+    let of_tree = tree_counters().filter_map(|(uuid, counter)| {
         (counter.value)(sample).map(|value| Value { track: tree_track(uuid, counter), value })
     });
     let of_gpus = sample.gpu.devices.iter().flat_map(|gpu| {
@@ -114,21 +116,21 @@ pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
     of_tree.chain(of_gpus).collect()
 }
 
-/// Gives the values of these footprints, bytes.
+/// Gives the values of the counters of RAM, which are these footprints, bytes.
 pub(super) fn ram_values(bytes: Groups<u64>) -> Vec<Value> {
     groups_values(0, bytes.map(Some))
 }
 
-/// Gives the values of the largest RAM that are known, bytes.
+/// Gives the values of the counters of the largest RAM so far, bytes. Those that are unknown are left out.
 pub(super) fn largest_ram_values(bytes: Groups<Option<u64>>) -> Vec<Value> {
     groups_values(RAM.len(), bytes)
 }
 
-/// Gives values of three counters of the tree, which stand together as in [`RAM`]. `first`: how many counters are
-/// before them.
+/// Gives the values of three counters of the tree, which follow one another in the order of [`RAM`]: combined, main,
+/// descendants. `first`: how many counters of the tree are before them. Unknown values are left out.
 fn groups_values(first: usize, bytes: Groups<Option<u64>>) -> Vec<Value> {
     let Groups { main, descendants, combined } = bytes;
-    let values = of_tree().skip(first).zip([combined, main, descendants]);
+    let values = tree_counters().skip(first).zip([combined, main, descendants]);
     values
         .filter_map(|((uuid, counter), value)| {
             Some(Value { track: tree_track(uuid, counter), value: value? as f64 })
@@ -136,18 +138,20 @@ fn groups_values(first: usize, bytes: Groups<Option<u64>>) -> Vec<Value> {
         .collect()
 }
 
-/// Gives which part of a footprint a counter has. `None`: it has something else.
-pub(super) fn footprint_of(uuid: u64, of: &mut Groups<u64>) -> Option<&mut u64> {
-    // As [`RAM`] has them, which are the first counters.
-    match uuid.checked_sub(FIRST_COUNTER)? {
-        0 => Some(&mut of.combined),
-        1 => Some(&mut of.main),
-        2 => Some(&mut of.descendants),
+/// Finds the group whose RAM the counter with this track number shows, to change its value in `footprints`. `None`: the
+/// counter shows something else.
+pub(super) fn footprint_of(track_uuid: u64, footprints: &mut Groups<u64>) -> Option<&mut u64> {
+    // The counters of RAM are the first ones, in the order of [`RAM`].
+    match track_uuid.checked_sub(FIRST_COUNTER)? {
+        0 => Some(&mut footprints.combined),
+        1 => Some(&mut footprints.main),
+        2 => Some(&mut footprints.descendants),
         _ => None,
     }
 }
 
 impl<S> Counter<S> {
+    /// Makes the track `uuid` of the counter, at place `rank` below the track `parent`.
     fn track(&self, uuid: u64, parent: u64, rank: i32) -> TrackDescriptor {
         let unit = if self.unit.is_none() { Some(SIZE_BYTES) } else { None };
         let counter = CounterDescriptor { unit, unit_name: self.unit.map(str::to_owned) };
@@ -155,6 +159,7 @@ impl<S> Counter<S> {
     }
 }
 
+/// Makes the track `uuid` of this name, at place `rank` below the track `parent`.
 fn track(uuid: u64, name: &str, parent: u64, rank: i32) -> TrackDescriptor {
     TrackDescriptor {
         uuid: Some(uuid),
@@ -180,10 +185,11 @@ pub(super) fn first_tracks(command: &[String]) -> [TrackDescriptor; 2] {
 pub(super) fn gpu_track(device: &Device, rank: i32) -> TrackDescriptor {
     let number = device.index.map(|index| format!(" {index}")).unwrap_or_default();
     let name = format!("GPU{number} {} ({})", device.name.as_deref().unwrap_or(""), device.id);
-    let rank = of_tree().count() as i32 + rank;
+    let rank = tree_counters().count() as i32 + rank;
     TrackDescriptor { child_ordering: Some(EXPLICIT), ..track(gpu_uuid(device), &name, RUN, rank) }
 }
 
+/// Gives the number of a GPU's track.
 fn gpu_uuid(device: &Device) -> u64 {
     computed(&device.id)
 }
@@ -194,12 +200,13 @@ pub(super) fn lane_uuid(sequence: u32, lane: u64) -> u64 {
     (u64::from(sequence) << 32).saturating_add(lane)
 }
 
-/// Gives a track of processes of this name.
+/// Gives a track of processes of this command name. It has no rank: such tracks stand in the order of their first events.
 pub(super) fn lane(uuid: u64, command: &str) -> TrackDescriptor {
     TrackDescriptor { sibling_order_rank: None, ..track(uuid, command, PROCESSES, 0) }
 }
 
-/// Gives a number of 56 bits that stands for something.
+/// Computes the number of a track from what the track is of. It has 56 bits, the highest one set, so that no numbered track
+/// has it.
 fn computed(what: impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     what.hash(&mut hasher);

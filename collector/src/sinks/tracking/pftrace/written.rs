@@ -27,6 +27,7 @@ pub(super) enum Key {
 }
 
 impl Key {
+    /// Gives the key of a process.
     pub(super) fn of(process: &EndedProcess) -> Self {
         Self::Process { pid: process.usage.pid.into(), start_ns: process.start_ns }
     }
@@ -59,8 +60,8 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Takes a packet of the file, in order. Gives whether it is the last of those that were written at once: the value
-    /// with a row's key or a revised sample's, the end of a process, or the end of the run.
+    /// Notes what a packet of the file tells; they come in the order of the file. Gives whether it is the last of those that
+    /// were written at once: the value with a row's key or a revised sample's, the end of a process, or the end of the run.
     pub(super) fn take(&mut self, packet: &TracePacket) -> bool {
         self.last_sequence = self.last_sequence.max(packet.trusted_packet_sequence_id.unwrap_or(0));
         let begun = self.begun.take();
@@ -108,7 +109,7 @@ impl Written {
         }
     }
 
-    /// Adds a row behind the others.
+    /// Remembers a row that follows the others. Forgets the first one if there are too many.
     pub(super) fn add_row(&mut self, row: WrittenRow) {
         self.rows.push_back(row);
         if self.rows.len() > MOST_ROWS {
@@ -121,7 +122,7 @@ impl Written {
         self.rows.back().map_or(0, |row| row.key_ns)
     }
 
-    /// Gives the row within whose time this is. `None`: it is not remembered.
+    /// Gives the row within whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. `None`: no such row is remembered.
     pub(super) fn row_of(&mut self, at_ns: u64) -> Option<&mut WrittenRow> {
         let place = self.rows.partition_point(|row| row.key_ns < at_ns);
         self.rows.get_mut(place).filter(|row| row.begin_ns < at_ns)

@@ -49,23 +49,28 @@ impl ToSql for Value {
     }
 }
 
-/// SQLite's integers have a sign.
+/// Gives a number as SQLite's integer, which has a sign. One that is too large becomes the largest.
 fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Gives the key of the last row; 0: there is none.
+/// Gives the key of the last row of `data`, CLOCK_MONOTONIC nanoseconds; 0: there is no row, or no table.
 pub(super) fn last_key(connection: &Connection) -> rusqlite::Result<u64> {
-    let is_there = "SELECT count(*) FROM sqlite_master WHERE name = 'data'";
-    let tables: i64 = connection.query_row(is_there, [], |row| row.get(0))?;
-    if tables == 0 {
+    if !has_tables(connection)? {
         return Ok(0);
     }
     let key: Option<i64> = connection.query_row("SELECT max(at_ns) FROM data", [], |row| row.get(0))?;
     Ok(key.and_then(|key| u64::try_from(key).ok()).unwrap_or(0))
 }
 
-/// Writes what was gathered, and the GPUs as the report has them: all of it or nothing.
+/// Whether the tables were created: they come all at once.
+fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
+    let count = "SELECT count(*) FROM sqlite_master WHERE name = 'data'";
+    let count: i64 = connection.query_row(count, [], |row| row.get(0))?;
+    Ok(count > 0)
+}
+
+/// Writes a batch, and the GPUs as the report has them, in one transaction: all of it or nothing.
 pub(super) fn write(
     connection: &mut Connection,
     form: Form,
@@ -90,16 +95,13 @@ pub(super) fn write(
     transaction.commit()
 }
 
-/// Creates the tables that are not there, and the row of `static_data`.
+/// Creates the tables and the row of `static_data`, unless they are there.
 fn create(transaction: &Transaction, form: Form) -> rusqlite::Result<()> {
-    let tables: i64 =
-        transaction
-            .query_row("SELECT count(*) FROM sqlite_master WHERE name = 'data'", [], |row| row.get(0))?;
-    if tables > 0 {
+    if has_tables(transaction)? {
         return Ok(());
     }
     transaction.execute_batch(&format!("CREATE TABLE static_data ({})", declared(STATIC)))?;
-    // The key of a row is the number that SQLite keeps rows by.
+    // An INTEGER PRIMARY KEY is SQLite's own number of a row, so the key needs no index.
     let data = declared(DATA).replace("at_ns INTEGER", "at_ns INTEGER PRIMARY KEY");
     transaction.execute_batch(&format!("CREATE TABLE data ({data});{OURS}"))?;
     let fixed = Fixed { form, gpus: Gpus::default() };
@@ -107,7 +109,7 @@ fn create(transaction: &Transaction, form: Form) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Gives columns as CREATE TABLE has them, with the names that gpu_tracker's library gives the types.
+/// Gives columns as CREATE TABLE has them: `NAME TYPE, ...`, with the types as gpu_tracker's library calls them.
 fn declared<S>(columns: &[Column<S>]) -> String {
     let name_of = |kind| match kind {
         Kind::Text => "VARCHAR",
@@ -119,12 +121,12 @@ fn declared<S>(columns: &[Column<S>]) -> String {
     all.join(", ")
 }
 
-/// Gives the statement that inserts a row, unless its key is there.
+/// Gives the statement that inserts a row with these columns into a table, unless its key is there.
 fn insert<S>(table: &str, columns: &[Column<S>]) -> String {
     format!("INSERT OR IGNORE INTO {table} VALUES ({})", vec!["?"; columns.len()].join(", "))
 }
 
-/// Gives the values of columns.
+/// Gives the values of columns, which are made of `of`.
 fn values<'a, S>(columns: &'a [Column<S>], of: &'a S) -> impl Iterator<Item = Value> + 'a {
     columns.iter().map(|column| (column.value)(of))
 }
@@ -190,7 +192,7 @@ fn insert_processes(transaction: &Transaction, batch: &Batch) -> rusqlite::Resul
         .prepare("INSERT OR IGNORE INTO processes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     for EndedProcess { start_ns, is_still_running, usage } in &batch.processes {
         let args = usage.args.as_ref().and_then(|args| serde_json::to_string(args).ok());
-        // By the names that JSON has for it.
+        // The name that JSON has for it: `exact`, `sampled` and so on.
         let quality =
             |quality| serde_json::to_value(quality).ok().and_then(|name| name.as_str().map(str::to_owned));
         statement.execute(params![
