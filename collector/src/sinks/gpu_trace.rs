@@ -1,8 +1,8 @@
 //! `--trace-gpu FILE`: a log of the GPUs in nvidia-smi's CSV form, a line for each GPU and interval.
 //!
-//! [`gpu_trace`](crate::model::gpu_trace) has the fields. A line shows the sample at the end of its interval, as nvidia-smi shows
-//! the moment. Lines have no key that a restarted collector could find again, so it goes on with the next interval: none is there
-//! twice, and one can be missing.
+//! [`gpu_trace`](crate::model::gpu_trace) has the fields. A line shows the sample at the end of its interval, as nvidia-smi
+//! shows the moment. Lines have no key that a restarted collector could find again, so it goes on with the next interval.
+//! None is there twice, and one can be missing.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -75,6 +75,7 @@ impl Sink for GpuLog {
         stage == Stage::Over
     }
 
+    /// Writes a line for each GPU if an interval has ended since the last lines.
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
         // A driver can take a second to start. Until it has read a device (0: it has not), there is nothing to log.
         let is_read = sample.gpu.devices.iter().any(|gpu| gpu.read_ns != 0);
@@ -127,7 +128,7 @@ impl GpuLog {
     }
 }
 
-/// Writes to stdout, which may be one that never waits: the command shares it, and can have set that.
+/// Writes all bytes to stdout. The command shares it, and may have made it non-blocking: then this waits until it has room.
 fn write_to_stdout(mut bytes: &[u8]) -> Result<(), Errno> {
     let stdout = io::stdout();
     while !bytes.is_empty() {

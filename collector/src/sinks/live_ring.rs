@@ -120,10 +120,10 @@ impl Sink for LiveRing {
         "The live file".into()
     }
 
+    /// Takes over the file of the collector before. Creates one if the run begins, or if that was killed before it had made it.
     fn open(&mut self, resume: Resume) -> io::Result<()> {
         let left = (resume == Resume::Continued).then(|| LiveFile::resume(&self.path, self.session_id));
         self.file = Some(match left {
-            // The collector before was killed before it had made one.
             None | Some(Err(_)) => LiveFile::create(&self.path, self.session_id)?,
             Some(Ok(file)) => file,
         });
@@ -183,6 +183,7 @@ fn gpu_entry(run: &RunState, gpu: &GpuSample) -> GpuEntry {
     }
 }
 
+/// Makes the entry of a process in the live file's table.
 fn process_entry(process: &LiveProcess) -> ProcessEntry {
     ProcessEntry {
         pid: process.pid.map(u64::from),

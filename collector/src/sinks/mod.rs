@@ -1,6 +1,6 @@
 //! Sinks: what takes the run out of the collector. Each output is one file here and one row of [`SINKS`].
 //!
-//! The live ring and the report file are called by the loop, which waits for them, and so are the lines of `--every`, which never
+//! The loop calls the live ring and the report file, and waits for them. It also calls the lines of `--every`, which never
 //! wait. Every other sink has a thread and a queue ([`worker`]): neither the loop nor the report waits for it.
 //!
 //! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process. After a

@@ -1,8 +1,8 @@
 //! `--every TIME`: a line about the run on stderr, at the multiples of an interval.
 //!
-//! The loop hands it the open sample, so that a line is of now, and it takes the report before the report file does: no line
-//! follows the report. What writes is a thread, since stderr can be a full pipe or a stopped terminal. A line that finds no room
-//! there is dropped.
+//! The loop hands it the open sample, so that a line is of now. It takes the report before the report file does, so no line
+//! follows the report. What writes is a thread, since stderr can be a full pipe or a stopped terminal. A line that finds no
+//! room there is dropped.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -72,6 +72,7 @@ impl Sink for Progress {
         stage == Stage::Over
     }
 
+    /// Hands a line about the sample to the thread, if a multiple of the interval has passed since the last line.
     fn sample(&mut self, now: &TreeSample) -> io::Result<()> {
         if let Some(since_start_ns) = self.grid.take(now.at_ns)
             && let Some(writer) = &self.writer
@@ -83,7 +84,8 @@ impl Sink for Progress {
         Ok(())
     }
 
-    /// Ends before the report is written.
+    /// Ends the thread, before the report is written: no line follows it. Waits at most [`AT_END`] for a line that is being
+    /// written.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
         if let Some(Writer { lines, end }) = self.writer.take() {
             drop(lines);
@@ -109,7 +111,7 @@ impl Writer {
     }
 }
 
-/// Writes a line to stderr if that takes it now.
+/// Writes a line to stderr if that takes it without waiting; else drops it.
 fn write_if_room(line: &str) {
     let stderr = io::stderr();
     let mut fds = [PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::OUT)];

@@ -70,8 +70,8 @@ fn all_written(problems: Vec<String>) -> io::Result<()> {
     if problems.is_empty() { Ok(()) } else { Err(io::Error::other(problems.join("; "))) }
 }
 
-/// Writes to stderr what a form without a place for warnings leaves out, as gpu_tracker's: the warnings, and what is 0 there
-/// because it is not known.
+/// Writes to stderr what a form without a place for warnings leaves out, such as gpu_tracker's. That is the warnings, and
+/// which figures are 0 there because they are unknown.
 pub(crate) fn warn_in_its_place(config: &Config, report: &Report) {
     // A report in any other form has its own place for warnings.
     if config.report.targets.iter().any(|target| is_complete(&target.format)) || config.tracking.disable_logs

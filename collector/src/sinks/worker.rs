@@ -191,8 +191,8 @@ impl Worker {
         self.queue = None;
     }
 
-    /// Waits for the thread until `deadline`. Gives one line about what no report tells: that the thread is left while it
-    /// writes, else a failure or loss that the core does not know yet, else that the last report found the queue full.
+    /// Waits for the thread until `deadline`. Gives one line about the first of these, which no report tells: the thread is
+    /// left while it writes, a failure or loss that the core does not know yet, the last report found the queue full.
     pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
         let patience = deadline.saturating_duration_since(Instant::now());
         // The thread may have taken its last item and be about to end: nothing is missing then.

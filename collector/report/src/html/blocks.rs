@@ -41,7 +41,7 @@ impl Renderer {
     }
 
     /// Renders a section: its heading, and its blocks one level deeper. Renders nothing if none of the blocks has content.
-    /// `outer`: the title of the section around it, which a section without a title counts as part of.
+    /// A section without a title counts as a part of the one around it, whose title is `outer`.
     fn section(&self, section: &Section, class: &str, outer: &str) -> String {
         let Some(title) = &section.title else { return self.titled(outer, &section.blocks) };
         let inner = Self { level: self.level + 1, most_rows: self.most_rows };

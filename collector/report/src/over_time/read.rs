@@ -256,7 +256,7 @@ fn gpu_values(gpu: &GpuSample) -> [Option<f64>; 6] {
     ]
 }
 
-/// Gives the points of a file in gpu_tracker's form, ours or its own.
+/// Gives the points of a CSV file in gpu_tracker's form, whether this program or gpu_tracker wrote it.
 ///
 /// # Errors
 /// If it has another form, as a text to put behind the file's name.

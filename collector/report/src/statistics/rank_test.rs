@@ -21,8 +21,8 @@ pub(crate) struct RankTest {
 
 /// Compares two sets. `None`: one is empty.
 ///
-/// Up to 50 values p is exact, also with equal values: it is counted over all ways to choose one set of them. Then it is that of the
-/// normal distribution with corrections for ties and continuity.
+/// Up to 50 values p is exact, also with equal values: it is counted over all ways to choose one set of them. Above, it is
+/// that of the normal distribution with corrections for ties and continuity.
 pub(crate) fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     let (n, m) = (first.len(), second.len());
     if n == 0 || m == 0 {
@@ -63,8 +63,8 @@ fn doubled_ranks(first: &[f64], second: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Gives the two-sided p by counting. Of all ways to choose `m` of these doubled ranks, it is the part with a sum no nearer
-/// to the middle than `doubled_sum`: twice the smaller tail.
+/// Gives the two-sided p by counting. Of all ways to choose `m` of these doubled ranks, it is the part whose sum is as far
+/// out as `doubled_sum`: twice the smaller tail.
 fn exact(doubled: &[usize], m: usize, doubled_sum: usize) -> f64 {
     let most: usize = doubled.iter().sum();
     // ways[k][s]: ways to choose k of the ranks so far with the sum s.

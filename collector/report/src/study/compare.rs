@@ -32,7 +32,8 @@ pub enum Verdict {
     TooFew,
 }
 
-/// Compares each variant with the first one. An entry is `None` for the first, and where the values of either are not known.
+/// Compares each variant with the first one, by the values of a quantity in its runs. An entry is `None` for the first, and where
+/// the values of either are not known.
 pub(super) fn with_first(values: &[Option<&[f64]>]) -> Vec<Option<Compared>> {
     let first = values.first().copied().flatten();
     let tests: Vec<Option<RankTest>> = values

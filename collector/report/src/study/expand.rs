@@ -52,36 +52,27 @@ pub enum NoVariants {
 /// A value for each of some placeholders.
 type Values<'a> = Vec<(&'a str, &'a str)>;
 
-/// Gives the variants: of each template one for each combination of the values whose placeholders it has. The last
-/// parameter changes first. A value is appended to the name if that lacks its placeholder. All templates share the
-/// preparation, so a placeholder in it counts for each of them.
+/// Gives the variants. Each template makes one for each combination of values of the parameters that it uses; the last
+/// parameter changes first. All templates share the preparation `prepare`, so a placeholder in it counts for each of them.
 ///
 /// # Errors
-/// If there are none, too many, or they can't be told apart.
+/// If there are none, too many, or they can't be told apart. Also if a parameter is given twice or not used.
 pub fn expand(
     templates: &[Template],
     prepare: Option<&str>,
     parameters: &[Parameter],
 ) -> Result<Vec<Variant>, NoVariants> {
-    let has = |template: &Template, parameter: &Parameter| {
-        let place = format!("{{{}}}", parameter.name);
-        [Some(template.name.as_str()), Some(&template.command), prepare]
-            .into_iter()
-            .flatten()
-            .any(|text| text.contains(&place))
-    };
-    // Each parameter is given once, and has a place.
     for (at, parameter) in parameters.iter().enumerate() {
         if parameters[..at].iter().any(|other| other.name == parameter.name) {
             return Err(NoVariants::Repeated(parameter.name.clone()));
         }
-        if !templates.iter().any(|template| has(template, parameter)) {
+        if !templates.iter().any(|template| uses(template, prepare, parameter)) {
             return Err(NoVariants::Unused(parameter.name.clone()));
         }
     }
     let mut variants: Vec<Variant> = Vec::new();
     for template in templates {
-        let used = parameters.iter().filter(|parameter| has(template, parameter));
+        let used = parameters.iter().filter(|parameter| uses(template, prepare, parameter));
         for values in combinations(used)? {
             let variant = variant(template, prepare, &values, &variants);
             if variant.name.is_empty() {
@@ -98,6 +89,13 @@ pub fn expand(
         }
     }
     if variants.is_empty() { Err(NoVariants::None) } else { Ok(variants) }
+}
+
+/// Whether a template's name or command, or the preparation, has the placeholder of a parameter.
+fn uses(template: &Template, prepare: Option<&str>, parameter: &Parameter) -> bool {
+    let placeholder = format!("{{{}}}", parameter.name);
+    let texts = [Some(template.name.as_str()), Some(&template.command), prepare];
+    texts.into_iter().flatten().any(|text| text.contains(&placeholder))
 }
 
 /// Gives all combinations of values, one of each parameter. Without parameters that is one, which is empty.
@@ -153,8 +151,8 @@ fn free_stem(stem: &str, others: &[Variant]) -> String {
     [stem.to_owned()].into_iter().chain(numbered).find(is_free).unwrap_or_default()
 }
 
-/// Puts values into the places of their names. A value is not looked into again. Braces around anything else stay: they
-/// may be a shell's.
+/// Puts values into a text for their placeholders. A placeholder within a value stays, and so do braces around anything else:
+/// they may be a shell's.
 fn fill(text: &str, values: &Values) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;

@@ -128,7 +128,7 @@ pub fn study(plan: &Plan, runs: &[Run], counts_failed: bool) -> Study {
 }
 
 impl Study {
-    /// Says in a line for each run that failed which one it is.
+    /// Gives a line for each run that failed: variant, number, how it ended, and the file of its report.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         let of_variant = |variant: &VariantRuns| {
             let name = &variant.name;
@@ -152,12 +152,12 @@ impl Study {
 }
 
 impl Row {
-    /// Gives the largest value of all runs. `None`: it is known of no variant.
+    /// Gives the largest value of the quantity in all runs. `None`: it is known of no variant.
     fn largest(&self) -> Option<f64> {
         self.variants.iter().filter_map(|variant| variant.summary.max).reduce(f64::max)
     }
 
-    /// Gives what it is called in text.
+    /// Gives what the quantity is called in text.
     fn label(&self) -> &'static str {
         quantities::named(self.quantity).map_or(self.quantity, |quantity| quantity.label)
     }

@@ -1,5 +1,5 @@
-//! The plan of a study: its variants, and the order of its runs. It is written before the first run, so a study that was stopped goes
-//! on as it began.
+//! The plan of a study: its variants, and the order of its runs. It is written before the first run, so a study that was
+//! stopped goes on as it began.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -72,8 +72,8 @@ struct Head {
 }
 
 impl Plan {
-    /// Makes a plan. Its order is random: each round has every variant once, so that what changes on the machine in the course of a
-    /// study is not taken for a difference of the variants.
+    /// Makes a plan. Its order is random, and each round has every variant once. So what changes on the machine meanwhile
+    /// is not taken for a difference of the variants.
     #[must_use]
     pub fn new(variants: Vec<Variant>, runs: usize, warmup: usize, shell: bool, seed: u64) -> Self {
         let mut random = Random::new(seed);

@@ -167,8 +167,8 @@ impl Analyzer {
         Ok(Self { time_at, columns, blocks: blocks.0.into_iter().map(sampled).collect() })
     }
 
-    /// Adds a row, which is a sample with a cell for each name: to the whole run, and to each block that runs at its time. A
-    /// row without a time is left out.
+    /// Adds a row, which is a sample with a cell for each name. It counts for the whole run, and for each block that runs
+    /// at its time. A row without a time is left out.
     pub fn add_row(&mut self, row: &[Cell]) {
         let Some(Cell::Number(time_s)) = row.get(self.time_at) else { return };
         let cell = |column: &Column| row.get(column.at).copied().unwrap_or(Cell::Unknown);

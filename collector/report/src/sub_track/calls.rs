@@ -1,8 +1,8 @@
 //! From the marks of a sub-tracking file to the calls of each code block.
 //!
-//! gpu_tracker pairs marks that are neighbours by their times, which is wrong where a block is entered again before it ends: of
-//! a block in itself it pairs both starts, and then both ends. Here each end belongs to the innermost call that is open in its
-//! process. Of blocks that are not nested, both give the same.
+//! gpu_tracker pairs marks that are neighbours by their times. That is wrong where a block is entered again before it ends:
+//! it pairs both starts, and then both ends. Here each end belongs to the innermost call that is open in its process. Of
+//! blocks that are not nested, both give the same.
 
 use std::collections::HashMap;
 
@@ -152,8 +152,8 @@ pub(super) struct Block {
     pub(super) name: String,
     /// By their starts.
     pub(super) calls: Vec<Call>,
-    /// For each call, the time of the first sample between its start and that of the next call, seconds since the epoch;
-    /// infinite if there is none.
+    /// For each call, the first sample between its start and that of the next call, seconds since the epoch. Infinite:
+    /// there is none.
     first_sample_s: Vec<f64>,
     /// The times in which a call runs, by their starts. They do not overlap.
     spans: Vec<Call>,

@@ -1,7 +1,7 @@
 //! Minimum, maximum, mean and standard deviation of numbers that come one by one.
 //!
-//! Sums are kept in twice the precision of a number, so that one pass is enough, and the order of the numbers does not show: the
-//! naive formula of the variance loses all digits where a column hardly changes, as a time in nanoseconds does.
+//! Sums are kept in twice the precision of a number, so one pass is enough, and the order of the numbers does not matter.
+//! With plain sums, the variance would lose all digits where a column hardly changes, as a time in nanoseconds does.
 
 /// A sum of two numbers that is not carried out: the second has what the first was rounded by.
 #[derive(Debug, Clone, Copy, Default)]
@@ -87,27 +87,27 @@ impl Moments {
         self.count
     }
 
-    /// Gives the smallest number. `None`, as in all of these: there is none.
+    /// Gives the smallest number. `None`: no number was added.
     pub(super) fn min(&self) -> Option<f64> {
         self.known(self.min)
     }
 
-    /// Gives the largest number.
+    /// Gives the largest number. `None`: no number was added.
     pub(super) fn max(&self) -> Option<f64> {
         self.known(self.max)
     }
 
-    /// Gives the sum.
+    /// Gives the sum. `None`: no number was added.
     pub(super) fn sum(&self) -> Option<f64> {
         self.known(self.sum.high)
     }
 
-    /// Gives the mean.
+    /// Gives the mean. `None`: no number was added.
     pub(super) fn mean(&self) -> Option<f64> {
         self.known(self.sum.divided_by(self.count as f64))
     }
 
-    /// Gives the standard deviation of a population: the mean square is divided by the count, not by one less.
+    /// Gives the standard deviation of a population: it divides by the count, not by one less. `None`: no number was added.
     pub(super) fn std(&self) -> Option<f64> {
         if self.min == self.max {
             return Some(0.0);

@@ -35,16 +35,15 @@ impl<V> Default for Ordered<V> {
     }
 }
 
+/// Keeps the first place and the last value of a name.
 impl<V> FromIterator<(String, V)> for Ordered<V> {
     fn from_iter<I: IntoIterator<Item = (String, V)>>(entries: I) -> Self {
+        // A map of the places keeps the time linear in the number of entries.
         let mut places = std::collections::HashMap::new();
         let mut all: Vec<(String, V)> = Vec::new();
         for (name, value) in entries {
             match places.get(&name) {
-                Some(&at) => {
-                    let entry: &mut (String, V) = &mut all[at];
-                    entry.1 = value;
-                }
+                Some(&at) => all[at] = (name, value),
                 None => {
                     places.insert(name.clone(), all.len());
                     all.push((name, value));

@@ -9,7 +9,7 @@ use super::python::title;
 use super::table::{Column, table};
 use crate::quote;
 
-/// Writes an analysis.
+/// Writes an analysis: the whole run, what does not change, and each code block.
 #[must_use]
 pub fn analysis(analysis: &Analysis) -> String {
     let Analysis { overall, static_data, code_block_results } = analysis;
@@ -58,7 +58,7 @@ fn summary_columns<'a>(all: impl Iterator<Item = &'a Summary> + Clone) -> Vec<Co
     ]
 }
 
-/// Writes a comparison.
+/// Writes a comparison: each quantity of the whole run, then of each code block, then how long the blocks took.
 #[must_use]
 pub fn comparison(comparison: &Comparison) -> String {
     let Comparison { overall_resource_usage, code_block_resource_usage, code_block_compute_time } =

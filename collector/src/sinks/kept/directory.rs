@@ -33,8 +33,8 @@ pub struct KeptReport {
     pub json: String,
 }
 
-/// Opens the directory. Creates it if the home directory exists. `None`: another user could decide where it is, or it can't
-/// be had.
+/// Opens the directory, which it creates if the home directory exists. `None`: another user could decide where it is or write
+/// to it, or it can't be opened.
 pub(super) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
     if !keep.home.is_dir() || !has_own_links_only(&keep.directory) {
         return None;

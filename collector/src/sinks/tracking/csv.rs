@@ -41,9 +41,9 @@ impl Sink for CsvFile {
         super::name(&self.target)
     }
 
+    /// Opens the file and goes on behind the last row that it has.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         let rows = RowFile::open(&self.target, head(self.form).len() as u64)?;
-        // What is in the file says where to go on: a new one is empty.
         // The key is `at_ns`, the last column. Spaces behind it lengthen a row to the end of its page.
         let key = |row: &str| row.rsplit(',').next()?.trim().parse().ok();
         self.intervals.last_ns = rows.find_last(key)?.unwrap_or(0);
@@ -63,11 +63,12 @@ impl Sink for CsvFile {
         self.intervals.add(sample).map_or(Ok(()), |row| self.write_row(row))
     }
 
+    /// Writes the samples that wait as the last row, and the GPUs, which the report knows, into the second line.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         if let Some(last) = self.intervals.take_rest() {
             self.write_row(last)?;
         }
-        // Now the GPUs are known: the second line is written anew. A file without rows has no head.
+        // A file without rows has no head, so no second line.
         let rows = self.rows.as_ref().filter(|rows| !rows.is_empty());
         rows.map_or(Ok(()), |rows| {
             rows.replace(names(STATIC).len() as u64 + 1, &static_row(self.form, Gpus::of(report)))

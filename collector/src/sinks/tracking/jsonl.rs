@@ -17,7 +17,7 @@ use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Place, Resume, Sink};
 
-/// Bytes at the end of a file that can have lines which come again after a restart: more than a collector writes between two
+/// After a restart, lines within so many bytes of the file's end can come again. A collector writes less between two
 /// savings of its state.
 const COMES_AGAIN: u64 = 16 * 1024 * 1024;
 
@@ -64,9 +64,9 @@ impl Sink for JsonLines {
         super::name(&self.target)
     }
 
+    /// Opens the file and goes on behind its last lines: notes the last sample, and the processes and events that it has.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         let lines = LineFile::open(&self.target)?;
-        // What is in the file says where to go on: a new one is empty.
         lines.last_lines(COMES_AGAIN, |line| match Line::read(line) {
             Some(Line::Sample(sample)) => {
                 (self.intervals.last_ns, self.written_max_ram) = (sample.at_ns, sample.max_ram);
@@ -103,6 +103,7 @@ impl Sink for JsonLines {
         if self.known.add(Key::of_event(event)) { self.write(&Line::Event(*event)).map(drop) } else { Ok(()) }
     }
 
+    /// Writes the samples that wait as the last row, then the line of the end.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         if let Some(last) = self.intervals.take_rest() {
             self.write_row(last)?;

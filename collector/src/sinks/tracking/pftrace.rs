@@ -35,7 +35,7 @@ use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Place, Resume, Sink};
 use crate::sys::clock;
 
-/// Bytes at the end of a file that can have packets which come again after a restart: more than a collector writes between two
+/// After a restart, packets within so many bytes of the file's end can come again. A collector writes less between two
 /// savings of its state.
 const COMES_AGAIN: u64 = 16 * 1024 * 1024;
 
@@ -61,9 +61,9 @@ impl Sink for TraceFile {
         super::name(&self.target)
     }
 
+    /// Opens the file and goes on behind what it has, with a sequence of its own.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         let packets = PacketFile::open(&self.target, COMES_AGAIN, |packet| self.written.take(packet))?;
-        // What is in the file says where to go on: a new one is empty.
         self.intervals.last_ns = self.written.last_row_ns();
         self.sequence = Sequence::new(self.written.last_sequence + 1);
         self.packets = Some(packets);
@@ -111,6 +111,7 @@ impl Sink for TraceFile {
         self.write_revised(begin_ns, at_ns, raised)
     }
 
+    /// Writes the samples that wait as the last row, then the end of the run.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         if let Some(last) = self.intervals.take_rest() {
             self.write_row(&last)?;

@@ -1,7 +1,7 @@
 //! A file of lines that survives a kill of its writer.
 //!
-//! A process that is killed while it writes leaves each page of the file as it was or whole. So no line crosses a page: if the
-//! next line does not fit, spaces before its line break lengthen the last one to the end of the page.
+//! A process that is killed while it writes leaves each page of the file as it was or whole. So no line crosses a page. If
+//! the next line does not fit, spaces before its line break lengthen the last one to the end of the page.
 //!
 //! Lines are written at their place, not appended, so that a disk that was full for a time costs lines only.
 

@@ -77,6 +77,7 @@ impl Sink for Database {
         super::name(&self.target)
     }
 
+    /// Opens the database and goes on behind the last row that it has.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         self.check_file()?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -86,7 +87,7 @@ impl Sink for Database {
             connection.pragma_update(None, "synchronous", "OFF")?;
             connection.pragma_update(None, "temp_store", "MEMORY")?;
             connection.pragma_update(None, "journal_mode", "PERSIST")?;
-            // The first access rolls back what a killed collector had begun. What is there says where to go on.
+            // The first access rolls back what a killed collector had begun.
             let last_ns = tables::last_key(&connection)?;
             Ok((connection, last_ns))
         };
@@ -118,6 +119,7 @@ impl Sink for Database {
         self.write_if_due()
     }
 
+    /// Writes all that was gathered, with the samples that wait as the last row, and the GPUs, which the report knows.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         if let Some(last) = self.intervals.take_rest() {
             self.gather_row(last);

@@ -2,8 +2,8 @@
 
 use crate::figures::thousands;
 
-/// Gives round numbers from 0 to `largest`, at most about `most`, each with its text. Only 0 if `largest` is no number above
-/// it.
+/// Gives round numbers from 0 to `largest`, at most about `most`, each with its text. Gives 0 alone if `largest` is not a
+/// finite number above 0.
 pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
     let least_step = largest / most as f64;
     if !(least_step.is_finite() && least_step > 0.0) {

@@ -9,8 +9,8 @@ use crate::html::escape::escape;
 pub(super) const ABOVE: f64 = 16.0;
 /// Pixels below a plot, for its times.
 const BELOW: f64 = 22.0;
-/// SVG places text by its baseline. Pixels from the middle of a number down to it, and from the end of the plot to that of
-/// the times; the unit's is above the plot.
+/// SVG places text by its baseline. Pixels from the middle of a number down to it, from the plot down to that of the times,
+/// and from that of the unit down to the plot.
 const MIDDLE_TO_BASELINE: f64 = 4.0;
 const PLOT_TO_TIMES: f64 = 17.0;
 const UNIT_TO_PLOT: f64 = 5.0;

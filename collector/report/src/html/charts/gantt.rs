@@ -26,7 +26,7 @@ const MOST: usize = 60;
 /// Most columns of a name beside a bar.
 const NAME: usize = 32;
 
-/// Draws how many processes lived. `None`: it is not known.
+/// Draws how many processes lived at a time. `None`: it is not known.
 pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
     const TITLE: &str = "Live processes";
     let values = &report.series.processes.max;
@@ -53,7 +53,7 @@ struct Bar<'a> {
     first_s: f64,
 }
 
-/// Draws when the heaviest processes lived. `None`: the report does not tell it.
+/// Draws when the heaviest processes lived, a bar for each. `None`: the report has the start of none.
 pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     const TITLE: &str = "Heaviest processes";
     let bars = bars(&report.processes.heaviest);

@@ -21,9 +21,10 @@ const MOST_OF_TOTAL: f64 = 20.0;
 /// Parts of the run in the table beside it.
 const PARTS: f64 = 5.0;
 
-/// Draws a figure for each GPU of which anything is known.
+/// Draws a figure for each GPU of which anything is known. The first one has the note on what they show.
 pub(super) fn gpus(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
     let device = |id: &str| report.gpus.iter().find(|gpu| gpu.id == id);
+    // All of them share a number of points, so that many GPUs do not make the page too large.
     let gpus = report.series.gpus.len() as f64;
     let points = (ALL_POINTS / gpus).clamp(LEAST_POINTS, POINTS);
     let figure = |gpu: &GpuSeries| figure(gpu, device(&gpu.id)?, units, time, points);

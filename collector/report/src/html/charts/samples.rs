@@ -16,7 +16,7 @@ pub(super) struct Quantity<'a> {
 pub(super) const PARTS: f64 = 10.0;
 
 /// Renders the table of these quantities. The points of `time` are joined to a row for each of so many `parts` of the run.
-/// `title` says what is in it.
+/// `title` names it for screen readers.
 pub(super) fn table(time: &Time, title: &str, parts: f64, quantities: &[Quantity]) -> String {
     let columns = quantities
         .iter()

@@ -20,9 +20,9 @@ const MOST_HEAD: u64 = MOST_LENGTH_BYTES as u64 + 1;
 pub(super) struct PacketFile(GrowingFile);
 
 impl PacketFile {
-    /// Opens the file. Cuts off a torn packet, and the packets of a thing (what one [`Self::append`] wrote) whose last
-    /// one is not there. Hands the packets that begin in the last `most` bytes to `take`, in their order; that returns
-    /// whether a packet is the last one of a thing.
+    /// Opens the file. Cuts off a torn packet, and the packets of a thing (what one [`Self::append`] wrote) whose last one
+    /// is not there. Hands the packets that begin in the last `most` bytes to `take`, in their order. That returns whether
+    /// a packet is the last one of a thing.
     pub(super) fn open(
         target: &StreamFile,
         most: u64,

@@ -60,8 +60,9 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Notes what a packet of the file tells; they come in the order of the file. Gives whether it is the last of those that
-    /// were written at once: the value with a row's key or a revised sample's, the end of a process, or the end of the run.
+    /// Notes what a packet of the file tells; they come in the order of the file. Gives whether it is the last of those
+    /// that were written at once. The last one has the key of a row or of a revised sample, or is the end of a process or
+    /// of the run.
     pub(super) fn take(&mut self, packet: &TracePacket) -> bool {
         self.last_sequence = self.last_sequence.max(packet.trusted_packet_sequence_id.unwrap_or(0));
         let begun = self.begun.take();

@@ -186,7 +186,7 @@ fn insert_commands(transaction: &Transaction, rows: &[Row]) -> rusqlite::Result<
     Ok(())
 }
 
-/// Inserts the processes.
+/// Inserts the processes of a batch, their arguments as a JSON array.
 fn insert_processes(transaction: &Transaction, batch: &Batch) -> rusqlite::Result<()> {
     let mut statement = transaction
         .prepare("INSERT OR IGNORE INTO processes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
