@@ -140,18 +140,9 @@ impl Plan {
             return Some(format!("its variants are {}, not {}", names(begun), names(self)));
         }
         // Both have the same names in the same order.
-        for (variant, before) in self.variants.iter().zip(&begun.variants) {
-            if variant.command != before.command {
-                return Some(format!(
-                    "its {} is {}, not {}",
-                    quote::word(&variant.name),
-                    quote::word(&before.command),
-                    quote::word(&variant.command)
-                ));
-            }
-            if variant.prepare != before.prepare {
-                return Some(format!("its {} is prepared in another way", quote::word(&variant.name)));
-            }
+        let mut variants = self.variants.iter().zip(&begun.variants);
+        if let Some(difference) = variants.find_map(|(variant, begun)| variant.difference(begun)) {
+            return Some(difference);
         }
         let numbers =
             [("warm-up runs", self.warmup as u64, begun.warmup as u64), ("seed", self.seed, begun.seed)];
@@ -163,6 +154,19 @@ impl Plan {
         }
         (self.runs < begun.runs)
             .then(|| format!("it has {} runs of each variant, not {}", begun.runs, self.runs))
+    }
+}
+
+impl Variant {
+    /// Says in what this variant differs from the one of the same name in the plan that a study was begun with. `None`: in
+    /// nothing.
+    fn difference(&self, begun: &Self) -> Option<String> {
+        let name = quote::word(&self.name);
+        if self.command != begun.command {
+            let (before, now) = (quote::word(&begun.command), quote::word(&self.command));
+            return Some(format!("its {name} is {before}, not {now}"));
+        }
+        (self.prepare != begun.prepare).then(|| format!("its {name} is prepared in another way"))
     }
 }
 
@@ -178,7 +182,7 @@ pub fn file_stem(name: &str) -> String {
         if stem.len() + c.len_utf8() > LONGEST_STEM {
             break;
         }
-        // A file whose name begins with a dot is hidden, and one with a hyphen looks like an option.
+        // A name that begins with a dot is hidden, one with a hyphen looks like an option, and one with a tilde like a home.
         stem.push(if stem.is_empty() && "-.~".contains(c) { '_' } else { c });
     }
     if stem.is_empty() { "_".to_owned() } else { stem }

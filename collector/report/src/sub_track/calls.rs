@@ -110,29 +110,36 @@ impl Marks {
                 .then(a.timestamp_s.total_cmp(&b.timestamp_s))
         });
         for of_process in entries.chunk_by(|a, b| (a.block, a.process_id) == (b.block, b.process_id)) {
-            // The starts of the calls that are open.
-            let mut open: Vec<f64> = Vec::new();
-            for entry in of_process {
-                let (name, calls) = &mut blocks[entry.block];
-                match (entry.position, entry.timestamp_s) {
-                    (Position::Start, start_s) => open.push(start_s),
-                    (Position::Stop, stop_s) => match open.pop() {
-                        Some(start_s) => calls.push(Call { start_s, stop_s }),
-                        None => {
-                            let (process_id, code_block) = (entry.process_id, std::mem::take(name));
-                            return Err(MarksError::NotEntered {
-                                process_id,
-                                code_block,
-                                timestamp_s: stop_s,
-                            });
-                        }
-                    },
-                }
-            }
+            let (name, calls) = &mut blocks[of_process[0].block];
+            calls.extend(calls_of_process(of_process).map_err(|timestamp_s| MarksError::NotEntered {
+                process_id: of_process[0].process_id,
+                code_block: std::mem::take(name),
+                timestamp_s,
+            })?);
         }
         blocks.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Blocks(blocks.into_iter().map(|(name, calls)| Block::new(name, calls)).collect()))
     }
+}
+
+/// Pairs the marks of one block in one process, which come in the order of their times. A stop ends the call that was entered
+/// last.
+///
+/// # Errors
+/// If no call is open at a stop: its time, seconds since the epoch.
+fn calls_of_process(marks: &[Entry]) -> Result<Vec<Call>, f64> {
+    let mut open_starts_s: Vec<f64> = Vec::new();
+    let mut calls = Vec::new();
+    for mark in marks {
+        match mark.position {
+            Position::Start => open_starts_s.push(mark.timestamp_s),
+            Position::Stop => {
+                let start_s = open_starts_s.pop().ok_or(mark.timestamp_s)?;
+                calls.push(Call { start_s, stop_s: mark.timestamp_s });
+            }
+        }
+    }
+    Ok(calls)
 }
 
 /// Code blocks with their calls, by their names.

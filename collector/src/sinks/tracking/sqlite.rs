@@ -220,8 +220,8 @@ impl Database {
         (self.batch, self.due) = (Batch::default(), None);
     }
 
-    /// Writes all that is left with the GPUs, and removes the journal. The database is locked where a try leaves `due`
-    /// set.
+    /// Writes all that is left with the GPUs, and removes the journal. Tries it several times, because another program may have
+    /// the database locked: such a try leaves `due` set.
     fn finish(&mut self, gpus: Gpus) -> io::Result<()> {
         // gpu_tracker's reader fails on tables without rows, so the GPUs alone make no tables.
         let has_rows = !self.batch.rows.is_empty() || self.intervals.last_ns > 0;

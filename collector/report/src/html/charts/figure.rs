@@ -93,12 +93,15 @@ impl Panel {
     fn html(&self, time: &Time, title: &str, has_label: bool) -> String {
         let Self { label, top, unit, height, paths, words, .. } = self;
         let label = escape(label);
-        // What a legend of one key says has room beside the label.
-        let (heading, legend) = match self.legend.as_slice() {
+        // The figure of a legend of one key has room beside the label.
+        let (figure, legend) = match self.legend.as_slice() {
             [key] if has_label => (format!(" <b>{}</b>", escape(&key.figure)), String::new()),
             _ => (String::new(), self.legend()),
         };
-        let heading = if has_label { format!("<p class=\"label\">{label}{heading}</p>\n") } else { heading };
+        let heading = match has_label {
+            true => format!("<p class=\"label\">{label}{figure}</p>\n"),
+            false => String::new(),
+        };
         let name = if has_label { label.clone() } else { format!("{title}: {label}") };
         // Paths have a resolution of a thousandth of the highest value.
         format!(

@@ -109,6 +109,7 @@ fn panels(values: &[Vec<Option<f64>>; 4], device: &GpuDevice, units: Units, time
     let bytes = |value: Option<u64>| value.map(|bytes| units.gpu_bytes(bytes)).unwrap_or_default();
     let largest = run.iter().chain(all).flatten().copied().fold(0.0, f64::max);
     let total = device.memory.total_bytes.map(|bytes| units.gpu_ram.convert(bytes as f64));
+    // A total far above what was used would make the areas flat.
     let total = total.filter(|total| *total <= largest * MOST_OF_TOTAL);
     let area = |name: &str, values, figure| Some(Line { name: name.to_owned(), values, figure });
     let panels = [

@@ -90,7 +90,7 @@ fn highest_room(
     rooms.reduce(|best, other| if other.height > best.height { other } else { best })
 }
 
-/// Draws a limit, with words at its right end, or at its left one. `top`: the value at the top of the plot.
+/// Draws a limit as a line, with words above its right end, or its left one. `top`: the value at the top of the plot.
 pub(super) fn limit(value: f64, words: &str, top: f64, is_left: bool) -> String {
     let y = Panel::y_of(value, top, HEIGHT);
     let (x, anchor) = if is_left { ("4", "start") } else { ("100%", "end") };

@@ -123,41 +123,38 @@ impl Sequence {
     pub(super) fn process(&mut self, process: &EndedProcess) -> Vec<TracePacket> {
         let (usage, start_ns) = (&process.usage, process.start_ns);
         let end_ns = start_ns.saturating_add((usage.wall_s * 1e9).round() as u64);
-        // Where it is drawn.
         let lane = self.lanes.take(&usage.command, start_ns, end_ns);
-        let uuid = tracks::lane_uuid(self.id, lane.number);
-        let track = lane.is_new.then(|| self.track(tracks::lane(uuid, &usage.command)));
+        let track_uuid = tracks::lane_uuid(self.id, lane.number);
+        let new_track = lane.is_new.then(|| self.track(tracks::lane(track_uuid, &usage.command)));
+        let begin = self.slice_begin(process, track_uuid);
+        let end = self.event(end_ns, event::SLICE_END, track_uuid, end_event(process));
+        new_track.into_iter().chain([begin, end]).collect()
+    }
 
-        // Texts go by number. The packet of the begin has those that a reader does not know yet.
+    /// Gives the packet of the begin of a process, with what identifies it. Its texts go by number, and the packet declares
+    /// those that a reader does not know yet.
+    fn slice_begin(&mut self, process: &EndedProcess, track_uuid: u64) -> TracePacket {
+        let (usage, start_ns) = (&process.usage, process.start_ns);
         let (name_iid, event_names) = self.names.number(tracks::name(&usage.command));
         let arguments = usage.args.as_ref().map(|args| self.arguments.number(quote::words(args)));
-        let (arguments, debug_annotation_string_values) = arguments.unzip();
-        let begin = [
+        let (arguments_iid, new_arguments) = arguments.unzip();
+        let event = event_with([
             number(Name::Pid, Some(usage.pid.into())),
             number(Name::ParentPid, usage.ppid.map(u64::from)),
             number(Name::Start, Some(start_ns)),
-            arguments.map(|iid| DebugAnnotation { string_value_iid: Some(iid), ..named(Name::Arguments) }),
-        ];
-        let end = [
-            mark(Name::StillRunning, process.is_still_running),
-            fraction(Name::CpuTime, usage.cpu_s),
-            quality(Name::CpuQuality, usage.cpu_quality),
-            number(Name::PeakRss, usage.peak_rss_bytes),
-            quality(Name::PeakQuality, usage.peak_quality),
-        ];
-        let begin = TrackEvent { name_iid: Some(name_iid), ..event_with(begin) };
-        let end = event_with(annotations::exit(usage.exit).into_iter().chain(end));
+            arguments_iid
+                .map(|iid| DebugAnnotation { string_value_iid: Some(iid), ..named(Name::Arguments) }),
+        ]);
+        let event = TrackEvent { name_iid: Some(name_iid), ..event };
         let interned = InternedData {
             event_names,
-            debug_annotation_string_values: debug_annotation_string_values.unwrap_or_default(),
+            debug_annotation_string_values: new_arguments.unwrap_or_default(),
             ..InternedData::default()
         };
-        let begin = TracePacket {
+        TracePacket {
             interned_data: Some(interned).filter(|interned| *interned != InternedData::default()),
-            ..self.event(start_ns, event::SLICE_BEGIN, uuid, begin)
-        };
-        let end = self.event(end_ns, event::SLICE_END, uuid, end);
-        track.into_iter().chain([begin, end]).collect()
+            ..self.event(start_ns, event::SLICE_BEGIN, track_uuid, event)
+        }
     }
 
     /// Gives the packet of an event of the run that has no length. `at_ns`: when, CLOCK_MONOTONIC nanoseconds.
@@ -190,6 +187,19 @@ impl Sequence {
             ..TracePacket::default()
         }
     }
+}
+
+/// Makes the event of the end of a process, with how it ended and what it used.
+fn end_event(process: &EndedProcess) -> TrackEvent {
+    let usage = &process.usage;
+    let used = [
+        mark(Name::StillRunning, process.is_still_running),
+        fraction(Name::CpuTime, usage.cpu_s),
+        quality(Name::CpuQuality, usage.cpu_quality),
+        number(Name::PeakRss, usage.peak_rss_bytes),
+        quality(Name::PeakQuality, usage.peak_quality),
+    ];
+    event_with(annotations::exit(usage.exit).into_iter().chain(used))
 }
 
 /// Makes an event with those of the arguments that are known.
