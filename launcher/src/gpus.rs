@@ -3,6 +3,7 @@
 //! A child process asks the drivers. A driver's library starts threads and opens devices, which the command must not
 //! inherit. A library that hangs or crashes affects only the child.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -21,9 +22,10 @@ const LISTER_NAME: &str = "gpu-track-gpus";
 /// A driver that takes longer than this to initialise counts as unresponsive.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Prints the GPUs and the figures that each supports (`--gpus`). Fails if it is not known how many there are.
+/// Prints the GPUs and the figures that each supports (`--gpus`), in this format. Fails if it is not known how many GPUs there
+/// are.
 pub(crate) fn print(config: &GpuConfig, format: &str) -> ExitCode {
-    let listing = match ask(config) {
+    let listing = match list_once(config) {
         Ok(listing) => listing,
         Err(error) => {
             console::message(format_args!("cannot list the GPUs: {error}"));
@@ -35,9 +37,11 @@ pub(crate) fn print(config: &GpuConfig, format: &str) -> ExitCode {
     if listing.count.is_some() { printed } else { ExitCode::FAILURE }
 }
 
-/// Checks that the GPUs of `--guuids` exist, as far as the kernel's files tell: a driver's library can take seconds to
-/// initialise. What they do not tell is in the report. Where no GPU is, it gives a line for the user: gpu_tracker runs the
-/// command there, too.
+/// Checks that the GPUs of `--guuids` exist, if it is given. Only the kernel's files are read: a driver's library can take
+/// seconds to initialise. On a machine without GPUs it gives a warning, because gpu_tracker runs the command there, too.
+///
+/// # Errors
+/// If the machine has GPUs, and a name is surely none of them.
 pub(crate) fn check_selected(config: &GpuConfig) -> Result<Option<String>, UsageError> {
     match &config.uuids {
         Some(uuids) => check(uuids, &present_gpus(config)),
@@ -45,7 +49,7 @@ pub(crate) fn check_selected(config: &GpuConfig) -> Result<Option<String>, Usage
     }
 }
 
-/// Checks the names of `--guuids`. Gives a warning if no GPU was found at all.
+/// Checks the names of `--guuids` against the GPUs that were found. Gives a warning if there is none at all.
 fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, UsageError> {
     let Some(missing) = present.unknown(uuids) else { return Ok(None) };
     if present.devices.is_empty() {
@@ -56,19 +60,21 @@ fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, Usag
     Err(UsageError::of("--guuids", problem))
 }
 
-/// Lists the GPUs and ends, if these are the arguments of the child that does it.
+/// Lists the GPUs and ends this process, if `args` are those of a [`Child`]. Else it returns, and nothing happened.
 pub(crate) fn serve_if_started_as_lister(args: &[OsString]) {
     if let [name, config, every] = args
         && name == LISTER_NAME
     {
-        exit::without_handlers(if serve(config, every).is_some() { 0 } else { 2 })
+        let _ = serve(config, every);
+        // The parent looks only at the lines, and at a signal that ended this process.
+        exit::without_handlers(2)
     }
 }
 
-/// Writes the listing to stdout, in one line. `config` is a [`GpuConfig`], and `every` the time between two lines, both as
-/// JSON. If `every` is null, there is one line. Returns when that is written, when an argument can't be parsed, or when the
-/// parent reads no more.
-fn serve(config: &OsString, every: &OsString) -> Option<()> {
+/// Writes listings to stdout, each as a line of JSON. `config` is a [`GpuConfig`], and `every` the time between two lines,
+/// both as JSON. If `every` is null, there is one line. Returns when that is written, when an argument can't be parsed, or when
+/// the parent reads no more. All of these give `None`.
+fn serve(config: &OsString, every: &OsString) -> Option<Infallible> {
     let config: GpuConfig = serde_json::from_str(config.to_str()?).ok()?;
     let every: Option<Duration> = serde_json::from_str(every.to_str()?).ok()?;
     // A driver's library may write to stdout too; that goes to stderr.
@@ -78,15 +84,15 @@ fn serve(config: &OsString, every: &OsString) -> Option<()> {
     let mut next = Instant::now();
     loop {
         let line = serde_json::to_string(&lister.list(DRIVER_TIMEOUT)).ok()? + "\n";
-        // The parent has gone, or has seen enough.
+        // It fails if the parent has gone, or has seen enough.
         answer.write_all(line.as_bytes()).ok()?;
         next += every?;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
 }
 
-/// Gives each listing of the GPUs to `show`, one if `every` is `None`, until that fails. If the child crashes before
-/// its first line, another one does not load NVIDIA's library.
+/// Calls `show` with a listing of the GPUs, and again each time that `every` has passed, until `show` fails. If `every` is
+/// `None`, there is one call.
 ///
 /// # Errors
 /// That of `show`, or if the GPUs can't be listed.
@@ -97,31 +103,24 @@ pub(crate) fn watch(
 ) -> io::Result<()> {
     let interval_ns = every.map_or(config.interval_ns, |every| every.as_nanos() as u64);
     let config = GpuConfig { interval_ns, ..config.clone() };
-    let Some(every) = every else { return show(ask(&config)?) };
-    let mut child = Child::start(&config, Some(every))?;
-    let mut line = child.line()?;
-    if let Some(signal) = child.crashed_by(&line) {
-        child = Child::start(&GpuConfig { crashed_by: Some(signal), ..config }, Some(every))?;
-        line = child.line()?;
+    if every.is_none() {
+        return show(list_once(&config)?);
     }
+    let (mut child, mut line) = Child::start_with_line(&config, every)?;
     loop {
-        show(listing(&line)?)?;
+        show(parse_listing(&line)?)?;
         line = child.line()?;
     }
 }
 
-/// Asks a child for the GPUs. If it crashes, a second one does not load NVIDIA's library.
-fn ask(config: &GpuConfig) -> io::Result<Listing> {
-    let mut child = Child::start(config, None)?;
-    let mut line = child.line()?;
-    if let Some(signal) = child.crashed_by(&line) {
-        line = Child::start(&GpuConfig { crashed_by: Some(signal), ..config.clone() }, None)?.line()?;
-    }
-    listing(&line)
+/// Lists the GPUs once.
+fn list_once(config: &GpuConfig) -> io::Result<Listing> {
+    let (_child, line) = Child::start_with_line(config, None)?;
+    parse_listing(&line)
 }
 
-/// Reads the line of a child.
-fn listing(line: &str) -> io::Result<Listing> {
+/// Parses the line of a child. An empty one fails: the child ended.
+fn parse_listing(line: &str) -> io::Result<Listing> {
     serde_json::from_str(line).map_err(|_| {
         io::Error::other(
             "the process that asks the drivers ended before it answered, perhaps by a driver's library",
@@ -136,7 +135,19 @@ struct Child {
 }
 
 impl Child {
-    /// Starts a child that writes a listing, or one each time that `every` has passed.
+    /// Starts a child, and gives it with its first line. If it crashes before that, a second child is started, which does not
+    /// load NVIDIA's library.
+    fn start_with_line(config: &GpuConfig, every: Option<Duration>) -> io::Result<(Self, String)> {
+        let mut child = Self::start(config, every)?;
+        let mut line = child.line()?;
+        if let Some(signal) = child.crashed_by(&line) {
+            child = Self::start(&GpuConfig { crashed_by: Some(signal), ..config.clone() }, every)?;
+            line = child.line()?;
+        }
+        Ok((child, line))
+    }
+
+    /// Starts a child that writes a listing, and another one each time that `every` has passed. `None`: it writes one.
     fn start(config: &GpuConfig, every: Option<Duration>) -> io::Result<Self> {
         let mut process = Command::new("/proc/self/exe")
             .arg0(LISTER_NAME)
@@ -149,14 +160,14 @@ impl Child {
         Ok(Self { process, stdout: BufReader::new(stdout) })
     }
 
-    /// Gives its next line; an empty text if it ended.
+    /// Waits for its next line. It is an empty text if the child ended.
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         Ok(line)
     }
 
-    /// Gives the signal that ended it, if it crashed before this line was written.
+    /// Gives the signal by which it crashed before it wrote a line. `None`: `line` is not empty, or it ended otherwise.
     fn crashed_by(&mut self, line: &str) -> Option<i32> {
         if !line.is_empty() {
             return None;

@@ -26,8 +26,8 @@ pub(super) struct DeviceReading<'a> {
     pub at_ns: u64,
     pub sample: &'a DeviceSample,
     pub pids: PidResolver<'a>,
-    /// For how long the device may be left unread, nanoseconds.
-    pub longest_ns: u64,
+    /// For how long the device may be left unread before that counts as a gap, nanoseconds.
+    pub most_unread_ns: u64,
 }
 
 /// When a device stopped answering.
@@ -204,7 +204,7 @@ impl DeviceUsage {
     /// never read, or no process of the run is expected on this device.
     pub(super) fn was_listed_within(&self, from_ns: u64, to_ns: u64) -> Option<bool> {
         let counts = self.lists.count > 0 && self.is_visible != Some(false);
-        counts.then(|| self.lists.is_any_within(from_ns, to_ns))
+        counts.then(|| self.lists.were_read_within(from_ns, to_ns))
     }
 
     /// Gives why the utilisation by the run's processes is not known, although the driver has a call for it. `None`: it is
@@ -339,7 +339,7 @@ impl DeviceUsage {
         let at_ns = if sample.listed_ns == 0 { reading.at_ns } else { sample.listed_ns };
         let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
         let Some(list) = list else { return };
-        self.lists.add(at_ns, reading.longest_ns);
+        self.lists.add(at_ns, reading.most_unread_ns);
         // Adds up the entries that are about processes of the run.
         let mut sums = ListSums::default();
         for listed in list {

@@ -3,12 +3,12 @@
 use super::GpuUsage;
 use super::device::DeviceUsage;
 use crate::model::tree_sample::GpuSums;
-use crate::run::gpu::policy::longest_read_ns;
+use crate::run::gpu::policy::most_unread_ns;
 
 impl GpuUsage {
     /// Gives what was read since the sample before `at_ns` closed.
     pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
-        let oldest_ns = at_ns.saturating_sub(longest_read_ns(self.interval_ns));
+        let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
         GpuSums {
             used_bytes: self.max.recent_used.get(oldest_ns),
             run_bytes: self.max.recent_memory.get(oldest_ns),

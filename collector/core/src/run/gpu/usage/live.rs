@@ -3,13 +3,13 @@
 use super::GpuUsage;
 use super::device::DeviceUsage;
 use crate::model::gpu::{Figure, Missing};
-use crate::run::gpu::policy::longest_read_ns;
+use crate::run::gpu::policy::most_unread_ns;
 
 impl GpuUsage {
     /// Whether the memory of processes on all devices is known at this time, CLOCK_MONOTONIC nanoseconds. A device that is lost
     /// holds none. One whose parts report it needs not tell it itself.
     pub(crate) fn knows_process_memory(&self, at_ns: u64) -> bool {
-        let oldest_ns = at_ns.saturating_sub(longest_read_ns(self.interval_ns));
+        let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
         let counts = |device: &&DeviceUsage| {
             let is_there = device.loss.is_none_or(|loss| loss.is_back);
             is_there && !device.missing(Figure::ProcessMemory).is_some_and(Missing::is_reported_by_parts)

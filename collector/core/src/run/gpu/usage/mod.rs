@@ -24,7 +24,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::pid_table::{PidEntry, PidResolver};
-use super::policy::{POLICY, longest_read_ns};
+use super::policy::{POLICY, most_unread_ns};
 use crate::model::gpu::{BackendsAtEnd, Batch, TrackedDevice};
 use crate::model::groups::Groups;
 use device::{DeviceReading, DeviceUsage};
@@ -90,7 +90,7 @@ impl GpuUsage {
                 at_ns,
                 sample,
                 pids,
-                longest_ns: longest_read_ns(self.interval_ns),
+                most_unread_ns: most_unread_ns(self.interval_ns),
             };
             self.devices[number].add(&reading, &mut self.processes, &mut self.max);
         }
@@ -99,7 +99,7 @@ impl GpuUsage {
     /// Gives for how long the process lists of a device were not read though they could be, nanoseconds. It is the time
     /// between readings further apart than two intervals, or as far from the run's start or end.
     pub(crate) fn unread_ns(&self, device: &DeviceUsage) -> u64 {
-        device.lists.unread_ns(self.start_ns, self.end_of(device), longest_read_ns(self.interval_ns))
+        device.lists.unread_ns(self.start_ns, self.end_of(device), most_unread_ns(self.interval_ns))
     }
 
     /// Gives the longest time in which the process lists of a device were not read, nanoseconds.

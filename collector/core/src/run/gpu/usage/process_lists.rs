@@ -15,6 +15,7 @@ pub struct ProcessLists {
     pub longest_ns: u64,
     /// Time between readings that were too far apart, nanoseconds.
     unread_ns: u64,
+    /// When they were read first and last, CLOCK_MONOTONIC nanoseconds.
     first_ns: u64,
     last_ns: u64,
     /// The latest times, CLOCK_MONOTONIC nanoseconds; ascending.
@@ -34,16 +35,20 @@ struct Entry {
 }
 
 impl ProcessLists {
-    /// Notes that the lists were read. Readings that are further apart than `longest_ns` leave the time between them unread.
-    pub(super) fn add(&mut self, at_ns: u64, longest_ns: u64) {
+    /// Notes that the lists were read at `at_ns`, CLOCK_MONOTONIC nanoseconds. If the last reading is longer ago than
+    /// `most_unread_ns`, nanoseconds, all the time since then counts as unread.
+    pub(super) fn add(&mut self, at_ns: u64, most_unread_ns: u64) {
         if self.count == 0 {
             self.first_ns = at_ns;
         } else {
-            let since_ns = at_ns.saturating_sub(self.last_ns);
-            self.longest_ns = self.longest_ns.max(since_ns);
-            self.unread_ns += if since_ns > longest_ns { since_ns } else { 0 };
+            let gap_ns = at_ns.saturating_sub(self.last_ns);
+            self.longest_ns = self.longest_ns.max(gap_ns);
+            if gap_ns > most_unread_ns {
+                self.unread_ns += gap_ns;
+            }
         }
-        (self.count, self.last_ns) = (self.count + 1, at_ns);
+        self.count += 1;
+        self.last_ns = at_ns;
         self.times.push_back(at_ns);
         let is_old = |at: &u64| at.saturating_add(POLICY.times_kept_ns) < at_ns;
         while self.times.front().is_some_and(is_old) {
@@ -51,8 +56,8 @@ impl ProcessLists {
         }
     }
 
-    /// Takes in an entry of the reading at `at_ns`. Gives since when the driver has listed this pid with this memory,
-    /// CLOCK_MONOTONIC nanoseconds: `at_ns` if it has not before.
+    /// Takes in a process that the reading at `at_ns` lists, with its GPU memory (`None`: unknown). Gives since when the
+    /// driver has listed the pid with this memory, CLOCK_MONOTONIC nanoseconds: `at_ns` if the last reading did not.
     pub(super) fn add_entry(&mut self, at_ns: u64, pid: u32, bytes: Option<u64>) -> u64 {
         let entry = self.entries.entry(pid).or_insert(Entry { bytes, since_ns: at_ns, read_ns: at_ns });
         let since_ns = if entry.bytes == bytes { entry.since_ns } else { at_ns };
@@ -60,27 +65,28 @@ impl ProcessLists {
         since_ns
     }
 
-    /// Forgets all entries but those of this reading, which were all added.
+    /// Forgets the processes that the reading at `at_ns` did not list. Those that it listed must have been added.
     pub(super) fn forget_unlisted(&mut self, at_ns: u64) {
         self.entries.retain(|_, entry| entry.read_ns == at_ns);
     }
 
-    /// Gives for how long they were left unread, from the start of the run to its end, nanoseconds: all times without a reading
-    /// that are longer than `longest_ns`. 0 if they are never read. `end_ns`: `None` if the time after the last reading does not
-    /// count.
-    pub(super) fn unread_ns(&self, start_ns: u64, end_ns: Option<u64>, longest_ns: u64) -> u64 {
-        let ends = self.ends_ns(start_ns, end_ns).into_iter();
-        self.unread_ns + ends.filter(|ns| *ns > longest_ns).sum::<u64>()
+    /// Gives how long they were left unread between the start of the run and its end, nanoseconds. It is the sum of all gaps
+    /// between readings that are longer than `most_unread_ns`, or 0 if there is no reading. If `end_ns` is `None`, the time
+    /// after the last reading does not count.
+    pub(super) fn unread_ns(&self, start_ns: u64, end_ns: Option<u64>, most_unread_ns: u64) -> u64 {
+        let outer_gaps_ns = self.outer_gaps_ns(start_ns, end_ns).into_iter();
+        self.unread_ns + outer_gaps_ns.filter(|gap_ns| *gap_ns > most_unread_ns).sum::<u64>()
     }
 
     /// Gives the longest time between two readings, or from the start of the run to the first, or from the last to its end,
     /// nanoseconds.
     pub(super) fn longest_unread_ns(&self, start_ns: u64, end_ns: Option<u64>) -> u64 {
-        self.ends_ns(start_ns, end_ns).into_iter().fold(self.longest_ns, u64::max)
+        self.outer_gaps_ns(start_ns, end_ns).into_iter().fold(self.longest_ns, u64::max)
     }
 
-    /// Gives the time before the first reading and after the last, nanoseconds.
-    fn ends_ns(&self, start_ns: u64, end_ns: Option<u64>) -> [u64; 2] {
+    /// Gives the time from the start of the run to the first reading, and from the last one to `end_ns`, nanoseconds. Both
+    /// are 0 if there is no reading; the second one is 0 if `end_ns` is `None`.
+    fn outer_gaps_ns(&self, start_ns: u64, end_ns: Option<u64>) -> [u64; 2] {
         if self.count == 0 {
             return [0; 2];
         }
@@ -90,13 +96,13 @@ impl ProcessLists {
 
     /// Gives the mean time between two readings, nanoseconds. `None`: there are fewer than two.
     pub(crate) fn mean_ns(&self) -> Option<f64> {
-        let times = self.count.checked_sub(1).filter(|times| *times > 0)?;
-        Some(self.last_ns.saturating_sub(self.first_ns) as f64 / times as f64)
+        let gaps = self.count.checked_sub(1).filter(|gaps| *gaps > 0)?;
+        Some(self.last_ns.saturating_sub(self.first_ns) as f64 / gaps as f64)
     }
 
-    /// Whether there was a reading from one time to another, CLOCK_MONOTONIC nanoseconds. The end must not be longer ago than
-    /// times are kept.
-    pub(super) fn is_any_within(&self, from_ns: u64, to_ns: u64) -> bool {
+    /// Whether the lists were read between `from_ns` and `to_ns`, both included, CLOCK_MONOTONIC nanoseconds. Readings that
+    /// are longer ago than `POLICY.times_kept_ns` are forgotten.
+    pub(super) fn were_read_within(&self, from_ns: u64, to_ns: u64) -> bool {
         let next = self.times.partition_point(|at| *at < from_ns);
         self.times.get(next).is_some_and(|at| *at <= to_ns)
     }
