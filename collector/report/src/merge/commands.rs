@@ -15,7 +15,8 @@ const MOST_WORDS: usize = 100;
 pub(super) struct Commands(BTreeMap<Vec<String>, (u64, i64)>);
 
 impl Commands {
-    /// Adds that of a report that started then.
+    /// Adds the command of a report that started at `start_us`, microseconds since the epoch. It is left out if there are too
+    /// many others.
     pub(super) fn add(&mut self, words: &[String], start_us: i64) {
         let words: Vec<String> = words.iter().take(MOST_WORDS).map(|word| cut(word)).collect();
         if self.0.len() < MOST || self.0.contains_key(&words) {

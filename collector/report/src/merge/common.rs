@@ -4,7 +4,7 @@ use crate::model::report::{
     Contention, CpusHint, GpuMemoryHint, GpusHint, Hints, Limit, Limits, MemoryHint, Report, TimeHint,
 };
 
-/// Why a merged report has no cores of others.
+/// Why a merged report has no figures of the cores that other programs used.
 const CONTENTION: &str = "the reports of the nodes have it";
 /// Why there are no hints where reports are of parts of nodes.
 const SEVERAL: &str = "several reports are of one node, so none tells what a node needs";
@@ -14,18 +14,20 @@ const MOST_IDLE: usize = 100;
 /// What the reports so far have in common.
 #[derive(Debug, Default)]
 pub(super) struct Common {
-    first: Option<(Option<String>, Limits)>,
+    /// Kernel and limits, as far as they are the same in all reports. `None`: there is no report yet.
+    same: Option<(Option<String>, Limits)>,
     /// How many reports waited for cores, and of how many that is not known.
     contended: u64,
     unknown_contention: u64,
+    /// The largest of each hint. `None`: there is no report yet.
     hints: Option<Hints>,
 }
 
 impl Common {
     /// Adds a report.
     pub(super) fn add(&mut self, report: &Report) {
-        match &mut self.first {
-            None => self.first = Some((report.host.kernel.clone(), report.limits.clone())),
+        match &mut self.same {
+            None => self.same = Some((report.host.kernel.clone(), report.limits.clone())),
             Some((kernel, limits)) => {
                 if *kernel != report.host.kernel {
                     *kernel = None;
@@ -43,14 +45,17 @@ impl Common {
         });
     }
 
+    /// Gives the kernel. `None`: the reports have different ones, or none.
     pub(super) fn kernel(&self) -> Option<String> {
-        self.first.as_ref().and_then(|(kernel, _)| kernel.clone())
+        self.same.as_ref().and_then(|(kernel, _)| kernel.clone())
     }
 
+    /// Gives the limits. What differs between reports is unknown in them.
     pub(super) fn limits(&self) -> Limits {
-        self.first.as_ref().map(|(_, limits)| limits.clone()).unwrap_or_default()
+        self.same.as_ref().map(|(_, limits)| limits.clone()).unwrap_or_default()
     }
 
+    /// Gives whether a report waited for cores. `None`: none is known to have, and of one it is unknown.
     pub(super) fn contention(&self) -> Contention {
         let is_known = self.contended > 0 || self.unknown_contention == 0;
         Contention {
@@ -60,20 +65,21 @@ impl Common {
         }
     }
 
-    /// Gives what to ask for next time, for each node: the most that any report asks for. Reports of parts of nodes don't tell.
-    pub(super) fn hints(&self, is_report_of_each_node: bool) -> Hints {
-        let none = || {
-            let (withheld, gpu_memory_reason) = (Some(SEVERAL.to_owned()), Some(SEVERAL.to_owned()));
-            Hints { withheld, gpu_memory_reason, ..Hints::default() }
-        };
+    /// Gives what to ask for next time, for each node: the most that any report asks for. If a node has several reports, there
+    /// are no hints: each tells only of a part of its node.
+    pub(super) fn hints(&self, is_one_report_a_node: bool) -> Hints {
         match &self.hints {
-            Some(hints) if is_report_of_each_node => hints.clone(),
-            _ => none(),
+            Some(hints) if is_one_report_a_node => hints.clone(),
+            _ => Hints {
+                withheld: Some(SEVERAL.to_owned()),
+                gpu_memory_reason: Some(SEVERAL.to_owned()),
+                ..Hints::default()
+            },
         }
     }
 }
 
-/// Makes unknown what differs.
+/// Makes those of `limits` unknown that differ from `others`.
 fn keep_common(limits: &mut Limits, others: &Limits) {
     let Limits { memory_bytes, cpu_millicores, tasks, cgroup, oom_kills, cpus, ulimits, batch_system, slurm } =
         limits;
@@ -93,35 +99,38 @@ fn keep_common(limits: &mut Limits, others: &Limits) {
     slurm.retain(|name, value| others.slurm.get(name) == Some(value));
 }
 
+/// Makes a value unknown that differs from the other.
 fn keep_equal<T: PartialEq>(value: &mut Option<T>, other: &Option<T>) {
     if value != other {
         *value = None;
     }
 }
 
-/// Gives the larger of each hint. Where one is unknown, so is what all need; GPUs of nodes add up.
+/// Gives the larger of each hint, and the sum of the GPUs. A hint that one report does not have is unknown for all.
 fn larger(all: Hints, other: &Hints) -> Hints {
     Hints {
         withheld: all.withheld.or_else(|| other.withheld.clone()),
-        memory: pick(all.memory, other.memory, |a: &MemoryHint, b| a.bytes >= b.bytes),
-        time: pick(all.time, other.time, |a: &TimeHint, b| a.time_s >= b.time_s),
-        cpus: pick(all.cpus, other.cpus, |a: &CpusHint, b| {
+        memory: first_if(all.memory, other.memory, |a: &MemoryHint, b| a.bytes >= b.bytes),
+        time: first_if(all.time, other.time, |a: &TimeHint, b| a.time_s >= b.time_s),
+        cpus: first_if(all.cpus, other.cpus, |a: &CpusHint, b| {
             a.count.cmp(&b.count).then(a.p95_busy_cores.total_cmp(&b.p95_busy_cores)).is_ge()
         }),
-        gpus: Option::zip(all.gpus, other.gpus.as_ref()).map(|(a, b)| sum(a, b)),
-        gpu_memory: pick(all.gpu_memory, other.gpu_memory.clone(), |a: &GpuMemoryHint, b| {
+        gpus: Option::zip(all.gpus, other.gpus.as_ref()).map(|(a, b)| sum_of_gpus(a, b)),
+        gpu_memory: first_if(all.gpu_memory, other.gpu_memory.clone(), |a: &GpuMemoryHint, b| {
             (a.bytes, a.basis_bytes) >= (b.bytes, b.basis_bytes)
         }),
         gpu_memory_reason: all.gpu_memory_reason.or_else(|| other.gpu_memory_reason.clone()),
     }
 }
 
-fn pick<T>(a: Option<T>, b: Option<T>, is_first: impl Fn(&T, &T) -> bool) -> Option<T> {
+/// Gives `a` if it `is_first` beside `b`, else `b`. `None`: one of them is unknown.
+fn first_if<T>(a: Option<T>, b: Option<T>, is_first: impl Fn(&T, &T) -> bool) -> Option<T> {
     let (a, b) = Option::zip(a, b)?;
     Some(if is_first(&a, &b) { a } else { b })
 }
 
-fn sum(a: GpusHint, b: &GpusHint) -> GpusHint {
+/// Adds up the GPUs of two reports, which are of different nodes.
+fn sum_of_gpus(a: GpusHint, b: &GpusHint) -> GpusHint {
     let held_idle = a.held_idle.into_iter().chain(b.held_idle.iter().cloned()).take(MOST_IDLE).collect();
     GpusHint {
         count: a.count.saturating_add(b.count),

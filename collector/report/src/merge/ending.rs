@@ -2,13 +2,21 @@
 
 use crate::model::report::{Cause, Ending, Exit, NodeState, Report, Stage};
 
-/// A way in which a command ended, and when: of several, the first counts.
-type Failure = (i64, String, Exit, Option<Cause>);
+/// A command that failed. Of several, the one that ended first counts.
+#[derive(Debug)]
+struct Failure {
+    /// The end of its report, microseconds since the epoch.
+    end_us: i64,
+    /// The file of its report. Of failures at one time, the first file by name counts.
+    file: String,
+    exit: Exit,
+    cause: Option<Cause>,
+}
 
 /// The endings so far.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
-    /// The first failure: the end of its report, microseconds since the epoch, and its file.
+    /// The first failure.
     failed: Option<Failure>,
     /// Reports whose command succeeded.
     succeeded: u64,
@@ -24,7 +32,7 @@ pub(super) struct Endings {
 }
 
 impl Endings {
-    /// Adds a report, which goes up to this time and is in this file.
+    /// Adds a report, which is in `file` and goes up to `end_us`, microseconds since the epoch.
     pub(super) fn add(&mut self, end_us: i64, file: &str, report: &Report) {
         self.reports += 1;
         let Ending { exit, cause, wait_interrupted } = &report.ending;
@@ -38,28 +46,31 @@ impl Endings {
         if is_success(*exit) {
             self.succeeded += 1;
         } else if is_failure(*exit) {
-            let is_first =
-                |(first_us, first_file, ..): &Failure| (end_us, file) < (*first_us, first_file.as_str());
-            if self.failed.as_ref().is_none_or(is_first) {
-                self.failed = Some((end_us, file.to_owned(), *exit, cause.clone()));
+            let is_before = |failed: &Failure| (end_us, file) < (failed.end_us, failed.file.as_str());
+            if self.failed.as_ref().is_none_or(is_before) {
+                self.failed =
+                    Some(Failure { end_us, file: file.to_owned(), exit: *exit, cause: cause.clone() });
             }
         }
     }
 
-    /// Gives how the command ended: as the first failure did, or with 0 if it did so everywhere.
+    /// Gives how the command ended: as the first failure did, or with 0 if it did so everywhere. Else it is unknown.
     pub(super) fn ending(&self) -> Ending {
-        let is_interrupted = (self.wait_interrupted > 0).then_some(true);
-        let wait_interrupted = is_interrupted
-            .or_else(|| (self.wait_known > 0 && self.wait_known == self.reports).then_some(false));
+        // One report is enough for yes; for no, all reports must tell.
+        let wait_interrupted = if self.wait_interrupted > 0 {
+            Some(true)
+        } else {
+            (self.wait_known > 0 && self.wait_known == self.reports).then_some(false)
+        };
         let (exit, cause) = match &self.failed {
-            Some((.., exit, cause)) => (*exit, cause.clone()),
+            Some(failed) => (failed.exit, failed.cause.clone()),
             None if self.succeeded == self.reports => (Exit { code: Some(0), signal: None }, None),
             None => (Exit::default(), None),
         };
         Ending { exit, cause, wait_interrupted }
     }
 
-    /// Gives how far the run is: it is over if all reports are final.
+    /// Gives how far the run is: over if all reports are final, recovered if all others are, else going on.
     pub(super) fn stage(&self) -> Stage {
         if self.unfinished == 0 {
             Stage::Over
@@ -70,7 +81,7 @@ impl Endings {
         }
     }
 
-    /// Gives until when an unfinished report tells of a node: of several, the one that ends first. `None`: all are final.
+    /// Gives the end of the unfinished report that ends first, microseconds since the epoch. `None`: all are final.
     pub(super) fn unfinished_us(&self) -> Option<i64> {
         self.unfinished_us
     }
@@ -89,6 +100,7 @@ fn is_success(exit: Exit) -> bool {
     exit == Exit { code: Some(0), signal: None }
 }
 
+/// Whether the exit is known and no success.
 fn is_failure(exit: Exit) -> bool {
     exit != Exit::default() && !is_success(exit)
 }

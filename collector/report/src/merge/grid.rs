@@ -25,10 +25,12 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Makes the grid of this time, microseconds since the epoch. Its bins are 1, 2 or 5 times a power of ten wide.
+    /// Makes the grid of this time, microseconds since the epoch. Its bins are as narrow as [`MOST_BINS`] allow, and 1, 2 or 5
+    /// times a power of ten wide.
     pub(super) fn over(start_us: i64, end_us: i64) -> Self {
         let end_us = end_us.clamp(start_us.saturating_add(1), start_us.saturating_add(MOST_US));
         let length_us = end_us - start_us;
+        // Up to 10^14 us, which is enough for MOST_US.
         let decades = (0..12).map(|decade| LEAST_BIN_US * 10_i64.pow(decade));
         let mut widths = decades.flat_map(|decade_us| [1, 2, 5].map(|part| part * decade_us));
         let bin_us = widths.find(|width| length_us <= width * MOST_BINS).unwrap_or(MOST_US / MOST_BINS);
@@ -36,33 +38,38 @@ impl Grid {
         Self { start_us, end_us, bin_us, bins }
     }
 
-    /// Gives the bins that a stretch of time touches: first and last. What is outside of the grid counts to the bin next to it.
+    /// Gives the first and the last bin that a stretch of time touches. Time outside of the grid counts to the bin next to it.
     pub(super) fn touched(&self, from_us: i64, to_us: i64) -> (usize, usize) {
         let bin = |at_us: i64| {
             let bin = at_us.saturating_sub(self.start_us).div_euclid(self.bin_us);
             usize::try_from(bin.max(0)).unwrap_or(0).min(self.bins - 1)
         };
+        // A stretch that ends where a bin begins does not touch it.
         (bin(from_us), bin(to_us.saturating_sub(1).max(from_us)))
     }
 
-    /// Gives the time of windows of so many bins each, the one of this number: begin and end.
-    pub(super) fn window(&self, number: usize, bins: usize) -> (i64, i64) {
-        let width_us = self.bin_us.saturating_mul(bins as i64);
+    /// Gives begin and end of a window, microseconds since the epoch. `number`: its number from 0, if the grid is parted into
+    /// windows of `bins_per_window` bins.
+    pub(super) fn window(&self, number: usize, bins_per_window: usize) -> (i64, i64) {
+        let width_us = self.bin_us.saturating_mul(bins_per_window as i64);
         let begin_us = self.start_us.saturating_add(width_us.saturating_mul(number as i64));
         (begin_us, begin_us.saturating_add(width_us))
     }
 
-    /// Gives begin and end of each window of so many bins, seconds after the start of the grid. The last ends where the time does.
-    pub(super) fn axis(&self, joined: usize) -> (Vec<f64>, Vec<f64>) {
+    /// Gives the begins and the ends of the points of a series, seconds after the start of the grid. The last point ends where
+    /// the time does, which can be within its last bin.
+    pub(super) fn axis(&self, bins_per_point: usize) -> (Vec<f64>, Vec<f64>) {
         let seconds = |at_us: i64| (at_us.min(self.end_us) - self.start_us) as f64 / 1e6;
-        let windows = (0..self.bins.div_ceil(joined)).map(|number| self.window(number, joined));
+        let points = 0..self.bins.div_ceil(bins_per_point);
+        let windows = points.map(|number| self.window(number, bins_per_point));
         windows.map(|(begin_us, end_us)| (seconds(begin_us), seconds(end_us))).unzip()
     }
 }
 
-/// Gives how much two stretches of time have in common, microseconds.
-pub(super) fn overlap_us(a: (i64, i64), b: (i64, i64)) -> u64 {
-    u64::try_from(a.1.min(b.1).saturating_sub(a.0.max(b.0))).unwrap_or(0)
+/// Gives how much two stretches of time, each with begin and end, have in common, microseconds.
+pub(super) fn overlap_us((begin_us, end_us): (i64, i64), (other_begin_us, other_end_us): (i64, i64)) -> u64 {
+    let common_us = end_us.min(other_end_us).saturating_sub(begin_us.max(other_begin_us));
+    u64::try_from(common_us).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -57,10 +57,11 @@ struct LimitsForm {
 }
 
 impl Head {
-    /// Looks at the text of a JSON report.
+    /// Looks at the text of a JSON report. Of one of this schema version, only the keys of [`Form`] are parsed. One of an
+    /// earlier version is converted as a whole.
     ///
     /// # Errors
-    /// If it is none, or of a later schema. What is no report of this version for another reason shows when it is read.
+    /// If it is no report, or one of a later schema version. Errors in other keys show only when the report is merged.
     pub fn read(json: &str) -> Result<Self, NotRead> {
         match serde_json::from_str::<Form>(json) {
             Ok(form) if form.schema_version == SCHEMA_VERSION => Ok(form.into()),
@@ -89,7 +90,7 @@ impl Head {
         self.hostname.as_deref()
     }
 
-    /// Takes in that the node's clock was so many seconds ahead of the others.
+    /// Notes that the node's clock was so many seconds ahead of the others, and puts the times right by that.
     pub fn set_clock_offset(&mut self, offset_s: f64) {
         self.span = self.span.earlier(offset_s);
         self.clock_offset_s = Some(offset_s);
@@ -112,7 +113,7 @@ impl From<Form> for Head {
     }
 }
 
-/// Cuts a name that is too long for one.
+/// Gives the name. One of more than [`MOST_NAME`] characters is cut there, and ends in `...`.
 pub(super) fn cut(name: &str) -> String {
     match name.char_indices().nth(MOST_NAME) {
         Some((at, _)) => format!("{}...", &name[..at]),

@@ -28,8 +28,13 @@ pub(super) struct Processes {
     crashes: Option<BTreeMap<CrashKind, (String, u64)>>,
 }
 
-/// Whether it is a probe, the signal, and the command.
-type CrashKind = (bool, i32, Option<String>);
+/// Crashes that count together, in the order in which those of equal counts are listed.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CrashKind {
+    is_probe: bool,
+    signal: i32,
+    command: Option<String>,
+}
 
 /// The processes of one name.
 #[derive(Debug, Default)]
@@ -51,19 +56,25 @@ impl Processes {
         for process in &report.processes.heaviest {
             self.add_heavy(node, process, start_s);
         }
-        for crash in report.crashes.iter().flatten() {
-            let crashes = self.crashes.get_or_insert_default();
-            let key = (crash.is_probe, crash.signal, crash.command.as_deref().map(cut));
-            if crashes.len() < LISTED || crashes.contains_key(&key) {
-                let (_, count) = crashes.entry(key).or_insert_with(|| (cut(&crash.signal_name), 0));
-                *count = count.saturating_add(crash.count);
-            }
-        }
-        if report.crashes.is_some() {
-            self.crashes.get_or_insert_default();
+        if let Some(crashes) = &report.crashes {
+            self.add_crashes(crashes);
         }
     }
 
+    /// Adds the crashes of a report, which may be none. Kinds beyond [`LISTED`] are left out.
+    fn add_crashes(&mut self, of_report: &[Crash]) {
+        let crashes = self.crashes.get_or_insert_default();
+        for crash in of_report {
+            let Crash { is_probe, signal, .. } = *crash;
+            let kind = CrashKind { is_probe, signal, command: crash.command.as_deref().map(cut) };
+            if crashes.len() < LISTED || crashes.contains_key(&kind) {
+                let (_, count) = crashes.entry(kind).or_insert_with(|| (cut(&crash.signal_name), 0));
+                *count = count.saturating_add(crash.count);
+            }
+        }
+    }
+
+    /// Gives the sums of a command name, or those that new names share if there are too many.
     fn command(&mut self, name: &str) -> &mut Command {
         let name = cut(name);
         let is_new = !self.commands.contains_key(&name);
@@ -71,12 +82,14 @@ impl Processes {
         self.commands.entry(name).or_default()
     }
 
-    /// Keeps a process if it is one of the heaviest so far.
+    /// Keeps a process in each list of the heaviest that it belongs to. `start_s` is that of its report's command, seconds after
+    /// the first one.
     fn add_heavy(&mut self, node: &str, process: &HeavyProcess, start_s: Option<f64>) {
         let usage = &process.usage;
-        for (list, value) in self.heaviest.iter_mut().zip(VALUES) {
-            let weight = value(usage);
-            let least = list.get(HEAVIEST - 1).map(|process| value(&process.usage));
+        for (list, weight_of) in self.heaviest.iter_mut().zip(WEIGHTS) {
+            let weight = weight_of(usage);
+            // `None`: the list is not full yet.
+            let least = list.get(HEAVIEST - 1).map(|process| weight_of(&process.usage));
             if weight == 0 || least.is_some_and(|least| weight < least) {
                 continue;
             }
@@ -90,19 +103,18 @@ impl Processes {
                 usage: ProcessUsage { command: cut(&usage.command), args: args.cloned(), ..usage.clone() },
             });
             list.sort_by_cached_key(|process| {
-                (Reverse(value(&process.usage)), process.node.clone(), process.usage.pid)
+                (Reverse(weight_of(&process.usage)), process.node.clone(), process.usage.pid)
             });
             list.truncate(HEAVIEST);
         }
     }
 
-    /// Lists sums by command name, most CPU time first.
+    /// Lists sums by command name, most CPU time first, and a sum of the names beyond [`LISTED`] last.
     pub(super) fn by_command(&self) -> Vec<CommandUsage> {
         let mut all: Vec<_> = self.commands.iter().collect();
-        let weight = |name: &str, command: &Command| {
-            (name == OTHER, Reverse(command.cpu_us.sum().unwrap_or(0)), name.to_owned())
-        };
-        all.sort_by_cached_key(|(name, command)| weight(name, command));
+        all.sort_by_cached_key(|(name, command)| {
+            (*name == OTHER, Reverse(command.cpu_us.sum().unwrap_or(0)), (*name).clone())
+        });
         let rest = all.split_off(all.len().min(LISTED));
         let mut list: Vec<CommandUsage> = all.iter().map(|(name, command)| command.usage(name)).collect();
         if !rest.is_empty() {
@@ -125,16 +137,16 @@ impl Processes {
         list
     }
 
-    /// Lists what crashed, most first, the test programs of build systems last. `None`: no report tells.
+    /// Lists what crashed, most first. Probes, the test programs of build systems, come last. `None`: no report tells.
     pub(super) fn crashes(&self) -> Option<Vec<Crash>> {
         let kinds = self.crashes.as_ref()?.iter();
         let mut list: Vec<Crash> = kinds
-            .map(|((is_probe, signal, command), (signal_name, count))| Crash {
-                command: command.clone(),
-                signal: *signal,
+            .map(|(kind, (signal_name, count))| Crash {
+                command: kind.command.clone(),
+                signal: kind.signal,
                 signal_name: signal_name.clone(),
                 count: *count,
-                is_probe: *is_probe,
+                is_probe: kind.is_probe,
             })
             .collect();
         list.sort_by_key(|crash| (crash.is_probe, Reverse(crash.count)));
@@ -142,14 +154,15 @@ impl Processes {
     }
 }
 
-/// What the heaviest processes are chosen by.
-const VALUES: [fn(&ProcessUsage) -> u64; 3] = [
+/// What the heaviest processes are chosen by: CPU time, microseconds; peak RSS, bytes; peak GPU memory, bytes. 0: unknown.
+const WEIGHTS: [fn(&ProcessUsage) -> u64; 3] = [
     |process| saturated(process.cpu_s.map_or(0, millionths)),
     |process| process.peak_rss_bytes.unwrap_or(0),
     |process| process.gpu.as_ref().and_then(|gpu| gpu.peak_ram_bytes).unwrap_or(0),
 ];
 
 impl Command {
+    /// Adds the processes of this name of a report.
     fn add(&mut self, usage: &CommandUsage) {
         self.count = self.count.saturating_add(usage.count);
         self.cpu_us.add(usage.cpu_s.map(millionths));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::spread::spread;
 use super::totals::millionths;
-use crate::model::report::{Exit, RankPlace, RankUsage, Ranks, Report, UnseenRanks};
+use crate::model::report::{Exit, RankPlace, RankUsage, Ranks, Report, Spread, UnseenRanks};
 use crate::quote;
 
 /// How many ranks are listed of each kind.
@@ -21,7 +21,7 @@ pub(super) struct RankTable {
 }
 
 impl RankTable {
-    /// Adds a report of this node.
+    /// Adds a report of this node. Nothing is added if it is of no rank, or of one that can't be.
     pub(super) fn add(&mut self, node: &str, report: &Report) {
         let Some(own) = report.rank.filter(|own| own.rank < own.of) else { return };
         let of_report = RankUsage {
@@ -35,7 +35,7 @@ impl RankTable {
         };
         let key = (own.job, own.of, own.rank);
         match self.ranks.get_mut(&key) {
-            Some(rank) => rank.join(of_report),
+            Some(rank) => join(rank, of_report),
             None => drop(self.ranks.insert(key, of_report)),
         }
     }
@@ -51,32 +51,39 @@ impl RankTable {
             return None;
         }
         let jobs = self.jobs();
-        let missing = jobs.iter().flat_map(|(job, of)| {
-            let is_missing = |rank: &u32| !self.ranks.contains_key(&(*job, *of, *rank));
-            (0..*of).filter(is_missing).take(MOST_MISSING)
-        });
         let mut by_ram: Vec<&RankUsage> = self.ranks.values().collect();
         by_ram.sort_by_key(|rank| (Reverse(rank.peak_ram_bytes), Reverse(rank.cpu_s.map(millionths))));
         let (heaviest, others) = by_ram.split_at(by_ram.len().min(LISTED));
-        let list = |ranks: &mut dyn Iterator<Item = &&RankUsage>| ranks.map(|rank| (*rank).clone()).collect();
-        let of_all = |value: &dyn Fn(&RankUsage) -> Option<f64>| {
-            spread(self.ranks.values().filter_map(|rank| Some((value(rank)?, &rank.place))))
-        };
-        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-        let gpu_ram = of_all(&|rank| bytes(rank.peak_gpu_ram_bytes));
+        // No rank is in both lists.
+        let lightest = others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED);
+        let as_f64 = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+        let gpu_ram = self.spread(|rank| as_f64(rank.peak_gpu_ram_bytes));
         Some(Ranks {
             seen: self.ranks.len() as u64,
             expected: expected(&jobs),
             jobs: jobs.len() as u64,
-            missing: missing.take(MOST_MISSING).collect(),
-            peak_ram_bytes: of_all(&|rank| bytes(rank.peak_ram_bytes)),
-            cpu_s: of_all(&|rank| rank.cpu_s),
+            missing: self.missing(&jobs),
+            peak_ram_bytes: self.spread(|rank| as_f64(rank.peak_ram_bytes)),
+            cpu_s: self.spread(|rank| rank.cpu_s),
+            // Ranks that used no GPU do not differ in it.
             peak_gpu_ram_bytes: gpu_ram.filter(|spread| spread.max > 0.0),
-            heaviest: list(&mut heaviest.iter()),
-            lightest: list(
-                &mut others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED),
-            ),
+            heaviest: heaviest.iter().map(|rank| (*rank).clone()).collect(),
+            lightest: lightest.map(|rank| (*rank).clone()).collect(),
         })
+    }
+
+    /// Gives how a value differs between the ranks of which it is known. `None`: it is known of none.
+    fn spread(&self, value: impl Fn(&RankUsage) -> Option<f64>) -> Option<Spread<RankPlace>> {
+        spread(self.ranks.values().filter_map(|rank| Some((value(rank)?, &rank.place))))
+    }
+
+    /// Gives the ranks without a report, by job, at most [`MOST_MISSING`].
+    fn missing(&self, jobs: &BTreeSet<(u32, u32)>) -> Vec<u32> {
+        let of_job = |(job, of): &(u32, u32)| {
+            let (job, of) = (*job, *of);
+            (0..of).filter(move |rank| !self.ranks.contains_key(&(job, of, *rank)))
+        };
+        jobs.iter().flat_map(of_job).take(MOST_MISSING).collect()
     }
 
     /// Counts the ranks without a report. `None`: there are none.
@@ -92,25 +99,20 @@ impl RankTable {
     }
 }
 
-/// Counts all ranks of these jobs.
+/// Counts all ranks of these jobs, each of which comes with its number of ranks.
 fn expected(jobs: &BTreeSet<(u32, u32)>) -> u64 {
     jobs.iter().map(|(_, of)| u64::from(*of)).sum()
 }
 
-/// Another report of the same rank: it started gpu-track-run more than once.
-trait Join {
-    fn join(&mut self, other: Self);
-}
-
-impl Join for RankUsage {
-    fn join(&mut self, other: Self) {
-        self.wall_s += other.wall_s;
-        self.peak_ram_bytes = self.peak_ram_bytes.max(other.peak_ram_bytes);
-        self.cpu_s = self.cpu_s.into_iter().chain(other.cpu_s).reduce(|a, b| a + b);
-        self.peak_gpu_ram_bytes = self.peak_gpu_ram_bytes.max(other.peak_gpu_ram_bytes);
-        if self.exit == (Exit { code: Some(0), signal: None }) {
-            self.exit = other.exit;
-        }
+/// Adds another report of the same rank, which started gpu-track-run more than once: times add up, of peaks the largest counts.
+fn join(rank: &mut RankUsage, other: RankUsage) {
+    rank.wall_s += other.wall_s;
+    rank.peak_ram_bytes = rank.peak_ram_bytes.max(other.peak_ram_bytes);
+    rank.cpu_s = rank.cpu_s.into_iter().chain(other.cpu_s).reduce(|a, b| a + b);
+    rank.peak_gpu_ram_bytes = rank.peak_gpu_ram_bytes.max(other.peak_gpu_ram_bytes);
+    // The first failure stays.
+    if rank.exit == (Exit { code: Some(0), signal: None }) {
+        rank.exit = other.exit;
     }
 }
 

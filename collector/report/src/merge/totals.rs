@@ -6,6 +6,8 @@ use crate::model::report::{ContextSwitches, Coverage, CpuTime, Faults, Io, Layer
 
 /// Most executables that are listed, as in the report of one node.
 const MOST_STATIC: usize = 100;
+/// The largest mean of RAM, bytes: no node has an exabyte, and a larger number is forged.
+const MOST_MEAN_BYTES: f64 = 1e18;
 
 /// A sum of figures, of which some can be unknown.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,6 +21,7 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Adds a figure; `None`: it is unknown.
     pub(super) fn add(&mut self, figure: Option<u128>) {
         match figure {
             Some(figure) => {
@@ -41,29 +44,37 @@ impl Known {
         (self.known > 0).then_some(self.sum)
     }
 
-    /// Gives the sum if all are known.
+    /// Gives the sum if all are known; `None` if one is unknown, or there is none.
     pub(super) fn whole(self) -> Option<u128> {
         self.sum().filter(|_| self.unknown == 0)
     }
 
-    /// Gives the sum of microseconds in seconds.
+    /// Gives the sum of those that are known, which are microseconds, in seconds; `None` if none is.
     pub(super) fn seconds(self) -> Option<f64> {
         self.sum().map(|us| us as f64 / 1e6)
     }
 
+    /// Gives the sum of those that are known as a count; `None` if none is.
     fn count(self) -> Option<u64> {
         self.sum().map(saturated)
     }
 }
 
-/// Gives a whole number that fits.
+/// Gives the number, or the largest that fits if it is larger.
 pub(super) fn saturated(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Converts seconds to whole microseconds, and percent to millionths of them, so that sums do not depend on the order.
+/// Converts seconds to whole microseconds, and percent to whole millionths of a percent. Sums of whole numbers do not depend on
+/// the order. A negative figure, which is forged, counts as 0.
 pub(super) fn millionths(number: f64) -> u128 {
     (number * 1e6).round().clamp(0.0, 1e24) as u128
+}
+
+/// Gives a mean of bytes times the time that it is of, bytes times microseconds. A forged mean counts at most as
+/// [`MOST_MEAN_BYTES`].
+pub(super) fn bytes_time(mean_bytes: f64, wall_us: u128) -> u128 {
+    (mean_bytes.round().clamp(0.0, MOST_MEAN_BYTES) as u128).saturating_mul(wall_us)
 }
 
 /// The sums so far.
@@ -89,8 +100,9 @@ pub(super) struct Totals {
     pub(super) processes: Known,
     pub(super) still_running: Known,
     coverage: Coverage,
+    /// Processes that each layer found: preload, wait, subreaper, scan, connector.
     layers: [Known; 5],
-    /// Reports that were not tracked, that may lack processes, and whose connector was absent: how many, and the first reason.
+    /// Reports that were not tracked, that may lack processes, whose records are not trusted, and whose connector was absent.
     untracked: Reason,
     uncounted: Reason,
     untrusted: Reason,
@@ -101,18 +113,21 @@ pub(super) struct Totals {
 /// Why something is so in some reports.
 #[derive(Debug, Default)]
 struct Reason {
+    /// How many reports have a reason.
     count: u64,
+    /// The first one, behind the name of its node.
     first: Option<String>,
 }
 
 impl Reason {
+    /// Adds the reason of a report of this node; `None`: it has none.
     fn add(&mut self, node: &str, reason: Option<&String>) {
         let Some(reason) = reason else { return };
         self.count += 1;
         self.first.get_or_insert_with(|| format!("{node}: {}", cut(reason)));
     }
 
-    /// Gives the first reason, and in how many reports there is one.
+    /// Says the first reason, and how many of all `reports` have one. `None`: none has.
     fn text(&self, reports: u64) -> Option<String> {
         let first = self.first.as_ref()?;
         Some(match self.count {
@@ -144,11 +159,9 @@ impl Totals {
         };
         add_groups(
             &mut self.percent_time,
-            percent.map(|percent| percent.map(|p| millionths(p).saturating_mul(wall_us))),
+            percent.map(|percent| percent.map(|percent| millionths(percent).saturating_mul(wall_us))),
         );
-        let ram = report
-            .mean_ram_bytes
-            .map(|bytes| Some((bytes?.round().clamp(0.0, 1e18) as u128).saturating_mul(wall_us)));
+        let ram = report.mean_ram_bytes.map(|bytes| bytes.map(|bytes| bytes_time(bytes, wall_us)));
         add_groups(&mut self.ram_time, ram);
         let whole = |number: Option<u64>| number.map(u128::from);
         for (sum, number) in [
@@ -166,6 +179,7 @@ impl Totals {
         self.add_coverage(node, &report.coverage);
     }
 
+    /// Adds how the processes of a report of this node are known.
     fn add_coverage(&mut self, node: &str, of_report: &Coverage) {
         let all = &mut self.coverage;
         let Peaks { exact, sampled, bound, unknown } = of_report.peaks;
@@ -202,11 +216,11 @@ impl Totals {
         self.connector_absent.add(node, of_report.connector_absent.as_ref());
     }
 
-    /// Gives the CPU time; `usable_s` is what was to be had.
+    /// Gives the CPU time. `usable_s`: the CPU time of all usable cores during the run, seconds.
     pub(super) fn cpu_time(&self, usable_s: f64) -> CpuTime {
         let total_s = self.total.seconds();
         let kernel_s = self.kernel.whole().map(|us| us as f64 / 1e6);
-        let reason = self.kernel_reason.as_ref().map(|(node, reason)| match self.kernel.unknown {
+        let kernel_s_reason = self.kernel_reason.as_ref().map(|(node, reason)| match self.kernel.unknown {
             1 => format!("{node}: {reason}"),
             unknown => format!("{node}: {reason} (unknown in {unknown} of {} reports)", self.reports),
         });
@@ -216,17 +230,17 @@ impl Totals {
             total_s,
             usable_percent: total_s.filter(|_| usable_s > 0.0).map(|total_s| total_s / usable_s * 100.0),
             kernel_s,
-            kernel_s_reason: reason.filter(|_| kernel_s.is_none()),
+            kernel_s_reason: kernel_s_reason.filter(|_| kernel_s.is_none()),
             unattributed_s: self.unattributed.seconds(),
         }
     }
 
-    /// Gives the mean CPU utilisation of main, descendants and all over this time, percent.
+    /// Gives the mean CPU utilisation of main, descendants and all over `wall_us`, percent. `None`: it is known of no report.
     pub(super) fn mean_percent(&self, wall_us: u64) -> Groups<Option<f64>> {
         self.percent_time.map(|sum| mean(sum, wall_us).map(|percent| percent / 1e6))
     }
 
-    /// Gives the mean RAM over this time, bytes.
+    /// Gives the mean RAM of main, descendants and all over `wall_us`, bytes. `None`: it is known of no report.
     pub(super) fn mean_ram_bytes(&self, wall_us: u64) -> Groups<Option<f64>> {
         self.ram_time.map(|sum| mean(sum, wall_us))
     }
@@ -243,13 +257,13 @@ impl Totals {
         ContextSwitches { voluntary: self.voluntary.count(), involuntary: self.involuntary.count() }
     }
 
-    /// Gives how the processes are known. What is of nodes, ranks and files is not in it.
+    /// Gives how the processes are known. It lacks what is known of nodes and ranks, which the caller adds.
     pub(super) fn coverage(&self) -> Coverage {
         let [preload, wait, subreaper, scan, connector] = self.layers.map(Known::count);
         let is_any_tracked = self.untracked.count < self.reports;
         Coverage {
             untracked_reason: self.untracked.text(self.reports).filter(|_| !is_any_tracked),
-            // A report that was not tracked has a reason of this kind, too.
+            // An untracked report has this reason, too, so it is named even if others were tracked.
             uncounted_reason: self.uncounted.text(self.reports),
             layers: Layers { preload, wait, subreaper, scan, connector },
             records_untrusted: self.untrusted.text(self.reports),
@@ -259,12 +273,16 @@ impl Totals {
     }
 }
 
+/// Adds a figure to the sum of each group.
 fn add_groups(sums: &mut Groups<Known>, figures: Groups<Option<u128>>) {
     sums.main.add(figures.main);
     sums.descendants.add(figures.descendants);
     sums.combined.add(figures.combined);
 }
 
-fn mean(sum: Known, wall_us: u64) -> Option<f64> {
-    (wall_us > 0).then(|| sum.sum().map(|sum| sum as f64 / wall_us as f64)).flatten()
+/// Gives the mean over `wall_us` of a sum over time, in its unit times microseconds. `None`: no time has passed, or the sum is
+/// known of no report.
+pub(super) fn mean(sum: Known, wall_us: u64) -> Option<f64> {
+    let sum = sum.sum().filter(|_| wall_us > 0)?;
+    Some(sum as f64 / wall_us as f64)
 }

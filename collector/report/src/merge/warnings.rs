@@ -15,18 +15,21 @@ const MOST_LISTED: usize = 30;
 /// Most characters of one.
 const MOST_TEXT: usize = 1000;
 /// Most columns of a command.
-const COMMAND: usize = 60;
+const COMMAND_WIDTH: usize = 60;
+/// How many of several nodes, jobs, files or commands a warning names.
+const NAMED: usize = 3;
 
 /// The warnings of the reports so far.
 #[derive(Debug, Default)]
 pub(super) struct NodeWarnings {
     /// By topic and text: how many reports have it, and the node of the first one.
     kept: BTreeMap<(Topic, String), (u64, String)>,
+    /// Warnings that were not kept, because there are too many.
     left_out: u64,
 }
 
 impl NodeWarnings {
-    /// Adds those of a report of this node.
+    /// Adds the warnings of a report of this node. The same text of several reports is kept once.
     pub(super) fn add(&mut self, node: &str, report: &Report) {
         for warning in &report.warnings {
             let key = (warning.topic, warning.text.chars().take(MOST_TEXT).collect());
@@ -38,7 +41,7 @@ impl NodeWarnings {
         }
     }
 
-    /// Lists them, those of most reports first in each topic.
+    /// Lists them by topic, those of most reports first in each. A last warning counts those that are left out.
     fn list(&self) -> Vec<Warning> {
         let mut all: Vec<_> = self.kept.iter().collect();
         all.sort_by_cached_key(|((topic, text), (count, _))| (*topic, Reverse(*count), text.clone()));
@@ -46,12 +49,11 @@ impl NodeWarnings {
         let mut list: Vec<Warning> = listed
             .iter()
             .map(|((topic, text), (count, node))| {
-                let place = if *count == 1 {
-                    node.clone()
-                } else {
-                    format!("{node} and {} other reports", count - 1)
+                let place = match count {
+                    1 => node.clone(),
+                    2 => format!("{node} and 1 other report"),
+                    _ => format!("{node} and {} other reports", count - 1),
                 };
-                let place = if *count == 2 { format!("{node} and 1 other report") } else { place };
                 Warning::new(*topic, format!("{place}: {text}"))
             })
             .collect();
@@ -81,15 +83,16 @@ pub(super) struct Facts<'a> {
     pub(super) of_nodes: &'a NodeWarnings,
 }
 
-/// Lists all warnings.
+/// Lists all warnings: those about the merge itself, then those of the reports.
 pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
+    // Each is `None` if there is nothing to warn of.
     let own: [(Topic, Option<String>); 8] = [
         (Topic::Tracking, missing(facts)),
         (Topic::Tracking, unfinished(facts.nodes)),
         (Topic::Figures, commands(facts.commands)),
         (Topic::Figures, jobs(facts.plan)),
         (Topic::Figures, times(facts.plan)),
-        (Topic::Figures, several(facts.nodes)),
+        (Topic::Figures, several_of_a_node(facts.nodes)),
         (Topic::Figures, one_machine(facts)),
         (Topic::Figures, unknown(facts)),
     ];
@@ -99,7 +102,6 @@ pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
 
 /// Names the first of several, and says how many more there are: `n1, n2 and 3 others`.
 fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
-    const NAMED: usize = 3;
     let all = names.len();
     let shown: Vec<&str> = names.take(NAMED).collect();
     match all.saturating_sub(shown.len()) {
@@ -114,11 +116,12 @@ fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
+/// Gives the nodes whose reports are in this state.
 fn of_state(nodes: &[Node], state: NodeState) -> Vec<&Node> {
     nodes.iter().filter(|node| node.state == state).collect()
 }
 
-/// Says what no figure has: nodes, ranks and files without a report, and what nodes did after their last one.
+/// Says what no figure has: nodes and ranks without a report, and files that could not be read. `None`: nothing is missing.
 fn missing(facts: &Facts) -> Option<String> {
     let never = of_state(facts.nodes, NodeState::NeverCheckedIn);
     let nodes = (facts.missing_nodes > 0).then(|| {
@@ -137,13 +140,13 @@ fn missing(facts: &Facts) -> Option<String> {
     (!parts.is_empty()).then(|| format!("Not in this report, and in no figure: {}.", parts.join("; ")))
 }
 
-/// Names the nodes whose last report is no final one.
+/// Names the nodes that have no final report. `None`: all have one.
 fn unfinished(nodes: &[Node]) -> Option<String> {
     let open: Vec<&Node> = [NodeState::LastHeard, NodeState::Recovered]
         .into_iter()
         .flat_map(|state| of_state(nodes, state))
         .collect();
-    let told: Vec<String> = open
+    let named_with_time: Vec<String> = open
         .iter()
         .map(|node| match node.silent_s {
             Some(silent_s) => format!("{}: {} s before the end", node.node, short(silent_s)),
@@ -155,19 +158,20 @@ fn unfinished(nodes: &[Node]) -> Option<String> {
             "{} without a final report, last heard of: {}. The run went on there, or the node was lost; what it used since is in no \
              figure.",
             counted(open.len() as u64, "node"),
-            named(told.iter().map(String::as_str))
+            named(named_with_time.iter().map(String::as_str))
         )
     })
 }
 
+/// Warns of reports of different commands, and names the most frequent ones. `None`: all are of one command.
 fn commands(commands: &[(&[String], u64)]) -> Option<String> {
     if commands.len() < 2 {
         return None;
     }
     let texts: Vec<String> = commands
         .iter()
-        .take(3)
-        .map(|(words, count)| format!("{count} of {}", quote::command(words, COMMAND)))
+        .take(NAMED)
+        .map(|(words, count)| format!("{count} of {}", quote::command(words, COMMAND_WIDTH)))
         .collect();
     let more = if commands.len() > texts.len() { ", ..." } else { "" };
     Some(format!(
@@ -177,6 +181,7 @@ fn commands(commands: &[(&[String], u64)]) -> Option<String> {
     ))
 }
 
+/// Warns of reports of several Slurm jobs. `None`: they are of one, or of none.
 fn jobs(plan: &Plan) -> Option<String> {
     (plan.jobs.len() > 1).then(|| {
         let names = named(plan.jobs.iter().map(String::as_str));
@@ -184,6 +189,7 @@ fn jobs(plan: &Plan) -> Option<String> {
     })
 }
 
+/// Names the reports whose times do not overlap with those of the others. `None`: all overlap.
 fn times(plan: &Plan) -> Option<String> {
     let files = plan.outside.iter().map(|at| plan.file(*at));
     (!plan.outside.is_empty()).then(|| {
@@ -196,16 +202,18 @@ fn times(plan: &Plan) -> Option<String> {
     })
 }
 
-fn several(nodes: &[Node]) -> Option<String> {
-    let several: Vec<&Node> = nodes.iter().filter(|node| node.reports > 1).collect();
-    let first = several.first()?;
-    let places = match several.len() {
+/// Warns of nodes with several reports, whose RAM can count shared memory twice. `None`: no node has more than one.
+fn several_of_a_node(nodes: &[Node]) -> Option<String> {
+    let of_several: Vec<&Node> = nodes.iter().filter(|node| node.reports > 1).collect();
+    let first = of_several.first()?;
+    let places = match of_several.len() {
         1 => format!("{} reports are of {}", first.reports, first.node),
         count => format!("{count} nodes have several reports, such as {} with {}", first.node, first.reports),
     };
     Some(format!("{places}: memory that the processes of two of them share counts once in each."))
 }
 
+/// Says that some nodes are the same machine. `None`: there are as many machines as nodes with a report.
 fn one_machine(facts: &Facts) -> Option<String> {
     let with_reports = facts.nodes.iter().filter(|node| node.reports > 0).count() as u64;
     (with_reports > facts.machines).then(|| {
@@ -216,6 +224,7 @@ fn one_machine(facts: &Facts) -> Option<String> {
     })
 }
 
+/// Says of how many reports the CPU time or the RAM is unknown. `None`: both are known of all.
 fn unknown(facts: &Facts) -> Option<String> {
     let Facts { unknown_cpu, unknown_ram, files, .. } = facts;
     let what = [(unknown_cpu, "the CPU time"), (unknown_ram, "the RAM")];
