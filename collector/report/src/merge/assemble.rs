@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::grid::MOST_POINTS;
-use super::machine::no_less;
+use super::machine::at_least_mean;
 use super::merger::Merger;
 use super::quantity::Scale;
 use super::spread::spread;
@@ -15,8 +15,8 @@ use super::warnings::{Facts, warnings};
 use crate::model::groups::Groups;
 use crate::model::report::{
     AtMost, Coverage, Cpu, GpusSource, Host, IoTracks, MaxGpuRam, MaxProportionalRam, MaxRam, Merged, Node,
-    NodeState, Nodes, Percent, Processes, Report, Series, SetRam, SetTracks, Track, Usable, UsableCores,
-    UsableGpus, UsableMemory,
+    NodeState, Nodes, Percent, Processes, Report, Series, SetRam, SetTracks, Spread, Track, Usable,
+    UsableCores, UsableGpus, UsableMemory,
 };
 use crate::model::timestamp;
 
@@ -28,26 +28,26 @@ const MOST_MISSING: usize = 2000;
 const NO_SHARING: &str = "reports don't have it over time, so that of all nodes together is unknown";
 
 impl Merger {
-    /// Makes the report of all, when the last node and machine are closed.
+    /// Makes the merged report. All reports are added, and the last node and machine are closed.
     pub(super) fn assemble(mut self) -> Report {
         let grid = self.plan.grid;
         let wall_us = (grid.end_us - grid.start_us).unsigned_abs();
         let wall_s = wall_us as f64 / 1e6;
         let missing = self.missing();
-        let with_reports = self.read_nodes.len() as u64;
-        let merged = self.merged(with_reports);
+        let merged = self.merged();
         self.nodes.sort_by(|a, b| a.node.cmp(&b.node));
         let is_one_report_a_node = self.nodes.iter().all(|node| node.reports == 1);
-        let known_ranks = self.ranks.unseen();
+        let unseen_ranks = self.ranks.unseen();
         let coverage = Coverage {
             private_ram_reason: Some(NO_SHARING.into()),
             nodes: (missing.count > 0).then(|| Nodes {
                 unseen: missing.count,
                 unseen_names: missing.names.iter().take(MOST_NAMES).cloned().collect(),
             }),
-            ranks: known_ranks,
+            ranks: unseen_ranks,
             ..self.totals.coverage()
         };
+        // Behind the others, with a name and nothing else.
         self.nodes.extend(missing.names.iter().take(MOST_MISSING).map(|node| Node {
             node: node.clone(),
             state: NodeState::NeverCheckedIn,
@@ -60,7 +60,7 @@ impl Merger {
             nodes: &self.nodes,
             machines: self.machines.count,
             files: &self.files,
-            ranks: known_ranks,
+            ranks: unseen_ranks,
             missing_nodes: missing.count,
             unknown_cpu: self.totals.total.unknown,
             unknown_ram: self.sums.ram.combined.unknown(),
@@ -115,17 +115,13 @@ impl Merger {
         }
     }
 
-    fn merged(&self, with_reports: u64) -> Merged {
-        let (node_start_s, node_end_s) = self.plan.grid.axis(self.joined_in_nodes());
+    /// Gives what only a merged report has: its files and nodes, upper bounds, and how the nodes differ.
+    fn merged(&self) -> Merged {
+        let (node_start_s, node_end_s) = self.plan.grid.axis(self.bins_per_node_point());
         let at_most = |sum: &Sum| sum.bounds().at_most.map(saturated);
-        let of_nodes = |value: &dyn Fn(&Node) -> Option<f64>| {
-            let known = self.nodes.iter().filter_map(|node| Some((value(node)?, &node.node)));
-            let known: Vec<_> = known.collect();
-            (known.len() > 1).then(|| spread(known.into_iter())).flatten()
-        };
         Merged {
             files: self.files.clone(),
-            nodes: with_reports,
+            nodes: self.read_nodes.len() as u64,
             machines: self.machines.count,
             bin_s: self.plan.grid.bin_us as f64 / 1e6,
             clock_error_s: None,
@@ -135,8 +131,8 @@ impl Merger {
                 gpu_ram_run_bytes: at_most(&self.sums.gpu_ram),
                 processes: at_most(&self.sums.processes),
             },
-            ram_bytes: of_nodes(&|node| node.ram.max_bytes.map(|bytes| bytes as f64)),
-            cpu_s: of_nodes(&|node| node.cpu_s),
+            ram_bytes: self.spread_over_nodes(|node| node.ram.max_bytes.map(|bytes| bytes as f64)),
+            cpu_s: self.spread_over_nodes(|node| node.cpu_s),
             gpu_energy_j: self.machines.energy_j(),
             unlisted_nodes: self.unlisted.nodes,
             unlisted_gpus: self.unlisted.gpus,
@@ -145,22 +141,36 @@ impl Merger {
         }
     }
 
-    /// Finds the nodes that reports tell of and no report is of. A name with a domain and one without are the same.
+    /// Gives how a value differs between nodes. `None`: it is known of less than two.
+    fn spread_over_nodes(&self, value: impl Fn(&Node) -> Option<f64>) -> Option<Spread<String>> {
+        let known: Vec<(f64, &String)> =
+            self.nodes.iter().filter_map(|node| Some((value(node)?, &node.node))).collect();
+        if known.len() < 2 {
+            return None;
+        }
+        spread(known.into_iter())
+    }
+
+    /// Finds the nodes of the job of which there is no report. Names with and without a domain are those of one node.
     fn missing(&self) -> Missing {
+        // Without the domain, and without the boot id that the plan may have put behind the name.
         fn short(name: &str) -> &str {
             name.split(['.', ' ']).next().unwrap_or_default()
         }
         let read = self.read_nodes.iter().filter_map(|number| self.plan.nodes.get(*number));
-        let known: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
-        let missing = self.told.names.iter().filter(|name| !known.contains(short(name)));
-        let names: Vec<String> = missing.cloned().collect();
-        let with_reports = self.read_nodes.len() as u64;
-        let count = (names.len() as u64).max(self.told.most.saturating_sub(with_reports));
+        let with_report: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
+        let names: Vec<String> =
+            self.told.names.iter().filter(|name| !with_report.contains(short(name))).cloned().collect();
+        // Reports can tell of more nodes than they name.
+        let untold = self.told.most.saturating_sub(self.read_nodes.len() as u64);
+        let count = (names.len() as u64).max(untold);
         Missing { names, count }
     }
 
+    /// Gives what the command may use on all nodes together.
     fn usable(&self) -> Usable {
         let of_nodes = &self.usable;
+        // If it is unknown of one node, so it is of all.
         let memory_bytes = of_nodes.memory_bytes.whole().map(saturated);
         let gpus = self.machines.usable_gpus();
         let source = if of_nodes.gpus_by_environment { GpusSource::Environment } else { GpusSource::Tracked };
@@ -175,6 +185,7 @@ impl Merger {
         }
     }
 
+    /// Gives the lower bounds of the largest RAM. The upper ones are in `max_ram_at_most` and `merged.at_most`.
     fn max_ram(&self) -> MaxRam {
         let set = |sum: &Sum| SetRam {
             footprint_bytes: sum.bounds().at_least.map(saturated),
@@ -191,20 +202,21 @@ impl Merger {
         }
     }
 
+    /// Gives the largest GPU memory of the run's processes, and that of the machines.
     fn max_gpu_ram(&self) -> MaxGpuRam {
-        let sum = &self.sums.gpu_ram;
         MaxGpuRam {
             main_bytes: self.sums.gpu_main.max(),
             descendants_bytes: self.sums.gpu_descendants.max(),
-            combined_bytes: sum.bounds().at_least.filter(|_| sum.is_complete()).map(saturated),
+            combined_bytes: self.sums.gpu_ram.at_least_of_all().map(saturated),
             ..self.machines.gpu_ram()
         }
     }
 
+    /// Gives the CPU utilization; the mean is that over `wall_us`. Threads are not summed.
     fn cpu(&self, wall_us: u64) -> Cpu {
         let max = self.sums.cpu.map(|sum| sum.at_least(Scale::Percent));
         let percent = max.with(self.totals.mean_percent(wall_us), |max, mean_sum| Percent {
-            max_sum: no_less(max, mean_sum),
+            max_sum: at_least_mean(max, mean_sum),
             mean_sum,
         });
         Cpu {
@@ -220,6 +232,7 @@ impl Merger {
         }
     }
 
+    /// Gives the processes of all reports.
     fn all_processes(&self) -> Processes {
         Processes {
             total: self.totals.processes.sum().map_or(0, saturated),
@@ -232,12 +245,13 @@ impl Merger {
         }
     }
 
+    /// Gives the sums of all nodes over time. GPUs, commands and file systems are in the reports of the nodes.
     fn series(&self) -> Series {
         let grid = self.plan.grid;
-        let joined = grid.bins.div_ceil(MOST_POINTS);
-        let (start_s, end_s) = grid.axis(joined);
+        let bins_per_point = grid.bins.div_ceil(MOST_POINTS);
+        let (start_s, end_s) = grid.axis(bins_per_point);
         let track = |sum: &Sum, scale: Scale| {
-            let line = sum.line(joined);
+            let line = sum.line(bins_per_point);
             let values = |list: Vec<Option<u128>>| -> Vec<Option<f64>> {
                 list.into_iter().map(|units| units.map(|units| scale.value(units))).collect()
             };

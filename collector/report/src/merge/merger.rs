@@ -17,7 +17,7 @@ use super::totals::{Known, Totals};
 use super::warnings::NodeWarnings;
 use crate::model::node_list;
 use crate::model::report::{
-    CoresSource, MemorySource, Node, RankUsage, Report, ReportFiles, Topic, UnreadFile, Warning,
+    CoresSource, GpusSource, MemorySource, Node, RankUsage, Report, ReportFiles, Topic, UnreadFile, Warning,
 };
 use crate::read::ReadReport;
 
@@ -62,21 +62,26 @@ pub struct Merger {
     pub(super) files: ReportFiles,
     /// Numbers of the nodes of which a report was read.
     pub(super) read_nodes: BTreeSet<usize>,
-    /// The only report so far.
+    /// The report, if there is a single one so far.
     pub(super) only: Option<Box<Report>>,
-    /// The node and the machine whose reports are being read.
+    /// The number of the node whose reports are being read, and what is known of it so far.
     open: Option<(usize, OpenNode)>,
 }
 
-/// What nodes may use.
+/// What nodes may use: sums over the nodes, and what sets them.
 #[derive(Default)]
 pub(super) struct Usables {
     pub cores: f64,
+    /// Of several sources, the first one of the enum's order: the most specific.
     pub cores_source: Option<CoresSource>,
+    /// `--n-expected-cores` of the nodes, else their cores.
     pub expected_cores: u64,
     pub memory_bytes: Known,
+    /// Of several sources, the first one of the enum's order: the most specific.
     pub memory_source: Option<MemorySource>,
+    /// The least limit of a process's address space, bytes.
     pub address_space_bytes: Option<u64>,
+    /// In some report, an environment variable chose the GPUs.
     pub gpus_by_environment: bool,
 }
 
@@ -88,12 +93,12 @@ pub(super) struct Unlisted {
     listed_gpus: usize,
 }
 
-/// Nodes that reports tell of.
+/// Nodes of the job, by what its reports tell of other nodes.
 #[derive(Default)]
 pub(super) struct Told {
-    /// Their names.
+    /// The names that reports have.
     pub names: BTreeSet<String>,
-    /// The most nodes, that of the report included, of which one tells.
+    /// How many nodes there are at least: the most that one report tells of, its own included.
     pub most: u64,
 }
 
@@ -144,22 +149,22 @@ impl Merger {
     pub fn add(&mut self, number: usize, read: ReadReport) {
         let ReadReport { mut report, note } = read;
         report.warnings.extend(note.map(|note| Warning::new(Topic::Figures, note)));
-        let (node, span, is_apart) =
-            (self.plan.node(number), self.plan.span(number), self.plan.is_apart(number));
-        self.open_node(node);
+        let (span, is_apart) = (self.plan.span(number), self.plan.is_apart(number));
+        self.open_node(self.plan.node(number));
         self.files.read += 1;
-        let axis = Axis::of(&report, span);
-        let quantities = Quantities::of(&report, &axis, is_apart);
+        let axis = Axis::of(&report, span, is_apart);
+        let quantities = Quantities::of(&report, &axis);
         self.sums.add(&quantities, &report);
-        self.machines.add(&report, &axis, span, is_apart);
+        self.machines.add(&report, &axis, span);
         self.endings.add(span.end_us, self.plan.file(number), &report);
         self.commands.add(&report.command, span.start_us);
         self.common.add(&report);
         self.usable.add(&report);
         self.told.add(&report);
         if let Some((_, open)) = &mut self.open {
-            let [.., ram] = &quantities.ram;
-            let [.., cpu] = &quantities.cpu;
+            // Those of main and descendants together.
+            let [_, _, ram] = &quantities.ram;
+            let [_, _, cpu] = &quantities.cpu;
             open.add(self.plan.file(number), &report, span, ram.as_ref(), cpu.as_ref(), is_apart);
             let name = open.name();
             self.totals.add(name, &report);
@@ -171,45 +176,51 @@ impl Merger {
         self.only = (self.files.read == 1).then(|| Box::new(report));
     }
 
-    /// Opens a node, and closes the one that is open if it is another.
-    fn open_node(&mut self, node: usize) {
-        let is_open = self.open.as_ref().is_some_and(|(open, _)| *open == node);
+    /// Opens the node of this number. If another one is open, it is closed, and its machine, too, unless it is the same.
+    fn open_node(&mut self, number: usize) {
+        let is_open = self.open.as_ref().is_some_and(|(open, _)| *open == number);
         if is_open {
             return;
         }
         let before = self.close_node();
-        let next = &self.plan.nodes[node];
+        let next = &self.plan.nodes[number];
         if before.is_some_and(|before| self.plan.nodes[before].machine != next.machine) {
             self.machines.close();
         }
-        self.open = Some((node, OpenNode::new(next, self.plan.grid)));
+        self.open = Some((number, OpenNode::new(next, self.plan.grid)));
     }
 
-    /// Closes the node that is open, and gives its number.
+    /// Closes the node that is open, and gives its number. `None`: no node is open.
     fn close_node(&mut self) -> Option<usize> {
         let (number, open) = self.open.take()?;
         self.read_nodes.insert(number);
         let is_listed = self.nodes.len() < MOST_NODES;
-        let ClosedNode { mut node, expected_cores, usable } =
-            open.close(if is_listed { self.joined_in_nodes() } else { 0 });
+        let ClosedNode { node, expected_cores, usable } =
+            open.close(is_listed.then(|| self.bins_per_node_point()));
         self.usable.cores += usable.count;
         self.usable.expected_cores += expected_cores;
         self.usable.memory_bytes.add(node.ram.usable_bytes.map(u128::from));
+        self.list_node(node, is_listed);
+        Some(number)
+    }
+
+    /// Lists a node, or only counts it, unless it `is_listed`. The same goes for its GPUs, of which there can be too many.
+    fn list_node(&mut self, mut node: Node, is_listed: bool) {
         let gpus = node.gpus.len();
-        if self.unlisted.listed_gpus + gpus > MOST_GPUS || !is_listed {
+        if !is_listed || self.unlisted.listed_gpus + gpus > MOST_GPUS {
             self.unlisted.gpus += gpus as u64;
             node.gpus = Vec::new();
         }
         self.unlisted.listed_gpus += node.gpus.len();
-        match is_listed {
-            true => self.nodes.push(node),
-            false => self.unlisted.nodes += 1,
+        if is_listed {
+            self.nodes.push(node);
+        } else {
+            self.unlisted.nodes += 1;
         }
-        Some(number)
     }
 
-    /// Gives how many bins a point of a node's series has.
-    pub(super) fn joined_in_nodes(&self) -> usize {
+    /// Gives how many bins a point of a node's series has. Of more nodes, each has fewer points.
+    pub(super) fn bins_per_node_point(&self) -> usize {
         let points = (NODE_POINTS / self.plan.nodes.len().max(1)).clamp(1, MOST_POINTS);
         self.plan.grid.bins.div_ceil(points)
     }
@@ -242,6 +253,7 @@ fn leave_out(files: &mut ReportFiles, file: UnreadFile) {
 }
 
 impl Usables {
+    /// Adds what sets the limits of a report. The sums are of closed nodes.
     fn add(&mut self, report: &Report) {
         let usable = &report.usable;
         let cores = [Some(usable.cores.source), self.cores_source].into_iter().flatten();
@@ -250,17 +262,18 @@ impl Usables {
         self.memory_source = memory.min_by_key(|source| *source as u8);
         let limits = [usable.memory.process_address_space_bytes, self.address_space_bytes];
         self.address_space_bytes = limits.into_iter().flatten().min();
-        self.gpus_by_environment |= usable.gpus.source == Some(crate::model::report::GpusSource::Environment);
+        self.gpus_by_environment |= usable.gpus.source == Some(GpusSource::Environment);
     }
 }
 
 impl Told {
+    /// Adds the nodes that a report has not seen, and those of its Slurm step.
     fn add(&mut self, report: &Report) {
-        let named = report.coverage.nodes.as_ref();
-        self.most = self.most.max(named.map_or(0, |nodes| nodes.unseen.saturating_add(1)));
-        let listed = report.limits.slurm.get(STEP_NODES).map(|list| node_list::expanded(list, MOST_TOLD));
-        let names = named.into_iter().flat_map(|nodes| &nodes.unseen_names).chain(listed.iter().flatten());
-        for name in names {
+        let unseen = report.coverage.nodes.as_ref();
+        self.most = self.most.max(unseen.map_or(0, |nodes| nodes.unseen.saturating_add(1)));
+        let of_step = report.limits.slurm.get(STEP_NODES).map(|list| node_list::expanded(list, MOST_TOLD));
+        let unseen_names = unseen.into_iter().flat_map(|nodes| &nodes.unseen_names);
+        for name in unseen_names.chain(of_step.iter().flatten()) {
             if self.names.len() < MOST_TOLD {
                 self.names.insert(super::head::cut(name));
             }

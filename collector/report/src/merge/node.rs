@@ -10,7 +10,7 @@ use super::machine::Energy;
 use super::plan::NodePlan;
 use super::quantity::{Quantity, Span};
 use super::sum::Sum;
-use super::totals::{Known, millionths, saturated};
+use super::totals::{Known, bytes_time, mean, millionths, saturated};
 use crate::model::report::{
     CoresSource, GpuDevice, Node, NodeCoverage, NodeGpu, NodeRam, NodeSeries, Report, UsableCores,
 };
@@ -30,19 +30,26 @@ pub(super) struct OpenNode {
     endings: Endings,
     /// From the first start to the last end.
     span: Option<Span>,
+    /// The times of a report have nothing to do with those of the others.
     is_apart: bool,
     cores: u32,
     usable: UsableNode,
+    /// RAM of all reports over time.
     ram: Sum,
     /// RAM of the only report, or of the last one.
     own_ram: NodeRam,
+    /// Mean RAM times time, bytes times microseconds.
     ram_time: Known,
+    /// CPU utilization of all reports over time.
     cpu: Sum,
     cpu_us: Known,
+    /// Reports that waited for cores, and those of which that is unknown.
     contended: u64,
     unknown_contention: u64,
     processes: u64,
+    /// The sum of the reports' expected cores.
     expected_cores: u64,
+    /// `--n-expected-cores` was given in a report.
     has_expected_cores: bool,
     gpus: BTreeMap<String, (NodeGpu, Energy)>,
     coverage: NodeCoverage,
@@ -53,9 +60,11 @@ pub(super) struct OpenNode {
 struct UsableNode {
     /// Processors of the affinity masks.
     affinity: BTreeSet<u32>,
+    /// In all reports the cores are those of the affinity mask.
     has_affinity_only: bool,
-    /// `--n-expected-cores` of all reports.
+    /// The sum of `--n-expected-cores` of all reports.
     asked: f64,
+    /// The most cores of a report, and what sets them.
     largest: f64,
     source: CoresSource,
     memory_bytes: Option<u64>,
@@ -103,7 +112,8 @@ impl OpenNode {
         &self.name
     }
 
-    /// Adds a report, with its RAM and CPU utilisation over time.
+    /// Adds a report from `file`, with its RAM and CPU utilisation over time. `is_apart`: its times have nothing to do with those
+    /// of the others.
     pub(super) fn add(
         &mut self,
         file: &str,
@@ -122,6 +132,7 @@ impl OpenNode {
         }));
         self.cores = self.cores.max(report.host.cores);
         self.usable.add(report);
+        // Without --n-expected-cores, a report expects all cores of its machine.
         self.has_expected_cores |= report.cpu.expected_cores != report.cpu.system_core_count;
         self.expected_cores += u64::from(report.cpu.expected_cores);
         self.ram.add(ram);
@@ -132,8 +143,7 @@ impl OpenNode {
         all.max_used_bytes = all.max_used_bytes.max(report.max_ram.system_bytes);
         all.total_bytes = all.total_bytes.max(report.host.ram_bytes);
         let wall_us = millionths(report.wall_s);
-        let mean = report.mean_ram_bytes.combined;
-        self.ram_time.add(mean.map(|bytes| (bytes.round().clamp(0.0, 1e18) as u128).saturating_mul(wall_us)));
+        self.ram_time.add(report.mean_ram_bytes.combined.map(|bytes| bytes_time(bytes, wall_us)));
         self.cpu_us.add(report.cpu_time.total_s.map(millionths));
         match report.contention.is_contended {
             Some(is_contended) => self.contended += u64::from(is_contended),
@@ -146,6 +156,7 @@ impl OpenNode {
         self.add_coverage(report);
     }
 
+    /// Adds a GPU of a report whose command ran at `span`. GPUs beyond [`MOST_GPUS`] are left out.
     fn add_gpu(&mut self, gpu: &GpuDevice, span: Span) {
         if self.gpus.len() >= MOST_GPUS && !self.gpus.contains_key(&gpu.id) {
             return;
@@ -161,6 +172,7 @@ impl OpenNode {
             };
             (first, Energy::default())
         });
+        // One report is enough for yes; for no, all must say so.
         all.used = match (all.used, gpu.used) {
             (Some(true), _) | (_, Some(true)) => Some(true),
             (Some(false), Some(false)) => Some(false),
@@ -171,6 +183,7 @@ impl OpenNode {
         energy.add(span, gpu.power.energy_j);
     }
 
+    /// Adds how the processes of a report are known. Of several reasons, the first is kept.
     fn add_coverage(&mut self, report: &Report) {
         let (all, of_report) = (&mut self.coverage, &report.coverage);
         all.exact = all.exact.saturating_add(of_report.exact);
@@ -187,11 +200,12 @@ impl OpenNode {
         }
     }
 
-    /// Ends the node, with so many bins a point in its series; 0: it gets none.
-    pub(super) fn close(self, joined: usize) -> ClosedNode {
+    /// Ends the node. `bins_per_point`: bins in each point of its series; `None`: it gets no series.
+    pub(super) fn close(self, bins_per_point: Option<usize>) -> ClosedNode {
         let span = self.span.unwrap_or(Span { start_us: self.grid.start_us, end_us: self.grid.start_us });
         let wall_us = span.length_us();
         let bounds = self.ram.bounds();
+        // The only report knows its largest RAM; that of several together lies between bounds.
         let ram = match self.reports {
             1 => self.own_ram,
             _ => NodeRam {
@@ -200,8 +214,6 @@ impl OpenNode {
                 ..self.own_ram
             },
         };
-        let over_wall =
-            |sum: Known| (wall_us > 0).then(|| sum.sum().map(|sum| sum as f64 / wall_us as f64)).flatten();
         let usable = self.usable.cores();
         let is_contention_known = self.contended > 0 || self.unknown_contention == 0;
         let expected_cores =
@@ -222,39 +234,40 @@ impl OpenNode {
             cores: Some(self.cores),
             usable_cores: Some(usable.count),
             ram: NodeRam {
-                mean_bytes: over_wall(self.ram_time),
+                mean_bytes: mean(self.ram_time, wall_us),
                 usable_bytes: self.usable.memory_bytes,
                 ..ram
             },
             cpu_s: self.cpu_us.seconds(),
-            busy_cores: over_wall(self.cpu_us),
+            busy_cores: mean(self.cpu_us, wall_us),
             is_contended: is_contention_known.then_some(self.contended > 0),
             processes: Some(self.processes),
             exit: self.endings.ending().exit,
             gpus: gpus.collect(),
             coverage: Some(self.coverage),
-            series: if joined == 0 { NodeSeries::default() } else { series(&self.ram, &self.cpu, joined) },
+            series: bins_per_point.map(|bins| series(&self.ram, &self.cpu, bins)).unwrap_or_default(),
         };
         ClosedNode { node, expected_cores, usable }
     }
 }
 
-/// Makes the series of a node, with so many bins a point.
-fn series(ram: &Sum, cpu: &Sum, joined: usize) -> NodeSeries {
-    let floats = |list: Vec<Option<u128>>, scale: f64| -> Vec<Option<f64>> {
-        list.into_iter().map(|value| value.map(|value| (value as f64 / scale).round())).collect()
+/// Makes the series of a node, with so many bins in each point.
+fn series(ram: &Sum, cpu: &Sum, bins_per_point: usize) -> NodeSeries {
+    let bytes = |list: Vec<Option<u128>>| -> Vec<Option<f64>> {
+        list.into_iter().map(|bytes| bytes.map(|bytes| bytes as f64)).collect()
     };
-    let (ram, cpu) = (ram.line(joined), cpu.line(joined));
-    // Percent without decimals would lose what little a node did.
-    let percent = |value: Option<u128>| value.map(|value| (value as f64 / 1e4).round() / 100.0);
+    // From millionths of a percent, to two decimals: percent without decimals would lose what little a node did.
+    let percent = |millionths: Option<u128>| millionths.map(|part| (part as f64 / 1e4).round() / 100.0);
+    let (ram, cpu) = (ram.line(bins_per_point), cpu.line(bins_per_point));
     NodeSeries {
-        mean_ram_bytes: floats(ram.mean, 1.0),
-        max_ram_bytes: floats(ram.max, 1.0),
+        mean_ram_bytes: bytes(ram.mean),
+        max_ram_bytes: bytes(ram.max),
         mean_cpu_percent: cpu.mean.into_iter().map(percent).collect(),
     }
 }
 
 impl UsableNode {
+    /// Adds what a report of the node may use.
     fn add(&mut self, report: &Report) {
         let UsableCores { count, source } = report.usable.cores;
         let affinity = report.limits.cpus.as_ref().filter(|_| source == CoresSource::Affinity);
@@ -271,8 +284,11 @@ impl UsableNode {
         self.memory_bytes = self.memory_bytes.max(report.usable.memory.bytes);
     }
 
-    /// Gives the cores: those of the affinity masks together, the sum of what users asked for, or the most that a report may
-    /// use: quota and allocation are those of the node, and not of each report.
+    /// Gives the cores that all reports may use: the largest of three numbers.
+    ///
+    /// - The processors that are in any affinity mask, if all cores are known by such masks.
+    /// - The sum of `--n-expected-cores`.
+    /// - The most that one report may use. Quota and allocation are those of the node, so they do not add up.
     fn cores(&self) -> UsableCores {
         let by_mask = if self.has_affinity_only { self.affinity.len() as f64 } else { 0.0 };
         UsableCores { count: self.largest.max(by_mask).max(self.asked), source: self.source }

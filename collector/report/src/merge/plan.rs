@@ -67,7 +67,7 @@ impl Plan {
         let mut unread: Vec<UnreadFile> = unread.collect();
         sources.sort_by(|a, b| a.file.cmp(&b.file));
         leave_out(&mut sources, &mut unread);
-        let (nodes, node_of) = nodes(&sources);
+        let (nodes, node_of) = number_nodes(&sources);
         let spans: Vec<Span> = sources.iter().map(|source| source.head.span).collect();
         let times = Times::of(&spans);
         let mut order: Vec<usize> = (0..sources.len()).collect();
@@ -140,39 +140,38 @@ fn leave_out(sources: &mut Vec<Source>, unread: &mut Vec<UnreadFile>) {
     unread.sort();
 }
 
-/// Names the nodes, and gives that of each source. Host name and boot id name a node, and the boot id names a machine. A report
-/// of a version that had no boot id is of the node of its name, if there is only one.
-fn nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
-    let mut boots: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for head in sources.iter().map(|source| &source.head) {
-        if let (Some(host), Some(boot)) = (&head.hostname, &head.boot_id) {
-            boots.entry(host).or_default().insert(boot);
-        }
+/// What tells nodes apart.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct NodeKey {
+    /// The host name, or the file if the report has none.
+    name: String,
+    /// The boot id of its machine. `None`: unknown.
+    boot: Option<String>,
+}
+
+/// Finds the nodes, and for each source the number of its node. Host name and boot id tell nodes apart, and the boot id alone
+/// tells machines apart.
+fn number_nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
+    let keys = node_keys(sources);
+    let mut numbers: BTreeMap<&NodeKey, usize> = keys.iter().map(|key| (key, 0)).collect();
+    let mut nodes_of_name: BTreeMap<&str, usize> = BTreeMap::new();
+    for key in numbers.keys() {
+        *nodes_of_name.entry(key.name.as_str()).or_default() += 1;
     }
-    let key = |source: &Source| -> (String, Option<String>) {
-        let Head { hostname, boot_id, .. } = &source.head;
-        let Some(host) = hostname else { return (source.file.clone(), boot_id.clone()) };
-        let only = boots.get(host.as_str()).filter(|boots| boots.len() == 1).and_then(|boots| boots.first());
-        (host.clone(), boot_id.clone().or(only.map(|boot| (*boot).to_owned())))
-    };
-    let keys: Vec<_> = sources.iter().map(key).collect();
-    let mut numbers: BTreeMap<&(String, Option<String>), usize> = keys.iter().map(|key| (key, 0)).collect();
     let mut machines: BTreeMap<String, usize> = BTreeMap::new();
     let mut nodes: Vec<NodePlan> = Vec::with_capacity(numbers.len());
-    let of_name: BTreeMap<&str, usize> = numbers.keys().fold(BTreeMap::new(), |mut counts, (name, _)| {
-        *counts.entry(name.as_str()).or_default() += 1;
-        counts
-    });
-    for ((name, boot), number) in &mut numbers {
-        let next = machines.len();
-        // A name is no boot id, which has no space.
+    for (NodeKey { name, boot }, number) in &mut numbers {
+        let next_machine = machines.len();
+        // Without a boot id, the node is a machine of its own. A boot id has no space, so that no machine has the same key.
         let machine = boot.clone().unwrap_or_else(|| format!("host {name}"));
-        let is_only = of_name.get(name.as_str()) == Some(&1);
-        let boot = boot.as_deref().filter(|_| !is_only).map(|boot| format!(" (boot {boot})"));
+        let is_only = nodes_of_name.get(name.as_str()) == Some(&1);
         *number = nodes.len();
         nodes.push(NodePlan {
-            name: format!("{name}{}", boot.unwrap_or_default()),
-            machine: *machines.entry(machine).or_insert(next),
+            name: match boot {
+                Some(boot) if !is_only => format!("{name} (boot {boot})"),
+                _ => name.clone(),
+            },
+            machine: *machines.entry(machine).or_insert(next_machine),
             reports: 0,
             clock_offset_s: None,
         });
@@ -185,6 +184,29 @@ fn nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
     (nodes, node_of)
 }
 
+/// Gives the key of each source's node. A report without a boot id, which earlier versions wrote, gets that of the other reports
+/// of its host, if these have only one.
+fn node_keys(sources: &[Source]) -> Vec<NodeKey> {
+    let mut boots: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for head in sources.iter().map(|source| &source.head) {
+        if let (Some(host), Some(boot)) = (&head.hostname, &head.boot_id) {
+            boots.entry(host).or_default().insert(boot);
+        }
+    }
+    let only_boot = |host: &str| {
+        let boots = boots.get(host).filter(|boots| boots.len() == 1)?;
+        boots.first().map(|boot| (*boot).to_owned())
+    };
+    let key = |source: &Source| {
+        let Head { hostname, boot_id, .. } = &source.head;
+        match hostname {
+            Some(host) => NodeKey { name: host.clone(), boot: boot_id.clone().or_else(|| only_boot(host)) },
+            None => NodeKey { name: source.file.clone(), boot: boot_id.clone() },
+        }
+    };
+    sources.iter().map(key).collect()
+}
+
 /// The times of the reports.
 struct Times {
     /// From the first start to the last end, of those that belong together.
@@ -195,31 +217,40 @@ struct Times {
     outside: Vec<usize>,
 }
 
+/// Reports that overlap in time, directly or by others.
+struct Group {
+    /// From their first start to their last end.
+    extent: Span,
+    /// Their numbers.
+    members: Vec<usize>,
+}
+
 impl Times {
+    /// Finds which reports are of one time. The largest group of reports that overlap is taken for the run, and groups that are
+    /// near to it belong to it. Reports that are much longer than most are apart.
     fn of(spans: &[Span]) -> Self {
-        let mut lengths_us: Vec<u64> = spans.iter().map(|span| span.length_us()).collect();
-        lengths_us.sort_unstable();
-        let median_us = lengths_us.get(lengths_us.len() / 2).copied().unwrap_or(0);
-        let longest_us = median_us.saturating_mul(MOST_TIMES).max(LEAST_GAP_US.unsigned_abs());
+        let longest_us = longest_of_a_run_us(spans);
         let is_too_long = |at: &usize| spans[*at].length_us() > longest_us;
         let (mut apart, mut order): (Vec<usize>, Vec<usize>) = (0..spans.len()).partition(is_too_long);
         order.sort_by_key(|at| (spans[*at].start_us, spans[*at].end_us));
         let groups = groups(spans, &order);
-        // The first of those with most reports.
-        let most = groups.iter().map(|(_, members)| members.len()).max().unwrap_or(0);
-        let main = groups.iter().position(|(_, members)| members.len() == most).unwrap_or(0);
-        let Some((mut extent, _)) = groups.get(main).cloned() else {
+        // Of several with most reports, the first one.
+        let most = groups.iter().map(|group| group.members.len()).max().unwrap_or(0);
+        let main = groups.iter().position(|group| group.members.len() == most).unwrap_or(0);
+        let Some(run) = groups.get(main) else {
             return Self {
                 extent: Span { start_us: 0, end_us: 0 },
                 apart: BTreeSet::new(),
                 outside: Vec::new(),
             };
         };
+        let mut extent = run.extent;
+        // Groups are added on both sides, as long as the gap is no longer than the run.
         let gap_us = LEAST_GAP_US.max(extent.end_us - extent.start_us);
         let (mut first, mut last) = (main, main);
         loop {
-            let before = first.checked_sub(1).map(|at| groups[at].0);
-            let after = groups.get(last + 1).map(|(span, _)| *span);
+            let before = first.checked_sub(1).map(|at| groups[at].extent);
+            let after = groups.get(last + 1).map(|group| group.extent);
             if let Some(span) = before.filter(|span| extent.start_us - span.end_us <= gap_us) {
                 extent.start_us = span.start_us;
                 first -= 1;
@@ -231,28 +262,36 @@ impl Times {
             }
         }
         let mut outside = apart.clone();
-        for (at, (_, members)) in groups.into_iter().enumerate().filter(|(at, _)| *at != main) {
+        for (at, group) in groups.into_iter().enumerate().filter(|(at, _)| *at != main) {
             if at < first || at > last {
-                apart.extend(&members);
+                apart.extend(&group.members);
             }
-            outside.extend(members);
+            outside.extend(group.members);
         }
         outside.sort_unstable();
         Self { extent, apart: apart.into_iter().collect(), outside }
     }
 }
 
-/// Parts reports, in the order of their starts, into groups that overlap in time, directly or by others.
-fn groups(spans: &[Span], order: &[usize]) -> Vec<(Span, Vec<usize>)> {
-    let mut groups: Vec<(Span, Vec<usize>)> = Vec::new();
+/// Gives the longest time that a report of the run can be of, microseconds, by the median of all.
+fn longest_of_a_run_us(spans: &[Span]) -> u64 {
+    let mut lengths_us: Vec<u64> = spans.iter().map(|span| span.length_us()).collect();
+    lengths_us.sort_unstable();
+    let median_us = lengths_us.get(lengths_us.len() / 2).copied().unwrap_or(0);
+    median_us.saturating_mul(MOST_TIMES).max(LEAST_GAP_US.unsigned_abs())
+}
+
+/// Parts reports into groups that overlap in time. `order`: the reports in the order of their starts.
+fn groups(spans: &[Span], order: &[usize]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
     for at in order {
         let span = spans[*at];
-        match groups.last_mut().filter(|(extent, _)| span.start_us <= extent.end_us) {
-            Some((extent, members)) => {
-                extent.end_us = extent.end_us.max(span.end_us);
-                members.push(*at);
+        match groups.last_mut().filter(|group| span.start_us <= group.extent.end_us) {
+            Some(group) => {
+                group.extent.end_us = group.extent.end_us.max(span.end_us);
+                group.members.push(*at);
             }
-            None => groups.push((span, vec![*at])),
+            None => groups.push(Group { extent: span, members: vec![*at] }),
         }
     }
     groups

@@ -8,6 +8,10 @@ const MOST_POINTS: usize = 1000;
 const MOST: u64 = 1 << 62;
 /// The longest run, microseconds: ten years.
 const MOST_RUN_US: f64 = 315e12;
+/// By so much the end of a point can be after the begin of the next one, seconds: each is rounded by itself.
+const POINT_ROUNDING_S: f64 = 1e-6;
+/// By so much the last point can end after the run, seconds: the length of a run has milliseconds.
+const LENGTH_ROUNDING_S: f64 = 1e-3;
 
 /// When a report's command ran, microseconds since the epoch by the clock of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +59,7 @@ impl Span {
         Self { start_us: started_us, end_us: started_us.saturating_add(wall_us) }
     }
 
-    /// Gives the same so many seconds earlier.
+    /// Moves it so many seconds back, but not before 1970.
     pub(super) fn earlier(self, by_s: f64) -> Self {
         let by_us = (by_s * 1e6).round().clamp(-MOST_RUN_US, MOST_RUN_US) as i64;
         let start_us = self.start_us.saturating_sub(by_us).max(0);
@@ -71,6 +75,8 @@ impl Span {
 /// The time axis of a report's series.
 pub(super) struct Axis<'a> {
     span: Span,
+    /// The times of the report have nothing to do with those of the others.
+    is_apart: bool,
     series: &'a Series,
     /// The series can be used.
     is_sound: bool,
@@ -86,12 +92,12 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    /// Converts a figure of a report. What is forged, such as a negative one, is kept within bounds.
+    /// Converts a figure of a report to whole units. A forged one, such as a negative one, is kept within 0 and [`MOST`].
     pub(super) fn units(self, value: f64) -> u64 {
         (value * self.factor()).round().clamp(0.0, MOST as f64) as u64
     }
 
-    /// Converts back.
+    /// Converts whole units back to a figure as a report has it.
     pub(super) fn value(self, units: u128) -> f64 {
         units as f64 / self.factor()
     }
@@ -105,24 +111,25 @@ impl Scale {
 }
 
 impl<'a> Axis<'a> {
-    /// Makes the axis of a report whose command ran then.
-    pub(super) fn of(report: &'a Report, span: Span) -> Self {
+    /// Makes the axis of a report whose command ran at `span`.
+    pub(super) fn of(report: &'a Report, span: Span, is_apart: bool) -> Self {
         let series = &report.series;
         let begins_in_order = series.start_s.windows(2).all(|pair| pair[0] <= pair[1]);
-        let ends_before_next = series.end_s.iter().zip(series.start_s.iter().skip(1));
-        let stretches = series.start_s.iter().zip(&series.end_s);
-        // Seconds of two points can be rounded apart.
+        let mut ends_with_next = series.end_s.iter().zip(series.start_s.iter().skip(1));
+        let mut points = series.start_s.iter().zip(&series.end_s);
         let is_sound = series.start_s.len() <= MOST_POINTS
             && begins_in_order
-            && ends_before_next.into_iter().all(|(end_s, start_s)| *end_s <= *start_s + 1e-6)
-            && stretches.into_iter().all(|(start_s, end_s)| {
-                *start_s >= 0.0 && start_s <= end_s && *end_s <= report.wall_s + 1e-3
+            && ends_with_next.all(|(end_s, next_s)| *end_s <= *next_s + POINT_ROUNDING_S)
+            && points.all(|(start_s, end_s)| {
+                *start_s >= 0.0 && start_s <= end_s && *end_s <= report.wall_s + LENGTH_ROUNDING_S
             });
-        Self { span, series, is_sound }
+        Self { span, is_apart, series, is_sound }
     }
 
-    /// Gives a quantity of the report. `max` is the largest that the report knows beside the points; `None`: it knows none.
-    /// Gives `None` if the points don't know any, either.
+    /// Gives a quantity of the report, which is the sum of `tracks`.
+    ///
+    /// `max`: the largest value that the report has beside the points; `None`: it has none, so that of the points counts.
+    /// `at_most`: the largest that it can have been; `None`: unknown. Gives `None` if neither `max` nor a point has a value.
     pub(super) fn quantity(
         &self,
         tracks: &[&Track],
@@ -136,17 +143,19 @@ impl<'a> Axis<'a> {
         let max = max.or(largest)?;
         let at_most = at_most.map(|at_most| scale.units(at_most).max(max));
         let points = points.into_iter().map(|point| point.within(max)).collect();
-        Some(Quantity { span: self.span, points, max, at_most, is_apart: false })
+        Some(Quantity { span: self.span, points, max, at_most, is_apart: self.is_apart })
     }
 
-    /// Gives the points of the sum of some tracks. Where one is unknown, the sum is.
+    /// Gives the points of the sum of some tracks, without gaps. Where one track is unknown, the sum is. Gives no points if there
+    /// is no track, or the axis can't be used.
     fn points(&self, tracks: &[&Track], scale: Scale) -> Vec<Point> {
         if !self.is_sound || tracks.is_empty() {
             return Vec::new();
         }
         let at_us = |at_s: f64| self.span.start_us.saturating_add((at_s * 1e6).round() as i64);
-        let sum = |values: &dyn Fn(&Track) -> Option<f64>| {
-            let sum: Option<f64> = tracks.iter().map(|track| values(track)).sum();
+        // The sum over the tracks of one of their lists, at a point.
+        let sum_at = |at: usize, list: fn(&Track) -> &Vec<Option<f64>>| {
+            let sum: Option<f64> = tracks.iter().map(|track| list(track).get(at).copied().flatten()).sum();
             sum.map(|sum| scale.units(sum))
         };
         let mut points: Vec<Point> = Vec::with_capacity(self.series.start_s.len());
@@ -156,40 +165,37 @@ impl<'a> Axis<'a> {
             if before_us < start_us {
                 points.push(Point::unknown(before_us, start_us));
             }
-            let value = |list: &dyn Fn(&Track) -> &Vec<Option<f64>>| {
-                sum(&|track: &Track| list(track).get(at).copied().flatten())
-            };
-            let point = Point {
+            let mean = sum_at(at, |track| &track.mean);
+            points.push(Point {
                 start_us: before_us.max(start_us),
                 end_us: end_us.max(before_us),
-                min: value(&|track| &track.min),
-                mean: value(&|track| &track.mean),
-                max: value(&|track| &track.max),
-            };
-            // A window of CPU time need not end in a point: its mean is between what is not known.
-            points.push(Point { min: point.min.or(Some(0)), max: point.max.or(point.mean), ..point });
+                // A mean can be known without extremes: a window of CPU time need not end where a point does.
+                min: sum_at(at, |track| &track.min).or(Some(0)),
+                mean,
+                max: sum_at(at, |track| &track.max).or(mean),
+            });
         }
         points
     }
 }
 
 impl Point {
-    /// Makes a stretch of which nothing is known.
+    /// Makes a stretch of time of which nothing is known.
     fn unknown(start_us: i64, end_us: i64) -> Self {
         Self { start_us, end_us, min: None, mean: None, max: None }
     }
 
-    /// Keeps the values within the largest that the report knows. A series has seven digits, so its largest value is taken for
-    /// the exact one.
+    /// Keeps the values within `max`, the exact largest that the report has, and the others within the point's largest. A series
+    /// has seven digits, so a point's largest value that is about `max` becomes it.
     fn within(self, max: u64) -> Self {
         let exact = |value: u64| if is_about(value, max) { max } else { value.min(max) };
-        let high = self.max.map(exact);
-        let low = |value: Option<u64>| value.map(|value| value.min(high.unwrap_or(max)));
-        Self { min: low(self.min), mean: low(self.mean), max: high, ..self }
+        let own_max = self.max.map(exact);
+        let kept = |value: Option<u64>| value.map(|value| value.min(own_max.unwrap_or(max)));
+        Self { min: kept(self.min), mean: kept(self.mean), max: own_max, ..self }
     }
 }
 
-/// Whether two values are the same but for the digits that a series has.
+/// Whether two values can be the same, of which a series has seven digits.
 pub(super) fn is_about(value: u64, other: u64) -> bool {
     value.abs_diff(other) <= other / 1_000_000
 }

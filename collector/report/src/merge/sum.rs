@@ -20,6 +20,7 @@ use super::quantity::{Point, Quantity, Scale, Span, is_about};
 pub(super) struct Sum {
     grid: Grid,
     bins: Bins,
+    /// `None`: the sum is only for a line over time.
     lower: Option<Lower>,
     /// Reports whose times have nothing to do with those of the others.
     apart: Apart,
@@ -88,15 +89,16 @@ pub(super) struct Line {
 impl Sum {
     /// Makes an empty sum.
     pub(super) fn new(grid: Grid) -> Self {
-        let windows = std::iter::successors(Some(grid.bins), |bins| (*bins > 1).then(|| bins.div_ceil(2)));
+        // How many windows of 1, 2, 4, ... bins there are, down to a single one of all bins.
+        let counts = std::iter::successors(Some(grid.bins), |count| (*count > 1).then(|| count.div_ceil(2)));
         let lower = Lower {
             rises: vec![Vec::new(); grid.bins],
-            windows: windows.map(|number| vec![0; number]).collect(),
+            windows: counts.map(|count| vec![0; count]).collect(),
         };
         Self { lower: Some(lower), ..Self::over_time(grid) }
     }
 
-    /// Makes an empty sum that gives no bounds: for a line over time.
+    /// Makes an empty sum for a line over time. Its bounds are wider than those of [`Sum::new`], and it takes less memory.
     pub(super) fn over_time(grid: Grid) -> Self {
         let zeros = || vec![0; grid.bins];
         let bins = Bins {
@@ -135,9 +137,10 @@ impl Sum {
             return;
         }
         let shape = Shape::of(quantity, self.grid);
+        // It can have been more than any point has, and at any time.
+        let is_above = !is_about(at_most, max);
         for (at, bin) in (shape.first..=shape.last).enumerate() {
             self.bins.most[bin] += u128::from(shape.high[at]);
-            let is_above = !is_about(at_most, max);
             self.bins.at_most[bin] += u128::from(if is_above { at_most } else { shape.high[at] });
             self.bins.least[bin] += u128::from(shape.low[at]);
         }
@@ -160,7 +163,7 @@ impl Sum {
         }
     }
 
-    /// Takes in that a single report knows of a larger value.
+    /// Notes that a report, of which only its largest value is used, had this one.
     pub(super) fn raise(&mut self, value: u64) {
         self.largest = self.largest.max(value.into());
     }
@@ -180,51 +183,70 @@ impl Sum {
         self.bounds().at_least.map(|units| scale.value(units))
     }
 
+    /// Gives the lower bound of the largest sum, whole units. `None`: the quantity is unknown of some report, or there is none.
+    pub(super) fn at_least_of_all(&self) -> Option<u128> {
+        self.bounds().at_least.filter(|_| self.is_complete())
+    }
+
     /// Gives the bounds of the largest sum.
     pub(super) fn bounds(&self) -> Bounds {
         let most = self.bins.at_most.iter().max().copied().unwrap_or(0) + self.apart.at_most;
-        let at_least = self.least_sum();
+        let at_least = self.lower_bound();
         Bounds {
             at_least: (self.known > 0).then_some(at_least),
             at_most: (self.is_bounded && self.known > 0).then_some(most.max(at_least)),
         }
     }
 
-    fn least_sum(&self) -> u128 {
-        let least = &self.bins.least;
-        let of_bins = least.iter().copied();
-        let Some(lower) = &self.lower else { return of_bins.fold(self.largest, u128::max) };
-        let rises = lower.rises.iter().enumerate().flat_map(|(more, rises)| {
-            let risen = rises.iter().enumerate().filter(|(_, rise)| **rise > 0);
-            // In which of the bins that the point touches it rose, is unknown.
-            risen.map(move |(first, rise)| {
-                let touched = least.get(first..=first + more).unwrap_or_default();
-                touched.iter().min().copied().unwrap_or(0) + u128::from(*rise)
-            })
-        });
-        let means = lower.windows.iter().enumerate().flat_map(|(level, sums)| {
-            sums.iter()
-                .enumerate()
-                .map(move |(number, sum)| sum / u128::from(self.length_us(number, 1 << level)))
-        });
-        of_bins.chain(rises).chain(means).fold(self.largest, u128::max)
+    /// Gives the lower bound of the largest sum: the largest of those that the head of this file explains.
+    fn lower_bound(&self) -> u128 {
+        let of_bins = self.bins.least.iter().copied().fold(self.largest, u128::max);
+        let Some(lower) = &self.lower else { return of_bins };
+        of_bins.max(self.largest_with_rise(lower)).max(self.largest_mean(lower))
     }
 
-    /// Gives how long a window of so many bins is within the time of the reports.
-    fn length_us(&self, number: usize, bins: usize) -> u64 {
+    /// Gives the largest sum of the smallest values, with one report's largest value in the place of its smallest.
+    fn largest_with_rise(&self, lower: &Lower) -> u128 {
+        let mut largest = 0;
+        for (more, rises) in lower.rises.iter().enumerate() {
+            for (first, rise) in rises.iter().enumerate().filter(|(_, rise)| **rise > 0) {
+                // The point touches these bins. In which of them it rose is unknown, so the smallest sum counts.
+                let touched = self.bins.least.get(first..=first + more).unwrap_or_default();
+                let least = touched.iter().min().copied().unwrap_or(0);
+                largest = largest.max(least + u128::from(*rise));
+            }
+        }
+        largest
+    }
+
+    /// Gives the largest mean of the sum over a window of 1, 2, 4, ... bins.
+    fn largest_mean(&self, lower: &Lower) -> u128 {
+        let mut largest = 0;
+        for (level, time_sums) in lower.windows.iter().enumerate() {
+            for (number, time_sum) in time_sums.iter().enumerate() {
+                largest = largest.max(time_sum / u128::from(self.length_us(number, 1 << level)));
+            }
+        }
+        largest
+    }
+
+    /// Gives how long a window of so many bins is within the time of the reports, microseconds; at least 1.
+    fn length_us(&self, number: usize, bins_per_window: usize) -> u64 {
         let end_us = self.grid.end_us.saturating_add(START_ROUNDING_US);
-        overlap_us(self.grid.window(number, bins), (self.grid.start_us, end_us)).max(1)
+        overlap_us(self.grid.window(number, bins_per_window), (self.grid.start_us, end_us)).max(1)
     }
 
-    /// Gives the sum over time, so many bins a point.
-    pub(super) fn line(&self, joined: usize) -> Line {
+    /// Gives the sum over time, with `bins_per_point` bins in each point. Points of which nothing is known are `None`.
+    pub(super) fn line(&self, bins_per_point: usize) -> Line {
         let Bins { most, least, time_sums, is_known, .. } = &self.bins;
         let mut line = Line::default();
-        for (number, known) in is_known.chunks(joined).enumerate() {
-            let bins = number * joined..(number * joined + known.len());
+        for (number, known) in is_known.chunks(bins_per_point).enumerate() {
+            let first = number * bins_per_point;
+            // The last point can have fewer bins.
+            let bins = first..first + known.len();
             let is_known = known.contains(&true);
-            let (begin_us, end_us) = self.grid.window(number, joined);
-            let width_us = overlap_us((begin_us, end_us), (self.grid.start_us, self.grid.end_us)).max(1);
+            let window = self.grid.window(number, bins_per_point);
+            let width_us = overlap_us(window, (self.grid.start_us, self.grid.end_us)).max(1);
             let time_sum: u128 = time_sums[bins.clone()].iter().sum();
             line.min.push(least[bins.clone()].iter().min().copied().filter(|_| is_known));
             line.mean.push(is_known.then_some(time_sum / u128::from(width_us)));
@@ -236,6 +258,7 @@ impl Sum {
 
 /// What a report counts for in the bins that it touches.
 struct Shape {
+    /// The first and the last of these bins.
     first: usize,
     last: usize,
     /// The largest that it had in each of them.
@@ -245,75 +268,82 @@ struct Shape {
 }
 
 impl Shape {
+    /// Finds the largest and the smallest value of a report in each bin that it touches.
     fn of(quantity: &Quantity, grid: Grid) -> Self {
         let Span { start_us, end_us } = quantity.span;
         let (first, last) = grid.touched(start_us, end_us.saturating_add(START_ROUNDING_US));
         let mut high: Vec<Option<u64>> = vec![None; last - first + 1];
         let mut low: Vec<Option<u64>> = vec![None; high.len()];
         let points = &quantity.points;
-        let largest = points.iter().filter_map(|point| point.max).max();
-        // The time before the first sample and after the last one has their values.
-        let begin_us = points.first().map_or(start_us, |point| point.start_us);
-        let until_us = points.last().map_or(start_us, |point| point.end_us);
+        let points_start_us = points.first().map_or(start_us, |point| point.start_us);
+        let points_end_us = points.last().map_or(start_us, |point| point.end_us);
         for point in points {
-            let from_us = if point.start_us == begin_us { start_us.min(begin_us) } else { point.start_us };
-            let to_us = if point.end_us == until_us { end_us.max(until_us) } else { point.end_us };
+            // The time before the first point and after the last one has their values.
+            let is_first = point.start_us == points_start_us;
+            let from_us = if is_first { start_us.min(points_start_us) } else { point.start_us };
+            let is_last = point.end_us == points_end_us;
+            let to_us = if is_last { end_us.max(points_end_us) } else { point.end_us };
             let (from, to) = grid.touched(from_us, to_us.saturating_add(START_ROUNDING_US));
             for at in (from.max(first) - first)..=(to.min(last).max(first) - first) {
-                let value = point.max.unwrap_or(quantity.max);
-                high[at] = high[at].max(Some(value));
-                let min = point.min.unwrap_or(0);
+                // A point of which nothing is known can have had anything from 0 to the report's largest value.
+                let (min, max) = (point.min.unwrap_or(0), point.max.unwrap_or(quantity.max));
+                high[at] = high[at].max(Some(max));
                 low[at] = Some(low[at].map_or(min, |low| low.min(min)));
             }
         }
+        // A largest value that no point has can have been at any time.
+        let largest = points.iter().filter_map(|point| point.max).max();
         let is_above = largest.is_none_or(|largest| !is_about(quantity.max, largest));
         let high = high.into_iter().map(|high| high.filter(|_| !is_above).unwrap_or(quantity.max));
         let runs_through = |bin: usize| {
-            let (begins_us, ends_us) = grid.window(bin, 1);
-            begin_us.saturating_add(START_ROUNDING_US) <= begins_us && ends_us <= until_us
+            let (bin_start_us, bin_end_us) = grid.window(bin, 1);
+            points_start_us.saturating_add(START_ROUNDING_US) <= bin_start_us && bin_end_us <= points_end_us
         };
         let low =
             low.into_iter().zip(first..).map(|(low, bin)| low.filter(|_| runs_through(bin)).unwrap_or(0));
         Self { first, last, high: high.collect(), low: low.collect() }
     }
 
-    /// Gives what the report counts for in a bin at least.
+    /// Gives the smallest value of the report in a bin; 0 where it did not run through it.
     fn low_in(&self, bin: usize) -> u64 {
         bin.checked_sub(self.first).and_then(|at| self.low.get(at)).copied().unwrap_or(0)
     }
 }
 
 impl Lower {
-    /// Adds a point of a report.
+    /// Adds a point of the report that has this shape.
     fn add(&mut self, point: &Point, shape: &Shape, grid: Grid) {
         let (first, last) = grid.touched(point.start_us, point.end_us.saturating_add(START_ROUNDING_US));
-        let rises = &mut self.rises[last - first];
         if let Some(max) = point.max {
+            let rises = &mut self.rises[last - first];
             rises.resize(grid.bins, 0);
+            // The largest of what it counts for in these bins, so that the rise is no larger than it was in any of them.
             let counted = (first..=last).map(|bin| shape.low_in(bin)).max().unwrap_or(0);
             rises[first] = rises[first].max(max.saturating_sub(counted));
         }
-        for (level, sums) in self.windows.iter_mut().enumerate() {
-            add_to_windows(sums, point, grid, 1 << level);
+        for (level, time_sums) in self.windows.iter_mut().enumerate() {
+            add_to_windows(time_sums, point, grid, 1 << level);
         }
     }
 }
 
-/// Adds what a point has for certain in each window of so many bins: its start can be rounded.
-fn add_to_windows(sums: &mut [u128], point: &Point, grid: Grid, bins: usize) {
-    let (first, last) = grid.touched(point.start_us, point.end_us.saturating_add(START_ROUNDING_US));
-    let (first, last) = (first / bins, last / bins);
+/// Adds to the sum over time of each window of so many bins what a point has in it for certain. If the point is within one
+/// window, that is its mean. Else its smallest value counts, because the mean of a part of the point is unknown.
+fn add_to_windows(time_sums: &mut [u128], point: &Point, grid: Grid, bins_per_window: usize) {
+    let (first_bin, last_bin) = grid.touched(point.start_us, point.end_us.saturating_add(START_ROUNDING_US));
+    let (first, last) = (first_bin / bins_per_window, last_bin / bins_per_window);
     let length_us = u64::try_from(point.end_us - point.start_us).unwrap_or(0);
     if first == last {
-        sums[first] += u128::from(point.mean.unwrap_or(0)) * u128::from(length_us);
+        time_sums[first] += u128::from(point.mean.unwrap_or(0)) * u128::from(length_us);
         return;
     }
-    for (number, sum) in sums.iter_mut().enumerate().take(last + 1).skip(first) {
-        let window = grid.window(number, bins);
-        let shifted = |by_us: i64| {
+    for (number, time_sum) in time_sums.iter_mut().enumerate().take(last + 1).skip(first) {
+        let window = grid.window(number, bins_per_window);
+        let overlap_if_later = |by_us: i64| {
             overlap_us(window, (point.start_us.saturating_add(by_us), point.end_us.saturating_add(by_us)))
         };
-        let inside_us = shifted(0).min(shifted(START_ROUNDING_US));
-        *sum += u128::from(point.min.unwrap_or(0)) * u128::from(inside_us);
+        // The start is rounded down, so the point can have been later by that.
+        let inside_us = overlap_if_later(0).min(overlap_if_later(START_ROUNDING_US));
+        *time_sum += u128::from(point.min.unwrap_or(0)) * u128::from(inside_us);
     }
 }

@@ -47,11 +47,8 @@ pub(super) struct Quantities {
 
 impl Quantities {
     /// Gives those of a report.
-    pub(super) fn of(report: &Report, axis: &Axis, is_apart: bool) -> Self {
+    pub(super) fn of(report: &Report, axis: &Axis) -> Self {
         let series = &report.series;
-        let quantity = |tracks: &[&Track], scale: Scale, max: Option<f64>, at_most: Option<f64>| {
-            axis.quantity(tracks, scale, max, at_most).map(|quantity| Quantity { is_apart, ..quantity })
-        };
         let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         let ram = &report.max_ram;
         let ram = [ram.main, ram.descendants, ram.combined].map(|set| bytes(set.footprint_bytes));
@@ -60,31 +57,33 @@ impl Quantities {
             [report.cpu.main, report.cpu.descendants, report.cpu.combined].map(|percent| percent.max_sum);
         let all = |of: &SetTracks, scale: Scale, max: [Option<f64>; 3], at_most: [Option<f64>; 3]| {
             [
-                quantity(&[&of.main], scale, max[0], at_most[0]),
-                quantity(&[&of.descendants], scale, max[1], at_most[1]),
-                quantity(&[&of.combined], scale, max[2], at_most[2]),
+                axis.quantity(&[&of.main], scale, max[0], at_most[0]),
+                axis.quantity(&[&of.descendants], scale, max[1], at_most[1]),
+                axis.quantity(&[&of.combined], scale, max[2], at_most[2]),
             ]
         };
-        let most = bytes(report.processes.max_concurrent);
-        let whole: Vec<&str> =
+        let max_concurrent = report.processes.max_concurrent.map(|count| count as f64);
+        // A part of a GPU, such as a MIG instance, is in its whole device.
+        let devices: Vec<&str> =
             report.gpus.iter().filter(|gpu| gpu.parent.is_none()).map(|gpu| gpu.id.as_str()).collect();
-        let gpus = series.gpus.iter().filter(|gpu| whole.contains(&gpu.id.as_str()));
-        let gpus: Vec<&Track> = gpus.map(|gpu| &gpu.memory_run_bytes).collect();
-        let on_gpus = bytes(report.max_gpu_ram.combined_bytes);
+        let of_devices = series.gpus.iter().filter(|gpu| devices.contains(&gpu.id.as_str()));
+        let gpu_ram: Vec<&Track> = of_devices.map(|gpu| &gpu.memory_run_bytes).collect();
+        let max_gpu_ram = bytes(report.max_gpu_ram.combined_bytes);
         Self {
             ram: all(&series.ram_bytes, Scale::Whole, ram, ram_at_most),
             cpu: all(&series.cpu_percent, Scale::Percent, cpu, cpu),
-            processes: quantity(&[&series.processes], Scale::Whole, most, most),
-            read: quantity(&[&series.io_bytes_per_s.read], Scale::Whole, None, None),
-            written: quantity(&[&series.io_bytes_per_s.written], Scale::Whole, None, None),
-            // What a driver hides is unknown, whatever it shows at times.
-            gpu_ram: on_gpus.and_then(|_| quantity(&gpus, Scale::Whole, on_gpus, on_gpus)),
+            processes: axis.quantity(&[&series.processes], Scale::Whole, max_concurrent, max_concurrent),
+            read: axis.quantity(&[&series.io_bytes_per_s.read], Scale::Whole, None, None),
+            written: axis.quantity(&[&series.io_bytes_per_s.written], Scale::Whole, None, None),
+            // Without a maximum, a driver hides some processes: then the points are of a part of the memory.
+            gpu_ram: max_gpu_ram
+                .and_then(|_| axis.quantity(&gpu_ram, Scale::Whole, max_gpu_ram, max_gpu_ram)),
         }
     }
 }
 
 impl Groups3 {
-    /// Gives a figure of each.
+    /// Gives a figure of the sum of each group.
     pub(super) fn map<T>(&self, figure: impl Fn(&Sum) -> T) -> Groups<T> {
         Groups {
             main: figure(&self.main),
@@ -129,12 +128,14 @@ impl Sums {
 }
 
 impl MaxOnly {
+    /// Adds the maximum of a report, bytes; `None`: it is unknown.
     fn add(&mut self, bytes: Option<u64>) {
         self.sum.add(bytes.map(u128::from));
         self.largest = self.largest.max(bytes.unwrap_or(0));
     }
 
-    /// Gives the largest sum over time, where the sum of maxima is no more than the largest of them.
+    /// Gives the largest sum over time, bytes. It is known only if at most one report has a maximum above 0. `None`: it is
+    /// unknown, because several maxima may be of different times, or one is unknown.
     pub(super) fn max(&self) -> Option<u64> {
         self.sum.whole().filter(|sum| *sum == u128::from(self.largest)).map(|_| self.largest)
     }
