@@ -32,7 +32,7 @@ pub(super) struct CompareArguments {
     fail_above: Vec<Limit>,
 }
 
-/// Parses a limit, such as `ram=5%`.
+/// Parses a limit of `--fail-above`, such as `ram=5%`. Gives what is wrong with it, else.
 fn limit(given: &str) -> Result<Limit, String> {
     let (name, percent) = given.split_once('=').unwrap_or((given, ""));
     let Some(metric) = compare::names().find(|metric| *metric == name) else {
@@ -45,7 +45,7 @@ fn limit(given: &str) -> Result<Limit, String> {
     }
 }
 
-/// Writes the comparison to stdout. Its status is 3 if a limit is exceeded.
+/// Writes the comparison to stdout, and the exceeded limits to stderr. The status is 3 if there is any.
 ///
 /// # Errors
 /// If a report can't be read.
@@ -57,13 +57,16 @@ pub(super) fn serve(arguments: &CompareArguments) -> Result<ExitCode, UsageError
         _ => compare::text(&comparison),
     };
     let printed = console::print(&text);
-    let above = compare::exceeded(&comparison, &arguments.fail_above);
-    above.iter().for_each(message);
-    Ok(if above.is_empty() { printed } else { ExitCode::from(ABOVE) })
+    let exceeded = compare::exceeded(&comparison, &arguments.fail_above);
+    exceeded.iter().for_each(message);
+    Ok(if exceeded.is_empty() { printed } else { ExitCode::from(ABOVE) })
 }
 
-/// Reads a report. `NAME=FILE` is a file of that whole name if there is one, or if the NAME has a slash, as in
-/// `a/b=c.json`.
+/// Reads the report of `FILE` or `NAME=FILE`. The whole text is a file's name if there is such a file, or if the NAME has a
+/// slash, as in `a/b=c.json`.
+///
+/// # Errors
+/// If the file can't be read, or is no report.
 fn run(given: &Path) -> Result<Run, UsageError> {
     let (name, path) = match given.to_str().and_then(|text| text.split_once('=')) {
         Some((name, file)) if !name.is_empty() && !name.contains('/') && !given.exists() => {

@@ -67,18 +67,22 @@ pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
             first.file, first.reason
         ));
     }
-    let mut status = show::written(&report, &targets, &places, style);
-    if !ranks.is_empty() {
-        let csv = ranks_csv(&ranks);
-        for path in outputs.iter().map(|path| path.with_extension(RANKS)) {
-            let written = output_at(&path).and_then(|output| write_report(&output, &csv));
-            if let Err(error) = written {
-                message(format_args!("cannot write the ranks to {}: {error}", path.display()));
-                status = ExitCode::FAILURE;
-            }
+    let status = show::written(&report, &targets, &places, style);
+    let are_ranks_written = ranks.is_empty() || write_ranks(&ranks_csv(&ranks), &outputs);
+    Ok(if are_ranks_written { status } else { ExitCode::FAILURE })
+}
+
+/// Writes the table of all ranks beside each report that is a file. Gives whether that worked; else it said why not.
+fn write_ranks(csv: &str, outputs: &[&Path]) -> bool {
+    let mut is_written = true;
+    for path in outputs.iter().map(|path| path.with_extension(RANKS)) {
+        let written = output_at(&path).and_then(|output| write_report(&output, csv));
+        if let Err(error) = written {
+            message(format_args!("cannot write the ranks to {}: {error}", path.display()));
+            is_written = false;
         }
     }
-    Ok(status)
+    is_written
 }
 
 /// Says that there is no report, and why not in the first file.
@@ -98,7 +102,10 @@ fn no_report(paths: &[PathBuf], files: &ReportFiles) -> UsageError {
     }
 }
 
-/// Finds the files that the arguments stand for, each once, without those that are to be written.
+/// Finds the files that the arguments stand for, by path, each once. Files in a directory that are to be written are left out.
+///
+/// # Errors
+/// If a directory can't be read.
 fn files(paths: &[PathBuf], outputs: &[&Path]) -> Result<BTreeMap<OsString, Place>, UsageError> {
     let mut files = BTreeMap::new();
     for path in paths {
@@ -120,52 +127,41 @@ fn files(paths: &[PathBuf], outputs: &[&Path]) -> Result<BTreeMap<OsString, Plac
     Ok(files)
 }
 
-/// Parses how far the clock of a node is ahead.
+/// Parses `NODE=SECONDS`: a node, and how far its clock is ahead, seconds.
 fn clock_offset(given: &str) -> Result<(String, f64), String> {
-    let parts = given.rsplit_once('=').filter(|(node, _)| !node.is_empty());
-    parts
-        .and_then(|(node, seconds)| Some((node.to_owned(), seconds.parse().ok()?)))
-        .filter(|(_, seconds): &(_, f64)| seconds.is_finite())
-        .ok_or_else(|| format!("\"{given}\" is no clock: write it as NODE=SECONDS"))
+    let problem = || format!("\"{given}\" is no clock: write it as NODE=SECONDS");
+    let (node, seconds) = given.rsplit_once('=').ok_or_else(problem)?;
+    match seconds.parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() && !node.is_empty() => Ok((node.to_owned(), seconds)),
+        _ => Err(problem()),
+    }
 }
 
-/// Merges the reports in files. Clocks of some nodes are so many seconds ahead.
+/// What a first look at all files gives.
+struct FirstLook<'a> {
+    sources: Vec<Source>,
+    /// Where each source is, by its file's name as reports and messages have it.
+    places: BTreeMap<String, &'a Place>,
+    /// Files without a report, each with the reason.
+    unread: Vec<(String, String)>,
+}
+
+/// Merges the reports in files. `clock_offsets`: nodes, each with how many seconds its clock is ahead.
 ///
 /// # Errors
-/// If there is none: why not.
+/// If no file has a report: which files there are, and why not.
 fn merged(
     files: &BTreeMap<OsString, Place>,
     clock_offsets: &[(String, f64)],
 ) -> Result<MergedReport, ReportFiles> {
+    // The same for both looks at a file, so that its hash tells whether it changed between them.
     let hasher = RandomState::new();
-    let name = |place: &Place| quote::escape(&place.path.display().to_string());
-    let mut by_name: BTreeMap<String, &Place> = BTreeMap::new();
-    let mut sources = Vec::new();
-    let mut unread = Vec::new();
-    let mut unknown: BTreeSet<&str> = clock_offsets.iter().map(|(node, _)| node.as_str()).collect();
-    for place in files.values() {
-        let file = name(place);
-        match text(place).and_then(|json| Ok((Head::read(&json).map_err(|error| error.to_string())?, json))) {
-            Ok((mut head, json)) => {
-                let of_node = |(node, _): &&(String, f64)| head.hostname() == Some(node);
-                if let Some((node, offset_s)) = clock_offsets.iter().rfind(of_node) {
-                    head.set_clock_offset(*offset_s);
-                    unknown.remove(node.as_str());
-                }
-                sources.push(Source { file: file.clone(), head, content: Some(hasher.hash_one(&json)) });
-                by_name.insert(file, place);
-            }
-            Err(reason) => unread.push((file, reason)),
-        }
-    }
-    for node in unknown {
-        message(format_args!("--clock-offset: no report is of {}", quote::escape(node)));
-    }
+    let FirstLook { sources, places, unread } = first_look(files, clock_offsets, &hasher);
     let plan = Plan::new(sources, unread);
     let order: Vec<(usize, String)> = plan.order().map(|(number, file)| (number, file.to_owned())).collect();
     let mut merger = Merger::new(plan);
     for (number, file) in order {
-        let Some(place) = by_name.get(&file) else { continue };
+        let Some(place) = places.get(&file) else { continue };
         let read =
             text(place).and_then(|json| match merger.plan().is_unchanged(number, hasher.hash_one(&json)) {
                 true => read_report(&json).map_err(|error| error.to_string()),
@@ -179,7 +175,41 @@ fn merged(
     merger.finish()
 }
 
-/// Reads a file; else gives the reason, a sentence about "it".
+/// Looks at each file for the first time, and puts the clocks of nodes right. Says on stderr which of these nodes have no report.
+fn first_look<'a>(
+    files: &'a BTreeMap<OsString, Place>,
+    clock_offsets: &[(String, f64)],
+    hasher: &RandomState,
+) -> FirstLook<'a> {
+    let mut look = FirstLook { sources: Vec::new(), places: BTreeMap::new(), unread: Vec::new() };
+    let mut nodes_not_seen: BTreeSet<&str> = clock_offsets.iter().map(|(node, _)| node.as_str()).collect();
+    for place in files.values() {
+        let file = quote::escape(&place.path.display().to_string());
+        let read = text(place).and_then(|json| {
+            let head = Head::read(&json).map_err(|error| error.to_string())?;
+            Ok((head, hasher.hash_one(&json)))
+        });
+        match read {
+            Ok((mut head, hash)) => {
+                let is_of_head = |(node, _): &&(String, f64)| head.hostname() == Some(node);
+                // Of several offsets of a node, the last one counts.
+                if let Some((node, offset_s)) = clock_offsets.iter().rfind(is_of_head) {
+                    head.set_clock_offset(*offset_s);
+                    nodes_not_seen.remove(node.as_str());
+                }
+                look.sources.push(Source { file: file.clone(), head, content: Some(hash) });
+                look.places.insert(file, place);
+            }
+            Err(reason) => look.unread.push((file, reason)),
+        }
+    }
+    for node in nodes_not_seen {
+        message(format_args!("--clock-offset: no report is of {}", quote::escape(node)));
+    }
+    look
+}
+
+/// Reads a file. If that fails, it gives the reason as a sentence that begins with "it".
 fn text(place: &Place) -> Result<String, String> {
     report_files::read(&place.path, place.is_found).map_err(|error| format!("it {error}"))
 }

@@ -79,21 +79,21 @@ struct PassedOn {
     words: Vec<OsString>,
 }
 
-/// Does what a command line of gpu-track asks for, whose first word is the program's name.
+/// Does what a command line of gpu-track asks for, whose first word is the program's name. Gives the exit status.
 ///
 /// # Errors
-/// If it can't be used.
+/// If the command line can't be used.
 pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
     if let Some(line) = passed_on(&args) {
         return cli::parse(line, &PatternValues::here()).and_then(crate::serve);
     }
-    // A subcommand can have some of its own.
-    let words = args.get(1).map_or(String::new(), |word| format!(" {}", word.to_string_lossy()));
+    // A subcommand can have subcommands of its own, as sub-track has.
+    let after = args.get(1).map_or(String::new(), |word| format!(" {}", word.to_string_lossy()));
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => return Ok(console::print(&error.to_string())),
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let problem = format_args!("a subcommand is missing: gpu-track{words} --help lists them");
+            let problem = format_args!("a subcommand is missing: gpu-track{after} --help lists them");
             return Err(UsageError::new(problem));
         }
         Err(error) => return Err(error.into()),
@@ -115,14 +115,15 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         Some(Subcommand::SubTrack(arguments)) => sub_track::serve(arguments),
         Some(Subcommand::Merge(arguments)) => merge::serve(arguments),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
-        // Those two never come here.
+        // Run and Recover never come here: they were passed on.
         Some(Subcommand::Run(_) | Subcommand::Recover(_)) | None => {
             Err(UsageError::new("a subcommand is missing: gpu-track --help lists them"))
         }
     }
 }
 
-/// Gives the command line of gpu-track-run that stands for this one. `None`: it is another subcommand.
+/// Gives the command line of gpu-track-run that `gpu-track run` or `gpu-track recover` stands for. `None`: it is another
+/// subcommand.
 fn passed_on(args: &[OsString]) -> Option<Vec<OsString>> {
     let option = match args.get(1)?.to_str()? {
         "run" => None,

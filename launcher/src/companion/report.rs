@@ -38,6 +38,7 @@ pub(super) struct ReportArguments {
     report: ReportArgs,
 }
 
+/// Gives the forms that `-f` takes: those of a report, and CSV.
 fn names() -> Vec<&'static str> {
     format::names().chain([CSV]).collect()
 }
@@ -50,7 +51,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     let ReportArguments { file, time, places, report } = arguments;
     time.check()?;
     let style: Style = ReportConfig::from(report).style;
-    // Else its run over time or its events are shown; in CSV there is nothing else.
+    // Else the run over time, or its events, are shown. A report itself has no form in CSV.
     let is_report = !time.is_any() && places.format() != CSV;
     let Some(path) = file else {
         return match last::newest() {
@@ -66,7 +67,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         return directory::show(&path, &places);
     }
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-    // A tracking file, by its name. It can have a report, too.
+    // By its name, it is a tracking file. It can have a report, too.
     if let Some(recording) = read_recording(&path) {
         let recording = recording.map_err(problem)?;
         return match recording.report.as_ref().filter(|_| is_report) {
@@ -81,10 +82,10 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     }
 }
 
-/// Checks that times, events and directories have the form of each place, as a report has.
+/// Checks that each place has a form in which tables can be written: text, JSON or CSV.
 ///
 /// # Errors
-/// If they have not, or there can be no text in a place.
+/// If one has another form, or can't be written to.
 fn check_forms(places: &ReportPlaces) -> Result<(), UsageError> {
     let check = |form: &str| match [format::TEXT_NAME, format::JSON_NAME, CSV].contains(&form) {
         true => Ok(()),
@@ -98,10 +99,11 @@ fn check_forms(places: &ReportPlaces) -> Result<(), UsageError> {
     cli::targets(places, &PatternValues::here())?.iter().try_for_each(|target| check(form(target)))
 }
 
-/// Writes a text, in the form of each place, to stdout or where `-o` says.
+/// Writes to stdout, or to each place that `-o` names, what `text` gives for the form of that place. If a file can't be written,
+/// it says so, and the status is 1.
 ///
 /// # Errors
-/// If a place can't be written to.
+/// If there can be no file at a place.
 fn write(places: &ReportPlaces, text: impl Fn(&str) -> String) -> Result<ExitCode, UsageError> {
     if places.outputs.is_empty() {
         return Ok(console::print(&text(places.format())));
@@ -117,7 +119,7 @@ fn write(places: &ReportPlaces, text: impl Fn(&str) -> String) -> Result<ExitCod
     Ok(status)
 }
 
-/// Gives the form in a place: that which the end of its name says, or `-f`.
+/// Gives the form in a place: CSV if its file ends in `.csv`, else the target's format.
 fn form(target: &ReportTarget) -> &str {
     let is_csv = target.output.file().and_then(Path::extension).is_some_and(|extension| extension == CSV);
     if is_csv { CSV } else { &target.format }

@@ -16,6 +16,8 @@ use crate::console::message;
 
 /// Most bytes of a report. One with ten thousand command names has 3 MB.
 const MOST_BYTES: u64 = 8 << 20;
+/// So many bytes tell whether a file can be JSON at all, before the rest of it is read.
+const FIRST_BYTES: u64 = 4096;
 /// Most files of a directory that are looked at: those whose names come first.
 const MOST_FILES: usize = 200_000;
 
@@ -70,16 +72,17 @@ pub(super) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
-/// Reads a file of text that is to be a report. A file that was found in a directory is read only if it is no link.
+/// Reads a file of text that is to be a report. `is_found`: it was found in a directory, so it is read only if it is no link.
 ///
 /// # Errors
-/// If it is no regular file, larger than a report, or no text.
+/// If it is no regular file, larger than any report, no text, or does not begin as JSON does.
 pub(super) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     let kind = if is_found { fs::symlink_metadata(path)? } else { fs::metadata(path)? }.file_type();
     if let Some(other) = other_kind(kind) {
         return Err(other);
     }
-    // Nothing is opened that does more than a file at that: a device's driver can. It can be replaced by a pipe just now.
+    // The kind was checked before, because opening a device can have effects. The file can be replaced until it is opened, by a
+    // pipe for example. So the open must not block, and the kind is checked again.
     let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     flags.set(OFlags::NOFOLLOW, is_found);
     let file = File::from(openat(CWD, path, flags, Mode::empty()).map_err(io::Error::from)?);
@@ -91,12 +94,11 @@ pub(super) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
         return Err(NotReadable::TooLarge);
     }
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len() + 1).unwrap_or(0));
-    // A file of another kind is known by its beginning.
-    (&file).take(4096).read_to_end(&mut bytes)?;
+    (&file).take(FIRST_BYTES).read_to_end(&mut bytes)?;
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err(NotReadable::NotJson);
     }
-    // It can grow while it is read.
+    // It can grow while it is read, so one byte more than allowed is asked for.
     (&file).take(MOST_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(NotReadable::TooLarge);
@@ -104,7 +106,7 @@ pub(super) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     String::from_utf8(bytes).map_err(|_| NotReadable::NotText)
 }
 
-/// Gives what a file is that is no regular one.
+/// Gives the reason why a file of this kind is not read. `None`: it is a regular one.
 fn other_kind(kind: fs::FileType) -> Option<NotReadable> {
     if kind.is_file() {
         None

@@ -21,23 +21,23 @@ pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, 
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", directory.display()));
     let listed =
         report_files::in_directory(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;
-    let mut others = Vec::new();
+    let mut unreadable = Vec::new();
     let mut rows: Vec<RunRow> = Vec::new();
     for path in listed {
-        // A link to a report is a run of this directory, too.
+        // A link to a report is a run of this directory, too, so links are followed.
         let json = report_files::read(&path, false).unwrap_or_default();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match read_report(&json) {
             Ok(read) => rows.push(runs::row(name, &read.report)),
-            // The plan is beside the reports of a study.
+            // The plan of a study lies beside its reports.
             Err(_) if Plan::read(&json).is_ok() => {}
-            Err(_) => others.push(name),
+            Err(_) => unreadable.push(name),
         }
     }
-    if let Some(first) = others.iter().min() {
+    if let Some(first) = unreadable.iter().min() {
         message(format_args!(
             "{} of the .json files can't be read as reports, such as {first}",
-            others.len()
+            unreadable.len()
         ));
     }
     if rows.is_empty() {

@@ -52,10 +52,10 @@ impl TimeArgs {
         self.every.is_some() || self.list_events
     }
 
-    /// Checks that options which choose events are given for those.
+    /// Checks that options which choose events come with `--list-events`.
     ///
     /// # Errors
-    /// If they are not.
+    /// If it is missing.
     pub(super) fn check(&self) -> Result<(), UsageError> {
         let chooses = self.since.is_some() || !self.kinds.is_empty() || self.last.is_some();
         match chooses && !self.list_events {
@@ -64,6 +64,7 @@ impl TimeArgs {
         }
     }
 
+    /// Gives which events are listed.
     fn filter(&self) -> Filter {
         Filter { kinds: self.kinds.clone(), since_s: self.since.unwrap_or(0.0), last: self.last }
     }
@@ -124,6 +125,7 @@ pub(super) fn of_report(
     show_points(points, time, places)
 }
 
+/// Writes points to each place, with one every `--every` seconds if that is given.
 fn show_points(points: OverTime, time: &TimeArgs, places: &ReportPlaces) -> Result<ExitCode, UsageError> {
     let points = match time.every {
         Some(every) => points.every(every.as_secs_f64()),
@@ -136,6 +138,7 @@ fn show_points(points: OverTime, time: &TimeArgs, places: &ReportPlaces) -> Resu
     })
 }
 
+/// Writes events to each place.
 fn show_events(events: &[Event], places: &ReportPlaces) -> Result<ExitCode, UsageError> {
     super::write(places, |form| match form {
         format::JSON_NAME => events::json(events),

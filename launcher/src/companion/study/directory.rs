@@ -17,7 +17,16 @@ const PLAN: &str = "study.json";
 /// The directory of the runs that do not count.
 const WARMUP: &str = "warmup";
 
-/// A directory that need not be there yet.
+/// Whether a run counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RunKind {
+    /// The table has it.
+    Counted,
+    /// It only warms up caches.
+    Warmup,
+}
+
+/// The directory of a study, which need not be there yet.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -37,7 +46,7 @@ pub(super) struct Files {
 }
 
 impl Directory {
-    /// Makes the one of this path.
+    /// Names the directory. Nothing is made yet.
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path }
     }
@@ -69,7 +78,8 @@ impl Directory {
     }
 
     /// Makes the directory if it is not there, writes the plan if that is new, and keeps other studies away until the
-    /// lock is dropped. The lock is `None` where there can be none, as on a file system without locks.
+    /// lock is dropped. The lock is `None` where there can be none, as on a file system without locks. `begun`: the plan
+    /// that was read from the directory; `None`: it had none.
     ///
     /// # Errors
     /// If another study goes on in it, it has other files, or it can't be written to.
@@ -95,7 +105,7 @@ impl Directory {
             }
             Ok(lock) => lock,
         };
-        // It was read before the lock was taken.
+        // `begun` was read before the lock was taken: another command can have written a plan since then.
         if self.plan()?.as_ref() != begun {
             return Err(self.problem("has a study that another command began just now: start this one again"));
         }
@@ -108,7 +118,10 @@ impl Directory {
         Ok(lock)
     }
 
-    /// Whether it has files that are not hidden.
+    /// Whether it has files that are not hidden. It has none if it is not there.
+    ///
+    /// # Errors
+    /// If it can't be read.
     fn has_files(&self) -> io::Result<bool> {
         match fs::read_dir(&self.path) {
             Ok(mut entries) => {
@@ -121,22 +134,25 @@ impl Directory {
     }
 
     /// Gives the files of a run.
-    pub(super) fn files(&self, plan: &Plan, planned: PlannedRun, counts: bool) -> Files {
+    pub(super) fn files(&self, plan: &Plan, planned: PlannedRun, kind: RunKind) -> Files {
         let stem = format!("{}.{}", plan.variants[planned.variant].file, planned.run);
-        let directory = if counts { self.path.clone() } else { self.path.join(WARMUP) };
+        let directory = match kind {
+            RunKind::Counted => self.path.clone(),
+            RunKind::Warmup => self.path.join(WARMUP),
+        };
         let file = |extension: &str| directory.join(format!("{stem}.{extension}"));
         Files { report: file("json"), out: file("out"), err: file("err"), prepare: file("prepare") }
     }
 
     /// Reads the report of a run that counts. `None`: the run is not over.
     pub(super) fn report(&self, plan: &Plan, planned: PlannedRun) -> Option<Report> {
-        final_report(&self.files(plan, planned, true).report)
+        final_report(&self.files(plan, planned, RunKind::Counted).report)
     }
 
-    /// Gives the runs that are over.
+    /// Gives the counted runs that are over, with their reports, in the order of the plan.
     pub(super) fn runs(&self, plan: &Plan) -> Vec<Run> {
         let run = |planned: &PlannedRun| {
-            let path = self.files(plan, *planned, true).report;
+            let path = self.files(plan, *planned, RunKind::Counted).report;
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             Some(Run { planned: *planned, file, report: final_report(&path)? })
         };
@@ -150,7 +166,7 @@ pub(super) fn final_report(path: &Path) -> Option<Report> {
     read_report(&json).ok().map(|read| read.report).filter(study::is_over)
 }
 
-/// Removes a file that need not be there.
+/// Removes a file that need not be there. Says on stderr if that fails.
 pub(super) fn remove(path: &Path) {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -160,7 +176,7 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// Gives a path as `-o` takes it: a percent sign begins a pattern there.
+/// Gives a path as `-o` takes it: percent signs are doubled, because a single one begins a pattern there.
 pub(super) fn as_output(path: &Path) -> OsString {
     let mut bytes = Vec::new();
     for byte in path.as_os_str().as_bytes() {

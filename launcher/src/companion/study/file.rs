@@ -64,7 +64,7 @@ pub(super) fn read(path: &Path) -> Result<PlanArgs, FileError> {
     parse(&fs::read_to_string(path)?)
 }
 
-/// Parses a plan.
+/// Parses a plan. Its parameters are in the order of the file.
 fn parse(text: &str) -> Result<PlanArgs, FileError> {
     let file: PlanFile = toml::from_str(text).map_err(|error| {
         let begin = error.span().map_or(0, |span| span.start);
@@ -80,7 +80,7 @@ fn parse(text: &str) -> Result<PlanArgs, FileError> {
         name,
         values: values.into_inner().into_iter().map(Value::text).collect(),
     };
-    // Parsed as the option is, so that both have the same bounds and messages.
+    // A number is parsed as its option is, so that both have the same bounds and messages.
     let number = |name: &str, given: Option<i64>, parse: fn(&str) -> Result<usize, String>| {
         let number = given.map(|given| parse(&given.to_string())).transpose();
         number.map_err(|problem| FileError::Value(format!("{name}: {problem}")))

@@ -49,7 +49,7 @@ pub(super) struct PlanArgs {
     pub(super) seed: Option<u64>,
 }
 
-/// Parses a variant.
+/// Parses a variant, `NAME=CMD`.
 fn template(given: &str) -> Result<Template, String> {
     match given.split_once('=') {
         Some((name, command)) if !name.is_empty() => {
@@ -59,7 +59,7 @@ fn template(given: &str) -> Result<Template, String> {
     }
 }
 
-/// Parses a parameter.
+/// Parses a parameter, `NAME=VALUE,...`.
 fn parameter(given: &str) -> Result<Parameter, String> {
     match given.split_once('=') {
         Some((name, values)) if !name.is_empty() && !values.is_empty() => {
@@ -108,8 +108,8 @@ impl PlanArgs {
         self.runs
     }
 
-    /// Adds what a file says and the command line, which these are, does not. A parameter of both has the command
-    /// line's values, and changes faster than those of the file alone.
+    /// Adds the options of a plan's file to these, which are those of the command line. Where both have one, the command line's
+    /// counts. Its parameters come last, so their values change faster from variant to variant.
     ///
     /// # Errors
     /// If variants are in both places.
@@ -141,7 +141,7 @@ impl PlanArgs {
     pub(super) fn plan(self, begun: Option<&Plan>) -> Result<Plan, UsageError> {
         let variants = expand(&self.variants, self.prepare.as_deref(), &self.parameters)
             .map_err(|problem: NoVariants| UsageError::new(problem))?;
-        // Else a wrong command would be found only when its run is to be made.
+        // All commands are checked now: else a wrong one would be found only when its run is to be made.
         for variant in &variants {
             for line in [Some(&variant.command), variant.prepare.as_ref()].into_iter().flatten() {
                 words(line, self.shell).map_err(|problem| {
@@ -150,17 +150,17 @@ impl PlanArgs {
             }
         }
         let runs = self.runs.or(begun.map(|begun| begun.runs)).unwrap_or(DEFAULT_RUNS);
-        // 32 bits are exact in any reader of JSON.
-        let any = || RandomState::new().hash_one(()) >> 32;
-        let seed = self.seed.or(begun.map(|begun| begun.seed)).unwrap_or_else(any);
+        // Any number, of 32 bits because these are exact in any reader of JSON.
+        let random = || RandomState::new().hash_one(()) >> 32;
+        let seed = self.seed.or(begun.map(|begun| begun.seed)).unwrap_or_else(random);
         Ok(Plan::new(variants, runs, self.warmup.unwrap_or(0), self.shell, seed))
     }
 }
 
-/// Gives the words of a command line. There is at least one.
+/// Splits a command line into words, of which there is at least one. `shell`: the words run it by `sh -c`.
 ///
 /// # Errors
-/// If it has none, or a quote that is not closed.
+/// If it has no word, a quote that is not closed, or a NUL byte.
 pub(super) fn words(line: &str, shell: bool) -> Result<Vec<String>, &'static str> {
     if line.contains('\0') {
         return Err("contains a NUL byte");

@@ -94,7 +94,10 @@ impl TableArgs {
     }
 }
 
-/// Shows the table of a study, which need not be over.
+/// Shows the table of the study in the directory `path`, which need not be over.
+///
+/// # Errors
+/// If there is no study in it.
 fn show(path: &Path, table: &TableArgs) -> Result<ExitCode, UsageError> {
     let directory = Directory::new(path.to_owned());
     let Some(plan) = directory.plan()? else {
@@ -106,7 +109,11 @@ fn show(path: &Path, table: &TableArgs) -> Result<ExitCode, UsageError> {
     Ok(table.print(&study::study(&plan, &directory.runs(&plan), table.ignore_failure)))
 }
 
-/// Makes the runs that a study still needs, and shows its table.
+/// Makes the runs that a study still needs, and shows its table. The status is 1 if a run failed or could not be made. If a signal
+/// ends the study, it ends this process, too.
+///
+/// # Errors
+/// If there is no plan, or another one in the directory, or the directory can't be used.
 fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
     let StudyArguments { given: file, plan: mut given, output, table, quiet } = arguments;
     if let Some(rank) = PatternValues::here().number {
@@ -116,14 +123,14 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
     }
     // Any file is read as TOML. Its extension only tells whether the directory gets its name.
     let toml = file.as_deref().filter(|file| file.extension() == Some("toml".as_ref()));
-    let stem = toml.and_then(Path::file_stem).map_or(DEFAULT_DIRECTORY.into(), PathBuf::from);
+    let default_output = toml.and_then(Path::file_stem).map_or(DEFAULT_DIRECTORY.into(), PathBuf::from);
     if let Some(file) = &file {
         given.add(
             file::read(file)
                 .map_err(|problem| UsageError::new(format_args!("\"{}\" {problem}", file.display())))?,
         )?;
     }
-    let directory = Directory::new(output.unwrap_or(stem));
+    let directory = Directory::new(output.unwrap_or(default_output));
     // The plan of a study that goes on.
     let begun = directory.plan()?;
     let plan = plan(given, begun.as_ref(), &directory)?;
@@ -132,7 +139,7 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
         message(heading(&plan, begun.is_some(), &directory));
     }
     let end = runs::make(&plan, &directory, quiet);
-    // A signal may end this process below.
+    // By hand, because `exit::by_signal` drops nothing.
     drop(lock);
     let unmade = match end {
         End::Stopped { signal, line } => {
@@ -141,7 +148,7 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
         }
         End::Over { unmade } => unmade,
     };
-    // The table is of all runs, also of those that an earlier command made.
+    // The table has all runs, also those that an earlier command made.
     let study = study::study(&plan, &directory.runs(&plan), table.ignore_failure);
     let printed = table.print(&study);
     let is_failed = study.failures().next().is_some() && !table.ignore_failure;
@@ -182,7 +189,7 @@ fn plan(given: PlanArgs, begun: Option<&Plan>, directory: &Directory) -> Result<
     }
 }
 
-/// Says what is about to be done.
+/// Makes the line that says what is about to be done. `goes_on`: the study was begun before.
 fn heading(plan: &Plan, goes_on: bool, directory: &Directory) -> String {
     let path = directory.path().display();
     let all = plan.order.len();

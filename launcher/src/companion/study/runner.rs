@@ -68,13 +68,13 @@ impl Runner {
         }
     }
 
-    /// Gives the signal that ends the study, if one comes in this time.
+    /// Waits for a signal that ends the study, up to `timeout`. `None`: none came.
     pub(super) fn stopped(&self, timeout: Duration) -> Option<i32> {
         let received = signals::wait(&self.taken, Some(timeout)).ok().flatten()?;
         if received.signal != SIGCHLD {
             return Some(received.signal);
         }
-        // That of the last command: its end was seen by `try_wait`, so the signal was left pending.
+        // SIGCHLD of the last command is still pending: `try_wait` saw its end before. It is taken, and the next one counts.
         self.stopped(timeout)
     }
 }

@@ -12,7 +12,7 @@ use gpu_track_collector::study::plan::PlannedRun;
 use gpu_track_collector::study::{self, Plan};
 use gpu_track_collector::{NoLock, OutputLock, signal_name};
 
-use super::directory::{self, Directory, Files};
+use super::directory::{self, Directory, Files, RunKind};
 use super::given::words;
 use super::runner::{Ended, Runner};
 use crate::console::message;
@@ -46,13 +46,13 @@ struct Making<'a> {
 
 /// What became of a run.
 enum Made {
-    /// It has a report, and its command succeeded. This is to be said of it.
+    /// It has a report, and its command succeeded: the line to say about it.
     Well(String),
-    /// It has a report, and its command failed so.
+    /// It has a report, and its command failed: how it ended.
     Failed(String),
-    /// It has none, for this reason.
+    /// It has no report: why.
     Unmade(String),
-    /// A signal ended the study.
+    /// This signal ended the study.
     Stopped(i32),
 }
 
@@ -66,8 +66,8 @@ pub(super) fn make(plan: &Plan, directory: &Directory, is_quiet: bool) -> End {
 }
 
 impl Making<'_> {
-    /// Makes the runs. Gives how many have no report. Runs that do not count are made again each time that a study goes
-    /// on, for variants that still need runs. What comes of those is only said.
+    /// Makes the runs. Gives how many counted ones have no report in the end. Warm-ups are made again each time that a
+    /// study goes on, for variants that still need runs. A warm-up that fails is only a line on stderr.
     ///
     /// # Errors
     /// The signal that ended the study.
@@ -79,10 +79,11 @@ impl Making<'_> {
         let is_needed =
             |warmup: &&PlannedRun| missing.iter().any(|planned| planned.variant == warmup.variant);
         // After this, no run of this study goes on.
-        self.wait_for_left_runs(&warmups, false)?;
-        self.wait_for_left_runs(&missing, true)?;
+        self.wait_for_left_runs(&warmups, RunKind::Warmup)?;
+        self.wait_for_left_runs(&missing, RunKind::Counted)?;
         for warmup in warmups.iter().filter(is_needed) {
-            self.one(*warmup, false, &format!("warm-up {} of {}", warmup.run, self.name(*warmup)))?;
+            let title = format!("warm-up {} of {}", warmup.run, self.name(*warmup));
+            self.one(*warmup, RunKind::Warmup, &title)?;
         }
         let mut unmade = 0;
         for (at, planned) in self.plan.order.iter().enumerate() {
@@ -95,19 +96,24 @@ impl Making<'_> {
                     self.name(*planned),
                     planned.run
                 );
-                unmade += usize::from(!self.one(*planned, true, &title)?);
+                let has_report = self.one(*planned, RunKind::Counted, &title)?;
+                unmade += usize::from(!has_report);
             }
         }
         Ok(unmade)
     }
 
+    /// Gives the name of a run's variant.
     fn name(&self, planned: PlannedRun) -> &str {
         &self.plan.variants[planned.variant].name
     }
 
     /// Makes a run and says what became of it. Gives whether it has a report.
-    fn one(&self, planned: PlannedRun, counts: bool, title: &str) -> Result<bool, i32> {
-        match self.made(planned, counts) {
+    ///
+    /// # Errors
+    /// The signal that ended the study.
+    fn one(&self, planned: PlannedRun, kind: RunKind, title: &str) -> Result<bool, i32> {
+        match self.made(planned, kind) {
             Made::Well(line) => {
                 self.say(format_args!("{title}: {line}"));
                 Ok(true)
@@ -126,10 +132,10 @@ impl Making<'_> {
 
     /// Prepares and makes a run. What came of it is known by its report: the exit status of gpu-track-run is the
     /// command's.
-    fn made(&self, planned: PlannedRun, counts: bool) -> Made {
-        let files = self.directory.files(self.plan, planned, counts);
+    fn made(&self, planned: PlannedRun, kind: RunKind) -> Made {
+        let files = self.directory.files(self.plan, planned, kind);
         let variant = &self.plan.variants[planned.variant];
-        // That of a run that was stopped would be taken for this one's.
+        // A report that a stopped run left would be taken for this one's.
         directory::remove(&files.report);
         if let Some(line) = &variant.prepare
             && let Some(unmade) = self.not_prepared(line, &files)
@@ -173,7 +179,7 @@ impl Making<'_> {
         }
     }
 
-    /// Runs a preparation, untracked. What it writes goes to a file.
+    /// Runs the command line of a preparation, untracked. What it writes goes to the file `to`.
     fn prepare(&self, line: &str, to: &Path) -> io::Result<Ended> {
         let words = words(line, self.plan.shell).map_err(io::Error::other)?;
         let output = File::create(to)?;
@@ -198,9 +204,12 @@ impl Making<'_> {
 
     /// Waits for runs that go on because their study was killed: beside them no figure would be true, and they may yet
     /// be complete. A run holds the lock of its report as long as it lives.
-    fn wait_for_left_runs(&self, planned: &[PlannedRun], counts: bool) -> Result<(), i32> {
+    ///
+    /// # Errors
+    /// The signal that ended the study.
+    fn wait_for_left_runs(&self, planned: &[PlannedRun], kind: RunKind) -> Result<(), i32> {
         for planned in planned {
-            let report = self.directory.files(self.plan, *planned, counts).report;
+            let report = self.directory.files(self.plan, *planned, kind).report;
             let goes_on = || matches!(OutputLock::take(&report), Err(NoLock::InUse));
             if !goes_on() {
                 continue;
@@ -219,7 +228,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Says how to go on after this signal.
+    /// Makes the line about a study that this signal ended: what is done, and how to go on.
     fn stopped(&self, signal: i32) -> String {
         let done = self.directory.runs(self.plan).len();
         format!(

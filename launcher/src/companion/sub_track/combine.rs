@@ -36,7 +36,10 @@ pub(super) fn serve(arguments: &CombineArguments) -> Result<ExitCode, UsageError
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists a directory, by the names.
+/// Lists the entries of a directory in the order of their names.
+///
+/// # Errors
+/// If it can't be read, or is empty.
 fn files_in(directory: &Path) -> Result<Vec<PathBuf>, UsageError> {
     let unreadable = |error| UsageError::of_file("-p", directory, format_args!("cannot be read: {error}"));
     let entries = fs::read_dir(directory).map_err(unreadable)?;

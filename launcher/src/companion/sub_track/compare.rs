@@ -62,12 +62,12 @@ fn statistic(name: String) -> Statistic {
 /// If an analysis can't be read, blocks can't be matched, or the comparison has no place.
 pub(super) fn serve(arguments: CompareArguments) -> Result<ExitCode, UsageError> {
     let CompareArguments { map, cconfig, stat, place } = arguments;
-    let config = match &cconfig {
+    let (config_files, config_statistic) = match &cconfig {
         Some(path) => config(path).map_err(|problem| UsageError::of_file("--cconfig", path, problem))?,
         None => (Ordered::default(), None),
     };
-    let (files, statistic) = (config.0, stat.or(config.1).unwrap_or(Statistic::Mean));
-    let files = files.iter().map(|(name, file)| (name.to_owned(), file.clone())).chain(map);
+    let statistic = stat.or(config_statistic).unwrap_or(Statistic::Mean);
+    let files = config_files.iter().map(|(name, file)| (name.to_owned(), file.clone())).chain(map);
     let files: Ordered<PathBuf> = files.collect();
     if files.is_empty() {
         return Err(UsageError::new(
@@ -85,7 +85,8 @@ pub(super) fn serve(arguments: CompareArguments) -> Result<ExitCode, UsageError>
     Ok(place.write(&comparison, comparison_text))
 }
 
-/// Reads a configuration: the files by the names of their runs, and the figure.
+/// Reads a configuration: the files by the names of their runs, and the figure (`None`: it has none). Gives what is wrong with
+/// the file, else.
 fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> {
     let json = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
     let Config { file_path_map, statistic } =
@@ -98,7 +99,7 @@ fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> 
     Ok((file_path_map, statistic.transpose()?))
 }
 
-/// Reads the analysis of a run.
+/// Reads the analysis of the run of this name. Gives what is wrong with the file, else.
 fn session(name: &str, path: &Path) -> Result<Session, String> {
     let json = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
     if json.first() == Some(&PICKLE) {

@@ -12,8 +12,10 @@ use serde::Serialize;
 use crate::cli::UsageError;
 use crate::console::{self, message};
 
+/// The form for programs, and the end of its files' names.
 const JSON: &str = "json";
 
+/// The options that say where a result goes.
 #[derive(Debug, Args)]
 pub(super) struct PlaceArgs {
     /// Write to FILE instead of stdout
@@ -32,10 +34,10 @@ pub(super) struct Place {
 }
 
 impl PlaceArgs {
-    /// Finds the place, before anything is read.
+    /// Finds the place. It is called before anything is read, so that no work is done for a result that has no place.
     ///
     /// # Errors
-    /// If there can be no file.
+    /// If there can be no file at this path.
     pub(super) fn find(&self) -> Result<Place, UsageError> {
         let output = match self.output.as_deref() {
             None => Output::Stdout,
@@ -54,8 +56,8 @@ impl PlaceArgs {
 }
 
 impl Place {
-    /// Writes a result, which is `value` as JSON. As gpu_tracker's, a file of JSON has no newline at its end, and a text on stdout
-    /// an empty line behind it.
+    /// Writes `value` as JSON, or as what `text` makes of it. As with gpu_tracker, a file gets no newline at its end, and
+    /// stdout gets one more. Says on stderr if that fails, and gives the exit status.
     pub(super) fn write<V: Serialize>(&self, value: &V, text: impl FnOnce(&V) -> String) -> ExitCode {
         let content = if self.is_json { json(value) } else { text(value) };
         if self.output == Output::Stdout {

@@ -38,7 +38,7 @@ pub(super) struct GpuSums {
     pub(super) total_bytes: Option<u64>,
 }
 
-/// Adds up GPUs. A MIG instance is a part of a device, which counts itself if it is there.
+/// Adds up GPUs. A MIG instance is a part of a device, so instances are left out if any whole device is among the GPUs.
 pub(super) fn gpu_sums(gpus: &[Gpu]) -> GpuSums {
     let is_part = |gpu: &&Gpu| gpu.id.starts_with("MIG-");
     let has_devices = gpus.iter().any(|gpu| !is_part(&gpu));

@@ -1,5 +1,7 @@
 //! RAM over time, as far as it is known: bounded, whatever the length of the run.
 
+use std::cmp::Reverse;
+
 /// Most stretches that are kept. Beyond that, neighbours become one.
 const MOST_POINTS: usize = 2048;
 /// Most command names that are kept apart.
@@ -46,11 +48,12 @@ pub(super) struct Column {
 }
 
 impl History {
-    /// Appends what became known.
+    /// Appends a stretch. If there are too many, each two neighbours become one.
     pub(super) fn push(&mut self, point: Point) {
         let Point { from_s, at_s, ram_bytes, by_command } = point;
         let by_command = by_command.map(|all| {
-            all.into_iter().filter_map(|(name, bytes)| Some((self.number(&name, bytes)?, bytes))).collect()
+            let numbered = |(name, bytes): (String, u64)| Some((self.number(&name, bytes)?, bytes));
+            all.into_iter().filter_map(numbered).collect()
         });
         self.points.push(Kept { from_s, at_s, ram_bytes, by_command });
         if self.points.len() > MOST_POINTS {
@@ -58,23 +61,27 @@ impl History {
         }
     }
 
-    /// Gives the number of a command, and notes how much RAM it has. `None`: too many others are known.
+    /// Gives the number of a command, and notes that it had so much RAM. A new command gets a number, unless too many are known:
+    /// then it is `None`.
     fn number(&mut self, name: &str, bytes: u64) -> Option<usize> {
         if let Some(at) = self.commands.iter().position(|(known, _)| known == name) {
-            self.commands[at].1 = self.commands[at].1.max(bytes);
+            let (_, largest_bytes) = &mut self.commands[at];
+            *largest_bytes = bytes.max(*largest_bytes);
             return Some(at);
         }
-        (self.commands.len() < MOST_COMMANDS).then(|| {
-            self.commands.push((name.to_owned(), bytes));
-            self.commands.len() - 1
-        })
+        if self.commands.len() >= MOST_COMMANDS {
+            return None;
+        }
+        self.commands.push((name.to_owned(), bytes));
+        Some(self.commands.len() - 1)
     }
 
-    /// Gives the names of the commands that had most RAM at one time, the largest first.
+    /// Gives the names of the commands that had most RAM at one time, the largest first, and at most so many.
     pub(super) fn largest_commands(&self, most: usize) -> Vec<&str> {
-        let mut all: Vec<&(String, u64)> = self.commands.iter().collect();
-        all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        all.into_iter().take(most).map(|(name, _)| name.as_str()).collect()
+        let mut all: Vec<(&str, u64)> =
+            self.commands.iter().map(|(name, largest_bytes)| (name.as_str(), *largest_bytes)).collect();
+        all.sort_by_key(|(name, largest_bytes)| (Reverse(*largest_bytes), *name));
+        all.into_iter().take(most).map(|(name, _)| name).collect()
     }
 
     /// Gives where the knowledge begins, seconds after the start of the run. `None`: nothing is known yet.
@@ -87,36 +94,39 @@ impl History {
         self.points.iter().find(|point| point.by_command.is_some()).map(|point| point.from_s)
     }
 
-    /// Gives the time from 0 to `end_s` in so many columns. `None` stands for a column of which nothing is known. `commands`: names
-    /// whose bytes each column has.
+    /// Parts the time from 0 to `end_s` into `count` columns, and gives the largest RAM in each. `None` stands for a column of which
+    /// nothing is known. `commands`: names whose bytes each column has.
     pub(super) fn columns(&self, end_s: f64, count: usize, commands: &[&str]) -> Vec<Option<Column>> {
-        let numbers: Vec<Option<usize>> =
-            commands.iter().map(|name| self.commands.iter().position(|(known, _)| known == name)).collect();
         let mut largest: Vec<Option<&Kept>> = vec![None; count];
         let width_s = end_s / count as f64;
+        let column_at = |at_s: f64| if width_s > 0.0 { (at_s / width_s) as usize } else { 0 };
         for point in self.points.iter().filter(|point| point.from_s <= end_s) {
-            let column = |s: f64| if width_s > 0.0 { (s / width_s) as usize } else { 0 };
-            let first = column(point.from_s.max(0.0)).min(count.saturating_sub(1));
+            let first = column_at(point.from_s.max(0.0)).min(count.saturating_sub(1));
             // A stretch that ends where a column does is not in the next one.
-            let end = column(point.at_s).max(first + 1);
+            let end = column_at(point.at_s).max(first + 1);
             for place in largest.iter_mut().take(end).skip(first) {
                 if place.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
                     *place = Some(point);
                 }
             }
         }
-        let of_column = |point: &Kept| Column {
+        let numbers: Vec<Option<usize>> =
+            commands.iter().map(|name| self.commands.iter().position(|(known, _)| known == name)).collect();
+        let column = |point: &Kept| Column {
             ram_bytes: point.ram_bytes,
             by_command: point.by_command.as_ref().map(|known| {
-                let bytes = |number: &Option<usize>| known.iter().find(|(at, _)| Some(*at) == *number);
-                numbers.iter().map(|number| bytes(number).map_or(0, |(_, bytes)| *bytes)).collect()
+                // A command that the stretch does not name had nothing in it.
+                let bytes_of = |number: &Option<usize>| {
+                    known.iter().find(|(other, _)| Some(*other) == *number).map_or(0, |(_, bytes)| *bytes)
+                };
+                numbers.iter().map(bytes_of).collect()
             }),
         };
-        largest.into_iter().map(|point| point.map(of_column)).collect()
+        largest.into_iter().map(|point| point.map(column)).collect()
     }
 }
 
-/// Makes one stretch of neighbours: the one with more RAM tells its commands. `None`: there are none.
+/// Makes one stretch of neighbours, with RAM and commands of the one with most RAM. `None`: there are none.
 fn joined(neighbours: &[Kept]) -> Option<Kept> {
     let (first, last) = (neighbours.first()?, neighbours.last()?);
     let largest = neighbours.iter().max_by_key(|point| (point.ram_bytes, point.by_command.is_some()))?;

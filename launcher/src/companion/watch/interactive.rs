@@ -31,7 +31,8 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Gives the reading for the next look. `None`: nothing changes by itself.
+    /// Gives the reading for the next look, when `passed` has gone by since the last one. `None`: nothing changes by itself,
+    /// because a finished run is frozen or at its end.
     fn next(&mut self, model: &Model, passed: Duration) -> Option<Reading> {
         match self {
             Self::Live(live) => Some(super::look(live)),
@@ -92,9 +93,13 @@ fn drive(
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         while event::poll(Duration::ZERO)? {
-            let Some(key) = key_of(&event::read()?) else { continue };
+            let Some(key) = pressed(&event::read()?) else { continue };
             has_changed = true;
-            match key.map_or(Asked::Quit, |key| model.press(key)) {
+            let asked = match key {
+                Pressed::CtrlC => Asked::Quit,
+                Pressed::Key(key) => model.press(key),
+            };
+            match asked {
                 Asked::Quit => return Ok(None),
                 Asked::Nothing => {}
                 Asked::Moment(at_s) => {
@@ -105,7 +110,7 @@ fn drive(
             }
         }
         if Instant::now() >= next_look {
-            // After a stop (Ctrl-Z of another shell, a suspended machine) there is one look, not one for each that was missed.
+            // From now on, not from when it was due: after a suspended machine there is one look, not one for each missed.
             next_look = Instant::now() + LOOK_INTERVAL;
             if let Some(reading) = source.next(model, LOOK_INTERVAL) {
                 has_changed |= model.take(reading);
@@ -114,8 +119,7 @@ fn drive(
     }
 }
 
-/// Waits for a key, a signal, or the end of this time. Gives whether the terminal is gone: SIGHUP comes with that, unless it is
-/// ignored.
+/// Waits for a key or a signal, at most for `limit`. Gives whether the terminal is gone. SIGHUP comes with that, but can be ignored.
 fn wait(wakeups: &Wakeups, limit: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let keys = PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN);
@@ -129,15 +133,23 @@ fn wait(wakeups: &Wakeups, limit: Duration) -> io::Result<bool> {
     }
 }
 
-/// Gives the key of an event. `None`: the event is none that counts. `Some(None)`: the end is asked for.
-fn key_of(event: &Event) -> Option<Option<Key>> {
+/// What was pressed.
+#[derive(Debug, PartialEq)]
+enum Pressed {
+    Key(Key),
+    /// The end is asked for. In raw mode it is a key, and no signal.
+    CtrlC,
+}
+
+/// Gives what was pressed. `None`: the event is no key, or one that the view does not obey.
+fn pressed(event: &Event) -> Option<Pressed> {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press | KeyEventKind::Repeat, .. }) =
         event
     else {
         return None;
     };
     if modifiers.contains(KeyModifiers::CONTROL) {
-        return (*code == KeyCode::Char('c')).then_some(None);
+        return (*code == KeyCode::Char('c')).then_some(Pressed::CtrlC);
     }
     let key = match code {
         KeyCode::Char(c) => Key::Char(*c),
@@ -154,7 +166,7 @@ fn key_of(event: &Event) -> Option<Option<Key>> {
         KeyCode::Backspace => Key::Backspace,
         _ => return None,
     };
-    Some(Some(key))
+    Some(Pressed::Key(key))
 }
 
 #[cfg(test)]
@@ -163,11 +175,11 @@ mod tests {
 
     #[test]
     fn keys_are_taken_and_ctrl_c_ends() {
-        let event = |code, modifiers| key_of(&Event::Key(KeyEvent::new(code, modifiers)));
-        assert_eq!(event(KeyCode::Char('q'), KeyModifiers::NONE), Some(Some(Key::Char('q'))));
-        assert_eq!(event(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(None));
+        let event = |code, modifiers| pressed(&Event::Key(KeyEvent::new(code, modifiers)));
+        assert_eq!(event(KeyCode::Char('q'), KeyModifiers::NONE), Some(Pressed::Key(Key::Char('q'))));
+        assert_eq!(event(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Pressed::CtrlC));
         assert_eq!(event(KeyCode::Char('x'), KeyModifiers::CONTROL), None);
-        assert_eq!(event(KeyCode::PageUp, KeyModifiers::SHIFT), Some(Some(Key::PageUp)));
+        assert_eq!(event(KeyCode::PageUp, KeyModifiers::SHIFT), Some(Pressed::Key(Key::PageUp)));
         assert_eq!(event(KeyCode::F(1), KeyModifiers::NONE), None);
     }
 }

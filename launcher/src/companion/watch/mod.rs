@@ -64,13 +64,13 @@ pub(super) struct WatchArguments {
     session_dir: PathBuf,
 }
 
-/// Reads a moment of a run.
+/// Parses a moment of a run, seconds after its start.
 fn seconds(text: &str) -> Result<f64, String> {
     let problem = || format!("\"{text}\" is not allowed: a number of seconds");
     text.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0).ok_or_else(problem)
 }
 
-/// Shows what the arguments name.
+/// Shows what the arguments name: on the terminal until the user ends it, or once as text.
 ///
 /// # Errors
 /// If there is no such run or file, or several runs and none is named.
@@ -100,7 +100,11 @@ pub(super) fn serve(arguments: &WatchArguments) -> Result<ExitCode, UsageError> 
     })
 }
 
-/// Makes the view of a finished run.
+/// Makes the view of a finished run by its tracking file, at the moment of `--at`. Without that, it is the start of the run, or the
+/// end if the view is printed once.
+///
+/// # Errors
+/// If the file can't be replayed.
 fn replay(file: &Path, arguments: &WatchArguments, is_once: bool) -> Result<(Source, Model), UsageError> {
     let replay = Replay::read(file).map_err(|problem| UsageError::of_file("--replay", file, problem))?;
     let at_s = arguments.at.unwrap_or(if is_once { replay.length_s() } else { 0.0 });
@@ -117,7 +121,10 @@ enum Chosen {
     Listed(ExitCode),
 }
 
-/// Makes the view of a run that goes on, or lists the runs.
+/// Makes the view of a run that goes on: the one that is named, or the only one. With `--list` it lists the runs.
+///
+/// # Errors
+/// If there is no such run, or there are several and none is named.
 fn live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
     let uid = rustix::process::getuid().as_raw();
     let (all, left_out) = runs::all(&arguments.session_dir, uid);
@@ -130,7 +137,7 @@ fn live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
         (Some(run), _) => named(run, &all, &hidden)?,
         (None, [only]) => only.path.clone(),
         (None, []) => {
-            let hidden = runs::said_of_hidden(&hidden());
+            let hidden = runs::hidden_line(&hidden());
             return Err(UsageError::new(hidden.unwrap_or_else(|| {
                 format!(
                     "no run of this user has a file in {}: start one with gpu-track-run, or look where it runs (a container, another machine)",
@@ -151,7 +158,10 @@ fn live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
     Ok(Chosen::Run(Box::new((Source::Live(live), model))))
 }
 
-/// Finds the file of a run that the user names by a pid or a path.
+/// Finds the file of a run that the user names by a pid or a path. `hidden` finds the pids of runs that can't be seen.
+///
+/// # Errors
+/// If no run has the pid, or it can't be seen.
 fn named(run: &Path, all: &[Found], hidden: &dyn Fn() -> Vec<u32>) -> Result<PathBuf, UsageError> {
     let Some(pid) = run.to_str().and_then(|text| text.parse::<u32>().ok()) else {
         return Ok(run.to_path_buf());
@@ -160,12 +170,12 @@ fn named(run: &Path, all: &[Found], hidden: &dyn Fn() -> Vec<u32>) -> Result<Pat
         return Ok(found.path.clone());
     }
     let hidden: Vec<u32> = hidden().into_iter().filter(|hidden| *hidden == pid).collect();
-    Err(UsageError::new(runs::said_of_hidden(&hidden).unwrap_or_else(|| {
+    Err(UsageError::new(runs::hidden_line(&hidden).unwrap_or_else(|| {
         format!("no run of this user has the pid {pid}: gpu-track watch --list shows them")
     })))
 }
 
-/// Prints the runs.
+/// Prints a table of the runs, and how many are left out of it.
 fn list(all: &[Found], left_out: usize) -> ExitCode {
     let mut text = format!("{:>8}  {:>12}  {:>8}  {:>5}  {}\n", "PID", "TIME", "RAM", "LIVE", "COMMAND");
     let now_ns = clock::monotonic_ns();

@@ -1,8 +1,10 @@
 //! What the view shows, and how readings and keys change it.
 
+use std::collections::HashMap;
+
 use gpu_track_collector::{Console, RamUnit};
 
-use super::frame::{Frame, Reading, Run, Stage};
+use super::frame::{Frame, Process, Reading, Run, Stage};
 use super::history::History;
 use super::peaks::Peaks;
 use super::tree::{self, Rates, Row, Shape};
@@ -78,10 +80,10 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Takes in a reading. Gives whether anything that is shown changed.
+    /// Takes in a reading. Gives whether anything that is shown changed. While the view is frozen, only history and peaks grow.
     pub(super) fn take(&mut self, reading: Reading) -> bool {
         let Reading { run, frame, points, peaks } = reading;
-        // The tables of a run that is over are gone.
+        // Without a command the reading has no summary: then the run stays as it was known.
         let is_known = !run.command.is_empty();
         points.into_iter().for_each(|point| self.history.push(point));
         self.peaks.raise(&peaks);
@@ -102,11 +104,12 @@ impl Model {
         is_new
     }
 
-    /// Obeys a key.
+    /// Obeys a key. Gives what the caller has to do for it.
     pub(super) fn press(&mut self, key: Key) -> Asked {
         if self.prompt.is_some() {
             return self.type_in(key);
         }
+        // Any key closes the help, and does nothing else, but `q` ends the program.
         if std::mem::take(&mut self.has_help) && key != Key::Char('q') {
             return Asked::Nothing;
         }
@@ -134,7 +137,8 @@ impl Model {
         Asked::Nothing
     }
 
-    /// Gives the moment that a key asks for: a hundredth of a finished run away, or one of its ends.
+    /// Gives the moment that an arrow, Home or End asks for: a hundredth of a finished run away, or one of its ends. A run that
+    /// goes on has no other moments.
     fn moment(&self, key: Key) -> Asked {
         let Some(length_s) = self.run.length_s else { return Asked::Nothing };
         let step_s = length_s / 100.0;
@@ -147,7 +151,7 @@ impl Model {
         Asked::Moment(to_s.clamp(0.0, length_s))
     }
 
-    /// Takes a key into what is being typed.
+    /// Adds a key to what is being typed. Enter uses the text as the filter or as the moment to go to, and Escape drops it.
     fn type_in(&mut self, key: Key) -> Asked {
         let Some((prompt, mut text)) = self.prompt.take() else { return Asked::Nothing };
         match key {
@@ -181,6 +185,7 @@ impl Model {
         }
     }
 
+    /// Moves the selection by so many rows. [`Self::rebuild`] keeps it within the rows.
     fn select(&mut self, by: isize) {
         self.selected = self.selected.saturating_add_signed(by);
     }
@@ -198,9 +203,10 @@ fn next_unit(unit: Option<RamUnit>) -> Option<RamUnit> {
     RamUnit::ALL.get(at.map_or(0, |at| at + 1)).copied()
 }
 
-/// Gives the CPU utilization of processes between two moments, percent of one core. If no time has passed, it is `known` still.
+/// Gives the CPU utilization of the processes between two moments, percent of one core. `known`: that up to `before`, which still
+/// holds if no time has passed. Processes whose CPU time is not known at both moments are left out.
 fn rates(before: &Frame, now: &Frame, known: &Rates) -> Rates {
-    // CPU time in a tracking file is that of the whole life.
+    // CPU time in a tracking file is that of the whole life, so there is no difference between moments.
     if now.stage == Stage::Replayed {
         return Rates::new();
     }
@@ -208,12 +214,14 @@ fn rates(before: &Frame, now: &Frame, known: &Rates) -> Rates {
     if passed_s <= 0.0 {
         return known.clone();
     }
-    let key = |process: &super::frame::Process| Some((process.pid?, process.start_ns));
-    let earlier: Rates =
+    // A pid alone can be used again.
+    let key = |process: &Process| Some((process.pid?, process.start_ns));
+    let cpu_s_before: HashMap<(u64, u64), f64> =
         before.listed.iter().filter_map(|process| Some((key(process)?, process.cpu_s?))).collect();
-    let rate = |process: &super::frame::Process| {
+    let rate = |process: &Process| {
         let key = key(process)?;
-        Some((key, (process.cpu_s? - earlier.get(&key)?).max(0.0) / passed_s * 100.0))
+        let used_s = (process.cpu_s? - cpu_s_before.get(&key)?).max(0.0);
+        Some((key, used_s / passed_s * 100.0))
     };
     now.listed.iter().filter_map(rate).collect()
 }
@@ -221,7 +229,6 @@ fn rates(before: &Frame, now: &Frame, known: &Rates) -> Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::companion::watch::frame::Process;
 
     fn frame(at_s: f64, cpu_s: f64) -> Frame {
         let command = |pid, name: &str, cpu_s| Process {

@@ -22,13 +22,14 @@ pub(super) struct Found {
     pub(super) launcher_pid: u32,
 }
 
-/// Finds this user's live files in a directory, in the order of the pids, and how many are left out.
+/// Finds this user's live files in a directory, in the order of the pids. Gives at most [`MOST_RUNS`], and how many are left out.
 pub(super) fn all(directory: &Path, uid: u32) -> (Vec<Found>, usize) {
     let prefix = format!("gpu-track.{uid}.");
+    // The name of a live file: gpu-track.UID.PID.(anything) and the suffix.
     let found = |name: &str| {
         let pid = name.strip_prefix(&prefix)?.strip_suffix(SUFFIX)?.split('.').next()?.parse().ok()?;
         let path = directory.join(name);
-        // The name says whose it is, and anybody can make that.
+        // Anybody can make a file with this user's id in its name, or a link.
         let is_own = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file() && found.uid() == uid);
         is_own.then_some(Found { path, launcher_pid: pid })
     };
@@ -43,7 +44,8 @@ pub(super) fn all(directory: &Path, uid: u32) -> (Vec<Found>, usize) {
     (all, left_out)
 }
 
-/// Finds processes of this user that are gpu-track-run, whose files can't be seen from here: they have another mount namespace.
+/// Finds the pids of gpu-track-run of this user whose live files can't be seen from here, because they are in another mount
+/// namespace. `known`: the live files that can be seen.
 pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
     let mounts = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
     let Some(ours) = mounts(&proc_root.join("self")) else { return Vec::new() };
@@ -51,7 +53,7 @@ pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let process = entry.path();
         let is_own = entry.metadata().is_ok_and(|process| process.uid() == uid);
-        let is_run = fs::read_to_string(process.join("comm")).is_ok_and(|name| name == "gpu-track-run\n");
+        let has_name = fs::read_to_string(process.join("comm")).is_ok_and(|name| name == "gpu-track-run\n");
         // The collector is the same program, by another name.
         let is_launcher = || {
             let words = fs::read(process.join("cmdline")).unwrap_or_default();
@@ -60,7 +62,7 @@ pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
         };
         let is_elsewhere = || mounts(&process).is_some_and(|theirs| theirs != ours);
         let is_known = known.iter().any(|found| found.launcher_pid == pid);
-        (is_own && is_run && !is_known && is_launcher() && is_elsewhere()).then_some(pid)
+        (is_own && has_name && !is_known && is_launcher() && is_elsewhere()).then_some(pid)
     };
     let mut pids: Vec<u32> =
         fs::read_dir(proc_root).into_iter().flatten().flatten().filter_map(hidden).collect();
@@ -68,8 +70,8 @@ pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
     pids
 }
 
-/// Says which runs can't be seen, for one line. `None`: there is none.
-pub(super) fn said_of_hidden(pids: &[u32]) -> Option<String> {
+/// Makes the line that says which runs can't be seen. `None`: there is none.
+pub(super) fn hidden_line(pids: &[u32]) -> Option<String> {
     let first = pids.first()?;
     let more = if pids.len() > 1 { format!(" and {} more", pids.len() - 1) } else { String::new() };
     Some(format!(
@@ -77,12 +79,12 @@ pub(super) fn said_of_hidden(pids: &[u32]) -> Option<String> {
     ))
 }
 
-/// Says what can't be seen from here.
+/// Says on stderr which runs can't be seen, if there are any.
 pub(super) fn tell_hidden(pids: &[u32]) {
-    said_of_hidden(pids).iter().for_each(console::message);
+    hidden_line(pids).iter().for_each(console::message);
 }
 
-/// Makes a line about a run for the list of runs.
+/// Makes a line about a run for the list of runs, or says why its file can't be read. `now_ns`: CLOCK_MONOTONIC.
 pub(super) fn line(found: &Found, now_ns: u64, is_alive: impl Fn(u32) -> bool) -> String {
     let pid = found.launcher_pid;
     match Live::open(&found.path) {
@@ -130,10 +132,8 @@ mod tests {
 
     #[test]
     fn hidden_runs_are_said_in_one_line() {
-        assert_eq!(said_of_hidden(&[]), None);
-        assert!(
-            said_of_hidden(&[5]).unwrap().starts_with("gpu-track-run of pid 5 has a /dev/shm of its own")
-        );
-        assert!(said_of_hidden(&[5, 6, 7]).unwrap().starts_with("gpu-track-run of pid 5 and 2 more has"));
+        assert_eq!(hidden_line(&[]), None);
+        assert!(hidden_line(&[5]).unwrap().starts_with("gpu-track-run of pid 5 has a /dev/shm of its own"));
+        assert!(hidden_line(&[5, 6, 7]).unwrap().starts_with("gpu-track-run of pid 5 and 2 more has"));
     }
 }

@@ -75,7 +75,7 @@ impl Summary {
         serde_json::from_str(text).ok()
     }
 
-    /// Gives what does not change.
+    /// Gives what does not change during the run.
     pub(super) fn run(&self) -> Run {
         let mut command = self.command.clone();
         if self.command_words_left_out > 0 {
@@ -96,21 +96,21 @@ impl Summary {
         self.max_ram.combined.map(|maximum| maximum.bytes)
     }
 
-    /// Gives the processes that ended.
+    /// Gives the processes that ended. `None`: the summary does not tell.
     pub(super) fn ended(&self) -> Option<Ended> {
         let ended = self.ended.as_ref()?;
-        let of = |one: &EndedOf| {
-            let EndedOf { count, cpu_s, peak_rss_bytes, .. } = *one;
-            (one.command.clone(), EndedCommand { count, cpu_s, peak_rss_bytes })
+        let entry = |of: &EndedOf| {
+            let EndedOf { count, cpu_s, peak_rss_bytes, .. } = *of;
+            (of.command.clone(), EndedCommand { count, cpu_s, peak_rss_bytes })
         };
         Some(Ended {
             count: ended.count,
-            by_command: ended.by_command.iter().map(of).collect(),
+            by_command: ended.by_command.iter().map(entry).collect(),
             other_commands: ended.other_commands,
         })
     }
 
-    /// Says how the figures are known, the part of a sentence each.
+    /// Says how the figures are known, a part of a sentence each.
     pub(super) fn coverage(&self) -> Vec<String> {
         let Some(known) = &self.coverage else { return Vec::new() };
         let mut parts = vec![format!(
@@ -142,7 +142,8 @@ impl Summary {
     }
 }
 
-/// Says what an event is. `None`: it is of a kind that this version does not know.
+/// Makes the line about an event. `start_ns`: the start of the run, CLOCK_MONOTONIC. `None`: this version does not know the kind of
+/// event, or it lacks a key.
 fn line_of(event: &Value, start_ns: u64) -> Option<String> {
     let text = |key: &str| event.get(key).and_then(Value::as_str);
     match text("kind")? {
