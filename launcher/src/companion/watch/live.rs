@@ -26,7 +26,7 @@ pub(super) struct Live {
     summary: Option<Summary>,
     /// The time of the summary, CLOCK_MONOTONIC nanoseconds.
     summary_ns: u64,
-    /// The last sample that is in the history, and its time.
+    /// The last sample that is in the history: its number, and its time, CLOCK_MONOTONIC nanoseconds. `None`: none is.
     told: Option<(u64, u64)>,
 }
 
@@ -45,13 +45,7 @@ impl Live {
 
     /// Looks at the run. `now_ns`: CLOCK_MONOTONIC. `is_alive` says whether a process is there.
     pub(super) fn read(&mut self, now_ns: u64, is_alive: impl Fn(u32) -> bool) -> Reading {
-        // An unread table keeps what was known: a killed collector left it half-written, or nothing is written yet.
-        if let Ok((at_ns, text)) = self.file.summary()
-            && (at_ns != self.summary_ns || self.summary.is_none())
-        {
-            self.summary = Summary::read(&text).or_else(|| self.summary.take());
-            self.summary_ns = at_ns;
-        }
+        self.update_summary();
         let run = self.summary.as_ref().map(Summary::run).unwrap_or_default();
         let Some((newest, last)) = self.newest() else {
             let stage = self.stage(None, &run, is_alive);
@@ -61,6 +55,7 @@ impl Live {
         let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
         let processes = self.file.processes().ok();
         let listed: Vec<Process> = processes.iter().flat_map(|table| &table.entries).map(process).collect();
+        // Without a table of processes, the commands are unknown.
         let by_command = processes.as_ref().map(|_| shares(&listed, last.combined_bytes));
         let silent_s = now_ns.saturating_sub(last.monotonic_ns) as f64 / 1e9;
         let summary = self.summary.as_ref();
@@ -80,39 +75,50 @@ impl Live {
             coverage: summary.map(Summary::coverage).unwrap_or_default(),
             events: summary.map(Summary::events).unwrap_or_default(),
         };
+        // At the first look, peaks before it are found; later ones are in the frames.
         let peaks = if self.told.is_none() { self.peaks(newest) } else { Peaks::default() };
         let points = self.new_points(newest, start_ns, by_command);
         Reading { run, frame, points, peaks }
     }
 
-    /// Gives the newest sample that can be read, and its number. `None`: there is none.
+    /// Reads the summary if it is a new one. If it can't be read, what was known stays: nothing is written yet, or a killed
+    /// collector left it half-written.
+    fn update_summary(&mut self) {
+        let Ok((at_ns, text)) = self.file.summary() else { return };
+        if at_ns != self.summary_ns || self.summary.is_none() {
+            self.summary = Summary::read(&text).or_else(|| self.summary.take());
+            self.summary_ns = at_ns;
+        }
+    }
+
+    /// Gives the newest sample that can be read, behind its number. `None`: there is none.
     fn newest(&self) -> Option<(u64, Sample)> {
         let count = self.file.count();
-        // The last one can be half-written.
+        // The last one can be half-written, so the one before it is tried, too.
         (1..=2).find_map(|back| {
             let number = count.checked_sub(back)?;
             Some((number, self.file.sample(number)?))
         })
     }
 
-    /// Gives the start of the run, CLOCK_MONOTONIC nanoseconds. Without a summary, it is the first sample that is there.
+    /// Gives the start of the run, CLOCK_MONOTONIC nanoseconds. Without a summary, it is the first sample that is there, or 0.
     fn start_ns(&self, newest: u64) -> u64 {
         let known = self.summary.as_ref().and_then(|summary| summary.start_ns);
         known.or_else(|| self.samples(newest).next().map(|(_, sample)| sample.monotonic_ns)).unwrap_or(0)
     }
 
-    /// Gives the samples that are there, the oldest first.
-    fn samples(&self, newest: u64) -> impl Iterator<Item = (u64, Sample)> {
+    /// Gives the samples up to the one of the number `newest` that are there, each behind its number, the oldest first.
+    fn samples(&self, newest: u64) -> impl DoubleEndedIterator<Item = (u64, Sample)> {
+        // The ring keeps so many; older ones are overwritten.
         let oldest = (newest + 1).saturating_sub(SAMPLE_CAPACITY as u64);
         (oldest..=newest).filter_map(|number| Some((number, self.file.sample(number)?)))
     }
 
-    /// Gives the CPU utilization of the tree up to a sample, percent of one core. `None`: there is no sample before it.
+    /// Gives the CPU utilization of the tree up to the sample `last` of the number `newest`, percent of one core. It is that since
+    /// the latest sample that is a window before, or since the oldest. `None`: there is no sample before it.
     fn cpu_percent(&self, newest: u64, last: Sample) -> Option<f64> {
-        let oldest = (newest + 1).saturating_sub(SAMPLE_CAPACITY as u64);
-        let before = (oldest..newest).rev().filter_map(|number| self.file.sample(number));
         let mut first = None;
-        for sample in before {
+        for (_, sample) in self.samples(newest).rev().filter(|(number, _)| *number < newest) {
             first = Some(sample);
             if is_window(&sample, &last) {
                 break;
@@ -121,24 +127,23 @@ impl Live {
         rate(&first?, &last)
     }
 
-    /// Gives the largest CPU utilization that the samples show.
+    /// Gives the largest CPU utilization over a window that the samples up to `newest` show. GPUs have no history here.
     fn peaks(&self, newest: u64) -> Peaks {
         let samples: Vec<Sample> = self.samples(newest).map(|(_, sample)| sample).collect();
         let (mut peaks, mut first) = (Peaks::default(), 0);
         for last in &samples {
-            // The latest sample that is a window before this one.
+            // Go on to the latest sample that is a window before this one.
             while samples.get(first + 1).is_some_and(|next| is_window(next, last)) {
                 first += 1;
             }
-            peaks.raise_cpu(
-                samples.get(first).filter(|first| is_window(first, last)).and_then(|first| rate(first, last)),
-            );
+            let begin = samples.get(first).filter(|begin| is_window(begin, last));
+            peaks.raise_cpu(begin.and_then(|begin| rate(begin, last)));
         }
         peaks
     }
 
-    /// Gives the stretches since the last look. At the first look, these are all samples that are there. Commands are known of the
-    /// newest moment alone.
+    /// Gives the stretches since the last look: one of all its samples. At the first look, there is one for each sample that is there.
+    /// `by_command`: RAM by command now, which only the newest stretch gets, because that before is unknown.
     fn new_points(
         &mut self,
         newest: u64,
@@ -146,18 +151,20 @@ impl Live {
         by_command: Option<Vec<(String, u64)>>,
     ) -> Vec<Point> {
         let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
-        let (last, mut before_ns) = self.told.map_or((None, None), |(last, at_ns)| (Some(last), Some(at_ns)));
-        let new = self.samples(newest).filter(|(number, _)| last.is_none_or(|last| *number > last));
-        let new: Vec<(u64, Sample)> = new.collect();
+        let is_new = |number: u64| self.told.is_none_or(|(last, _)| number > last);
+        let new: Vec<(u64, Sample)> = self.samples(newest).filter(|(number, _)| is_new(*number)).collect();
         let Some((last, end)) = new.last().copied() else { return Vec::new() };
         let mut points: Vec<Point> = Vec::new();
+        let mut before_ns = self.told.map(|(_, at_ns)| at_ns);
         for (_, sample) in &new {
-            let from_ns = before_ns.replace(sample.monotonic_ns).unwrap_or(sample.monotonic_ns);
-            let (from_s, at_s) = (s(from_ns.min(sample.monotonic_ns)), s(sample.monotonic_ns));
+            // A stretch begins at the sample before; the first of all has no length.
+            let from_ns = before_ns.unwrap_or(sample.monotonic_ns).min(sample.monotonic_ns);
+            let (from_s, at_s) = (s(from_ns), s(sample.monotonic_ns));
             points.push(Point { from_s, at_s, ram_bytes: sample.combined_bytes, by_command: None });
+            before_ns = Some(sample.monotonic_ns);
         }
         if self.told.is_some() {
-            // One stretch a look is enough: the chart has fewer columns than there are looks.
+            // A look comes after half a second: a chart of a run has no finer columns.
             let from_s = points.first().map_or(0.0, |point| point.from_s);
             let ram_bytes = points.iter().map(|point| point.ram_bytes).max().unwrap_or(0);
             points = vec![Point { from_s, at_s: s(end.monotonic_ns), ram_bytes, by_command: None }];
@@ -173,13 +180,14 @@ impl Live {
     fn stage(&self, silent_s: Option<f64>, run: &Run, is_alive: impl Fn(u32) -> bool) -> Stage {
         // At the end the collector removes the name of the file.
         let has_name = rustix::fs::fstat(self.file.named().file()).is_ok_and(|stat| stat.st_nlink > 0);
-        let silent_s = silent_s.filter(|silent_s| *silent_s >= SILENT_S || self.file.is_lost());
-        match (has_name, silent_s) {
-            (false, _) => Stage::Ended,
-            (true, Some(_)) if run.launcher_pid.is_some_and(|pid| !is_alive(pid)) => Stage::Killed,
-            (true, Some(silent_s)) => Stage::Silent(silent_s),
-            (true, None) if self.file.count() == 0 => Stage::Starting,
-            (true, None) => Stage::Running,
+        if !has_name {
+            return Stage::Ended;
+        }
+        match silent_s.filter(|silent_s| *silent_s >= SILENT_S || self.file.is_lost()) {
+            Some(_) if run.launcher_pid.is_some_and(|pid| !is_alive(pid)) => Stage::Killed,
+            Some(silent_s) => Stage::Silent(silent_s),
+            None if self.file.count() == 0 => Stage::Starting,
+            None => Stage::Running,
         }
     }
 }
@@ -196,8 +204,8 @@ fn rate(first: &Sample, last: &Sample) -> Option<f64> {
     Some(last.cpu_ns.saturating_sub(first.cpu_ns) as f64 / passed_ns as f64 * 100.0)
 }
 
-/// Splits the RAM of the tree among commands in proportion to their RSS, which counts shared memory in each process. The largest
-/// first, bytes.
+/// Splits `ram_bytes`, the RAM of the tree, among the commands in proportion to their RSS. RSS itself counts shared memory in each
+/// process, so its sum is more than the RAM. Gives names and bytes, the largest first.
 fn shares(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
     let mut rss: BTreeMap<&str, u64> = BTreeMap::new();
     for process in processes {
@@ -214,6 +222,7 @@ fn shares(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
     shares
 }
 
+/// Converts an entry of the live file.
 fn process(entry: &ProcessEntry) -> Process {
     Process {
         pid: entry.pid,

@@ -7,7 +7,7 @@ use std::path::Path;
 use gpu_track_collector::tracking_line::{End, Line};
 use gpu_track_collector::{Report, TreeSample, Usable, figures, read_report, signal_name};
 
-use super::frame::{Ended, EndedCommand, Frame, Process, Reading, Run, Stage};
+use super::frame::{Ended, Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
 use super::history::Point;
 use super::peaks::Peaks;
@@ -68,12 +68,15 @@ impl Replay {
         Ok(replay)
     }
 
+    /// Takes in a line of the file.
     fn take(&mut self, line: Line) {
         match line {
             Line::Run(run) => {
                 self.run.command = run.command;
+                // All of the machine, until a report at the end of the file says what the command may use.
                 let mut usable = Usable::default();
-                (usable.cores.count, usable.memory.bytes) = (f64::from(run.host.cores), run.host.ram_bytes);
+                usable.cores.count = f64::from(run.host.cores);
+                usable.memory.bytes = run.host.ram_bytes;
                 self.run.usable = Some(usable);
             }
             Line::Sample(sample) => {
@@ -107,6 +110,7 @@ impl Replay {
         }
     }
 
+    /// Takes in the last line, which has the report. One that can't be read is left out.
     fn take_end(&mut self, end: &End) {
         self.report = read_report(&end.report.to_string()).ok().map(|read| read.report);
         if let Some(report) = &self.report {
@@ -129,18 +133,19 @@ impl Replay {
         peaks
     }
 
-    /// Gives the moment at so many seconds after the start, without history and peaks.
+    /// Gives the moment at so many seconds after the start, without history and peaks. RAM, CPU and GPUs are those of the sample that
+    /// contains the moment.
     pub(super) fn at(&self, at_s: f64) -> Reading {
         let at_s = at_s.clamp(0.0, self.length_s());
         let at_ns = self.start_ns.saturating_add((at_s * 1e9) as u64);
         let next = self.samples.partition_point(|sample| sample.at_ns < at_ns);
         let at = next.min(self.samples.len().saturating_sub(1));
         let Some(sample) = self.samples.get(at) else { return Reading::default() };
-        let before_ns = at.checked_sub(1).and_then(|at| self.samples.get(at)).map_or(0, cpu_ns);
+        // A sample has the CPU time since the start of the run.
+        let cpu_before_ns = at.checked_sub(1).and_then(|before| self.samples.get(before)).map_or(0, cpu_ns);
+        let used_ns = cpu_ns(sample).saturating_sub(cpu_before_ns);
         let length_ns = sample.at_ns.saturating_sub(sample.from_ns);
-        let used_ns = cpu_ns(sample).saturating_sub(before_ns);
-        let mut commands: Vec<(String, u64)> =
-            sample.commands.iter().map(|one| (one.command.to_string(), one.added_bytes)).collect();
+        let mut commands = ram_by_command(sample);
         commands.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let is_live = |lived: &&Lived| {
             lived.process.start_ns <= at_ns && (at_ns < lived.end_ns || lived.is_still_running)
@@ -171,13 +176,12 @@ impl Replay {
             from_s: s(sample.from_ns),
             at_s: s(sample.at_ns),
             ram_bytes: sample.footprint_bytes.combined.max,
-            by_command: Some(
-                sample.commands.iter().map(|one| (one.command.to_string(), one.added_bytes)).collect(),
-            ),
+            by_command: Some(ram_by_command(sample)),
         };
         self.samples.iter().map(point).collect()
     }
 
+    /// Gives the largest RAM of the run, bytes: that of the report, else that of the samples.
     fn max_ram_bytes(&self) -> Option<u64> {
         let sampled = self.samples.iter().map(|sample| sample.footprint_bytes.combined.max).max();
         let reported = self.report.as_ref().and_then(|report| report.max_ram.combined.footprint_bytes);
@@ -190,18 +194,15 @@ impl Replay {
         for lived in self.processes.iter().filter(|lived| lived.end_ns <= at_ns && !lived.is_still_running) {
             ended.count += 1;
             let process = &lived.process;
-            if !ended.by_command.contains_key(&process.command) {
-                ended.by_command.insert(process.command.clone(), EndedCommand::default());
-            }
-            if let Some(of) = ended.by_command.get_mut(&process.command) {
-                of.count += 1;
-                of.cpu_s = of.cpu_s.into_iter().chain(process.cpu_s).reduce(|a, b| a + b);
-                of.peak_rss_bytes = of.peak_rss_bytes.max(process.rss_bytes);
-            }
+            let of = ended.by_command.entry(process.command.clone()).or_default();
+            of.count += 1;
+            of.cpu_s = of.cpu_s.into_iter().chain(process.cpu_s).reduce(|a, b| a + b);
+            of.peak_rss_bytes = of.peak_rss_bytes.max(process.rss_bytes);
         }
         ended
     }
 
+    /// Says how the figures are known, a part of a sentence each.
     fn coverage(&self) -> Vec<String> {
         let Some(report) = &self.report else { return vec!["the file has no report".into()] };
         let known = &report.coverage;
@@ -215,6 +216,7 @@ impl Replay {
         parts
     }
 
+    /// Says what happened, a line each: how the command ended, and what crashed. It is the same at each moment.
     fn events(&self) -> Vec<String> {
         let Some(report) = &self.report else {
             return vec!["the file has no end of the run: its last processes are not in it".into()];
@@ -237,8 +239,14 @@ impl Replay {
     }
 }
 
+/// Gives the CPU time of the tree from the start of the run to a sample, nanoseconds.
 fn cpu_ns(sample: &TreeSample) -> u64 {
     sample.cpu.combined.time_ns
+}
+
+/// Gives the RAM that each command adds at a sample, bytes, in the order of the file.
+fn ram_by_command(sample: &TreeSample) -> Vec<(String, u64)> {
+    sample.commands.iter().map(|one| (one.command.to_string(), one.added_bytes)).collect()
 }
 
 /// Makes one sample of each two neighbours.
@@ -250,6 +258,7 @@ fn halved(samples: &[TreeSample]) -> Vec<TreeSample> {
     samples.chunks(2).filter_map(join).collect()
 }
 
+/// Gives the GPUs at a sample.
 fn gpus(sample: &TreeSample) -> Vec<Gpu> {
     let gauge = |gpu: &gpu_track_collector::GpuSample, figure| gpu.gauges.get(&figure).copied();
     let gpu = |gpu: &gpu_track_collector::GpuSample| Gpu {

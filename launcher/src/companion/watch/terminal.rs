@@ -22,15 +22,15 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes the terminal. A panic gives it back before its message is printed, which would else vanish with the alternate screen.
     ///
     /// # Errors
-    /// If it can't be: then it is as before.
+    /// If it can't be taken: then it is as before.
     pub(super) fn take() -> io::Result<Self> {
-        let before = panic::take_hook();
+        let print_message = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             give_back();
-            before(panic);
+            print_message(panic);
         }));
         enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, once. Where it is gone, there is nothing to give.
+/// Gives the terminal back, if it is taken. Errors don't matter: then the terminal is gone.
 fn give_back() {
     if IS_TAKEN.swap(false, Ordering::Relaxed) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);

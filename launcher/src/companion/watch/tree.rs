@@ -85,7 +85,8 @@ pub(super) struct Row {
     pub(super) is_folded: bool,
 }
 
-/// Gives the rows, those of commands that only ended last.
+/// Gives the rows of the processes that the filter leaves. Below them is a row for each command of which only ended processes are
+/// known.
 pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> Vec<Row> {
     let wanted = shape.filter.to_lowercase();
     let is_wanted = |command: &str| wanted.is_empty() || command.to_lowercase().contains(&wanted);
@@ -95,16 +96,17 @@ pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> Vec<Row> {
     let mut builder = Builder { forest, rates, shape, rows: Vec::new(), seen: vec![false; processes.len()] };
     let roots = builder.forest.roots.clone();
     builder.add(&roots, &Vec::new());
-    // Whatever another program wrote: parents in a circle have no root.
+    // Another program may have written parents in a circle, which have no root: they are shown from any of them on.
     for process in 0..processes.len() {
         if !builder.seen[process] {
             builder.add(&[process], &Vec::new());
         }
     }
     let mut rows = builder.rows;
-    let mut ended: BTreeMap<&str, EndedCommand> = BTreeMap::new();
     let by_command = frame.ended.iter().flat_map(|ended| &ended.by_command);
-    ended.extend(by_command.filter(|(name, _)| is_wanted(name)).map(|(name, of)| (name.as_str(), *of)));
+    let mut ended: BTreeMap<&str, EndedCommand> =
+        by_command.filter(|(name, _)| is_wanted(name)).map(|(name, of)| (name.as_str(), *of)).collect();
+    // The first row of a command has its ended processes.
     for row in &mut rows {
         row.ended = ended.remove(row.command.as_str());
     }
@@ -122,11 +124,14 @@ pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> Vec<Row> {
 /// Processes and their children, by their places in the list.
 struct Forest<'a> {
     processes: Vec<&'a Process>,
+    /// Of each process, its children.
     children: Vec<Vec<usize>>,
+    /// Processes whose parent is not in the list.
     roots: Vec<usize>,
 }
 
 impl<'a> Forest<'a> {
+    /// Finds the children of each process. One that is its own parent, by what another program wrote, is a root.
     fn new(processes: &[&'a Process]) -> Self {
         let places: HashMap<u64, usize> =
             processes.iter().enumerate().filter_map(|(at, process)| Some((process.pid?, at))).collect();
@@ -141,28 +146,25 @@ impl<'a> Forest<'a> {
     }
 }
 
+/// Makes the rows.
 struct Builder<'a> {
     forest: Forest<'a>,
     rates: &'a Rates,
     shape: &'a Shape,
+    /// The rows so far, from top to bottom.
     rows: Vec<Row>,
+    /// Which processes have been passed: none gets a second row.
     seen: Vec<bool>,
 }
 
 impl Builder<'_> {
-    /// Adds rows for these siblings, and for their children below them.
+    /// Adds rows for these siblings, each followed by those of its children. `above`: the key of the row above them.
     fn add(&mut self, siblings: &[usize], above: &Key) {
-        let mut groups: BTreeMap<(String, Option<u64>), Vec<usize>> = BTreeMap::new();
-        for at in siblings {
-            if std::mem::replace(&mut self.seen[*at], true) {
-                continue;
-            }
-            let process = self.forest.processes[*at];
-            let pid = process.pid.filter(|_| self.shape.is_each_process);
-            groups.entry((process.command.clone(), pid)).or_default().push(*at);
-        }
-        let mut rows: Vec<(Row, Vec<usize>)> =
-            groups.into_iter().map(|(name, members)| (self.row(name, &members, above), members)).collect();
+        let mut rows: Vec<(Row, Vec<usize>)> = self
+            .grouped(siblings)
+            .into_iter()
+            .map(|(name, members)| (self.row(name, &members, above), members))
+            .collect();
         let sort = self.shape.sort;
         // A stable sort: those that are alike stay in the order of their names.
         rows.sort_by(|(a, _), (b, _)| match sort {
@@ -186,15 +188,34 @@ impl Builder<'_> {
         }
     }
 
-    /// Notes that these and all below them have no rows, since they are folded.
+    /// Groups the siblings that share a row, by the last part of its key, and notes them as seen. Each process is a group if the
+    /// shape asks for that; else those of one command are.
+    fn grouped(&mut self, siblings: &[usize]) -> BTreeMap<(String, Option<u64>), Vec<usize>> {
+        let mut groups: BTreeMap<(String, Option<u64>), Vec<usize>> = BTreeMap::new();
+        for at in siblings {
+            let was_seen = std::mem::replace(&mut self.seen[*at], true);
+            if was_seen {
+                continue;
+            }
+            let process = self.forest.processes[*at];
+            let pid = process.pid.filter(|_| self.shape.is_each_process);
+            groups.entry((process.command.clone(), pid)).or_default().push(*at);
+        }
+        groups
+    }
+
+    /// Notes these processes and all below them as seen. They get no rows, since the row above is folded.
     fn pass_over(&mut self, mut processes: Vec<usize>) {
         while let Some(at) = processes.pop() {
-            if !std::mem::replace(&mut self.seen[at], true) {
+            let was_seen = std::mem::replace(&mut self.seen[at], true);
+            if !was_seen {
                 processes.extend(&self.forest.children[at]);
             }
         }
     }
 
+    /// Makes the row of processes that share it. `name`: the last part of its key, a command and perhaps a pid. `above`: the key of
+    /// the row above it.
     fn row(&self, name: (String, Option<u64>), members: &[usize], above: &Key) -> Row {
         let processes = || members.iter().map(|at| self.forest.processes[*at]);
         let sum = |of: fn(&Process) -> Option<u64>| processes().filter_map(of).reduce(u64::saturating_add);
@@ -216,7 +237,7 @@ impl Builder<'_> {
     }
 }
 
-/// By what rows are sorted if it is by CPU.
+/// Gives what rows are sorted by if it is by CPU: utilization, else CPU time. Rows of which both are unknown come last.
 fn cpu(row: &Row) -> f64 {
     row.cpu_percent.or(row.cpu_s).unwrap_or(-1.0)
 }

@@ -61,11 +61,10 @@ struct Bar {
     told: String,
 }
 
-/// Draws the bars.
+/// Draws the bars, one a line.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     for bar in [cpu(model), ram(model), gpu(model), gpu_memory(model), time(model)] {
-        let is_unicode = canvas.is_unicode();
-        let drawn = drawn(&bar, is_unicode);
+        let drawn = drawn(&bar, canvas.is_unicode());
         canvas.pieces(&[
             (format!("{:<NAME_WIDTH$}", bar.name), Look::Head),
             (drawn, Look::Command(0)),
@@ -74,36 +73,41 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     }
 }
 
-/// Draws a bar: filled up to now, with a mark at the peak. Without a limit it is empty.
+/// Makes the text of a bar: filled up to now, with a mark at the peak. Without a limit it is empty.
 fn drawn(bar: &Bar, is_unicode: bool) -> String {
-    let place = |value: Option<f64>| {
+    // How many cells a bar of this value fills. `None`: the value or the limit is not known.
+    let cells = |value: Option<f64>| {
         let part = value? / bar.limit.filter(|limit| *limit > 0.0)?;
         part.is_finite().then(|| (part.clamp(0.0, 1.0) * BAR_WIDTH as f64).round() as usize)
     };
-    let (full, peak) = (place(bar.now).unwrap_or(0), place(bar.peak).map(|peak| peak.saturating_sub(1)));
+    let filled = cells(bar.now).unwrap_or(0);
+    // The mark is in the last cell that the peak fills.
+    let mark_at = cells(bar.peak).map(|cells| cells.saturating_sub(1));
     let (fill, mark) = if is_unicode { ('█', '│') } else { ('#', '|') };
-    let cell = |at: usize| match at < full {
+    let cell = |at: usize| match at < filled {
         true => fill,
-        false if Some(at) == peak => mark,
+        false if Some(at) == mark_at => mark,
         false => ' ',
     };
     format!("[{}]", (0..BAR_WIDTH).map(cell).collect::<String>())
 }
 
+/// Makes the bar of CPU utilization, in cores, against the cores that the command may use.
 fn cpu(model: &Model) -> Bar {
     let limit = model.run.usable.as_ref().map(|usable| usable.cores.count).filter(|count| *count > 0.0);
     let (now, peak) = (model.frame.cpu_percent, model.peaks.cpu_percent);
-    let of = limit.map_or(UNKNOWN.into(), figures::short);
-    let told = format!("{} of {of} cores  peak {}{}", cores(now), cores(peak), since(model));
-    let core = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
-    Bar { name: "CPU", now: core(now), peak: core(peak), limit, told }
+    let usable = limit.map_or(UNKNOWN.into(), figures::short);
+    let told = format!("{} of {usable} cores  peak {}{}", cores(now), cores(peak), peak_note(model));
+    let in_cores = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
+    Bar { name: "CPU", now: in_cores(now), peak: in_cores(peak), limit, told }
 }
 
-/// Says of what time a peak is, if that is not the whole run.
-fn since(model: &Model) -> &'static str {
+/// Gives what stands behind a peak: nothing if the peak is of the whole run, as in a finished one. Else it is of what this program saw.
+fn peak_note(model: &Model) -> &'static str {
     if model.run.length_s.is_some() { "" } else { " seen" }
 }
 
+/// Makes the bar of RAM against the memory that the command may use.
 fn ram(model: &Model) -> Bar {
     let limit = model.run.usable.as_ref().and_then(|usable| usable.memory.bytes);
     let Frame { ram_bytes, max_ram_bytes, .. } = model.frame;
@@ -113,29 +117,32 @@ fn ram(model: &Model) -> Bar {
     Bar { name: "RAM", now: number(ram_bytes), peak: number(max_ram_bytes), limit: number(limit), told }
 }
 
+/// Makes the bar of the GPUs' utilization, percent, against all GPUs.
 fn gpu(model: &Model) -> Bar {
     let sums = gpu_sums(&model.frame.gpus);
     let (now, peak) = (sums.busy_percent, model.peaks.gpu_busy_percent);
     let limit = (sums.count > 0).then_some(sums.count as f64 * 100.0);
     let told = match limit {
         None => "no GPU seen".into(),
-        Some(limit) => format!("{} of {limit:.0}%  peak {}{}", percent(now), percent(peak), since(model)),
+        Some(limit) => format!("{} of {limit:.0}%  peak {}{}", percent(now), percent(peak), peak_note(model)),
     };
     Bar { name: "GPU", now, peak, limit, told }
 }
 
+/// Makes the bar of the run's GPU memory against that of all GPUs.
 fn gpu_memory(model: &Model) -> Bar {
     let sums = gpu_sums(&model.frame.gpus);
     let (now, peak, limit) = (sums.run_bytes, model.peaks.gpu_run_bytes, sums.total_bytes);
     let shown = |value| some_bytes(value, model.unit);
     let told = match sums.count {
         0 => "no GPU seen".into(),
-        _ => format!("{} of {}  peak {}{}", shown(now), shown(limit), shown(peak), since(model)),
+        _ => format!("{} of {}  peak {}{}", shown(now), shown(limit), shown(peak), peak_note(model)),
     };
     let number = |value: Option<u64>| value.map(|bytes| bytes as f64);
     Bar { name: "GPU mem", now: number(now), peak: number(peak), limit: number(limit), told }
 }
 
+/// Makes the bar of the time so far against the limit of the batch job, else against the length of a finished run.
 fn time(model: &Model) -> Bar {
     let limit = model.run.limit_s.or(model.run.length_s);
     let now = figures::readable(model.frame.at_s);

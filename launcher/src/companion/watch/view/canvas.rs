@@ -26,6 +26,7 @@ const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Magenta, Color::Green, Color::Yellow, Color::Blue, Color::Red];
 
 impl Look {
+    /// Gives the style on a terminal with colours, or without.
     fn style(self, has_colour: bool) -> Style {
         let plain = Style::default();
         match self {
@@ -78,7 +79,8 @@ impl<'a> Canvas<'a> {
         self.pieces(&[(text, look)]);
     }
 
-    /// Writes a line of several pieces.
+    /// Writes a line of several pieces, each with its look. What has no room in the row is cut. If a piece is selected, the look of
+    /// the rest of the row is, too.
     pub(super) fn pieces<T: AsRef<str>>(&mut self, pieces: &[(T, Look)]) {
         let area = self.buffer.area;
         let row = self.row;
@@ -98,7 +100,6 @@ impl<'a> Canvas<'a> {
             column = end - area.x;
         }
         if pieces.iter().any(|(_, look)| *look == Look::Selected) {
-            // The whole line is marked.
             for x in column..area.width {
                 if let Some(cell) = self.buffer.cell_mut((area.x + x, area.y + row)) {
                     cell.set_style(Look::Selected.style(self.console.has_colour));
@@ -114,7 +115,7 @@ impl<'a> Canvas<'a> {
     }
 }
 
-/// Gives what a buffer shows as lines, without blank ends.
+/// Gives what a buffer shows as lines of text, without blanks at their ends and without empty lines at the end.
 pub(super) fn lines(buffer: &Buffer) -> String {
     let area = buffer.area;
     let mut lines: Vec<String> = Vec::new();

@@ -9,15 +9,18 @@ use crate::companion::watch::model::Model;
 
 /// Letters of the commands with most RAM.
 const LETTERS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-/// What stands for all other commands, and for RAM whose commands are not known.
+/// Stands for all other commands.
 const OTHERS: &str = ".";
+/// Stands for RAM of which the commands are not known.
 const UNSPLIT: &str = ":";
 /// Columns of the labels on the left.
 const LABEL_WIDTH: usize = 8;
+/// The history is late if it begins more than this after the start of the run, seconds.
+const LATE_S: f64 = 1.0;
 /// Most columns of a name in the legend.
 const NAME_WIDTH: usize = 14;
 
-/// Draws the chart with so many rows, and its head, axis and legend.
+/// Draws the chart with so many rows, and in [`super::CHART_FRAME_ROWS`] more its head, axis and legend.
 pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     let names = model.history.largest_commands(LETTERS.len());
     // A finished run is shown as a whole.
@@ -27,8 +30,9 @@ pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     let top = columns.iter().flatten().map(|column| column.ram_bytes).max().unwrap_or(0);
     let top_label = if columns.iter().all(Option::is_none) { UNKNOWN.into() } else { bytes(top, model.unit) };
     canvas.pieces(&[("RAM over time", Look::Head), (&known(model), Look::Dim)]);
-    let stacks: Vec<Vec<Option<usize>>> =
+    let stacks: Vec<Vec<Cell>> =
         columns.iter().map(|column| stack(column.as_ref(), top, rows.into())).collect();
+    // From the top row to the lowest one, which is 0 in a stack.
     for row in (0..usize::from(rows)).rev() {
         let label = match row + 1 == usize::from(rows) {
             true => top_label.as_str(),
@@ -38,11 +42,9 @@ pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
         for stack in &stacks {
             pieces.push(match stack.get(row) {
                 None => (" ".into(), Look::Plain),
-                Some(None) => (UNSPLIT.into(), Look::Dim),
-                Some(Some(rank)) => match LETTERS.get(*rank) {
-                    Some(letter) => ((*letter).into(), Look::Command(*rank)),
-                    None => (OTHERS.into(), Look::Dim),
-                },
+                Some(Cell::Unsplit) => (UNSPLIT.into(), Look::Dim),
+                Some(Cell::Others) => (OTHERS.into(), Look::Dim),
+                Some(Cell::Command(rank)) => (LETTERS[*rank].into(), Look::Command(*rank)),
             });
         }
         canvas.pieces(&pieces);
@@ -51,13 +53,13 @@ pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     legend(model, &names, canvas);
 }
 
-/// Says of what time nothing is known.
+/// Gives what stands behind the chart's title. Of a run that goes on, it says of what time nothing is known.
 fn known(model: &Model) -> String {
     if model.run.length_s.is_some() {
         return "  by what each command adds".into();
     }
-    // The first stretch can begin a little after the start.
-    let is_late = |since_s: &f64| *since_s > 1.0;
+    // The first stretch can begin a little after the start, which is not worth a word.
+    let is_late = |since_s: &f64| *since_s > LATE_S;
     let since = model.history.since_s().filter(is_late);
     let commands = model.history.commands_since_s().filter(is_late);
     let since = since.map(|s| format!("  unknown before {}", figures::readable(s)));
@@ -65,37 +67,52 @@ fn known(model: &Model) -> String {
     since.into_iter().chain(commands).collect::<Vec<_>>().join(",")
 }
 
+/// Writes a label at the right edge of the labels' columns.
 fn pad_left(label: &str) -> String {
     format!("{label:>LABEL_WIDTH$}")
 }
 
-/// Gives what stands in a column from below: the rank of a command, that after the last letter for all others, and `None` where
-/// commands are not known.
-fn stack(column: Option<&Column>, top: u64, rows: usize) -> Vec<Option<usize>> {
+/// What a cell of the chart shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    /// RAM of the command with this rank among those with a letter.
+    Command(usize),
+    /// RAM of all other commands.
+    Others,
+    /// RAM of which the commands are not known.
+    Unsplit,
+}
+
+/// Gives the cells of a column from below, as many as its RAM takes. `top`: the RAM of a full column of `rows` cells, bytes. There are
+/// none if the column has no RAM, or nothing is known of it.
+fn stack(column: Option<&Column>, top: u64, rows: usize) -> Vec<Cell> {
     let Some(column) = column.filter(|column| column.ram_bytes > 0) else { return Vec::new() };
-    let height = |bytes: u64| (bytes as f64 / top.max(1) as f64 * rows as f64).round() as usize;
-    let full = height(column.ram_bytes).clamp(1, rows);
-    let Some(commands) = &column.by_command else { return vec![None; full] };
-    // What several commands add can be of different moments of a sample: together more than the largest.
-    let sums: Vec<f64> = commands
+    let cells = (column.ram_bytes as f64 / top.max(1) as f64 * rows as f64).round() as usize;
+    // Even the smallest RAM is shown.
+    let cells = cells.clamp(1, rows);
+    let Some(commands) = &column.by_command else { return vec![Cell::Unsplit; cells] };
+    // Where each command ends, if they are stacked, bytes. What several commands add can be of different moments of a sample, so
+    // together they can be more than the largest RAM.
+    let ends: Vec<f64> = commands
         .iter()
-        .scan(0.0, |sum, bytes| {
-            *sum += *bytes as f64;
-            Some(*sum)
+        .scan(0.0, |end, bytes| {
+            *end += *bytes as f64;
+            Some(*end)
         })
         .collect();
     let largest = (0..commands.len()).max_by_key(|rank| (commands[*rank], std::cmp::Reverse(*rank)));
     // A cell is of the command in its middle.
-    let command = |row: usize| {
+    let cell = |row: usize| {
         let middle = (row as f64 + 0.5) / rows as f64 * top as f64;
-        let is_smaller = row == 0 && sums.last().is_some_and(|sum| *sum < middle && *sum > 0.0);
-        let rank = sums.iter().position(|sum| *sum >= middle).or(largest.filter(|_| is_smaller));
-        Some(rank.unwrap_or(LETTERS.len()))
+        // If all commands end below the middle of the lowest cell, it is of the largest one.
+        let are_small = row == 0 && ends.last().is_some_and(|end| *end < middle && *end > 0.0);
+        let rank = ends.iter().position(|end| *end >= middle).or(largest.filter(|_| are_small));
+        rank.map_or(Cell::Others, Cell::Command)
     };
-    (0..full).map(command).collect()
+    (0..cells).map(cell).collect()
 }
 
-/// Draws the axis: its ends, and the moment that is shown of a finished run.
+/// Draws the axis, from 0 to `end_s`, in `width` columns. Of a finished run it marks the moment that is shown.
 fn axis(model: &Model, end_s: f64, width: usize, canvas: &mut Canvas<'_>) {
     let end = figures::readable(end_s);
     let mut line = vec![if canvas.is_unicode() { "─" } else { "-" }; width];
@@ -111,12 +128,12 @@ fn axis(model: &Model, end_s: f64, width: usize, canvas: &mut Canvas<'_>) {
     canvas.line(&format!("{start} {line} {end}"), Look::Dim);
 }
 
-/// Draws the legend, with the RAM of each command at the moment that is shown, those with most first.
+/// Draws the legend: the letter of each of these commands, and its RAM at the moment that is shown. Those with most come first.
 fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
     let now = model.frame.ram_by_command.as_deref().unwrap_or_default();
-    let of = |name: &str| now.iter().find(|(known, _)| known == name).map(|(_, bytes)| *bytes);
+    let bytes_of = |name: &str| now.iter().find(|(known, _)| known == name).map(|(_, bytes)| *bytes);
     let mut entries: Vec<(usize, &str, Option<u64>)> =
-        names.iter().enumerate().map(|(rank, name)| (rank, *name, of(name))).collect();
+        names.iter().enumerate().map(|(rank, name)| (rank, *name, bytes_of(name))).collect();
     entries.sort_by_key(|(rank, _, bytes)| (std::cmp::Reverse(*bytes), *rank));
     let mut pieces = vec![(format!("at {}", figures::readable(model.frame.at_s)), Look::Dim)];
     for (rank, name, bytes) in entries {
@@ -139,12 +156,13 @@ mod tests {
         let column = |ram_bytes, by_command: Option<&[u64]>| {
             stack(Some(&Column { ram_bytes, by_command: by_command.map(<[u64]>::to_vec) }), 100, 4)
         };
-        assert_eq!(column(100, Some(&[50, 25])), [Some(0), Some(0), Some(1), Some(6)]);
-        assert_eq!(column(100, Some(&[0, 100])), [Some(1); 4]);
-        assert_eq!(column(1, Some(&[0, 1])), [Some(1)], "the smallest one is shown, too");
-        assert_eq!(column(50, Some(&[90, 90])), [Some(0); 2]);
-        assert_eq!(column(50, None), [None; 2]);
-        assert_eq!(column(100, Some(&[u64::MAX, u64::MAX])), [Some(0); 4]);
+        let [a, b] = [Cell::Command(0), Cell::Command(1)];
+        assert_eq!(column(100, Some(&[50, 25])), [a, a, b, Cell::Others]);
+        assert_eq!(column(100, Some(&[0, 100])), [b; 4]);
+        assert_eq!(column(1, Some(&[0, 1])), [b], "the smallest one is shown, too");
+        assert_eq!(column(50, Some(&[90, 90])), [a; 2]);
+        assert_eq!(column(50, None), [Cell::Unsplit; 2]);
+        assert_eq!(column(100, Some(&[u64::MAX, u64::MAX])), [a; 4]);
         assert!(column(0, None).is_empty() && stack(None, 100, 4).is_empty());
     }
 }

@@ -7,7 +7,10 @@ use super::text::{UNKNOWN, percent, some_bytes};
 use crate::companion::watch::gpus::Gpu;
 use crate::companion::watch::model::Model;
 
-/// Gives the rows of the GPUs: a head, one for each, and one for the run's processes on them.
+/// Most columns of a GPU's name, which is last in its line.
+const LAST_WIDTH: usize = 24;
+
+/// Gives how many rows the GPUs want: a head, one for each, and one for the run's processes on them. 0 without GPUs.
 pub(super) fn gpu_rows(model: &Model) -> u16 {
     let rows = match model.frame.gpus.len() {
         0 => 0,
@@ -16,7 +19,7 @@ pub(super) fn gpu_rows(model: &Model) -> u16 {
     u16::try_from(rows).unwrap_or(u16::MAX)
 }
 
-/// Gives the run's processes that have GPU memory, bytes, those with most first.
+/// Gives the run's processes that have GPU memory: the bytes, and a text of both. Those with most come first.
 fn users(model: &Model) -> Vec<(u64, String)> {
     let user = |process: &crate::companion::watch::frame::Process| {
         let bytes = process.gpu_bytes.filter(|bytes| *bytes > 0)?;
@@ -28,15 +31,17 @@ fn users(model: &Model) -> Vec<(u64, String)> {
     users
 }
 
-/// Draws the GPUs in at most so many rows.
+/// Draws the GPUs in at most so many rows. The head says how many have no room.
 pub(super) fn gpus(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     if rows == 0 {
         return;
     }
     let users = users(model);
     let ours: Vec<&str> = users.iter().map(|(_, told)| told.as_str()).collect();
+    // With the head and one GPU, there are two rows before it.
     let has_user_row = !ours.is_empty() && rows > 2;
-    let shown = usize::from(rows - 1 - u16::from(has_user_row)).min(model.frame.gpus.len());
+    let rows_for_gpus = rows - 1 - u16::from(has_user_row);
+    let shown = usize::from(rows_for_gpus).min(model.frame.gpus.len());
     let hidden = model.frame.gpus.len() - shown;
     let more = if hidden > 0 { format!("({hidden} more)") } else { String::new() };
     let head = columns("GPUS", ["UTIL", "RUN'S", "IN USE", "OF", "POWER", "TEMP"].map(String::from), &more);
@@ -49,6 +54,7 @@ pub(super) fn gpus(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     }
 }
 
+/// Makes the line of a GPU. `place`: its place in the list, which stands for a number that the driver does not give.
 fn gpu_line(model: &Model, place: usize, gpu: &Gpu) -> String {
     let number = gpu.index.map_or_else(|| place.to_string(), |index| index.to_string());
     let bytes = |value| some_bytes(value, model.unit);
@@ -65,15 +71,15 @@ fn gpu_line(model: &Model, place: usize, gpu: &Gpu) -> String {
     columns(&format!("  GPU{number}"), figures, name)
 }
 
-/// Writes a line of the table of GPUs.
+/// Makes a line of the table of GPUs: the head's, or that of a GPU. `last`: what stands in the last column.
 fn columns(first: &str, [busy, run, used, total, power, temperature]: [String; 6], last: &str) -> String {
     format!(
         "{first:<8} {busy:>5} {run:>8} {used:>8} {total:>8} {power:>6} {temperature:>5}  {}",
-        quote::cut(last, 24)
+        quote::cut(last, LAST_WIDTH)
     )
 }
 
-/// Gives the rows of what says how figures are known.
+/// Gives how many rows the lines about how figures are known want.
 pub(super) fn coverage_rows(model: &Model) -> u16 {
     u16::try_from(model.frame.coverage.len()).unwrap_or(u16::MAX)
 }
@@ -83,7 +89,7 @@ pub(super) fn coverage(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     listed("COVERAGE", &model.frame.coverage, rows, canvas);
 }
 
-/// Gives the rows of events.
+/// Gives how many rows the events want.
 pub(super) fn event_rows(model: &Model) -> u16 {
     u16::try_from(model.frame.events.len()).unwrap_or(u16::MAX)
 }
@@ -93,12 +99,12 @@ pub(super) fn events(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     listed("EVENTS", &model.frame.events, rows, canvas);
 }
 
-/// Writes a part, a line each. The last one counts those that have no room.
+/// Writes lines in at most so many rows, with `head` before the first one. The last one that has room counts those that have none.
 fn listed(head: &str, lines: &[String], rows: u16, canvas: &mut Canvas<'_>) {
     let shown = usize::from(rows);
+    let hidden = lines.len().saturating_sub(shown);
     for (at, line) in lines.iter().take(shown).enumerate() {
         let head = if at == 0 { head } else { "" };
-        let hidden = lines.len() - shown.min(lines.len());
         let more = match at + 1 == shown && hidden > 0 {
             true => format!("  (and {hidden} more)"),
             false => String::new(),

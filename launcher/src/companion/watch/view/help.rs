@@ -19,7 +19,7 @@ const KEYS: [(&str, &str); 12] = [
     ("t", "a finished run: the second to go to"),
 ];
 
-/// Draws the help.
+/// Draws the help, which takes the place of all else.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     canvas.line("Keys of gpu-track watch", Look::Head);
     for (key, meaning) in KEYS {

@@ -17,6 +17,7 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 
 use self::canvas::Canvas;
+use super::frame::Frame;
 use super::model::Model;
 
 /// Least rows for the processes, with their head.
@@ -27,8 +28,12 @@ const MOST_CHART_ROWS: u16 = 8;
 const CHART_FRAME_ROWS: u16 = 4;
 /// Most rows of GPUs, of what is known, and of events where the terminal is small.
 const FEW: u16 = 3;
+/// A terminal with fewer rows is small.
+const SMALL_BELOW_ROWS: u16 = 40;
+/// Rows of a text beside those of its lists: more than title, bars, chart and heads take. Empty ones are cut off.
+const OTHER_TEXT_ROWS: usize = 64;
 
-/// Draws the model.
+/// Draws the model onto the whole buffer.
 pub(super) fn view(model: &Model, buffer: &mut Buffer) {
     let area = buffer.area;
     buffer.reset();
@@ -42,32 +47,35 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
     }
     bars::title(model, &mut canvas);
     bars::draw(model, &mut canvas);
-    let last_rows = u16::from(model.is_interactive);
-    let left = area.height.saturating_sub(canvas.row() + last_rows);
+    let key_rows = u16::from(model.is_interactive);
+    let left = area.height.saturating_sub(canvas.row() + key_rows);
     let wanted = [facts::gpu_rows(model), facts::coverage_rows(model), facts::event_rows(model)];
     let below = shares(left.saturating_sub(LEAST_PROCESS_ROWS), wanted, is_small(area.height));
-    let left = left.saturating_sub(below.iter().sum());
-    // Processes have at least half of what the chart could take.
-    let chart = (left / 2).saturating_sub(CHART_FRAME_ROWS).min(MOST_CHART_ROWS);
-    if chart > 0 {
-        chart::draw(model, chart, &mut canvas);
+    let rows_below: u16 = below.iter().sum();
+    // The chart gets at most half of what is left, and the processes the rest.
+    let half = left.saturating_sub(rows_below) / 2;
+    let chart_rows = half.saturating_sub(CHART_FRAME_ROWS).min(MOST_CHART_ROWS);
+    if chart_rows > 0 {
+        chart::draw(model, chart_rows, &mut canvas);
     }
-    let end = area.height.saturating_sub(last_rows + below.iter().sum::<u16>());
-    processes::draw(model, end, &mut canvas);
-    // Without keys there is nothing to align with the lower edge.
+    let processes_end = area.height.saturating_sub(key_rows + rows_below);
+    processes::draw(model, processes_end, &mut canvas);
+    // On a terminal the rest is at the lower edge. As text, it follows the processes.
     if model.is_interactive {
-        canvas.go_to(end);
+        canvas.go_to(processes_end);
     }
-    facts::gpus(model, below[0], &mut canvas);
-    facts::coverage(model, below[1], &mut canvas);
-    facts::events(model, below[2], &mut canvas);
+    let [gpu_rows, coverage_rows, event_rows] = below;
+    facts::gpus(model, gpu_rows, &mut canvas);
+    facts::coverage(model, coverage_rows, &mut canvas);
+    facts::events(model, event_rows, &mut canvas);
     if model.is_interactive {
         canvas.go_to(area.height - 1);
         help::keys(model, &mut canvas);
     }
 }
 
-/// Shares rows out: each part gets what it wants, in order, or few rows where the terminal is small.
+/// Shares `rows` out to parts, which want so many each: in their order, until none is left. On a small terminal a part gets at most
+/// [`FEW`].
 fn shares(mut rows: u16, wanted: [u16; 3], is_small: bool) -> [u16; 3] {
     wanted.map(|wanted| {
         let most = if is_small { wanted.min(FEW) } else { wanted };
@@ -79,15 +87,15 @@ fn shares(mut rows: u16, wanted: [u16; 3], is_small: bool) -> [u16; 3] {
 
 /// Whether a terminal of this height is small.
 const fn is_small(height: u16) -> bool {
-    height < 40
+    height < SMALL_BELOW_ROWS
 }
 
 /// Draws the model as text of so many columns, with as many lines as it takes.
 pub(super) fn text(model: &Model, columns: u16) -> String {
-    let listed =
-        model.rows.len() + model.frame.gpus.len() * 2 + model.frame.events.len() + model.frame.coverage.len();
-    let height = u16::try_from(listed.saturating_add(64)).unwrap_or(u16::MAX);
-    // A buffer has at most as many cells as a number of 16 bits.
+    let Frame { gpus, events, coverage, .. } = &model.frame;
+    let listed = model.rows.len() + gpus.len() * 2 + events.len() + coverage.len();
+    let height = u16::try_from(listed.saturating_add(OTHER_TEXT_ROWS)).unwrap_or(u16::MAX);
+    // The buffer counts its cells in 16 bits.
     let height = height.min(u16::MAX / columns.max(1));
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, height));
     view(model, &mut buffer);

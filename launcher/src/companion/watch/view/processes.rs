@@ -1,17 +1,19 @@
 //! The process tree.
 
 use super::canvas::{Canvas, Look};
-use super::text::{column, count, percent, some_bytes};
+use super::text::{UNKNOWN, column, count, percent, some_bytes};
 use crate::companion::watch::frame::Frame;
 use crate::companion::watch::model::Model;
 use crate::companion::watch::tree::Row;
 
 /// Columns of all figures of a row.
 const FIGURES_WIDTH: usize = 46;
+/// Least columns of a name. On a narrower terminal, figures are cut.
+const LEAST_NAME_WIDTH: usize = 8;
 
-/// Draws the rows of the processes above the row `end`.
+/// Draws the processes from the canvas's row on, above the row `end`: a title, the head of the table, and as many as have room.
 pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
-    let name_width = canvas.width().saturating_sub(FIGURES_WIDTH).max(8);
+    let name_width = canvas.width().saturating_sub(FIGURES_WIDTH).max(LEAST_NAME_WIDTH);
     if canvas.row() >= end {
         return;
     }
@@ -56,13 +58,14 @@ fn told(model: &Model) -> String {
     parts.join(", ")
 }
 
+/// Makes the line of a row: its name, indented by its depth, and its figures. Live and ended processes have different ones.
 fn line(model: &Model, row: &Row, name_width: usize) -> String {
     let mark = match (row.has_children, row.is_folded) {
         (true, true) => "+ ",
         (true, false) => "- ",
         (false, _) => "  ",
     };
-    // A deep tree leaves the names room.
+    // At most a third of the column, so that names of a deep tree have room.
     let indent = " ".repeat((2 * row.depth).min(name_width / 3)) + mark;
     let name = match row.pid {
         Some(pid) => format!("{indent}{} [{pid}]", row.command),
@@ -70,15 +73,14 @@ fn line(model: &Model, row: &Row, name_width: usize) -> String {
     };
     let ended = row.ended.map_or(String::new(), |ended| ended.count.to_string());
     let figures = match row.live {
-        // Of ended processes the largest peak and the sum of CPU time are known.
+        // Of ended processes, only the largest peak and the sum of CPU time are known.
         0 => {
             let of = row.ended.unwrap_or_default();
-            let cpu = cpu_seconds(of.cpu_s);
             figures([
                 "0".into(),
                 some_bytes(of.peak_rss_bytes, model.unit),
                 String::new(),
-                cpu,
+                cpu_seconds(of.cpu_s),
                 String::new(),
                 ended,
             ])
@@ -95,8 +97,9 @@ fn line(model: &Model, row: &Row, name_width: usize) -> String {
     format!("{}{figures}", column(&name, name_width))
 }
 
+/// Writes seconds of CPU time that may be unknown.
 fn cpu_seconds(value: Option<f64>) -> String {
-    value.map_or("?".into(), gpu_track_collector::figures::short)
+    value.map_or(UNKNOWN.into(), gpu_track_collector::figures::short)
 }
 
 /// Writes figures in their columns.
