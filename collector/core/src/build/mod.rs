@@ -101,6 +101,7 @@ pub fn report(inputs: &Inputs) -> Report {
         limits,
         coverage,
         rank: own_rank(inputs),
+        node_part: inputs.config.report.node_part,
         merged: None,
         nodes: Vec::new(),
         ranks: None,

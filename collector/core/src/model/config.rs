@@ -14,6 +14,7 @@ use super::policy::SamplingPolicy;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
 use crate::model::gpu_trace::GpuTrace;
+use crate::model::report::NodePart;
 use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
 
 /// Time between two samples if the user gives none, nanoseconds: a tenth of gpu_tracker's, since a sample takes only
@@ -172,6 +173,8 @@ pub struct ReportConfig {
     pub warnings: Vec<String>,
     /// How it is kept, if it is.
     pub keep: Option<Keep>,
+    /// Its part in a run over several nodes; `None`: the run is tracked on one node.
+    pub node_part: Option<NodePart>,
 }
 
 /// How reports are kept.
@@ -223,6 +226,7 @@ impl Default for ReportConfig {
             targets: vec![ReportTarget::default()],
             warnings: Vec::new(),
             keep: None,
+            node_part: None,
         }
     }
 }

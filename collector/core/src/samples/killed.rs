@@ -118,6 +118,7 @@ pub fn killed() -> Report {
     report.cgroup = Some(cgroup());
     report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["node18".into()] });
     report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
+    report.node_part = Some(NodePart { is_agent: true, clock_ahead_s: Some(0.002) });
     report.rank = Some(OwnRank { job: 889_213_807, rank: 2, of: 4, pid: Some(4242) });
     report.ending.exit = killed;
     let crash = |command: &str, signal, signal_name: &str, count, is_probe| Crash {

@@ -238,6 +238,7 @@ pub fn full() -> Report {
         cgroup: None,
         limits: limits(),
         rank: None,
+        node_part: None,
         merged: None,
         nodes: Vec::new(),
         ranks: None,

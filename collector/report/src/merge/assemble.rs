@@ -105,6 +105,7 @@ impl Merger {
             cgroup: None,
             limits: self.common.limits(),
             rank: None,
+            node_part: None,
             merged: Some(merged),
             ranks: self.ranks.summary(),
             nodes: self.nodes,

@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 
 use super::quantity::Span;
 use crate::json::SCHEMA_VERSION;
-use crate::model::report::Report;
+use crate::model::report::{NodePart, Report};
 use crate::model::timestamp;
 use crate::read::{self, NotRead};
 
@@ -31,6 +31,8 @@ pub struct Head {
     pub(super) job: Option<String>,
     /// It was itself made of several.
     pub(super) is_merged: bool,
+    /// Its part in a run over several nodes.
+    pub(super) node_part: Option<NodePart>,
 }
 
 /// The keys that are looked at.
@@ -43,6 +45,7 @@ struct Form {
     host: HostForm,
     limits: LimitsForm,
     merged: Option<IgnoredAny>,
+    node_part: Option<NodePart>,
 }
 
 #[derive(Deserialize)]
@@ -80,6 +83,7 @@ impl Head {
             host: HostForm { hostname: host.hostname.clone(), boot_id: host.boot_id.clone() },
             limits: LimitsForm { slurm: report.limits.slurm.clone() },
             merged: report.merged.as_ref().map(|_| IgnoredAny),
+            node_part: report.node_part,
         }
         .into()
     }
@@ -97,6 +101,18 @@ impl Head {
     }
 }
 
+impl Head {
+    /// Whether an agent made the report.
+    pub(super) fn is_agents(&self) -> bool {
+        self.node_part.is_some_and(|part| part.is_agent)
+    }
+
+    /// How far the node's clock is ahead of that of the directory that the nodes shared, seconds; `None`: unknown.
+    pub(super) fn clock_ahead_s(&self) -> Option<f64> {
+        self.node_part.and_then(|part| part.clock_ahead_s).filter(|ahead_s| ahead_s.is_finite())
+    }
+}
+
 impl From<Form> for Head {
     fn from(form: Form) -> Self {
         let name = |name: Option<String>| name.filter(|name| !name.is_empty()).map(|name| cut(&name));
@@ -109,6 +125,7 @@ impl From<Form> for Head {
             clock_offset_s: None,
             job: name(form.limits.slurm.get(JOB_ID).cloned()),
             is_merged: form.merged.is_some(),
+            node_part: form.node_part,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::agent_part::as_part;
 use super::commands::Commands;
 use super::common::Common;
 use super::ending::Endings;
@@ -150,14 +151,25 @@ impl Merger {
         let ReadReport { mut report, note } = read;
         report.warnings.extend(note.map(|note| Warning::new(Topic::Figures, note)));
         let (span, is_apart) = (self.plan.span(number), self.plan.is_apart(number));
+        let is_agents = self.plan.is_agents(number);
+        if is_agents {
+            as_part(&mut report);
+        }
+        if is_agents || self.plan.is_launchers(number) {
+            // Each names the nodes that it can't see. Those without a report are named below.
+            report.warnings.retain(|warning| warning.topic != Topic::OtherNodes);
+        }
         self.open_node(self.plan.node(number));
         self.files.read += 1;
         let axis = Axis::of(&report, span, is_apart);
         let quantities = Quantities::of(&report, &axis);
         self.sums.add(&quantities, &report);
         self.machines.add(&report, &axis, span);
-        self.endings.add(span.end_us, self.plan.file(number), &report);
-        self.commands.add(&report.command, span.start_us);
+        // What an agent runs is a daemon of the launcher's command.
+        if !is_agents {
+            self.endings.add(span.end_us, self.plan.file(number), &report);
+            self.commands.add(&report.command, span.start_us);
+        }
         self.common.add(&report);
         self.usable.add(&report);
         self.told.add(&report);

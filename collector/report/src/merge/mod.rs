@@ -6,6 +6,7 @@
 //!
 //! Sums are of whole numbers, and the plan sorts the files. So the order in which files are named changes nothing.
 
+mod agent_part;
 mod assemble;
 mod commands;
 mod common;

@@ -41,6 +41,8 @@ pub struct Plan {
     /// Those, and sources whose times do not overlap with those of the most.
     pub(super) outside: Vec<usize>,
     pub(super) unread: Vec<UnreadFile>,
+    /// The report of the launcher whose agents made the others of several nodes; `None`: there is none, or more than one.
+    launcher: Option<usize>,
     /// The batch jobs.
     pub(super) jobs: BTreeSet<String>,
 }
@@ -67,6 +69,8 @@ impl Plan {
         let mut unread: Vec<UnreadFile> = unread.collect();
         sources.sort_by(|a, b| a.file.cmp(&b.file));
         leave_out(&mut sources, &mut unread);
+        let launcher = launcher(&sources);
+        put_clocks_right(&mut sources, launcher);
         let (nodes, node_of) = number_nodes(&sources);
         let spans: Vec<Span> = sources.iter().map(|source| source.head.span).collect();
         let times = Times::of(&spans);
@@ -82,6 +86,7 @@ impl Plan {
             grid: Grid::over(times.extent.start_us, times.extent.end_us),
             apart: times.apart,
             outside: times.outside,
+            launcher,
             sources,
             order,
             node_of,
@@ -101,6 +106,16 @@ impl Plan {
         self.sources[number].content.is_none_or(|seen| seen == content)
     }
 
+    /// Whether the launcher of the run is known, and this report is of one of its agents.
+    pub(super) fn is_agents(&self, number: usize) -> bool {
+        self.launcher.is_some() && self.sources[number].head.is_agents()
+    }
+
+    /// Whether the launcher of the run is known, and this report is of its node.
+    pub(super) fn is_launchers(&self, number: usize) -> bool {
+        self.launcher == Some(number)
+    }
+
     pub(super) fn file(&self, number: usize) -> &str {
         &self.sources[number].file
     }
@@ -115,6 +130,27 @@ impl Plan {
 
     pub(super) fn is_apart(&self, number: usize) -> bool {
         self.apart.contains(&number)
+    }
+}
+
+/// Finds the report of the launcher, if there is one of a launcher.
+fn launcher(sources: &[Source]) -> Option<usize> {
+    let is_launchers = |source: &Source| source.head.node_part.is_some_and(|part| !part.is_agent);
+    let mut all = (0..sources.len()).filter(|number| is_launchers(&sources[*number]));
+    all.next().filter(|_| all.next().is_none())
+}
+
+/// Puts the clocks of agents right by that of their launcher: each compared its own with the clock of the directory that they
+/// shared. What the user says of a clock stays.
+fn put_clocks_right(sources: &mut [Source], launcher: Option<usize>) {
+    let Some(launcher_s) = launcher.and_then(|launcher| sources[launcher].head.clock_ahead_s()) else {
+        return;
+    };
+    for head in sources.iter_mut().map(|source| &mut source.head).filter(|head| head.clock_offset_s.is_none())
+    {
+        if let Some(agent_s) = head.clock_ahead_s().filter(|_| head.is_agents()) {
+            head.set_clock_offset(agent_s - launcher_s);
+        }
     }
 }
 

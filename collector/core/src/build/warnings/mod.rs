@@ -36,7 +36,7 @@ const CAUSES: [(Topic, CauseOf); 28] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
-    (Topic::Figures, unseen_nodes),
+    (Topic::OtherNodes, unseen_nodes),
     (Topic::Figures, preload_off),
     (Topic::Tracking, connector_overruns),
     (Topic::Figures, uninstrumented),
@@ -210,8 +210,9 @@ fn uninstrumented(context: &Context) -> Option<String> {
 }
 
 /// What to do about ranks on other nodes.
-const REPORT_OF_EACH_RANK: &str = "For a report of each rank, put gpu-track-run behind srun or mpirun: srun gpu-track-run \
-                                   -o usage.json -- ./app.";
+const REPORT_OF_EACH_RANK: &str = "With --nodes=auto, what mpirun starts on other nodes is tracked, too. Or put gpu-track-run \
+                                   behind srun or mpirun, for a report of each rank: srun gpu-track-run -o usage.%r.json \
+                                   -- ./app.";
 
 /// Names other machines, or counts ranks, whose processes are in no figure.
 fn unseen_nodes(context: &Context) -> Option<String> {

@@ -41,8 +41,8 @@ pub(crate) use hints::{LEAST_MEMORY_BYTES, LEAST_TIME_S};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use nodes::{
-    AtMost, Merged, Node, NodeCoverage, NodeGpu, NodeRam, NodeSeries, NodeState, OwnRank, RankPlace,
-    RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
+    AtMost, Merged, Node, NodeCoverage, NodeGpu, NodePart, NodeRam, NodeSeries, NodeState, OwnRank,
+    RankPlace, RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
 };
 pub use processes::{CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
@@ -130,6 +130,9 @@ pub struct Report {
     /// The rank that the command is in a job of several; `None`: it is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<OwnRank>,
+    /// Its part in a run over several nodes; `None`: the run was tracked on one node, or this is the report of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_part: Option<NodePart>,
     /// How the reports of several nodes became this one; `None`: it is the report of one run on one node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merged>,

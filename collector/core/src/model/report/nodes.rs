@@ -207,6 +207,15 @@ pub struct OwnRank {
     pub pid: Option<u32>,
 }
 
+/// The part that a report has in a run over several nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct NodePart {
+    /// It is of what the launcher's command started on this node, by an agent. Otherwise it is of the launcher's own node.
+    pub is_agent: bool,
+    /// How far the node's clock is ahead of that of the directory that the nodes share, seconds; `None`: unknown.
+    pub clock_ahead_s: Option<f64>,
+}
+
 /// The ranks of which there are reports.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ranks {

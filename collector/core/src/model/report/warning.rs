@@ -23,6 +23,8 @@ pub enum Topic {
     Command,
     /// Some figures are missing, or less exact than others.
     Figures,
+    /// Processes on other nodes, or ranks, that are in no figure.
+    OtherNodes,
     /// A GPU that the command did not use.
     IdleGpu,
 }

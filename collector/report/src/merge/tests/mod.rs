@@ -1,5 +1,6 @@
 //! What a merged report has.
 
+mod agents;
 mod hostile;
 mod sums;
 mod truth;

@@ -1,0 +1,59 @@
+//! Reports of agents, and of the launcher that they belong to.
+
+use std::time::Duration;
+
+use super::*;
+use crate::model::report::{Exit, NodePart, Topic, Warning};
+
+/// A report of a run over several nodes, whose clock is so far ahead.
+fn part(node: &str, is_agent: bool, clock_ahead_s: f64) -> Report {
+    let mut report = of_node(node);
+    report.node_part = Some(NodePart { is_agent, clock_ahead_s: Some(clock_ahead_s) });
+    report.started_at += Duration::from_secs_f64(clock_ahead_s);
+    report.warnings = vec![Warning::new(Topic::OtherNodes, format!("{node} can't see others."))];
+    report
+}
+
+// Requirement: NODE-10
+#[test]
+fn processes_of_agents_are_descendants_and_the_launchers_command_is_that_of_all() {
+    let launcher = part("n1", false, 0.0);
+    let mut agent = part("n2", true, 0.0);
+    agent.command = vec!["orted".into()];
+    agent.ending.exit = Exit { code: Some(1), signal: None };
+    let (main, combined) = (launcher.max_ram.main.footprint_bytes, agent.max_ram.combined.footprint_bytes);
+    let all = merged(&[agent, launcher.clone()]);
+    assert_eq!((&all.command, &all.ending), (&launcher.command, &launcher.ending));
+    assert_eq!(all.max_ram.main.footprint_bytes, main, "the agent has none");
+    assert!(all.max_ram_at_most.descendants >= combined, "{:?}", all.max_ram_at_most);
+    assert!(all.warnings.iter().all(|warning| !warning.text.contains("can't see")), "{:?}", all.warnings);
+    // How its daemon ended stays with the node.
+    assert_eq!(all.nodes[1].exit.code, Some(1));
+    assert!(all.node_part.is_none());
+}
+
+// Requirement: NODE-10
+#[test]
+fn clocks_of_agents_are_put_right_by_the_launchers() {
+    let launcher = part("n1", false, 0.5);
+    let all = merged(&[launcher.clone(), part("n2", true, 4.2), part("n3", true, 100_000.0)]);
+    let offsets: Vec<_> = all.nodes.iter().map(|node| node.clock_offset_s).collect();
+    assert_eq!(offsets, [None, Some(3.7), Some(99_999.5)]);
+    assert!((all.wall_s - launcher.wall_s).abs() < 0.001, "{}", all.wall_s);
+    let agreed = merged(&[launcher, part("n2", true, 0.5), part("n3", true, 0.5)]);
+    assert_eq!(all.max_ram, agreed.max_ram, "as with clocks that agree");
+}
+
+// Requirement: NODE-10
+#[test]
+fn reports_of_agents_alone_are_merged_as_any_others() {
+    let (mut first, second) = (part("n1", true, 1.0), part("n2", true, 2.0));
+    first.command = vec!["orted".into()];
+    let all = merged(&[first, second]);
+    assert!(all.nodes.iter().all(|node| node.clock_offset_s.is_none()));
+    assert!(
+        all.warnings.iter().any(|warning| warning.text.contains("different commands")),
+        "{:?}",
+        all.warnings
+    );
+}
