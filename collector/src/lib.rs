@@ -31,7 +31,7 @@ pub use model::gpu_trace::{Field as GpuTraceField, GpuTrace};
 pub use model::order::{self, Action, Order, OrderId, OrderResult};
 pub use model::policy::SamplingPolicy;
 pub use model::record_or_event::StoredRecord;
-pub use model::report::{Crash, Report, ReportFiles, Usable};
+pub use model::report::{Crash, NodePart, Report, ReportFiles, Stage, Usable};
 pub use model::signal::signal_name;
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::tree_sample::{CommandSample, Event as TrackingEvent, GpuSample, TreeSample};

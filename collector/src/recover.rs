@@ -366,7 +366,8 @@ mod tests {
     /// A stale session with records that no collector has read.
     fn killed(dir: &Path, pid_ns: u32, starts: &[(u32, u64)]) -> Stale {
         let uid = rustix::process::geteuid().as_raw();
-        let (segment, state) = stale::new_names(dir, uid, LAUNCHER, 1);
+        let segment = stale::new_name(dir, uid, LAUNCHER, 1);
+        let state = stale::state_name(&segment);
         let session = NewSession {
             flags: 0,
             session_id: 1,

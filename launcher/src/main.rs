@@ -15,6 +15,7 @@ mod keep;
 mod last;
 mod main_process;
 mod name;
+mod nodes;
 mod not_executed;
 mod nvml_lib;
 mod old_shims;
@@ -40,6 +41,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::cli::{PatternValues, Request, UsageError};
+use crate::nodes::NodeRun;
+use crate::run::Held;
 
 /// Starts what this process is by its arguments: a collector, a lister of GPUs, a keeper, the companion command, or a launcher.
 fn main() -> ExitCode {
@@ -47,6 +50,9 @@ fn main() -> ExitCode {
     collector::serve_if_started_as_one(&args);
     gpus::serve_if_started_as_lister(&args);
     keep::serve_if_started_as_keeper(&args);
+    if let Some(status) = nodes::serve_if_started_as_remote_shell(&args) {
+        return status;
+    }
     let served = if name::is_companion(args.first()) {
         companion::serve(args)
     } else {
@@ -87,9 +93,13 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
                 console::message(problem);
                 None
             });
+            if let Err(error) = nodes::prepare_agent(&mut options) {
+                return Ok(run::not_executed(&options, &error));
+            }
+            let nodes = nodes::are_tracked(&options).then(|| NodeRun::prepare(&mut options)).flatten();
             let locks = cli::locks(&mut options.report)?;
             let tracking = cli::tracking_files(&mut options)?;
-            Ok(run::run(&options, locks, tracking))
+            Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes }))
         }
     }
 }

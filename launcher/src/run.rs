@@ -11,6 +11,7 @@ use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::{HeldTrackingFile, Options};
 use crate::main_process::MainProcess;
+use crate::nodes::NodeRun;
 use crate::preload::Preload;
 use crate::session::{Session, SessionError};
 use crate::signals::SignalSet;
@@ -28,13 +29,18 @@ struct Ready {
     children_before: Usage,
 }
 
-/// Runs the command to its end, and ends as it ended. The locks are those of the report's files; the tracking files are
-/// held until the end.
-pub(crate) fn run(
-    options: &Options,
-    output_locks: Vec<Option<OutputLock>>,
-    tracking: Vec<HeldTrackingFile>,
-) -> ExitCode {
+/// What a run holds until its end, and the command that it may become must not.
+pub(crate) struct Held {
+    /// The locks of the report's files.
+    pub(crate) locks: Rc<[Option<OutputLock>]>,
+    /// The tracking files.
+    pub(crate) tracking: Vec<HeldTrackingFile>,
+    /// The run on other nodes, too.
+    pub(crate) nodes: Option<NodeRun>,
+}
+
+/// Runs the command to its end, and ends as it ended.
+pub(crate) fn run(options: &Options, held: Held) -> ExitCode {
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
     let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose();
@@ -45,19 +51,20 @@ pub(crate) fn run(
         was_subreaper: child_subreaper().ok().flatten().is_some(),
         children_before,
     };
-    let output_locks = Rc::from(output_locks);
-    let held = (Rc::clone(&output_locks), tracking);
+    let locks = Rc::clone(&held.locks);
     let session =
-        preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, output_locks));
-    match session.and_then(|session| start(options, session, &ready)) {
+        preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, locks));
+    match session.and_then(|session| start(options, session, &ready, held.nodes.as_ref())) {
         Ok((account, started)) => supervise(options, account, started, ready, held),
-        Err(SessionError::Spawn(SpawnError::Exec(error))) => not_executed(options, &error),
+        Err(SessionError::Spawn(SpawnError::Exec(error))) => {
+            if let Some(nodes) = held.nodes {
+                nodes.discard();
+            }
+            not_executed(options, &error)
+        }
         Err(error) => run_untracked(options, ready, held, &error),
     }
 }
-
-/// What a run holds until its end, and the command that it may become must not.
-type Held = (Rc<[Option<OutputLock>]>, Vec<HeldTrackingFile>);
 
 /// Supervises a started command to its end, and ends as it ended.
 fn supervise<A: Account>(
@@ -69,8 +76,12 @@ fn supervise<A: Account>(
 ) -> ExitCode {
     let Ready { signals, children_before, .. } = ready;
     let ended = Supervisor::new(account, started, options, signals, &children_before).run();
+    let Held { locks, tracking, nodes } = held;
+    drop((locks, tracking));
+    if let Some(nodes) = nodes {
+        nodes.conclude(options.report.style, signals);
+    }
     // A signal may end this process below.
-    drop(held);
     match ended {
         Ok(status) => options.exit_manner.end(status),
         Err(error) => {
@@ -87,8 +98,10 @@ fn start(
     options: &Options,
     mut session: Session,
     ready: &Ready,
+    nodes: Option<&NodeRun>,
 ) -> Result<(Tracked, (MainProcess, u64)), SessionError> {
-    let env = session.environment();
+    let mut env = session.environment();
+    env.extend(nodes.into_iter().flat_map(|nodes| nodes.environment(session.segment_path())));
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     match spawn(options, env, ready, cgroup_procs.as_ref()) {
@@ -128,7 +141,10 @@ fn spawn(
 /// Runs the command without a session, because of this error: tracking must not keep it from running. The launcher reports
 /// what a parent knows. Where it can't even have a child, it becomes the command.
 fn run_untracked(options: &Options, mut ready: Ready, held: Held, error: &SessionError) -> ExitCode {
-    console::message(format_args!("the command runs untracked: {error}"));
+    // An agent's stderr is that of the MPI launcher.
+    if options.diagnosis.agent.is_none() {
+        console::message(format_args!("the command runs untracked: {error}"));
+    }
     let account = Untracked::new(options, error.to_string());
     account.write_files(None);
     // A collector may have been started and reaped.
@@ -150,7 +166,7 @@ fn run_untracked(options: &Options, mut ready: Ready, held: Held, error: &Sessio
 
 /// Says why the command can't be executed, writes reports that say so, and ends. The exit status is that of a shell: 127 for a
 /// command that is not found, 126 for one that cannot be executed.
-fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
+pub(crate) fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let words = &options.command.words;
     let program = words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
     let hint = not_executed::hint(words, error, std::env::var_os("PATH").as_deref());

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use gpu_track_abi::MAX_SESSIONS;
@@ -76,8 +76,11 @@ impl Session {
             monotonic_ns: config.start.monotonic_ns,
             realtime_ns: config.start.realtime_ns,
         };
-        let (path, state_path) =
-            stale::new_names(&options.diagnosis.session_dir, uid, pid, random.hash_one(1));
+        let path = match options.diagnosis.agent.as_ref().and_then(|agent| agent.segment.clone()) {
+            Some(path) => path,
+            None => stale::new_name(&options.diagnosis.session_dir, uid, pid, random.hash_one(1)),
+        };
+        let state_path = stale::state_name(&path);
         let segment = Segment::create(&path, &new)?;
         let state = StateFile::create(&state_path).map_err(|source| {
             let _ = segment.named().unlink();
@@ -107,6 +110,11 @@ impl Session {
             ));
         }
         preload.environment(self.segment.named().path())
+    }
+
+    /// Gives the path of the segment.
+    pub(crate) fn segment_path(&self) -> &Path {
+        self.segment.named().path()
     }
 
     /// Opens the cgroup.procs through which the command moves into its own cgroup, if it has one. If that fails, the cgroup is

@@ -4,6 +4,7 @@
 //! A test whose requirements are missing on the machine writes a line `SKIPPED test: reason`, which scripts/test counts.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests panic and print as tests do")]
 
+mod agents;
 mod births_and_deaths;
 mod causes;
 mod companion;

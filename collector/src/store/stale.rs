@@ -19,11 +19,18 @@ fn prefix(uid: u32) -> String {
     format!("gpu-track.{uid}.")
 }
 
-/// Paths of the segment and the state file of a new session.
+/// Gives the path of a new session's segment.
 #[must_use]
-pub fn new_names(dir: &Path, uid: u32, launcher_pid: u32, random: u64) -> (PathBuf, PathBuf) {
-    let name = format!("{}{launcher_pid}.{random:016x}", prefix(uid));
-    (dir.join(&name), dir.join(name + STATE_SUFFIX))
+pub fn new_name(dir: &Path, uid: u32, launcher_pid: u32, random: u64) -> PathBuf {
+    dir.join(format!("{}{launcher_pid}.{random:016x}", prefix(uid)))
+}
+
+/// Gives the path of the state file beside a segment.
+#[must_use]
+pub fn state_name(segment: &Path) -> PathBuf {
+    let mut path = segment.as_os_str().to_owned();
+    path.push(STATE_SUFFIX);
+    path.into()
 }
 
 /// A stale session, locked against other users of it.
@@ -120,7 +127,8 @@ mod tests {
 
     /// A session of the current user.
     fn session(dir: &Path, random: u64) -> (PathBuf, StateFile) {
-        let (segment, state) = new_names(dir, uid(), 4321, random);
+        let segment = new_name(dir, uid(), 4321, random);
+        let state = state_name(&segment);
         File::create(&segment).unwrap();
         let state = StateFile::create(&state).unwrap();
         state.save_run(b"known").unwrap();
@@ -166,7 +174,8 @@ mod tests {
     #[test]
     fn links_and_files_of_other_users_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
-        let (segment, state) = new_names(dir.path(), uid(), 1, 1);
+        let segment = new_name(dir.path(), uid(), 1, 1);
+        let state = state_name(&segment);
         File::create(dir.path().join("target")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("target"), &state).unwrap();
         File::create(&segment).unwrap();

@@ -11,6 +11,7 @@ use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPoli
 
 use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingArgs};
 use crate::exit::Manner;
+use crate::nodes::Spec;
 
 /// The sections of help and man page after the options.
 const AFTER_HELP: &str = "\
@@ -234,6 +235,10 @@ pub(crate) struct DiagnosisOptions {
     /// Create the session's files in DIR
     #[arg(long, value_name = "DIR", hide = true, default_value = "/dev/shm")]
     pub(crate) session_dir: PathBuf,
+
+    /// Track COMMAND as a part of a run over several nodes
+    #[arg(long, value_name = "SPEC", hide = true)]
+    pub(crate) agent: Option<Spec>,
 
     /// Write every observation of the run to FILE, for a replay. It must not exist
     #[arg(long, value_name = "FILE", hide = true)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::{
     DiscoveryConfig, GpuConfig, Layer, RamUnit, ReportConfig, Style, TimeUnit, TrackingConfig, Vendor,
@@ -92,6 +92,12 @@ pub(super) struct TrackingArgs {
     #[arg(long)]
     disable_logs: bool,
 
+    /// With "auto", track what Open MPI, MPICH and Intel MPI start on other nodes, too, and make one report of all nodes. With
+    /// -o FILE, the reports of the nodes are in FILE.d, which the nodes have to share [default: GPU_TRACK_NODES, or off]
+    #[arg(long, value_name = "WHEN",
+          value_parser = PossibleValuesParser::new(["auto", "off"]).map(|when| when == "auto"))]
+    nodes: Option<bool>,
+
     /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
     #[arg(long)]
     cgroup: bool,
@@ -108,6 +114,8 @@ pub(crate) struct Preparations {
     pub(crate) gpu_trace: Option<AskedTrace>,
     /// They may replace files.
     pub(crate) overwrite: bool,
+    /// Other nodes are tracked, too. `None`: the environment decides.
+    pub(crate) nodes: Option<bool>,
     /// The command gets a cgroup of its own.
     pub(crate) cgroup: bool,
 }
@@ -172,6 +180,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             overwrite,
             every,
             disable_logs,
+            nodes,
             cgroup,
         } = args;
         let tracking = TrackingConfig {
@@ -181,7 +190,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             disable_logs,
             ..TrackingConfig::default()
         };
-        (tracking, Preparations { config, tracking_files, gpu_trace: trace_gpu, overwrite, cgroup })
+        (tracking, Preparations { config, tracking_files, gpu_trace: trace_gpu, overwrite, nodes, cgroup })
     }
 }
 

@@ -46,6 +46,14 @@ const SECTIONS: [Section; 2] = [
                 "CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT",
                 "Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.",
             ),
+            ("GPU_TRACK_NODES", "\"auto\": as --nodes=auto, where no option says otherwise."),
+            (
+                "HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, HYDRA_LAUNCHER, HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP",
+                "Set for COMMAND by --nodes=auto (the first two), so that MPICH and Intel MPI start agents on other nodes. \
+                 Where one of the five is set already, it stays. The same goes for OMPI_MCA_orte_launch_agent and \
+                 PRTE_MCA_prte_launch_agent of Open MPI.",
+            ),
+            ("GPU_TRACK_AGENT", "Set for COMMAND by --nodes=auto: what starts an agent."),
             ("SLURM_JOB_ID, PBS_JOBID, LSB_JOBID", "The batch job's id: %j in the name of a report."),
             (
                 "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, \

@@ -77,6 +77,7 @@ fn bare_command_has_the_defaults() {
         most_heaviest: 10,
         warnings: Vec::new(),
         keep: None,
+        node_part: None,
     };
     assert_eq!(options.report, report);
     assert_eq!(options.tracking, TrackingConfig::default());
@@ -105,6 +106,7 @@ fn options_before_the_command_are_parsed() {
         most_heaviest: 3,
         warnings: Vec::new(),
         keep: None,
+        node_part: None,
     };
     let tracking = TrackingConfig {
         sampling_interval: Some(Duration::from_millis(1)),

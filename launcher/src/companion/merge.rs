@@ -73,7 +73,7 @@ pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
 }
 
 /// Writes the table of all ranks beside each report that is a file. Gives whether that worked; else it said why not.
-fn write_ranks(csv: &str, outputs: &[&Path]) -> bool {
+pub(crate) fn write_ranks(csv: &str, outputs: &[&Path]) -> bool {
     let mut is_written = true;
     for path in outputs.iter().map(|path| path.with_extension(RANKS)) {
         let written = output_at(&path).and_then(|output| write_report(&output, csv));
@@ -83,6 +83,15 @@ fn write_ranks(csv: &str, outputs: &[&Path]) -> bool {
         }
     }
     is_written
+}
+
+/// Merges the reports in these files of a directory.
+///
+/// # Errors
+/// If there is none: why not.
+pub(crate) fn of_files(paths: &[PathBuf]) -> Result<MergedReport, ReportFiles> {
+    let place = |path: &PathBuf| (path.clone().into(), Place { path: path.clone(), is_found: true });
+    merged(&paths.iter().map(place).collect(), &[])
 }
 
 /// Says that there is no report, and why not in the first file.

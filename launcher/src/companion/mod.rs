@@ -6,9 +6,9 @@
 
 mod compare;
 mod gpus;
-mod merge;
+pub(crate) mod merge;
 mod report;
-mod report_files;
+pub(crate) mod report_files;
 mod study;
 mod sub_track;
 #[cfg(feature = "watch")]

@@ -23,7 +23,7 @@ const MOST_FILES: usize = 200_000;
 
 /// Why a file can't be read; what follows its name.
 #[derive(Debug, Error)]
-pub(super) enum NotReadable {
+pub(crate) enum NotReadable {
     /// It is a directory, a pipe, a device.
     #[error("is {0}, and no file")]
     NotAFile(&'static str),
@@ -49,7 +49,7 @@ pub(super) enum NotReadable {
 ///
 /// # Errors
 /// If the directory can't be read.
-pub(super) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
     // Of any number of names, the first ones are kept.
     let mut names: BTreeSet<OsString> = BTreeSet::new();
     let mut left_out = 0_u64;
@@ -76,7 +76,7 @@ pub(super) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// If it is no regular file, larger than any report, no text, or does not begin as JSON does.
-pub(super) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
+pub(crate) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     let kind = if is_found { fs::symlink_metadata(path)? } else { fs::metadata(path)? }.file_type();
     if let Some(other) = other_kind(kind) {
         return Err(other);

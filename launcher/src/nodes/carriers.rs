@@ -1,0 +1,161 @@
+//! The variables that make MPI launchers start agents on other nodes. Each keeps its user's own way of starting daemons: a
+//! variable that is set stays.
+//!
+//! - Open MPI 4 and 5 take the whole command of a daemon from a variable, and run it by a shell on the node.
+//! - Hydra (MPICH) and Intel MPI take the program that reaches a node, which is ssh: ours is [a stand-in](super::remote_shell).
+//!
+//! The command tests on its node whether the agent can run there, and otherwise runs the daemon itself.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use gpu_track_collector::batch_system;
+
+use super::spec::{Spec, is_plain};
+use crate::cli::Options;
+use crate::keep;
+
+/// Variables of Open MPI 4 and 5 with the command of a daemon, and the daemon's name.
+const DAEMON_COMMANDS: [(&str, &str); 2] =
+    [("OMPI_MCA_orte_launch_agent", "orted"), ("PRTE_MCA_prte_launch_agent", "prted")];
+/// Variables of Hydra and Intel MPI with the program that reaches a node.
+const REMOTE_SHELLS: [&str; 2] = ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC"];
+/// Where one of these is set, or one of the options is given, Hydra may reach nodes by another program than ssh.
+const OTHER_LAUNCHERS: [&str; 3] = ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP"];
+const OTHER_LAUNCHER_OPTIONS: [&str; 4] = ["-launcher", "--launcher", "-bootstrap", "--bootstrap"];
+/// The name of the stand-in for ssh, a link to this program in the directory of the nodes' reports.
+pub(super) const REMOTE_SHELL: &str = "gpu-track-ssh";
+/// Tells the stand-in the command of an agent.
+pub(super) const ENV_AGENT: &str = "GPU_TRACK_AGENT";
+
+/// What makes MPI launchers start agents.
+pub(super) struct Carriers {
+    program: PathBuf,
+    /// The options of agents, besides what they are told.
+    options: String,
+    id: u64,
+    directory: PathBuf,
+    /// Hydra reaches nodes by ssh, as far as can be known.
+    uses_ssh: bool,
+}
+
+impl Carriers {
+    /// Makes them for a run whose nodes' reports meet in `directory`.
+    ///
+    /// # Errors
+    /// If a path would not pass the shells on the way, in a line for the user.
+    pub(super) fn new(id: u64, directory: &Path, options: &Options) -> Result<Self, String> {
+        let program = env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
+        let segments = &options.diagnosis.session_dir;
+        let mut words = Vec::new();
+        if let Some(interval) = options.tracking.sampling_interval {
+            words.extend(["--st".to_owned(), interval.as_secs_f64().to_string()]);
+        }
+        if let Some(library) = &options.gpu.nvml_lib {
+            words.extend(["--nvml-lib".to_owned(), library.to_string_lossy().into_owned()]);
+        }
+        words.extend(["--session-dir".to_owned(), segments.to_string_lossy().into_owned()]);
+        let paths = [&program, directory].map(|path| path.to_string_lossy());
+        for word in paths.iter().map(AsRef::as_ref).chain(words.iter().map(String::as_str)) {
+            if !is_plain(word) {
+                return Err(format!(
+                    "\"{word}\" would not reach the other nodes unchanged: it has a blank or a sign of a shell"
+                ));
+            }
+        }
+        if directory.as_os_str().as_encoded_bytes().contains(&b':') {
+            return Err(format!("\"{}\" has a colon", directory.display()));
+        }
+        let is_named = |word: &OsString| OTHER_LAUNCHER_OPTIONS.iter().any(|option| word == option);
+        let uses_ssh = batch_system(&keep::own_variable).is_none()
+            && OTHER_LAUNCHERS.iter().all(|name| env::var_os(name).is_none())
+            && !options.command.words.iter().any(is_named);
+        Ok(Self { program, options: words.join(" "), id, directory: directory.to_owned(), uses_ssh })
+    }
+
+    /// Makes the stand-in for ssh.
+    ///
+    /// # Errors
+    /// If the link can't be made.
+    pub(super) fn link_into(&self, directory: &Path) -> io::Result<()> {
+        let link = directory.join(REMOTE_SHELL);
+        match fs::remove_file(&link) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        symlink(&self.program, link)
+    }
+
+    /// Gives the variables. `segment`: that of this node. Ranks that Hydra starts have the environment of this node, so their
+    /// agent makes its segment under the same name.
+    pub(super) fn environment(&self, segment: &Path) -> Vec<(OsString, OsString)> {
+        let is_free = |name: &str| env::var_os(name).is_none();
+        let mut variables = Vec::new();
+        let agent = self.agent(None);
+        for (name, daemon) in DAEMON_COMMANDS.into_iter().filter(|(name, _)| is_free(name)) {
+            variables.push((name.into(), daemon_command(&agent, daemon).into()));
+        }
+        if self.uses_ssh && is_plain(&segment.to_string_lossy()) {
+            let shell = self.directory.join(REMOTE_SHELL);
+            let shells = REMOTE_SHELLS.into_iter().filter(|name| is_free(name));
+            variables.extend(shells.map(|name| (name.into(), shell.clone().into())));
+            variables.push((ENV_AGENT.into(), self.agent(Some(segment)).into()));
+        }
+        variables
+    }
+
+    /// Gives the command of an agent, without that of its daemon.
+    fn agent(&self, segment: Option<&Path>) -> String {
+        let spec =
+            Spec { id: self.id, segment: segment.map(Path::to_owned), directory: self.directory.clone() };
+        format!("{} --agent {spec} {}", self.program.display(), self.options)
+    }
+}
+
+/// Gives what has a shell run this agent for the daemon that follows; the daemon itself where no such agent can run. Each
+/// stands for a word that is a program's path or follows it: neither has signs of a shell.
+pub(super) fn or_itself(agent: &str, daemon: &str) -> String {
+    let program = agent.split(' ').next().unwrap_or_default();
+    format!("test -x {program}&&{agent} -V>/dev/null 2>&1&&exec {agent} -- {daemon};exec {daemon}")
+}
+
+/// Gives the command of a daemon of Open MPI. It puts the command in double quotes where a daemon starts further ones, so none of
+/// `"`, `$` and backtick may be in it: they are written in octal, and printf makes the script of them.
+fn daemon_command(agent: &str, daemon: &str) -> String {
+    let script = or_itself(agent, r"\042\044@\042");
+    format!("printf '{script}' | sh -s {daemon}")
+}
+
+/// Whether this is the stand-in's name.
+pub(super) fn is_remote_shell(name: &OsStr) -> bool {
+    Path::new(name).file_name() == Some(OsStr::new(REMOTE_SHELL))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    // Requirement: NODE-12
+    #[test]
+    fn daemon_runs_itself_where_the_agent_is_missing_or_another_version() {
+        let directory = tempfile::tempdir().unwrap();
+        let other_version = directory.path().join("other");
+        fs::write(&other_version, "#!/bin/sh\nexit 2\n").unwrap();
+        rustix::fs::chmod(&other_version, rustix::fs::Mode::RWXU).unwrap();
+        let missing = directory.path().join("missing");
+        for agent in [missing, other_version] {
+            let command = daemon_command(&format!("{} --agent x", agent.display()), "echo");
+            assert!(!command.contains(['"', '$', '`']), "{command}");
+            // As Open MPI does on the way to further nodes.
+            let line = format!("sh -c \"{command} 'a b' c\"");
+            let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "a b c\n", "{output:?}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The directory in which the nodes' reports meet. It is on a file system that the nodes share, or the reports stay where they
+//! were written, to be copied.
+//!
+//! A file with the run's id marks it: an agent that does not find that file sees another directory of this name.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gpu_track_collector::{NodePart, format};
+
+/// The file with the run's id, in hexadecimal.
+const MARK: &str = "run";
+
+/// The directory.
+pub(super) struct NodeDirectory {
+    path: PathBuf,
+}
+
+/// The place of a node's report.
+pub(super) struct CheckedIn {
+    /// Its file, empty so far.
+    pub(super) file: PathBuf,
+    /// What the report says of its part in the run.
+    pub(super) part: NodePart,
+}
+
+impl NodeDirectory {
+    /// Makes the directory for a run. What an earlier run left in it goes.
+    ///
+    /// # Errors
+    /// If it can't be made, or is another user's, or others can write to it.
+    pub(super) fn make(path: &Path, id: u64) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let directory = Self::checked(path)?;
+        let is_marked = path.join(MARK).is_file();
+        let others = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
+        if !is_marked && !others.is_empty() {
+            return Err(io::Error::other("it is there, and no run over several nodes made it"));
+        }
+        for entry in others.iter().filter(|entry| is_report(&entry.path())) {
+            fs::remove_file(entry.path())?;
+        }
+        fs::write(path.join(MARK), format!("{id:016x}\n"))?;
+        Ok(directory)
+    }
+
+    /// Opens the directory of a run as an agent sees it.
+    ///
+    /// # Errors
+    /// If it is not there, or is not that of this run and this user.
+    pub(super) fn open(path: &Path, id: u64) -> io::Result<Self> {
+        let directory = Self::checked(path)?;
+        let mark = fs::read_to_string(path.join(MARK))?;
+        match u64::from_str_radix(mark.trim_end(), 16) {
+            Ok(found) if found == id => Ok(directory),
+            _ => Err(io::Error::other("it is that of another run")),
+        }
+    }
+
+    /// Makes the directory in which an agent leaves its report where the nodes share none.
+    ///
+    /// # Errors
+    /// If it can't be made.
+    pub(super) fn local(path: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        Self::checked(path)
+    }
+
+    /// Checks that nobody else can put files there.
+    fn checked(path: &Path) -> io::Result<Self> {
+        let found = fs::symlink_metadata(path)?;
+        let is_private =
+            found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+        match is_private {
+            true => Ok(Self { path: path.to_owned() }),
+            false => {
+                Err(io::Error::other("it is not a directory of this user that only this user can write to"))
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the empty file of this node's report. By the file's time, the clocks of nodes compare.
+    ///
+    /// # Errors
+    /// If it can't be made.
+    pub(super) fn check_in(&self, is_agent: bool) -> io::Result<CheckedIn> {
+        let name = format!("{}.{}.{}", host(), std::process::id(), format::JSON_NAME);
+        let file = self.path.join(name);
+        let before = SystemTime::now();
+        let mut made = File::create_new(&file)?;
+        // A server gives a file its own time when it is written, whoever gave it the time of its making.
+        made.write_all(b" ")?;
+        made.sync_all()?;
+        let after = SystemTime::now();
+        made.set_len(0)?;
+        let written = made.metadata()?.modified()?;
+        let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|time| time.as_secs_f64());
+        let clock_ahead_s = match (seconds(before), seconds(after), seconds(written)) {
+            (Ok(before_s), Ok(after_s), Ok(written_s)) => Some((before_s + after_s) / 2.0 - written_s),
+            _ => None,
+        };
+        Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s } })
+    }
+
+    /// Lists the reports. A file is made for a moment, so that a client of a network file system asks the server what there is.
+    ///
+    /// # Errors
+    /// If the directory can't be read.
+    pub(super) fn reports(&self) -> io::Result<Vec<PathBuf>> {
+        let probe = self.path.join(format!(".{}.{}", host(), std::process::id()));
+        if File::create_new(&probe).is_ok() {
+            // An error leaves an empty file with a hidden name.
+            let _ = fs::remove_file(&probe);
+        }
+        let mut reports = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            reports.push(entry?.path());
+        }
+        reports.retain(|path| is_report(path));
+        reports.sort();
+        Ok(reports)
+    }
+
+    /// Removes the directory with all that a run puts there.
+    pub(super) fn remove(self, others: &[&str]) {
+        let reports = self.reports().unwrap_or_default();
+        let names = others.iter().chain([&MARK]).map(|name| self.path.join(name));
+        for path in reports.into_iter().chain(names) {
+            // What stays keeps the directory, where the user finds it.
+            let _ = fs::remove_file(path);
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Gives the name of this node, as it can stand in a file's name.
+pub(super) fn host() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect()
+}
+
+/// Whether a file can be a node's report.
+fn is_report(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::as_encoded_bytes);
+    path.extension() == Some(OsStr::new(format::JSON_NAME))
+        && name.is_some_and(|name| !name.starts_with(b"."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    // Requirement: NODE-11
+    #[test]
+    fn only_the_directory_of_this_run_and_user_is_used() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a.json.d");
+        let made = NodeDirectory::make(&path, 7).unwrap();
+        let own = made.check_in(false).unwrap();
+        let agent = NodeDirectory::open(&path, 7).unwrap();
+        assert!(NodeDirectory::open(&path, 8).is_err(), "that of another run");
+        assert_eq!(agent.reports().unwrap(), [own.file.as_path()]);
+        // The file system's clock is this kernel's.
+        assert!(own.part.clock_ahead_s.unwrap().abs() < 1.0, "{:?}", own.part);
+        // The next run begins with none.
+        let again = NodeDirectory::make(&path, 9).unwrap();
+        assert_eq!(again.reports().unwrap(), [] as [PathBuf; 0]);
+        symlink(&path, parent.path().join("link")).unwrap();
+        assert!(NodeDirectory::open(&parent.path().join("link"), 9).is_err(), "a link");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(NodeDirectory::open(&path, 9).is_err(), "others can write to it");
+        again.remove(&[]);
+        assert!(!path.exists());
+        let users = parent.path().join("users.d");
+        fs::create_dir(&users).unwrap();
+        fs::write(users.join("thesis.json"), "").unwrap();
+        assert!(NodeDirectory::make(&users, 1).is_err(), "files of the user");
+        assert!(users.join("thesis.json").exists());
+    }
+}

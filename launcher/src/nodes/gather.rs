@@ -1,0 +1,107 @@
+//! The end of a run over several nodes: the launcher waits for the reports of the other nodes, and makes one of all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use gpu_track_collector::merge::{MergedReport, ranks_csv};
+use gpu_track_collector::{Stage, Style, render, write_report};
+use serde::Deserialize;
+
+use super::NodeRun;
+use super::carriers::REMOTE_SHELL;
+use crate::companion::{merge, report_files};
+use crate::console::{self, message};
+use crate::signals::{self, SignalSet};
+use crate::wakeups::Wakeups;
+
+/// How long the launcher waits for the other nodes after its command.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks for their reports.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What tells whether a report is the last one.
+#[derive(Deserialize)]
+struct Progress {
+    stage: Stage,
+}
+
+/// The reports that are final, by what their files were when they were read.
+#[derive(Default)]
+struct Seen(BTreeMap<PathBuf, (Option<SystemTime>, bool)>);
+
+impl Seen {
+    /// Whether the report in this file is final. A file that has not changed is not read again.
+    fn is_final(&mut self, path: &Path) -> bool {
+        let changed_at = fs::symlink_metadata(path).and_then(|file| file.modified()).ok();
+        match self.0.get(path) {
+            Some((seen_at, is_final)) if *seen_at == changed_at || *is_final => *is_final,
+            _ => {
+                let text = report_files::read(path, true).ok();
+                let progress = text.and_then(|text| serde_json::from_str::<Progress>(&text).ok());
+                let is_final = progress.is_some_and(|progress| progress.stage == Stage::Over);
+                self.0.insert(path.to_owned(), (changed_at, is_final));
+                is_final
+            }
+        }
+    }
+}
+
+impl NodeRun {
+    /// Writes the report of all nodes to the places that the user named. To be called when this node's own is written.
+    pub(crate) fn conclude(self, style: Style, signals: SignalSet) {
+        let reports = self.wait_for_others(signals);
+        let has_others = reports.iter().any(|path| *path != self.own);
+        let MergedReport { report, ranks } = match merge::of_files(&reports) {
+            Ok(merged) => merged,
+            Err(files) => {
+                let first = files.unread_files.first().map(|file| file.reason.clone()).unwrap_or_default();
+                message(format_args!("no node has a report in {}: {first}", self.directory.path().display()));
+                return;
+            }
+        };
+        let mut style = style;
+        style.console = console::of_stderr();
+        let mut is_written = true;
+        // The collector has written the report of this node to files: if there is no other, it is the report of all.
+        for target in self.targets.iter().filter(|target| has_others || target.output.file().is_none()) {
+            if let Err(error) = write_report(&target.output, &render(&report, target, style)) {
+                message(format_args!("cannot write the report to {}: {error}", target.output));
+                is_written = false;
+            }
+        }
+        let files: Vec<&Path> = self.targets.iter().filter_map(|target| target.output.file()).collect();
+        if has_others && !ranks.is_empty() {
+            is_written &= merge::write_ranks(&ranks_csv(&ranks), &files);
+        }
+        if self.is_temporary && is_written {
+            self.directory.remove(&[REMOTE_SHELL]);
+        }
+    }
+
+    /// Removes what was made for a command that was not started.
+    pub(crate) fn discard(self) {
+        self.directory.remove(&[REMOTE_SHELL]);
+    }
+
+    /// Waits until each node that has checked in has its last report, for as long as that is worth while. A user who asks to end
+    /// ends the wait.
+    fn wait_for_others(&self, signals: SignalSet) -> Vec<PathBuf> {
+        let mut seen = Seen::default();
+        let wakeups = Wakeups::new(signals);
+        let started = Instant::now();
+        loop {
+            let reports = self.directory.reports().unwrap_or_else(|_| vec![self.own.clone()]);
+            let is_complete = reports.iter().all(|path| *path == self.own || seen.is_final(path));
+            if is_complete || started.elapsed() > PATIENCE {
+                return reports;
+            }
+            match wakeups.wait(None, Some(LOOK_INTERVAL)) {
+                Ok(Some(received)) if signals::requests_end(received.signal) => return reports,
+                Ok(_) => {}
+                Err(_) => return reports,
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A run over several nodes: `gpu-track-run --nodes=auto -- mpirun ./app`.
+//!
+//! The MPI launcher starts a daemon on each other node. [`carriers`] make it start an [`agent`] there instead, which is an
+//! ordinary launcher whose command is the daemon. Each writes the report of its node into a [`directory`] that all share. At
+//! the end, the launcher [`gather`]s these reports and makes one of them.
+//!
+//! Whatever is missing on a node, its daemon runs as without us, and the report names the node.
+
+mod agent;
+mod carriers;
+mod directory;
+mod gather;
+mod remote_shell;
+mod spec;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use gpu_track_collector::{Output, ReportTarget, format};
+
+pub(crate) use agent::prepare as prepare_agent;
+pub(crate) use remote_shell::serve_if_started_as_one as serve_if_started_as_remote_shell;
+pub(crate) use spec::Spec;
+
+use crate::cli::Options;
+use crate::{console, keep};
+use carriers::Carriers;
+use directory::{CheckedIn, NodeDirectory};
+
+/// The end of the directory's name, after that of the report.
+const SUFFIX: &str = ".d";
+
+/// Says whether other nodes are tracked where no option does: "auto" or "off".
+const VARIABLE: &str = "GPU_TRACK_NODES";
+
+/// Whether other nodes are tracked, too. An agent has no agents: the launcher's reach all nodes.
+pub(crate) fn are_tracked(options: &Options) -> bool {
+    let by_environment = || keep::own_variable(VARIABLE).is_some_and(|when| when == "auto");
+    options.diagnosis.agent.is_none() && options.preparations.nodes.unwrap_or_else(by_environment)
+}
+
+/// The run on all nodes, as its launcher sees it.
+pub(crate) struct NodeRun {
+    directory: NodeDirectory,
+    /// The report of this node.
+    own: PathBuf,
+    carriers: Carriers,
+    /// Where the report of all goes, in the places that the user named.
+    targets: Vec<ReportTarget>,
+    /// Nobody asked for the directory: it is removed if the report of all is written.
+    is_temporary: bool,
+}
+
+impl NodeRun {
+    /// Makes the directory, and lets the collector write this node's report into it. What goes to a terminal or pipe can't be
+    /// replaced, so it is written once, at the end. `None`: the run is tracked on this node only, and a line on stderr says why.
+    pub(crate) fn prepare(options: &mut Options) -> Option<Self> {
+        Self::try_prepare(options)
+            .inspect_err(|problem| {
+                console::message(format_args!("--nodes: only this node is tracked: {problem}"))
+            })
+            .ok()
+    }
+
+    fn try_prepare(options: &mut Options) -> Result<Self, String> {
+        let report = &mut options.report;
+        let of_report = report.files().next().map(beside);
+        let is_temporary = of_report.is_none();
+        let path = of_report
+            .or_else(in_state_directory)
+            .ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory")?;
+        let id = spec::new_id();
+        let carriers = Carriers::new(id, &path, options)?;
+        let report = &mut options.report;
+        let cannot = |error| format!("{}: {error}", path.display());
+        let directory = NodeDirectory::make(&path, id).map_err(cannot)?;
+        carriers.link_into(&path).map_err(cannot)?;
+        let CheckedIn { file, part } = directory.check_in(false).map_err(cannot)?;
+        report.node_part = Some(part);
+        let targets = report.targets.clone();
+        report.targets.retain(|target| target.output.file().is_some());
+        report.targets.push(json_in(&file));
+        Ok(Self { directory, own: file, carriers, targets, is_temporary })
+    }
+
+    /// Gives the variables that make MPI launchers start agents, for the command. `segment`: that of this node.
+    pub(crate) fn environment(&self, segment: &Path) -> Vec<(OsString, OsString)> {
+        self.carriers.environment(segment)
+    }
+}
+
+/// Gives the place of a node's report.
+fn json_in(file: &Path) -> ReportTarget {
+    ReportTarget { output: Output::File(file.to_owned()), format: format::JSON_NAME.to_owned() }
+}
+
+/// Gives the directory for a report in this file.
+fn beside(report: &Path) -> PathBuf {
+    let mut path = report.as_os_str().to_owned();
+    path.push(SUFFIX);
+    path.into()
+}
+
+/// Gives a directory for a run that names no file.
+fn in_state_directory() -> Option<PathBuf> {
+    let state = keep::place(&keep::own_variable)?.directory;
+    Some(state.join("nodes").join(format!("{}.{}{SUFFIX}", directory::host(), std::process::id())))
+}

@@ -1,0 +1,98 @@
+//! The stand-in for ssh, with which Hydra (MPICH) and Intel MPI reach other nodes: it has the remote command run by an agent,
+//! and becomes ssh. A command that it does not know stays as it is.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use super::carriers::{ENV_AGENT, REMOTE_SHELL, is_remote_shell, or_itself};
+use crate::console;
+use crate::signals;
+use crate::spawn::{self, InheritedState};
+
+/// The daemons.
+const DAEMONS: [&str; 2] = ["hydra_pmi_proxy", "hydra_bstrap_proxy"];
+/// Options of ssh(1) that take a value.
+const SSH_VALUES: &str = "BbcDEeFIiJLlmOopQRSWw";
+/// What the words of a command can have that makes it more than one command, or ends the quotes around it.
+const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\'', '\\', '\n'];
+
+/// Becomes ssh, if these are the arguments of the stand-in.
+pub(crate) fn serve_if_started_as_one(args: &[OsString]) -> Option<ExitCode> {
+    let (name, rest) = args.split_first()?;
+    if !is_remote_shell(name) {
+        return None;
+    }
+    let agent = env::var(ENV_AGENT).ok();
+    let words = agent.and_then(|agent| with_agent(rest, &agent)).unwrap_or_else(|| rest.to_vec());
+    let command: Vec<OsString> = [OsString::from(replaced(rest))].into_iter().chain(words).collect();
+    let inherited = InheritedState::replace(&signals::all_but_faults());
+    let error = spawn::become_command(&command, &inherited);
+    console::error(format_args!("{REMOTE_SHELL} cannot become {}: {error}", replaced(rest)));
+    Some(ExitCode::from(127))
+}
+
+/// Gives the program that this stands in for. An MPI launcher that was told to use another one than ssh has other arguments.
+fn replaced(args: &[OsString]) -> &'static str {
+    let is_slurms = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"--nodelist");
+    if args.iter().any(is_slurms) { "srun" } else { "ssh" }
+}
+
+/// Gives the arguments with the agent before the daemon. `None`: the remote command is no daemon's, or more than one command.
+fn with_agent(args: &[OsString], agent: &str) -> Option<Vec<OsString>> {
+    let host = host_at(args)?;
+    let (before, command) = args.split_at_checked(host + 1)?;
+    let command: Vec<&str> = command.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+    let daemon = command.first()?.trim_matches('"').rsplit('/').next()?;
+    let line = command.join(" ");
+    if !DAEMONS.contains(&daemon) || line.contains(SHELL_SIGNS) {
+        return None;
+    }
+    // Users' shells on a node need not be sh.
+    let script = OsString::from(format!("sh -c '{}'", or_itself(agent, &line)));
+    Some(before.iter().cloned().chain([script]).collect())
+}
+
+/// Finds the host among the arguments of ssh: what is the first that is no option and no value of one.
+fn host_at(args: &[OsString]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(option) = args.get(at)?.as_encoded_bytes().strip_prefix(b"-") {
+        let takes_next = option.len() == 1 && SSH_VALUES.as_bytes().contains(&option[0]);
+        at += if takes_next { 2 } else { 1 };
+    }
+    args.get(at).map(|_| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    // Requirement: NODE-12
+    #[test]
+    fn daemons_alone_get_an_agent() {
+        let shown =
+            |line: &str| with_agent(&words(line), "/a/b --agent x").map(|words| words.join(OsStr::new(" ")));
+        let daemon = r#""/usr/bin/hydra_pmi_proxy" --control-port n1:4000 --pgid 0"#;
+        let script = format!("sh -c '{}'", or_itself("/a/b --agent x", daemon));
+        assert_eq!(shown(&format!("-x n2 {daemon}")).unwrap(), OsString::from(format!("-x n2 {script}")));
+        assert!(shown(&format!("-x -p 22 n2 {daemon}")).is_some());
+        for line in [
+            "-x n2 hostname",
+            "n2",
+            "-x",
+            "",
+            "-x n2 hydra_pmi_proxy --a;b",
+            "-x n2 hydra_pmi_proxy --a 'b c'",
+        ] {
+            assert_eq!(shown(line), None, "{line}");
+        }
+        assert_eq!(replaced(&words("-x n2 hydra_pmi_proxy")), "ssh");
+        assert_eq!(replaced(&words("--nodelist n2 -N 1 hydra_pmi_proxy")), "srun");
+    }
+}

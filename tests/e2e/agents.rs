@@ -1,0 +1,248 @@
+//! `--nodes=auto`: what an MPI launcher starts on other nodes is in the report. Here, a command does what Open MPI's mpirun does
+//! for another node, on this machine. With a cluster (GPU_TRACK_TEST_CLUSTER), real launchers do it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use crate::support::run::{BINARY, Tracked, cache_home, tracked};
+use crate::support::{installed, or_skip};
+
+/// Starts a daemon as Open MPI does on another node, and ends with its status.
+const START_DAEMON: &str = "sh -c \"$OMPI_MCA_orte_launch_agent a 'b c'\"";
+
+/// A directory with a daemon of Open MPI's name, which does this.
+fn daemon(script: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orted");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+/// A run over several nodes, with such a daemon in PATH.
+fn over_nodes(script: &str, daemon: &Path) -> Tracked {
+    let path = format!("{}:{}", daemon.display(), std::env::var("PATH").unwrap());
+    tracked(["sh", "-c", script])
+        .options(&["--nodes=auto"])
+        .with(move |command| command.env("PATH", path).env_remove("OMPI_MCA_orte_launch_agent"))
+}
+
+fn files(report: &Value) -> (u64, u64) {
+    let files = &report["merged"]["files"];
+    (files["read"].as_u64().unwrap(), files["unread"].as_u64().unwrap())
+}
+
+// Requirement: NODE-10
+#[test]
+fn reports_of_launcher_and_agent_become_one_that_ends_as_the_command_ended() {
+    let daemon = daemon("echo \"$@\"; /bin/true; /bin/true; exit 5");
+    let run = over_nodes(&format!("{START_DAEMON}; [ $? = 5 ] && exit 3"), daemon.path()).run();
+    assert_eq!(run.stdout, "a b c\n");
+    let report = run.assert_clean(3);
+    assert_eq!(files(&report.0), (2, 0));
+    let [node] = &report.at("nodes").as_array().unwrap()[..] else { panic!("{}", report.at("nodes")) };
+    assert_eq!(node["reports"], 2);
+    // The daemon and its two children, by the agent's own report.
+    assert!(report.at("command")[0] == "sh" && report.u64("processes.total") >= 6);
+    assert_eq!(report.at("exit.code"), 3);
+}
+
+// Requirement: NODE-10
+#[test]
+fn summary_comes_once_and_leaves_no_directory() {
+    let daemon = daemon("/bin/true");
+    let state = tempfile::tempdir().unwrap();
+    let home = state.path().to_owned();
+    let run = over_nodes(START_DAEMON, daemon.path())
+        .only_options(&["--nodes=auto"])
+        .with(move |command| command.env("XDG_STATE_HOME", home))
+        .run();
+    assert_eq!(run.stderr.matches("exit 0 after").count(), 1, "{}", run.stderr);
+    assert!(run.stderr.contains("2 reports"), "{}", run.stderr);
+    let left = fs::read_dir(state.path().join("gpu-track/nodes")).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+// Requirement: NODE-12
+#[test]
+fn daemon_runs_as_without_an_agent_that_can_do_nothing() {
+    let agent = |spec: &str, home: Option<&Path>| {
+        let mut command = Command::new(BINARY);
+        command.args(["--agent", spec, "--", "sh", "-c", "echo out; echo err >&2; exit 3"]);
+        command.env_clear().env("PATH", std::env::var("PATH").unwrap());
+        command.envs(home.map(|home| ("XDG_STATE_HOME", home)));
+        command.env("XDG_CACHE_HOME", cache_home()).output().unwrap()
+    };
+    // Neither a directory that the nodes share, nor one of this user's.
+    let output = agent("17:-:/nonexistent/a.json.d", None);
+    assert_eq!(
+        (&*output.stdout, &*output.stderr, output.status.code()),
+        (&b"out\n"[..], &b"err\n"[..], Some(3))
+    );
+    // Where the nodes share none, the report stays on the node.
+    let state = tempfile::tempdir().unwrap();
+    let output = agent("17:-:/nonexistent/a.json.d", Some(state.path()));
+    assert_eq!(
+        (&*output.stdout, &*output.stderr, output.status.code()),
+        (&b"out\n"[..], &b"err\n"[..], Some(3))
+    );
+    let kept: Vec<_> = fs::read_dir(state.path().join("gpu-track/nodes/a.json.d")).unwrap().collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+}
+
+// Requirement: NODE-11, NODE-13
+#[test]
+fn silent_and_hostile_nodes_are_named_and_change_no_figure_of_others() {
+    let daemon = daemon("/bin/true");
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let other = directory.path().join("other.json");
+    let path = other.to_str().unwrap();
+    assert_eq!(tracked(["/bin/true"]).only_options(&["-o", path]).run().stderr, "");
+    // A node that was lost: its last report is one so far.
+    let mut lost: Value = serde_json::from_slice(&fs::read(&other).unwrap()).unwrap();
+    (lost["stage"], lost["host"]["hostname"]) = ("so_far".into(), "n9".into());
+    lost["node_part"] = serde_json::json!({"is_agent": true, "clock_ahead_s": null});
+    fs::write(&other, lost.to_string()).unwrap();
+    let script = format!(
+        "{START_DAEMON}; cd {0}.d; cp {1} n9.1.json; : >n8.1.json; head -c 100000 /dev/zero >n7.1.json; \
+         ln -s /dev/zero n6.1.json; mkfifo n5.1.json; echo '{{\"schema_version\": 99}}' >n4.1.json",
+        report.display(),
+        other.display()
+    );
+    let run = over_nodes(&script, daemon.path())
+        .only_options(&["--nodes=auto", "-q", "-o", report.to_str().unwrap()])
+        .run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let merged: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!(files(&merged), (3, 5), "{}", merged["merged"]["files"]);
+    let states: Vec<_> = merged["nodes"].as_array().unwrap().iter().map(|node| &node["state"]).collect();
+    assert!(states.contains(&&Value::from("last_heard")), "{states:?}");
+    assert_eq!((&merged["stage"], &merged["exit"]["code"]), (&"final".into(), &0.into()));
+}
+
+// Requirement: NODE-12, NODE-58, NODE-59
+#[test]
+fn run_goes_on_where_other_nodes_cannot_be_tracked() {
+    // A directory of the user's is in the way.
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    fs::create_dir(directory.path().join("r.json.d")).unwrap();
+    fs::write(directory.path().join("r.json.d/thesis"), "").unwrap();
+    let options = ["--nodes=auto", "-o", report.to_str().unwrap()];
+    let run = tracked(["sh", "-c", "exit 3"]).only_options(&options).run();
+    assert_eq!((run.status.code(), run.stderr.lines().count()), (Some(3), 1), "{}", run.stderr);
+    assert!(run.stderr.contains("only this node is tracked"), "{}", run.stderr);
+    assert!(report.exists());
+    // A path that a shell would split.
+    let blank = directory.path().join("a b.json");
+    let run =
+        tracked(["sh", "-c", "exit 3"]).only_options(&["--nodes=auto", "-o", blank.to_str().unwrap()]).run();
+    assert!(run.stderr.contains("has a blank or a sign of a shell"), "{}", run.stderr);
+    assert_eq!((run.status.code(), blank.exists()), (Some(3), true));
+    // srun starts no agents.
+    let run = tracked(["bash", "-c", "exec -a srun sh -c 'sleep 1; :' -w n7 ./app"])
+        .options(&["--nodes=auto"])
+        .with(|command| command.env("SLURM_JOB_NODELIST", "n[6-7]").env("SLURMD_NODENAME", "n6"))
+        .run();
+    assert_eq!(run.assert_clean(0).at("coverage.nodes.unseen_names")[0], "n7");
+    let run = tracked(["/nonexistent/command"]).options(&["--nodes=auto"]).run();
+    assert_eq!(run.status.code(), Some(127), "{}", run.stderr);
+}
+
+/// The program that runs a command on a host of a cluster, for one test at a time: one changes what its hosts have.
+fn cluster() -> Result<(String, MutexGuard<'static, ()>), &'static str> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let program = std::env::var("GPU_TRACK_TEST_CLUSTER")
+        .map_err(|_| "needs a cluster of hosts n1 and n2 (GPU_TRACK_TEST_CLUSTER)")?;
+    Ok((program, TURN.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// The words that start four ranks on n1 and n2.
+fn launchers(cluster: &str) -> Vec<(&'static str, String)> {
+    let output = Command::new(cluster).arg("ssh").output().unwrap();
+    let ssh = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let open_mpi = format!(
+        "mpirun.openmpi --host n1:2,n2:2 --mca plm_rsh_agent {ssh} --mca btl tcp,self,vader \
+         --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 -n 4"
+    );
+    // Hydra finds ssh in PATH.
+    let mpich = format!(
+        "mkdir -p ssh && ln -sf {ssh} ssh/ssh && PATH=$PWD/ssh:$PATH mpirun.mpich -hosts n1:2,n2:2 -n 4"
+    );
+    let all = [("mpirun.openmpi", open_mpi), ("mpirun.mpich", mpich)];
+    all.into_iter().filter(|(name, _)| installed(name).is_some()).collect()
+}
+
+/// Runs a line on n1, and gives its status, what it printed, and its report.
+fn on_n1(cluster: &str, line: &str, is_tracked: bool) -> (Option<i32>, String, Option<Value>) {
+    let directory = tempfile::tempdir().unwrap();
+    let line = line.replace("mpirun.", if is_tracked { "$TRACK mpirun." } else { "mpirun." });
+    let track = format!("{BINARY} --nodes=auto -q -o {}/r.json --", directory.path().display());
+    let output = Command::new(cluster)
+        .args(["exec", "n1", "sh", "-c", &format!("cd {}; {line}", directory.path().display())])
+        .env("TRACK", track)
+        .env("XDG_CACHE_HOME", cache_home())
+        .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
+        .output()
+        .unwrap();
+    let report = fs::read(directory.path().join("r.json")).ok();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code(), text, report.map(|report| serde_json::from_slice(&report).unwrap()))
+}
+
+/// How many processes the report has of a node.
+fn on_node(report: &Value, name: &str) -> Option<u64> {
+    let nodes = report["nodes"].as_array()?;
+    nodes.iter().find(|node| node["node"] == name)?["processes"].as_u64()
+}
+
+// Requirement: NODE-10
+#[test]
+fn ranks_on_other_nodes_are_counted_and_end_as_without_us() {
+    let (cluster, _turn) = or_skip!(cluster());
+    for (name, launcher) in launchers(&cluster) {
+        // Of each rank a shell and its two children.
+        let ok = format!("{launcher} sh -c '/bin/true; sleep 0.3; :'");
+        let (status, _, report) = on_n1(&cluster, &ok, true);
+        let report = report.unwrap();
+        assert_eq!(status, Some(0), "{name}");
+        assert_eq!(files(&report), (2, 0), "{name}: {}", report["merged"]);
+        // The daemon of Open MPI, or that of Hydra; two ranks of three processes.
+        assert_eq!(on_node(&report, "n2"), Some(7), "{name}: {}", report["nodes"]);
+        assert!(report["coverage"]["nodes"].is_null(), "{name}");
+        for rank in ["exit 3", "kill -9 $$", "kill -SEGV $$", "sleep 0.2; exit 7"] {
+            let line = format!(
+                "{launcher} sh -c '[ $PMI_RANK$OMPI_COMM_WORLD_RANK = 3 ] && {{ {rank}; }}; sleep 1'"
+            );
+            let (status, _, report) = on_n1(&cluster, &line, true);
+            // Which of several ends the launcher sees first differs from run to run.
+            let mut bare = (0..20).map(|_| on_n1(&cluster, &line, false).0);
+            assert!(bare.any(|bare| bare == status), "{name} {rank}: {status:?}, never so without us");
+            assert!(on_node(&report.unwrap(), "n2").is_some(), "{name} {rank}");
+        }
+    }
+}
+
+// Requirement: NODE-12
+#[test]
+fn node_without_the_program_runs_its_ranks_and_is_named() {
+    let (cluster, _turn) = or_skip!(cluster());
+    let on_n2 = |command: &[&str]| {
+        let status = Command::new(&cluster).args(["exec", "n2"]).args(command).status().unwrap();
+        assert!(status.success());
+    };
+    for (name, launcher) in launchers(&cluster) {
+        on_n2(&["mount", "--bind", "/dev/null", BINARY]);
+        let line = format!("{launcher} sh -c 'echo rank; sleep 0.3'");
+        let (status, text, report) = on_n1(&cluster, &line, true);
+        on_n2(&["umount", BINARY]);
+        assert_eq!((status, text.matches("rank").count()), (Some(0), 4), "{name}: {text}");
+        assert_eq!(report.unwrap()["coverage"]["nodes"]["unseen_names"], serde_json::json!(["n2"]), "{name}");
+    }
+}
