@@ -54,7 +54,7 @@ fn copy_marks(files: &[PathBuf], write: TakeMark, notes: &mut Vec<String>) -> Re
         match (unwritten, read) {
             (Some(problem), _) => return Err(problem),
             (None, Err(problem)) => return Err(named(file, &problem)),
-            (None, Ok(is_torn)) => notes.extend(is_torn.then(|| torn_note(file))),
+            (None, Ok(torn_lines)) => notes.extend(torn_note(file, torn_lines)),
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Rows of comma-separated values (RFC 4180), as Python's `csv` writes them: a cell may be quoted, and then have commas, quotes and
-//! line breaks.
+//! Rows of comma-separated values (RFC 4180), as Python's `csv` writes and reads them: a cell may be quoted, and then have commas,
+//! quotes and line breaks. A quote is special at the start of a cell only: in `5" disk` it is a character like any other.
 
 use std::io::{self, BufRead, Read};
 
@@ -13,30 +13,34 @@ pub(super) enum Next {
     Row,
     /// The file ends.
     End,
-    /// The file ends within a row, which may have lost a part of its last cell.
-    Torn,
+    /// The file ends within a row, which may have lost a part of its last cell. It has so many lines, more than one if the file
+    /// ends within quotes.
+    Torn(u64),
 }
 
 /// A file that is read row by row.
 pub(super) struct Rows<R> {
     reader: R,
-    row: Vec<u8>,
+    /// The last line that was read.
+    line: Vec<u8>,
     /// Cells of the last row, without their quotes.
     cells: Vec<Vec<u8>>,
     /// How many of `cells` the last row has. Those behind them are kept for longer rows.
     count: usize,
+    /// Where in its last cell the row is.
+    place: Place,
     /// The number of the last line that was read.
-    line: u64,
+    line_number: u64,
 }
 
 impl<R: BufRead> Rows<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, row: Vec::new(), cells: Vec::new(), count: 0, line: 0 }
+        Self { reader, line: Vec::new(), cells: Vec::new(), count: 0, place: Place::Start, line_number: 0 }
     }
 
     /// Gives the number of the line in which the last row ends, from 1 on.
     pub(super) fn line(&self) -> u64 {
-        self.line
+        self.line_number
     }
 
     /// Reads the next row, whose cells [`Self::cells`] then gives. Empty lines are passed over.
@@ -44,33 +48,38 @@ impl<R: BufRead> Rows<R> {
     /// # Errors
     /// If the file can't be read, or has a row that is too long.
     pub(super) fn next(&mut self) -> io::Result<Next> {
-        self.row.clear();
-        let mut is_quoted = false;
+        self.begin_row();
+        let mut before = self.line_number;
+        let mut length = 0_u64;
         loop {
-            let before = self.row.len();
-            let room = LONGEST_ROW.saturating_sub(self.row.len() as u64);
-            let read = self.reader.by_ref().take(room).read_until(b'\n', &mut self.row)?;
+            self.line.clear();
+            let room = LONGEST_ROW.saturating_sub(length);
+            let read = self.reader.by_ref().take(room).read_until(b'\n', &mut self.line)?;
             if read == 0 {
-                if room == 0 {
-                    return Err(io::Error::other("a line is longer than 1 MiB"));
-                }
-                return Ok(if self.row.is_empty() { Next::End } else { Next::Torn });
+                return match (room, length) {
+                    (0, _) => Err(io::Error::other("a line is longer than 1 MiB")),
+                    (_, 0) => Ok(Next::End),
+                    _ => Ok(Next::Torn(self.line_number - before)),
+                };
             }
-            // Only what is new is looked at: a cell can have as many lines as it has bytes.
-            let quotes = self.row[before..].iter().filter(|byte| **byte == b'"').count();
-            is_quoted ^= !quotes.is_multiple_of(2);
-            let has_end = self.row.last() == Some(&b'\n');
-            self.line += u64::from(has_end);
+            length += read as u64;
+            let has_end = self.line.last() == Some(&b'\n');
+            self.line_number += 1;
+            let content =
+                self.line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+            let content = if has_end { content } else { self.line.len() };
+            self.add(0..content);
             // A line break within quotes belongs to a cell. Without one, the room or the file is at its end: the next turn
             // finds out.
-            if is_quoted || !has_end {
+            if !has_end || self.place == Place::Quoted {
+                self.add(content..self.line.len());
                 continue;
             }
-            if self.row.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
-                self.row.clear();
+            if self.place == Place::Start && self.count == 1 {
+                // An empty line.
+                (before, length) = (self.line_number, 0);
                 continue;
             }
-            self.split();
             return Ok(Next::Row);
         }
     }
@@ -85,27 +94,48 @@ impl<R: BufRead> Rows<R> {
         self.cells().iter().map(|cell| String::from_utf8_lossy(cell).trim().to_owned()).collect()
     }
 
-    /// Splits the row that was read into its cells, without their quotes and without the line break.
-    fn split(&mut self) {
+    /// Begins a row with an empty cell.
+    fn begin_row(&mut self) {
         self.count = 0;
-        let end = self.row.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
-        let mut rest = self.row[..end].iter();
-        let mut is_quoted = false;
+        self.place = Place::Start;
         begin_cell(&mut self.cells, &mut self.count);
-        while let Some(byte) = rest.next() {
-            match byte {
-                b'"' if !is_quoted => is_quoted = true,
-                // Two quotes within quotes are one.
-                b'"' if rest.as_slice().first() == Some(&b'"') => {
-                    rest.next();
-                    self.cells[self.count - 1].push(b'"');
+    }
+
+    /// Adds bytes of the last line to the row's cells, without the quotes around them.
+    fn add(&mut self, bytes: std::ops::Range<usize>) {
+        for byte in &self.line[bytes] {
+            self.place = match (self.place, byte) {
+                (Place::Start, b'"') => Place::Quoted,
+                (Place::Quoted, b'"') => Place::AtQuote,
+                (Place::Start | Place::Plain | Place::AtQuote, b',') => {
+                    begin_cell(&mut self.cells, &mut self.count);
+                    Place::Start
                 }
-                b'"' => is_quoted = false,
-                b',' if !is_quoted => begin_cell(&mut self.cells, &mut self.count),
-                byte => self.cells[self.count - 1].push(*byte),
-            }
+                (before, byte) => {
+                    self.cells[self.count - 1].push(*byte);
+                    match (before, byte) {
+                        // Two quotes within quotes are one.
+                        (Place::Quoted, _) | (Place::AtQuote, b'"') => Place::Quoted,
+                        // As with Python, what stands behind the closing quote belongs to the cell.
+                        _ => Place::Plain,
+                    }
+                }
+            };
         }
     }
+}
+
+/// A place in a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before its first byte.
+    Start,
+    /// In a cell without quotes, or behind them.
+    Plain,
+    /// Within quotes.
+    Quoted,
+    /// Behind a quote within quotes, which ends them unless another quote follows.
+    AtQuote,
 }
 
 /// Begins a cell behind the first `count` ones, and counts it. What was there of a longer row is used again.
@@ -163,6 +193,19 @@ mod tests {
         }
     }
 
+    // Requirement: CMD-44
+    #[test]
+    fn quote_is_special_at_the_start_of_a_cell_only() {
+        // What Python's csv.reader gives for the same lines.
+        let text = "7,5\" disk,0\n8,b,1\na \"b, c\" d\n\"x\"y\"z,\"\"\"\"\n";
+        let expected =
+            [vec!["7", "5\" disk", "0"], vec!["8", "b", "1"], vec!["a \"b", "c\" d"], vec!["xy\"z", "\""]];
+        assert_eq!(
+            rows(text),
+            (expected.iter().map(|row| row.iter().map(|cell| (*cell).into()).collect()).collect(), Next::End)
+        );
+    }
+
     proptest! {
         #[test]
         fn cells_that_were_written_are_read_again(table in vec(vec(".*|[a\"\r\n,]*", 2..4), 0..4)) {
@@ -191,9 +234,11 @@ mod tests {
     // Requirement: CMD-44
     #[test]
     fn torn_row_is_no_row() {
-        for (text, count) in [("a,b\n1,2\n3,4", 2), ("a,b\n1,\"2\n3,4\n", 1), ("a", 0)] {
+        for (text, count, lines) in
+            [("a,b\n1,2\n3,4", 2, 1), ("a,b\n1,\"2\n3,4\n", 1, 2), ("a", 0, 1), ("\n\"a\nb\nc", 0, 3)]
+        {
             let (all, end) = rows(text);
-            assert_eq!((all.len(), end), (count, Next::Torn), "{text}");
+            assert_eq!((all.len(), end), (count, Next::Torn(lines)), "{text}");
         }
     }
 
@@ -202,7 +247,7 @@ mod tests {
     fn row_without_an_end_does_not_fill_the_memory() {
         let mut endless = Rows::new(io::BufReader::new(io::repeat(b'1')));
         assert_eq!(endless.next().unwrap_err().to_string(), "a line is longer than 1 MiB");
-        assert!(endless.row.len() as u64 <= LONGEST_ROW);
+        assert!(endless.line.len() as u64 <= LONGEST_ROW);
         let mut open =
             Rows::new(io::BufReader::new(io::Cursor::new(b"\"\n".to_vec()).chain(io::repeat(b'\n'))));
         assert_eq!(open.next().unwrap_err().to_string(), "a line is longer than 1 MiB");

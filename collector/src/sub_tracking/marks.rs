@@ -15,14 +15,14 @@ use crate::report::sub_track::{Mark, Position};
 /// The columns.
 pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "position", "timestamp"];
 
-/// Reads a file, and hands its marks to `take`. Gives whether the file ends within a row, which is then left out.
+/// Reads a file, and hands its marks to `take`. Gives how many lines at its end are left out, because the file ends within a row.
 ///
 /// # Errors
 /// If it can't be read, has another form, or `take` fails, as a text to put behind the file's name.
-pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) -> Result<bool, String> {
+pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
     match Form::of(path)? {
         Form::Csv => of_csv(path, take),
-        Form::Sqlite => of_database(path, take).map(|()| false),
+        Form::Sqlite => of_database(path, take).map(|()| 0),
     }
 }
 
@@ -41,20 +41,20 @@ fn lacks_column(column: &str) -> String {
 }
 
 /// Reads a CSV file, as [`read`].
-fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<bool, String> {
+fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
     let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
     let head = match rows.next().map_err(unreadable)? {
         Next::Row => rows.texts(),
         // A file in which nothing was written has no mark of any column.
-        Next::End | Next::Torn => return Err(lacks_column(COLUMNS[0])),
+        Next::End | Next::Torn(_) => return Err(lacks_column(COLUMNS[0])),
     };
     let place =
         |column: &&str| head.iter().position(|name| name == column).ok_or_else(|| lacks_column(column));
     let places: Vec<usize> = COLUMNS.iter().map(place).collect::<Result<_, _>>()?;
     loop {
         match rows.next().map_err(unreadable)? {
-            Next::End => return Ok(false),
-            Next::Torn => return Ok(true),
+            Next::End => return Ok(0),
+            Next::Torn(lines) => return Ok(lines),
             Next::Row => {}
         }
         // Files that `cat` joined have a head each.
@@ -128,16 +128,16 @@ mod tests {
 
     const HEAD: &str = "process_id,code_block_name,position,timestamp\n";
 
-    fn marks(text: &str) -> Result<(Vec<Mark>, bool), String> {
+    fn marks(text: &str) -> Result<(Vec<Mark>, u64), String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("marks.csv");
         fs::write(&path, text).unwrap();
         let mut all = Vec::new();
-        let is_torn = read(&path, |mark| {
+        let torn_lines = read(&path, |mark| {
             all.push(mark);
             Ok(())
         })?;
-        Ok((all, is_torn))
+        Ok((all, torn_lines))
     }
 
     // Requirement: CMD-44
@@ -150,12 +150,20 @@ mod tests {
             timestamp_s,
         };
         let text = "timestamp,host,code_block_name,position,process_id\n1.5,n1,\"f(a, b)\",0,7\n2.5,n1,g,1,8";
-        assert_eq!(marks(text), Ok((vec![mark(7, "f(a, b)", Position::Start, 1.5)], true)));
+        assert_eq!(marks(text), Ok((vec![mark(7, "f(a, b)", Position::Start, 1.5)], 1)));
         // Two files that `cat` joined.
         let text = format!("{HEAD}7,b,0,1\n{HEAD}7,b,1,2\n");
         let both = vec![mark(7, "b", Position::Start, 1.0), mark(7, "b", Position::Stop, 2.0)];
-        assert_eq!(marks(&text), Ok((both, false)));
-        assert_eq!(marks(HEAD), Ok((vec![], false)));
+        assert_eq!(marks(&text), Ok((both, 0)));
+        assert_eq!(marks(HEAD), Ok((vec![], 0)));
+    }
+
+    // Requirement: CMD-44
+    #[test]
+    fn stray_quote_in_a_name_loses_no_later_mark() {
+        let later = "7,b,0,2\n7,b,1,3\n".repeat(1_000);
+        let (all, torn_lines) = marks(&format!("{HEAD}7,5\" disk,0,1\n7,5\" disk,1,2\n{later}")).unwrap();
+        assert_eq!((all.len(), all[0].code_block.as_str(), torn_lines), (2_002, "5\" disk", 0));
     }
 
     // Requirement: CMD-44

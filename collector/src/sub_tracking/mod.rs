@@ -54,18 +54,36 @@ pub fn analyze(tracking_file: &Path, sub_tracking_file: &Path) -> Result<Noted<A
     let in_marks = |problem| named(sub_tracking_file, problem);
     let mut marks = Marks::default();
     let add_mark = |mark| marks.push(mark).map_err(|error| error.to_string());
-    let are_marks_torn = marks::read(sub_tracking_file, add_mark).map_err(in_marks)?;
+    let torn_marks = marks::read(sub_tracking_file, add_mark).map_err(in_marks)?;
     let blocks = marks.pair().map_err(|error| in_marks(error.to_string()))?;
-    let (analysis, are_samples_torn) =
+    let (analysis, torn_samples) =
         samples::analyze(tracking_file, blocks).map_err(|problem| named(tracking_file, problem))?;
-    let torn = [
-        are_marks_torn.then(|| torn_note(sub_tracking_file)),
-        are_samples_torn.then(|| torn_note(tracking_file)),
-    ];
+    let torn = [torn_note(sub_tracking_file, torn_marks), torn_note(tracking_file, torn_samples)];
     Ok(Noted { value: analysis, notes: torn.into_iter().flatten().collect() })
 }
 
-/// Says that a file ends within a row.
-fn torn_note(path: &Path) -> String {
-    format!("\"{}\" ends within a line: that line is left out", path.display())
+/// Says that a file ends within a row, whose `lines` are left out. `None`: there are none.
+fn torn_note(path: &Path, lines: u64) -> Option<String> {
+    let path = path.display();
+    match lines {
+        0 => None,
+        1 => Some(format!("\"{path}\" ends within a line: that line is left out")),
+        _ => Some(format!(
+            "\"{path}\" ends within quotes: its last {lines} lines, from the one with the opening quote on, are left out"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: CMD-44
+    #[test]
+    fn lines_that_are_left_out_are_counted() {
+        let note = |lines| torn_note(Path::new("t.csv"), lines);
+        assert_eq!(note(0), None);
+        assert_eq!(note(1).unwrap(), "\"t.csv\" ends within a line: that line is left out");
+        assert!(note(1_000).unwrap().starts_with("\"t.csv\" ends within quotes: its last 1000 lines, "));
+    }
 }

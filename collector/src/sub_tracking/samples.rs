@@ -13,24 +13,25 @@ use super::csv::{self, Next, Rows};
 use super::sqlite::{self, unreadable};
 use crate::report::sub_track::{Analysis, Analyzer, Blocks, Cell, Ordered};
 
-/// Tells what the blocks used, by the samples of a file. Also gives whether the file ends within a row, which is then left out.
+/// Tells what the blocks used, by the samples of a file. Also gives how many lines at its end are left out, because the file ends
+/// within a row.
 ///
 /// # Errors
 /// If it can't be read or has another form, as a text to put behind the file's name.
-pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), String> {
+pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     match Form::of(path)? {
         Form::Csv => of_csv(path, blocks),
-        Form::Sqlite => Ok((of_database(path, blocks)?, false)),
+        Form::Sqlite => Ok((of_database(path, blocks)?, 0)),
     }
 }
 
 /// Analyzes a CSV file, as [`analyze`].
-fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), String> {
+fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
     // Names and values of what does not change, then the names of the columns.
     let mut head = || match rows.next().map_err(unreadable)? {
         Next::Row => Ok(rows.texts()),
-        Next::End | Next::Torn => Err("is no tracking file: it has fewer than three lines".to_owned()),
+        Next::End | Next::Torn(_) => Err("is no tracking file: it has fewer than three lines".to_owned()),
     };
     let (fixed, values, names) = (head()?, head()?, head()?);
     // A name without a value has an empty one.
@@ -38,10 +39,10 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), String> {
     let static_data: Ordered<Value> = fixed.into_iter().zip(values.map(static_value)).collect();
     let mut analyzer = Analyzer::new(&names, blocks).map_err(|error| error.to_string())?;
     let mut cells = Vec::new();
-    let is_torn = loop {
+    let torn_lines = loop {
         match rows.next().map_err(unreadable)? {
-            Next::End => break false,
-            Next::Torn => break true,
+            Next::End => break 0,
+            Next::Torn(lines) => break lines,
             // A row that another one was written into, as on a full disk.
             Next::Row if rows.cells().len() != names.len() => {}
             Next::Row => {
@@ -51,7 +52,7 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, bool), String> {
             }
         }
     };
-    Ok((analyzer.finish(static_data), is_torn))
+    Ok((analyzer.finish(static_data), torn_lines))
 }
 
 /// Reads a cell of what does not change during a run: a whole number, a number, a text, or null if it is empty.
@@ -125,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn analyzed(text: &str) -> Result<(Analysis, bool), String> {
+    fn analyzed(text: &str) -> Result<(Analysis, u64), String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.csv");
         fs::write(&path, text).unwrap();
@@ -136,8 +137,8 @@ mod tests {
     #[test]
     fn rows_that_are_torn_are_left_out() {
         let text = "ram_unit,n_expected_cores,system_gpu_count\r\nbytes,2\r\nmain_ram,timestamp\r\n5,1.0\r\n7,2.\r\n6\r\n9,3.25";
-        let (analysis, is_torn) = analyzed(text).unwrap();
-        assert!(is_torn);
+        let (analysis, torn_lines) = analyzed(text).unwrap();
+        assert_eq!(torn_lines, 1);
         let ram = analysis.overall.get("main_ram").unwrap();
         assert_eq!(ram.max, Number::from_f64(7.0));
         let fixed: Vec<_> = analysis.static_data.iter().collect();
