@@ -83,7 +83,7 @@ fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     let connection = sqlite::open(path).map_err(unreadable)?;
     let static_data = static_data(&connection)?;
     let names = sqlite::columns(&connection, "data")?;
-    let mut statement = connection.prepare("SELECT * FROM data").map_err(unreadable)?;
+    let mut statement = connection.prepare(&sqlite::select(&names, "data")).map_err(unreadable)?;
     let mut analyzer = Analyzer::new(&names, blocks).map_err(|error| error.to_string())?;
     let mut rows = statement.query([]).map_err(unreadable)?;
     let mut cells = Vec::new();
@@ -117,7 +117,9 @@ fn static_data(connection: &Connection) -> Result<Ordered<Value>, String> {
         };
         names.iter().cloned().enumerate().map(value).collect()
     };
-    connection.query_row("SELECT * FROM static_data LIMIT 1", [], values).map_err(unreadable)
+    connection
+        .query_row(&(sqlite::select(&names, "static_data") + " LIMIT 1"), [], values)
+        .map_err(unreadable)
 }
 
 #[cfg(test)]
@@ -148,6 +150,19 @@ mod tests {
             ("system_gpu_count", &Value::Null),
         ];
         assert_eq!(fixed, expected);
+    }
+
+    // Requirement: CMD-44
+    #[test]
+    fn database_with_a_generated_column_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.sqlite");
+        let tables = "CREATE TABLE static_data (ram_unit TEXT); INSERT INTO static_data VALUES ('bytes');
+            CREATE TABLE data (twice AS (main_ram * 2), main_ram INTEGER, timestamp FLOAT);
+            INSERT INTO data VALUES (5, 1.0);";
+        Connection::open(&path).unwrap().execute_batch(tables).unwrap();
+        let error = analyze(&path, Blocks::default()).unwrap_err();
+        assert_eq!(error, "has a generated column \"twice\" in its table \"data\", which is not read");
     }
 
     // Requirement: CMD-44
