@@ -107,15 +107,19 @@ impl Moments {
         self.known(self.sum.divided_by(self.count as f64))
     }
 
-    /// Gives the standard deviation of a population: it divides by the count, not by one less. `None`: no number was added.
+    /// Gives the standard deviation of a population: it divides by the count, not by one less. `None`: no number was added, or the
+    /// sums of their squares are beyond what a number can hold, or too small for it.
     pub(super) fn std(&self) -> Option<f64> {
         if self.min == self.max {
             return Some(0.0);
         }
         let count = self.count as f64;
         let variance_by_squared_count = self.squares.times(count.into()).minus(self.sum.times(self.sum));
-        // A rounding error can make it negative.
-        self.known(variance_by_squared_count.high.max(0.0).sqrt() / count)
+        // Numbers that differ have a deviation above 0. An overflow makes it NaN or infinite, an underflow 0, and a rounding error
+        // can make it negative.
+        let variance_by_squared_count = variance_by_squared_count.high;
+        (variance_by_squared_count.is_finite() && variance_by_squared_count > 0.0)
+            .then(|| variance_by_squared_count.sqrt() / count)
     }
 
     /// Gives a value that is only defined if there is a number.
@@ -149,6 +153,15 @@ mod tests {
     fn of_no_number_nothing_is_known() {
         let none = of([]);
         assert_eq!([none.min(), none.max(), none.sum(), none.mean(), none.std()], [None; 5]);
+    }
+
+    // Requirement: CMD-42
+    #[test]
+    fn deviation_that_can_not_be_computed_is_unknown_and_no_0() {
+        for numbers in [[5.0, 1e160, -1e160], [1e200, 2e200, 0.0], [1e-170, 3e-170, 2e-170]] {
+            assert_eq!(of(numbers).std(), None, "{numbers:?}");
+        }
+        assert!(of([5.0, 1e150, -1e150]).std().is_some());
     }
 
     #[test]
