@@ -194,14 +194,22 @@ fn file_and_line(name: &str) -> Option<(&str, &str)> {
     (!line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())).then_some((file, line))
 }
 
-/// Sorts blocks by their names, and those of one file by their lines as numbers: zeros before a line make all equally long.
+/// Sorts blocks by their names, and those of one file by their lines as numbers: without zeros before them, the one of fewer digits
+/// is the smaller.
 fn sort_by_line(blocks: &mut [CodeBlock]) {
-    let lines = blocks.iter().filter_map(|block| file_and_line(&block.name)).map(|(_, line)| line);
-    let width = lines.map(str::len).max().unwrap_or(0);
-    blocks.sort_by_cached_key(|block| match file_and_line(&block.name) {
-        Some((file, line)) => format!("{file}:{line:0>width$}"),
-        None => block.name.clone(),
-    });
+    blocks.sort_by(|a, b| sort_key(&a.name).cmp(&sort_key(&b.name)));
+}
+
+/// Gives what a block is sorted by: its file or name, how many digits its line has, and the line. Zeros before a line count last.
+fn sort_key(name: &str) -> (&str, usize, &str, &str) {
+    match file_and_line(name) {
+        Some((file, line)) => {
+            let digits = line.trim_start_matches('0');
+            // The colon stays, so that the files stand as their names do.
+            (&name[..=file.len()], digits.len(), digits, line)
+        }
+        None => (name, 0, "", ""),
+    }
 }
 
 /// Checks that the blocks of two runs match, place by place. Gives a warning for each two whose names differ by the line.
@@ -292,6 +300,16 @@ mod tests {
         assert_eq!(warnings.len(), 2);
         let begin = "Code block name \"t.py:9\" of tracking session \"A\" matched with code block name \"t.py:7\" of tracking";
         assert!(warnings[0].starts_with(begin), "{warnings:?}");
+    }
+
+    #[test]
+    fn line_of_any_length_has_its_place() {
+        let long = format!("t.py:{}7", "0".repeat(70_000));
+        let longer = format!("t.py:{}", "1".repeat(70_000));
+        let (compared, _) =
+            compare(vec![session("A", "1", &[&longer, "t.py:8", &long, "t.py"])], Statistic::Mean).unwrap();
+        let names: Vec<_> = compared.code_block_compute_time.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["t.py", &long, "t.py:8", &longer]);
     }
 
     // Requirement: CMD-43

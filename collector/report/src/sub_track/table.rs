@@ -52,8 +52,11 @@ pub(super) fn table(indent: &str, names: &[&str], columns: &[Column]) -> String 
     let widths: Vec<usize> =
         columns.iter().map(|column| width(&mut column.cells.iter().chain([&column.head]))).collect();
     let line = |name: &str, cell: &dyn Fn(&Column) -> String| {
-        let cells = columns.iter().zip(&widths).map(|(column, width)| format!(" {:>width$}", cell(column)));
-        format!("{indent}{name:<name_width$}{}\n", cells.collect::<String>())
+        let cells = columns.iter().zip(&widths).map(|(column, width)| {
+            let cell = cell(column);
+            format!(" {}{cell}", blanks(&cell, *width))
+        });
+        format!("{indent}{name}{}{}\n", blanks(name, name_width), cells.collect::<String>())
     };
     let head = line("", &|column| column.head.clone());
     let rows = names
@@ -61,6 +64,11 @@ pub(super) fn table(indent: &str, names: &[&str], columns: &[Column]) -> String 
         .enumerate()
         .map(|(row, name)| line(name, &|column| column.cells.get(row).cloned().unwrap_or_default()));
     [head].into_iter().chain(rows).collect()
+}
+
+/// Gives the blanks that fill `text` up to so many characters. The widths of `format!` end at 65,535, beyond which it panics.
+fn blanks(text: &str, width: usize) -> String {
+    " ".repeat(width.saturating_sub(text.chars().count()))
 }
 
 #[cfg(test)]
@@ -86,5 +94,12 @@ mod tests {
             Column::any("gpus", &Value::Null),
         ];
         assert_eq!(table("", &[""], &mixed), "   ram_unit   ram  n gpus\n  gigabytes 67.25  1  n/a\n");
+    }
+
+    #[test]
+    fn names_may_be_longer_than_the_widths_of_format() {
+        let long = "x".repeat(70_000);
+        let text = table("", &[&long, "y"], &[Column::numbers(&long, &[Some(1.into()), None])]);
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() == 140_002));
     }
 }
