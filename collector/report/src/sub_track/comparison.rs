@@ -97,6 +97,14 @@ pub enum Mismatch {
         /// Its blocks.
         count: usize,
     },
+    /// A run has two blocks of one name, as when analyses were joined by hand.
+    #[error("Code block name \"{block}\" of tracking session \"{session}\" is there more than once")]
+    Twice {
+        /// The run.
+        session: String,
+        /// The name.
+        block: String,
+    },
     /// A run has another block.
     #[error(
         "Code block name \"{first_block}\" of tracking session \"{first}\" does not match code block name \"{block}\" of tracking \
@@ -126,10 +134,11 @@ pub fn compare(
     // Blocks that match have the same place in each run from now on, or `match_blocks` fails.
     for session in &mut sessions {
         sort_by_line(&mut session.analysis.code_block_results);
+        refuse_twice(session)?;
     }
     let first = sessions.iter().min_by(|a, b| a.name.cmp(&b.name)).ok_or(Mismatch::NoSession)?;
     let mut warnings = Vec::new();
-    for session in sessions.iter().filter(|session| session.name != first.name) {
+    for session in sessions.iter().filter(|session| !std::ptr::eq(*session, first)) {
         warnings.extend(match_blocks(first, session)?);
     }
     let measurements = || first.analysis.overall.iter().map(|(name, _)| name);
@@ -198,6 +207,18 @@ fn file_and_line(name: &str) -> Option<(&str, &str)> {
 /// is the smaller.
 fn sort_by_line(blocks: &mut [CodeBlock]) {
     blocks.sort_by(|a, b| sort_key(&a.name).cmp(&sort_key(&b.name)));
+}
+
+/// Checks that each name of a block is there once: of two, one would be lost. Blocks of one name are neighbours.
+///
+/// # Errors
+/// If one is there more than once.
+fn refuse_twice(session: &Session) -> Result<(), Mismatch> {
+    let blocks = &session.analysis.code_block_results;
+    match blocks.iter().zip(blocks.iter().skip(1)).find(|(a, b)| a.name == b.name) {
+        None => Ok(()),
+        Some((twice, _)) => Err(Mismatch::Twice { session: session.name.clone(), block: twice.name.clone() }),
+    }
 }
 
 /// Gives what a block is sorted by: its file or name, how many digits its line has, and the line. Zeros before a line count last.
@@ -333,5 +354,17 @@ mod tests {
              session \"B\" has 1 code blocks."
         );
         assert_eq!(compare(Vec::new(), Statistic::Min), Err(Mismatch::NoSession));
+    }
+
+    // Requirement: CMD-43
+    #[test]
+    fn no_block_is_lost_to_another_one_of_its_name_or_its_runs_name() {
+        let refused = |sessions| compare(sessions, Statistic::Mean).unwrap_err();
+        assert_eq!(
+            refused(vec![session("A", "1", &["x", "y", "x"])]).to_string(),
+            "Code block name \"x\" of tracking session \"A\" is there more than once"
+        );
+        let same_name = vec![session("A", "1", &["x", "y"]), session("A", "2", &["x"])];
+        assert!(matches!(refused(same_name), Mismatch::Count { first: 2, count: 1, .. }));
     }
 }
