@@ -56,10 +56,27 @@ pub(crate) fn refuse(text: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Writes `text` to stdout. Errors are ignored: the reader can have closed its end (`--help | head`).
+/// Writes `text` to stdout, and gives the exit status. If that fails, it says so on stderr. A reader that closed its end
+/// (`--help | head`) has what it wants: that is no failure.
 pub(crate) fn print(text: &str) -> ExitCode {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+    match write_whole(io::stdout(), text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            message(format_args!("cannot write to stdout: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes `text` to a stream that may buffer it, as stdout does with what follows the last line break.
+///
+/// # Errors
+/// If it can't be written, unless its reader closed it.
+fn write_whole(mut stream: impl Write, text: &str) -> io::Result<()> {
+    match stream.write_all(text.as_bytes()).and_then(|()| stream.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Finds out what can be shown on stderr.
@@ -106,6 +123,17 @@ mod tests {
         let value = |name: &str| env.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).into());
         let console = console(columns, is_terminal, value);
         (console.columns, console.is_unicode, console.has_colour)
+    }
+
+    #[test]
+    fn full_disk_is_an_error_and_a_closed_pipe_is_none() {
+        let full = || io::LineWriter::new(std::fs::File::options().write(true).open("/dev/full").unwrap());
+        for text in ["a line\n", "no line"] {
+            assert_eq!(write_whole(full(), text).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        }
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        write_whole(writer, "a line\n").unwrap();
     }
 
     // Requirement: OUT-17

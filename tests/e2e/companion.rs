@@ -263,3 +263,16 @@ fn help_man_page_and_completions_name_each_subcommand() {
         }
     }
 }
+
+// Requirement: CMD-45
+#[test]
+fn text_that_finds_no_room_is_a_failure_and_a_reader_that_went_away_is_none() {
+    let to = |stdout: Stdio| companion().arg("--help").stdout(stdout).output().unwrap();
+    let full = to(fs::File::options().write(true).open("/dev/full").unwrap().into());
+    assert_eq!(full.status.code(), Some(1));
+    assert!(text(&full.stderr).starts_with("gpu-track: cannot write to stdout: No space left"), "{full:?}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let gone = to(writer.into());
+    assert!(gone.status.success() && gone.stderr.is_empty(), "{gone:?}");
+}
