@@ -8,6 +8,7 @@
 //!
 //! What is public here is all that the launcher and the tests use.
 
+mod bounded_lines;
 mod recording;
 mod recover;
 mod sample_passes;
@@ -21,6 +22,7 @@ mod sys;
 use gpu_track_core::{build, model, run};
 use gpu_track_report as report;
 
+pub use bounded_lines::bounded_lines;
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
     Config, DiscoveryConfig, Keep, Layer, Message, ReportConfig, ReportTarget, SessionStart, TrackingConfig,

@@ -1,12 +1,13 @@
 //! Reads tracking files back, for `gpu-track report`: those that `--tf` wrote, and gpu_tracker's own.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufReader};
 use std::path::Path;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 
+use crate::bounded_lines;
 use crate::model::report::Exit;
 use crate::report::over_time::{self, Fixed, RecordedProcess, Recording};
 
@@ -39,7 +40,7 @@ fn csv(path: &Path) -> Result<Recording, String> {
 /// Reads a file of JSON lines. It is long, so no more than a line of its text is kept.
 fn lines(path: &Path) -> Result<Recording, String> {
     let mut failed: io::Result<()> = Ok(());
-    let lines = BufReader::new(File::open(path).map_err(unreadable)?).split(b'\n');
+    let lines = bounded_lines(BufReader::new(File::open(path).map_err(unreadable)?));
     // `from_lines` takes text, so a line that can't be read ends the lines, and its error is looked at afterwards.
     let lines = lines.map_while(|line| line.map_err(|error| failed = Err(error)).ok());
     let recording = over_time::from_lines(lines.map(|line| String::from_utf8_lossy(&line).into_owned()));
