@@ -160,6 +160,7 @@ fn replay_tells_which_command_held_the_memory_at_a_second() {
         (&["--at", "3"], "--at is a moment of a finished run: give --replay, too"),
         (&["--replay", &file, "--at", "-3"], "--at: \"-3\" is not allowed: a number of seconds"),
     ] {
+    assert!(line(&end, "PROCESSES").starts_with("PROCESSES up to "), "nothing lives at its end:\n{end}");
         assert_refused(arguments, said);
     }
 }

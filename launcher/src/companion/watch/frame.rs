@@ -65,7 +65,8 @@ pub(super) struct Frame {
     pub(super) at_s: f64,
     /// How far it is.
     pub(super) stage: Stage,
-    /// RAM of the tree, shared memory counted once, bytes.
+    /// RAM of the tree, shared memory counted once, bytes. Of a finished run it is the most of the sample that contains the moment, and
+    /// so are processes and threads.
     pub(super) ram_bytes: Option<u64>,
     /// The largest RAM up to this moment (of a finished run: of all of it), bytes.
     pub(super) max_ram_bytes: Option<u64>,

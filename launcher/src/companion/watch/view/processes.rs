@@ -2,7 +2,7 @@
 
 use super::canvas::{Canvas, Look};
 use super::text::{UNKNOWN, column, count, percent, some_bytes};
-use crate::companion::watch::frame::Frame;
+use crate::companion::watch::frame::{Frame, Stage};
 use crate::companion::watch::model::Model;
 use crate::companion::watch::tree::Row;
 
@@ -40,8 +40,13 @@ pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
 
 /// Says how many processes there are, and what is not in the list.
 fn told(model: &Model) -> String {
-    let Frame { processes, threads, others, ended, .. } = &model.frame;
-    let mut parts = vec![format!("PROCESSES {} live, {} threads", count(*processes), count(*threads))];
+    let Frame { stage, processes, threads, others, ended, .. } = &model.frame;
+    let (live, threads) = (count(*processes), count(*threads));
+    let mut parts = vec![match stage {
+        // The most of the sample; the rows are those of the moment, which can have fewer.
+        Stage::Replayed => format!("PROCESSES up to {live} live and {threads} threads in this sample"),
+        _ => format!("PROCESSES {live} live, {threads} threads"),
+    }];
     if *others > 0 {
         parts.push(format!("{others} smaller ones not listed"));
     }

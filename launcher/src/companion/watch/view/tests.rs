@@ -298,6 +298,20 @@ fn finished_run_has_its_whole_chart_and_a_mark_at_the_moment() {
     assert_has(&shown, &["at 10.0 s of 20.0 s\n", "by what each command adds", "a cc1 1.90 GB", "PEAK RSS"]);
 }
 
+// Requirement: WATCH-3, WATCH-57
+#[test]
+fn figures_of_a_sample_are_not_said_of_a_moment_at_which_nothing_lives() {
+    let mut reading = busy();
+    reading.frame.stage = Stage::Replayed;
+    reading.run.length_s = Some(10.0);
+    reading.frame.listed.clear();
+    let shown = text(&model(reading), 80);
+    assert_has(
+        &shown,
+        &["PROCESSES up to 3 live and 5 threads in this sample, 280 ended\n", "cc1", "     0  90.0 MB"],
+    );
+}
+
 // Requirement: WATCH-5
 #[test]
 fn terminal_of_ascii_gets_ascii_alone() {
