@@ -62,9 +62,11 @@ pub(super) struct Model {
     pub(super) shape: Shape,
     /// The rows of the processes.
     pub(super) rows: Vec<Row>,
+    /// Processes that have no row, because they are too deep in the tree or there are too many rows.
+    pub(super) unlisted: u64,
     /// The row that keys are for.
     pub(super) selected: usize,
-    /// Readings change the history alone.
+    /// Readings change history and peaks alone.
     pub(super) is_frozen: bool,
     /// Keys are explained.
     pub(super) has_help: bool,
@@ -192,7 +194,7 @@ impl Model {
 
     /// Makes the rows anew. The selection stays at its place, as far as there are rows.
     fn rebuild(&mut self) {
-        self.rows = tree::rows(&self.frame, &self.rates, &self.shape);
+        (self.rows, self.unlisted) = tree::rows(&self.frame, &self.rates, &self.shape);
         self.selected = self.selected.min(self.rows.len().saturating_sub(1));
     }
 }

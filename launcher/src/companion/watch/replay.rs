@@ -1,11 +1,11 @@
 //! A finished run, by its tracking file in the form `.jsonl`: any moment of it.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::Path;
 
 use gpu_track_collector::tracking_line::{End, Line};
-use gpu_track_collector::{Report, TreeSample, Usable, figures, read_report, signal_name};
+use gpu_track_collector::{Report, TreeSample, Usable, bounded_lines, figures, read_report, signal_name};
 
 use super::frame::{Ended, Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
@@ -46,7 +46,7 @@ impl Replay {
             return Err("can't be replayed: only files in .jsonl can".into());
         }
         let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-        let lines = BufReader::new(File::open(path).map_err(unreadable)?).split(b'\n');
+        let lines = bounded_lines(BufReader::new(File::open(path).map_err(unreadable)?));
         let mut replay = Self {
             run: Run::default(),
             start_ns: 0,
@@ -318,6 +318,15 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             assert!(Replay::read(&path).unwrap_err().ends_with(problem));
         }
+    }
+
+    // Requirement: WATCH-1
+    #[test]
+    fn file_without_line_breaks_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.jsonl");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(Replay::read(&path).unwrap_err(), "cannot be read: a line is longer than 16 MiB");
     }
 
     // Requirement: WATCH-54

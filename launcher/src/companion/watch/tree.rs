@@ -1,8 +1,14 @@
 //! The rows of the process tree. Siblings of one command are a row, unless each process is asked for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 use super::frame::{EndedCommand, Frame, Process};
+
+/// Most levels that have rows. A tracking file can be another program's, and have a chain of any length.
+const MOST_LEVELS: usize = 256;
+/// Most rows of live processes. Each has the names of all rows above it as its key.
+const MOST_ROWS: usize = 4_096;
 
 /// By what siblings are sorted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,8 +58,9 @@ pub(super) struct Shape {
     pub(super) filter: String,
 }
 
-/// The names of a row's command and of those above it; the pid, too, where each process has a row.
-pub(super) type Key = Vec<(String, Option<u64>)>;
+/// The names of a row's command and of those above it; the pid, too, where each process has a row. Keys share the names: those can
+/// be long.
+pub(super) type Key = Vec<(Rc<str>, Option<u64>)>;
 
 /// CPU utilization of processes by pid and start, percent of one core.
 pub(super) type Rates = HashMap<(u64, u64), f64>;
@@ -86,14 +93,15 @@ pub(super) struct Row {
 }
 
 /// Gives the rows of the processes that the filter leaves. Below them is a row for each command of which only ended processes are
-/// known.
-pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> Vec<Row> {
+/// known. Also gives how many processes have no row, because they are too deep in the tree or there are too many rows.
+pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> (Vec<Row>, u64) {
     let wanted = shape.filter.to_lowercase();
     let is_wanted = |command: &str| wanted.is_empty() || command.to_lowercase().contains(&wanted);
     let processes: Vec<&Process> =
         frame.listed.iter().filter(|process| is_wanted(&process.command)).collect();
     let forest = Forest::new(&processes);
-    let mut builder = Builder { forest, rates, shape, rows: Vec::new(), seen: vec![false; processes.len()] };
+    let seen = vec![false; processes.len()];
+    let mut builder = Builder { forest, rates, shape, rows: Vec::new(), unlisted: 0, seen };
     let roots = builder.forest.roots.clone();
     builder.add(&roots, &Vec::new());
     // Another program may have written parents in a circle, which have no root: they are shown from any of them on.
@@ -102,7 +110,7 @@ pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> Vec<Row> {
             builder.add(&[process], &Vec::new());
         }
     }
-    let mut rows = builder.rows;
+    let (mut rows, unlisted) = (builder.rows, builder.unlisted);
     let by_command = frame.ended.iter().flat_map(|ended| &ended.by_command);
     let mut ended: BTreeMap<&str, EndedCommand> =
         by_command.filter(|(name, _)| is_wanted(name)).map(|(name, of)| (name.as_str(), *of)).collect();
@@ -113,12 +121,12 @@ pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> Vec<Row> {
     let mut rest: Vec<(&str, EndedCommand)> = ended.into_iter().collect();
     rest.sort_by_key(|(_, of)| std::cmp::Reverse(of.count));
     rows.extend(rest.into_iter().map(|(name, of)| Row {
-        key: vec![(name.to_owned(), None)],
+        key: vec![(name.into(), None)],
         command: name.to_owned(),
         ended: Some(of),
         ..Row::default()
     }));
-    rows
+    (rows, unlisted)
 }
 
 /// Processes and their children, by their places in the list.
@@ -153,6 +161,8 @@ struct Builder<'a> {
     shape: &'a Shape,
     /// The rows so far, from top to bottom.
     rows: Vec<Row>,
+    /// Processes that have no row, and none above them is folded.
+    unlisted: u64,
     /// Which processes have been passed: none gets a second row.
     seen: Vec<bool>,
 }
@@ -176,12 +186,18 @@ impl Builder<'_> {
         for (mut row, members) in rows {
             let children: Vec<usize> =
                 members.iter().flat_map(|at| self.forest.children[*at].iter().copied()).collect();
+            if self.rows.len() >= MOST_ROWS {
+                self.unlisted += members.len() as u64 + self.pass_over(children);
+                continue;
+            }
             row.has_children = !children.is_empty();
             row.is_folded = row.has_children && self.shape.folded.contains(&row.key);
             let (is_folded, key) = (row.is_folded, row.key.clone());
             self.rows.push(row);
             if is_folded {
                 self.pass_over(children);
+            } else if key.len() >= MOST_LEVELS {
+                self.unlisted += self.pass_over(children);
             } else {
                 self.add(&children, &key);
             }
@@ -204,14 +220,17 @@ impl Builder<'_> {
         groups
     }
 
-    /// Notes these processes and all below them as seen. They get no rows, since the row above is folded.
-    fn pass_over(&mut self, mut processes: Vec<usize>) {
+    /// Notes these processes and all below them as seen: they get no rows. Gives how many there are.
+    fn pass_over(&mut self, mut processes: Vec<usize>) -> u64 {
+        let mut count = 0;
         while let Some(at) = processes.pop() {
             let was_seen = std::mem::replace(&mut self.seen[at], true);
             if !was_seen {
+                count += 1;
                 processes.extend(&self.forest.children[at]);
             }
         }
+        count
     }
 
     /// Makes the row of processes that share it. `name`: the last part of its key, a command and perhaps a pid. `above`: the key of
@@ -221,7 +240,7 @@ impl Builder<'_> {
         let sum = |of: fn(&Process) -> Option<u64>| processes().filter_map(of).reduce(u64::saturating_add);
         let rate = |process: &Process| self.rates.get(&(process.pid?, process.start_ns)).copied();
         let mut key = above.clone();
-        key.push(name.clone());
+        key.push((name.0.as_str().into(), name.1));
         Row {
             depth: above.len(),
             key,
@@ -275,7 +294,7 @@ mod tests {
             let rss = row.rss_bytes.unwrap_or(0);
             format!("{}{} x{} {rss}{ended}", " ".repeat(row.depth), row.command, row.live)
         };
-        rows(frame, &Rates::new(), shape).iter().map(row).collect()
+        rows(frame, &Rates::new(), shape).0.iter().map(row).collect()
     }
 
     // Requirement: WATCH-2
@@ -310,6 +329,23 @@ mod tests {
         assert_eq!(names, [" b x1 1", " c x1 1", "a x1 1", "d x1 1"]);
         let chain = (1..=256).map(|pid| process(pid, pid - 1, "sh", 1)).collect();
         let frame = Frame { listed: chain, ..Frame::default() };
-        assert_eq!(rows(&frame, &Rates::new(), &Shape::default()).len(), 256);
+        assert_eq!(rows(&frame, &Rates::new(), &Shape::default()).0.len(), 256);
+    }
+
+    // Requirement: WATCH-6
+    #[test]
+    fn tree_of_any_depth_and_width_has_bounded_rows_and_the_rest_is_counted() {
+        let rows_of =
+            |listed, shape: &Shape| rows(&Frame { listed, ..Frame::default() }, &Rates::new(), shape);
+        let chain: Vec<Process> = (1..=50_000).map(|pid| process(pid, pid - 1, "sh", 1)).collect();
+        let (listed, unlisted) = rows_of(chain.clone(), &Shape::default());
+        assert_eq!((listed.len(), unlisted), (MOST_LEVELS, 50_000 - MOST_LEVELS as u64));
+        // What is hidden below a folded row is asked for, so it is not counted.
+        let folded = Shape { folded: [listed[3].key.clone()].into(), ..Shape::default() };
+        let (listed, unlisted) = rows_of(chain, &folded);
+        assert_eq!((listed.len(), unlisted), (4, 0));
+        let wide = (1..=5_000).map(|pid| process(pid, pid.min(2) - 1, "sh", pid)).collect();
+        let (listed, unlisted) = rows_of(wide, &Shape { is_each_process: true, ..Shape::default() });
+        assert_eq!((listed.len(), unlisted), (MOST_ROWS, 5_000 - MOST_ROWS as u64));
     }
 }

@@ -1,5 +1,7 @@
 //! The process tree.
 
+use gpu_track_collector::quote;
+
 use super::canvas::{Canvas, Look};
 use super::text::{UNKNOWN, column, count, percent, some_bytes};
 use crate::companion::watch::frame::{Frame, Stage};
@@ -17,7 +19,7 @@ pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
     if canvas.row() >= end {
         return;
     }
-    canvas.line(&told(model), Look::Head);
+    canvas.line(&quote::cut(&told(model), canvas.width()), Look::Head);
     if canvas.row() >= end {
         return;
     }
@@ -28,13 +30,19 @@ pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
     let room = usize::from(end.saturating_sub(canvas.row()));
     // The selected row stays in sight.
     let first = if model.is_interactive { (model.selected + 1).saturating_sub(room) } else { 0 };
-    for (at, row) in model.rows.iter().enumerate().skip(first).take(room) {
+    // A text can't be scrolled: its last row counts those that have no room.
+    let is_cut = !model.is_interactive && model.rows.len() > room;
+    let shown = if is_cut { room.saturating_sub(1) } else { room };
+    for (at, row) in model.rows.iter().enumerate().skip(first).take(shown) {
         let look = match model.is_interactive && at == model.selected {
             true => Look::Selected,
             false if row.live == 0 => Look::Dim,
             false => Look::Plain,
         };
         canvas.line(&line(model, row, name_width), look);
+    }
+    if is_cut {
+        canvas.line(&format!("(and {} more rows)", model.rows.len() - shown), Look::Dim);
     }
 }
 
@@ -49,6 +57,9 @@ fn told(model: &Model) -> String {
     }];
     if *others > 0 {
         parts.push(format!("{others} smaller ones not listed"));
+    }
+    if model.unlisted > 0 {
+        parts.push(format!("{} more not listed", model.unlisted));
     }
     parts.push(format!("{} ended", count(ended.as_ref().map(|ended| ended.count))));
     if let Some(left_out) = ended.as_ref().map(|ended| ended.other_commands).filter(|count| *count > 0) {

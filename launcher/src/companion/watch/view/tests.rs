@@ -312,6 +312,30 @@ fn figures_of_a_sample_are_not_said_of_a_moment_at_which_nothing_lives() {
     );
 }
 
+// Requirement: WATCH-6
+#[test]
+fn rows_without_room_and_processes_without_a_row_are_counted() {
+    let mut reading = busy();
+    reading.frame.listed = (1..=5_000).map(|pid| process(pid, 0, &format!("p{pid}"), pid)).collect();
+    let mut model = model(reading);
+    let shown = text(&model, 80);
+    assert_has(
+        &shown,
+        &[
+            "PROCESSES 3 live, 5 threads, 904 more not listed, 280 ended\n",
+            "p5000",
+            " more rows)\n",
+            "COVERAGE",
+        ],
+    );
+    // 4,096 rows of live processes, and one of ended ones.
+    let rows = shown.lines().filter(|line| line.trim_start().starts_with('p')).count();
+    assert!(shown.contains(&format!("(and {} more rows)", 4_097 - rows)), "{shown}");
+    // On a terminal they are scrolled to.
+    model.is_interactive = true;
+    assert!(!drawn(&model, 80, 24).contains("more rows"));
+}
+
 // Requirement: WATCH-5
 #[test]
 fn terminal_of_ascii_gets_ascii_alone() {
