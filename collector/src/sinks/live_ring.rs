@@ -45,6 +45,7 @@ struct Identity {
     command_words_left_out: usize,
     launcher_pid: u32,
     restarts: u32,
+    sampling_interval_s: f64,
     usable: Usable,
     job_limit_s: Option<f64>,
 }
@@ -88,6 +89,7 @@ impl Identity {
             command,
             launcher_pid: config.start.launcher_pid,
             restarts: config.restarts,
+            sampling_interval_s: config.tracking.interval_ns() as f64 / 1e9,
             usable: place.usable.clone(),
             job_limit_s: job_limit_s(config.start, place.host.limits.slurm_number("SLURM_JOB_END_TIME")),
         }

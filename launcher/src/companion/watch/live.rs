@@ -16,8 +16,10 @@ use super::summary::Summary;
 
 /// CPU utilization is that of the last samples over at least this time, nanoseconds.
 const CPU_WINDOW_NS: u64 = 1_000_000_000;
-/// Without a sample for so long, seconds, the view says so. Samples can be further apart than `--st`, by their cost.
+/// Without a sample for so long, seconds, the view says so, unless samples are further apart.
 const SILENT_S: f64 = 3.0;
+/// Without a sample for so many times the time between two of them, the view says so: one can be late.
+const SILENT_INTERVALS: f64 = 2.0;
 
 /// A live file.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Live {
         let summary = self.summary.as_ref();
         let frame = Frame {
             at_s: s(last.monotonic_ns),
-            stage: self.stage(Some(silent_s), &run, is_alive),
+            stage: self.stage(Some((silent_s, self.silent_from_s(newest, &last))), &run, is_alive),
             ram_bytes: Some(last.combined_bytes),
             max_ram_bytes: summary.and_then(Summary::max_ram_bytes).max(Some(last.combined_bytes)),
             cpu_percent: self.cpu_percent(newest, last),
@@ -176,16 +178,26 @@ impl Live {
         points
     }
 
-    /// Says how far the run is. `silent_s`: seconds since the last sample; `None`: there is none yet.
-    fn stage(&self, silent_s: Option<f64>, run: &Run, is_alive: impl Fn(u32) -> bool) -> Stage {
+    /// Gives after what time without a sample, seconds, the view says so. Samples are `--st` apart, or more where they cost much, as
+    /// the last two show. `last`: the sample of the number `newest`.
+    fn silent_from_s(&self, newest: u64, last: &Sample) -> f64 {
+        let interval_s = self.summary.as_ref().and_then(Summary::sampling_interval_s).unwrap_or(0.0);
+        let before = newest.checked_sub(1).and_then(|number| self.file.sample(number));
+        let gap_ns = before.map_or(0, |before| last.monotonic_ns.saturating_sub(before.monotonic_ns));
+        (SILENT_INTERVALS * interval_s.max(gap_ns as f64 / 1e9)).max(SILENT_S)
+    }
+
+    /// Says how far the run is. `silence`: seconds since the last sample, and from which on the view says so; `None`: there is no
+    /// sample yet.
+    fn stage(&self, silence: Option<(f64, f64)>, run: &Run, is_alive: impl Fn(u32) -> bool) -> Stage {
         // At the end the collector removes the name of the file.
         let has_name = rustix::fs::fstat(self.file.named().file()).is_ok_and(|stat| stat.st_nlink > 0);
         if !has_name {
             return Stage::Ended;
         }
-        match silent_s.filter(|silent_s| *silent_s >= SILENT_S || self.file.is_lost()) {
+        match silence.filter(|(silent_s, from_s)| silent_s >= from_s || self.file.is_lost()) {
             Some(_) if run.launcher_pid.is_some_and(|pid| !is_alive(pid)) => Stage::Killed,
-            Some(silent_s) => Stage::Silent(silent_s),
+            Some((silent_s, _)) => Stage::Silent(silent_s),
             None if self.file.count() == 0 => Stage::Starting,
             None => Stage::Running,
         }
@@ -315,6 +327,35 @@ mod tests {
             (ended.frame.stage, ended.frame.ram_bytes, ended.points),
             (Stage::Ended, Some(20), vec![])
         );
+    }
+
+    // Requirement: WATCH-2
+    #[test]
+    fn run_is_silent_only_after_twice_its_sampling_interval() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("live");
+        let writer = LiveFile::create(&path, 1).unwrap();
+        writer.put_summary(10 * S, r#"{"start_ns": 0, "launcher_pid": 5, "sampling_interval_s": 8.0}"#);
+        writer.push(sample(10, 1));
+        let mut live = Live::open(&path).unwrap();
+        // The launcher's pid can't be seen from another pid namespace.
+        let mut stage = |now_s: u64| live.read(now_s * S, |_| false).frame.stage;
+        assert_eq!([stage(13), stage(25)], [Stage::Running, Stage::Running]);
+        assert_eq!(stage(26), Stage::Killed);
+        // Samples that cost much are further apart than the interval.
+        writer.push(sample(30, 1));
+        assert_eq!([stage(69), stage(70)], [Stage::Running, Stage::Killed]);
+        // Another program may have written anything there.
+        for interval in ["-1e308", "null", "\"x\""] {
+            let path = directory.path().join("other");
+            let writer = LiveFile::create(&path, 1).unwrap();
+            writer.put_summary(10 * S, &format!(r#"{{"sampling_interval_s": {interval}}}"#));
+            writer.push(sample(10, 1));
+            let mut live = Live::open(&path).unwrap();
+            assert_eq!(live.read(12 * S, |_| true).frame.stage, Stage::Running, "{interval}");
+            assert_eq!(live.read(13 * S, |_| true).frame.stage, Stage::Silent(3.0), "{interval}");
+            std::fs::remove_file(&path).unwrap();
+        }
     }
 
     // Requirement: WATCH-1

@@ -17,6 +17,8 @@ pub(super) struct Summary {
     pub(super) start_ns: Option<u64>,
     pub(super) launcher_pid: Option<u32>,
     restarts: u32,
+    /// Time between two samples, seconds.
+    sampling_interval_s: Option<f64>,
     usable: Option<Usable>,
     job_limit_s: Option<f64>,
     max_ram: Maxima,
@@ -89,6 +91,11 @@ impl Summary {
             limit_s: self.job_limit_s,
             length_s: None,
         }
+    }
+
+    /// Gives the time between two samples, seconds. `None`: not known.
+    pub(super) fn sampling_interval_s(&self) -> Option<f64> {
+        self.sampling_interval_s.filter(|interval_s| interval_s.is_finite())
     }
 
     /// Gives the largest RAM so far, bytes.
