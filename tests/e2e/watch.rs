@@ -1,12 +1,18 @@
 //! `gpu-track watch`: beside a job, of a finished run, against hostile files, and on a terminal.
 
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpu_track_abi::live::{LIVE_SIZE, SECTIONS};
 use gpu_track_collector::segment::live::LiveFile;
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::support::gpu::FakeGpus;
 use crate::support::rows::JsonLines;
@@ -154,13 +160,13 @@ fn replay_tells_which_command_held_the_memory_at_a_second() {
     }
     let end = shown(&["--replay", &file, "--once"]);
     assert!(end.contains("the command ended with status 0") && end.contains("3 ended"), "{end}");
+    assert!(line(&end, "PROCESSES").starts_with("PROCESSES up to "), "nothing lives at its end:\n{end}");
     for (arguments, said) in [
         (&["--replay", "/nowhere.jsonl"][..], "cannot be read"),
         (&["--replay", "/etc/passwd"], "only files in .jsonl can"),
         (&["--at", "3"], "--at is a moment of a finished run: give --replay, too"),
         (&["--replay", &file, "--at", "-3"], "--at: \"-3\" is not allowed: a number of seconds"),
     ] {
-    assert!(line(&end, "PROCESSES").starts_with("PROCESSES up to "), "nothing lives at its end:\n{end}");
         assert_refused(arguments, said);
     }
 }
@@ -323,6 +329,131 @@ impl Drop for Tmux {
     fn drop(&mut self) {
         self.command(&["kill-server"]);
     }
+}
+
+// Requirement: WATCH-4
+#[test]
+fn stopped_view_gives_the_terminal_back_and_goes_on_with_its_keys() {
+    if installed("tmux").is_none() {
+        skip!("needs tmux");
+    }
+    let mut running = tracked(["sh", "-c", "read line"]).piped_stdin().start();
+    running.live();
+    let tmux = Tmux::start();
+    let pid = tmux.watch(running.pid());
+    kill(pid, libc::SIGTSTP);
+    // 128 + SIGTSTP: the shell goes on with what stands behind the view.
+    tmux.assert_ended(148);
+    tmux.keys(&["clear; fg; stty -g >>", tmux.path("settings").to_str().unwrap(), "; echo again", "Enter"]);
+    tmux.expect("q end");
+    assert_eq!(tmux.modes(), "1 0", "on the alternate screen again");
+    tmux.keys(&["s"]);
+    tmux.expect("by CPU");
+    tmux.keys(&["q"]);
+    tmux.expect("\nagain");
+    assert_eq!(tmux.modes(), "0 1");
+    let settings = fs::read_to_string(tmux.path("settings")).unwrap();
+    assert!(
+        settings.lines().count() == 3 && settings.lines().all(|line| settings.starts_with(line)),
+        "{settings}"
+    );
+    drop(running.stdin());
+    running.wait();
+}
+
+/// A terminal of 80x24 without a program that shows it.
+struct Terminal {
+    /// What such a program would read and write. It does not block.
+    master: OwnedFd,
+    slave: OwnedFd,
+}
+
+impl Terminal {
+    fn new() -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        rustix::io::ioctl_fionbio(&master, true).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let slave = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
+        tcsetwinsize(&slave, Winsize { ws_col: 80, ws_row: 24, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        Self { master, slave }
+    }
+
+    fn has_echo(&self) -> bool {
+        tcgetattr(&self.slave).unwrap().local_modes.contains(LocalModes::ECHO)
+    }
+
+    /// Starts the view of a run on it.
+    fn watch(&self, pid: u32) -> Child {
+        // As with a shell, it is not this process's descriptor: that one does not block.
+        let stdio = || {
+            let path = format!("/proc/self/fd/{}", self.slave.as_raw_fd());
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+            Stdio::from(rustix::fs::open(path, flags, Mode::empty()).unwrap())
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-track"));
+        command
+            .args(["watch", &pid.to_string()])
+            .stdin(stdio())
+            .stdout(stdio())
+            .stderr(stdio())
+            .spawn()
+            .unwrap()
+    }
+}
+
+/// Sends SIGTERM, which has to end the view though `meanwhile` goes on.
+fn assert_sigterm_ends(view: &mut Child, mut meanwhile: impl FnMut()) {
+    kill(view.id(), libc::SIGTERM);
+    let mut status = None;
+    wait_until("the end of the view", || {
+        meanwhile();
+        status = view.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().signal(), Some(libc::SIGTERM));
+}
+
+// Requirement: WATCH-4, WATCH-7
+#[test]
+fn signal_ends_the_view_while_its_terminal_takes_nothing_and_while_keys_come_without_an_end() {
+    let mut running = tracked(["sh", "-c", "read line"]).piped_stdin().start();
+    running.live();
+    let terminal = Terminal::new();
+    while rustix::io::write(&terminal.slave, &[b'x'; 256]).is_ok() {}
+    let mut view = terminal.watch(running.pid());
+    wait_until("a raw terminal", || !terminal.has_echo());
+    assert_sigterm_ends(&mut view, || {});
+    assert!(terminal.has_echo(), "its modes are given back");
+
+    let terminal = Terminal::new();
+    let mut view = terminal.watch(running.pid());
+    let mut shown = Vec::new();
+    let mut read = || {
+        let mut part = [0; 4096];
+        while let Ok(length) = rustix::io::read(&terminal.master, &mut part) {
+            shown.extend_from_slice(&part[..length]);
+        }
+        String::from_utf8_lossy(&shown).contains("PROCESSES")
+    };
+    wait_until("the view", &mut read);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // Without room for more, the view has keys to obey.
+                let _ = rustix::io::write(&terminal.master, &[b's'; 1024]);
+            }
+        });
+        assert_sigterm_ends(&mut view, || {
+            read();
+        });
+        is_over.store(true, Ordering::Relaxed);
+    });
+    drop(running.stdin());
+    running.wait();
 }
 
 // Requirement: WATCH-4, WATCH-5

@@ -13,12 +13,13 @@ use super::live::Live;
 use super::model::{Asked, Key, Model};
 use super::replay::Replay;
 use super::terminal::Screen;
-use super::view::view;
 use crate::signals;
 use crate::wakeups::Wakeups;
 
 /// Time between two looks at the run.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Most keys that are obeyed before the next look at signals: a program can send them without an end.
+const MOST_KEYS: usize = 64;
 /// A finished run is played in this time, seconds, or in its own, if that is shorter.
 const PLAY_S: f64 = 60.0;
 
@@ -53,7 +54,11 @@ impl Source {
 pub(super) fn run(mut source: Source, mut model: Model) -> io::Result<ExitCode> {
     // Blocked before the terminal is taken: from then on, each comes through the descriptor.
     let ending = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT];
-    let watched = signals::of(&[&ending[..], &[libc::SIGWINCH]].concat());
+    // Where SIGTSTP is ignored, as below a shell without job control, nothing would continue this program.
+    let stopping = [libc::SIGTSTP].into_iter().filter(|signal| !signals::is_ignored(*signal));
+    let watched: Vec<i32> =
+        ending.into_iter().chain(stopping).chain([libc::SIGWINCH, libc::SIGCONT]).collect();
+    let watched = signals::of(&watched);
     let before = signals::block(&watched);
     let wakeups = Wakeups::new(watched);
     let ended_by = {
@@ -76,23 +81,29 @@ fn drive(
     screen: &mut Screen,
 ) -> io::Result<Option<i32>> {
     let mut next_look = Instant::now() + LOOK_INTERVAL;
-    let mut has_changed = true;
+    let (mut has_changed, mut has_more_keys) = (true, false);
     loop {
-        if std::mem::take(&mut has_changed) {
-            screen.terminal.draw(|frame| view(model, frame.buffer_mut()))?;
-        }
-        let left = next_look.saturating_duration_since(Instant::now());
+        let shown = show(model, wakeups, screen, &mut has_changed);
+        // A terminal that takes nothing was waited for already. Keys that were read from it make nothing readable.
+        let is_due = !matches!(shown, Ok(true)) || has_more_keys;
+        let left = if is_due { Duration::ZERO } else { next_look.saturating_duration_since(Instant::now()) };
         let is_gone = wait(wakeups, left)?;
-        while let Some(received) = wakeups.pending()? {
-            if received.signal != libc::SIGWINCH {
-                return Ok(Some(received.signal));
-            }
-            has_changed = true;
+        match obeyed(wakeups, screen)? {
+            Obeyed::End(signal) => return Ok(Some(signal)),
+            Obeyed::Redraw => has_changed = true,
+            Obeyed::Nothing => {}
         }
         if is_gone {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        while event::poll(Duration::ZERO)? {
+        // A signal that comes with the end of the terminal goes first.
+        shown?;
+        has_more_keys = true;
+        for _ in 0..MOST_KEYS {
+            if !event::poll(Duration::ZERO)? {
+                has_more_keys = false;
+                break;
+            }
             let Some(key) = pressed(&event::read()?) else { continue };
             has_changed = true;
             let asked = match key {
@@ -117,6 +128,55 @@ fn drive(
             }
         }
     }
+}
+
+/// Draws the model if it has changed, and writes until the terminal has all or a signal is pending. Gives whether the terminal has
+/// all.
+///
+/// # Errors
+/// If the terminal is gone.
+fn show(model: &Model, wakeups: &Wakeups, screen: &mut Screen, has_changed: &mut bool) -> io::Result<bool> {
+    // Before the terminal has what was drawn last, nothing is drawn: else that would grow.
+    let is_written = screen.write(wakeups.fd())?;
+    if !is_written || !std::mem::take(has_changed) {
+        return Ok(is_written);
+    }
+    screen.draw(model)?;
+    screen.write(wakeups.fd())
+}
+
+/// What signals ask for.
+enum Obeyed {
+    Nothing,
+    /// The view is drawn again.
+    Redraw,
+    /// The end of the program, by this signal.
+    End(i32),
+}
+
+/// Obeys the signals that are pending. One that stops the program stops it with the terminal given back.
+///
+/// # Errors
+/// If signals can't be read, or the terminal can't be taken again.
+fn obeyed(wakeups: &Wakeups, screen: &mut Screen) -> io::Result<Obeyed> {
+    let mut obeyed = Obeyed::Nothing;
+    while let Some(received) = wakeups.pending()? {
+        match received.signal {
+            libc::SIGWINCH => {}
+            libc::SIGTSTP => {
+                screen.give_back();
+                // It goes on here after SIGCONT, or at once where nothing could continue it: an orphaned process group.
+                signals::raise_default(libc::SIGTSTP);
+                signals::block(&signals::only(libc::SIGTSTP));
+                screen.take_again()?;
+            }
+            // After SIGSTOP, which can't be seen, the shell has set modes of its own.
+            libc::SIGCONT => screen.take_again()?,
+            signal => return Ok(Obeyed::End(signal)),
+        }
+        obeyed = Obeyed::Redraw;
+    }
+    Ok(obeyed)
 }
 
 /// Waits for a key or a signal, at most for `limit`. Gives whether the terminal is gone. SIGHUP comes with that, but can be ignored.

@@ -9,6 +9,7 @@ mod history;
 mod interactive;
 mod live;
 mod model;
+mod output;
 mod peaks;
 mod replay;
 mod runs;

@@ -1,24 +1,39 @@
 //! The terminal while the view has it: raw, on its alternate screen, without a cursor. It is given back in each case but SIGKILL:
 //! at the end, in a panic, and after a signal.
 
-use std::io::{self, Stdout, Write};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::CrosstermBackend;
 use ratatui_crossterm::crossterm::cursor::{Hide, Show};
-use ratatui_crossterm::crossterm::execute;
+use ratatui_crossterm::crossterm::queue;
 use ratatui_crossterm::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+
+use super::model::Model;
+use super::output::{Gathered, Output};
+use super::view::view;
+
+/// Time between two looks at signals where no descriptor tells of them.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// A terminal that takes nothing for so long is left as it is, but for its modes, which are given back in any case.
+const GIVE_BACK_LIMIT: Duration = Duration::from_millis(500);
 
 /// Whether the terminal has to be given back.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal, taken. Drop gives it back.
 pub(super) struct Screen {
-    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Gathered>>,
+    gathered: Gathered,
+    output: Output,
+    /// What the terminal has not taken yet.
+    left: Vec<u8>,
 }
 
 impl Screen {
@@ -32,17 +47,62 @@ impl Screen {
             give_back();
             print_message(panic);
         }));
+        let gathered = Gathered::default();
+        let terminal = Terminal::new(CrosstermBackend::new(gathered.clone()))?;
+        let mut screen = Self { terminal, gathered, output: Output::open(), left: Vec::new() };
+        screen.enter()?;
+        Ok(screen)
+    }
+
+    /// Takes the terminal again, after this program was stopped. What is shown is drawn anew.
+    ///
+    /// # Errors
+    /// If it can't be taken.
+    pub(super) fn take_again(&mut self) -> io::Result<()> {
+        // Its modes are those that the shell has set meanwhile. Taking needs to find the terminal given back.
+        disable_raw_mode()?;
+        self.left.clear();
+        self.enter()?;
+        let area = self.terminal.size()?.into();
+        self.terminal.resize(area)
+    }
+
+    /// Makes the terminal raw, and asks for the alternate screen without a cursor.
+    fn enter(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::Relaxed);
-        let taken = execute!(io::stdout(), EnterAlternateScreen, Hide)
-            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
-        match taken {
-            Ok(terminal) => Ok(Self { terminal }),
-            Err(error) => {
-                give_back();
-                Err(error)
+        queue!(self.gathered, EnterAlternateScreen, Hide)
+    }
+
+    /// Draws the model. [`Self::write`] hands it to the terminal.
+    ///
+    /// # Errors
+    /// If the size of the terminal can't be found out.
+    pub(super) fn draw(&mut self, model: &Model) -> io::Result<()> {
+        self.terminal.draw(|frame| view(model, frame.buffer_mut()))?;
+        self.left.extend(self.gathered.take());
+        Ok(())
+    }
+
+    /// Writes what was drawn, until the terminal has all of it, or `signal` can be read. Without that, it ends now and then. Gives
+    /// whether the terminal has all.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    pub(super) fn write(&mut self, signal: Option<BorrowedFd<'_>>) -> io::Result<bool> {
+        // A descriptor that tells of signals ends the wait, so there the limit only bounds it.
+        while !self.left.is_empty() {
+            match self.output.write(&self.left, signal, LOOK_INTERVAL)? {
+                0 => break,
+                written => drop(self.left.drain(..written)),
             }
         }
+        Ok(self.left.is_empty())
+    }
+
+    /// Gives the terminal back, if it is taken.
+    pub(super) fn give_back(&mut self) {
+        give_back();
     }
 }
 
@@ -55,9 +115,19 @@ impl Drop for Screen {
 /// Gives the terminal back, if it is taken. Errors don't matter: then the terminal is gone.
 fn give_back() {
     if IS_TAKEN.swap(false, Ordering::Relaxed) {
-        let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        let mut gathered = Gathered::default();
+        let _ = queue!(gathered, LeaveAlternateScreen, Show);
+        let (bytes, output) = (gathered.take(), Output::open());
+        let (mut written, end) = (0, Instant::now() + GIVE_BACK_LIMIT);
+        while written < bytes.len() {
+            let limit = end.saturating_duration_since(Instant::now());
+            match output.write(&bytes[written..], None, limit) {
+                Ok(0) if limit.is_zero() => break,
+                Ok(more) => written += more,
+                Err(_) => break,
+            }
+        }
         let _ = disable_raw_mode();
-        let _ = io::stdout().flush();
     }
 }
 
@@ -80,7 +150,9 @@ mod tests {
     #[test]
     fn taken_terminal_of_a_panic() {
         if std::env::var_os(VARIABLE).is_some() {
-            let screen = Screen::take().unwrap();
+            let mut screen = Screen::take().unwrap();
+            screen.draw(&Model::default()).unwrap();
+            assert!(screen.write(None).unwrap());
             let modes = tcgetattr(io::stdin()).unwrap().local_modes;
             assert!(!modes.contains(LocalModes::ECHO), "the terminal was not taken");
             drop(std::panic::catch_unwind(|| panic!("on purpose")));
