@@ -1,4 +1,5 @@
-//! Writes lines of text onto a buffer, from top to bottom. What is outside of the buffer is cut.
+//! Writes lines of text onto a buffer, from top to bottom. What is outside of the buffer is cut, and `...` says so: a part of a
+//! figure would look like another one.
 
 use gpu_track_collector::{Console, quote};
 use ratatui_core::buffer::Buffer;
@@ -79,7 +80,7 @@ impl<'a> Canvas<'a> {
         self.pieces(&[(text, look)]);
     }
 
-    /// Writes a line of several pieces, each with its look. What has no room in the row is cut. If a piece is selected, the look of
+    /// Writes a line of several pieces, each with its look. What has no room in the row is cut, and ends in `...`. If a piece is selected, the look of
     /// the rest of the row is, too.
     pub(super) fn pieces<T: AsRef<str>>(&mut self, pieces: &[(T, Look)]) {
         let area = self.buffer.area;
@@ -95,6 +96,7 @@ impl<'a> Canvas<'a> {
             if left == 0 {
                 break;
             }
+            let text = quote::cut(&text, left.into());
             let style = look.style(self.console.has_colour);
             let (end, _) = self.buffer.set_stringn(area.x + column, area.y + row, text, left.into(), style);
             column = end - area.x;

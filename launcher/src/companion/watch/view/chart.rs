@@ -17,6 +17,8 @@ const UNSPLIT: &str = ":";
 const LABEL_WIDTH: usize = 8;
 /// The history is late if it begins more than this after the start of the run, seconds.
 const LATE_S: f64 = 1.0;
+/// Stands for commands that have no room in the legend.
+const MORE: &str = "  ...";
 /// Most columns of a name in the legend.
 const NAME_WIDTH: usize = 14;
 
@@ -128,20 +130,32 @@ fn axis(model: &Model, end_s: f64, width: usize, canvas: &mut Canvas<'_>) {
     canvas.line(&format!("{start} {line} {end}"), Look::Dim);
 }
 
-/// Draws the legend: the letter of each of these commands, and its RAM at the moment that is shown. Those with most come first.
+/// Draws the legend: the letter of each of these commands, and its RAM at the moment that is shown. Those with most come first. Where
+/// one has no room as a whole, `...` stands for it and those after it.
 fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
     let now = model.frame.ram_by_command.as_deref().unwrap_or_default();
     let bytes_of = |name: &str| now.iter().find(|(known, _)| known == name).map(|(_, bytes)| *bytes);
     let mut entries: Vec<(usize, &str, Option<u64>)> =
         names.iter().enumerate().map(|(rank, name)| (rank, *name, bytes_of(name))).collect();
     entries.sort_by_key(|(rank, _, bytes)| (std::cmp::Reverse(*bytes), *rank));
-    let mut pieces = vec![(format!("at {}", figures::readable(model.frame.at_s)), Look::Dim)];
-    for (rank, name, bytes) in entries {
+    let at = format!("at {}", figures::readable(model.frame.at_s));
+    let mut left = canvas.width().saturating_sub(quote::width(&at));
+    let mut pieces = vec![(at, Look::Dim)];
+    let count = entries.len();
+    for (place, (rank, name, bytes)) in entries.into_iter().enumerate() {
         let name = column(name, quote::width(&quote::escape(name)).min(NAME_WIDTH));
         // A command that is not among those with most RAM of this moment has little or none.
         let bytes = bytes.map_or("-".into(), |value| super::text::bytes(value, model.unit));
-        pieces.push((format!("  {}", LETTERS[rank]), Look::Command(rank)));
-        pieces.push((format!(" {name} {bytes}"), Look::Plain));
+        let (letter, told) = (format!("  {}", LETTERS[rank]), format!(" {name} {bytes}"));
+        let width = letter.len() + quote::width(&told);
+        let kept_for_mark = if place + 1 < count { MORE.len() } else { 0 };
+        if width + kept_for_mark > left {
+            pieces.push((MORE.into(), Look::Dim));
+            break;
+        }
+        left -= width;
+        pieces.push((letter, Look::Command(rank)));
+        pieces.push((told, Look::Plain));
     }
     canvas.pieces(&pieces);
 }

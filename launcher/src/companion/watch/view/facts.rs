@@ -7,6 +7,8 @@ use super::text::{UNKNOWN, percent, some_bytes};
 use crate::companion::watch::gpus::Gpu;
 use crate::companion::watch::model::Model;
 
+/// Columns of the head before coverage and events.
+const HEAD_WIDTH: usize = 9;
 /// Most columns of a GPU's name, which is last in its line.
 const LAST_WIDTH: usize = 24;
 
@@ -109,6 +111,13 @@ fn listed(head: &str, lines: &[String], rows: u16, canvas: &mut Canvas<'_>) {
             true => format!("  (and {hidden} more)"),
             false => String::new(),
         };
-        canvas.pieces(&[(format!("{head:<9}"), Look::Head), (line.clone(), Look::Plain), (more, Look::Dim)]);
+        // The count keeps its room.
+        let room = canvas.width().saturating_sub(HEAD_WIDTH + more.len());
+        let line = quote::cut(&quote::escape(line), room);
+        canvas.pieces(&[
+            (format!("{head:<HEAD_WIDTH$}"), Look::Head),
+            (line, Look::Plain),
+            (more, Look::Dim),
+        ]);
     }
 }

@@ -224,6 +224,39 @@ fn run_that_ended_fell_silent_or_was_killed_says_so_and_keeps_its_last_figures()
     }
 }
 
+// Requirement: WATCH-6
+#[test]
+fn figure_without_room_is_left_out_or_marked_as_cut() {
+    let mut reading = busy();
+    let commands = ["sh pipeline.sh", "gzip", "timeout"].map(|name| (name.to_owned(), 709 * MB));
+    reading.frame.ram_by_command.as_mut().unwrap().extend(commands.clone());
+    reading.points[3].by_command.as_mut().unwrap().extend(commands);
+    let model = model(reading);
+    let legend = |columns| {
+        let shown = drawn(&model, columns, 40);
+        shown.lines().find(|line| line.starts_with("at ")).unwrap().to_owned()
+    };
+    let whole = legend(120);
+    assert!(!whole.contains("...") && whole.matches(" MB").count() == 4, "{whole}");
+    for columns in 12..120 {
+        let legend = legend(columns);
+        let shown = legend.strip_suffix("...").unwrap_or(&legend).trim_end();
+        assert!(legend == whole || (legend.ends_with("...") && legend.len() <= columns.into()), "{legend}");
+        let rest = whole.strip_prefix(shown).unwrap();
+        assert!(rest.is_empty() || rest.starts_with("  "), "{columns}: {legend}");
+    }
+    // The bar's figures, and those of a row.
+    assert_has(&drawn(&model, 60, 40), &["2.00 GB of 8.00 GB  pe...\n"]);
+    let narrow = drawn(&model, 52, 40);
+    assert!(narrow.lines().any(|line| line.contains("cc1") && line.ends_with("...")), "{narrow}");
+    // A long event leaves room for the count of those below it.
+    let mut reading = busy();
+    reading.frame.events = vec!["x".repeat(200); 9];
+    let mut model = self::model(reading);
+    model.is_interactive = true;
+    assert_has(&drawn(&model, 80, 24), &["EVENTS   xxx", "xxx...  (and 6 more)\n"]);
+}
+
 // Requirement: WATCH-1
 #[test]
 fn hostile_names_can_not_control_the_terminal_or_take_the_room_of_figures() {
