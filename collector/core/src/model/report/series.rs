@@ -105,7 +105,7 @@ pub struct GpuSeries {
 pub struct CommandSeries {
     /// The name.
     pub command: String,
-    /// What they add to the tree's RAM, bytes.
+    /// What they add to the tree's RAM, bytes. `None`: processes of this name lived in the point, and no sample saw one.
     pub ram_bytes: Track,
     /// Mean CPU utilisation, percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,
@@ -114,7 +114,8 @@ pub struct CommandSeries {
 /// The commands that are not listed, together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OtherCommandSeries {
-    /// Mean of what they add to the tree's RAM, bytes.
+    /// Mean of what they add to the tree's RAM, as far as samples saw it, bytes. `None`: some lived in the point, and no sample saw
+    /// one.
     pub mean_ram_bytes: Vec<Option<f64>>,
     /// Mean CPU utilisation, percent of one core.
     pub mean_cpu_percent: Vec<Option<f64>>,

@@ -69,11 +69,17 @@ impl CommandTracks {
         }
     }
 
-    /// Adds a sample. `None`: the sample does not have the command, so points without it mean 0.
+    /// Adds a sample. `None`: the sample does not have the command, so points without it mean 0. All processes of a command may have
+    /// ended before the sample: their RAM is not known.
     fn put(&mut self, at: At, now: Option<&CommandSample>) {
         let ram = now.map(|now| Values::at_end(now.added_bytes as f64));
+        let is_seen = now.is_none_or(|now| now.processes > 0);
         let cpu = now.filter(|_| at.added_s > 0.0).map(|now| cpu_percent(now.cpu_ns as f64, at.added_s));
-        self.ram_bytes.put(at.point, at.length_s, ram, at.added_s);
+        if is_seen {
+            self.ram_bytes.put(at.point, at.length_s, ram, at.added_s);
+        } else {
+            self.ram_bytes.put_unknown(at.point, at.length_s);
+        }
         self.cpu_percent.put(at.point, at.length_s, cpu.map(Values::of_mean), at.added_s);
         if let Some(now) = now {
             self.max_ram_bytes = self.max_ram_bytes.max(now.added_bytes);
@@ -186,6 +192,19 @@ mod tests {
             let sum: f32 = kept.chain(commands.others_ram_bytes.get(point)).map(|values| values.mean).sum();
             assert_eq!(sum, 1000.0, "nothing is counted twice or lost at {point}");
         }
+    }
+
+    // Requirement: TIME-7
+    #[test]
+    fn ram_of_a_command_that_ended_before_the_sample_is_unknown_and_its_cpu_is_not() {
+        let mut commands = Commands::default();
+        commands.put(at(0), &[sample("a", 10, 0)]);
+        commands.put(at(1), &[CommandSample { processes: 0, ..sample("a", 0, 500_000_000) }]);
+        commands.put(at(2), &[]);
+        let [CommandTracks { ram_bytes, cpu_percent, .. }] = commands.kept() else { panic!("one command") };
+        let ram: Vec<_> = (0..3).map(|at| ram_bytes.get(at)).collect();
+        assert_eq!(ram, [Some(Values::at_end(10.0)), None, Some(Values::at_end(0.0))]);
+        assert_eq!(cpu_percent.get(1), Some(Values::of_mean(50.0)));
     }
 
     #[test]

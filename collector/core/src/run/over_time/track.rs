@@ -43,6 +43,11 @@ impl Values {
         Self::new(end, end, end)
     }
 
+    /// Whether there was none of the quantity.
+    fn is_zero(self) -> bool {
+        self.mean == 0.0 && self.extremes.is_none_or(|extremes| extremes.max == 0.0)
+    }
+
     /// Joins this stretch with the next one, the means weighted by their lengths in seconds. What has no length adds its
     /// extremes.
     pub(crate) fn join(self, length_s: f64, next: Self, next_length_s: f64) -> Self {
@@ -64,6 +69,7 @@ pub(crate) struct Track {
     absent: Option<Values>,
     /// The point of the first entry.
     first: usize,
+    /// `None`: it is not known what the point has.
     entries: Vec<Option<Values>>,
 }
 
@@ -81,7 +87,29 @@ impl Track {
     /// Gives what is known of a point. `None`: nothing.
     pub(crate) fn get(&self, point: usize) -> Option<Values> {
         let entry = point.checked_sub(self.first).and_then(|at| self.entries.get(at).copied());
-        entry.flatten().or(self.absent)
+        entry.unwrap_or(self.absent)
+    }
+
+    /// Gives what is known of these points together, each with its length in seconds. `None`: nothing; or there was some of the
+    /// quantity in one of them, it is not known how much, and all others had none.
+    pub(crate) fn joined(&self, points: impl Iterator<Item = (usize, f64)>) -> Option<Values> {
+        let mut is_any_unknown = false;
+        let mut known: Option<(f64, Values)> = None;
+        for (point, length_s) in points {
+            known = match (known, self.get(point)) {
+                (Some((before_s, before)), Some(next)) => {
+                    Some((before_s + length_s, before.join(before_s, next, length_s)))
+                }
+                (None, Some(next)) => Some((length_s, next)),
+                (known, None) => {
+                    is_any_unknown = true;
+                    known
+                }
+            };
+        }
+        let (_, values) = known?;
+        let is_unseen = is_any_unknown && self.absent.is_some() && values.is_zero();
+        (!is_unseen).then_some(values)
     }
 
     /// Gives the entry of a point, which is made if there is none.
@@ -108,13 +136,25 @@ impl Track {
         // A point without an entry means what is absent already: no entry is made for that.
         let has_entry = point < self.first + self.entries.len();
         let absent = self.absent.filter(|_| has_entry);
+        let is_unknown = length_s > 0.0 && before.is_none();
         let joined = match (before, value.or(absent)) {
+            // There was some of it in the point, and it is not known how much.
+            (None, Some(_)) if is_unknown && value.is_none() => return,
             (Some(before), Some(value)) => before.join(length_s, value, next_length_s),
             (None, Some(value)) => value,
             // The point keeps what it has.
             (_, None) => return,
         };
         *self.entry(point) = Some(joined);
+    }
+
+    /// Adds a sample in whose time there was some of the quantity, and it is not known how much. A point that has `length_s` seconds
+    /// so far keeps what is known of it, unless that is 0.
+    pub(super) fn put_unknown(&mut self, point: usize, length_s: f64) {
+        let is_known = self.get(point).is_some_and(|values| !values.is_zero());
+        if length_s <= 0.0 || !is_known {
+            *self.entry(point) = None;
+        }
     }
 
     /// Adds to the mean of a point. If nothing was known of it, that is the mean.
@@ -151,22 +191,23 @@ impl Track {
         // Of the new points: the first with an entry, and the one after the last.
         let (begin, end) = (self.first / 2, (self.first + self.entries.len()).div_ceil(2));
         let join = |pair: usize| {
-            let (a, b) = (2 * pair, 2 * pair + 1);
             // The last point of an odd number has no other: `absent` must not count as one.
-            match (self.get(a), self.get(b).filter(|_| b < lengths_s.len())) {
-                (Some(before), Some(after)) => Some(before.join(lengths_s[a], after, lengths_s[b])),
-                (before, after) => before.or(after),
-            }
+            let of = 2 * pair..(2 * pair + 2).min(lengths_s.len());
+            self.joined(of.map(|at| (at, lengths_s[at])))
         };
         let entries = (begin..end).map(join).collect();
         (self.first, self.entries) = (begin, entries);
     }
 
-    /// Adds the means of another track. The extremes of the sum are not known.
+    /// Adds the means of another track. The extremes of the sum are not known. It has what is known; a point is unknown if nothing
+    /// of it is, and there was some.
     pub(crate) fn add_means_of(&mut self, other: &Self) {
         for point in other.first..other.first + other.entries.len() {
-            if let Some(values) = other.get(point) {
-                self.add_mean(point, values.mean.into());
+            match other.get(point) {
+                Some(values) if values.is_zero() => {}
+                Some(values) => self.add_mean(point, values.mean.into()),
+                None if self.get(point).is_some_and(Values::is_zero) => *self.entry(point) = None,
+                None => {}
             }
         }
     }
@@ -189,6 +230,37 @@ mod tests {
         assert_eq!((unknown.get(0), unknown.get(2), unknown.get(3)), (None, Some(Values::at_end(8.0)), None));
         assert_eq!((zero.get(0), zero.get(3)), (Some(zero_point), Some(zero_point)));
         assert_eq!(zero.get(2), Some(Values::new(4.0, 0.0, 8.0)));
+    }
+
+    #[test]
+    fn point_of_which_no_sample_knows_the_quantity_is_unknown_and_not_zero() {
+        let mut track = Track::zero();
+        // In point 0 none; in 1 some that no sample saw, and then none; in 2 first known, then not.
+        track.put_unknown(1, 0.0);
+        track.put(1, 1.0, None, 1.0);
+        track.put(2, 0.0, Some(Values::at_end(8.0)), 1.0);
+        track.put_unknown(2, 1.0);
+        // In point 3 first none, then some; in 4 first unknown, then known.
+        track.put(3, 0.0, None, 1.0);
+        track.put_unknown(3, 1.0);
+        track.put_unknown(4, 0.0);
+        track.put(4, 1.0, Some(Values::at_end(5.0)), 1.0);
+        let zero = Some(Values::at_end(0.0));
+        let known = |bytes: f64| Some(Values::at_end(bytes));
+        let values = |track: &Track| (0..6).map(|at| track.get(at)).collect::<Vec<_>>();
+        assert_eq!(values(&track), [zero, None, known(8.0), None, known(5.0), zero]);
+        let mut sum = Track::zero_mean();
+        sum.add_means_of(&track);
+        let mut other = Track::zero();
+        other.put(1, 0.0, known(3.0), 1.0);
+        let mean = |mean: f64| Some(Values::of_mean(mean));
+        assert_eq!(values(&sum), [mean(0.0), None, mean(8.0), None, mean(5.0), mean(0.0)]);
+        sum.add_means_of(&other);
+        assert_eq!(sum.get(1), mean(3.0));
+        assert_eq!(track.joined([(0, 1.0), (1, 1.0)].into_iter()), None);
+        track.halve(&[1.0; 6]);
+        let values = [track.get(0), track.get(1), track.get(2)];
+        assert_eq!(values, [None, known(8.0), Some(Values::new(2.5, 0.0, 5.0))]);
     }
 
     #[test]
