@@ -97,6 +97,17 @@ fn staircase_of_ram_and_cpu_is_reproduced_within_one_interval() {
 
 // Requirement: TIME-7
 #[test]
+fn integral_of_cpu_is_the_cpu_time_of_a_run_of_milliseconds() {
+    let run = tracked(["/bin/true"]).run();
+    let points = points(&run, "cpu_percent.combined");
+    let sum_s: f64 = points.iter().map(|point| point.mean.unwrap_or(0.0) / 100.0 * length_s(point)).sum();
+    assert_within("integral of CPU", sum_s, run.report().f64("cpu_time.total_s"), 1.0);
+    let largest = points.iter().filter_map(|point| point.max).fold(0.0, f64::max);
+    assert_within("largest CPU", largest, run.report().f64("cpu.combined.max_sum_percent"), 1.0);
+}
+
+// Requirement: TIME-7
+#[test]
 fn integral_of_cpu_is_the_cpu_time_also_of_processes_shorter_than_an_interval() {
     let job = "for i in 1 2 3 4 5 6; do python3 -c 'for i in range(3_000_000): pass'; done";
     let run = tracked(["sh", "-c", job]).options(&["--st", "0.5"]).run();

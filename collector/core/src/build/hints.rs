@@ -12,6 +12,7 @@ use crate::model::report::{
     CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S, Limits,
     MemoryBasis, MemoryHint, MemorySource, Stage, TimeBasis, TimeHint,
 };
+use crate::run::usage::SHORTEST_WINDOW_NS;
 
 /// Values of the rules.
 struct Policy {
@@ -207,11 +208,13 @@ fn time_step(seconds: f64) -> u64 {
 /// Makes the hint for cores. `busy_cores`: at most so many were busy for the policy's part of the time. `None`: that is not
 /// known.
 fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
-    let p95_busy_cores = busy_cores?;
     let usable = &report.usable.cores;
     let given = (usable.source != CoresSource::Machine).then_some(usable.count);
     // The mean over the run, in cores.
     let busy = report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|total_s| total_s / report.wall_s);
+    // A run without a whole window has the mean alone: its last sample came before its last CPU time.
+    let mean = busy.filter(|_| report.wall_s * 1e9 < SHORTEST_WINDOW_NS as f64);
+    let p95_busy_cores = mean.unwrap_or(busy_cores?);
     let count = (p95_busy_cores - POLICY.busy_slack).ceil().max(1.0);
     // What it got of cores that others had, too, says little of what it can use.
     let is_lower_bound = report.contention.may_be_contended();
@@ -428,6 +431,10 @@ mod tests {
             assert_eq!((hint.count, hint.given, hint.is_fitting), (count, None, false), "{p95}");
         }
         assert_eq!(cpus(&run(60.0), None), None);
+        // No window was whole.
+        let mut report = run(0.04);
+        report.cpu_time.total_s = Some(0.05);
+        assert_eq!(cpus(&report, Some(0.0)).unwrap().p95_busy_cores, 1.25);
     }
 
     // Requirement: HINT-1

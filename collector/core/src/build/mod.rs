@@ -46,6 +46,7 @@ pub fn report(inputs: &Inputs) -> Report {
     let counted = |n: u64| (coverage.exact > 0).then_some(n);
     let cgroup = own_cgroup(inputs);
     let limits = Limits { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.limits.clone() };
+    let cpu = cpu(inputs, &cpu_time, wall_s);
     let max_ram = max_ram(inputs, &coverage);
     let max_ram_at_most = max_ram_at_most(inputs, &max_ram);
     let context_switches = ContextSwitches {
@@ -71,7 +72,8 @@ pub fn report(inputs: &Inputs) -> Report {
         max_ram_proportional: max_ram_proportional(inputs, &coverage),
         max_ram_at_most,
         max_gpu_ram: gpu::max_gpu_ram(on_gpus),
-        cpu: cpu(inputs, &cpu_time, wall_s),
+        series: series::series(inputs.run, wall_s, &cpu),
+        cpu,
         gpu,
         gpus,
         io: Io {
@@ -82,7 +84,6 @@ pub fn report(inputs: &Inputs) -> Report {
         context_switches,
         processes: tracked_processes(inputs, &coverage),
         peak: peak(inputs.run),
-        series: series::series(inputs.run, wall_s),
         warnings: warnings::warnings(&Context {
             inputs,
             coverage: &coverage,

@@ -1,40 +1,52 @@
 //! The run over time, as a report has it: at most [`MOST_POINTS`] points, and [`COMMANDS`] commands beside all others.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use crate::model::groups::Groups;
 use crate::model::report::{
-    CommandSeries, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series, SetTracks,
-    Track,
+    CommandSeries, Cpu, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series,
+    SetTracks, Track,
 };
 use crate::run::RunState;
 use crate::run::over_time::commands::CommandTracks;
-use crate::run::over_time::{self, OverTime, Values};
+use crate::run::over_time::{self, OverTime, Sets, Values};
 
 /// Most points. A picture in a report is hardly wider, and so is a report's file small.
 pub(super) const MOST_POINTS: usize = 300;
+/// Values have seven digits: a part of them that is smaller than this is the same.
+const ROUNDING: f64 = 1e-6;
 /// Commands with lists of their own: half of them for their RAM, the others for their CPU time.
 const COMMANDS: usize = 10;
 
-/// The points, each of one or more points of the run.
-struct Axis<'a> {
-    over_time: &'a OverTime,
-    /// How many points of the run one has.
-    joined: usize,
+/// A point, of one or more points of the run.
+struct Point {
+    /// Those points.
+    of: Range<usize>,
+    /// Where it begins, seconds after the command's start.
+    start_s: f64,
+    /// Where it ends, seconds after the command's start.
+    end_s: f64,
 }
 
-/// Gives the series of a run. The last sample can be a little later than the end of the run.
-pub(super) fn series(run: &RunState, wall_s: f64) -> Series {
+/// The points of the report.
+struct Axis<'a> {
+    over_time: &'a OverTime,
+    points: Vec<Point>,
+}
+
+/// Gives the series of a run. `cpu` has its largest CPU utilisation.
+///
+/// The last sample can be later than the end of the run. What the processes used by then belongs to the time before that end.
+pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
     let over_time = &run.samples.over_time;
-    let points = over_time.points();
-    let axis = Axis { over_time, joined: points.len().div_ceil(MOST_POINTS).max(1) };
-    let seconds = |at_ns: u64| (at_ns.saturating_sub(run.start_ns) as f64 / 1e9).min(wall_s);
+    let axis = Axis { over_time, points: points(run, wall_s) };
     let (commands, others) = axis.commands();
     Series {
-        start_s: points.chunks(axis.joined).map(|points| seconds(points[0].start_ns)).collect(),
-        end_s: points.chunks(axis.joined).map(|points| seconds(points[points.len() - 1].end_ns)).collect(),
+        start_s: axis.points.iter().map(|point| point.start_s).collect(),
+        end_s: axis.points.iter().map(|point| point.end_s).collect(),
         ram_bytes: axis.sets(&over_time.ram_bytes),
-        cpu_percent: axis.sets(&over_time.cpu_percent),
+        cpu_percent: axis.cpu(cpu),
         processes: axis.track(&over_time.processes),
         io_bytes_per_s: IoTracks {
             read: axis.track(&over_time.io.read),
@@ -47,6 +59,48 @@ pub(super) fn series(run: &RunState, wall_s: f64) -> Series {
     }
 }
 
+/// Gives the points of a report, within the `wall_s` seconds of the run. One that is outside of that time has no length: it joins
+/// the one beside it.
+fn points(run: &RunState, wall_s: f64) -> Vec<Point> {
+    let all = run.samples.over_time.points();
+    let joined = all.len().div_ceil(MOST_POINTS).max(1);
+    let seconds = |at_ns: u64| (at_ns.saturating_sub(run.start_ns) as f64 / 1e9).min(wall_s);
+    let mut points: Vec<Point> = Vec::new();
+    for first in (0..all.len()).step_by(joined) {
+        let of = first..(first + joined).min(all.len());
+        let (start_s, end_s) = (seconds(all[first].start_ns), seconds(all[of.end - 1].end_ns));
+        let next = Point { of, start_s, end_s };
+        match points.last_mut() {
+            Some(last) if next.length_s() <= 0.0 || last.length_s() <= 0.0 => {
+                last.of.end = next.of.end;
+                last.end_s = next.end_s;
+            }
+            _ => points.push(next),
+        }
+    }
+    points
+}
+
+/// Makes the largest of some values `largest`, where that is more. If none is known, it is the last.
+fn raise(values: &mut [Option<f64>], largest: Option<f64>) {
+    let Some(largest) = largest else { return };
+    let known = values.iter_mut().filter(|value| value.is_some());
+    let at_largest = known.max_by(|a, b| a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0)));
+    let is_less = |value: f64| value < largest * (1.0 - ROUNDING);
+    match at_largest {
+        Some(value) if value.is_none_or(is_less) => *value = Some(decimal(largest as f32)),
+        Some(_) => {}
+        None => values.last_mut().into_iter().for_each(|value| *value = Some(decimal(largest as f32))),
+    }
+}
+
+impl Point {
+    /// Gives its length, seconds.
+    fn length_s(&self) -> f64 {
+        self.end_s - self.start_s
+    }
+}
+
 /// Converts a value without the digits that `f32` does not have: 0.1 stays 0.1, where `f64::from` gives 0.10000000149.
 fn decimal(value: f32) -> f64 {
     value.to_string().parse().unwrap_or_else(|_| value.into())
@@ -56,16 +110,38 @@ impl Axis<'_> {
     /// Gives what a quantity was in each point. `None`: it is not known in any of the run's points that it has.
     fn values(&self, track: &over_time::Track) -> Vec<Option<Values>> {
         let points = self.over_time.points();
-        // Joins the run's points from `first` on to one point: means are weighted by their lengths.
-        let join = |first: usize| {
-            let end = (first + self.joined).min(points.len());
-            let known = (first..end).filter_map(|at| Some((points[at].length_s(), track.get(at)?)));
-            let (_, values) = known.reduce(|(length_s, values), (next_s, next)| {
-                (length_s + next_s, values.join(length_s, next, next_s))
-            })?;
-            Some(values)
+        // Means are weighted by the lengths of the run's points.
+        let join = |point: &Point| track.joined(point.of.clone().map(|at| (at, points[at].length_s())));
+        self.points.iter().map(join).collect()
+    }
+
+    /// Gives the mean CPU utilisation in each point, percent: the CPU time of the run's points over its length.
+    fn cpu_means(&self, track: &over_time::Track) -> Vec<Option<f64>> {
+        let of_run = self.over_time.points();
+        let mean = |(point, values): (&Point, Option<Values>)| {
+            let whole_s: f64 = of_run[point.of.clone()].iter().map(|point| point.length_s()).sum();
+            let is_cut = point.length_s() > 0.0 && whole_s > point.length_s() * (1.0 + ROUNDING);
+            let times = if is_cut { whole_s / point.length_s() } else { 1.0 };
+            Some(decimal((f64::from(values?.mean) * times) as f32))
         };
-        (0..points.len()).step_by(self.joined).map(join).collect()
+        self.points.iter().zip(self.values(track)).map(mean).collect()
+    }
+
+    /// Gives the CPU utilisation of the tree's parts and of the machine. `cpu` has the largest ones. That of a run without a
+    /// whole window is a mean, and is put where the windows are largest.
+    fn cpu(&self, cpu: &Cpu) -> SetTracks {
+        let Sets { groups, system } = &self.over_time.cpu_percent;
+        let track = |track: &over_time::Track, largest: Option<f64>| {
+            let mut track = Track { mean: self.cpu_means(track), ..self.track(track) };
+            raise(&mut track.max, largest);
+            track
+        };
+        SetTracks {
+            main: track(&groups.main, cpu.main.max_sum),
+            descendants: track(&groups.descendants, cpu.descendants.max_sum),
+            combined: track(&groups.combined, cpu.combined.max_sum),
+            system: self.track(system),
+        }
     }
 
     /// Gives the mean of a quantity in each point.
@@ -85,7 +161,7 @@ impl Axis<'_> {
     }
 
     /// Gives the series of a quantity of the tree's parts and of the machine.
-    fn sets(&self, sets: &over_time::Sets) -> SetTracks {
+    fn sets(&self, sets: &Sets) -> SetTracks {
         let Groups { main, descendants, combined } = &sets.groups;
         SetTracks {
             main: self.track(main),
@@ -142,12 +218,73 @@ impl Axis<'_> {
         let listed = listed.into_iter().map(|tracks| CommandSeries {
             command: tracks.command.to_string(),
             ram_bytes: self.track(&tracks.ram_bytes),
-            mean_cpu_percent: self.means(&tracks.cpu_percent),
+            mean_cpu_percent: self.cpu_means(&tracks.cpu_percent),
         });
         let others = is_any.then(|| OtherCommandSeries {
             mean_ram_bytes: self.means(&ram),
-            mean_cpu_percent: self.means(&cpu),
+            mean_cpu_percent: self.cpu_means(&cpu),
         });
         (listed.collect(), others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::raise;
+    use crate::build::nulls::report_of;
+    use crate::run::random_trees::random_runs;
+
+    // Requirement: TIME-7
+    #[test]
+    fn integral_of_cpu_is_the_cpu_time_also_where_the_run_ended_before_its_last_sample() {
+        let mut cut = 0;
+        for (number, (run, at_ns)) in random_runs(300).enumerate() {
+            let own_s = run.totals.own_usage.cpu_us() as f64 / 1e6;
+            let points = run.samples.over_time.points();
+            // Runs that have not ended have an open sample.
+            if points.is_empty() || run.totals.survivors.count > 0 || run.now().is_some() || own_s == 0.0 {
+                continue;
+            }
+            let last = points[points.len() - 1];
+            // At its last sample; then in the middle of the last point, and before it begins.
+            for end_ns in [at_ns.max(last.end_ns), last.start_ns.midpoint(last.end_ns), last.start_ns] {
+                if end_ns <= run.start_ns + 1_000_000 {
+                    continue;
+                }
+                let report = report_of(&run, end_ns);
+                let series = &report.series;
+                let lengths = series.start_s.iter().zip(&series.end_s).map(|(start, end)| end - start);
+                assert!(lengths.clone().all(|length_s| length_s > 0.0), "run {number}: {series:?}");
+                let combined = &series.cpu_percent.combined;
+                let sum_s: f64 = combined
+                    .mean
+                    .iter()
+                    .zip(lengths)
+                    .map(|(mean, length_s)| mean.unwrap() / 100.0 * length_s)
+                    .sum();
+                assert!((sum_s - own_s).abs() <= 1e-5 * own_s, "run {number}: {sum_s}, {own_s}");
+                let largest = report.cpu.combined.max_sum.unwrap();
+                let ours = combined.largest().unwrap();
+                assert!((ours - largest).abs() <= 1e-5 * largest, "run {number}: {ours}, {largest}");
+                cut += u32::from(end_ns < last.end_ns);
+            }
+        }
+        assert!(cut > 20, "{cut}");
+    }
+
+    #[test]
+    fn largest_value_is_raised_where_the_others_are_lower() {
+        let raised = |mut values: Vec<Option<f64>>, largest| {
+            raise(&mut values, largest);
+            values
+        };
+        assert_eq!(
+            raised(vec![None, Some(3.0), Some(2.0), None], Some(9.5)),
+            [None, Some(9.5), Some(2.0), None]
+        );
+        assert_eq!(raised(vec![None, None], Some(4.0)), [None, Some(4.0)]);
+        assert_eq!(raised(vec![Some(3.0)], Some(2.0)), [Some(3.0)]);
+        assert_eq!(raised(vec![Some(3.0)], None), [Some(3.0)]);
+        assert_eq!(raised(vec![], Some(1.0)), []);
     }
 }

@@ -15,6 +15,7 @@ mod totals;
 
 pub(crate) use allowed_cores::AllowedCores;
 pub use cpu::CpuUsage;
+pub(crate) use cpu::SHORTEST_WINDOW_NS;
 pub(crate) use floors::Floor;
 pub(crate) use largest_by_sample::Largest;
 pub(crate) use ram::MaxFootprint;
