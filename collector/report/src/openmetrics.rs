@@ -117,7 +117,7 @@ fn usage(metrics: &mut Metrics, report: &Report) {
     let [main, descendants, combined] = [set("main"), set("descendants"), set("combined")];
     let (max, now) = (&report.max_ram, &report.series.ram_bytes);
     metrics.add(
-        ("ram_max_bytes", Gauge, "Largest RAM so far: main (first process), descendants, combined."),
+        ("ram_max_bytes", Gauge, "Largest RAM so far: main (first process), descendants, combined; of several nodes a lower bound."),
         [
             (&main[..], bytes(max.main.footprint_bytes)),
             (&descendants[..], bytes(max.descendants.footprint_bytes)),
@@ -135,10 +135,10 @@ fn usage(metrics: &mut Metrics, report: &Report) {
     metrics.add_one(("cpu_seconds_total", Counter, "CPU time of all processes."), report.cpu_time.total_s);
     metrics.add_one(
         ("processes_total", Counter, "Processes that ever lived."),
-        Some(report.processes.total as f64),
+        report.coverage.untracked_reason.is_none().then_some(report.processes.total as f64),
     );
     metrics.add_one(
-        ("processes_max", Gauge, "Most processes alive at one time."),
+        ("processes_max", Gauge, "Most processes alive at one time; of several nodes a lower bound."),
         bytes(report.processes.max_concurrent),
     );
     metrics.add_one(
@@ -338,6 +338,10 @@ mod tests {
             assert_eq!(value(&report, name), None, "{name}");
         }
         assert_eq!(value(&report, "stage="), Some(1.0));
+        let mut report = full();
+        assert!(value(&report, "processes_total").is_some());
+        report.coverage.untracked_reason = Some("no shared memory".into());
+        assert_eq!(value(&report, "processes_total"), None);
     }
 
     // Requirement: OUT-9, OUT-40
