@@ -18,7 +18,11 @@ pub(super) fn gpus(gpus: &[GpuDevice], units: Units) -> Section {
 fn device(gpu: &GpuDevice, units: Units) -> Section {
     let (ram, time) = (units.gpu_ram, units.time);
     let states = Option::zip(gpu.pstate.fastest, gpu.pstate.slowest);
-    let xid_errors = gpu.errors.xid.as_ref().map(|xids| xids.iter().map(|xid| xid.count).sum::<u64>());
+    let xid_errors = gpu
+        .errors
+        .xid
+        .as_ref()
+        .map(|xids| xids.iter().fold(0, |sum: u64, xid| sum.saturating_add(xid.count)));
     Section::new(&gpu.id)
         .text("Name", gpu.name.clone())
         .text("PCI address", gpu.pci_address.clone())
@@ -136,7 +140,9 @@ fn facts(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
 /// users.
 fn held_memory(gpus: &[&GpuDevice], units: Units) -> Option<String> {
     let amount = |bytes: u64| short(units.gpu_ram.convert(bytes as f64));
-    let sum = |figure: fn(&GpuDevice) -> Option<u64>| gpus.iter().map(|gpu| figure(gpu)).sum::<Option<u64>>();
+    let sum = |figure: fn(&GpuDevice) -> Option<u64>| {
+        gpus.iter().try_fold(0, |sum: u64, gpu| Some(sum.saturating_add(figure(gpu)?)))
+    };
     let (held, whose) = match sum(|gpu| gpu.memory.max_combined_bytes) {
         Some(own) => (own, ""),
         None => (sum(|gpu| gpu.memory.max_used_bytes)?, " by all users"),

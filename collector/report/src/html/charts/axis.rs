@@ -2,14 +2,21 @@
 
 use crate::figures::thousands;
 
+/// More decimals are no number of a picture.
+const MOST_DECIMALS: usize = 12;
+
 /// Gives round numbers from 0 to `largest`, at most about `most`, each with its text. Gives 0 alone if `largest` is not a
-/// finite number above 0.
+/// finite number above 0, or too small to be written.
 pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
     let least_step = largest / most as f64;
-    if !(least_step.is_finite() && least_step > 0.0) {
-        return vec![(0.0, "0".to_owned())];
+    let zero = || vec![(0.0, "0".to_owned())];
+    if !(least_step.is_normal() && least_step > 0.0) {
+        return zero();
     }
     let (step, decimals) = round_step(least_step);
+    if !step.is_normal() || decimals > MOST_DECIMALS {
+        return zero();
+    }
     // What is missing to a whole number of steps is a rounding error.
     let count = (largest / step + 1e-9).floor() as usize;
     let text = |value: f64| if decimals == 0 { thousands(value) } else { format!("{value:.decimals$}") };
@@ -55,5 +62,8 @@ mod tests {
         assert_eq!(texts(25_276.5, 3), "0 10,000 20,000");
         assert_eq!(texts(2.0, 4), "0 0.5 1.0 1.5 2.0");
         assert_eq!([texts(0.0, 4), texts(f64::NAN, 4)], ["0", "0"]);
+        for smallest in [f64::MIN_POSITIVE, f64::MIN_POSITIVE / 3600.0, 1e-315, 1e-300, 5e-324] {
+            assert_eq!(texts(smallest, 6), "0", "{smallest}");
+        }
     }
 }

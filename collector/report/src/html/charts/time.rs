@@ -19,8 +19,10 @@ pub(super) struct Time<'a> {
 impl<'a> Time<'a> {
     /// Makes the axis of a run of `wall_s` seconds, with the points of its series.
     pub(super) fn new(series: &'a Series, wall_s: f64, units: Units) -> Self {
+        /// A shorter run has no axis: a nanosecond is the resolution of its times.
+        const LEAST_S: f64 = 1e-9;
         // A run of no length has its points at its start.
-        let wall_s = if wall_s > 0.0 { wall_s } else { f64::MIN_POSITIVE };
+        let wall_s = if wall_s > LEAST_S { wall_s } else { LEAST_S };
         Self { wall_s, start_s: &series.start_s, end_s: &series.end_s, unit: units.time }
     }
 
