@@ -2,11 +2,41 @@
 
 use crate::quote;
 
-/// Escapes text for an element, or for an attribute in double quotes.
+/// FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE: what is between them does not change the order of what is around.
+const ISOLATE: [char; 2] = ['\u{2068}', '\u{2069}'];
+
+/// Escapes text for an element, or for an attribute in double quotes. Words that are written from right to left are isolated: a
+/// browser would put numbers that stand beside them on their other side.
 pub(super) fn escape(text: &str) -> String {
     let shown = quote::escape(text);
     let mut out = String::with_capacity(shown.len());
-    for c in shown.chars() {
+    let mut rest = shown.as_str();
+    while let Some(start) = rest.find(is_right_to_left) {
+        // Up to the last such character before one that is written from left to right.
+        let run = &rest[start..];
+        let until = run.find(|c: char| c.is_alphanumeric() && !is_right_to_left(c)).unwrap_or(run.len());
+        let last = run[..until].char_indices().rfind(|(_, c)| is_right_to_left(*c));
+        let end = start + last.map_or(0, |(at, c)| at + c.len_utf8());
+        push(&mut out, &rest[..start]);
+        out.push(ISOLATE[0]);
+        push(&mut out, &rest[start..end]);
+        out.push(ISOLATE[1]);
+        rest = &rest[end..];
+    }
+    push(&mut out, rest);
+    out
+}
+
+/// Whether a character is in a block of scripts that are written from right to left (Unicode 16, DerivedBidiClass).
+fn is_right_to_left(c: char) -> bool {
+    matches!(c,
+        '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}' | '\u{10800}'..='\u{10fff}'
+        | '\u{1e800}'..='\u{1efff}')
+}
+
+/// Appends text, and escapes markup.
+fn push(out: &mut String, text: &str) {
+    for c in text.chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -18,7 +48,6 @@ pub(super) fn escape(text: &str) -> String {
             _ => out.push(c),
         }
     }
-    out
 }
 
 #[cfg(test)]
@@ -31,5 +60,17 @@ mod tests {
             escape("</script>]]>\"&'\u{1b}[31m\u{202e}\u{ffff}é"),
             "&lt;/script&gt;]]&gt;&quot;&amp;&#39;\\x1b[31m\\u202e\u{fffd}é"
         );
+    }
+
+    // Requirement: OUT-35
+    #[test]
+    fn word_from_right_to_left_is_isolated_from_the_numbers_beside_it() {
+        assert_eq!(escape("\u{5d0}\u{5d1} <0.01"), "\u{2068}\u{5d0}\u{5d1}\u{2069} &lt;0.01");
+        assert_eq!(
+            escape("3 of \u{627} \u{628}, 4 of x\u{627}y."),
+            "3 of \u{2068}\u{627} \u{628}\u{2069}, 4 of x\u{2068}\u{627}\u{2069}y."
+        );
+        // A text cannot end the isolation itself.
+        assert_eq!(escape("\u{627}\u{2069}\u{628}"), "\u{2068}\u{627}\u{2069}\\u2069\u{2068}\u{628}\u{2069}");
     }
 }
