@@ -10,7 +10,7 @@ pub(super) const SCRIPT: &str = include_str!("page.js");
 /// SHA-256 of [`STYLE`]. The policy allows this style alone.
 const STYLE_SHA256: &str = "QGCrnAVDpQrlkaOvMcI6qv/JCuXy8sAkFdiahksOIDA=";
 /// SHA-256 of [`SCRIPT`], likewise.
-const SCRIPT_SHA256: &str = "bbpMuFVMkjf26aJcQPFepalfWXHsZn1djwS3qadO2oc=";
+const SCRIPT_SHA256: &str = "YEXvVeha6dcXyDrHkfZmY6VdskwGUGMqpmeTbmBBsns=";
 
 /// Renders a page of this title and content. Nothing is loaded from elsewhere: the policy forbids it.
 pub(super) fn page(title: &str, body: &str) -> String {

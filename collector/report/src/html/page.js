@@ -8,16 +8,12 @@ function sort(table, head, column) {
   if (isWords) isDown = head.getAttribute('aria-sort') === 'ascending';
   Array.from(table.querySelectorAll('th[aria-sort]')).forEach(function (other) { other.removeAttribute('aria-sort'); });
   head.setAttribute('aria-sort', isDown ? 'descending' : 'ascending');
-  function key(row) {
-    var text = row.cells[column].textContent;
-    if (isWords) return text;
-    var number = parseFloat(text.replace(/,/g, ''));
-    return isNaN(number) ? -1 : number;
-  }
-  var body = table.tBodies[0];
-  Array.from(body.rows).map(function (row) { return [key(row), row]; }).sort(function (a, b) {
-    var order = isWords ? a[0].localeCompare(b[0]) : a[0] - b[0];
-    return isDown ? -order : order;
+  var body = table.tBodies[0], none = 'n/a';
+  // Cells of which one is no number are compared as words. What is not known comes last.
+  Array.from(body.rows).map(function (row) { return [row.cells[column].textContent, row]; }).sort(function (a, b) {
+    var s = a[0], t = b[0], x = Number(s.replace(/,/g, '')), y = Number(t.replace(/,/g, ''));
+    var order = isWords || isNaN(x) || isNaN(y) ? s.localeCompare(t) : x - y;
+    return (s === none) - (t === none) || (isDown ? -order : order);
   }).forEach(function (pair) { body.appendChild(pair[1]); });
 }
 document.querySelectorAll('table.sorts').forEach(function (table) {
@@ -81,8 +77,8 @@ function show(part) {
     });
     chart.lines.forEach(function (line, at) {
       if (!line.key) return;
-      var next = line.isLayer ? chart.lines[at + 1] : null, height = heights[at];
-      if (height !== null ? next ? next.isLayer : false : false) height -= heights[at + 1];
+      var height = heights[at], below = line.isLayer ? heights.find(function (other, i) { return i > at ? chart.lines[i].isLayer ? other !== null : false : false; }) : 0;
+      if (height !== null) height -= below || 0;
       line.key.textContent = part === null ? line.was : text(height === null ? null : height / 1000 * chart.top, chart.top, chart.unit);
     });
   });

@@ -81,6 +81,6 @@ pub(super) fn section(report: &Report) -> Section {
         };
         [thousands(crash.count as f64), crash.signal_name.clone(), command]
     });
-    let head = [Column::count("Count"), Column::count("Signal"), Column::text("Command")];
+    let head = [Column::count("Count"), Column::text("Signal"), Column::text("Command")];
     Section::new("Crashed processes").table(Table::new(head, rows))
 }
