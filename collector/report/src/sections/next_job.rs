@@ -70,7 +70,9 @@ fn time(hint: &TimeHint, report: &Report, units: Units) -> String {
 /// Writes the cores to ask for, their basis, and what the job was given.
 fn cpus(hint: CpusHint) -> String {
     let serial = if hint.is_serial { "; it ran serially" } else { "" };
-    let (busy, given) = (short(hint.p95_busy_cores), given(hint.given.map(short), hint.is_fitting));
+    // The run knows it to a twentieth of a core, rounded down.
+    let busy = if hint.p95_busy_cores < 0.05 { "<0.05".to_owned() } else { short(hint.p95_busy_cores) };
+    let given = given(hint.given.map(short), hint.is_fitting);
     let count = format!("{}{}", at_least(hint.is_lower_bound), hint.count);
     format!("{count}, from {busy} cores: for 95% of the time no more were busy{given}{serial}")
 }
@@ -201,6 +203,20 @@ fn remarks(report: &Report, units: Units) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_busy_cores_are_not_none() {
+        let hint = |p95_busy_cores| CpusHint {
+            count: 1,
+            p95_busy_cores,
+            given: None,
+            is_fitting: false,
+            is_lower_bound: false,
+            is_serial: false,
+        };
+        let words = |cores: &str| format!("1, from {cores} cores: for 95% of the time no more were busy");
+        assert_eq!([0.0, 0.05].map(|p95| cpus(hint(p95))), ["<0.05", "0.050"].map(words));
+    }
 
     #[test]
     fn forms_are_those_of_slurm() {
