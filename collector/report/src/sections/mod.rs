@@ -20,6 +20,7 @@ use crate::model::report::Report;
 use crate::model::style::Style;
 pub(crate) use headline::brief_end;
 pub(crate) use next_job::slurm_options;
+pub(crate) use processes::most_at_once;
 pub(crate) use usage::busy_cores;
 
 /// Most lines of evidence in the summary.

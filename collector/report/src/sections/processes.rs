@@ -24,13 +24,38 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
     }
     Section::new("Processes")
         .text("Total", processes.total.to_string())
-        .text("Most at one time", processes.max_concurrent.map(|most| most.to_string()))
+        .text(
+            "Most at one time",
+            most_at_once(report).map(|most| most.trim_start_matches("at most ").to_owned()),
+        )
         .count("Still running at the end", processes.still_running)
         .section(still_running(processes))
         .section(by_command(&processes.by_command, units))
         .section(commands_on_gpus(&processes.by_command, units))
         .section(heaviest(&processes.heaviest, units))
         .section(heaviest_on_gpus(&processes.heaviest, units))
+}
+
+/// Gives the bounds of how many lived at one time. Reports of several nodes say only when there were how many on each.
+fn concurrent(report: &Report) -> [Option<u64>; 2] {
+    let most = report.processes.max_concurrent;
+    [most, report.merged.as_ref().map_or(most, |merged| merged.at_most.processes)]
+}
+
+/// Whether it is known how many lived at one time, and not only within bounds.
+fn is_concurrency_exact(report: &Report) -> bool {
+    let [least, most] = concurrent(report);
+    least >= most && most.is_some()
+}
+
+/// Writes how many lived at one time: `at most 9`, and in a merged report `at least 9, at most 14`. `None`: it is not known.
+pub(crate) fn most_at_once(report: &Report) -> Option<String> {
+    let [least, most] = concurrent(report);
+    let least = least.filter(|_| !is_concurrency_exact(report));
+    let bound = |what: &str, count: Option<u64>| Some(format!("{what} {}", thousands(count? as f64)));
+    let bounds: Vec<String> =
+        [bound("at least", least), bound("at most", most)].into_iter().flatten().collect();
+    (!bounds.is_empty()).then(|| bounds.join(", "))
 }
 
 /// Lists what still ran at the end.
@@ -137,14 +162,15 @@ pub(super) fn row(report: &Report) -> Option<Block> {
     }
     let at_least = if uncounted.is_some() { "at least " } else { "" };
     let mut text = format!("{at_least}{}", thousands(processes.total as f64));
-    if let Some(most) = processes.max_concurrent {
-        text += &format!(", at most {} at once", thousands(most as f64));
+    if let Some(most) = most_at_once(report) {
+        text += &format!(", {most} at once");
     }
     if let Some(reason) = uncounted {
         text += &format!("; {reason}");
     }
     text += &match (cpu, ram) {
         (None, None) if uncounted.is_some() => "; these are exact".to_owned(),
+        (None, None) if !is_concurrency_exact(report) => "; CPU exact; RAM exact".to_owned(),
         (None, None) => ", all exact".to_owned(),
         known => {
             let [cpu, ram] = <[_; 2]>::from(known).map(|known| known.unwrap_or_else(|| "exact".to_owned()));
