@@ -74,6 +74,11 @@ pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     values.iter().map(cell).collect()
 }
 
+/// Writes whole numbers that stand below one another.
+pub(super) fn counts(values: &[Option<f64>]) -> Vec<String> {
+    values.iter().map(|value| value.map_or_else(|| UNKNOWN.to_owned(), thousands)).collect()
+}
+
 /// Writes a part of a whole, from 0 to 1, in percent.
 pub(super) fn percent(part: f64) -> String {
     if part < 9.995 { format!("{:.0} %", part * 100.0) } else { ">999 %".to_owned() }
@@ -146,6 +151,7 @@ mod tests {
         assert_eq!(column(&[Some(85.94), Some(4.8)]), ["85.94", "4.80"]);
         assert_eq!(column(&[Some(123_456.7), Some(0.2)]), ["123,457", "0"]);
         assert_eq!(column(&[]), [""; 0]);
+        assert_eq!(counts(&[Some(4.0), None, Some(1200.0)]), ["4", "n/a", "1,200"]);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use super::html;
 use crate::golden::compare;
 use crate::model::quality::Quality;
 use crate::model::report::*;
-use crate::model::style::Style;
+use crate::model::style::{Style, TimeUnit};
+use crate::text::text;
 use crate::{json, quote, read};
 use gpu_track_core::samples::{all, full, killed, unknown};
 
@@ -225,6 +226,12 @@ fn page_stays_within_its_bytes_however_busy_the_run_was() {
         let bytes = page(&large(gpus)).len();
         assert!(bytes <= MOST_BYTES + gpus * MOST_BYTES_OF_GPU, "{gpus} GPUs: {bytes}");
     }
+    // However long the names of its commands are.
+    let mut report = large(0);
+    let lengthen = |name: &mut String| name.insert_str(0, &"x".repeat(500));
+    report.series.commands.iter_mut().for_each(|command| lengthen(&mut command.command));
+    let bytes = page(&report).len();
+    assert!(bytes <= MOST_BYTES, "long names: {bytes}");
 }
 
 // Requirement: OUT-34
@@ -259,4 +266,103 @@ fn page_of_a_run_of_no_length_is_drawn() {
     with_elements(&page(&report), |_| ());
     let series = Series { start_s: vec![0.0], end_s: vec![f64::NAN], ..Series::default() };
     with_elements(&page(&Report { wall_s: f64::NAN, series, ..full() }), |_| ());
+    for time_unit in [TimeUnit::Hours, TimeUnit::Days] {
+        let style = Style { time_unit: Some(time_unit), ..Style::default() };
+        with_elements(&html(&report, &style), |_| ());
+    }
+}
+
+// Requirement: OUT-34
+#[test]
+fn page_of_figures_at_the_ends_of_their_types_is_drawn() {
+    let mut report = with_all();
+    report.series.commands.clear();
+    report.series.other_commands = None;
+    report.peak = None;
+    report.series.ram_bytes.combined.max.fill(Some(1e-315));
+    let gpu = &mut report.gpus[0];
+    gpu.used = Some(true);
+    gpu.memory.max_combined_bytes = Some(u64::MAX);
+    gpu.memory.total_bytes = Some(u64::MAX);
+    gpu.errors.xid = Some(vec![GpuXid { xid: 79, count: u64::MAX }; 2]);
+    report.gpus = vec![report.gpus[0].clone(); 6];
+    with_elements(&page(&report), |_| ());
+}
+
+/// A report of several nodes, which had 9 to 14 processes at one time.
+fn merged() -> Report {
+    let mut report = full();
+    report.processes.max_concurrent = Some(9);
+    report.coverage.exact = report.processes.total;
+    report.coverage.peaks = Peaks { exact: report.processes.total, ..Peaks::default() };
+    report.coverage.uncounted_reason = None;
+    report.series.commands.clear();
+    report.series.other_commands = None;
+    let at_most = AtMost { processes: Some(14), ..AtMost::default() };
+    report.merged = Some(Merged { at_most, ..Merged::default() });
+    report
+}
+
+// Requirement: NODE-2, OUT-34
+#[test]
+fn page_of_several_nodes_calls_bounds_what_they_are() {
+    let page = page(&merged());
+    for part in [
+        "at least 9, at most 14 at once; CPU exact; RAM exact",
+        "<b>at least 9, at most 14</b>",
+        "<h3>RAM</h3>",
+        "<h3>CPU</h3>",
+        "at most, of all",
+        "An upper bound in each point",
+        "upper bounds of the largest rate",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    for part in [
+        "RAM by command",
+        "CPU by command",
+        "largest of all",
+        "largest in 100 ms",
+        "at any time",
+        "all exact",
+    ] {
+        assert!(!page.contains(part), "{part}: {page}");
+    }
+    let text = text(&merged(), &Style { full: true, ..Style::default() });
+    assert!(text.contains("Most at one time: at least 9, at most 14"), "{text}");
+}
+
+// Requirement: OUT-34
+#[test]
+fn means_beside_a_chart_are_of_the_time_that_it_shows() {
+    let whole = page(&full());
+    assert!(whole.contains("means over the run.") && whole.contains("largest in 100 ms"), "{whole}");
+    let report = Report { wall_s: full().wall_s * 2.0, ..full() };
+    assert!(page(&report).contains("means over the time that is drawn."));
+}
+
+// Requirement: OUT-34
+#[test]
+fn process_that_still_runs_has_no_end() {
+    let mut report = full();
+    let wall_s = report.wall_s;
+    let process = &mut report.processes.heaviest[0];
+    process.start_s = Some(0.0);
+    process.usage.exit = Exit::default();
+    process.usage.wall_s = wall_s;
+    report.processes.still_running_processes.clear();
+    let process = &report.processes.heaviest[0];
+    let running = Running { pid: process.usage.pid, command: process.usage.command.clone() };
+    let has = |report: &Report, words: &str| {
+        let page = page(report);
+        let is_named = page.contains(&format!(", {words}</text>"));
+        assert_eq!(page.contains(&format!("<td>{words}</td>")), is_named, "{page}");
+        is_named
+    };
+    assert!(!has(&report, "still running"), "only its wait status is unknown");
+    let listed = Processes { still_running_processes: vec![running], ..report.processes.clone() };
+    assert!(has(&Report { processes: listed, ..report.clone() }, "still running"));
+    assert!(has(&Report { stage: Stage::SoFar, ..report.clone() }, "still running"));
+    let of_nodes = Report { merged: Some(Merged::default()), ..report };
+    assert!(has(&of_nodes, "exit unknown") && !has(&of_nodes, "still running"));
 }

@@ -8,11 +8,22 @@ use crate::figures::short;
 use crate::html::colours;
 use crate::model::report::{CommandSeries, CoresSource, MemorySource, Report};
 use crate::over_time::Rule;
+use crate::quote;
 use crate::sections::busy_cores;
 use crate::units::Units;
 
-/// What the legend calls the line of the largest value of all commands together.
+/// What the legend calls the line of the largest RAM of all commands together.
 const LARGEST: &str = "largest of all";
+/// What it calls the line of the busiest windows.
+const BUSIEST: &str = "largest in 100 ms";
+/// What it calls either line in a report of several nodes, whose largest values need not have come at one time.
+const AT_MOST: &str = "at most, of all";
+/// The note of a chart of several nodes, which has no commands.
+const BOUND: &str = "Line: an upper bound in each point, the sum of the nodes' largest values.";
+/// Most columns of a name in the head of a table.
+const NAME: usize = 40;
+/// A series that lacks no more than this part of the run is of all of it.
+const NEGLIGIBLE: f64 = 0.01;
 
 /// Draws RAM by command. `None`: nothing is known of it.
 pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Option<Figure> {
@@ -35,13 +46,16 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Option<Figure> 
         layers: largest_first(series.commands.iter().enumerate().map(layer)),
         others: series.other_commands.as_ref().map(|others| others_layer(in_unit(&others.mean_ram_bytes))),
         largest: in_unit(&series.ram_bytes.combined.max),
-        largest_name: LARGEST,
+        largest_name: if report.merged.is_some() { AT_MOST } else { LARGEST },
         largest_figure: text(series.ram_bytes.combined.largest()),
         limit: ram_limit(report, units),
         peak: ram_peak(report, units, time),
     };
-    let note = "Areas: mean RAM that each command adds at samples. Line: the largest of all at any time. Numbers below: the \
-                largest of each.";
+    if report.merged.is_some() {
+        return draw("RAM", BOUND, stack, time);
+    }
+    let note = "Areas: mean RAM that each command adds at samples; none where no sample saw it. Line: the largest of all at any \
+                time. Numbers below: the largest of each at samples.";
     draw("RAM by command", note, stack, time)
 }
 
@@ -74,8 +88,8 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
     let layer = |(at, command): (usize, &CommandSeries)| {
         let values = in_cores(&command.mean_cpu_percent);
         let mean = mean_over_time(time, &values);
-        let figure = busy_cores(mean);
-        (mean, Layer { name: command.command.clone(), colour: colour(at), values, figure })
+        let figure = mean.map(busy_cores).unwrap_or_default();
+        (mean.unwrap_or(0.0), Layer { name: command.command.clone(), colour: colour(at), values, figure })
     };
     let largest = series.cpu_percent.combined.largest().map(|percent| busy_cores(percent / 100.0));
     let stack = Stack {
@@ -84,14 +98,21 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
         layers: largest_first(series.commands.iter().enumerate().map(layer)),
         others: series.other_commands.as_ref().map(|others| others_layer(in_cores(&others.mean_cpu_percent))),
         largest: in_cores(&series.cpu_percent.combined.max),
-        largest_name: LARGEST,
+        largest_name: if report.merged.is_some() { AT_MOST } else { BUSIEST },
         largest_figure: largest.unwrap_or_default(),
         limit: core_limit(report),
         peak: None,
     };
-    let note = "Areas: mean number of cores that each command kept busy. Line: the largest of all in a window of 100 ms or \
-                more. Numbers below: means over the run.";
-    draw("CPU by command", note, stack, time)
+    if report.merged.is_some() {
+        return draw("CPU", BOUND, stack, time);
+    }
+    let last_s = series.end_s.last().copied().unwrap_or(0.0);
+    let span = if last_s < time.wall_s * (1.0 - NEGLIGIBLE) { "the time that is drawn" } else { "the run" };
+    let note = format!(
+        "Areas: mean number of cores that each command kept busy. Line: the largest of all in a window of 100 ms or more, \
+         which shorter areas can be above. Numbers below: means over {span}."
+    );
+    draw("CPU by command", &note, stack, time)
 }
 
 /// Gives the number of cores that the run may use, and whose limit that is. `None`: it is not known.
@@ -111,7 +132,10 @@ fn core_limit(report: &Report) -> Option<Limit> {
 /// are zero.
 fn draw(title: &str, note: &str, stack: Stack, time: &Time) -> Option<Figure> {
     let unit = stack.unit.clone();
-    let quantity = |name: &str, rule, values| Quantity { name: format!("{name} [{unit}]"), rule, values };
+    let quantity = |name: &str, rule, values| {
+        let name = quote::cut_middle(&quote::escape(name), NAME);
+        Quantity { name: format!("{name} [{unit}]"), rule, values, is_count: false }
+    };
     let layers = stack.layers.iter().chain(&stack.others);
     let mut quantities: Vec<Quantity> =
         layers.map(|layer| quantity(&layer.name, Rule::Mean, layer.values.as_slice())).collect();
@@ -126,13 +150,13 @@ fn convert(values: &[Option<f64>], in_unit: impl Fn(f64) -> f64) -> Vec<Option<f
     values.iter().map(|value| value.map(&in_unit)).collect()
 }
 
-/// Gives the mean of the values over the time in which they are known; 0 if that is none.
-fn mean_over_time(time: &Time, values: &[Option<f64>]) -> f64 {
+/// Gives the mean of the values over the time in which they are known. `None`: that is none.
+fn mean_over_time(time: &Time, values: &[Option<f64>]) -> Option<f64> {
     let known =
         || time.points(values).filter_map(|(start_s, end_s, value)| Some((end_s - start_s, (*value)?)));
     let length_s: f64 = known().map(|(length_s, _)| length_s).sum();
     let sum: f64 = known().map(|(length_s, value)| length_s * value).sum();
-    if length_s > 0.0 { sum / length_s } else { 0.0 }
+    (length_s > 0.0).then(|| sum / length_s)
 }
 
 /// Orders layers by the figure beside each: the largest one comes first, at the bottom of the stack.
@@ -157,4 +181,21 @@ fn cores(count: f64) -> String {
     let plural = if (count - 1.0).abs() < 1e-9 { "" } else { "s" };
     let number = if count.fract() == 0.0 { format!("{count}") } else { short(count) };
     format!("{number} core{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::Series;
+    use gpu_track_core::samples::full;
+
+    #[test]
+    fn mean_is_of_the_known_time_and_unknown_without_any() {
+        let units = Units::choose(&full(), &crate::model::style::Style::default());
+        let series = Series { start_s: vec![0.0, 1.0], end_s: vec![1.0, 3.0], ..Series::default() };
+        let time = Time::new(&series, 3.0, units);
+        assert_eq!(mean_over_time(&time, &[Some(3.0), Some(6.0)]), Some(5.0));
+        assert_eq!(mean_over_time(&time, &[Some(3.0), None]), Some(3.0));
+        assert_eq!(mean_over_time(&time, &[None, None]), None);
+    }
 }

@@ -8,9 +8,10 @@ use super::time::Time;
 use crate::figures::{number, thousands};
 use crate::html::colours;
 use crate::html::escape::escape;
-use crate::model::report::{CommandSeries, HeavyProcess, Report};
+use crate::model::report::{CommandSeries, HeavyProcess, ProcessUsage, Report, Stage};
 use crate::over_time::Rule;
 use crate::quote;
+use crate::sections::most_at_once;
 
 /// Height of the plot of their number, pixels.
 const HEIGHT: f64 = 60.0;
@@ -30,15 +31,20 @@ const NAME: usize = 32;
 pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
     const TITLE: &str = "Live processes";
     let values = &report.series.processes.max;
-    let figure = report.processes.max_concurrent.map(|most| format!("at most {}", thousands(most as f64)));
-    let area = Line { name: "live".to_owned(), values, figure: figure.unwrap_or_default() };
+    let figure = most_at_once(report).unwrap_or_default();
+    let area = Line { name: "live".to_owned(), values, figure };
     let lines = [Some(area), None];
     let (label, unit, ticks) = ("Number".to_owned(), String::new(), Ticks { time: 6, values: 2 });
     let panel = Lines { label, unit, height: HEIGHT, ticks, top: None, lines }.panel(time)?;
-    let quantity = Quantity { name: "live".to_owned(), rule: Rule::Largest, values };
+    let quantity = Quantity { name: "live".to_owned(), rule: Rule::Largest, values, is_count: true };
+    // Reports of several nodes are added up in bins: their largest numbers need not have come at one time.
+    let note = match report.merged {
+        Some(_) => "An upper bound in each point: the sum of the nodes' largest numbers.",
+        None => "The largest number in each point.",
+    };
     Some(Figure {
         title: TITLE.to_owned(),
-        note: "The largest number in each point.".to_owned(),
+        note: note.to_owned(),
         panels: vec![panel],
         table: samples::table(time, TITLE, samples::PARTS, &[quantity]),
     })
@@ -48,15 +54,42 @@ pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
 struct Bar<'a> {
     process: &'a HeavyProcess,
     start_s: f64,
-    end_s: f64,
+    end: End,
     /// When the first one of its command started.
     first_s: f64,
+}
+
+/// How a process's time ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// It ended then, seconds after the start.
+    At(f64),
+    /// It lived at the end of the run.
+    Running,
+    /// A report of several nodes does not say whether it still ran. It was seen until then, seconds after the start.
+    Unknown(f64),
+}
+
+/// Gives the end of a process that was there for `wall_s` seconds from `start_s` on.
+fn end(report: &Report, process: &ProcessUsage, start_s: f64) -> End {
+    /// Times of a report that differ by less are the same, seconds.
+    const SAME_S: f64 = 0.001;
+    let end_s = start_s + process.wall_s;
+    let has_exit = process.exit.code.is_some() || process.exit.signal.is_some();
+    let is_listed = || report.processes.still_running_processes.iter().any(|other| other.pid == process.pid);
+    match report.stage {
+        _ if has_exit => End::At(end_s),
+        _ if report.merged.is_some() => End::Unknown(end_s),
+        Stage::SoFar if end_s >= report.wall_s - SAME_S => End::Running,
+        _ if is_listed() && end_s >= report.wall_s - SAME_S => End::Running,
+        _ => End::At(end_s),
+    }
 }
 
 /// Draws when the heaviest processes lived, a bar for each. `None`: the report has the start of none.
 pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     const TITLE: &str = "Heaviest processes";
-    let bars = bars(&report.processes.heaviest);
+    let bars = bars(report);
     if bars.is_empty() {
         return None;
     }
@@ -76,7 +109,7 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     Some(Figure {
         title: TITLE.to_owned(),
         note: format!(
-            "{count} processes: those with most CPU time, RAM or GPU memory. A bar is as long as its process lived."
+            "{count} processes: those with most CPU time, RAM or GPU memory. A bar is as long as its process lived, within the run."
         ),
         panels: vec![panel],
         table: table(TITLE, &bars, time),
@@ -85,12 +118,13 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
 
 /// Gives the bars of the processes whose start is known, [`MOST`] at most. The bars of a command stand together, in the order
 /// of their starts; the command that started first is at the top.
-fn bars(processes: &[HeavyProcess]) -> Vec<Bar<'_>> {
+fn bars(report: &Report) -> Vec<Bar<'_>> {
+    let processes = &report.processes.heaviest;
     let bars = processes.iter().filter_map(|process| {
         let (start_s, usage) = (process.start_s?, &process.usage);
         let same_command = processes.iter().filter(|other| other.usage.command == usage.command);
         let first_s = same_command.filter_map(|other| other.start_s).fold(start_s, f64::min);
-        Some(Bar { process, start_s, end_s: start_s + usage.wall_s, first_s })
+        Some(Bar { process, start_s, end: end(report, usage, start_s), first_s })
     });
     let mut bars: Vec<Bar> = bars.take(MOST).collect();
     bars.sort_by(|a, b| {
@@ -110,11 +144,16 @@ fn command_colour(report: &Report, bar: &Bar) -> &'static str {
 
 /// Draws the bar in row `at` from the top, and its name where there is room: behind it, before it, or on it.
 fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
-    let (left, right) = (time.part(bar.start_s), time.part(bar.end_s));
+    let (end_s, words) = match bar.end {
+        End::At(end_s) => (end_s, ""),
+        End::Running => (time.wall_s, ", still running"),
+        End::Unknown(end_s) => (end_s, ", exit unknown"),
+    };
+    let (left, right) = (time.part(bar.start_s), time.part(end_s));
     let right = right.max(left + LEAST_PART);
     let y = ABOVE + at as f64 * ROW;
     let usage = &bar.process.usage;
-    let name = format!("{} {}", quote::cut_middle(&quote::escape(&usage.command), NAME), usage.pid);
+    let name = format!("{} {}{words}", quote::cut_middle(&quote::escape(&usage.command), NAME), usage.pid);
     // A name takes up to 30% of the plot. Beside the bar it is 6 pixels away.
     let (x, dx, anchor, fill) = match (left, right) {
         (_, ..0.7) => (right, 6, "start", "currentColor"),
@@ -137,7 +176,13 @@ fn table(title: &str, bars: &[Bar], time: &Time) -> String {
     let (unit, unit_s) = time.unit();
     let row = |bar: &Bar| {
         let usage = &bar.process.usage;
-        let [start, end] = [bar.start_s, bar.end_s].map(|s| number(Some(s / unit_s)));
+        let seconds = |s: f64| number(Some(s / unit_s));
+        let start = seconds(bar.start_s);
+        let end = match bar.end {
+            End::At(end_s) => seconds(end_s),
+            End::Running => "still running".to_owned(),
+            End::Unknown(_) => "exit unknown".to_owned(),
+        };
         let name = escape(&quote::cut_middle(&quote::escape(&usage.command), NAME));
         format!(
             "<tr><th scope=\"row\">{}</th><td>{start}</td><td>{end}</td><td class=\"words\">{name}</td></tr>\n",

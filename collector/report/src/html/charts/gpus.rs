@@ -94,7 +94,7 @@ fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points
     let columns = names.into_iter().zip(RULES).zip(&values);
     let known = columns.filter(|(_, values)| values.iter().any(Option::is_some));
     let quantities: Vec<Quantity> =
-        known.map(|((name, rule), values)| Quantity { name, rule, values }).collect();
+        known.map(|((name, rule), values)| Quantity { name, rule, values, is_count: false }).collect();
     let table = samples::table(&time, &title, PARTS, &quantities);
     Some(Figure { title, note: String::new(), panels, table })
 }

@@ -25,7 +25,8 @@ pub(super) fn io(report: &Report, units: Units, time: &Time) -> Option<Figure> {
     let values = tracks
         .map(|track| track.mean.iter().map(|rate| rate.map(|rate| unit.convert(rate))).collect::<Vec<_>>());
     let line = |name: &str, values, track: &Track| {
-        let largest = track.largest().map(|rate| format!("{} {symbol}", short(unit.convert(rate))));
+        let at_most = if report.merged.is_some() { "at most " } else { "" };
+        let largest = track.largest().map(|rate| format!("{at_most}{} {symbol}", short(unit.convert(rate))));
         Some(Line { name: name.to_owned(), values, figure: largest.unwrap_or_default() })
     };
     let [read, written] = &values;
@@ -34,13 +35,21 @@ pub(super) fn io(report: &Report, units: Units, time: &Time) -> Option<Figure> {
     let panel = Lines { label, unit: symbol.clone(), height: HEIGHT, ticks, top, lines }.panel(time)?;
     let quantities = ["read", "written"].into_iter().zip(&values);
     let quantities: Vec<Quantity> = quantities
-        .map(|(name, values)| Quantity { name: format!("{name} [{symbol}]"), rule: Rule::Mean, values })
+        .map(|(name, values)| Quantity {
+            name: format!("{name} [{symbol}]"),
+            rule: Rule::Mean,
+            values,
+            is_count: false,
+        })
         .collect();
     const TITLE: &str = "I/O that reached storage";
+    let note = match report.merged {
+        Some(_) => "Mean rates. Numbers below: upper bounds of the largest rate of all nodes together.",
+        None => "Mean rates. Numbers below: the largest between two readings, which are a second apart.",
+    };
     Some(Figure {
         title: TITLE.to_owned(),
-        note: "Mean rates. Numbers below: the largest between two readings, which are a second apart."
-            .to_owned(),
+        note: note.to_owned(),
         panels: vec![panel],
         table: samples::table(time, TITLE, samples::PARTS, &quantities),
     })

@@ -10,6 +10,8 @@ pub(super) struct Quantity<'a> {
     pub(super) name: String,
     pub(super) rule: Rule,
     pub(super) values: &'a [Option<f64>],
+    /// The values are whole numbers.
+    pub(super) is_count: bool,
 }
 
 /// Parts of the run.
@@ -32,7 +34,11 @@ pub(super) fn table(time: &Time, title: &str, parts: f64, quantities: &[Quantity
     let heads: String = heads.collect();
     // Column by column, since all cells of one have the same decimals.
     let cells: Vec<Vec<String>> = (0..columns.len())
-        .map(|column| figures::column(&points.iter().map(|point| point.values[column]).collect::<Vec<_>>()))
+        .map(|column| {
+            let values: Vec<_> = points.iter().map(|point| point.values[column]).collect();
+            let is_count = quantities.get(column).is_some_and(|quantity| quantity.is_count);
+            if is_count { figures::counts(&values) } else { figures::column(&values) }
+        })
         .collect();
     let row = |(at, point): (usize, &Point)| {
         let cells: String = cells.iter().map(|cells| format!("<td>{}</td>", cells[at])).collect();

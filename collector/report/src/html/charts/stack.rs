@@ -106,9 +106,9 @@ impl Stack {
     /// Gives the largest value. `None`: no value is known, or all are zero.
     fn highest(&self) -> Option<f64> {
         let layers: Vec<Layer> = self.layers.iter().chain(&self.others).cloned().collect();
-        let sum_of_all = upper_edges(&layers).pop().unwrap_or_default();
+        let edges = upper_edges(&layers).into_iter().flatten();
         let peak = self.peak.as_ref().map(|peak| peak.value);
-        let values = self.largest.iter().copied().chain(sum_of_all).flatten().chain(peak);
+        let values = self.largest.iter().copied().chain(edges).flatten().chain(peak);
         values.filter(|value| value.is_finite()).reduce(f64::max).filter(|value| *value > 0.0)
     }
 }
@@ -124,10 +124,15 @@ fn areas(layers: &[Layer], edges: &[Vec<Option<f64>>], time: &Time, top: f64) ->
 
 /// Writes the name of each layer on its area, where it fits.
 fn names(layers: &[Layer], edges: &[Vec<Option<f64>>], time: &Time, top: f64) -> String {
-    // The lowest layer stands on zero, each other one on the layer before it.
-    let lower_edges = std::iter::once(None).chain(edges.iter().map(Some));
-    let bands = layers.iter().zip(lower_edges).zip(edges);
-    bands.filter_map(|((layer, lower), upper)| marks::name(time, &layer.name, lower, upper, top)).collect()
+    let mut names = String::new();
+    // The lowest layer stands on zero, each other one on the next known layer below it.
+    let mut lower: Option<Vec<Option<f64>>> = None;
+    for (layer, upper) in layers.iter().zip(edges) {
+        names.extend(marks::name(time, &layer.name, lower.as_ref(), upper, top));
+        let below = lower.unwrap_or_else(|| vec![Some(0.0); upper.len()]);
+        lower = Some(upper.iter().zip(below).map(|(upper, below)| upper.or(below)).collect());
+    }
+    names
 }
 
 /// Makes a layer's line of the legend.
@@ -168,19 +173,42 @@ fn visible(layers: Vec<Layer>, others: Option<Layer>, least: f64) -> Vec<Layer> 
     visible
 }
 
-/// Gives the upper edge of each layer: the sum of its values and those of all layers below it.
+/// Gives the upper edge of each layer: the sum of its values and the known ones of all layers below it.
 fn upper_edges(layers: &[Layer]) -> Vec<Vec<Option<f64>>> {
-    let mut edges: Vec<Vec<Option<f64>>> = Vec::new();
-    for layer in layers {
-        edges.push(match edges.last() {
-            Some(below) => add(below, &layer.values),
-            None => layer.values.clone(),
-        });
-    }
-    edges
+    let mut below: Vec<f64> = Vec::new();
+    let edge = |layer: &Layer| {
+        below.resize(below.len().max(layer.values.len()), 0.0);
+        let add = |(below, value): (&mut f64, &Option<f64>)| {
+            *below += (*value)?;
+            Some(*below)
+        };
+        below.iter_mut().zip(&layer.values).map(add).collect()
+    };
+    layers.iter().map(edge).collect()
 }
 
-/// Adds values point by point. A sum is unknown where either value is.
+/// Adds values point by point, as far as they are known. A sum is unknown where both are.
 fn add(a: &[Option<f64>], b: &[Option<f64>]) -> Vec<Option<f64>> {
-    a.iter().zip(b).map(|(a, b)| Some((*a)? + (*b)?)).collect()
+    a.iter().zip(b).map(|(a, b)| a.iter().chain(b).copied().reduce(|a, b| a + b)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: OUT-34
+    #[test]
+    fn layer_that_is_unknown_leaves_the_others_where_they_are() {
+        let layer = |values: [Option<f64>; 3]| Layer {
+            name: String::new(),
+            colour: "",
+            values: values.to_vec(),
+            figure: String::new(),
+        };
+        let layers = [layer([Some(1.0), None, Some(3.0)]), layer([Some(2.0), Some(5.0), None])];
+        let edges = upper_edges(&layers);
+        assert_eq!(edges, [[Some(1.0), None, Some(3.0)], [Some(3.0), Some(5.0), None]]);
+        let sums = add(&[Some(1.0), None, None], &[Some(2.0), Some(5.0), None]);
+        assert_eq!(sums, [Some(3.0), Some(5.0), None]);
+    }
 }
