@@ -134,13 +134,14 @@ pub fn compare(
     // Blocks that match have the same place in each run from now on, or `match_blocks` fails.
     for session in &mut sessions {
         sort_by_line(&mut session.analysis.code_block_results);
-        refuse_twice(session)?;
     }
     let first = sessions.iter().min_by(|a, b| a.name.cmp(&b.name)).ok_or(Mismatch::NoSession)?;
     let mut warnings = Vec::new();
     for session in sessions.iter().filter(|session| !std::ptr::eq(*session, first)) {
         warnings.extend(match_blocks(first, session)?);
     }
+    // What gpu_tracker refuses, too, is said first.
+    sessions.iter().try_for_each(refuse_twice)?;
     let measurements = || first.analysis.overall.iter().map(|(name, _)| name);
     let overall = measurements().map(|measurement| {
         let value = |session: &Session| statistic.of(session.analysis.overall.get(measurement)?);
