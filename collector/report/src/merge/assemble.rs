@@ -33,6 +33,8 @@ impl Merger {
         let grid = self.plan.grid;
         let wall_us = (grid.end_us - grid.start_us).unsigned_abs();
         let wall_s = wall_us as f64 / 1e6;
+        // Sums have reports of another time, too. Over this time, they make no mean.
+        let mean_us = if self.plan.apart.is_empty() { wall_us } else { 0 };
         let missing = self.missing();
         let merged = self.merged();
         self.nodes.sort_by(|a, b| a.node.cmp(&b.node));
@@ -67,7 +69,7 @@ impl Merger {
             of_nodes: &self.of_nodes,
         });
         let usable = self.usable();
-        let cpu_time = self.totals.cpu_time(wall_s * usable.cores.count);
+        let cpu_time = self.totals.cpu_time((mean_us > 0).then_some(wall_s * usable.cores.count));
         let start = UNIX_EPOCH + Duration::from_micros(grid.start_us.unsigned_abs());
         Report {
             stage: self.endings.stage(),
@@ -89,14 +91,14 @@ impl Merger {
             faults: self.totals.faults(),
             context_switches: self.totals.context_switches(),
             max_ram: self.max_ram(),
-            mean_ram_bytes: self.totals.mean_ram_bytes(wall_us),
+            mean_ram_bytes: self.totals.mean_ram_bytes(mean_us),
             max_ram_proportional: MaxProportionalRam {
                 reason: Some(NO_SHARING.into()),
                 ..MaxProportionalRam::default()
             },
             max_ram_at_most: self.sums.ram.map(|sum| sum.bounds().at_most.map(saturated)),
             max_gpu_ram: self.max_gpu_ram(),
-            cpu: self.cpu(wall_us),
+            cpu: self.cpu(mean_us),
             gpu: self.machines.gpu(),
             processes: self.all_processes(),
             gpus: Vec::new(),
@@ -213,7 +215,7 @@ impl Merger {
         }
     }
 
-    /// Gives the CPU utilization; the mean is that over `wall_us`. Threads are not summed.
+    /// Gives the CPU utilization; the mean is that over `wall_us`, which is unknown if it is 0. Threads are not summed.
     fn cpu(&self, wall_us: u64) -> Cpu {
         let max = self.sums.cpu.map(|sum| sum.at_least(Scale::Percent));
         let percent = max.with(self.totals.mean_percent(wall_us), |max, mean_sum| Percent {

@@ -179,7 +179,7 @@ impl Merger {
             let [_, _, cpu] = &quantities.cpu;
             open.add(self.plan.file(number), &report, span, ram.as_ref(), cpu.as_ref(), is_apart);
             let name = open.name();
-            self.totals.add(name, &report);
+            self.totals.add(name, &report, span.length_us());
             let start_s = (!is_apart).then(|| (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
             self.processes.add(name, &report, start_s);
             self.of_nodes.add(name, &report);

@@ -142,7 +142,7 @@ impl OpenNode {
         all.at_most_bytes = report.max_ram_at_most.combined;
         all.max_used_bytes = all.max_used_bytes.max(report.max_ram.system_bytes);
         all.total_bytes = all.total_bytes.max(report.host.ram_bytes);
-        let wall_us = millionths(report.wall_s);
+        let wall_us = u128::from(span.length_us());
         self.ram_time.add(report.mean_ram_bytes.combined.map(|bytes| bytes_time(bytes, wall_us)));
         self.cpu_us.add(report.cpu_time.total_s.map(millionths));
         match report.contention.is_contended {

@@ -10,7 +10,9 @@ use crate::model::report::UnreadFile;
 
 /// A gap between the times of two reports that is no reason to take them for reports of different runs, microseconds.
 const LEAST_GAP_US: i64 = 60_000_000;
-/// A run of more than so many times the median time would leave too few bins to the others.
+/// A longer report is forged, microseconds: a year. It would leave too few bins to the others.
+const MOST_LENGTH_US: u64 = 366 * 86_400 * 1_000_000;
+/// Unless it is not longer than so many times the median time of all.
 const MOST_TIMES: u64 = 100;
 /// Most batch jobs that are told apart.
 const MOST_JOBS: usize = 100;
@@ -36,9 +38,9 @@ pub struct Plan {
     node_of: Vec<usize>,
     pub(super) nodes: Vec<NodePlan>,
     pub(super) grid: Grid,
-    /// Sources whose times have nothing to do with those of the others.
-    apart: BTreeSet<usize>,
-    /// Those, and sources whose times do not overlap with those of the most.
+    /// Sources that are in no bin: too far from the others, or too long.
+    pub(super) apart: BTreeSet<usize>,
+    /// Sources whose times do not overlap with those of the most.
     pub(super) outside: Vec<usize>,
     pub(super) unread: Vec<UnreadFile>,
     /// The report of the launcher whose agents made the others of several nodes; `None`: there is none, or more than one.
@@ -263,7 +265,7 @@ struct Group {
 
 impl Times {
     /// Finds which reports are of one time. The largest group of reports that overlap is taken for the run, and groups that are
-    /// near to it belong to it. Reports that are much longer than most are apart.
+    /// near to it belong to it. Reports that are longer than any run are apart.
     fn of(spans: &[Span]) -> Self {
         let longest_us = longest_of_a_run_us(spans);
         let is_too_long = |at: &usize| spans[*at].length_us() > longest_us;
@@ -297,7 +299,7 @@ impl Times {
                 break;
             }
         }
-        let mut outside = apart.clone();
+        let mut outside = Vec::new();
         for (at, group) in groups.into_iter().enumerate().filter(|(at, _)| *at != main) {
             if at < first || at > last {
                 apart.extend(&group.members);
@@ -309,12 +311,12 @@ impl Times {
     }
 }
 
-/// Gives the longest time that a report of the run can be of, microseconds, by the median of all.
+/// Gives the longest time that a report of the run can be of, microseconds. It is no less than the median of all.
 fn longest_of_a_run_us(spans: &[Span]) -> u64 {
     let mut lengths_us: Vec<u64> = spans.iter().map(|span| span.length_us()).collect();
     lengths_us.sort_unstable();
     let median_us = lengths_us.get(lengths_us.len() / 2).copied().unwrap_or(0);
-    median_us.saturating_mul(MOST_TIMES).max(LEAST_GAP_US.unsigned_abs())
+    median_us.saturating_mul(MOST_TIMES).max(MOST_LENGTH_US)
 }
 
 /// Parts reports into groups that overlap in time. `order`: the reports in the order of their starts.

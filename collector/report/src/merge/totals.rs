@@ -138,8 +138,8 @@ impl Reason {
 }
 
 impl Totals {
-    /// Adds a report of this node.
-    pub(super) fn add(&mut self, node: &str, report: &Report) {
+    /// Adds a report of this node, whose command ran for `wall_us`.
+    pub(super) fn add(&mut self, node: &str, report: &Report, wall_us: u64) {
         self.reports += 1;
         let time = &report.cpu_time;
         let us = |seconds: Option<f64>| seconds.map(millionths);
@@ -151,7 +151,7 @@ impl Totals {
         if let (None, Some(reason)) = (time.kernel_s, &time.kernel_s_reason) {
             self.kernel_reason.get_or_insert_with(|| (node.to_owned(), cut(reason)));
         }
-        let wall_us = millionths(report.wall_s);
+        let wall_us = u128::from(wall_us);
         let percent = Groups {
             main: report.cpu.main.mean_sum,
             descendants: report.cpu.descendants.mean_sum,
@@ -216,8 +216,8 @@ impl Totals {
         self.connector_absent.add(node, of_report.connector_absent.as_ref());
     }
 
-    /// Gives the CPU time. `usable_s`: the CPU time of all usable cores during the run, seconds.
-    pub(super) fn cpu_time(&self, usable_s: f64) -> CpuTime {
+    /// Gives the CPU time. `usable_s`: the CPU time of all usable cores during the run, seconds; `None`: unknown.
+    pub(super) fn cpu_time(&self, usable_s: Option<f64>) -> CpuTime {
         let total_s = self.total.seconds();
         let kernel_s = self.kernel.whole().map(|us| us as f64 / 1e6);
         let kernel_s_reason = self.kernel_reason.as_ref().map(|(node, reason)| match self.kernel.unknown {
@@ -228,19 +228,21 @@ impl Totals {
             user_s: self.user.seconds(),
             system_s: self.system.seconds(),
             total_s,
-            usable_percent: total_s.filter(|_| usable_s > 0.0).map(|total_s| total_s / usable_s * 100.0),
+            usable_percent: Option::zip(total_s.filter(|_| self.total.unknown == 0), usable_s)
+                .filter(|(_, usable_s)| *usable_s > 0.0)
+                .map(|(total_s, usable_s)| total_s / usable_s * 100.0),
             kernel_s,
             kernel_s_reason: kernel_s_reason.filter(|_| kernel_s.is_none()),
             unattributed_s: self.unattributed.seconds(),
         }
     }
 
-    /// Gives the mean CPU utilisation of main, descendants and all over `wall_us`, percent. `None`: it is known of no report.
+    /// Gives the mean CPU utilisation of main, descendants and all over `wall_us`, percent. `None`: it is unknown of a report.
     pub(super) fn mean_percent(&self, wall_us: u64) -> Groups<Option<f64>> {
         self.percent_time.map(|sum| mean(sum, wall_us).map(|percent| percent / 1e6))
     }
 
-    /// Gives the mean RAM of main, descendants and all over `wall_us`, bytes. `None`: it is known of no report.
+    /// Gives the mean RAM of main, descendants and all over `wall_us`, bytes. `None`: it is unknown of a report.
     pub(super) fn mean_ram_bytes(&self, wall_us: u64) -> Groups<Option<f64>> {
         self.ram_time.map(|sum| mean(sum, wall_us))
     }
@@ -281,8 +283,8 @@ fn add_groups(sums: &mut Groups<Known>, figures: Groups<Option<u128>>) {
 }
 
 /// Gives the mean over `wall_us` of a sum over time, in its unit times microseconds. `None`: no time has passed, or the sum is
-/// known of no report.
+/// unknown of a report.
 pub(super) fn mean(sum: Known, wall_us: u64) -> Option<f64> {
-    let sum = sum.sum().filter(|_| wall_us > 0)?;
+    let sum = sum.whole().filter(|_| wall_us > 0)?;
     Some(sum as f64 / wall_us as f64)
 }

@@ -86,12 +86,13 @@ pub(super) struct Facts<'a> {
 /// Lists all warnings: those about the merge itself, then those of the reports.
 pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
     // Each is `None` if there is nothing to warn of.
-    let own: [(Topic, Option<String>); 8] = [
+    let own: [(Topic, Option<String>); 9] = [
         (Topic::Tracking, missing(facts)),
         (Topic::Tracking, unfinished(facts.nodes)),
         (Topic::Figures, commands(facts.commands)),
         (Topic::Figures, jobs(facts.plan)),
         (Topic::Figures, times(facts.plan)),
+        (Topic::Figures, apart(facts.plan)),
         (Topic::Figures, several_of_a_node(facts.nodes)),
         (Topic::Figures, one_machine(facts)),
         (Topic::Figures, unknown(facts)),
@@ -197,6 +198,22 @@ fn times(plan: &Plan) -> Option<String> {
             "The times of {} have nothing in common with those of the others ({}): of another run, or of a node whose clock is \
              wrong. The sums have all of it, but max_ram has its RAM only as far as it is known to coincide.",
             counted(plan.outside.len() as u64, "report"),
+            named(files)
+        )
+    })
+}
+
+/// Names the reports that are in no bin of time, and what is unknown because of them. `None`: there are none.
+fn apart(plan: &Plan) -> Option<String> {
+    let files = plan.apart.iter().map(|at| plan.file(*at));
+    (!plan.apart.is_empty()).then(|| {
+        format!(
+            "{} too far from the time of the others, or too long for a run ({}): wall_s and series are those of the others. \
+             So the mean RAM, the mean CPU utilization and what part of the usable CPU time was used are unknown.",
+            match plan.apart.len() {
+                1 => "1 report is".to_owned(),
+                count => format!("{count} reports are"),
+            },
             named(files)
         )
     })
