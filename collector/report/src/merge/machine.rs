@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::cover::{Cover, Seen};
 use super::grid::Grid;
-use super::quantity::{Axis, Scale, Span};
+use super::quantity::{Axis, Quantity, Scale, Span};
 use super::sum::Sum;
 use super::totals::{Known, millionths, saturated};
 use crate::model::report::{Gpu, GpuDevice, GpuSeries, MaxGpuRam, Percent, Report, Track};
@@ -33,6 +34,8 @@ pub(super) struct Machines {
     gpu_busy: Sum,
     mean_busy: Known,
     energy: Known,
+    /// Some machine's means are not over the whole run, so that they tell nothing about one time.
+    has_other_means: bool,
     open: Open,
 }
 
@@ -40,8 +43,16 @@ pub(super) struct Machines {
 #[derive(Default)]
 struct Open {
     reports: u64,
+    /// The times of its reports. `None`: there is none.
+    cover: Option<Cover>,
+    /// The times of a report have nothing to do with those of the others.
+    is_apart: bool,
     cores: u32,
     ram_bytes: Option<u64>,
+    /// What is in the sums of it.
+    ram: Seen,
+    cpu: Seen,
+    gpu_ram: Vec<SeenGpus>,
     mean_cpu_percent: Option<f64>,
     gpu_count: Option<u32>,
     expected_gpus: Option<u32>,
@@ -49,6 +60,14 @@ struct Open {
     gpu_ram_bytes: Option<u64>,
     mean_busy_percent: Option<f64>,
     gpus: BTreeMap<String, OpenGpu>,
+}
+
+/// GPUs of it that are in the sums together.
+struct SeenGpus {
+    ids: Vec<String>,
+    memory: Seen,
+    /// When the report of which they are ran.
+    span: Span,
 }
 
 /// A GPU of it.
@@ -61,7 +80,7 @@ struct OpenGpu {
 /// The energy of a GPU by several reports. The counter is the GPU's: reports that overlap in time have read the same energy.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Energy {
-    /// Times of reports that do not overlap, and the largest energy of each, millionths of a joule.
+    /// The time of each report, and its energy, millionths of a joule.
     stretches: Vec<(Span, u128)>,
     is_unknown: bool,
 }
@@ -84,49 +103,82 @@ impl Machines {
             gpu_busy: sum(),
             mean_busy: Known::default(),
             energy: Known::default(),
+            has_other_means: false,
             open: Open::default(),
         }
     }
 
-    /// Adds a report of the machine that is open, whose command ran at `span`.
-    pub(super) fn add(&mut self, report: &Report, axis: &Axis, span: Span) {
+    /// Adds a report of the machine that is open.
+    pub(super) fn add(&mut self, report: &Report, axis: &Axis) {
         let is_first = self.open.reports == 0;
         self.open.reports += 1;
+        let before = self.open.cover.unwrap_or(Cover::of(axis.span));
+        self.open.cover = Some(before.with(axis.span));
+        self.open.is_apart |= axis.is_apart;
         self.open.cores = self.open.cores.max(report.host.cores);
         self.open.ram_bytes = self.open.ram_bytes.max(report.host.ram_bytes);
-        if is_first {
-            self.add_system(report, axis);
-        } else {
-            self.ram.raise(report.max_ram.system_bytes.unwrap_or(0));
+        self.add_system(report, axis, is_first);
+        if !is_first {
+            self.raise_gpu_use(report, axis);
         }
-        let new_gpus = self.open.add_gpus(report, span, is_first);
+        let new_gpus = self.open.add_gpus(report, axis.span, is_first);
         if is_first || !new_gpus.is_empty() {
             self.add_gpu_use(report, axis, &new_gpus, is_first);
         }
     }
 
-    /// Adds the use of memory and cores by all programs: that of the first report of the machine.
-    fn add_system(&mut self, report: &Report, axis: &Axis) {
+    /// Adds the use of memory and cores by all programs. That of the first report of the machine makes the sums. Others raise
+    /// the upper bounds where they saw more, or ran while the first did not.
+    fn add_system(&mut self, report: &Report, axis: &Axis, is_first: bool) {
         let series = &report.series;
         let max = report.max_ram.system_bytes.map(|bytes| bytes as f64);
-        self.ram.add(axis.quantity(&[&series.ram_bytes.system], Scale::Whole, max, max).as_ref());
+        let ram = axis.quantity(&[&series.ram_bytes.system], Scale::Whole, max, max);
         let max = report.cpu.system.max_sum;
-        self.cpu.add(axis.quantity(&[&series.cpu_percent.system], Scale::Percent, max, max).as_ref());
-        self.open.mean_cpu_percent = report.cpu.system.mean_sum;
+        let cpu = axis.quantity(&[&series.cpu_percent.system], Scale::Percent, max, max);
+        if is_first {
+            self.open.mean_cpu_percent = report.cpu.system.mean_sum;
+        }
+        let is_covered = self.open.cover.is_some_and(|cover| cover.holds(axis.span));
+        let open = &mut self.open;
+        for (sum, seen, quantity) in
+            [(&mut self.ram, &mut open.ram, ram), (&mut self.cpu, &mut open.cpu, cpu)]
+        {
+            add_or_raise(sum, seen, quantity.as_ref(), is_first, is_covered);
+        }
+    }
+
+    /// Raises the use of GPUs that are in the sums to what a later report saw of them.
+    fn raise_gpu_use(&mut self, report: &Report, axis: &Axis) {
+        self.gpu_ram.raise(report.max_gpu_ram.system_bytes.unwrap_or(0));
+        self.gpu_busy.raise(report.gpu.percent.max_sum.map_or(0, |percent| Scale::Percent.units(percent)));
+        let devices: Vec<&str> = whole_gpus(report).map(|gpu| gpu.id.as_str()).collect();
+        for seen in &mut self.open.gpu_ram {
+            let shared = seen.ids.iter().filter(|id| devices.contains(&id.as_str())).count();
+            if shared == 0 {
+                continue;
+            }
+            // The report's own maximum is over all of its GPUs.
+            let max = report.max_gpu_ram.system_bytes.map(|bytes| bytes as f64);
+            let max = max.filter(|_| shared == devices.len());
+            let used = gpu_tracks(report, &seen.ids, |gpu| &gpu.memory_used_bytes);
+            let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
+            let quantity = quantity.filter(|of| shared == seen.ids.len() && of.at_most.is_some());
+            let is_covered = Cover::of(seen.span).holds(axis.span);
+            add_or_raise(&mut self.gpu_ram, &mut seen.memory, quantity.as_ref(), false, is_covered);
+        }
     }
 
     /// Adds the use of those GPUs of a report that no report before had. The report's own maxima are over all of its GPUs, so
     /// only those of the first report can be used.
-    fn add_gpu_use(&mut self, report: &Report, axis: &Axis, new_gpus: &[&str], is_first: bool) {
-        let tracks = |track: fn(&GpuSeries) -> &Track| -> Vec<&Track> {
-            let of_new = report.series.gpus.iter().filter(|gpu| new_gpus.contains(&gpu.id.as_str()));
-            of_new.map(track).collect()
-        };
+    fn add_gpu_use(&mut self, report: &Report, axis: &Axis, new_gpus: &[String], is_first: bool) {
         let max = report.max_gpu_ram.system_bytes.map(|bytes| bytes as f64).filter(|_| is_first);
-        let used = tracks(|gpu| &gpu.memory_used_bytes);
-        self.gpu_ram.add(axis.quantity(&used, Scale::Whole, max, max).as_ref());
+        let used = gpu_tracks(report, new_gpus, |gpu| &gpu.memory_used_bytes);
+        let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
+        let mut memory = Seen::default();
+        add_or_raise(&mut self.gpu_ram, &mut memory, quantity.as_ref(), true, true);
+        self.open.gpu_ram.push(SeenGpus { ids: new_gpus.to_vec(), memory, span: axis.span });
         let max = report.gpu.percent.max_sum.filter(|_| is_first);
-        let busy = tracks(|gpu| &gpu.utilization_percent);
+        let busy = gpu_tracks(report, new_gpus, |gpu| &gpu.utilization_percent);
         self.gpu_busy.add(axis.quantity(&busy, Scale::Percent, max, max).as_ref());
     }
 
@@ -139,15 +191,24 @@ impl Machines {
         self.count += 1;
         self.cores += u64::from(open.cores);
         self.ram_bytes.add(open.ram_bytes.map(u128::from));
-        self.mean_cpu.add(open.mean_cpu_percent.map(millionths));
+        // Those of the first report are the machine's if it ran all of the time.
+        let mean = |percent: Option<f64>| percent.filter(|_| open.has_means()).map(millionths);
+        self.mean_cpu.add(mean(open.mean_cpu_percent));
         let count = |count: Option<u32>| count.map(u128::from);
         self.gpu_count.add(count(open.gpu_count));
         self.expected_gpus.add(count(open.expected_gpus));
         self.usable_gpus.add(count(open.usable_gpus()));
         self.gpu_ram_bytes.add(open.gpu_ram_bytes.map(u128::from));
-        self.mean_busy.add(open.mean_busy_percent.map(millionths));
+        self.mean_busy.add(mean(open.mean_busy_percent));
+        let Grid { start_us, end_us, .. } = self.ram.grid();
+        let run = Span { start_us, end_us };
+        self.has_other_means |= !open.cover.is_some_and(|cover| cover.with(run).is_whole());
         for gpu in open.gpus.values() {
             self.energy.add(gpu.energy.sum());
+        }
+        if open.gpu_count.is_none() {
+            // It can have GPUs that no report tells of.
+            self.energy.add(None);
         }
     }
 
@@ -168,8 +229,13 @@ impl Machines {
 
     /// Gives the utilization of all cores by all programs, percent of one core.
     pub(super) fn cpu_percent(&self) -> Percent {
-        let mean_sum = self.mean_cpu.sum().map(|sum| sum as f64 / 1e6);
-        Percent { max_sum: at_least_mean(self.cpu.at_least(Scale::Percent), mean_sum), mean_sum }
+        let mean_sum = self.mean_cpu.whole().map(|sum| sum as f64 / 1e6);
+        Percent { max_sum: self.at_least_mean(self.cpu.at_least(Scale::Percent), mean_sum), mean_sum }
+    }
+
+    /// Gives the larger of a maximum and a sum of means, if these are all over the time of the run.
+    fn at_least_mean(&self, max: Option<f64>, mean: Option<f64>) -> Option<f64> {
+        at_least_mean(max, mean.filter(|_| !self.has_other_means))
     }
 
     /// Gives the number of GPUs and their utilization. What is unknown of a machine is unknown of all.
@@ -180,7 +246,7 @@ impl Machines {
         Gpu {
             system_gpu_count: count(self.gpu_count),
             expected_gpus: count(self.expected_gpus),
-            percent: Percent { max_sum: max_sum.and(at_least_mean(max_sum, mean_sum)), mean_sum },
+            percent: Percent { max_sum: max_sum.and(self.at_least_mean(max_sum, mean_sum)), mean_sum },
         }
     }
 
@@ -204,12 +270,52 @@ pub(super) fn at_least_mean(max: Option<f64>, mean: Option<f64>) -> Option<f64> 
     max.into_iter().chain(mean).reduce(f64::max)
 }
 
+/// Gives the GPUs of a report. Parts of a GPU are left out: they are in their whole device.
+fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
+    report.gpus.iter().filter(|gpu| gpu.parent.is_none())
+}
+
+/// Gives a track of each of these GPUs of a report.
+fn gpu_tracks<'a>(report: &'a Report, ids: &[String], track: fn(&GpuSeries) -> &Track) -> Vec<&'a Track> {
+    report.series.gpus.iter().filter(|gpu| ids.contains(&gpu.id)).map(track).collect()
+}
+
+/// Gives the least upper bound that can be given for the sum of tracks, which the largest of their points raises. `None`: at some
+/// time, one is unknown.
+fn bound_of(tracks: &[&Track]) -> Option<f64> {
+    tracks.iter().all(|track| track.max.iter().all(Option::is_some)).then_some(0.0)
+}
+
+/// Adds what the first report has of a quantity, or what another one has. `None`: it is unknown. Then there is no upper bound,
+/// unless another report `is_covered` by the time of the first.
+fn add_or_raise(
+    sum: &mut Sum,
+    seen: &mut Seen,
+    quantity: Option<&Quantity>,
+    is_first: bool,
+    is_covered: bool,
+) {
+    if is_first {
+        sum.add(quantity);
+    }
+    match quantity {
+        Some(quantity) if is_first => drop(seen.raise(quantity, sum.grid())),
+        Some(quantity) => sum.raise_where_above(quantity, seen),
+        None if is_covered => {}
+        None => sum.unbound(),
+    }
+}
+
 impl Open {
-    /// Adds the GPUs of a report, and gives the ids of those that no report before had. Parts of a GPU are left out: they are in
-    /// their whole device.
-    fn add_gpus<'a>(&mut self, report: &'a Report, span: Span, is_first: bool) -> Vec<&'a str> {
+    /// Whether the means of the first report are those of the time of all.
+    fn has_means(&self) -> bool {
+        !self.is_apart && self.cover.is_some_and(Cover::is_whole)
+    }
+
+    /// Adds the GPUs of a report, and gives the ids of those that no report before had.
+    fn add_gpus(&mut self, report: &Report, span: Span, is_first: bool) -> Vec<String> {
         let mut new: Vec<&GpuDevice> = Vec::new();
-        for gpu in report.gpus.iter().filter(|gpu| gpu.parent.is_none()) {
+        for gpu in whole_gpus(report) {
             if !self.gpus.contains_key(&gpu.id) {
                 if self.gpus.len() >= MOST_GPUS {
                     continue;
@@ -227,13 +333,15 @@ impl Open {
             self.gpu_ram_bytes = report.max_gpu_ram.system_capacity_bytes;
             self.mean_busy_percent = report.gpu.percent.mean_sum;
         } else {
-            self.join_gpu_figures(report, &new);
+            self.join_gpu_figures(report, &new, span);
         }
-        new.into_iter().map(|gpu| gpu.id.as_str()).collect()
+        new.into_iter().map(|gpu| gpu.id.clone()).collect()
     }
 
-    /// Joins the GPU figures of a later report to those of the first. What is unknown in one becomes unknown.
-    fn join_gpu_figures(&mut self, report: &Report, new: &[&GpuDevice]) {
+    /// Joins the GPU figures of a later report, whose command ran at `span`, to those of the first. What is unknown in one
+    /// becomes unknown.
+    fn join_gpu_figures(&mut self, report: &Report, new: &[&GpuDevice], span: Span) {
+        let is_whole = self.cover.is_some_and(|cover| cover.is_whole_for(span));
         let Gpu { system_gpu_count, expected_gpus, .. } = &report.gpu;
         let more = u32::try_from(new.len()).unwrap_or(u32::MAX);
         self.expected_gpus =
@@ -247,7 +355,8 @@ impl Open {
             self.gpu_ram_bytes = Option::zip(self.gpu_ram_bytes, gpu.memory.total_bytes)
                 .map(|(all, own)| all.saturating_add(own));
             self.mean_busy_percent =
-                Option::zip(self.mean_busy_percent, gpu.utilization.mean_percent).map(|(all, own)| all + own);
+                Option::zip(self.mean_busy_percent, gpu.utilization.mean_percent.filter(|_| is_whole))
+                    .map(|(all, own)| all + own);
         }
     }
 
@@ -263,28 +372,28 @@ impl Open {
 }
 
 impl Energy {
-    /// Adds what a report of this time has, joules; `None`: it is unknown. Stretches that overlap with it become one.
+    /// Adds what a report of this time has, joules; `None`: it is unknown.
     pub(super) fn add(&mut self, span: Span, energy_j: Option<f64>) {
-        let Some(energy_j) = energy_j else {
-            self.is_unknown = true;
-            return;
-        };
-        let (mut joined, mut largest) = (span, millionths(energy_j));
-        self.stretches.retain(|(other, energy)| {
-            let overlaps = other.start_us < joined.end_us && joined.start_us < other.end_us;
-            if overlaps {
-                joined.start_us = joined.start_us.min(other.start_us);
-                joined.end_us = joined.end_us.max(other.end_us);
-                largest = largest.max(*energy);
-            }
-            !overlaps
-        });
-        self.stretches.push((joined, largest));
+        match energy_j {
+            Some(energy_j) => self.stretches.push((span, millionths(energy_j))),
+            None => self.is_unknown = true,
+        }
     }
 
-    /// Gives the energy, millionths of a joule; `None` if it is unknown in a report, or there is no report.
+    /// Gives the energy, millionths of a joule: the most that reports which do not overlap in time have together. If others
+    /// overlap with them in part, that is a lower bound. `None`: it is unknown in a report, or there is no report.
     pub(super) fn sum(&self) -> Option<u128> {
-        (!self.is_unknown && !self.stretches.is_empty())
-            .then(|| self.stretches.iter().map(|(_, energy)| energy).sum())
+        if self.is_unknown || self.stretches.is_empty() {
+            return None;
+        }
+        let mut by_end: Vec<&(Span, u128)> = self.stretches.iter().collect();
+        by_end.sort_by_key(|(span, energy)| (span.end_us, span.start_us, *energy));
+        // The most of the first 0, 1, 2, ... of them.
+        let mut most = vec![0_u128];
+        for (at, (span, energy)) in by_end.iter().enumerate() {
+            let before = by_end[..at].partition_point(|(other, _)| other.end_us <= span.start_us);
+            most.push(most[at].max(most[before].saturating_add(*energy)));
+        }
+        most.last().copied()
     }
 }

@@ -164,7 +164,7 @@ impl Merger {
         let axis = Axis::of(&report, span, is_apart);
         let quantities = Quantities::of(&report, &axis);
         self.sums.add(&quantities, &report);
-        self.machines.add(&report, &axis, span);
+        self.machines.add(&report, &axis);
         // What an agent runs is a daemon of the launcher's command.
         if !is_agents {
             self.endings.add(span.end_us, self.plan.file(number), &report);

@@ -10,6 +10,7 @@ mod agent_part;
 mod assemble;
 mod commands;
 mod common;
+mod cover;
 mod ending;
 mod grid;
 mod head;

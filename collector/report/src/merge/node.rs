@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::cover::Cover;
 use super::ending::Endings;
 use super::grid::Grid;
 use super::head::cut;
@@ -51,8 +52,16 @@ pub(super) struct OpenNode {
     expected_cores: u64,
     /// `--n-expected-cores` was given in a report.
     has_expected_cores: bool,
-    gpus: BTreeMap<String, (NodeGpu, Energy)>,
+    gpus: BTreeMap<String, OpenGpu>,
     coverage: NodeCoverage,
+}
+
+/// A GPU of it.
+struct OpenGpu {
+    gpu: NodeGpu,
+    energy: Energy,
+    /// The times of the reports that have it.
+    cover: Cover,
 }
 
 /// Cores and memory that a node's reports may use.
@@ -126,10 +135,7 @@ impl OpenNode {
         self.reports += 1;
         self.endings.add(span.end_us, file, report);
         self.is_apart |= is_apart;
-        self.span = Some(self.span.map_or(span, |all| Span {
-            start_us: all.start_us.min(span.start_us),
-            end_us: all.end_us.max(span.end_us),
-        }));
+        self.span = Some(self.span.map_or(span, |all| all.joined(span)));
         self.cores = self.cores.max(report.host.cores);
         self.usable.add(report);
         // Without --n-expected-cores, a report expects all cores of its machine.
@@ -162,16 +168,19 @@ impl OpenNode {
             return;
         }
         // The first report is the longest: its mean covers most.
-        let (all, energy) = self.gpus.entry(gpu.id.clone()).or_insert_with(|| {
-            let first = NodeGpu {
-                id: cut(&gpu.id),
-                name: gpu.name.as_deref().map(cut),
-                used: gpu.used,
-                mean_percent: gpu.utilization.mean_percent,
-                ..NodeGpu::default()
-            };
-            (first, Energy::default())
-        });
+        let OpenGpu { gpu: all, energy, cover } =
+            self.gpus.entry(gpu.id.clone()).or_insert_with(|| OpenGpu {
+                gpu: NodeGpu {
+                    id: cut(&gpu.id),
+                    name: gpu.name.as_deref().map(cut),
+                    used: gpu.used,
+                    mean_percent: gpu.utilization.mean_percent,
+                    ..NodeGpu::default()
+                },
+                energy: Energy::default(),
+                cover: Cover::of(span),
+            });
+        *cover = cover.with(span);
         // One report is enough for yes; for no, all must say so.
         all.used = match (all.used, gpu.used) {
             (Some(true), _) | (_, Some(true)) => Some(true),
@@ -218,10 +227,11 @@ impl OpenNode {
         let is_contention_known = self.contended > 0 || self.unknown_contention == 0;
         let expected_cores =
             if self.has_expected_cores { self.expected_cores } else { u64::from(self.cores) };
-        let gpus = self
-            .gpus
-            .into_values()
-            .map(|(gpu, energy)| NodeGpu { energy_j: energy.sum().map(|energy| energy as f64 / 1e6), ..gpu });
+        let gpus = self.gpus.into_values().map(|OpenGpu { gpu, energy, cover }| NodeGpu {
+            energy_j: energy.sum().map(|energy| energy as f64 / 1e6),
+            mean_percent: gpu.mean_percent.filter(|_| cover.is_whole()),
+            ..gpu
+        });
         let heard_us = self.endings.unfinished_us().unwrap_or(span.end_us);
         let heard = UNIX_EPOCH + Duration::from_micros(heard_us.unsigned_abs());
         let node = Node {

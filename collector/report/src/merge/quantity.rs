@@ -66,6 +66,11 @@ impl Span {
         Self { start_us, end_us: start_us.saturating_add(self.end_us - self.start_us) }
     }
 
+    /// Gives the time from the first start to the last end of two.
+    pub(super) fn joined(self, other: Self) -> Self {
+        Self { start_us: self.start_us.min(other.start_us), end_us: self.end_us.max(other.end_us) }
+    }
+
     /// Its length, microseconds.
     pub(super) fn length_us(self) -> u64 {
         u64::try_from(self.end_us - self.start_us).unwrap_or(0)
@@ -74,9 +79,10 @@ impl Span {
 
 /// The time axis of a report's series.
 pub(super) struct Axis<'a> {
-    span: Span,
+    /// When the report's command ran.
+    pub span: Span,
     /// The times of the report have nothing to do with those of the others.
-    is_apart: bool,
+    pub is_apart: bool,
     series: &'a Series,
     /// The series can be used.
     is_sound: bool,

@@ -12,6 +12,7 @@
 //! A report's largest value that no point has, since its time is unknown, can have been at any time of its run. All values are
 //! whole numbers, so the order of the reports changes nothing.
 
+use super::cover::Seen;
 use super::grid::{Grid, START_ROUNDING_US, overlap_us};
 use super::quantity::{Point, Quantity, Scale, Span, is_about};
 
@@ -168,6 +169,28 @@ impl Sum {
         self.largest = self.largest.max(value.into());
     }
 
+    /// Adds another report of what is in the sum. Where it is above what was `seen` of that, the upper bound is raised.
+    pub(super) fn raise_where_above(&mut self, quantity: &Quantity, seen: &mut Seen) {
+        self.raise(quantity.max);
+        let raised = seen.raise(quantity, self.grid);
+        for (bin, more) in raised.bins {
+            self.bins.most[bin] += u128::from(more);
+            self.bins.at_most[bin] += u128::from(more);
+        }
+        self.apart.most += u128::from(raised.apart);
+        self.apart.at_most += u128::from(raised.apart);
+    }
+
+    /// Notes that something can have been larger than its reports tell, so that there is no upper bound.
+    pub(super) fn unbound(&mut self) {
+        self.is_bounded = false;
+    }
+
+    /// Gives the grid.
+    pub(super) fn grid(&self) -> Grid {
+        self.grid
+    }
+
     /// Gives of how many reports the quantity is not known.
     pub(super) fn unknown(&self) -> u64 {
         self.unknown
@@ -257,19 +280,19 @@ impl Sum {
 }
 
 /// What a report counts for in the bins that it touches.
-struct Shape {
+pub(super) struct Shape {
     /// The first and the last of these bins.
-    first: usize,
+    pub(super) first: usize,
     last: usize,
     /// The largest that it had in each of them.
-    high: Vec<u64>,
+    pub(super) high: Vec<u64>,
     /// The smallest; 0 where it did not run through the whole bin.
     low: Vec<u64>,
 }
 
 impl Shape {
     /// Finds the largest and the smallest value of a report in each bin that it touches.
-    fn of(quantity: &Quantity, grid: Grid) -> Self {
+    pub(super) fn of(quantity: &Quantity, grid: Grid) -> Self {
         let Span { start_us, end_us } = quantity.span;
         let (first, last) = grid.touched(start_us, end_us.saturating_add(START_ROUNDING_US));
         let mut high: Vec<Option<u64>> = vec![None; last - first + 1];

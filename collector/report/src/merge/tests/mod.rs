@@ -2,6 +2,7 @@
 
 mod agents;
 mod hostile;
+mod machines;
 mod sums;
 mod times;
 mod truth;
