@@ -64,8 +64,7 @@ impl Merger {
             files: &self.files,
             ranks: unseen_ranks,
             missing_nodes: missing.count,
-            unknown_cpu: self.totals.total.unknown,
-            unknown_ram: self.sums.ram.combined.unknown(),
+            unknown: &self.unknown(),
             of_nodes: &self.of_nodes,
         });
         let usable = self.usable();
@@ -168,6 +167,17 @@ impl Merger {
         let untold = self.told.most.saturating_sub(self.read_nodes.len() as u64);
         let count = (names.len() as u64).max(untold);
         Missing { names, count }
+    }
+
+    /// Gives in how many reports each figure is unknown whose sum is of the others.
+    fn unknown(&self) -> Vec<(&'static str, u64)> {
+        let over_time = [
+            ("RAM", self.sums.ram.combined.unknown()),
+            ("largest CPU utilization", self.sums.cpu.combined.unknown()),
+            ("processes at one time", self.sums.processes.unknown()),
+            ("memory in use by all programs", self.machines.ram.unknown()),
+        ];
+        self.totals.unknown().into_iter().chain(over_time).collect()
     }
 
     /// Gives what the command may use on all nodes together.

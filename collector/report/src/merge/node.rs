@@ -248,7 +248,7 @@ impl OpenNode {
                 usable_bytes: self.usable.memory_bytes,
                 ..ram
             },
-            cpu_s: self.cpu_us.seconds(),
+            cpu_s: self.cpu_us.whole_seconds(),
             busy_cores: mean(self.cpu_us, wall_us),
             is_contended: is_contention_known.then_some(self.contended > 0),
             processes: Some(self.processes),

@@ -17,7 +17,7 @@ pub(super) struct Known {
     /// How many are known.
     known: u64,
     /// How many are unknown.
-    pub unknown: u64,
+    unknown: u64,
 }
 
 impl Known {
@@ -54,6 +54,11 @@ impl Known {
         self.sum().map(|us| us as f64 / 1e6)
     }
 
+    /// The same, but `None` if one is unknown.
+    pub(super) fn whole_seconds(self) -> Option<f64> {
+        self.seconds().filter(|_| self.unknown == 0)
+    }
+
     /// Gives the sum of those that are known as a count; `None` if none is.
     fn count(self) -> Option<u64> {
         self.sum().map(saturated)
@@ -82,7 +87,7 @@ pub(super) fn bytes_time(mean_bytes: f64, wall_us: u128) -> u128 {
 pub(super) struct Totals {
     user: Known,
     system: Known,
-    pub(super) total: Known,
+    total: Known,
     kernel: Known,
     unattributed: Known,
     /// The first report without the kernel's sum: its node, and why.
@@ -219,16 +224,16 @@ impl Totals {
     /// Gives the CPU time. `usable_s`: the CPU time of all usable cores during the run, seconds; `None`: unknown.
     pub(super) fn cpu_time(&self, usable_s: Option<f64>) -> CpuTime {
         let total_s = self.total.seconds();
-        let kernel_s = self.kernel.whole().map(|us| us as f64 / 1e6);
+        let kernel_s = self.kernel.whole_seconds();
         let kernel_s_reason = self.kernel_reason.as_ref().map(|(node, reason)| match self.kernel.unknown {
             1 => format!("{node}: {reason}"),
             unknown => format!("{node}: {reason} (unknown in {unknown} of {} reports)", self.reports),
         });
         CpuTime {
-            user_s: self.user.seconds(),
-            system_s: self.system.seconds(),
+            user_s: self.user.whole_seconds(),
+            system_s: self.system.whole_seconds(),
             total_s,
-            usable_percent: Option::zip(total_s.filter(|_| self.total.unknown == 0), usable_s)
+            usable_percent: Option::zip(self.total.whole_seconds(), usable_s)
                 .filter(|(_, usable_s)| *usable_s > 0.0)
                 .map(|(total_s, usable_s)| total_s / usable_s * 100.0),
             kernel_s,
@@ -245,6 +250,17 @@ impl Totals {
     /// Gives the mean RAM of main, descendants and all over `wall_us`, bytes. `None`: it is unknown of a report.
     pub(super) fn mean_ram_bytes(&self, wall_us: u64) -> Groups<Option<f64>> {
         self.ram_time.map(|sum| mean(sum, wall_us))
+    }
+
+    /// Gives in how many reports each figure is unknown whose sum is of the others.
+    pub(super) fn unknown(&self) -> [(&'static str, u64); 4] {
+        let most = |sums: [Known; 2]| sums.map(|sum| sum.unknown).into_iter().max().unwrap_or(0);
+        [
+            ("CPU time", self.total.unknown),
+            ("I/O", most([self.read, self.written])),
+            ("page faults", most([self.minor, self.major])),
+            ("context switches", most([self.voluntary, self.involuntary])),
+        ]
     }
 
     pub(super) fn io(&self) -> Io {

@@ -77,9 +77,8 @@ pub(super) struct Facts<'a> {
     pub(super) ranks: Option<UnseenRanks>,
     /// Nodes of the job without a report.
     pub(super) missing_nodes: u64,
-    /// Reports whose CPU time is unknown, and those whose RAM is.
-    pub(super) unknown_cpu: u64,
-    pub(super) unknown_ram: u64,
+    /// Figures, each with how many reports it is unknown of.
+    pub(super) unknown: &'a [(&'static str, u64)],
     pub(super) of_nodes: &'a NodeWarnings,
 }
 
@@ -241,16 +240,16 @@ fn one_machine(facts: &Facts) -> Option<String> {
     })
 }
 
-/// Says of how many reports the CPU time or the RAM is unknown. `None`: both are known of all.
+/// Names the figures that are unknown of some reports. `None`: all are known of all.
 fn unknown(facts: &Facts) -> Option<String> {
-    let Facts { unknown_cpu, unknown_ram, files, .. } = facts;
-    let what = [(unknown_cpu, "the CPU time"), (unknown_ram, "the RAM")];
-    let parts: Vec<String> = what
-        .into_iter()
-        .filter(|(unknown, _)| **unknown > 0)
-        .map(|(unknown, what)| format!("{what} of {}", counted(*unknown, "report")))
-        .collect();
+    let unknown = facts.unknown.iter().filter(|(_, reports)| *reports > 0);
+    let parts: Vec<String> =
+        unknown.map(|(what, reports)| format!("{what} (in {})", counted(*reports, "report"))).collect();
     (!parts.is_empty()).then(|| {
-        format!("Of {}, {} is unknown and in no sum.", counted(files.read, "report"), parts.join(" and "))
+        format!(
+            "Unknown in some of {}, and in no sum: {}. These sums are of the other reports.",
+            counted(facts.files.read, "report"),
+            parts.join(", ")
+        )
     })
 }

@@ -3,6 +3,7 @@
 mod agents;
 mod hostile;
 mod machines;
+mod nodes;
 mod sums;
 mod times;
 mod truth;

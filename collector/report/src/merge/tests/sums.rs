@@ -92,7 +92,8 @@ fn unknown_times_are_left_out_and_said() {
     assert_eq!(report.max_ram.combined.footprint_bytes, full().max_ram.combined.footprint_bytes);
     assert_eq!(report.max_ram_at_most.combined, None);
     assert_eq!((report.nodes[1].cpu_s, report.nodes[1].ram.max_bytes), (None, None));
-    let said = "Of 2 reports, the CPU time of 1 report and the RAM of 1 report is unknown and in no sum.";
+    let said = "Unknown in some of 2 reports, and in no sum: CPU time (in 1 report), RAM (in 1 report), memory in use by all \
+                programs (in 1 report). These sums are of the other reports.";
     assert!(report.warnings.iter().any(|warning| warning.text == said), "{:?}", report.warnings);
 }
 

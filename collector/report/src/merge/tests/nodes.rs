@@ -1,0 +1,54 @@
+//! What is known of some reports of a node, or of some nodes.
+
+use super::{merged, of_node, steady, warns};
+use crate::model::report::*;
+
+/// Makes figures unknown that earlier versions did not have, or that could not be read.
+fn without_figures(report: &mut Report) {
+    report.io = Io { read_bytes: None, write_bytes: None };
+    report.faults = Faults { minor: None, major: None };
+    report.context_switches = ContextSwitches { voluntary: None, involuntary: None };
+    report.mean_ram_bytes.combined = None;
+    report.cpu.combined = Percent { max_sum: None, mean_sum: None };
+    report.series = Series::default();
+    report.cpu_time.user_s = None;
+    report.max_ram.system_bytes = None;
+    report.processes.max_concurrent = None;
+}
+
+// Requirement: NODE-3
+#[test]
+fn figures_that_a_report_lacks_are_named_or_unknown() {
+    let mut lacking = of_node("n2");
+    without_figures(&mut lacking);
+    let (one, report) = (of_node("n1"), merged(&[of_node("n1"), lacking]));
+    assert_eq!((report.mean_ram_bytes.combined, report.cpu.combined.mean_sum), (None, None));
+    assert_eq!(report.cpu_time.user_s, None);
+    assert_eq!(report.cpu_time.system_s, one.cpu_time.system_s.map(|system_s| system_s * 2.0));
+    // These are of the other report.
+    assert_eq!(&report.io, &one.io);
+    assert_eq!((&report.faults, &report.context_switches), (&one.faults, &one.context_switches));
+    assert_eq!(report.max_ram.system_bytes, one.max_ram.system_bytes);
+    assert!(
+        warns(
+            &report,
+            "Unknown in some of 2 reports, and in no sum: I/O (in 1 report), page faults (in 1 report), context switches (in 1 \
+             report), largest CPU utilization (in 1 report), processes at one time (in 1 report), memory in use by all programs (in \
+             1 report). "
+        ),
+        "{:?}",
+        report.warnings
+    );
+    assert!(!warns(&merged(&[of_node("n1"), of_node("n2")]), "Unknown"));
+}
+
+// Requirement: NODE-3
+#[test]
+fn cpu_time_of_a_node_is_unknown_if_that_of_a_report_is() {
+    let mut unknown = steady("n1", 0, 10.0, 1000);
+    unknown.cpu_time.total_s = None;
+    let report = merged(&[steady("n1", 0, 10.0, 1000), unknown, steady("n2", 0, 10.0, 1000)]);
+    let of_nodes: Vec<_> = report.nodes.iter().map(|node| (node.cpu_s, node.busy_cores)).collect();
+    assert_eq!(of_nodes, [(None, None), (Some(10.0), Some(1.0))]);
+    assert_eq!((report.cpu_time.total_s, report.cpu_time.usable_percent), (Some(20.0), None));
+}
