@@ -21,6 +21,8 @@ use crate::model::timestamp;
 const MOST_GPUS: usize = 64;
 /// Most processors of an affinity mask.
 const MOST_CPUS: u32 = 1 << 16;
+/// The most cores that a report may use: more is forged.
+const MOST_CORES: f64 = 1e6;
 
 /// A node whose reports are being read.
 pub(super) struct OpenNode {
@@ -280,13 +282,14 @@ impl UsableNode {
     /// Adds what a report of the node may use.
     fn add(&mut self, report: &Report) {
         let UsableCores { count, source } = report.usable.cores;
+        let count = count.clamp(0.0, MOST_CORES);
         let affinity = report.limits.cpus.as_ref().filter(|_| source == CoresSource::Affinity);
         match affinity {
             Some(cpus) => self.affinity.extend(cpus.iter().filter(|cpu| **cpu < MOST_CPUS)),
             None => self.has_affinity_only = false,
         }
         if source == CoresSource::NExpectedCores {
-            self.asked += count.clamp(0.0, 1e6);
+            self.asked += count;
         }
         if count > self.largest {
             (self.largest, self.source) = (count, source);

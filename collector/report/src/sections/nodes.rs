@@ -31,11 +31,21 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
 }
 
 /// Says what the largest RAM can have been at most, where that is more. `None`: it is not, or the report is of one node.
-pub(super) fn at_most(report: &Report, units: Units) -> Option<String> {
+fn at_most(report: &Report, units: Units) -> Option<String> {
     report.merged.as_ref()?;
     let (least, most) = (report.max_ram.combined.footprint_bytes?, report.max_ram_at_most.combined?);
     let is_more = most as f64 > least as f64 * (1.0 + NEGLIGIBLE);
     is_more.then(|| units.bytes(most))
+}
+
+/// Says that the largest RAM is a lower bound, and gives the upper one if it is known. `None`: it is exact, or the report is of
+/// one node.
+pub(super) fn bounds(report: &Report, units: Units) -> Option<String> {
+    report.merged.as_ref()?;
+    match report.max_ram_at_most.combined {
+        Some(_) => at_most(report, units).map(|most| format!("at least; at most {most}")),
+        None => Some("at least".to_owned()),
+    }
 }
 
 /// Writes how busy all GPUs were, how much of their memory the run held, and their energy. `None`: there are none.

@@ -187,8 +187,7 @@ fn ram_row(report: &Report, units: Units) -> Block {
     };
     let part = memory.bytes.filter(|whole| *whole > 0).map(|whole| peak as f64 / whole as f64);
     let whole = memory.bytes.map(|whole| units.bytes(whole));
-    let at_most = nodes::at_most(report, units).map(|most| format!("at least; at most {most}"));
-    let note = at_most.unwrap_or_else(|| note.to_owned());
+    let note = nodes::bounds(report, units).unwrap_or_else(|| note.to_owned());
     gauge(LABEL, units.bytes(peak), whole, part, note)
 }
 

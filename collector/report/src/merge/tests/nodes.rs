@@ -2,6 +2,7 @@
 
 use super::{merged, of_node, steady, warns};
 use crate::model::report::*;
+use crate::model::style::Style;
 
 /// Makes figures unknown that earlier versions did not have, or that could not be read.
 fn without_figures(report: &mut Report) {
@@ -51,4 +52,32 @@ fn cpu_time_of_a_node_is_unknown_if_that_of_a_report_is() {
     let of_nodes: Vec<_> = report.nodes.iter().map(|node| (node.cpu_s, node.busy_cores)).collect();
     assert_eq!(of_nodes, [(None, None), (Some(10.0), Some(1.0))]);
     assert_eq!((report.cpu_time.total_s, report.cpu_time.usable_percent), (Some(20.0), None));
+}
+
+// Requirement: NODE-2
+#[test]
+fn largest_ram_is_shown_as_a_lower_bound_if_that_of_a_node_is_unknown() {
+    let peak = |reports: &[Report]| {
+        let text = crate::text::text(&merged(reports), &Style::default());
+        text.lines().find(|line| line.contains("RAM peak")).unwrap().to_owned()
+    };
+    let (one, mut unknown) = (steady("n1", 0, 10.0, 1000), steady("n2", 0, 10.0, 1000));
+    assert!(!peak(&[one.clone(), unknown.clone()]).contains("at least"));
+    (unknown.max_ram, unknown.series) = (MaxRam::default(), Series::default());
+    unknown.max_ram_at_most.combined = None;
+    let row = peak(&[one, unknown]);
+    assert!(row.ends_with("at least"), "{row}");
+}
+
+// Requirement: NODE-5
+#[test]
+fn forged_number_of_cores_leaves_a_number() {
+    let forged = |count: f64| {
+        let mut report = steady("n2", 0, 10.0, 1000);
+        report.usable.cores.count = count;
+        merged(&[steady("n1", 0, 10.0, 1000), report.clone(), report]).usable.cores.count
+    };
+    let own = steady("n1", 0, 10.0, 1000).usable.cores.count;
+    assert_eq!(forged(f64::MAX), own + 1e6);
+    assert!(forged(-f64::MAX) <= 2.0 * own);
 }
