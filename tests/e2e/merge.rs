@@ -141,6 +141,9 @@ fn clock_that_is_ahead_is_put_right_where_its_offset_is_given() {
     let wrong = merge(&["--clock-offset", "n2"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("\"n2\" is no clock: write it as NODE=SECONDS"));
+    let far = merge(&["--clock-offset", "n2=-1e12"]);
+    assert_eq!(far.status.code(), Some(2));
+    assert!(text(&far.stderr).contains("\"n2=-1e12\" is too far: a clock is at most 3.2e11 s"));
 }
 
 // Requirement: NODE-5

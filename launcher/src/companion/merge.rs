@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args, ValueHint};
-use gpu_track_collector::merge::{Head, MergedReport, Merger, Plan, Source, ranks_csv};
+use gpu_track_collector::merge::{Head, MOST_CLOCK_OFFSET_S, MergedReport, Merger, Plan, Source, ranks_csv};
 use gpu_track_collector::{ReportConfig, ReportFiles, Style, output_at, quote, read_report, write_report};
 
 use super::report_files;
@@ -141,6 +141,9 @@ fn clock_offset(given: &str) -> Result<(String, f64), String> {
     let problem = || format!("\"{given}\" is no clock: write it as NODE=SECONDS");
     let (node, seconds) = given.rsplit_once('=').ok_or_else(problem)?;
     match seconds.parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() && seconds.abs() > MOST_CLOCK_OFFSET_S => Err(format!(
+            "\"{given}\" is too far: a clock is at most {MOST_CLOCK_OFFSET_S:e} s ahead or behind"
+        )),
         Ok(seconds) if seconds.is_finite() && !node.is_empty() => Ok((node.to_owned(), seconds)),
         _ => Err(problem()),
     }

@@ -94,7 +94,8 @@ impl Head {
         self.hostname.as_deref()
     }
 
-    /// Notes that the node's clock was so many seconds ahead of the others, and puts the times right by that.
+    /// Notes that the node's clock was so many seconds ahead of the others, and puts the times right by that. It is at most
+    /// [`MOST_CLOCK_OFFSET_S`](super::MOST_CLOCK_OFFSET_S).
     pub fn set_clock_offset(&mut self, offset_s: f64) {
         self.span = self.span.earlier(offset_s);
         self.clock_offset_s = Some(offset_s);

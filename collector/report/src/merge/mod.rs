@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 pub use head::Head;
 pub use merger::{MergedReport, Merger};
 pub use plan::{Plan, Source};
+pub use quantity::MOST_CLOCK_OFFSET_S;
 pub use ranks::csv as ranks_csv;
 
 use crate::model::report::Report;

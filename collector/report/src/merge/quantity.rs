@@ -8,6 +8,9 @@ const MOST_POINTS: usize = 1000;
 const MOST: u64 = 1 << 62;
 /// The longest run, microseconds: ten years.
 const MOST_RUN_US: f64 = 315e12;
+/// A clock is ahead or behind by no more than this, seconds: longer than all times that a report can have (1970 to 9999). Times
+/// that are put right by it fit microseconds since the epoch.
+pub const MOST_CLOCK_OFFSET_S: f64 = 3.2e11;
 /// By so much the end of a point can be after the begin of the next one, seconds: each is rounded by itself.
 const POINT_ROUNDING_S: f64 = 1e-6;
 /// By so much the last point can end after the run, seconds: the length of a run has milliseconds.
@@ -59,9 +62,10 @@ impl Span {
         Self { start_us: started_us, end_us: started_us.saturating_add(wall_us) }
     }
 
-    /// Moves it so many seconds back, but not before 1970.
+    /// Moves it so many seconds back, at most [`MOST_CLOCK_OFFSET_S`], but not before 1970.
     pub(super) fn earlier(self, by_s: f64) -> Self {
-        let by_us = (by_s * 1e6).round().clamp(-MOST_RUN_US, MOST_RUN_US) as i64;
+        let by_s = by_s.clamp(-MOST_CLOCK_OFFSET_S, MOST_CLOCK_OFFSET_S);
+        let by_us = (by_s * 1e6).round() as i64;
         let start_us = self.start_us.saturating_sub(by_us).max(0);
         Self { start_us, end_us: start_us.saturating_add(self.end_us - self.start_us) }
     }

@@ -1,7 +1,11 @@
 //! Reports of very different lengths and times: what the figures over time are then.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use super::{merged, steady, warns};
+use crate::merge::{Head, Merger, Plan, Source};
 use crate::model::report::Report;
+use crate::read::ReadReport;
 
 /// Whether two figures are the same, but for rounding.
 fn is_about(figure: Option<f64>, expected: f64) -> bool {
@@ -49,4 +53,27 @@ fn forged_length_leaves_the_time_of_the_others() {
     // Even if all are forged, there is a time.
     let all = merged(&["n1", "n2"].map(|node| steady(node, 0, 1e300, 1000)));
     assert!(is_about(all.mean_ram_bytes.combined, 2000.0), "{:?}", all.mean_ram_bytes);
+}
+
+// Requirement: NODE-9
+#[test]
+fn clock_that_is_decades_off_is_put_right() {
+    let one = steady("n1", 0, 10.0, 1000);
+    let mut unset = steady("n2", 0, 10.0, 1000);
+    unset.started_at = UNIX_EPOCH + Duration::from_secs(5);
+    let offset_s = -one.started_at.duration_since(unset.started_at).unwrap().as_secs_f64();
+    let mut of_unset = Head::of(&unset);
+    of_unset.set_clock_offset(offset_s);
+    let sources = [("a", Head::of(&one)), ("b", of_unset)].map(|(file, head)| Source {
+        file: file.into(),
+        head,
+        content: None,
+    });
+    let mut merger = Merger::new(Plan::new(sources.into(), Vec::new()));
+    for (number, report) in [one, unset].into_iter().enumerate() {
+        merger.add(number, ReadReport { report, note: None });
+    }
+    let report = merger.finish().unwrap().report;
+    assert_eq!((report.wall_s, report.max_ram.combined.footprint_bytes), (10.0, Some(2000)));
+    assert_eq!(report.nodes[1].clock_offset_s, Some(offset_s));
 }
