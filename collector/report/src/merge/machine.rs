@@ -39,6 +39,14 @@ pub(super) struct Machines {
     open: Open,
 }
 
+/// What a machine has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    pub cores: u32,
+    /// Memory; `None`: unknown.
+    pub ram_bytes: Option<u64>,
+}
+
 /// The machine whose reports are being read.
 #[derive(Default)]
 struct Open {
@@ -182,11 +190,12 @@ impl Machines {
         self.gpu_busy.add(axis.quantity(&busy, Scale::Percent, max, max).as_ref());
     }
 
-    /// Adds the machine that is open to the sums, if it has reports. What is added after this is of another one.
-    pub(super) fn close(&mut self) {
+    /// Adds the machine that is open to the sums, and gives its size. `None`: it has no reports. What is added after this is of
+    /// another one.
+    pub(super) fn close(&mut self) -> Option<Size> {
         let open = std::mem::take(&mut self.open);
         if open.reports == 0 {
-            return;
+            return None;
         }
         self.count += 1;
         self.cores += u64::from(open.cores);
@@ -210,6 +219,7 @@ impl Machines {
             // It can have GPUs that no report tells of.
             self.energy.add(None);
         }
+        Some(Size { cores: open.cores, ram_bytes: open.ram_bytes })
     }
 
     /// Gives the cores of all machines.

@@ -8,13 +8,14 @@ use super::common::Common;
 use super::ending::Endings;
 use super::grid::MOST_POINTS;
 use super::machine::Machines;
-use super::node::{ClosedNode, OpenNode};
+use super::node::OpenNode;
 use super::plan::Plan;
 use super::processes::Processes;
 use super::quantity::Axis;
 use super::ranks::RankTable;
 use super::sums::{Quantities, Sums};
 use super::totals::{Known, Totals};
+use super::usable::OfMachine;
 use super::warnings::NodeWarnings;
 use crate::model::node_list;
 use crate::model::report::{
@@ -69,13 +70,15 @@ pub struct Merger {
     open: Option<(usize, OpenNode)>,
 }
 
-/// What nodes may use: sums over the nodes, and what sets them.
+/// What nodes may use: sums over the machines, and what sets them.
 #[derive(Default)]
 pub(super) struct Usables {
+    /// Sums of the machine whose reports are being read.
+    of_machine: OfMachine,
     pub cores: f64,
     /// Of several sources, the first one of the enum's order: the most specific.
     pub cores_source: Option<CoresSource>,
-    /// `--n-expected-cores` of the nodes, else their cores.
+    /// `--n-expected-cores` of the nodes, else the cores of the machines.
     pub expected_cores: u64,
     pub memory_bytes: Known,
     /// Of several sources, the first one of the enum's order: the most specific.
@@ -195,11 +198,11 @@ impl Merger {
             return;
         }
         let before = self.close_node();
-        let next = &self.plan.nodes[number];
-        if before.is_some_and(|before| self.plan.nodes[before].machine != next.machine) {
-            self.machines.close();
+        let machine = |node: usize| self.plan.nodes[node].machine;
+        if before.is_some_and(|before| machine(before) != machine(number)) {
+            self.close_machine();
         }
-        self.open = Some((number, OpenNode::new(next, self.plan.grid)));
+        self.open = Some((number, OpenNode::new(&self.plan.nodes[number], self.plan.grid)));
     }
 
     /// Closes the node that is open, and gives its number. `None`: no node is open.
@@ -207,13 +210,21 @@ impl Merger {
         let (number, open) = self.open.take()?;
         self.read_nodes.insert(number);
         let is_listed = self.nodes.len() < MOST_NODES;
-        let ClosedNode { node, expected_cores, usable } =
-            open.close(is_listed.then(|| self.bins_per_node_point()));
-        self.usable.cores += usable.count;
-        self.usable.expected_cores += expected_cores;
-        self.usable.memory_bytes.add(node.ram.usable_bytes.map(u128::from));
-        self.list_node(node, is_listed);
+        let closed = open.close(is_listed.then(|| self.bins_per_node_point()));
+        self.usable.of_machine.add(&closed);
+        self.list_node(closed.node, is_listed);
         Some(number)
+    }
+
+    /// Closes the machine that is open, whose nodes are closed.
+    fn close_machine(&mut self) {
+        let of_nodes = std::mem::take(&mut self.usable.of_machine);
+        if let Some(size) = self.machines.close() {
+            self.usable.cores += of_nodes.cores(size);
+            self.usable.expected_cores =
+                self.usable.expected_cores.saturating_add(of_nodes.expected_cores(size));
+            self.usable.memory_bytes.add(of_nodes.memory_bytes(size));
+        }
     }
 
     /// Lists a node, or only counts it, unless it `is_listed`. The same goes for its GPUs, of which there can be too many.
@@ -246,7 +257,7 @@ impl Merger {
         if self.close_node().is_none() {
             return Err(self.files);
         }
-        self.machines.close();
+        self.close_machine();
         let ranks = self.ranks.all().cloned().collect();
         let report = match only.filter(|_| self.files.unread == 0) {
             Some(report) => *report,

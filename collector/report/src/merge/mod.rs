@@ -27,6 +27,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod usable;
 mod warnings;
 
 use std::collections::BTreeMap;

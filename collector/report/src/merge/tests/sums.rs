@@ -154,9 +154,15 @@ fn containers_of_one_machine_are_nodes_whose_machine_counts_once() {
     let reports = ["a", "b"].map(|name| {
         let mut report = of_node(name);
         report.host.boot_id = Some("the same".into());
+        report.usable.cores = UsableCores { count: 8.0, source: CoresSource::Machine };
+        report.usable.memory.bytes = report.host.ram_bytes;
+        (report.cpu.system_core_count, report.cpu.expected_cores) = (8, 8);
         report
     });
     let report = merged(&reports);
+    // Each may use all that the machine has, and so may both.
+    assert_eq!((report.usable.cores.count, report.cpu.expected_cores), (8.0, 8));
+    assert_eq!(report.usable.memory.bytes, full().host.ram_bytes);
     assert_eq!((report.nodes.len(), report.host.cores), (2, 8));
     assert_eq!(report.max_ram.system_capacity_bytes, full().host.ram_bytes);
     assert!(report.warnings[0].text.starts_with("By their boot ids, 2 nodes are 1 machine"));
