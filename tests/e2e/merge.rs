@@ -1,6 +1,8 @@
 //! `gpu-track merge`: one report of several ranks' and nodes' reports, whatever else lies in their directory.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -209,4 +211,14 @@ fn what_is_no_report_is_named_and_the_others_are_merged() {
         let found = reasons.iter().find(|(file, _)| file == name);
         assert!(found.is_some_and(|(_, told)| told.starts_with(reason)), "{name}: {found:?}");
     }
+
+    // Two files whose names are printed alike.
+    let alike = tempfile::tempdir().unwrap();
+    for (node, name) in [("n1", b"a\xfe.json"), ("n2", b"a\xff.json")] {
+        on_node(&report, node, &alike.path().join(OsStr::from_bytes(name)));
+    }
+    let done = run(&["merge", "-f", "json", alike.path().to_str().unwrap()]);
+    let merged: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!((&merged["merged"]["files"]["read"], text(&done.stderr)), (&json!(2), String::new()));
+    assert_eq!(merged["nodes"], clean["nodes"]);
 }

@@ -152,8 +152,8 @@ fn clock_offset(given: &str) -> Result<(String, f64), String> {
 /// What a first look at all files gives.
 struct FirstLook<'a> {
     sources: Vec<Source>,
-    /// Where each source is, by its file's name as reports and messages have it.
-    places: BTreeMap<String, &'a Place>,
+    /// Where each source is.
+    places: Vec<&'a Place>,
     /// Files without a report, each with the reason.
     unread: Vec<(String, String)>,
 }
@@ -170,10 +170,10 @@ fn merged(
     let hasher = RandomState::new();
     let FirstLook { sources, places, unread } = first_look(files, clock_offsets, &hasher);
     let plan = Plan::new(sources, unread);
-    let order: Vec<(usize, String)> = plan.order().map(|(number, file)| (number, file.to_owned())).collect();
+    let order: Vec<(usize, usize)> = plan.order().map(|(number, _)| (number, plan.place(number))).collect();
     let mut merger = Merger::new(plan);
-    for (number, file) in order {
-        let Some(place) = places.get(&file) else { continue };
+    for (number, place) in order {
+        let place = places[place];
         let read =
             text(place).and_then(|json| match merger.plan().is_unchanged(number, hasher.hash_one(&json)) {
                 true => read_report(&json).map_err(|error| error.to_string()),
@@ -193,7 +193,7 @@ fn first_look<'a>(
     clock_offsets: &[(String, f64)],
     hasher: &RandomState,
 ) -> FirstLook<'a> {
-    let mut look = FirstLook { sources: Vec::new(), places: BTreeMap::new(), unread: Vec::new() };
+    let mut look = FirstLook { sources: Vec::new(), places: Vec::new(), unread: Vec::new() };
     let mut nodes_not_seen: BTreeSet<&str> = clock_offsets.iter().map(|(node, _)| node.as_str()).collect();
     for place in files.values() {
         let file = quote::escape(&place.path.display().to_string());
@@ -209,8 +209,8 @@ fn first_look<'a>(
                     head.set_clock_offset(*offset_s);
                     nodes_not_seen.remove(node.as_str());
                 }
-                look.sources.push(Source { file: file.clone(), head, content: Some(hash) });
-                look.places.insert(file, place);
+                look.sources.push(Source { file, head, content: Some(hash) });
+                look.places.push(place);
             }
             Err(reason) => look.unread.push((file, reason)),
         }

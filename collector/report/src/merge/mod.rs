@@ -30,8 +30,6 @@ mod totals;
 mod usable;
 mod warnings;
 
-use std::collections::BTreeMap;
-
 pub use head::Head;
 pub use merger::{MergedReport, Merger};
 pub use plan::{Plan, Source};
@@ -50,13 +48,11 @@ pub fn merge(reports: &[(String, Report)]) -> Option<MergedReport> {
         content: None,
     };
     let plan = Plan::new(reports.iter().map(source).collect(), Vec::new());
-    let by_file: BTreeMap<&str, &Report> =
-        reports.iter().map(|(file, report)| (file.as_str(), report)).collect();
-    let in_order = plan.order().filter_map(|(number, file)| Some((number, *by_file.get(file)?)));
-    let in_order: Vec<(usize, &Report)> = in_order.collect();
+    let in_order: Vec<(usize, usize)> =
+        plan.order().map(|(number, _)| (number, plan.place(number))).collect();
     let mut merger = Merger::new(plan);
-    for (number, report) in in_order {
-        merger.add(number, ReadReport { report: report.clone(), note: None });
+    for (number, place) in in_order {
+        merger.add(number, ReadReport { report: reports[place].1.clone(), note: None });
     }
     merger.finish().ok()
 }

@@ -32,6 +32,8 @@ pub struct Source {
 #[derive(Debug)]
 pub struct Plan {
     sources: Vec<Source>,
+    /// For each source, its place among those that were given.
+    places: Vec<usize>,
     /// The reports in the order in which they are to be merged: those of a machine together, and those of a node in it.
     order: Vec<usize>,
     /// For each source, its node.
@@ -66,11 +68,13 @@ impl Plan {
     /// Finds out which reports belong together. `unread` are files in which no report was found, each with
     /// the reason.
     #[must_use]
-    pub fn new(mut sources: Vec<Source>, unread: Vec<(String, String)>) -> Self {
+    pub fn new(sources: Vec<Source>, unread: Vec<(String, String)>) -> Self {
         let unread = unread.into_iter().map(|(file, reason)| UnreadFile { file, reason });
         let mut unread: Vec<UnreadFile> = unread.collect();
-        sources.sort_by(|a, b| a.file.cmp(&b.file));
-        leave_out(&mut sources, &mut unread);
+        let mut placed: Vec<(usize, Source)> = sources.into_iter().enumerate().collect();
+        placed.sort_by(|(_, a), (_, b)| a.file.cmp(&b.file));
+        leave_out(&mut placed, &mut unread);
+        let (places, mut sources): (Vec<usize>, Vec<Source>) = placed.into_iter().unzip();
         let launcher = launcher(&sources);
         put_clocks_right(&mut sources, launcher);
         let (nodes, node_of) = number_nodes(&sources);
@@ -90,6 +94,7 @@ impl Plan {
             outside: times.outside,
             launcher,
             sources,
+            places,
             order,
             node_of,
             nodes,
@@ -100,6 +105,12 @@ impl Plan {
     /// Gives the reports in the order in which they are to be merged: a number, and the file.
     pub fn order(&self) -> impl Iterator<Item = (usize, &str)> {
         self.order.iter().map(|at| (*at, self.sources[*at].file.as_str()))
+    }
+
+    /// Gives the place of a report among the sources that were given. Names of files can be alike, as they are printed.
+    #[must_use]
+    pub fn place(&self, number: usize) -> usize {
+        self.places[number]
     }
 
     /// Whether the file has the content that the first look saw.
@@ -157,9 +168,9 @@ fn put_clocks_right(sources: &mut [Source], launcher: Option<usize>) {
 }
 
 /// Takes out what would count a run twice: copies, and reports that were made of several.
-fn leave_out(sources: &mut Vec<Source>, unread: &mut Vec<UnreadFile>) {
+fn leave_out(placed: &mut Vec<(usize, Source)>, unread: &mut Vec<UnreadFile>) {
     let mut first: HashMap<u64, String> = HashMap::new();
-    sources.retain(|source| {
+    placed.retain(|(_, source)| {
         let reason = if source.head.is_merged {
             Some("it is a merged report: the reports that it was made of are what can be merged".to_owned())
         } else {

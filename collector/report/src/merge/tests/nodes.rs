@@ -81,3 +81,13 @@ fn forged_number_of_cores_leaves_a_number() {
     assert_eq!(forged(f64::MAX), own + 1e6);
     assert!(forged(-f64::MAX) <= 2.0 * own);
 }
+
+// Requirement: NODE-5
+#[test]
+fn files_whose_names_are_alike_are_all_read() {
+    let named = [("n1", 3.0), ("n2", 5.0)]
+        .map(|(node, wall_s)| ("a\\xff.json".to_owned(), steady(node, 0, wall_s, 1000)));
+    let report = crate::merge::merge(&named).unwrap().report;
+    let nodes: Vec<_> = report.nodes.iter().map(|node| (node.node.as_str(), node.cpu_s)).collect();
+    assert_eq!(nodes, [("n1", Some(3.0)), ("n2", Some(5.0))]);
+}
