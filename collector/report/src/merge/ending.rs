@@ -96,11 +96,11 @@ impl Endings {
     }
 }
 
-fn is_success(exit: Exit) -> bool {
+pub(super) fn is_success(exit: Exit) -> bool {
     exit == Exit { code: Some(0), signal: None }
 }
 
 /// Whether the exit is known and no success.
-fn is_failure(exit: Exit) -> bool {
+pub(super) fn is_failure(exit: Exit) -> bool {
     exit != Exit::default() && !is_success(exit)
 }

@@ -186,7 +186,7 @@ impl Merger {
             let start_s = (!is_apart).then(|| (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
             self.processes.add(name, &report, start_s);
             self.of_nodes.add(name, &report);
-            self.ranks.add(name, &report);
+            self.ranks.add(name, &report, span);
         }
         self.only = (self.files.read == 1).then(|| Box::new(report));
     }
@@ -258,6 +258,7 @@ impl Merger {
             return Err(self.files);
         }
         self.close_machine();
+        self.ranks.close();
         let ranks = self.ranks.all().cloned().collect();
         let report = match only.filter(|_| self.files.unread == 0) {
             Some(report) => *report,

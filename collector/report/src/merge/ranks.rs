@@ -4,6 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ending::{is_failure, is_success};
+use super::quantity::Span;
 use super::spread::spread;
 use super::totals::millionths;
 use crate::model::report::{Exit, RankPlace, RankUsage, Ranks, Report, Spread, UnseenRanks};
@@ -14,17 +16,35 @@ const LISTED: usize = 10;
 /// Most ranks without a report that are named.
 const MOST_MISSING: usize = 100;
 
-/// The ranks so far, by job, number of ranks, and rank.
+/// The job, its number of ranks, and the rank.
+type Key = (u32, u32, u32);
+
+/// The ranks so far.
 #[derive(Debug, Default)]
 pub(super) struct RankTable {
-    ranks: BTreeMap<(u32, u32, u32), RankUsage>,
+    /// The ranks that reports have. Of several, each is of another job, whose number the environment does not tell.
+    open: BTreeMap<Key, Vec<OpenRank>>,
+    /// All ranks, as soon as the last report was added.
+    ranks: BTreeMap<Key, RankUsage>,
+    /// Jobs that were told apart by their reports, with their numbers of ranks: of these it is not known which ranks are missing.
+    split: BTreeSet<(u32, u32)>,
+}
+
+/// A rank whose reports are being read.
+#[derive(Debug)]
+struct OpenRank {
+    usage: RankUsage,
+    /// The end of the report whose exit it has, microseconds since the epoch.
+    exit_us: i64,
+    /// When its reports ran: each end, by its start, microseconds since the epoch.
+    spans: BTreeMap<i64, i64>,
 }
 
 impl RankTable {
-    /// Adds a report of this node. Nothing is added if it is of no rank, or of one that can't be.
-    pub(super) fn add(&mut self, node: &str, report: &Report) {
+    /// Adds a report of this node, whose command ran at `span`. Nothing is added if it is of no rank, or of one that can't be.
+    pub(super) fn add(&mut self, node: &str, report: &Report, span: Span) {
         let Some(own) = report.rank.filter(|own| own.rank < own.of) else { return };
-        let of_report = RankUsage {
+        let usage = RankUsage {
             place: RankPlace { job: own.job, rank: own.rank, node: node.to_owned() },
             pid: own.pid,
             wall_s: report.wall_s,
@@ -33,10 +53,37 @@ impl RankTable {
             peak_gpu_ram_bytes: report.max_gpu_ram.combined_bytes,
             exit: report.ending.exit,
         };
-        let key = (own.job, own.of, own.rank);
-        match self.ranks.get_mut(&key) {
-            Some(rank) => join(rank, of_report),
-            None => drop(self.ranks.insert(key, of_report)),
+        let open = self.open.entry((own.job, own.of, own.rank)).or_default();
+        match open.iter_mut().find(|rank| rank.can_have(node, span)) {
+            Some(rank) => rank.join(usage, span),
+            None => open.push(OpenRank {
+                usage,
+                exit_us: span.end_us,
+                spans: BTreeMap::from([(span.start_us, span.end_us)]),
+            }),
+        }
+    }
+
+    /// Ends the table: all reports were added. Jobs that were told apart by their reports get the next free numbers.
+    pub(super) fn close(&mut self) {
+        let mut used: BTreeSet<u32> = self.open.keys().map(|(job, ..)| *job).collect();
+        let mut numbers: BTreeMap<(u32, u32, usize), u32> = BTreeMap::new();
+        let mut next = 0;
+        for ((job, of, rank), open) in std::mem::take(&mut self.open) {
+            for (at, OpenRank { mut usage, .. }) in open.into_iter().enumerate() {
+                let number = *numbers.entry((job, of, at)).or_insert_with(|| {
+                    if at == 0 {
+                        return job;
+                    }
+                    while !used.insert(next) && next < u32::MAX {
+                        next += 1;
+                    }
+                    self.split.insert((next, of));
+                    next
+                });
+                usage.place.job = number;
+                self.ranks.insert((number, of, rank), usage);
+            }
         }
     }
 
@@ -60,7 +107,7 @@ impl RankTable {
         let gpu_ram = self.spread(|rank| as_f64(rank.peak_gpu_ram_bytes));
         Some(Ranks {
             seen: self.ranks.len() as u64,
-            expected: expected(&jobs),
+            expected: self.expected(&jobs),
             jobs: jobs.len() as u64,
             missing: self.missing(&jobs),
             peak_ram_bytes: self.spread(|rank| as_f64(rank.peak_ram_bytes)),
@@ -77,20 +124,29 @@ impl RankTable {
         spread(self.ranks.values().filter_map(|rank| Some((value(rank)?, &rank.place))))
     }
 
-    /// Gives the ranks without a report, by job, at most [`MOST_MISSING`].
+    /// Gives the ranks without a report, by job, at most [`MOST_MISSING`]. Those of jobs that were told apart by their reports are
+    /// unknown.
     fn missing(&self, jobs: &BTreeSet<(u32, u32)>) -> Vec<u32> {
         let of_job = |(job, of): &(u32, u32)| {
             let (job, of) = (*job, *of);
             (0..of).filter(move |rank| !self.ranks.contains_key(&(job, of, *rank)))
         };
-        jobs.iter().flat_map(of_job).take(MOST_MISSING).collect()
+        jobs.difference(&self.split).flat_map(of_job).take(MOST_MISSING).collect()
     }
 
     /// Counts the ranks without a report. `None`: there are none.
     pub(super) fn unseen(&self) -> Option<UnseenRanks> {
-        let expected = expected(&self.jobs());
+        let expected = self.expected(&self.jobs());
         let unseen = expected.saturating_sub(self.ranks.len() as u64);
         (unseen > 0).then_some(UnseenRanks { unseen, expected })
+    }
+
+    /// Counts all ranks of these jobs, each of which comes with its number of ranks. Of jobs that were told apart by their
+    /// reports, these ranks count.
+    fn expected(&self, jobs: &BTreeSet<(u32, u32)>) -> u64 {
+        let of_known: u64 = jobs.difference(&self.split).map(|(_, of)| u64::from(*of)).sum();
+        let of_split = self.ranks.keys().filter(|(job, of, _)| self.split.contains(&(*job, *of)));
+        of_known.saturating_add(of_split.count() as u64)
     }
 
     /// Gives the jobs, each with its number of ranks.
@@ -99,20 +155,29 @@ impl RankTable {
     }
 }
 
-/// Counts all ranks of these jobs, each of which comes with its number of ranks.
-fn expected(jobs: &BTreeSet<(u32, u32)>) -> u64 {
-    jobs.iter().map(|(_, of)| u64::from(*of)).sum()
-}
+impl OpenRank {
+    /// Whether a report of this node, whose command ran at `span`, can be of the same rank: one that started gpu-track-run more
+    /// than once. One of the same time, or of another node, is of another job.
+    fn can_have(&self, node: &str, span: Span) -> bool {
+        let before = self.spans.range(..span.end_us.max(span.start_us.saturating_add(1))).next_back();
+        self.usage.place.node == node && before.is_none_or(|(_, end_us)| *end_us <= span.start_us)
+    }
 
-/// Adds another report of the same rank, which started gpu-track-run more than once: times add up, of peaks the largest counts.
-fn join(rank: &mut RankUsage, other: RankUsage) {
-    rank.wall_s += other.wall_s;
-    rank.peak_ram_bytes = rank.peak_ram_bytes.max(other.peak_ram_bytes);
-    rank.cpu_s = rank.cpu_s.into_iter().chain(other.cpu_s).reduce(|a, b| a + b);
-    rank.peak_gpu_ram_bytes = rank.peak_gpu_ram_bytes.max(other.peak_gpu_ram_bytes);
-    // The first failure stays.
-    if rank.exit == (Exit { code: Some(0), signal: None }) {
-        rank.exit = other.exit;
+    /// Adds another report of the rank: times add up, of peaks the largest counts. What is unknown in one is unknown.
+    fn join(&mut self, other: RankUsage, span: Span) {
+        self.spans.insert(span.start_us, span.end_us);
+        let usage = &mut self.usage;
+        usage.wall_s += other.wall_s;
+        let largest = |a: Option<u64>, b: Option<u64>| Option::zip(a, b).map(|(a, b)| a.max(b));
+        usage.peak_ram_bytes = largest(usage.peak_ram_bytes, other.peak_ram_bytes);
+        usage.cpu_s = Option::zip(usage.cpu_s, other.cpu_s).map(|(a, b)| a + b);
+        usage.peak_gpu_ram_bytes = largest(usage.peak_gpu_ram_bytes, other.peak_gpu_ram_bytes);
+        // The first failure counts. If there is none, an unknown exit can be one.
+        let weight = |exit: Exit| (is_failure(exit), !is_success(exit));
+        let (own, of_other) = (weight(usage.exit), weight(other.exit));
+        if of_other > own || (of_other == own && span.end_us < self.exit_us) {
+            (usage.exit, self.exit_us) = (other.exit, span.end_us);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod agents;
 mod hostile;
 mod machines;
 mod nodes;
+mod rank_jobs;
 mod sums;
 mod times;
 mod truth;

@@ -1,0 +1,59 @@
+//! Ranks of several jobs whose environment has no id of the job, and ranks with several reports.
+
+use super::{merged, steady};
+use crate::model::report::*;
+
+/// A report of this rank of two, of a job without an id.
+fn of_rank(node: &str, rank: u32, start_s: u64, cpu_s: Option<f64>, exit: Option<i32>) -> Report {
+    let mut report = steady(node, start_s, 10.0, 1000);
+    report.rank = Some(OwnRank { job: 0, rank, of: 2, pid: None });
+    report.cpu_time.total_s = cpu_s;
+    report.ending.exit = Exit { code: exit, signal: None };
+    report
+}
+
+fn ranks(reports: &[Report]) -> Ranks {
+    merged(reports).ranks.unwrap()
+}
+
+// Requirement: NODE-8
+#[test]
+fn ranks_of_two_jobs_at_once_are_told_apart() {
+    let job = |node: &str, start_s: u64, cpu_s: f64| {
+        [0, 1].map(|rank| of_rank(node, rank, start_s, Some(cpu_s), Some(0))).to_vec()
+    };
+    let both = ranks(&[job("n1", 0, 1.0), job("n2", 3, 7.0)].concat());
+    assert_eq!((both.jobs, both.seen, both.expected, both.missing.len()), (2, 4, 4, 0));
+    let places: Vec<_> = both
+        .heaviest
+        .iter()
+        .map(|rank| (rank.place.job, rank.place.rank, rank.place.node.as_str(), rank.cpu_s))
+        .collect();
+    let first = [(1, 0, "n2", Some(7.0)), (1, 1, "n2", Some(7.0))];
+    assert_eq!(places, [first, [(0, 0, "n1", Some(1.0)), (0, 1, "n1", Some(1.0))]].concat());
+    // On one node, at one time.
+    assert_eq!(ranks(&[job("n1", 0, 1.0), job("n1", 3, 7.0)].concat()).jobs, 2);
+    // One after the other there: the rank ran gpu-track-run twice.
+    let one = ranks(&[job("n1", 0, 1.0), job("n1", 10, 7.0)].concat());
+    assert_eq!((one.jobs, one.seen, one.heaviest[0].cpu_s), (1, 2, Some(8.0)));
+    // Which ranks the second job has is known by its reports alone.
+    let part = ranks(&[job("n1", 0, 1.0), job("n2", 3, 7.0)[..1].to_vec()].concat());
+    assert_eq!((part.jobs, part.seen, part.expected, part.missing.len()), (2, 3, 3, 0));
+}
+
+// Requirement: NODE-8
+#[test]
+fn rank_with_several_reports_has_the_first_failure_and_no_part_of_a_sum() {
+    let exit = |exits: [Option<i32>; 3]| {
+        let reports = [0, 1, 2].map(|at| of_rank("n1", 0, at * 20, Some(1.0), exits[at as usize]));
+        ranks(&reports).heaviest[0].exit.code
+    };
+    assert_eq!(exit([None, Some(0), Some(3)]), Some(3));
+    assert_eq!(exit([Some(0), Some(4), Some(3)]), Some(4));
+    assert_eq!(exit([Some(0), None, Some(0)]), None);
+    assert_eq!(exit([Some(0); 3]), Some(0));
+    let longer = Report { wall_s: 15.0, ..of_rank("n1", 0, 20, Some(1.0), Some(5)) };
+    // The longer report is read first.
+    let rank = &ranks(&[longer, of_rank("n1", 0, 0, None, Some(6))]).heaviest[0];
+    assert_eq!((rank.exit.code, rank.cpu_s), (Some(6), None));
+}
