@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::quantity::Span;
+use super::quantity::{MOST_CLOCK_OFFSET_S, Span};
 use crate::json::SCHEMA_VERSION;
 use crate::model::report::{NodePart, Report};
 use crate::model::timestamp;
@@ -95,8 +95,9 @@ impl Head {
     }
 
     /// Notes that the node's clock was so many seconds ahead of the others, and puts the times right by that. It is at most
-    /// [`MOST_CLOCK_OFFSET_S`](super::MOST_CLOCK_OFFSET_S).
+    /// [`MOST_CLOCK_OFFSET_S`].
     pub fn set_clock_offset(&mut self, offset_s: f64) {
+        let offset_s = offset_s.clamp(-MOST_CLOCK_OFFSET_S, MOST_CLOCK_OFFSET_S);
         self.span = self.span.earlier(offset_s);
         self.clock_offset_s = Some(offset_s);
     }

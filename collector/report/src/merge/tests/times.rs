@@ -77,3 +77,12 @@ fn clock_that_is_decades_off_is_put_right() {
     assert_eq!((report.wall_s, report.max_ram.combined.footprint_bytes), (10.0, Some(2000)));
     assert_eq!(report.nodes[1].clock_offset_s, Some(offset_s));
 }
+
+// Requirement: NODE-5, NODE-9
+#[test]
+fn offset_of_a_clock_is_the_one_that_was_applied() {
+    let report = steady("n1", 0, 10.0, 1000);
+    let mut head = Head::of(&report);
+    head.set_clock_offset(1e300);
+    assert_eq!(head.clock_offset_s, Some(3.2e11));
+}
