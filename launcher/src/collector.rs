@@ -63,6 +63,10 @@ impl Collector {
         let mut command = Command::new("/proc/self/exe");
         command.arg0(name::of_collectors()).args(fds.iter().map(argument)).arg(lock_list);
         command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
+        // An agent's stderr is that of the job.
+        if config.report.node_part.is_some_and(|part| part.is_agent) {
+            command.stderr(Stdio::null());
+        }
         // SAFETY: all calls are plain system calls; the descriptors are open until the command is spawned.
         unsafe {
             command.pre_exec(move || {

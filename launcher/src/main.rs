@@ -96,8 +96,9 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             if let Err(error) = nodes::prepare_agent(&mut options) {
                 return Ok(run::not_executed(&options, &error));
             }
-            let nodes = nodes::are_tracked(&options).then(|| NodeRun::prepare(&mut options)).flatten();
-            let locks = cli::locks(&mut options.report)?;
+            let mut locks = cli::locks(&mut options.report)?;
+            let nodes = nodes::are_tracked(&options);
+            let nodes = nodes.then(|| NodeRun::prepare(&mut options, &mut locks)).flatten();
             let tracking = cli::tracking_files(&mut options)?;
             Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes }))
         }

@@ -126,6 +126,18 @@ fn silent_and_hostile_nodes_are_named_and_change_no_figure_of_others() {
     assert_eq!((&merged["stage"], &merged["exit"]["code"]), (&"final".into(), &0.into()));
 }
 
+// Requirement: NODE-11
+#[test]
+fn run_that_is_refused_leaves_the_directory_of_the_one_that_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let options = ["--nodes=auto", "-q", "-o", report.to_str().unwrap()];
+    let script = format!("{BINARY} {} -- true; [ $? = 2 ] && ls {}.d", options.join(" "), report.display());
+    let run = tracked(["sh", "-c", &script]).only_options(&options).run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains(".json\n") && run.stdout.contains("run\n"), "{}", run.stdout);
+}
+
 // Requirement: NODE-12, NODE-58, NODE-59
 #[test]
 fn run_goes_on_where_other_nodes_cannot_be_tracked() {

@@ -16,7 +16,7 @@ mod spec;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use gpu_track_collector::{Output, ReportTarget, format};
+use gpu_track_collector::{Output, OutputLock, ReportTarget, format};
 
 pub(crate) use agent::prepare as prepare_agent;
 pub(crate) use remote_shell::serve_if_started_as_one as serve_if_started_as_remote_shell;
@@ -53,33 +53,37 @@ pub(crate) struct NodeRun {
 
 impl NodeRun {
     /// Makes the directory, and lets the collector write this node's report into it. What goes to a terminal or pipe can't be
-    /// replaced, so it is written once, at the end. `None`: the run is tracked on this node only, and a line on stderr says why.
-    pub(crate) fn prepare(options: &mut Options) -> Option<Self> {
-        Self::try_prepare(options)
-            .inspect_err(|problem| {
-                console::message(format_args!("--nodes: only this node is tracked: {problem}"))
-            })
-            .ok()
+    /// replaced, so it is written once, at the end. `locks` are those of the report's places, in their order. `None`: the run is
+    /// tracked on this node only, and a line on stderr says why.
+    pub(crate) fn prepare(options: &mut Options, locks: &mut Vec<Option<OutputLock>>) -> Option<Self> {
+        let node_run = Self::make(options).map_err(|problem| {
+            console::message(format_args!("--nodes: only this node is tracked: {problem}"));
+        });
+        let node_run = node_run.ok()?;
+        let report = &mut options.report;
+        let places: Vec<_> = std::mem::take(&mut report.targets).into_iter().zip(locks.drain(..)).collect();
+        let is_file = |(target, _): &(ReportTarget, Option<OutputLock>)| target.output.file().is_some();
+        // No other process writes to the report of this node, which has its pid in the name.
+        let own = (json_in(&node_run.own), None);
+        (report.targets, *locks) = places.into_iter().filter(is_file).chain([own]).unzip();
+        Some(node_run)
     }
 
-    fn try_prepare(options: &mut Options) -> Result<Self, String> {
-        let report = &mut options.report;
-        let of_report = report.files().next().map(beside);
+    /// Makes the directory and what leads to it. The report's places stay as they are.
+    fn make(options: &mut Options) -> Result<Self, String> {
+        let of_report = options.report.files().next().map(beside);
         let is_temporary = of_report.is_none();
         let path = of_report
             .or_else(in_state_directory)
             .ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory")?;
         let id = spec::new_id();
         let carriers = Carriers::new(id, &path, options)?;
-        let report = &mut options.report;
         let cannot = |error| format!("{}: {error}", path.display());
         let directory = NodeDirectory::make(&path, id).map_err(cannot)?;
         carriers.link_into(&path).map_err(cannot)?;
         let CheckedIn { file, part } = directory.check_in(false).map_err(cannot)?;
-        report.node_part = Some(part);
-        let targets = report.targets.clone();
-        report.targets.retain(|target| target.output.file().is_some());
-        report.targets.push(json_in(&file));
+        options.report.node_part = Some(part);
+        let targets = options.report.targets.clone();
         Ok(Self { directory, own: file, carriers, targets, is_temporary })
     }
 

@@ -23,7 +23,8 @@ PLOTS = """[...document.querySelectorAll('svg.chart')].map(chart => {
 })"""
 FIRST_CHART = "document.querySelector('svg.chart')"
 LEGENDS = "[...document.querySelectorAll('figure b')].map(value => value.textContent).join()"
-# Clicks on each head twice. Gives the columns that are then not in order: numbers by size, other cells as words, n/a last.
+# Clicks on each head twice. Gives the columns that are then not in order: numbers by size, other cells as words, n/a
+# last.
 UNSORTED = """[...document.querySelectorAll('table.sorts')].flatMap(table => [...table.tHead.rows[0].cells].flatMap(
     (head, column) => [1, 2].flatMap(() => {
         head.firstChild.click();
