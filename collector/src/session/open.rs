@@ -135,15 +135,14 @@ fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now
     run.apply(now_ns, Observation::PidNumber { pid, pidfd_inode });
 }
 
-/// Gives the processes whose connector events count. What waits in the connector's socket may be about a process that has ended since.
-/// It may be about the command, too, before the run state knows of that.
+/// Gives the processes whose connector events count. What waits in the connector's socket may be about a process that has ended
+/// since, so all that the tree has are among them. It may be about the command, too, before the run state knows of that.
 fn members(run: &RunState, config: &Config) -> Members {
+    let launcher = config.start.launcher_pid;
     let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
-    Members::new(
-        run.tree.host_pids().chain([config.start.launcher_pid]).chain(unknown_main),
-        std::process::id(),
-        (config.restarts > 0).then_some(config.start.launcher_pid),
-    )
+    let known = run.tree.host_pids().chain([launcher]).chain(unknown_main);
+    let launcher_of_replaced = (config.restarts > 0).then_some(launcher);
+    Members::new(known, std::process::id(), launcher_of_replaced)
 }
 
 /// Gives when the first report-so-far is written, CLOCK_MONOTONIC nanoseconds.

@@ -86,6 +86,7 @@ impl Crashes {
             end_ns: process.end_ns(),
             counted_as: (signal, process.name.command.clone()),
         };
+        // This is the parent, and its child counts already.
         if self.recent.iter().any(|child| crash.passes_on(child)) {
             return;
         }

@@ -151,7 +151,7 @@ impl Machines {
         for (sum, seen, quantity) in
             [(&mut self.ram, &mut open.ram, ram), (&mut self.cpu, &mut open.cpu, cpu)]
         {
-            add_or_raise(sum, seen, quantity.as_ref(), is_first, is_covered);
+            add_or_raise(sum, seen, quantity.as_ref(), Turn { is_first, is_covered });
         }
     }
 
@@ -172,7 +172,12 @@ impl Machines {
             let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
             let quantity = quantity.filter(|of| shared == seen.ids.len() && of.at_most.is_some());
             let is_covered = Cover::of(seen.span).holds(axis.span);
-            add_or_raise(&mut self.gpu_ram, &mut seen.memory, quantity.as_ref(), false, is_covered);
+            add_or_raise(
+                &mut self.gpu_ram,
+                &mut seen.memory,
+                quantity.as_ref(),
+                Turn { is_first: false, is_covered },
+            );
         }
     }
 
@@ -181,10 +186,15 @@ impl Machines {
     fn add_gpu_use(&mut self, report: &Report, axis: &Axis, new_gpus: &[String], is_first: bool) {
         let max = report.max_gpu_ram.system_bytes.map(|bytes| bytes as f64).filter(|_| is_first);
         let used = gpu_tracks(report, new_gpus, |gpu| &gpu.memory_used_bytes);
-        let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
+        // The report's own maximum is an upper bound. Else the largest of the points are one, if all are known.
+        let at_most = max.or(bound_of(&used));
+        let quantity = axis.quantity(&used, Scale::Whole, max, at_most);
         let mut memory = Seen::default();
-        add_or_raise(&mut self.gpu_ram, &mut memory, quantity.as_ref(), true, true);
+        // Whichever report it is, these GPUs are new to the sums.
+        let turn = Turn { is_first: true, is_covered: true };
+        add_or_raise(&mut self.gpu_ram, &mut memory, quantity.as_ref(), turn);
         self.open.gpu_ram.push(SeenGpus { ids: new_gpus.to_vec(), memory, span: axis.span });
+        // Of utilization, only the report's own maximum counts as an upper bound.
         let max = report.gpu.percent.max_sum.filter(|_| is_first);
         let busy = gpu_tracks(report, new_gpus, |gpu| &gpu.utilization_percent);
         self.gpu_busy.add(axis.quantity(&busy, Scale::Percent, max, max).as_ref());
@@ -296,22 +306,25 @@ fn bound_of(tracks: &[&Track]) -> Option<f64> {
     tracks.iter().all(|track| track.max.iter().all(Option::is_some)).then_some(0.0)
 }
 
-/// Adds what the first report has of a quantity, or what another one has. `None`: it is unknown. Then there is no upper bound,
-/// unless another report `is_covered` by the time of the first.
-fn add_or_raise(
-    sum: &mut Sum,
-    seen: &mut Seen,
-    quantity: Option<&Quantity>,
+/// When a report of a machine has its turn.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// No report before had the quantity of this machine, or of these GPUs.
     is_first: bool,
+    /// The first report ran all of the time of this one.
     is_covered: bool,
-) {
-    if is_first {
+}
+
+/// Adds what the first report has of a quantity, or raises the sum where a later one saw more. `None`: it is unknown. Then there
+/// is no upper bound, unless the first report ran all of the time of a later one.
+fn add_or_raise(sum: &mut Sum, seen: &mut Seen, quantity: Option<&Quantity>, turn: Turn) {
+    if turn.is_first {
         sum.add(quantity);
     }
     match quantity {
-        Some(quantity) if is_first => drop(seen.raise(quantity, sum.grid())),
+        Some(quantity) if turn.is_first => drop(seen.raise(quantity, sum.grid())),
         Some(quantity) => sum.raise_where_above(quantity, seen),
-        None if is_covered => {}
+        None if turn.is_covered => {}
         None => sum.unbound(),
     }
 }

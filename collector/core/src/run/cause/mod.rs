@@ -289,8 +289,8 @@ impl Facts<'_> {
         Some(self.fatal(main, self.signals.iter().rfind(may_end)?.signal))
     }
 
-    /// Finds the last process that a fatal signal ended, if the command failed soon after. One whose maker killed it at
-    /// once was a probe, and is left out.
+    /// Finds the last process of the tree that a fatal signal ended, if the command failed soon after. One that was killed young
+    /// by its maker was a probe, and is left out.
     fn signal_of_another(&self) -> Option<FatalSignal> {
         let is_probe =
             |process: &ProcessSummary, signal| signal == libc::SIGKILL && process.wall_ns < POLICY.probe_ns;

@@ -179,36 +179,30 @@ impl Sampling {
         self.is_estimate_due |= has_changed || self.alive != before || self.group_changes != groups_before;
     }
 
-    /// Takes in the first pass of a live process. Returns whether its memory is another than at the reading before.
+    /// Takes in the first pass of a live process. Returns whether its memory is another than at the last reading.
     fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) -> bool {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
-        let (size_before, touched_before) = (reading.size, reading.touched());
-        // Of a sample that is taken again, the sample before is the last that counts.
-        if !self.current.is_put_off_before {
-            reading.before = touched_before;
-        }
-        let stack_before = reading.vitals.start_stack;
-        let since_ns = std::mem::replace(&mut reading.at_ns, self.current.at_ns);
+        let (last_size, last_touched, last_ns) = (reading.size, reading.touched(), reading.at_ns);
         let ran_ns = vitals.cpu_ns.unwrap_or(0).saturating_sub(reading.vitals.cpu_ns.unwrap_or(0));
         if ran_ns > 0 {
             self.current.ran_ns.push((id, ran_ns));
         }
-        reading.vitals = Vitals { cpu_ns: vitals.cpu_ns.or(reading.vitals.cpu_ns), ..vitals };
-        // An exec moves the stack. 0 is a stack that could not be read.
-        if vitals.start_stack == 0 {
-            reading.vitals.start_stack = stack_before;
-        } else if stack_before != 0 && stack_before != vitals.start_stack {
-            self.current.changed.push(ChangedProgram { id, since_ns });
+        if reading.set_vitals(vitals) {
+            self.current.changed.push(ChangedProgram { id, since_ns: last_ns });
         }
+        reading.at_ns = self.current.at_ns;
         reading.size = size.unwrap_or(reading.size);
         if is_new {
-            // What it has by now may all be inherited.
+            // After a fork, all that it has by now may be its parent's.
             reading.before = Touched { minor_faults: 0, anonymous_bytes: reading.anonymous_bytes() };
             self.current.first.push((id, reading.vitals.start_stack));
+        } else if !self.current.is_put_off_before {
+            // The last sample counts. One that was put off does not: then `before` stays as it is.
+            reading.before = last_touched;
         }
         self.alive.push(id);
-        is_new || reading.size != size_before || reading.touched() != touched_before
+        is_new || reading.size != last_size || reading.touched() != last_touched
     }
 
     /// Notes that the sample saw a process dead at `at_ns`, CLOCK_MONOTONIC nanoseconds. `is_gone`: it was no longer in /proc.

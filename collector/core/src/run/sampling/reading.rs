@@ -70,6 +70,20 @@ pub(crate) struct LastReading {
     pub is_sharing_denied: bool,
 }
 
+impl LastReading {
+    /// Takes in vitals; what could not be read stays as it was. Returns whether the process has called exec since the last ones,
+    /// which moves the stack.
+    pub(super) fn set_vitals(&mut self, vitals: Vitals) -> bool {
+        let last = std::mem::replace(&mut self.vitals, vitals);
+        self.vitals.cpu_ns = vitals.cpu_ns.or(last.cpu_ns);
+        // 0 is a stack that could not be read.
+        if vitals.start_stack == 0 {
+            self.vitals.start_stack = last.start_stack;
+        }
+        last.start_stack != 0 && self.vitals.start_stack != last.start_stack
+    }
+}
+
 impl Size {
     /// Whether it is another by more than what two readings of the same pages may differ by.
     pub(super) fn differs_from(self, other: Self) -> bool {

@@ -11,9 +11,11 @@ impl Tree {
     /// CLOCK_MONOTONIC.
     pub fn set_main(&mut self, pid: u32, start_ns: u64, command: &str) {
         let key = Key { pid_ns: self.context.pid_ns, pid };
+        // A collector that was started again is told of the command again.
         let known = self.main.or_else(|| self.youngest_alive(key));
         let id = known.unwrap_or_else(|| self.insert(key, Parent::Launcher, FoundBy::Subreaper, start_ns));
         self.main = Some(id);
+        // Its children and its exec may have been reported before it was.
         self.adopt(key, id);
         self.apply_early_exec(id, key);
         if let Some(process) = self.processes.get_mut(&id) {

@@ -126,24 +126,29 @@ impl GpuUsage {
         }
     }
 
-    /// Takes over the last name of a process that ended, and counts it as unsampled unless all devices were read while it lived.
+    /// Takes over the last name of a process that ended. Counts it as unsampled unless all devices were read while it lived, and
+    /// notes whether it may have used one.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);
+        // Devices without lists, and those that the run can't see, are left out.
         let mut listed =
             self.devices.iter().filter_map(|device| device.was_listed_within(ended.start_ns, end_ns));
-        // Every device that has lists was read while the process lived: a reading can have seen it.
         let is_any_listed = self.devices.iter().any(|device| device.lists.count > 0);
         if is_any_listed && listed.all(|was_listed| was_listed) {
             return;
         }
         self.unsampled.count += 1;
         let lived_ns = end_ns.saturating_sub(ended.start_ns);
-        // It may have used a device. Without a GPU's library, that matters only if devices should have been read meanwhile.
-        let can_use_gpu = lived_ns >= POLICY.shortest_gpu_use_ns;
-        let outlived_two_readings =
-            lived_ns > POLICY.shortest_gpu_use_ns.max(self.interval_ns.saturating_mul(2));
-        let is_long = outlived_two_readings || (ended.had_gpu_library && can_use_gpu);
-        self.unsampled.is_any_long.add(ended.is_main, is_long, |a, b| a || b);
+        let may_have_used_gpu = self.may_use_gpu_in(lived_ns, ended.had_gpu_library);
+        self.unsampled.is_any_long.add(ended.is_main, may_have_used_gpu, |a, b| a || b);
+    }
+
+    /// Whether a process that lived for so many nanoseconds may have used a device. Without a GPU's library it hardly has, and
+    /// counts only if devices should have been read meanwhile.
+    fn may_use_gpu_in(&self, lived_ns: u64, had_gpu_library: bool) -> bool {
+        let least_ns = POLICY.shortest_gpu_use_ns;
+        let two_intervals_ns = self.interval_ns.saturating_mul(2);
+        (had_gpu_library && lived_ns >= least_ns) || lived_ns > least_ns.max(two_intervals_ns)
     }
 }
