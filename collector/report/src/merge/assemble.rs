@@ -1,6 +1,6 @@
 //! The merged report, from the sums of all reports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::grid::MOST_POINTS;
@@ -161,8 +161,13 @@ impl Merger {
         }
         let read = self.read_nodes.iter().filter_map(|number| self.plan.nodes.get(*number));
         let with_report: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
-        let names: Vec<String> =
-            self.told.names.iter().filter(|name| !with_report.contains(short(name))).cloned().collect();
+        let told = self.told.names.iter().map(|name| (short(name), name));
+        // Sorted, so a name without its domain comes before the one with it, and is kept.
+        let mut without_report: BTreeMap<&str, &String> = BTreeMap::new();
+        for (short, name) in told.filter(|(short, _)| !with_report.contains(short)) {
+            without_report.entry(short).or_insert(name);
+        }
+        let names: Vec<String> = without_report.into_values().cloned().collect();
         // Reports can tell of more nodes than they name.
         let untold = self.told.most.saturating_sub(self.read_nodes.len() as u64);
         let count = (names.len() as u64).max(untold);

@@ -1,12 +1,9 @@
-//! Several reports of the same thing, such as the memory of a machine: one of them makes its sums, and the others tell where it
-//! can have been larger.
+//! Whether one of several reports of a machine is of all of their time, so that its means are those of the machine.
 
-use super::grid::Grid;
-use super::quantity::{Quantity, Span};
-use super::sum::Shape;
+use super::quantity::Span;
 
-/// The mean of the first report stands for all of the time if no more than one part of so many is outside of its own. Ranks of one
-/// job start within a second or so of each other.
+/// The first report's mean stands for all of the time if at most a tenth of that is outside of its own. Ranks of one job start
+/// within a second or so of each other.
 const NEGLIGIBLE: u128 = 10;
 
 /// The times of several reports, and that of the first of them.
@@ -39,46 +36,8 @@ impl Cover {
         (all_us - first_us) * NEGLIGIBLE <= all_us
     }
 
-    /// The same for a report of this time instead of the first one.
+    /// Whether a report of this time, in place of the first one, would be of all of the time, but for a negligible part.
     pub(super) fn is_whole_for(self, span: Span) -> bool {
         Self { first: span, ..self.with(span) }.is_whole()
-    }
-}
-
-/// The largest that something was by the reports so far.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Seen {
-    /// In each bin.
-    bins: Vec<u64>,
-    /// By reports that are in no bin.
-    apart: u64,
-}
-
-/// By how much a report raises what was seen.
-pub(super) struct Raised {
-    /// The bins, each with what it is more there.
-    pub bins: Vec<(usize, u64)>,
-    /// What it is more outside of the bins.
-    pub apart: u64,
-}
-
-impl Seen {
-    /// Adds what a report has, and gives by how much that is more than what was seen. Its largest value is taken to be known.
-    pub(super) fn raise(&mut self, quantity: &Quantity, grid: Grid) -> Raised {
-        if quantity.is_apart {
-            let apart = quantity.max.saturating_sub(self.apart);
-            self.apart += apart;
-            return Raised { bins: Vec::new(), apart };
-        }
-        self.bins.resize(grid.bins, 0);
-        let shape = Shape::of(quantity, grid);
-        let mut bins = Vec::new();
-        for (seen, (bin, high)) in self.bins[shape.first..].iter_mut().zip((shape.first..).zip(&shape.high)) {
-            if *high > *seen {
-                bins.push((bin, *high - *seen));
-                *seen = *high;
-            }
-        }
-        Raised { bins, apart: 0 }
     }
 }

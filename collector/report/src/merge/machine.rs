@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::cover::{Cover, Seen};
+use super::cover::Cover;
 use super::grid::Grid;
 use super::quantity::{Axis, Quantity, Scale, Span};
+use super::seen::Seen;
 use super::sum::Sum;
 use super::totals::{Known, millionths, saturated};
 use crate::model::report::{Gpu, GpuDevice, GpuSeries, MaxGpuRam, Percent, Report, Track};

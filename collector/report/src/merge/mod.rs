@@ -21,6 +21,8 @@ mod plan;
 mod processes;
 mod quantity;
 mod ranks;
+mod seen;
+mod shape;
 mod spread;
 mod sum;
 mod sums;

@@ -54,7 +54,7 @@ impl Known {
         self.sum().map(|us| us as f64 / 1e6)
     }
 
-    /// The same, but `None` if one is unknown.
+    /// Gives the sum of microseconds in seconds if all are known.
     pub(super) fn whole_seconds(self) -> Option<f64> {
         self.seconds().filter(|_| self.unknown == 0)
     }

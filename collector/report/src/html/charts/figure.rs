@@ -9,10 +9,11 @@ use crate::html::escape::escape;
 pub(super) const ABOVE: f64 = 16.0;
 /// Pixels below a plot, for its times.
 const BELOW: f64 = 22.0;
-/// SVG places text by its baseline. Pixels from the middle of a number down to it, from the plot down to that of the times,
-/// and from that of the unit down to the plot.
+/// Pixels from the middle of a number down to its baseline, by which SVG places text.
 const MIDDLE_TO_BASELINE: f64 = 4.0;
+/// Pixels from the plot down to the baseline of the times.
 const PLOT_TO_TIMES: f64 = 17.0;
+/// Pixels from the baseline of the unit down to the plot.
 const UNIT_TO_PLOT: f64 = 5.0;
 
 /// One or more charts with a title and a table.

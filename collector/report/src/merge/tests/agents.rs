@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::report::{Exit, NodePart, Topic, Warning};
+use crate::model::report::{Exit, NodePart, Nodes, Topic, Warning};
 
 /// A report of a run over several nodes, whose clock is so far ahead.
 fn part(node: &str, is_agent: bool, clock_ahead_s: f64) -> Report {
@@ -56,4 +56,17 @@ fn reports_of_agents_alone_are_merged_as_any_others() {
         "{:?}",
         all.warnings
     );
+}
+
+// Requirement: NODE-6
+#[test]
+fn node_that_is_told_with_and_without_its_domain_is_missing_once() {
+    let told = |node: &str, unseen: &str| {
+        let mut report = of_node(node);
+        report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec![unseen.to_owned()] });
+        report
+    };
+    let all = merged(&[told("n1", "n3"), told("n2", "n3.example.org"), told("n4", "n2.example.org")]);
+    let nodes = all.coverage.nodes.unwrap();
+    assert_eq!((nodes.unseen, nodes.unseen_names), (1, vec!["n3".to_owned()]));
 }
