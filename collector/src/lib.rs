@@ -30,6 +30,7 @@ pub use model::config::{
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, Figure, GpuConfig, Vendor};
 pub use model::gpu_trace::{Field as GpuTraceField, GpuTrace};
+pub use model::mpi_daemons;
 pub use model::order::{self, Action, Order, OrderId, OrderResult};
 pub use model::policy::SamplingPolicy;
 pub use model::record_or_event::StoredRecord;

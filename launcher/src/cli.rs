@@ -1,5 +1,6 @@
 //! The command line: what the user asks for, checked before anything is started.
 
+mod agent_spec;
 mod args;
 mod docs;
 mod gpu_trace;
@@ -20,6 +21,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser};
 use gpu_track_collector::format;
 
+pub(crate) use agent_spec::{AgentSpec, is_plain};
 use args::Arguments;
 pub(crate) use args::{Options, ReportPlaces};
 use gpu_tracker::Translated;

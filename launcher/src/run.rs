@@ -79,7 +79,7 @@ fn supervise<A: Account>(
     let Held { locks, tracking, nodes } = held;
     drop((locks, tracking));
     if let Some(nodes) = nodes {
-        nodes.conclude(options.report.style, signals);
+        nodes.conclude(options, signals);
     }
     // A signal may end this process below.
     match ended {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::support::run::{BINARY, Tracked, cache_home, tracked};
-use crate::support::{installed, or_skip};
+use crate::support::{installed, or_skip, wait_until};
 
 /// Starts a daemon as Open MPI does on another node, and ends with its status.
 const START_DAEMON: &str = "sh -c \"$OMPI_MCA_orte_launch_agent a 'b c'\"";
@@ -60,12 +60,20 @@ fn summary_comes_once_and_leaves_no_directory() {
     let home = state.path().to_owned();
     let run = over_nodes(START_DAEMON, daemon.path())
         .only_options(&["--nodes=auto"])
-        .with(move |command| command.env("XDG_STATE_HOME", home))
+        .with(move |command| command.env("XDG_STATE_HOME", home).env("GPU_TRACK_KEEP", "1"))
         .run();
     assert_eq!(run.stderr.matches("exit 0 after").count(), 1, "{}", run.stderr);
     assert!(run.stderr.contains("2 reports"), "{}", run.stderr);
     let left = fs::read_dir(state.path().join("gpu-track/nodes")).unwrap().count();
     assert_eq!(left, 0);
+    // The report that is kept is that of all nodes, too.
+    let kept = || {
+        let mut command = Command::new(BINARY);
+        command.args(["--last", "-f", "json"]).env("XDG_STATE_HOME", state.path());
+        serde_json::from_slice::<Value>(&command.output().unwrap().stdout).ok()
+    };
+    wait_until("the keeper", || kept().is_some());
+    assert_eq!(files(&kept().unwrap()), (2, 0));
 }
 
 // Requirement: NODE-12

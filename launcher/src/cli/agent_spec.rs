@@ -1,7 +1,6 @@
-//! What an agent is told, in one word of a command line that passes several shells.
+//! `--agent`: what an agent on another node is told, in one word of a command line that passes several shells.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -12,7 +11,7 @@ const NONE: &str = "-";
 
 /// What an agent is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Spec {
+pub(crate) struct AgentSpec {
     /// Tells the run from others.
     pub(crate) id: u64,
     /// Path of the segment that the environment of its ranks will name; `None`: they have the agent's own environment.
@@ -26,25 +25,19 @@ pub(crate) struct Spec {
 #[error("\"{0}\" is nothing that a launcher of this version tells an agent")]
 pub(crate) struct NotASpec(String);
 
-/// Makes the id of a run.
-pub(super) fn new_id() -> u64 {
-    // Its keys are random, so its hashes are random numbers.
-    RandomState::new().hash_one(std::process::id())
-}
-
 /// Whether a word passes shells, and the launchers that put it in quotes, unchanged.
-pub(super) fn is_plain(word: &str) -> bool {
+pub(crate) fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+,=@:".contains(&byte))
 }
 
-impl fmt::Display for Spec {
+impl fmt::Display for AgentSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let segment = self.segment.as_ref().map_or(NONE.into(), |path| path.to_string_lossy());
         write!(f, "{:016x}:{segment}:{}", self.id, self.directory.display())
     }
 }
 
-impl FromStr for Spec {
+impl FromStr for AgentSpec {
     type Err = NotASpec;
 
     fn from_str(text: &str) -> Result<Self, NotASpec> {
@@ -71,12 +64,12 @@ mod tests {
     #[test]
     fn spec_is_one_plain_word_and_is_read_back() {
         for segment in [None, Some("/dev/shm/gpu-track.1000.17.00ff".into())] {
-            let spec = Spec { id: 0xfeed, segment, directory: "/home/me/a.json.d".into() };
+            let spec = AgentSpec { id: 0xfeed, segment, directory: "/home/me/a.json.d".into() };
             assert!(is_plain(&spec.to_string()));
-            assert_eq!(spec.to_string().parse::<Spec>().unwrap(), spec);
+            assert_eq!(spec.to_string().parse::<AgentSpec>().unwrap(), spec);
         }
         for other in ["", "1:-", "x:-:/a", "1:-:a", "1:a:/b", "1:-:/a b", "1:-:/a:b", "1:-:/$x"] {
-            assert!(other.parse::<Spec>().is_err(), "{other}");
+            assert!(other.parse::<AgentSpec>().is_err(), "{other}");
         }
     }
 }

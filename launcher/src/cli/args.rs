@@ -9,9 +9,9 @@ use clap::{ArgAction, Args, Parser, ValueHint};
 use clap_complete::Shell;
 use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPolicy, TrackingConfig, format};
 
+use super::agent_spec::AgentSpec;
 use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingArgs};
 use crate::exit::Manner;
-use crate::nodes::Spec;
 
 /// The sections of help and man page after the options.
 const AFTER_HELP: &str = "\
@@ -238,7 +238,7 @@ pub(crate) struct DiagnosisOptions {
 
     /// Track COMMAND as a part of a run over several nodes
     #[arg(long, value_name = "SPEC", hide = true)]
-    pub(crate) agent: Option<Spec>,
+    pub(crate) agent: Option<AgentSpec>,
 
     /// Write every observation of the run to FILE, for a replay. It must not exist
     #[arg(long, value_name = "FILE", hide = true)]

@@ -5,8 +5,8 @@
 use std::io;
 
 use super::directory::{CheckedIn, NodeDirectory};
-use super::{Spec, json_in};
-use crate::cli::Options;
+use super::json_in;
+use crate::cli::{AgentSpec, Options};
 use crate::keep;
 use crate::signals;
 use crate::spawn::{self, InheritedState};
@@ -34,7 +34,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<()> {
 }
 
 /// Finds the place of this node's report: in the directory that the nodes share, or in this user's own on this node.
-fn place(spec: &Spec) -> Option<CheckedIn> {
+fn place(spec: &AgentSpec) -> Option<CheckedIn> {
     let check_in = |directory: NodeDirectory| directory.check_in(true);
     let shared = NodeDirectory::open(&spec.directory, spec.id).and_then(check_in);
     let local = |_| {

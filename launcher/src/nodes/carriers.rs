@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use gpu_track_collector::batch_system;
 
-use super::spec::{Spec, is_plain};
-use crate::cli::Options;
+use super::directory::NodeDirectory;
+use crate::cli::{AgentSpec, Options, is_plain};
 use crate::keep;
 
 /// Variables of Open MPI 4 and 5 with the command of a daemon, and the daemon's name.
@@ -77,12 +77,17 @@ impl Carriers {
         Ok(Self { program, options: words.join(" "), id, directory: directory.to_owned(), uses_ssh })
     }
 
-    /// Makes the stand-in for ssh.
+    /// Makes the stand-in for ssh in the directory, if other users can't put a program of theirs in its place. Otherwise Hydra
+    /// starts no agents.
     ///
     /// # Errors
     /// If the link can't be made.
-    pub(super) fn link_into(&self, directory: &Path) -> io::Result<()> {
-        let link = directory.join(REMOTE_SHELL);
+    pub(super) fn link_into(&mut self, directory: &NodeDirectory) -> io::Result<()> {
+        self.uses_ssh &= directory.is_safe_for_programs();
+        if !self.uses_ssh {
+            return Ok(());
+        }
+        let link = directory.path().join(REMOTE_SHELL);
         match fs::remove_file(&link) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -99,10 +104,11 @@ impl Carriers {
         for (name, daemon) in DAEMON_COMMANDS.into_iter().filter(|(name, _)| is_free(name)) {
             variables.push((name.into(), daemon_command(&agent, daemon).into()));
         }
-        if self.uses_ssh && is_plain(&segment.to_string_lossy()) {
+        // Where a run around this one has set them, they stay as they are, together.
+        let shells: Vec<_> = REMOTE_SHELLS.into_iter().filter(|name| is_free(name)).collect();
+        if self.uses_ssh && is_plain(&segment.to_string_lossy()) && is_free(ENV_AGENT) && !shells.is_empty() {
             let shell = self.directory.join(REMOTE_SHELL);
-            let shells = REMOTE_SHELLS.into_iter().filter(|name| is_free(name));
-            variables.extend(shells.map(|name| (name.into(), shell.clone().into())));
+            variables.extend(shells.into_iter().map(|name| (name.into(), shell.clone().into())));
             variables.push((ENV_AGENT.into(), self.agent(Some(segment)).into()));
         }
         variables
@@ -110,8 +116,11 @@ impl Carriers {
 
     /// Gives the command of an agent, without that of its daemon.
     fn agent(&self, segment: Option<&Path>) -> String {
-        let spec =
-            Spec { id: self.id, segment: segment.map(Path::to_owned), directory: self.directory.clone() };
+        let spec = AgentSpec {
+            id: self.id,
+            segment: segment.map(Path::to_owned),
+            directory: self.directory.clone(),
+        };
         format!("{} --agent {spec} {}", self.program.display(), self.options)
     }
 }

@@ -4,12 +4,13 @@
 //! A file with the run's id marks it: an agent that does not find that file sees another directory of this name.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{NodePart, format};
 
 /// The file with the run's id, in hexadecimal.
@@ -34,8 +35,7 @@ impl NodeDirectory {
     /// # Errors
     /// If it can't be made, or is another user's, or others can write to it.
     pub(super) fn make(path: &Path, id: u64) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let directory = Self::checked(path)?;
+        let directory = Self::local(path)?;
         let is_marked = path.join(MARK).is_file();
         let others = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
         if !is_marked && !others.is_empty() {
@@ -61,26 +61,29 @@ impl NodeDirectory {
         }
     }
 
-    /// Makes the directory in which an agent leaves its report where the nodes share none.
+    /// Makes a directory, or takes the one that is there: where the nodes share none, an agent leaves its report in one of its own.
     ///
     /// # Errors
-    /// If it can't be made.
+    /// If it can't be made, or is another user's, or others can write to it or replace it.
     pub(super) fn local(path: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        user().resolve_or_create(path, 0o700).map_err(io::Error::other)?;
         Self::checked(path)
     }
 
-    /// Checks that nobody else can put files there.
+    /// Checks that nobody else can put files there, or another directory in its place.
     fn checked(path: &Path) -> io::Result<Self> {
         let found = fs::symlink_metadata(path)?;
-        let is_private =
-            found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
-        match is_private {
-            true => Ok(Self { path: path.to_owned() }),
-            false => {
-                Err(io::Error::other("it is not a directory of this user that only this user can write to"))
-            }
+        if !found.is_dir() || found.uid() != user().uid() || found.mode() & 0o022 != 0 {
+            return Err(io::Error::other(
+                "it is not a directory of this user that only this user can write to",
+            ));
         }
+        Ok(Self { path: user().resolve(path).map_err(io::Error::other)? })
+    }
+
+    /// Whether programs may be started from it: nobody of this user's groups can put another directory in its place, either.
+    pub(super) fn is_safe_for_programs(&self) -> bool {
+        User::this().resolve(&self.path).is_ok()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -141,6 +144,11 @@ impl NodeDirectory {
     }
 }
 
+/// This user, whose groups may write to the directories above: many work with umask 002.
+fn user() -> User {
+    User::this().trusting_groups()
+}
+
 /// Gives the name of this node, as it can stand in a file's name.
 pub(super) fn host() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -177,8 +185,19 @@ mod tests {
         assert_eq!(again.reports().unwrap(), [] as [PathBuf; 0]);
         symlink(&path, parent.path().join("link")).unwrap();
         assert!(NodeDirectory::open(&parent.path().join("link"), 9).is_err(), "a link");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let set_mode =
+            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(&path, 0o777);
         assert!(NodeDirectory::open(&path, 9).is_err(), "others can write to it");
+        set_mode(&path, 0o700);
+        set_mode(parent.path(), 0o757);
+        assert!(NodeDirectory::open(&path, 9).is_err(), "others can replace it");
+        set_mode(parent.path(), 0o775);
+        let is_root = rustix::process::geteuid().is_root();
+        let of_groups = NodeDirectory::open(&path, 9).map(|directory| directory.is_safe_for_programs());
+        assert_eq!(of_groups.ok(), if is_root { None } else { Some(false) }, "its group can replace it");
+        set_mode(parent.path(), 0o700);
+        assert!(NodeDirectory::open(&path, 9).unwrap().is_safe_for_programs());
         again.remove(&[]);
         assert!(!path.exists());
         let users = parent.path().join("users.d");

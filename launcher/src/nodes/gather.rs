@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use gpu_track_collector::merge::{MergedReport, ranks_csv};
-use gpu_track_collector::{Stage, Style, render, write_report};
+use gpu_track_collector::{Config, ProcRoot, Stage, write_everywhere};
 use serde::Deserialize;
 
 use super::NodeRun;
 use super::carriers::REMOTE_SHELL;
+use crate::cli::Options;
 use crate::companion::{merge, report_files};
-use crate::console::{self, message};
+use crate::config;
+use crate::console::message;
 use crate::signals::{self, SignalSet};
 use crate::wakeups::Wakeups;
 
@@ -49,10 +51,10 @@ impl Seen {
 }
 
 impl NodeRun {
-    /// Writes the report of all nodes to the places that the user named. To be called when this node's own is written.
-    pub(crate) fn conclude(self, style: Style, signals: SignalSet) {
+    /// Writes the report of all nodes to the places that the user named, and keeps it. To be called when this node's own is
+    /// written.
+    pub(crate) fn conclude(self, options: &Options, signals: SignalSet) {
         let reports = self.wait_for_others(signals);
-        let has_others = reports.iter().any(|path| *path != self.own);
         let MergedReport { report, ranks } = match merge::of_files(&reports) {
             Ok(merged) => merged,
             Err(files) => {
@@ -61,21 +63,12 @@ impl NodeRun {
                 return;
             }
         };
-        let mut style = style;
-        style.console = console::of_stderr();
-        let mut is_written = true;
-        // The collector has written the report of this node to files: if there is no other, it is the report of all.
-        for target in self.targets.iter().filter(|target| has_others || target.output.file().is_none()) {
-            if let Err(error) = write_report(&target.output, &render(&report, target, style)) {
-                message(format_args!("cannot write the report to {}: {error}", target.output));
-                is_written = false;
-            }
-        }
-        let files: Vec<&Path> = self.targets.iter().filter_map(|target| target.output.file()).collect();
-        if has_others && !ranks.is_empty() {
-            is_written &= merge::write_ranks(&ranks_csv(&ranks), &files);
-        }
-        if self.is_temporary && is_written {
+        let config = Config { report: self.report, ..config::of(options, &ProcRoot::default()) };
+        let written = write_everywhere(&config, &report).inspect_err(|error| message(error));
+        let files: Vec<&Path> = config.report.files().collect();
+        let has_ranks = reports.len() > 1 && !ranks.is_empty();
+        let are_ranks_written = !has_ranks || merge::write_ranks(&ranks_csv(&ranks), &files);
+        if self.is_temporary && written.is_ok() && are_ranks_written {
             self.directory.remove(&[REMOTE_SHELL]);
         }
     }
@@ -85,8 +78,8 @@ impl NodeRun {
         self.directory.remove(&[REMOTE_SHELL]);
     }
 
-    /// Waits until each node that has checked in has its last report, for as long as that is worth while. A user who asks to end
-    /// ends the wait.
+    /// Waits until each node that has checked in has its last report, at most for [`PATIENCE`]. A signal that asks to end stops
+    /// the wait.
     fn wait_for_others(&self, signals: SignalSet) -> Vec<PathBuf> {
         let mut seen = Seen::default();
         let wakeups = Wakeups::new(signals);

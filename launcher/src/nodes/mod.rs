@@ -11,16 +11,15 @@ mod carriers;
 mod directory;
 mod gather;
 mod remote_shell;
-mod spec;
 
 use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
-use gpu_track_collector::{Output, OutputLock, ReportTarget, format};
+use gpu_track_collector::{Output, OutputLock, ReportConfig, ReportTarget, format};
 
 pub(crate) use agent::prepare as prepare_agent;
 pub(crate) use remote_shell::serve_if_started_as_one as serve_if_started_as_remote_shell;
-pub(crate) use spec::Spec;
 
 use crate::cli::Options;
 use crate::{console, keep};
@@ -45,8 +44,8 @@ pub(crate) struct NodeRun {
     /// The report of this node.
     own: PathBuf,
     carriers: Carriers,
-    /// Where the report of all goes, in the places that the user named.
-    targets: Vec<ReportTarget>,
+    /// The report of all, as the user asked for it.
+    report: ReportConfig,
     /// Nobody asked for the directory: it is removed if the report of all is written.
     is_temporary: bool,
 }
@@ -66,6 +65,8 @@ impl NodeRun {
         // No other process writes to the report of this node, which has its pid in the name.
         let own = (json_in(&node_run.own), None);
         (report.targets, *locks) = places.into_iter().filter(is_file).chain([own]).unzip();
+        // That of all nodes is kept.
+        report.keep = None;
         Some(node_run)
     }
 
@@ -76,15 +77,16 @@ impl NodeRun {
         let path = of_report
             .or_else(in_state_directory)
             .ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory")?;
-        let id = spec::new_id();
-        let carriers = Carriers::new(id, &path, options)?;
+        // Its keys are random, so its hashes are random numbers.
+        let id = RandomState::new().hash_one(std::process::id());
+        let mut carriers = Carriers::new(id, &path, options)?;
         let cannot = |error| format!("{}: {error}", path.display());
         let directory = NodeDirectory::make(&path, id).map_err(cannot)?;
-        carriers.link_into(&path).map_err(cannot)?;
+        carriers.link_into(&directory).map_err(cannot)?;
         let CheckedIn { file, part } = directory.check_in(false).map_err(cannot)?;
+        let report = options.report.clone();
         options.report.node_part = Some(part);
-        let targets = options.report.targets.clone();
-        Ok(Self { directory, own: file, carriers, targets, is_temporary })
+        Ok(Self { directory, own: file, carriers, report, is_temporary })
     }
 
     /// Gives the variables that make MPI launchers start agents, for the command. `segment`: that of this node.

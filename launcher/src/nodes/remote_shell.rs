@@ -5,15 +5,13 @@ use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use gpu_track_collector::mpi_daemons;
+
 use super::carriers::{ENV_AGENT, REMOTE_SHELL, is_remote_shell, or_itself};
 use crate::console;
 use crate::signals;
 use crate::spawn::{self, InheritedState};
 
-/// The daemons.
-const DAEMONS: [&str; 2] = ["hydra_pmi_proxy", "hydra_bstrap_proxy"];
-/// Options of ssh(1) that take a value.
-const SSH_VALUES: &str = "BbcDEeFIiJLlmOopQRSWw";
 /// What the words of a command can have that makes it more than one command, or ends the quotes around it.
 const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\'', '\\', '\n'];
 
@@ -40,27 +38,17 @@ fn replaced(args: &[OsString]) -> &'static str {
 
 /// Gives the arguments with the agent before the daemon. `None`: the remote command is no daemon's, or more than one command.
 fn with_agent(args: &[OsString], agent: &str) -> Option<Vec<OsString>> {
-    let host = host_at(args)?;
-    let (before, command) = args.split_at_checked(host + 1)?;
-    let command: Vec<&str> = command.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
-    let daemon = command.first()?.trim_matches('"').rsplit('/').next()?;
+    let words: Vec<&str> = args.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+    let host = mpi_daemons::host_at(&words)?;
+    let (_, command) = words.split_at_checked(host + 1)?;
+    let daemon = command.first()?.trim_matches('"');
     let line = command.join(" ");
-    if !DAEMONS.contains(&daemon) || line.contains(SHELL_SIGNS) {
+    if !mpi_daemons::is_daemon(daemon) || line.contains(SHELL_SIGNS) {
         return None;
     }
     // Users' shells on a node need not be sh.
     let script = OsString::from(format!("sh -c '{}'", or_itself(agent, &line)));
-    Some(before.iter().cloned().chain([script]).collect())
-}
-
-/// Finds the host among the arguments of ssh: what is the first that is no option and no value of one.
-fn host_at(args: &[OsString]) -> Option<usize> {
-    let mut at = 0;
-    while let Some(option) = args.get(at)?.as_encoded_bytes().strip_prefix(b"-") {
-        let takes_next = option.len() == 1 && SSH_VALUES.as_bytes().contains(&option[0]);
-        at += if takes_next { 2 } else { 1 };
-    }
-    args.get(at).map(|_| at)
+    Some(args[..=host].iter().cloned().chain([script]).collect())
 }
 
 #[cfg(test)]

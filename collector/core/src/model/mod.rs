@@ -15,6 +15,7 @@ pub mod ids;
 pub mod journal;
 pub mod kernel_event;
 pub mod live;
+pub mod mpi_daemons;
 pub mod node_list;
 pub mod observation;
 pub mod order;

@@ -6,13 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::mpi_daemons::{host_at, is_daemon};
 use crate::model::node_list;
 use crate::model::report::Nodes;
-
-/// Daemons of Open MPI 4 and 5, MPICH and Intel MPI, which start the ranks of their node.
-const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy"];
-/// Options of ssh(1) that take a value.
-const SSH_VALUES: &str = "BbcDEeFIiJLlmOopQRSWw";
 
 /// Most names that are kept.
 const MOST_NAMES: usize = 1000;
@@ -114,24 +110,10 @@ fn expanded(list: &str) -> Vec<String> {
 /// Gives the host on which ssh starts an MPI daemon, by ssh's arguments: options, the host, and the command there. `None`: it
 /// starts something else.
 fn daemon_host(args: &[String]) -> Option<String> {
-    let mut rest = args.iter().map(String::as_str);
-    let host = loop {
-        match rest.next()? {
-            option if option.starts_with('-') => {
-                // Several letters can share a hyphen. The first one that takes a value has it in the rest of this word. If it
-                // is the last letter, the next word is its value. `at` does not count the hyphen.
-                let takes_next = option.chars().skip(1).position(|letter| SSH_VALUES.contains(letter));
-                if takes_next.is_some_and(|at| at + 2 == option.chars().count()) {
-                    rest.next();
-                }
-            }
-            host => break host,
-        }
-    };
-    let is_daemon = |word: &str| DAEMONS.contains(&word.rsplit('/').next().unwrap_or_default());
+    let (host, command) = args.get(host_at(args)?..)?.split_first()?;
     let separators = |c: char| c.is_whitespace() || ";&|()'\"`".contains(c);
-    rest.any(|word| word.split(separators).any(is_daemon))
-        .then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
+    let mut words = command.iter().flat_map(|word| word.split(separators));
+    words.any(is_daemon).then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
 /// Finds the last value of an option before the command, in any of its forms: `-N2`, `-N 2`, `--nodes=2` and `--nodes 2`.

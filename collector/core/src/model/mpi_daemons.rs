@@ -1,0 +1,47 @@
+//! How MPI launchers reach other nodes by ssh: the daemons that they start there, and the arguments of ssh(1).
+
+/// Daemons of Open MPI 4 and 5, MPICH and Intel MPI, which start the ranks of their node.
+pub const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy"];
+/// Options of ssh(1) that take a value.
+const SSH_VALUES: &str = "BbcDEeFIiJLlmOopQRSWw";
+
+/// Finds the host among the arguments of ssh: options with their values, the host, and the command there. Gives its place. `None`:
+/// there is none.
+pub fn host_at<S: AsRef<str>>(args: &[S]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(letters) = args.get(at)?.as_ref().strip_prefix('-') {
+        // Several letters can share a hyphen. The first one that takes a value has it in the rest of this word. If it is the last
+        // letter, the next word is its value.
+        let with_value = letters.find(|letter| SSH_VALUES.contains(letter));
+        let is_last = with_value.is_some_and(|letter| letter + 1 == letters.len());
+        at += if is_last { 2 } else { 1 };
+    }
+    Some(at)
+}
+
+/// Whether a word of a command line, which can have a directory before it, names a daemon.
+pub fn is_daemon(word: &str) -> bool {
+    DAEMONS.contains(&word.rsplit('/').next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_follows_the_options_and_their_values() {
+        for (line, host) in [
+            ("n2 make", Some(0)),
+            ("-x -p 22 n2 make -j 4", Some(3)),
+            ("-xp22 n2", Some(1)),
+            ("-xp 22 n2", Some(2)),
+            ("-q -o BatchMode=yes n2", Some(3)),
+            ("-é n2", Some(1)),
+            ("-x", None),
+            ("-p", None),
+        ] {
+            assert_eq!(host_at(&line.split(' ').collect::<Vec<_>>()), host, "{line}");
+        }
+        assert_eq!(host_at::<&str>(&[]), None);
+    }
+}
