@@ -5,10 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
+use crate::support::cluster::cluster;
 use crate::support::run::{BINARY, Tracked, cache_home, tracked};
 use crate::support::{installed, or_skip, wait_until};
 
@@ -173,14 +173,6 @@ fn run_goes_on_where_other_nodes_cannot_be_tracked() {
     assert_eq!(run.assert_clean(0).at("coverage.nodes.unseen_names")[0], "n7");
     let run = tracked(["/nonexistent/command"]).options(&["--nodes=auto"]).run();
     assert_eq!(run.status.code(), Some(127), "{}", run.stderr);
-}
-
-/// The program that runs a command on a host of a cluster, for one test at a time: one changes what its hosts have.
-fn cluster() -> Result<(String, MutexGuard<'static, ()>), &'static str> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let program = std::env::var("GPU_TRACK_TEST_CLUSTER")
-        .map_err(|_| "needs a cluster of hosts n1 and n2 (GPU_TRACK_TEST_CLUSTER)")?;
-    Ok((program, TURN.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// The words that start four ranks on n1 and n2.

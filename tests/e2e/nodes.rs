@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::support::cluster::cluster;
 use crate::support::run::{BINARY, cache_home};
 use crate::support::{installed, or_skip, skip, static_program, tracked};
 
@@ -120,12 +121,6 @@ fn complete_job_of_mpirun_lacks_no_ranks() {
     }
 }
 
-/// The program that runs a command on a host of a cluster: `PROGRAM exec n1 COMMAND`, `PROGRAM ssh`.
-fn cluster() -> Result<String, &'static str> {
-    std::env::var("GPU_TRACK_TEST_CLUSTER")
-        .map_err(|_| "needs a cluster of hosts n1 and n2 (GPU_TRACK_TEST_CLUSTER)")
-}
-
 /// The report of a command that n1 runs.
 fn on_n1(cluster: &str, command: &[&str]) -> Value {
     let directory = tempfile::tempdir().unwrap();
@@ -140,7 +135,7 @@ fn on_n1(cluster: &str, command: &[&str]) -> Value {
 // Requirement: SEE-20, SEE-91
 #[test]
 fn ranks_of_mpirun_on_another_host_are_noticed() {
-    let cluster = or_skip!(cluster());
+    let (cluster, _turn) = or_skip!(cluster());
     if installed("mpirun.openmpi").is_none() {
         skip!("mpirun.openmpi is not installed");
     }
@@ -161,7 +156,7 @@ fn ranks_of_mpirun_on_another_host_are_noticed() {
 // Requirement: SEE-20, SEE-91
 #[test]
 fn tasks_of_srun_on_another_node_are_noticed() {
-    let cluster = or_skip!(cluster());
+    let (cluster, _turn) = or_skip!(cluster());
     if !Command::new(&cluster)
         .args(["exec", "n1", "sinfo"])
         .output()

@@ -100,6 +100,9 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
     let (mut seen, kills) = (Seen::default(), rounds(12));
     let [mut in_lines, mut in_tables, mut in_trace] =
         [Written::default(), Written::default(), Written::default()];
+    // Files that grow by each row.
+    let sizes = || [&lines, &trace].map(|path| path.metadata().unwrap().len());
+    let mut sizes_before = sizes();
     for _ in 0..kills {
         let target = live.count() + random.below(6);
         wait_until("further samples", || live.count() > target);
@@ -116,8 +119,13 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
         in_lines.look_at_lines(&lines);
         in_tables.look_at_tables(&tables);
         in_trace.look_at_trace(&trace);
+        sizes_before = sizes();
         kill(running.pid(), libc::SIGCONT);
     }
+    // A collector reads what a killed one has written before it goes on. A run that ends meanwhile lacks its totals, and says so.
+    wait_until("the last collector's rows", || {
+        sizes().iter().zip(&sizes_before).all(|(now, before)| now > before)
+    });
     let target = live.count() + 3;
     wait_until("the last collector's samples", || live.count() > target);
     seen.look(&live);

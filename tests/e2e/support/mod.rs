@@ -1,6 +1,7 @@
 //! Shared by the tests: runs under gpu-track-run, compiled programs, and the kernel's figures.
 
 pub mod cgroup;
+pub mod cluster;
 pub mod descriptors;
 pub mod footprints;
 pub mod gpu;
