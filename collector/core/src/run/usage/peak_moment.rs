@@ -2,23 +2,24 @@
 //!
 //! At a sample each process counts with what it adds to the footprint then. Between two samples it counts as in the sum over
 //! time ([`super::ram`]): with the smaller of its contributions at both ends, or with its memory in the time that it lived.
-//! So the sums by command add up to the peak. If a record comes late, the sizes of that time are gone and today's stand for
-//! them; sums above the peak are scaled down to it.
+//! So the sums by command add up to the peak. A record can come late, when the sizes of its time can't be read any more.
+//! Therefore [`SteadyHolders`] are kept of each window.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::model::report::{CommandHolders, Holder, OtherHolders};
 use crate::run::sampling::{Held, Sample};
-use crate::run::tree::{Contribution, LiveInterval, Tree};
+use crate::run::tree::{Contribution, LiveInterval, Process, Tree};
 
 use super::tolerance::is_private_known;
 
 /// Most processes that are kept one by one.
 const LARGEST: usize = 10;
-/// Most command names that are kept one by one.
+/// Most command names that are told one by one.
 const COMMANDS: usize = 10;
 
 /// The tree's RAM at its largest.
@@ -52,14 +53,13 @@ impl PeakMoment {
         peak
     }
 
-    /// Sets what was held, limited to the footprint: no process held more, nor did all commands together.
+    /// Sets what was held: no process held more than the footprint.
     ///
     /// More can be claimed: between two samples only the largest RSS of a process is known, which can be of another moment.
     pub(super) fn set_holders(&mut self, mut holders: PeakHolders) {
         for holder in &mut holders.largest {
             holder.rss_bytes = holder.rss_bytes.min(self.footprint_bytes);
         }
-        holders.scale_down_to(self.footprint_bytes);
         self.holders = holders;
     }
 }
@@ -73,87 +73,107 @@ impl PeakHolders {
     /// Gives what was held at a sample.
     pub(super) fn at_sample(tree: &Tree, sample: &Sample) -> Self {
         let mut commands = Commands::default();
-        for (name, held) in named(tree, sample, sample.at_ns) {
-            commands.add(name, 1, held.contribution.added_bytes);
+        for (process, held) in live_holders(tree, sample) {
+            commands.add(&process.name.command, 1, held.contribution.added_bytes);
         }
-        commands.into_holders(largest(live_holders(tree, sample, sample.at_ns)))
+        commands.into_holders(largest_live(live_holders(tree, sample).collect()))
     }
 
-    /// Gives what was held at a time between two samples: by live processes, and by what was there for a part of that time.
-    pub(super) fn between_samples(tree: &Tree, sample: &Sample, there: &[&LiveInterval], at_ns: u64) -> Self {
-        let (mut commands, mut counted) = (Commands::default(), FxHashSet::default());
-        for (name, held) in named(tree, sample, at_ns) {
-            if let Some(steady_bytes) = held.steady_bytes {
-                commands.add(name, 1, steady_bytes);
-                counted.insert(held.id);
-            }
-        }
+    /// Gives what was held at a time between two samples: by `steady` all the time, and by what was there for a part of it.
+    pub(super) fn between_samples(steady: &SteadyHolders, there: &[&LiveInterval]) -> Self {
+        let mut commands = steady.commands.clone();
         // A process can have several: itself, the memory of each of its programs, and what it held for a moment.
         for life in there {
-            let is_first_of_process = counted.insert(life.id);
-            commands.add(&life.command, is_first_of_process.into(), life.memory.added_bytes);
+            commands.add(&life.command, life.is_process.into(), life.memory.added_bytes);
         }
-        commands.into_holders(holders_at(tree, sample, there, at_ns))
-    }
-
-    /// Adds up what all commands held, bytes.
-    fn added_bytes(&self) -> u128 {
-        let named = self.by_command.iter().map(|command| command.added_bytes);
-        let others = self.other_commands.map(|others| others.added_bytes);
-        named.chain(others).map(u128::from).sum()
-    }
-
-    /// Scales what the commands held down, if it is more than this in sum.
-    fn scale_down_to(&mut self, most_bytes: u64) {
-        let sum = self.added_bytes();
-        if sum <= most_bytes.into() {
-            return;
-        }
-        let scale = |bytes: &mut u64| *bytes = (u128::from(*bytes) * u128::from(most_bytes) / sum) as u64;
-        self.by_command.iter_mut().for_each(|command| scale(&mut command.added_bytes));
-        self.other_commands.iter_mut().for_each(|others| scale(&mut others.added_bytes));
+        commands.into_holders(with_memory(steady.largest.clone(), there))
     }
 }
 
-/// Sums by command name: how many processes, and what they add, bytes.
-#[derive(Default)]
-struct Commands<'a>(FxHashMap<&'a str, (u64, u64)>);
+/// What was held during all of a window, by the processes that lived at both of its ends.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct SteadyHolders {
+    /// The largest processes, with what they held at the end.
+    largest: Vec<Holder>,
+    /// What all of them held all the time.
+    commands: Commands,
+}
 
-impl<'a> Commands<'a> {
-    /// Adds processes of a command, and what they held.
-    fn add(&mut self, name: &'a str, count: u64, added_bytes: u64) {
-        let (processes, bytes) = self.0.entry(name).or_default();
-        *processes += count;
-        *bytes = bytes.saturating_add(added_bytes);
+impl SteadyHolders {
+    /// Gives what was held since the sample before.
+    pub(super) fn of(tree: &Tree, sample: &Sample) -> Self {
+        let (mut commands, mut steady) = (Commands::default(), Vec::with_capacity(sample.holders.len()));
+        for (process, held) in live_holders(tree, sample) {
+            if let Some(steady_bytes) = held.steady_bytes {
+                commands.add(&process.name.command, 1, steady_bytes);
+                steady.push((process, held));
+            }
+        }
+        Self { largest: largest_live(steady), commands }
     }
 
-    /// Lists the [`COMMANDS`] largest commands, and sums up the others. Adds `largest`, the largest processes, as they are. A name
-    /// is copied only if it is kept.
-    fn into_holders(self, largest: Vec<Holder>) -> PeakHolders {
-        let mut all: Vec<_> = self.0.into_iter().collect();
-        all.sort_unstable_by_key(|(name, (count, bytes))| (Reverse(*bytes), Reverse(*count), *name));
-        let others = all.split_off(all.len().min(COMMANDS));
-        let by_command = all.into_iter().map(|(name, (count, added_bytes))| CommandHolders {
-            command: name.to_owned(),
-            count,
-            added_bytes,
+    /// Keeps the names of the [`COMMANDS`] largest commands only, and the sum of the others.
+    pub(super) fn keep_largest(&mut self) {
+        self.commands.keep_largest();
+    }
+}
+
+/// How many processes of a command there are, and what they add, bytes.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Sum {
+    count: u64,
+    added_bytes: u64,
+}
+
+/// Sums by command name.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Commands {
+    by_name: FxHashMap<Arc<str>, Sum>,
+    /// Of names that were not kept.
+    others: OtherHolders,
+}
+
+impl Commands {
+    /// Adds processes of a command, and what they held.
+    fn add(&mut self, name: &Arc<str>, count: u64, added_bytes: u64) {
+        let sum = match self.by_name.get_mut(name) {
+            Some(sum) => sum,
+            None => self.by_name.entry(name.clone()).or_default(),
+        };
+        sum.count += count;
+        sum.added_bytes = sum.added_bytes.saturating_add(added_bytes);
+    }
+
+    /// Keeps the names of the [`COMMANDS`] largest, and the sum of the others. Gives them, the largest first.
+    fn keep_largest(&mut self) -> Vec<(Arc<str>, Sum)> {
+        let mut all: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
+        all.sort_unstable_by(|(a_name, a), (b_name, b)| {
+            let largest_first = (b.added_bytes, b.count).cmp(&(a.added_bytes, a.count));
+            largest_first.then_with(|| a_name.cmp(b_name))
         });
-        let sum = others.iter().fold(OtherHolders::default(), |sum, (_, (count, bytes))| OtherHolders {
-            commands: sum.commands + 1,
-            count: sum.count + count,
-            added_bytes: sum.added_bytes.saturating_add(*bytes),
+        for (_, sum) in all.drain(all.len().min(COMMANDS)..) {
+            self.others.commands += 1;
+            self.others.count += sum.count;
+            self.others.added_bytes = self.others.added_bytes.saturating_add(sum.added_bytes);
+        }
+        self.by_name = all.iter().cloned().collect();
+        all
+    }
+
+    /// Lists the largest commands, and sums up the others. Adds `largest`, the largest processes, as they are.
+    fn into_holders(mut self, largest: Vec<Holder>) -> PeakHolders {
+        let by_command = self.keep_largest().into_iter().map(|(name, Sum { count, added_bytes })| {
+            CommandHolders { command: name.to_string(), count, added_bytes }
         });
         let by_command = by_command.collect();
-        PeakHolders { largest, by_command, other_commands: (!others.is_empty()).then_some(sum) }
+        let other_commands = (self.others.commands > 0).then_some(self.others);
+        PeakHolders { largest, by_command, other_commands }
     }
 }
 
-/// Gives the live processes of a sample that were there at `at_ns`, CLOCK_MONOTONIC nanoseconds, with their command names.
-fn named<'a>(tree: &'a Tree, sample: &'a Sample, at_ns: u64) -> impl Iterator<Item = (&'a str, &'a Held)> {
-    sample.holders.iter().filter_map(move |held| {
-        let process = tree.get(held.id).filter(|process| process.lifetime.start_ns <= at_ns)?;
-        Some((&*process.name.command, held))
-    })
+/// Gives the live processes of a sample, and what they held.
+fn live_holders<'a>(tree: &'a Tree, sample: &'a Sample) -> impl Iterator<Item = (&'a Process, &'a Held)> {
+    sample.holders.iter().filter_map(|held| Some((tree.get(held.id)?, held)))
 }
 
 /// Keeps the [`LARGEST`] holders by RSS, the largest first.
@@ -164,30 +184,24 @@ fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders
 }
 
-/// Gives the [`LARGEST`] live processes of a sample by RSS, of those that were there at `at_ns`, in no order.
-fn live_holders(tree: &Tree, sample: &Sample, at_ns: u64) -> Vec<Holder> {
-    let was_there =
-        |held: &&Held| tree.get(held.id).is_some_and(|process| process.lifetime.start_ns <= at_ns);
-    let mut there: Vec<&Held> = sample.holders.iter().filter(was_there).collect();
-    if there.len() > LARGEST {
-        there.select_nth_unstable_by_key(LARGEST, |held| Reverse(held.rss_bytes));
-        there.truncate(LARGEST);
+/// Gives the [`LARGEST`] of live processes by RSS, the largest first.
+fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
+    if live.len() > LARGEST {
+        live.select_nth_unstable_by_key(LARGEST, |(_, held)| Reverse(held.rss_bytes));
+        live.truncate(LARGEST);
     }
-    let named = there.into_iter().filter_map(|held| {
-        let process = tree.get(held.id)?;
-        let pid = process.ids.pid();
-        let command = process.name.command.to_string();
+    let holders = live.into_iter().map(|(process, held)| {
         let Contribution { added_bytes, private_bytes, .. } = held.contribution;
         let rss_bytes = held.rss_bytes;
         let private_bytes = Some(private_bytes).filter(|_| is_private_known(held.unread_bytes, rss_bytes));
-        Some(Holder { pid, command, rss_bytes, private_bytes, added_bytes })
+        let command = process.name.command.to_string();
+        Holder { pid: process.ids.pid(), command, rss_bytes, private_bytes, added_bytes }
     });
-    named.collect()
+    largest(holders.collect())
 }
 
-/// Gives the largest at a time between two samples: live processes, and the memory that was there for a part of that time.
-fn holders_at(tree: &Tree, sample: &Sample, there: &[&LiveInterval], at_ns: u64) -> Vec<Holder> {
-    let mut holders = live_holders(tree, sample, at_ns);
+/// Gives the largest of `holders` and of the memory that was there for a part of the time.
+fn with_memory(mut holders: Vec<Holder>, there: &[&LiveInterval]) -> Vec<Holder> {
     let mut memory: Vec<_> = there.iter().filter(|life| !life.is_process).collect();
     memory.sort_unstable_by_key(|life| Reverse(life.rss_bytes));
     for life in memory.into_iter().take(LARGEST) {

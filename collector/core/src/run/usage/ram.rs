@@ -19,15 +19,17 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::model::groups::Groups;
+use crate::model::ids::ProcessId;
 use crate::run::sampling::Sample;
 use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::tree::{LiveInterval, Tree};
 
 use super::largest_by_sample::LargestBySample;
-use super::peak_moment::{PeakHolders, PeakMoment};
+use super::peak_moment::{PeakHolders, PeakMoment, SteadyHolders};
 use super::tolerance::{is_private_known, is_proportional_known};
 
 /// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
@@ -104,7 +106,7 @@ pub struct RamUsage {
 
 /// Windows that are kept: with 25 ms between samples, a reaper on a busy machine is no later than they are long.
 const WINDOWS: usize = 8;
-/// Intervals kept of each, the largest.
+/// Intervals of memory kept of each, the largest.
 const KEPT_INTERVALS: usize = 32;
 /// Smaller ones are not kept, bytes.
 const KEPT_BYTES: u64 = 1 << 20;
@@ -116,6 +118,7 @@ struct Window {
     until_ns: u64,
     steady: TreeSums,
     steady_at_most: TreeSums,
+    steady_holders: SteadyHolders,
     intervals: Vec<LiveInterval>,
 }
 
@@ -151,11 +154,16 @@ impl Window {
         self.overlaps(life) && !life.is_end_rough && self.time_of(life).contains(&at_ns)
     }
 
-    /// Keeps what later records may overlap.
+    /// Keeps what later records may overlap: the largest memory, and the processes that had it.
     fn keep_largest(&mut self) {
-        self.intervals.retain(|life| life.memory.added_bytes >= KEPT_BYTES);
-        self.intervals.sort_by_key(|life| std::cmp::Reverse(life.memory.added_bytes));
-        self.intervals.truncate(KEPT_INTERVALS);
+        let (processes, mut memory): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.intervals).into_iter().partition(|life| life.is_process);
+        memory.retain(|life| life.memory.added_bytes >= KEPT_BYTES);
+        memory.sort_by_key(|life| std::cmp::Reverse(life.memory.added_bytes));
+        memory.truncate(KEPT_INTERVALS);
+        let kept: FxHashSet<ProcessId> = memory.iter().map(|life| life.id).collect();
+        self.intervals = processes.into_iter().filter(|life| kept.contains(&life.id)).chain(memory).collect();
+        self.steady_holders.keep_largest();
     }
 }
 
@@ -199,9 +207,10 @@ impl RamUsage {
         let intervals = std::mem::take(&mut sample.intervals);
         self.add_moment(tree, sample);
         let Sample { from_ns, at_ns: until_ns, steady, steady_at_most, .. } = *sample;
-        let mut window = Window { from_ns, until_ns, steady, steady_at_most, intervals };
-        self.sweep(tree, sample, &window);
-        self.add_late(tree, sample, &window.intervals);
+        let steady_holders = SteadyHolders::of(tree, sample);
+        let mut window = Window { from_ns, until_ns, steady, steady_at_most, steady_holders, intervals };
+        self.sweep(&window);
+        self.add_late(sample, &window.intervals);
         self.add_means(sample, &window.intervals);
         window.keep_largest();
         self.recent.push_back(window);
@@ -211,7 +220,7 @@ impl RamUsage {
     }
 
     /// Adds intervals that began before this window to the windows that they overlap: a record can come late.
-    fn add_late(&mut self, tree: &Tree, sample: &Sample, intervals: &[LiveInterval]) {
+    fn add_late(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let late: Vec<&LiveInterval> =
             intervals.iter().filter(|life| life.start_ns < sample.from_ns).collect();
         if late.is_empty() {
@@ -227,7 +236,7 @@ impl RamUsage {
                 late.iter().filter(|life| window.overlaps(life)).map(|life| (*life).clone()).collect();
             window.intervals.extend(of_it);
             if window.intervals.len() > kept {
-                self.sweep(tree, sample, window);
+                self.sweep(window);
                 window.keep_largest();
             }
         }
@@ -278,7 +287,7 @@ impl RamUsage {
 
     /// Goes through the time of a window, and raises the maxima. It begins with what was there all the time, and goes
     /// up where an interval begins and down where one ends. A late interval counts in each window that it overlaps.
-    fn sweep(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
+    fn sweep(&mut self, window: &Window) {
         // What was there for certain, and at most. Both are signed and wide: intervals are subtracted, too, and the
         // sums must not saturate before that, whatever size a record claims.
         let mut level = window.steady.map(i128::from);
@@ -297,16 +306,16 @@ impl RamUsage {
                 self.raise(&now, [window.until_ns, at_ns], MaxFootprint::with_moment, PeakHolders::default);
             }
         }
-        self.find_holders(tree, sample, window);
+        self.find_holders(window);
     }
 
     /// Finds what held the peak, if a moment of this window has set it: then that is not known yet. It is done once a
     /// window, since each of many processes that start may set a new peak.
-    fn find_holders(&mut self, tree: &Tree, sample: &Sample, window: &Window) {
+    fn find_holders(&mut self, window: &Window) {
         let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) else { return };
         let there: Vec<&LiveInterval> =
             window.intervals.iter().filter(|life| window.counts(life, peak.at_ns)).collect();
-        peak.set_holders(PeakHolders::between_samples(tree, sample, &there, peak.at_ns));
+        peak.set_holders(PeakHolders::between_samples(&window.steady_holders, &there));
     }
 
     /// Adds the window to the footprints over time, of which means are made: what was held all the time, and intervals by their

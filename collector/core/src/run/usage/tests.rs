@@ -332,17 +332,19 @@ fn between_two_samples_each_process_counts_by_command_as_it_does_in_the_sum() {
 
 // Requirement: RAM-27
 #[test]
-fn sums_by_command_are_not_above_the_peak_where_sizes_of_that_time_are_gone() {
+fn processes_that_have_ended_are_named_at_a_peak_that_a_late_record_sets() {
     let (tree, mut ram) = (tree(), RamUsage::default());
-    let steady = tree_sums(10, 0, 10, 1);
-    ram.add(&tree, &mut Sample { steady, ..lives([child(12, 15, 50)]) });
-    // The record of another child comes when the first process has grown to 40 MB.
+    let holders = vec![held(main_id(&tree), 70 * MB)];
+    let steady = tree_sums(70, 0, 70, 1);
+    ram.add(&tree, &mut Sample { holders, steady, ..lives([child(12, 15, 50)]) });
+    // The record of another child comes when the first process has ended.
     let late = lives([child(11, 14, 60)]).intervals;
-    let holders = vec![held(main_id(&tree), 40 * MB)];
-    ram.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: late, holders, ..window() });
-    assert_eq!(ram.peak.as_ref().unwrap().footprint_bytes, 120 * MB);
-    assert_eq!(commands_of(&ram), [("child".into(), 2, 88), ("main".into(), 1, 32)]);
-    assert!((119 * MB..=120 * MB).contains(&held_in_all(&ram)));
+    ram.add(&tree, &mut Sample { from_ns: 20 * S, at_ns: 30 * S, intervals: late, ..window() });
+    let peak = ram.peak.as_ref().unwrap();
+    assert_eq!((peak.footprint_bytes, held_in_all(&ram), ram.max_processes), (180 * MB, 180 * MB, 3));
+    assert_eq!(commands_of(&ram), [("child".into(), 2, 110), ("main".into(), 1, 70)]);
+    let largest: Vec<_> = peak.holders.largest.iter().map(|holder| holder.rss_bytes / MB).collect();
+    assert_eq!(largest, [70, 60, 50]);
 }
 
 #[test]
