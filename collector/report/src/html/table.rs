@@ -24,12 +24,14 @@ pub(super) fn table(title: &str, table: &Table, most_rows: usize) -> String {
     )
 }
 
+/// Renders the head of a column.
 fn head(Column { name, unit, is_text }: &Column) -> String {
     let unit = if unit.is_empty() { String::new() } else { format!(" [{}]", escape(unit)) };
     let class = if *is_text { " class=\"words\"" } else { "" };
     format!("<th scope=\"col\"{class}>{}{unit}</th>", escape(name))
 }
 
+/// Renders a row: a cell for each column. A long cell is cut in its middle.
 fn row(row: &[String], columns: &[Column]) -> String {
     let cells = row.iter().zip(columns).map(|(cell, column)| {
         let cell = escape(&quote::cut_middle(&quote::escape(cell), CELL));

@@ -178,20 +178,22 @@ impl Worker {
     /// Waits, after the last reading, until changed settings of the driver are restored, at most until the deadline. It goes on
     /// while one more is restored in each `POLICY.restore_wait`. Gives whether one may still be changed.
     pub(super) fn wait_restored(&self, deadline: Instant) -> bool {
-        let mut state = self.shared.lock();
-        while state.has_changed_settings() {
-            let before = state.changed_settings;
+        let progress = || {
+            let state = self.shared.lock();
+            (state.has_changed_settings(), state.changed_settings)
+        };
+        let (mut is_any_changed, mut left) = progress();
+        while is_any_changed {
+            let before = left;
             let next = deadline.min(Instant::now() + POLICY.restore_wait);
-            drop(state);
             self.wait(next, |state| !state.has_changed_settings() || state.changed_settings < before);
-            state = self.shared.lock();
-            if state.has_changed_settings()
-                && (state.changed_settings >= before || Instant::now() >= deadline)
-            {
-                return true;
+            (is_any_changed, left) = progress();
+            let is_one_restored = left < before;
+            if !is_one_restored || Instant::now() >= deadline {
+                break;
             }
         }
-        false
+        is_any_changed
     }
 
     /// Waits until every figure was read, or there will be none, or the deadline.

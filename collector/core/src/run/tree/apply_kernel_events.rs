@@ -105,9 +105,11 @@ impl Tree {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.end.kernel_exit = Some(exit);
         self.by_state.kernel_ends.insert(id);
+        // With the init of a pid namespace the kernel kills all others, so one that exits by itself shows that the init lives.
         if !libc::WIFSIGNALED(exit.status) {
             self.note_unkilled_end(id, exit.at_ns);
         }
+        // It may be the child of a spawn whose exec failed: a record of its parent has counted it then.
         self.note_failed_exec(id, exit.status);
     }
 

@@ -94,7 +94,7 @@ impl Totals {
         self.heaviest.add(process);
     }
 
-    /// Counts where the figures of a process come from.
+    /// Counts where the figures of a process come from. CPU time of which only a bound is known counts as unknown.
     fn add_coverage(&mut self, process: &ProcessSummary) {
         let coverage = &mut self.coverage;
         coverage.processes += 1;

@@ -91,13 +91,14 @@ impl ClientUsage {
     pub(super) fn by_process(&self, on: &OnDevice) -> Vec<ProcessBusy> {
         let known = on.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
         let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
-            let busiest = engines.values().copied().fold(0.0, f64::max);
+            // As a part of the unit of time, which is that since the reading before.
+            let busiest_share = engines.values().copied().fold(0.0, f64::max);
             let is_from_start = !self.seen.contains(pid);
             let busy = if is_from_start {
                 // How long it lives is not known here, so its time is given as one stretch that is busy throughout.
-                Busy { us: (busiest * self.unit_ns() / 1000.0) as u64, percent: 100.0 }
+                Busy { us: (busiest_share * self.unit_ns() / 1000.0) as u64, percent: 100.0 }
             } else {
-                Busy { us: self.span_ns.unwrap_or(0) / 1000, percent: busiest * 100.0 }
+                Busy { us: self.span_ns.unwrap_or(0) / 1000, percent: busiest_share * 100.0 }
             };
             ProcessBusy { pid: *pid, busy, is_from_start }
         };

@@ -17,7 +17,6 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 
 use self::canvas::Canvas;
-use super::frame::Frame;
 use super::model::Model;
 
 /// Least rows for the processes, with their head.
@@ -49,7 +48,7 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
     bars::draw(model, &mut canvas);
     let key_rows = u16::from(model.is_interactive);
     let left = area.height.saturating_sub(canvas.row() + key_rows);
-    let wanted = [facts::gpu_rows(model), facts::coverage_rows(model), facts::event_rows(model)];
+    let wanted = rows_below_wanted(model);
     let below = shares(left.saturating_sub(LEAST_PROCESS_ROWS), wanted, is_small(area.height));
     let rows_below: u16 = below.iter().sum();
     // The chart gets at most half of what is left, and the processes the rest.
@@ -74,6 +73,11 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
     }
 }
 
+/// Gives how many rows the parts below the processes want: GPUs, coverage and events.
+fn rows_below_wanted(model: &Model) -> [u16; 3] {
+    [facts::gpu_rows(model), facts::coverage_rows(model), facts::event_rows(model)]
+}
+
 /// Shares `rows` out to parts, which want so many each: in their order, until none is left. On a small terminal a part gets at most
 /// [`FEW`].
 fn shares(mut rows: u16, wanted: [u16; 3], is_small: bool) -> [u16; 3] {
@@ -92,8 +96,8 @@ const fn is_small(height: u16) -> bool {
 
 /// Draws the model as text of so many columns, with as many lines as it takes.
 pub(super) fn text(model: &Model, columns: u16) -> String {
-    let Frame { gpus, events, coverage, .. } = &model.frame;
-    let listed = model.rows.len() + gpus.len() * 2 + events.len() + coverage.len();
+    let below = rows_below_wanted(model).map(usize::from);
+    let listed = model.rows.len() + below.iter().sum::<usize>();
     let height = u16::try_from(listed.saturating_add(OTHER_TEXT_ROWS)).unwrap_or(u16::MAX);
     // The buffer counts its cells in 16 bits.
     let height = height.min(u16::MAX / columns.max(1));

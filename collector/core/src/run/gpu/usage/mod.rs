@@ -120,6 +120,7 @@ impl GpuUsage {
             Some(usage) => (usage.device, usage.is_visible) = (Arc::new(device.clone()), *is_visible),
             None => self.devices.push(DeviceUsage::new(device.clone(), *is_visible)),
         }
+        // A part that is found before its whole device counts by itself until then.
         let ids: BTreeSet<String> = self.devices.iter().map(|usage| usage.device.id.clone()).collect();
         for usage in &mut self.devices {
             usage.is_part = usage.device.parent.as_ref().is_some_and(|parent| ids.contains(parent));
