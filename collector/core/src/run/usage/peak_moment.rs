@@ -53,13 +53,15 @@ impl PeakMoment {
         peak
     }
 
-    /// Sets what was held: no process held more than the footprint.
+    /// Sets what was held, limited to the footprint: no process held more, nor did all commands together.
     ///
-    /// More can be claimed: between two samples only the largest RSS of a process is known, which can be of another moment.
+    /// More can be claimed: between two samples only the largest RSS of a process is known, which can be of another moment. And
+    /// any process of the run can write records of any size.
     pub(super) fn set_holders(&mut self, mut holders: PeakHolders) {
         for holder in &mut holders.largest {
             holder.rss_bytes = holder.rss_bytes.min(self.footprint_bytes);
         }
+        holders.scale_down_to(self.footprint_bytes);
         self.holders = holders;
     }
 }
@@ -87,6 +89,24 @@ impl PeakHolders {
             commands.add(&life.command, life.is_process.into(), life.memory.added_bytes);
         }
         commands.into_holders(with_memory(steady.largest.clone(), there))
+    }
+
+    /// Adds up what all commands held, bytes.
+    fn added_bytes(&self) -> u128 {
+        let named = self.by_command.iter().map(|command| command.added_bytes);
+        let others = self.other_commands.map(|others| others.added_bytes);
+        named.chain(others).map(u128::from).sum()
+    }
+
+    /// Scales what the commands held down, if it is more than this in sum.
+    fn scale_down_to(&mut self, most_bytes: u64) {
+        let sum = self.added_bytes();
+        if sum <= most_bytes.into() {
+            return;
+        }
+        let scale = |bytes: &mut u64| *bytes = (u128::from(*bytes) * u128::from(most_bytes) / sum) as u64;
+        self.by_command.iter_mut().for_each(|command| scale(&mut command.added_bytes));
+        self.other_commands.iter_mut().for_each(|others| scale(&mut others.added_bytes));
     }
 }
 

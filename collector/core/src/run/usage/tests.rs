@@ -21,6 +21,7 @@ fn tree() -> Tree {
         session_realtime_ns: 0,
         page: 4096,
         tick_us: 10_000,
+        has_command: true,
     };
     let mut tree = Tree::new(frame);
     tree.set_main(MAIN, 0, "main");
@@ -379,9 +380,12 @@ fn claimed_sizes_saturate() {
         let life = memory(11, 12, 0);
         LiveInterval { memory: Contribution::private(u64::MAX), pid, is_main: pid == MAIN, ..life }
     };
-    let sample = Sample { intervals: vec![huge(MAIN), huge(200), huge(201)], ..window() };
+    let other = LiveInterval { command: "other".into(), ..huge(201) };
+    let sample = Sample { intervals: vec![huge(MAIN), huge(200), other], ..window() };
     let ram = added(&sample);
     assert_eq!((ram.max.descendants.footprint_bytes, ram.max.combined.footprint_bytes), (u64::MAX, u64::MAX));
+    let sizes = ram.peak.as_ref().unwrap().holders.by_command.iter().map(|held| u128::from(held.added_bytes));
+    assert!(sizes.sum::<u128>() <= u64::MAX.into(), "the commands together have no more");
 }
 
 #[test]
