@@ -112,6 +112,11 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         gpu_tracker::apply_to(&mut options);
     }
     let split = if as_gpu_tracker { gpu_tracker::split } else { split };
+    // An agent of Slurm has no command.
+    let is_agent = options.diagnosis.agent.is_some();
+    if is_agent && options.command.words.is_empty() && options.command.execute.is_none() {
+        return Ok(Request::Run(options));
+    }
     options.command.words =
         command(std::mem::take(&mut options.command.words), options.command.execute.as_deref(), split)?;
     Ok(Request::Run(options))

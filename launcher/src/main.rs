@@ -93,8 +93,10 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
                 console::message(problem);
                 None
             });
-            if let Err(error) = nodes::prepare_agent(&mut options) {
-                return Ok(run::not_executed(&options, &error));
+            match nodes::prepare_agent(&mut options) {
+                Ok(None) => {}
+                Ok(Some(status)) => return Ok(status),
+                Err(error) => return Ok(run::not_executed(&options, &error)),
             }
             let mut locks = cli::locks(&mut options.report)?;
             let nodes = nodes::are_tracked(&options);

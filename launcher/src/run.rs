@@ -5,28 +5,26 @@ use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use gpu_track_abi::record::Usage;
 use gpu_track_collector::{KnownToParent, Layer, Message, OutputLock, ProcRoot, clock};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::{HeldTrackingFile, Options};
 use crate::main_process::MainProcess;
-use crate::nodes::NodeRun;
+use crate::nodes::{self, NodeRun};
 use crate::preload::Preload;
 use crate::session::{Session, SessionError};
 use crate::signals::SignalSet;
 use crate::spawn::{self, Environment, InheritedState, SpawnError};
-use crate::supervise::{Account, Supervisor};
+use crate::supervise::{Account, Started, Supervisor};
 use crate::tracked::Tracked;
 use crate::untracked::Untracked;
 use crate::{config, console, not_executed, reap, signals, untracked};
 
-/// The launcher's signal state while it supervises a command, and what it had used before that.
+/// The launcher's signal state while it supervises a command.
 struct Ready {
     signals: SignalSet,
     inherited: InheritedState,
     was_subreaper: bool,
-    children_before: Usage,
 }
 
 /// What a run holds until its end, and the command that it may become must not.
@@ -40,8 +38,7 @@ pub(crate) struct Held {
 }
 
 /// Runs the command to its end, and ends as it ended.
-pub(crate) fn run(options: &Options, held: Held) -> ExitCode {
-    let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
+pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
     let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose();
     let signals = signals::all_but_faults();
@@ -49,16 +46,15 @@ pub(crate) fn run(options: &Options, held: Held) -> ExitCode {
         inherited: InheritedState::replace(&signals),
         signals,
         was_subreaper: child_subreaper().ok().flatten().is_some(),
-        children_before,
     };
     let locks = Rc::clone(&held.locks);
     let session =
         preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, locks));
-    match session.and_then(|session| start(options, session, &ready, held.nodes.as_ref())) {
+    match session.and_then(|session| start(options, session, &ready, held.nodes.as_mut())) {
         Ok((account, started)) => supervise(options, account, started, ready, held),
         Err(SessionError::Spawn(SpawnError::Exec(error))) => {
             if let Some(nodes) = held.nodes {
-                nodes.discard();
+                nodes.discard(ready.signals);
             }
             not_executed(options, &error)
         }
@@ -70,12 +66,12 @@ pub(crate) fn run(options: &Options, held: Held) -> ExitCode {
 fn supervise<A: Account>(
     options: &Options,
     account: A,
-    started: (MainProcess, u64),
+    started: Started,
     ready: Ready,
     held: Held,
 ) -> ExitCode {
-    let Ready { signals, children_before, .. } = ready;
-    let ended = Supervisor::new(account, started, options, signals, &children_before).run();
+    let signals = ready.signals;
+    let ended = Supervisor::new(account, started, options, signals).run();
     let Held { locks, tracking, nodes } = held;
     drop((locks, tracking));
     if let Some(nodes) = nodes {
@@ -93,19 +89,22 @@ fn supervise<A: Account>(
     }
 }
 
-/// Starts the collector and the command. The command does not wait for the collector to be ready.
+/// Starts the collector and the command. The command does not wait for the collector to be ready, but for the agents that
+/// Slurm starts.
 fn start(
     options: &Options,
     mut session: Session,
     ready: &Ready,
-    nodes: Option<&NodeRun>,
-) -> Result<(Tracked, (MainProcess, u64)), SessionError> {
+    nodes: Option<&mut NodeRun>,
+) -> Result<(Tracked, Started), SessionError> {
     let mut env = session.environment();
-    env.extend(nodes.into_iter().flat_map(|nodes| nodes.environment(session.segment_path())));
+    env.extend(
+        nodes.map(|nodes| nodes.start_agents(session.segment_path(), ready.inherited)).unwrap_or_default(),
+    );
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     match spawn(options, env, ready, cgroup_procs.as_ref()) {
-        Ok(started) => Ok((Tracked::new(session, collector, started.0, options), started)),
+        Ok(started) => Ok((Tracked::new(session, collector, started.main, options), started)),
         Err(error) => {
             collector.messages.send(&Message::Cancelled);
             collector.messages.flush_all();
@@ -117,38 +116,43 @@ fn start(
     }
 }
 
-/// Starts the command. Gives it and the time just before its fork, CLOCK_MONOTONIC nanoseconds. `cgroup_procs`: the file by
-/// which it moves into a cgroup of its own.
+/// Starts the command. `cgroup_procs`: the file by which it moves into a cgroup of its own. Without a command, waits for what
+/// ends the run.
 fn spawn(
     options: &Options,
     env: Environment,
     ready: &Ready,
     cgroup_procs: Option<&File>,
-) -> Result<(MainProcess, u64), SpawnError> {
+) -> Result<Started, SpawnError> {
     if options.discovery.uses(Layer::Subreaper) {
         // If it fails, the other layers still find orphans.
         set_child_subreaper(Some(getpid())).ok();
     }
-    let started_ns = clock::monotonic_ns();
-    let spawned = spawn::spawn(&options.command.words, env, &ready.inherited, cgroup_procs);
+    // Of collectors that could not work, and from before this program's exec.
+    let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
+    let at_ns = clock::monotonic_ns();
+    let words = &options.command.words;
+    if words.is_empty() {
+        nodes::await_end();
+        return Ok(Started { main: None, at_ns, children_before });
+    }
+    let spawned = spawn::spawn(words, env, &ready.inherited, cgroup_procs);
     // This process may become the command, and exec keeps the attribute.
     if spawned.is_err() && !ready.was_subreaper {
         set_child_subreaper(None).ok();
     }
-    Ok((MainProcess { pid: spawned? }, started_ns))
+    Ok(Started { main: Some(MainProcess { pid: spawned? }), at_ns, children_before })
 }
 
 /// Runs the command without a session, because of this error: tracking must not keep it from running. The launcher reports
 /// what a parent knows. Where it can't even have a child, it becomes the command.
-fn run_untracked(options: &Options, mut ready: Ready, held: Held, error: &SessionError) -> ExitCode {
+fn run_untracked(options: &Options, ready: Ready, held: Held, error: &SessionError) -> ExitCode {
     // An agent's stderr is that of the MPI launcher.
     if options.diagnosis.agent.is_none() {
         console::message(format_args!("the command runs untracked: {error}"));
     }
     let account = Untracked::new(options, error.to_string());
     account.write_files(None);
-    // A collector may have been started and reaped.
-    ready.children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     match spawn(options, std::env::vars_os().collect(), &ready, None) {
         Ok(started) => return supervise(options, account, started, ready, held),
         Err(SpawnError::Exec(error)) => return not_executed(options, &error),

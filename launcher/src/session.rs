@@ -148,16 +148,16 @@ impl Session {
             .map_err(SessionError::Collector)
     }
 
-    /// Starts a collector that continues the work of a killed one. `main_pid`: the command, which may have ended.
+    /// Starts a collector that continues the work of a killed one. `main_pid`: the command, which may have ended, if there is one.
     /// `crashed_by`: the signal because of which collectors must not load NVIDIA's library from now on.
     pub(crate) fn restart_collector(
         &mut self,
-        main_pid: u32,
+        main_pid: Option<u32>,
         crashed_by: Option<i32>,
     ) -> Result<Collector, SessionError> {
         self.config.gpu.crashed_by = self.config.gpu.crashed_by.or(crashed_by);
         self.config.restarts += 1;
-        self.config.main_pid = Some(main_pid);
+        self.config.main_pid = main_pid;
         self.start_collector()
     }
 

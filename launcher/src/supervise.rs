@@ -46,10 +46,20 @@ pub(crate) trait Account {
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()>;
 }
 
+/// What has been started.
+pub(crate) struct Started {
+    /// The command's first process. `None`: there is no command, and the run ends when the launcher is asked to end.
+    pub(crate) main: Option<MainProcess>,
+    /// When, CLOCK_MONOTONIC nanoseconds just before its fork.
+    pub(crate) at_ns: u64,
+    /// RUSAGE_CHILDREN just before.
+    pub(crate) children_before: Usage,
+}
+
 /// The state of the launcher while the command runs.
 pub(crate) struct Supervisor<A> {
     account: A,
-    main: MainProcess,
+    main: Option<MainProcess>,
     exit: Option<CommandExit>,
     wait_all: bool,
     wakeups: Wakeups,
@@ -73,25 +83,21 @@ fn cpu_us(usage: &Usage) -> u64 {
 }
 
 impl<A: Account> Supervisor<A> {
-    /// Makes the supervisor of a command that was started at `started_ns`, CLOCK_MONOTONIC just before the fork. `signals` are
-    /// blocked; `children_before` is RUSAGE_CHILDREN before the run.
-    pub(crate) fn new(
-        account: A,
-        (main, started_ns): (MainProcess, u64),
-        options: &Options,
-        signals: SignalSet,
-        children_before: &Usage,
-    ) -> Self {
+    /// Makes the supervisor of what was started. `signals` are blocked.
+    pub(crate) fn new(account: A, started: Started, options: &Options, signals: SignalSet) -> Self {
+        let Started { main, at_ns, children_before } = started;
         let mut supervisor = Self {
             account,
             main,
             exit: None,
             wait_all: options.command.wait_all,
             wakeups: Wakeups::new(signals),
-            foreign_cpu_us: cpu_us(children_before),
+            foreign_cpu_us: cpu_us(&children_before),
             exit_manner: options.exit_manner,
         };
-        supervisor.account.tell(Message::Started { pid: main.pid, monotonic_ns: started_ns });
+        if let Some(MainProcess { pid }) = main {
+            supervisor.account.tell(Message::Started { pid, monotonic_ns: at_ns });
+        }
         supervisor
     }
 
@@ -160,10 +166,10 @@ impl<A: Account> Supervisor<A> {
 
     /// Takes in a child that has ended or stopped: the command, an orphan, or one that is not of the run.
     fn child_changed(&mut self, change: &ChildChange) {
-        let is_main = change.pid == self.main.pid && self.exit.is_none();
+        let main = self.main.filter(|main| main.pid == change.pid && self.exit.is_none());
         if libc::WIFSTOPPED(change.status) {
-            if is_main {
-                self.main.stop_with_it(libc::WSTOPSIG(change.status));
+            if let Some(main) = main {
+                main.stop_with_it(libc::WSTOPSIG(change.status));
             }
             return;
         }
@@ -172,21 +178,29 @@ impl<A: Account> Supervisor<A> {
             self.account.foreign_ended(change.status);
             return;
         }
-        self.account.child_ended(change, is_main);
-        if is_main {
+        self.account.child_ended(change, main.is_some());
+        if main.is_some() {
             self.exit = Some(CommandExit { status: change.status, at_ns: clock::monotonic_ns() });
         }
     }
 
-    /// Forwards a signal that another process sent to the launcher alone. The terminal's signals go to the whole process
-    /// group, so the command has got them already.
+    /// Forwards a signal that another process sent. The terminal's signals, which have no sender, go to the whole process group,
+    /// so the command has got them already. Without a command, a request to end ends the run.
     fn signal_received(&mut self, received: Received) {
-        let Some((sender_pid, sender_uid)) = received.sender.filter(|_| received.signal != libc::SIGCHLD)
-        else {
+        // Before it is sent: what it causes is later.
+        let monotonic_ns = clock::monotonic_ns();
+        let Some(main) = self.main else {
+            if signals::requests_end(received.signal) {
+                self.exit = Some(CommandExit { status: 0, at_ns: monotonic_ns });
+            }
             return;
         };
-        let monotonic_ns = clock::monotonic_ns();
-        self.main.send(received.signal);
+        // It is for the launcher, which has children that the command does not know.
+        if received.signal == libc::SIGCHLD {
+            return;
+        }
+        let Some((sender_pid, sender_uid)) = received.sender else { return };
+        main.send(received.signal);
         // A program may send the same signal again and again: only the first one is a cause of anything.
         let is_known = |message: &Message| matches!(message, Message::Signalled { signal, .. } if *signal == received.signal);
         if !self.account.messages().iter().any(is_known) {

@@ -27,7 +27,7 @@ pub(crate) struct Tracked {
     session: Session,
     collector: Option<Collector>,
     killed_collectors: KilledCollectors,
-    main: MainProcess,
+    main: Option<MainProcess>,
     /// Messages that each collector gets after its configuration.
     messages: Vec<Message>,
     shim_upkeep: Option<Upkeep>,
@@ -39,8 +39,13 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    /// Makes the account of a run. `main`: the command, which has just been started.
-    pub(crate) fn new(session: Session, collector: Collector, main: MainProcess, options: &Options) -> Self {
+    /// Makes the account of a run. `main`: the command, which has just been started, if there is one.
+    pub(crate) fn new(
+        session: Session,
+        collector: Collector,
+        main: Option<MainProcess>,
+        options: &Options,
+    ) -> Self {
         Self {
             shim_upkeep: session.shim_upkeep(),
             fallback: Untracked::beside(session.config()),
@@ -79,7 +84,7 @@ impl Tracked {
                 return;
             }
         };
-        match self.session.restart_collector(self.main.pid, crashed_by) {
+        match self.session.restart_collector(self.main.map(|main| main.pid), crashed_by) {
             Ok(mut collector) => {
                 for message in &self.messages {
                     collector.messages.send(message);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::cluster::cluster;
+use crate::support::cluster::{cluster, on_n1, on_node};
 use crate::support::run::{BINARY, Tracked, cache_home, tracked};
 use crate::support::{installed, or_skip, wait_until};
 
@@ -180,38 +180,15 @@ fn launchers(cluster: &str) -> Vec<(&'static str, String)> {
     let output = Command::new(cluster).arg("ssh").output().unwrap();
     let ssh = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let open_mpi = format!(
-        "mpirun.openmpi --host n1:2,n2:2 --mca plm_rsh_agent {ssh} --mca btl tcp,self,vader \
+        "TRACK mpirun.openmpi --host n1:2,n2:2 --mca plm_rsh_agent {ssh} --mca btl tcp,self,vader \
          --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 -n 4"
     );
     // Hydra finds ssh in PATH.
     let mpich = format!(
-        "mkdir -p ssh && ln -sf {ssh} ssh/ssh && PATH=$PWD/ssh:$PATH mpirun.mpich -hosts n1:2,n2:2 -n 4"
+        "mkdir -p ssh && ln -sf {ssh} ssh/ssh && PATH=$PWD/ssh:$PATH TRACK mpirun.mpich -hosts n1:2,n2:2 -n 4"
     );
     let all = [("mpirun.openmpi", open_mpi), ("mpirun.mpich", mpich)];
     all.into_iter().filter(|(name, _)| installed(name).is_some()).collect()
-}
-
-/// Runs a line on n1, and gives its status, what it printed, and its report.
-fn on_n1(cluster: &str, line: &str, is_tracked: bool) -> (Option<i32>, String, Option<Value>) {
-    let directory = tempfile::tempdir().unwrap();
-    let line = line.replace("mpirun.", if is_tracked { "$TRACK mpirun." } else { "mpirun." });
-    let track = format!("{BINARY} --nodes=auto -q -o {}/r.json --", directory.path().display());
-    let output = Command::new(cluster)
-        .args(["exec", "n1", "sh", "-c", &format!("cd {}; {line}", directory.path().display())])
-        .env("TRACK", track)
-        .env("XDG_CACHE_HOME", cache_home())
-        .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
-        .output()
-        .unwrap();
-    let report = fs::read(directory.path().join("r.json")).ok();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    (output.status.code(), text, report.map(|report| serde_json::from_slice(&report).unwrap()))
-}
-
-/// How many processes the report has of a node.
-fn on_node(report: &Value, name: &str) -> Option<u64> {
-    let nodes = report["nodes"].as_array()?;
-    nodes.iter().find(|node| node["node"] == name)?["processes"].as_u64()
 }
 
 // Requirement: NODE-10

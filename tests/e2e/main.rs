@@ -52,6 +52,7 @@ mod report_file;
 mod resilience;
 mod series;
 mod signals;
+mod slurm_agents;
 mod streams;
 mod studies;
 mod sub_track;

@@ -115,7 +115,7 @@ impl Carriers {
     }
 
     /// Gives the command of an agent, without that of its daemon.
-    fn agent(&self, segment: Option<&Path>) -> String {
+    pub(super) fn agent(&self, segment: Option<&Path>) -> String {
         let spec = AgentSpec {
             id: self.id,
             segment: segment.map(Path::to_owned),

@@ -53,7 +53,7 @@ impl Seen {
 impl NodeRun {
     /// Writes the report of all nodes to the places that the user named, and keeps it. To be called when this node's own is
     /// written.
-    pub(crate) fn conclude(self, options: &Options, signals: SignalSet) {
+    pub(crate) fn conclude(mut self, options: &Options, signals: SignalSet) {
         let reports = self.wait_for_others(signals);
         let MergedReport { report, ranks } = match merge::of_files(&reports) {
             Ok(merged) => merged,
@@ -73,14 +73,16 @@ impl NodeRun {
         }
     }
 
-    /// Removes what was made for a command that was not started.
-    pub(crate) fn discard(self) {
+    /// Ends the agents and removes what was made for a command that was not started.
+    pub(crate) fn discard(mut self, signals: SignalSet) {
+        self.wait_for_others(signals);
         self.directory.remove(&[REMOTE_SHELL]);
     }
 
     /// Waits until each node that has checked in has its last report, at most for [`PATIENCE`]. A signal that asks to end stops
-    /// the wait.
-    fn wait_for_others(&self, signals: SignalSet) -> Vec<PathBuf> {
+    /// the wait. Agents that Slurm has started are ended; others end with their daemon.
+    fn wait_for_others(&mut self, signals: SignalSet) -> Vec<PathBuf> {
+        drop(self.step.take());
         let mut seen = Seen::default();
         let wakeups = Wakeups::new(signals);
         let started = Instant::now();

@@ -1,8 +1,9 @@
 //! A run over several nodes: `gpu-track-run --nodes=auto -- mpirun ./app`.
 //!
-//! The MPI launcher starts a daemon on each other node. [`carriers`] make it start an [`agent`] there instead, which is an
-//! ordinary launcher whose command is the daemon. Each writes the report of its node into a [`directory`] that all share. At
-//! the end, the launcher [`gather`]s these reports and makes one of them.
+//! On each other node an [`agent`] tracks what runs there. In a job of Slurm, agents are tasks of [a step](slurm_step) of their
+//! own. Elsewhere the MPI launcher starts a daemon on each other node, and [`carriers`] make it start an agent there instead,
+//! whose command is the daemon. Each agent is a launcher, and writes the report of its node into a [`directory`] that all
+//! share. At the end, the launcher [`gather`]s these reports and makes one of them.
 //!
 //! Whatever is missing on a node, its daemon runs as without us, and the report names the node.
 
@@ -11,20 +12,22 @@ mod carriers;
 mod directory;
 mod gather;
 mod remote_shell;
+mod slurm_step;
 
-use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
 use gpu_track_collector::{Output, OutputLock, ReportConfig, ReportTarget, format};
 
-pub(crate) use agent::prepare as prepare_agent;
+pub(crate) use agent::{await_end, prepare as prepare_agent};
 pub(crate) use remote_shell::serve_if_started_as_one as serve_if_started_as_remote_shell;
 
 use crate::cli::Options;
+use crate::spawn::{Environment, InheritedState};
 use crate::{console, keep};
 use carriers::Carriers;
 use directory::{CheckedIn, NodeDirectory};
+use slurm_step::{SlurmJob, SlurmStep};
 
 /// The end of the directory's name, after that of the report.
 const SUFFIX: &str = ".d";
@@ -44,6 +47,8 @@ pub(crate) struct NodeRun {
     /// The report of this node.
     own: PathBuf,
     carriers: Carriers,
+    /// The agents that Slurm has started.
+    step: Option<SlurmStep>,
     /// The report of all, as the user asked for it.
     report: ReportConfig,
     /// Nobody asked for the directory: it is removed if the report of all is written.
@@ -86,12 +91,26 @@ impl NodeRun {
         let CheckedIn { file, part } = directory.check_in(false).map_err(cannot)?;
         let report = options.report.clone();
         options.report.node_part = Some(part);
-        Ok(Self { directory, own: file, carriers, report, is_temporary })
+        Ok(Self { directory, own: file, carriers, step: None, report, is_temporary })
     }
 
-    /// Gives the variables that make MPI launchers start agents, for the command. `segment`: that of this node.
-    pub(crate) fn environment(&self, segment: &Path) -> Vec<(OsString, OsString)> {
-        self.carriers.environment(segment)
+    /// Has Slurm start the agents, in a job of several nodes. Elsewhere, gives the variables that make MPI launchers start them, for
+    /// the command. `segment`: that of this node. `inherited`: the signal state that programs get back.
+    pub(crate) fn start_agents(&mut self, segment: &Path, inherited: InheritedState) -> Environment {
+        let Some(job) = SlurmJob::here(&keep::own_variable) else {
+            return self.carriers.environment(segment);
+        };
+        let agent = self.carriers.agent(Some(segment));
+        match SlurmStep::start(&job, &agent, inherited) {
+            Ok(step) => {
+                self.step = Some(step);
+                Vec::new()
+            }
+            Err(problem) => {
+                console::message(format_args!("--nodes: Slurm starts no agents: {problem}"));
+                self.carriers.environment(segment)
+            }
+        }
     }
 }
 

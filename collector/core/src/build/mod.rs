@@ -114,8 +114,12 @@ pub fn report(inputs: &Inputs) -> Report {
     report
 }
 
-/// Gives the rank that the command is. Of the ways in which its environment names one, the first applies.
+/// Gives the rank that the command is. Of the ways in which its environment names one, the first applies. The command of a run
+/// over several nodes is none, though a batch script and an agent of Slurm have the environment of a step's task.
 fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
+    if inputs.config.report.node_part.is_some() {
+        return None;
+    }
     let rank = inputs.host_info.own_ranks.first()?;
     Some(OwnRank { job: rank.job, rank: rank.rank, of: rank.count, pid: inputs.run.main_pid })
 }
@@ -417,6 +421,9 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         let is_running = inputs.end.stage == Stage::SoFar;
         return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
+    if inputs.config.command.is_empty() {
+        return Err("there was no command".into());
+    }
     let tree = &inputs.run.tree;
     if tree.counts().created == 0 {
         return Err("no process was tracked".into());
@@ -437,16 +444,25 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
             processes(tree.counts().unreaped_orphans)
         ));
     }
-    // Only the connector shows that a joined process has no parent in the tree. Else an uninstrumented process of the tree
-    // may have started and reaped it.
+    // Only the connector shows that a joined process has no parent in the tree. Else an uninstrumented process of the tree may
+    // have started and reaped it, unless the sum lacks what the joined processes used.
     let connector = &inputs.run.health.connector;
-    if tree.counts().joined_unreaped > 0 && connector.absent.is_none() && connector.overruns == 0 {
+    let sees_all = connector.absent.is_none() && connector.overruns == 0;
+    let (kernel_us, joined_us) = (command_exit.children_cpu_us, tree.counts().joined_unreaped_cpu_us);
+    let totals = &inputs.run.totals;
+    let total_us = totals.own_usage.cpu_us().saturating_add(totals.unattributed_us);
+    let is_above = |total_us: u64| {
+        let [total_s, kernel_s] = [total_us, kernel_us].map(|us| Some(us as f64 / 1e6));
+        CpuTime { total_s, kernel_s, ..CpuTime::default() }.above_kernel_s().is_some()
+    };
+    let lacks_joined = is_above(total_us) && !is_above(total_us.saturating_sub(joined_us));
+    if tree.counts().joined_unreaped > 0 && (sees_all || lacks_joined) {
         return Err(format!(
             "joined the run without being a descendant: {}",
             processes(tree.counts().joined_unreaped)
         ));
     }
-    Ok(command_exit.children_cpu_us as f64 / 1e6)
+    Ok(kernel_us as f64 / 1e6)
 }
 
 #[cfg(test)]

@@ -83,6 +83,7 @@ mod tests {
             session_realtime_ns: 0,
             page: 4096,
             tick_us: 10_000,
+            has_command: true,
         };
         RunState::new(context, CpuUsage::new(1, 2, 0), Trust::new(0, 2, false), 5)
     }

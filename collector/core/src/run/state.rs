@@ -138,6 +138,7 @@ impl RunState {
             session_realtime_ns: config.start.realtime_ns,
             page: host.page_bytes,
             tick_us: host.tick_us(),
+            has_command: !config.command.is_empty(),
         };
         let cores = host.host.cores;
         let cpu = CpuUsage::new(config.tracking.interval_ns(), cores, start_ns);
@@ -491,6 +492,7 @@ mod tests {
             session_realtime_ns: 50 * S,
             page: 4096,
             tick_us: 10_000,
+            has_command: true,
         };
         RunState::new(frame, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5)
     }

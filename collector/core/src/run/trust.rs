@@ -129,6 +129,7 @@ mod tests {
                 session_realtime_ns: 0,
                 page: 4096,
                 tick_us: 10_000,
+                has_command: true,
             };
             Self { trust: Trust::new(0, 2, true), tree: Tree::new(context), findings: 0, made: 0 }
         }

@@ -109,6 +109,7 @@ mod tests {
             session_realtime_ns: 50 * S,
             page: 4096,
             tick_us: 10_000,
+            has_command: true,
         };
         let mut run = RunState::new(context, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5);
         run.waiting.is_told = true;

@@ -440,7 +440,10 @@ fn ram_at_most(context: &Context) -> Option<String> {
 fn no_ram(context: &Context) -> Option<String> {
     let MaxRam { main, descendants, combined, .. } = context.max_ram;
     let sets = [("main", main), ("descendants", descendants), ("combined", combined)];
-    let unknown = sets.into_iter().filter(|(_, set)| set.footprint_bytes.is_none());
+    // Without a command there is no main.
+    let has_main = !context.inputs.config.command.is_empty();
+    let sets = sets.into_iter().filter(|(name, _)| has_main || *name != "main");
+    let unknown = sets.filter(|(_, set)| set.footprint_bytes.is_none());
     let names: Vec<&str> = unknown.map(|(name, _)| name).collect();
     let is_said = context.inputs.run.totals.ram_missing > 0 || context.coverage.processes == 0;
     (!names.is_empty() && !is_said).then(|| {
@@ -452,10 +455,11 @@ fn no_ram(context: &Context) -> Option<String> {
     })
 }
 
-/// Says that no process was seen, unless the launcher's warnings say why nothing was tracked.
+/// Says that no process was seen, unless the launcher's warnings say why nothing was tracked, or there was no command.
 fn no_process(context: &Context) -> Option<String> {
-    let is_said = !context.inputs.config.report.warnings.is_empty();
-    (context.coverage.processes == 0 && !is_said)
+    let config = context.inputs.config;
+    let is_said = !config.report.warnings.is_empty();
+    (context.coverage.processes == 0 && !is_said && !config.command.is_empty())
         .then(|| "No process of the command was seen, so its RAM and CPU time are unknown.".into())
 }
 

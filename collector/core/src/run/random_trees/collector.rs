@@ -42,6 +42,7 @@ impl Collector {
             session_realtime_ns: START_NS,
             page: 4096,
             tick_us: TICK_US,
+            has_command: true,
         };
         let cpu = CpuUsage::new(100 * MS, 2, START_NS);
         let mut run = RunState::new(context, cpu, Trust::new(START_NS, 2, false), 1000);

@@ -130,6 +130,7 @@ impl Run {
             session_realtime_ns: S,
             page: PAGE,
             tick_us: 10_000,
+            has_command: true,
         };
         let mut run = Self {
             tree: Tree::new(context),

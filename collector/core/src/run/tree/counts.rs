@@ -15,6 +15,8 @@ pub struct Counts {
     /// Joined processes without a REAPED record. Where the connector reported all processes of the tree, a service (`srun`)
     /// started them with the command's environment. The launcher's sums do not include them.
     pub joined_unreaped: u64,
+    /// CPU time of those and of the children that they waited for, as far as known, microseconds.
+    pub joined_unreaped_cpu_us: u64,
     /// Orphans that the launcher had not reaped when they were finalized: its sums do not include them.
     pub unreaped_orphans: u64,
     /// Of `autoreaped`: killed with the init of their pid namespace, and their usage is unknown.

@@ -50,7 +50,7 @@ impl Tree {
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
         self.add_found_ahead(complete_ns);
         // Until the command's first process is known, an ancestor that may reap orphans is not.
-        if self.main.is_none() {
+        if self.main.is_none() && self.context.has_command {
             return;
         }
         let mut awaiting = self.end_seen_dead(complete_ns);
@@ -191,7 +191,11 @@ impl Tree {
         self.forget_found_ahead(&process);
         let ancestry = &process.ancestry;
         let replaced = ancestry.was_uninstrumented_ancestor.then_some((id, ancestry.uninstrumented_ancestor));
-        self.counts.joined_unreaped += u64::from(process.has_joined() && process.end.reaped.is_none());
+        if process.has_joined() && process.end.reaped.is_none() {
+            self.counts.joined_unreaped += 1;
+            let cpu_us = &mut self.counts.joined_unreaped_cpu_us;
+            *cpu_us = cpu_us.saturating_add(process.total_usage(&own.usage).cpu_us());
+        }
         self.intervals.extend(process.uncounted_interval(own.cpu_us().saturating_mul(1000)));
         let parent_pid = self.parent_pid(&process);
         self.summaries.push(ProcessSummary::new(process, own, parent_pid, now_ns));

@@ -77,6 +77,8 @@ pub struct RunContext {
     pub page: u64,
     /// Microseconds of a clock tick.
     pub tick_us: u64,
+    /// The launcher starts a command. Without one, all processes of the run join it.
+    pub has_command: bool,
 }
 
 /// The processes of a run.

@@ -113,6 +113,23 @@ fn process_without_a_known_parent_is_joined() {
     assert_eq!(run.tree.counts().joined_unreaped, 0);
 }
 
+// Requirement: NODE-14
+#[test]
+fn processes_of_a_run_without_a_command_join_it_and_are_finalized_as_they_end() {
+    let mut run = Run::new();
+    run.tree = Tree::new(RunContext { has_command: false, ..context() });
+    run.start(500, 400).start(501, 500).exit(501, 2000, 0).reaped(500, 501, 2000).exit(500, 1000, 2000);
+    run.later(1000).finalize(&[500]).later(1000).finalize(&[500]);
+    let summaries = run.tree.take_summaries();
+    assert!(summary_of(&summaries, 500).provenance.joined && !summary_of(&summaries, 501).provenance.joined);
+    assert!(!summaries.iter().any(|process| process.ids.is_main) && !run.tree.has_main());
+    // The child's CPU time is the joined one's, which waited for it.
+    assert_eq!(
+        (run.tree.counts().joined_unreaped, run.tree.counts().joined_unreaped_cpu_us),
+        (1, total_us(&summaries))
+    );
+}
+
 #[test]
 fn connector_forks_of_the_launcher_are_not_counted() {
     let mut run = Run::new();

@@ -43,6 +43,7 @@ fn context() -> RunContext {
         session_realtime_ns: 7 * T0,
         page: 4096,
         tick_us: 10_000,
+        has_command: true,
     }
 }
 

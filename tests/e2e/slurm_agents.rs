@@ -1,0 +1,121 @@
+//! `--nodes=auto` in a job of Slurm: a step of agents tracks the other nodes. Here, a program called srun starts them as Slurm
+//! does, and another directory stands for another node's /dev/shm. With a cluster (GPU_TRACK_TEST_CLUSTER), Slurm does it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::cluster::{cluster, on_node, on_slurm};
+use crate::support::run::{Tracked, tracked};
+use crate::support::{or_skip, wait_until};
+
+/// A directory with this script as srun.
+fn with_srun(script: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("srun");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+/// An srun that starts a task on this node, and one on a node whose /dev/shm is its own directory.
+fn two_nodes() -> tempfile::TempDir {
+    with_srun(
+        "line=$*; agent=${line#*--kill-on-bad-exit=0 }\n\
+         $agent </dev/null\n\
+         exec $(printf %s \"$agent\" | sed \"s#:/dev/shm/#:${0%/*}/#\")",
+    )
+}
+
+/// A run of this shell script over the nodes of a job of Slurm. `$OTHER` begins a command on the other node.
+fn in_job(script: &str, srun: &Path, report: &Path) -> Tracked {
+    let directory = srun.display().to_string();
+    let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
+    let moved = format!("$(printf %s \"$GPU_TRACK_SESSION\" | sed s#/dev/shm#{directory}#)");
+    let script = script.replace("$OTHER", &format!("GPU_TRACK_SESSION={moved}"));
+    tracked(["sh", "-c", &script]).only_options(&["--nodes=auto", "-q", "-o", report.to_str().unwrap()]).with(
+        move |command| command.env("PATH", path).envs([("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "2")]),
+    )
+}
+
+/// The report of the agent, if there is one.
+fn of_agent(report: &Path) -> Option<Value> {
+    let directory = PathBuf::from(format!("{}.d", report.display()));
+    let files = fs::read_dir(directory).ok()?.map(|entry| entry.unwrap().path());
+    let reports = files.filter_map(|file| serde_json::from_slice::<Value>(&fs::read(file).ok()?).ok());
+    reports.filter(Value::is_object).find(|report| report["node_part"]["is_agent"] == true)
+}
+
+// Requirement: NODE-14
+#[test]
+fn what_runs_on_another_node_of_the_job_is_in_the_report() {
+    let (srun, directory) = (two_nodes(), tempfile::tempdir().unwrap());
+    let report = directory.path().join("r.json");
+    let run = in_job("$OTHER sh -c '/bin/true; exit 5'; exit 3", srun.path(), &report).run();
+    assert_eq!((run.status.code(), &*run.stderr), (Some(3), ""));
+    let agent = of_agent(&report).unwrap();
+    // The shell and its child. The agent is none, and there is no command.
+    assert_eq!((&agent["processes"]["total"], &agent["stage"]), (&2.into(), &"final".into()), "{agent}");
+    assert_eq!((&agent["warnings"], &agent["command"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+    let merged: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!((&merged["merged"]["files"]["read"], &merged["exit"]["code"]), (&2.into(), &3.into()));
+    let left: Vec<_> = fs::read_dir(srun.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["srun"], "the agent's segment");
+}
+
+// Requirement: NODE-14
+#[test]
+fn agent_ends_with_its_last_report_where_the_launcher_is_killed() {
+    let (srun, directory) = (two_nodes(), tempfile::tempdir().unwrap());
+    let report = directory.path().join("r.json");
+    let running = in_job("$OTHER sh -c 'kill -9 $PPID; kill -9 '$PPID", srun.path(), &report).start();
+    let stage = || of_agent(&report).map(|report| report["stage"].clone());
+    wait_until("the agent's last report", || stage() == Some("final".into()));
+    drop(running);
+}
+
+// Requirement: NODE-12, NODE-14
+#[test]
+fn command_runs_as_without_us_where_slurm_starts_no_agents() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let refuses = with_srun("echo 'srun: error: Invalid job id specified' >&2; exit 1");
+    let run = in_job("echo out; exit 3", refuses.path(), &report).run();
+    let line = "gpu-track-run: --nodes: Slurm starts no agents: error: Invalid job id specified\n";
+    assert_eq!((run.status.code(), &*run.stdout, &*run.stderr), (Some(3), "out\n", line));
+    // A step that Slurm never starts delays the command by 2 s.
+    let waits = with_srun("cat");
+    let run = in_job("echo out; exit 3", waits.path(), &report).run();
+    assert_eq!((run.status.code(), &*run.stdout, &*run.stderr), (Some(3), "out\n", ""));
+}
+
+// Requirement: NODE-14
+#[test]
+fn steps_of_slurm_are_counted_and_end_as_without_us() {
+    let (cluster, _turn) = or_skip!(cluster());
+    let ok = "TRACK srun sh -c '/bin/true; sleep 0.3; :'";
+    let (status, _, report) = or_skip!(on_slurm(&cluster, ok, true));
+    let report = report.unwrap();
+    assert_eq!((status, &report["merged"]["files"]["read"]), (Some(0), &2.into()), "{}", report["merged"]);
+    // Two ranks of three processes; on n1 also srun, which forks.
+    assert_eq!((on_node(&report, "n1"), on_node(&report, "n2")), (Some(8), Some(6)), "{}", report["nodes"]);
+    assert!(report["coverage"]["nodes"].is_null(), "{}", report["coverage"]);
+    for line in [
+        "TRACK srun sh -c '[ $SLURM_PROCID = 3 ] && exit 3; sleep 0.5'",
+        "TRACK srun sh -c '[ $SLURM_PROCID = 3 ] && kill -9 $$; sleep 0.5'",
+        "TRACK srun -K sh -c '[ $SLURM_PROCID = 3 ] && kill -SEGV $$; sleep 5'",
+        "(sleep 1; scancel $SLURM_JOB_ID) & TRACK srun sleep 5",
+    ] {
+        let (status, _, report) = on_slurm(&cluster, line, true).unwrap();
+        let mut bare = (0..20).map(|_| on_slurm(&cluster, line, false).unwrap().0);
+        assert!(bare.any(|bare| bare == status), "{line}: {status:?}, never so without us");
+        let states = report.unwrap()["nodes"].clone();
+        let is_final = |node: &Value| node["state"] == "final";
+        assert!(
+            states.as_array().unwrap().iter().filter(|node| is_final(node)).count() == 2,
+            "{line}: {states}"
+        );
+    }
+}
