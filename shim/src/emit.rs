@@ -34,6 +34,9 @@ fn pid_namespace_of(pid: u32) -> u32 {
     state::PID_NAMESPACE.load(Relaxed)
 }
 
+/// No flag of a session keeps a record from it.
+pub(crate) const TO_ALL: u32 = 0;
+
 /// Writes `event` to every open session whose header has none of the flags in `unless`. Where the ring is full, the record is
 /// appended behind the segment, or counted as dropped.
 pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {

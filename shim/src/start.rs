@@ -17,9 +17,10 @@ use crate::{emit, environment, identity, next, segments, state, sys};
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char) = constructor;
 
-/// Joins the sessions that the environment names, and writes START. Without one the shim stays inert. The state comes first:
-/// what is registered and written after that relies on it.
+/// Joins the sessions that the environment names, and writes START. Without one the shim stays inert. State comes before what
+/// relies on it: registered handlers, and records.
 unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
+    // The hooks call the next definitions in a process without a session, too.
     next::resolve();
     // SAFETY: libc sets its environment up before any constructor runs.
     let values = unsafe { environment::Strings::new(environment::environ) }.start_values();
@@ -33,10 +34,12 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     state::IS_UNDER_VALGRIND.store(names_valgrind(preload), Relaxed);
     let pid = sys::getpid();
     state::PID.store(pid, Relaxed);
-    let pidfd_inode = identity::identify(pid, true);
+    let may_be_in_another_namespace = true;
+    let pidfd_inode = identity::identify(pid, may_be_in_another_namespace);
     exit::register();
     fork::register();
 
+    // Other libcs pass no arguments to constructors.
     let names = if next::GLIBC_VERSION.get().is_some() {
         // SAFETY: glibc passes main's arguments to the constructor.
         unsafe { argument_names(argc, argv) }
@@ -49,7 +52,8 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     let origin = emit::origin_by_syscall(pid, sys::getppid());
     let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
     let rank = values.rank();
-    emit::emit(&origin, &Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank }, 0);
+    let start = Event::Start { realtime_ns, pidfd_inode, max_rss_kib, names, rank };
+    emit::emit(&origin, &start, emit::TO_ALL);
 }
 
 /// Whether an LD_PRELOAD has valgrind's library. Valgrind 3.20 does not know pidfd_open and prints five lines per call.

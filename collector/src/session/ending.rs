@@ -76,8 +76,8 @@ impl Session {
         if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
     }
 
-    /// Ends the session: takes in the last that happened, writes the report, and leaves nothing behind. A command that could
-    /// not be executed has no report here.
+    /// Ends the session: takes in the last that happened, writes the report, and leaves nothing behind. For a command that
+    /// could not be executed, the launcher does that.
     pub(super) fn finish(mut self) -> Result<(), SessionError> {
         if self.told.is_cancelled {
             return Ok(());
@@ -87,7 +87,7 @@ impl Session {
         self.run.end(&end);
         let report = Arc::new(self.report(&self.run, &end));
         let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
-        sinks::warn_in_its_place(&self.config, &report);
+        sinks::warn_where_report_cannot(&self.config, &report);
         // A collector that follows this one only cleans up.
         self.checkpoint.state().note_reported();
         if self.told.exit.is_none()

@@ -57,7 +57,7 @@ pub fn write_files(config: &ReportConfig, report: &Report) -> io::Result<()> {
 pub fn write_everywhere(config: &Config, report: &Report) -> io::Result<()> {
     let kept = config.report.keep.as_ref().and_then(Kept::prepare);
     let written = ReportFile { config: config.report.clone(), kept }.report(report, report.stage);
-    warn_in_its_place(config, report);
+    warn_where_report_cannot(config, report);
     written
 }
 
@@ -72,7 +72,7 @@ fn all_written(problems: Vec<String>) -> io::Result<()> {
 
 /// Writes to stderr what a form without a place for warnings leaves out, such as gpu_tracker's. That is the warnings, and
 /// which figures are 0 there because they are unknown.
-pub(crate) fn warn_in_its_place(config: &Config, report: &Report) {
+pub(crate) fn warn_where_report_cannot(config: &Config, report: &Report) {
     // A report in any other form has its own place for warnings.
     if config.report.targets.iter().any(|target| is_complete(&target.format)) || config.tracking.disable_logs
     {

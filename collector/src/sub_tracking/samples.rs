@@ -55,12 +55,11 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     Ok((analyzer.finish(static_data), torn_lines))
 }
 
-/// Reads a cell of what does not change during a run: a whole number, a number, a text, or null if it is empty.
+/// Reads a cell of what does not change during a run: null if it is empty, a whole number, a number, or else a text. JSON has no
+/// number that is not finite, and none of more than 64 bits that is exact: the former are texts, the latter rounded.
 fn static_value(cell: &str) -> Value {
-    let number = match cell.parse() {
-        Ok(whole) => Number::from_i128(whole),
-        Err(_) => cell.parse().ok().and_then(Number::from_f64),
-    };
+    let whole = cell.parse().ok().and_then(Number::from_i128);
+    let number = whole.or_else(|| cell.parse().ok().and_then(Number::from_f64));
     match number {
         Some(number) => Value::Number(number),
         None if cell.is_empty() => Value::Null,

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use gpu_track_collector::{Output, OutputLock, ReportConfig, ReportTarget, format};
 
 pub(crate) use agent::{await_end, prepare as prepare_agent};
-pub(crate) use remote_shell::serve_if_started_as_one as serve_if_started_as_remote_shell;
+pub(crate) use remote_shell::serve_if_started_as_remote_shell;
 
 use crate::cli::Options;
 use crate::spawn::{Environment, InheritedState};

@@ -1,5 +1,5 @@
 //! The stand-in for ssh, with which Hydra (MPICH) and Intel MPI reach other nodes: it has the remote command run by an agent,
-//! and becomes ssh. A command that it does not know stays as it is.
+//! and becomes ssh. A command that it does not know stays as it is. Hydra that reaches nodes by srun has this become srun.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,8 +15,9 @@ use crate::spawn::{self, InheritedState};
 /// What the words of a command can have that makes it more than one command, or ends the quotes around it.
 const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\'', '\\', '\n'];
 
-/// Becomes ssh, if these are the arguments of the stand-in.
-pub(crate) fn serve_if_started_as_one(args: &[OsString]) -> Option<ExitCode> {
+/// Becomes ssh or srun, if these are the arguments of the stand-in. `None`: they are not. Otherwise it returns only if that fails,
+/// with a shell's status for it.
+pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<ExitCode> {
     let (name, rest) = args.split_first()?;
     if !is_remote_shell(name) {
         return None;
@@ -24,6 +25,7 @@ pub(crate) fn serve_if_started_as_one(args: &[OsString]) -> Option<ExitCode> {
     let agent = env::var(ENV_AGENT).ok();
     let words = agent.and_then(|agent| with_agent(rest, &agent)).unwrap_or_else(|| rest.to_vec());
     let command: Vec<OsString> = [OsString::from(replaced(rest))].into_iter().chain(words).collect();
+    // What becomes another program gives back what the start of this one has changed: SIGPIPE, and closed descriptors.
     let inherited = InheritedState::replace(&signals::all_but_faults());
     let error = spawn::become_command(&command, &inherited);
     console::error(format_args!("{REMOTE_SHELL} cannot become {}: {error}", replaced(rest)));

@@ -203,6 +203,6 @@ fn save_peak() {
     }
     let vm_hwm_kib = vm_hwm_kib();
     if SAVED_VM_HWM_KIB.swap(vm_hwm_kib, Relaxed) != vm_hwm_kib {
-        emit::emit(&emit::origin(pid), &Event::Exec { vm_hwm_kib }, 0);
+        emit::emit(&emit::origin(pid), &Event::Exec { vm_hwm_kib }, emit::TO_ALL);
     }
 }

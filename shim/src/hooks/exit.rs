@@ -91,7 +91,7 @@ fn write_exit(status: c_int, flags: u8) {
     if !is_borrowed && gpu_library::is_loaded() == Some(true) {
         origin.flags |= FLAG_GPU_LIBRARY;
     }
-    emit::emit(&origin, &Event::Exit { status, vm_hwm_kib, own, children }, 0);
+    emit::emit(&origin, &Event::Exit { status, vm_hwm_kib, own, children }, emit::TO_ALL);
 }
 
 /// Hooks `_exit`, which calls no handlers: writes EXIT before it.

@@ -73,7 +73,7 @@ extern "C" fn in_child() {
     state::MAX_RSS_KIB.store(max_rss_kib, Relaxed);
     let origin = emit::origin_by_syscall(pid, parent);
     let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
-    emit::emit(&origin, &Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns }, 0);
+    emit::emit(&origin, &Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns }, emit::TO_ALL);
 }
 
 /// Hooks `_Fork`, which runs no atfork handlers: calls them around the next one.

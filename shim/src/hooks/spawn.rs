@@ -45,6 +45,6 @@ spawns! {
 fn write_spawn_failed(error: c_int) {
     let may_be_childless = matches!(error, libc::EAGAIN | libc::ENOMEM | libc::EINVAL | libc::ENOSYS);
     if !may_be_childless && state::is_active() && state::may_call_kernel() {
-        emit::emit(&emit::origin(sys::getpid()), &Event::SpawnFailed { error }, 0);
+        emit::emit(&emit::origin(sys::getpid()), &Event::SpawnFailed { error }, emit::TO_ALL);
     }
 }

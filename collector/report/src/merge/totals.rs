@@ -221,10 +221,11 @@ impl Totals {
         self.connector_absent.add(node, of_report.connector_absent.as_ref());
     }
 
-    /// Gives the CPU time. `usable_s`: the CPU time of all usable cores during the run, seconds; `None`: unknown.
+    /// Gives the CPU time. The total is of the reports that know theirs, and a warning says how many don't. Its parts, and what is
+    /// compared with it, are null unless all reports have them. `usable_s`: the CPU time of all usable cores during the run, seconds;
+    /// `None`: unknown.
     pub(super) fn cpu_time(&self, usable_s: Option<f64>) -> CpuTime {
         let total_s = self.total.seconds();
-        let kernel_s = self.kernel.whole_seconds();
         let kernel_s_reason = self.kernel_reason.as_ref().map(|(node, reason)| match self.kernel.unknown {
             1 => format!("{node}: {reason}"),
             unknown => format!("{node}: {reason} (unknown in {unknown} of {} reports)", self.reports),
@@ -236,8 +237,8 @@ impl Totals {
             usable_percent: Option::zip(self.total.whole_seconds(), usable_s)
                 .filter(|(_, usable_s)| *usable_s > 0.0)
                 .map(|(total_s, usable_s)| total_s / usable_s * 100.0),
-            kernel_s,
-            kernel_s_reason: kernel_s_reason.filter(|_| kernel_s.is_none()),
+            kernel_s: self.kernel.whole_seconds(),
+            kernel_s_reason,
             unattributed_s: self.unattributed.seconds(),
         }
     }

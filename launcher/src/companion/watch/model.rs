@@ -66,7 +66,7 @@ pub(super) struct Model {
     pub(super) unlisted: u64,
     /// The row that keys are for.
     pub(super) selected: usize,
-    /// Readings change history and peaks alone.
+    /// Readings of a running command change history and peaks alone.
     pub(super) is_frozen: bool,
     /// Keys are explained.
     pub(super) has_help: bool,
@@ -82,7 +82,8 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Takes in a reading. Gives whether anything that is shown changed. While the view is frozen, only history and peaks grow.
+    /// Takes in a reading. Gives whether the view is to be drawn anew. While that of a running command is frozen, only history and
+    /// peaks grow. Of a finished run, the user has asked for the moment that the reading is of.
     pub(super) fn take(&mut self, reading: Reading) -> bool {
         let Reading { run, frame, points, peaks } = reading;
         // Without a command the reading has no summary: then the run stays as it was known.

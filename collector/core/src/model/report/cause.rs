@@ -52,7 +52,8 @@ pub struct DeadProcess {
 pub struct OutOfMemory {
     /// The killed process; of several the largest. `None`: SIGKILL ended a process that is not known.
     pub process: Option<DeadProcess>,
-    /// SIGKILL ended no more processes of the tree than the kernel killed, so it was this one for certain.
+    /// It was this one for certain: SIGKILL ended no more processes of the tree than the kernel killed, and the cgroup has only
+    /// processes of the tree.
     pub is_certain: bool,
     /// Out-of-memory kills that the kernel counted in the cgroup during the run.
     pub oom_kills: u64,

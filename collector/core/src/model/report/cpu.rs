@@ -64,7 +64,7 @@ pub struct Cpu {
     pub combined_threads: Option<u64>,
 }
 
-/// CPU time of the tree, seconds. `None` if it is known of no process.
+/// CPU time of the tree, seconds. `None` if it is known of no process; in a merged report, a part also if one report lacks it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuTime {
     /// In user mode, of the processes whose split is known.

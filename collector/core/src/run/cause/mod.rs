@@ -140,7 +140,7 @@ impl Facts<'_> {
         let own_group = || self.limits.cgroup.clone();
         Some(OutOfMemory {
             process: killed.and_then(|killed| killed.largest.as_ref()).map(|process| self.dead(process)),
-            is_certain: killed.is_some_and(|killed| killed.count <= oom_kills),
+            is_certain: self.is_own_cgroup && killed.is_some_and(|killed| killed.count <= oom_kills),
             oom_kills,
             cgroup: hit.map(|limit| limit.cgroup.clone()).or_else(own_group),
             limit_bytes: hit.map(|limit| limit.limit_bytes),

@@ -208,12 +208,15 @@ fn command_that_succeeded_or_runs_has_no_cause() {
 fn out_of_memory_needs_a_sigkill_and_a_count() {
     let oom = |kills, run: Run| Run { oom_kills: kills, ..run }.said();
     let worker = |pid| process(pid, "worker", killed(9));
-    let one = || Run::ended(exited(1)).and(worker(11)).with_limit("/job", 64, Some(3));
+    let shared = || Run::ended(exited(1)).and(worker(11)).with_limit("/job", 64, Some(3));
+    let one = || Run { is_own_cgroup: true, ..shared() };
     assert_eq!(oom(Some(1), one()), "oom: certainly worker 11, 1 kills, 64 MiB of /job");
     assert_eq!(oom(Some(2), one()), "oom: certainly worker 11, 2 kills, 64 MiB of /job");
     let two = || one().and(worker(12)).and(worker(13));
     assert_eq!(oom(Some(1), two()), "oom: perhaps worker 13, 1 kills, 64 MiB of /job", "the largest");
     assert_eq!(oom(Some(3), two()), "oom: certainly worker 13, 3 kills, 64 MiB of /job");
+    // The kill can have been of another job's process, and somebody can have killed this one.
+    assert_eq!(oom(Some(1), shared()), "oom: perhaps worker 11, 1 kills, 64 MiB of /job");
     // The kernel killed nothing, or does not say; or it killed a process of another job.
     for kills in [Some(0), None] {
         assert_eq!(oom(kills, one()), "signal: SIGKILL to worker 11, from -");
@@ -228,7 +231,7 @@ fn out_of_memory_needs_a_sigkill_and_a_count() {
 fn limit_that_was_hit_is_named() {
     let oom = |run: Run| Run { oom_kills: Some(1), ..run }.said();
     let run = || Run::ended(killed(9));
-    let said = |limit| format!("oom: certainly main 10, 1 kills, {limit}");
+    let said = |limit| format!("oom: perhaps main 10, 1 kills, {limit}");
     let nested = run().with_limit("/job/step", 64, Some(0)).with_limit("/job", 99, Some(1));
     assert_eq!(oom(nested), said("99 MiB of /job"));
     let uncounted = run().with_limit("/job/step", 64, None).with_limit("/job", 99, None);

@@ -182,7 +182,7 @@ pub struct ProgramState {
     pub unreported_exec: Option<UnreportedExec>,
     /// VmHWM in the image's EXEC record, bytes.
     pub exec_peak_bytes: Option<u64>,
-    /// Peak RSS of earlier images, bytes.
+    /// The largest known peak RSS of earlier images, bytes; never 0. `None`: none is known.
     pub earlier_images_peak_bytes: Option<u64>,
     /// An earlier image was uninstrumented, so its peak is that of a sample.
     pub had_uninstrumented_image: bool,

@@ -145,7 +145,7 @@ impl Tree {
     /// Finds the process that a REAPED record is about, by the first of these rules that finds one:
     ///
     /// - the oldest unreaped process of that pid whose parent is the reaper, or can no longer reap it;
-    /// - the youngest process of that pid;
+    /// - the youngest unreaped process of that pid, if the reaper is known and no tracer;
     /// - in another pid namespace, the process whose EXIT record fits;
     /// - the reaper's oldest child whose host pid is unknown.
     fn reaped_instance(&self, key: Key, reaper: Reaper, record: &ReapRecord) -> Option<ProcessId> {
@@ -167,12 +167,14 @@ impl Tree {
 
     /// Finds the reaped process by its pid: by the first two rules of [`Self::reaped_instance`].
     fn reaped_by_pid(&self, key: Key, reaper: Reaper) -> Option<ProcessId> {
+        // The oldest first.
         let of_pid = self.by_state.index.get(&key)?.iter().filter_map(|id| self.processes.get(id));
         let mut unreaped = of_pid.filter(|process| process.end.reaped.is_none());
         if let Some(process) = unreaped.clone().find(|process| self.may_reap(reaper, process)) {
             return Some(process.ids.id);
         }
-        // A reaper that is no tracer is the parent by now: the parent before was killed, and no record has reported that.
+        // Its parent seems to live. A reaper that is known and no tracer is the parent by now: the one before was killed, and no
+        // record has reported that. One that is not known can be a tracer of that parent's.
         let is_known = reaper.is_launcher || reaper.id.is_some();
         let youngest = unreaped.next_back().filter(|_| is_known && !reaper.is_tracer);
         youngest.map(|process| process.ids.id)
