@@ -76,7 +76,7 @@ fn agent_ends_with_its_last_report_where_the_launcher_is_killed() {
     drop(running);
 }
 
-// Requirement: NODE-12, NODE-14
+// Requirement: NODE-12, NODE-14, NODE-60
 #[test]
 fn command_runs_as_without_us_where_slurm_starts_no_agents() {
     let directory = tempfile::tempdir().unwrap();

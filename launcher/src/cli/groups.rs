@@ -92,7 +92,7 @@ pub(super) struct TrackingArgs {
     #[arg(long)]
     disable_logs: bool,
 
-    /// With "auto", track what Open MPI, MPICH and Intel MPI start on other nodes, too, and make one report of all nodes. With
+    /// With "auto", track the other nodes of a Slurm job, too, and what Open MPI, MPICH and Intel MPI start over ssh. With
     /// -o FILE, the reports of the nodes are in FILE.d, which the nodes have to share [default: GPU_TRACK_NODES, or off]
     #[arg(long, value_name = "WHEN",
           value_parser = PossibleValuesParser::new(["auto", "off"]).map(|when| when == "auto"))]
