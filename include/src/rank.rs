@@ -4,7 +4,7 @@
 //! with its rank and the number of ranks.
 
 /// A process's rank in a job of several.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rank {
     /// Differs between the jobs of a run, where the environment has an id of the job.
@@ -13,6 +13,14 @@ pub struct Rank {
     pub rank: u32,
     /// Number of ranks.
     pub count: u32,
+}
+
+impl Rank {
+    /// Whether this is one of several ranks. Where the environment names none, it is not.
+    #[must_use]
+    pub fn is_of_several(&self) -> bool {
+        self.count > 1 && self.rank < self.count
+    }
 }
 
 /// Ways in which a job can name its ranks.
@@ -48,8 +56,8 @@ pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] 
         // A hash of the way and of the job's ids. The 0xff after each id keeps lists apart that are alike when joined.
         let hash = ids.iter().fold(way, |hash, id| id.unwrap_or_default().iter().fold(hash, hashed) ^ 0xff);
         *to = Option::zip(rank.and_then(number), count.and_then(number))
-            .filter(|(rank, count)| *count > 1 && rank < count)
-            .map(|(rank, count)| Rank { job: hash, rank, count });
+            .map(|(rank, count)| Rank { job: hash, rank, count })
+            .filter(Rank::is_of_several);
     }
     ranks
 }

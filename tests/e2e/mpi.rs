@@ -30,15 +30,23 @@ fn four_ranks(compiler: &str, launcher: &str, options: &[&str]) {
     let sum = sum.expect("the ranks are listed by their command name");
     assert_eq!(sum["count"], 4);
     assert!(sum["peak_rss_bytes"].as_u64().unwrap() >= 100_000_000);
+    let all = report.array("job_ranks");
+    assert_eq!(all.iter().map(|rank| rank["rank"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    for rank in all {
+        assert!(rank["of"] == 4 && rank["processes"] == 1 && rank["exit"]["code"] == 0, "{rank}");
+        assert!(rank["peak_ram_bytes"].as_u64().unwrap() >= 100_000_000, "{rank}");
+    }
+    let cpu_s: f64 = all.iter().map(|rank| rank["cpu_s"].as_f64().unwrap()).sum();
+    assert_within("CPU time of the ranks", cpu_s, sum["cpu_s"].as_f64().unwrap(), 0.1);
 }
 
-// Requirement: SEE-16
+// Requirement: SEE-16, NODE-15
 #[test]
 fn open_mpi_ranks_match_the_kernel_count_and_cpu() {
     four_ranks("mpicc.openmpi", "mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe"]);
 }
 
-// Requirement: SEE-16
+// Requirement: SEE-16, NODE-15
 #[test]
 fn mpich_ranks_match_the_kernel_count_and_cpu() {
     four_ranks("mpicc.mpich", "mpirun.mpich", &[]);

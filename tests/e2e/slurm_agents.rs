@@ -102,6 +102,7 @@ fn steps_of_slurm_are_counted_and_end_as_without_us() {
     // Two ranks of three processes; on n1 also srun, which forks.
     assert_eq!((on_node(&report, "n1"), on_node(&report, "n2")), (Some(8), Some(6)), "{}", report["nodes"]);
     assert!(report["coverage"]["nodes"].is_null(), "{}", report["coverage"]);
+    assert_eq!((&report["ranks"]["seen"], &report["ranks"]["expected"]), (&4.into(), &4.into()));
     for line in [
         "TRACK srun sh -c '[ $SLURM_PROCID = 3 ] && exit 3; sleep 0.5'",
         "TRACK srun sh -c '[ $SLURM_PROCID = 3 ] && kill -9 $$; sleep 0.5'",

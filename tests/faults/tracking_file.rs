@@ -153,10 +153,16 @@ fn killed_collectors_write_no_row_twice_and_lose_none_that_was_closed() {
     in_lines.look_at_lines(&lines);
     in_tables.look_at_tables(&tables);
     in_trace.look_at_trace(&trace);
-    let processes = in_lines.processes.len();
-    assert_eq!(processes as u64, run.report().u64("processes.total"));
-    assert_eq!(in_tables.processes, in_lines.processes);
-    assert_eq!(in_trace.processes, in_lines.processes);
+    let (processes, warnings) = (run.report().u64("processes.total"), run.report().warnings());
+    // A collector that is killed before it has caught up leaves more and more to the next. What does not fit is said.
+    for (path, has) in [(&lines, &in_lines), (&tables, &in_tables), (&trace, &in_trace)] {
+        let is_said = warnings.contains(&format!("{} lacks ", path.display()));
+        let listed = has.processes.len() as u64;
+        assert!(
+            listed == processes || (listed < processes && is_said),
+            "{listed} of {processes}: {warnings}"
+        );
+    }
     assert!(Trace::read(&trace).sequences > 1, "each collector has a sequence of packets");
     println!("{kills} kills, {} samples, {} rows, {processes} processes", seen.all.len(), keys.len());
 }

@@ -102,6 +102,7 @@ pub fn report(inputs: &Inputs) -> Report {
         limits,
         coverage,
         rank: own_rank(inputs),
+        job_ranks: inputs.run.ranks.used(&inputs.host_info.own_ranks, inputs.run.start_ns),
         node_part: inputs.config.report.node_part,
         merged: None,
         nodes: Vec::new(),

@@ -1,14 +1,22 @@
-//! Ranks of MPI jobs and Slurm steps, as the START records name them. A job of more ranks than were seen has some elsewhere.
+//! Ranks of MPI jobs and Slurm steps, as the START records name them: what each used here, and how many have no process here. A
+//! process without a START has the rank of its parent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gpu_track_abi::rank::Rank;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::model::report::UnseenRanks;
+use super::sampling::Sample;
+use super::tree::{ProcessSummary, Tree};
+use crate::model::mpi_daemons;
+use crate::model::report::{Exit, JobRank, OwnRank, UnseenRanks};
 
 /// Most ranks that are kept. Beyond that nothing is concluded.
 const MOST_RANKS: u64 = 1 << 17;
+/// Most ranks whose usage is kept: more than a node has cores.
+const MOST_USED: usize = 4096;
 
 /// The ranks of which a process was seen.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,15 +24,124 @@ pub(crate) struct Ranks {
     /// By job and number of ranks: MPICH's environment has no id of the job, so jobs of equal size count as one there.
     seen: BTreeMap<(u32, u32), BTreeSet<u32>>,
     kept: u64,
+    used: BTreeMap<Rank, RankTotals>,
+}
+
+/// What the processes of a rank used.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+struct RankTotals {
+    /// Largest sum of what its processes added to the footprint at a sample, bytes.
+    sampled_bytes: u64,
+    /// Largest peak RSS of one of them, bytes.
+    largest_rss_bytes: u64,
+    /// Largest GPU memory of one of them, bytes. `None`: none was seen on a GPU whose driver tells it.
+    gpu_bytes: Option<u64>,
+    cpu_us: u64,
+    is_any_cpu_unknown: bool,
+    /// Those that have been finalized.
+    processes: u64,
+    /// When the last of those ended, CLOCK_MONOTONIC nanoseconds.
+    end_ns: u64,
+    /// The one of those that started first.
+    first: Option<FirstProcess>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct FirstProcess {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    start_ns: u64,
+    pid: u32,
+    command: Arc<str>,
+    exit: Exit,
+}
+
+impl RankTotals {
+    /// Adds a process that was finalized.
+    fn add(&mut self, process: &ProcessSummary) {
+        self.processes += 1;
+        match process.known_cpu_us() {
+            Some(us) => self.cpu_us = self.cpu_us.saturating_add(us),
+            None => self.is_any_cpu_unknown = true,
+        }
+        self.largest_rss_bytes =
+            self.largest_rss_bytes.max(process.memory.peak_rss_bytes.unwrap_or_default());
+        self.end_ns = self.end_ns.max(process.end_ns());
+        if self.first.as_ref().is_none_or(|first| process.start_ns < first.start_ns) {
+            self.first = Some(FirstProcess {
+                start_ns: process.start_ns,
+                pid: process.ids.pid(),
+                command: process.name.command.clone(),
+                exit: process.exit,
+            });
+        }
+    }
+
+    /// Gives what the report has of the rank. `start_ns`: the run's start, CLOCK_MONOTONIC nanoseconds. `None`: none of its
+    /// processes has been finalized, or it is a daemon, which has the environment of a rank of the step that started it.
+    fn report(&self, rank: Rank, start_ns: u64) -> Option<JobRank> {
+        let first = self.first.as_ref().filter(|first| !mpi_daemons::is_daemon(&first.command))?;
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let peak_ram_bytes = self.sampled_bytes.max(self.largest_rss_bytes);
+        Some(JobRank {
+            rank: OwnRank { job: rank.job, rank: rank.rank, of: rank.count, pid: Some(first.pid) },
+            command: first.command.to_string(),
+            processes: self.processes,
+            start_s: seconds(first.start_ns.saturating_sub(start_ns)),
+            wall_s: seconds(self.end_ns.saturating_sub(first.start_ns)),
+            cpu_s: (!self.is_any_cpu_unknown).then_some(self.cpu_us as f64 / 1e6),
+            peak_ram_bytes: Some(peak_ram_bytes).filter(|bytes| *bytes > 0),
+            peak_gpu_ram_bytes: self.gpu_bytes,
+            exit: first.exit,
+        })
+    }
 }
 
 impl Ranks {
     /// Takes in what a process's environment has.
     pub(crate) fn add(&mut self, rank: Rank) {
-        if rank.rank < rank.count && self.kept < MOST_RANKS {
+        if rank.is_of_several() && self.kept < MOST_RANKS {
             let is_new = self.seen.entry((rank.job, rank.count)).or_default().insert(rank.rank);
             self.kept += u64::from(is_new);
         }
+    }
+
+    /// Adds a process that was finalized, to the rank that it is of. `gpu_bytes`: its GPU memory peak, if it used a GPU.
+    pub(crate) fn add_finalized(&mut self, process: &ProcessSummary, gpu_bytes: Option<u64>) {
+        let Some(totals) = process.ids.rank.and_then(|rank| self.totals_of(rank)) else { return };
+        totals.add(process);
+        totals.gpu_bytes = totals.gpu_bytes.max(gpu_bytes);
+    }
+
+    /// Takes in what the processes of each rank held at a sample.
+    pub(crate) fn add_sample(&mut self, tree: &Tree, sample: &Sample) {
+        if self.seen.is_empty() {
+            return;
+        }
+        let mut sums: FxHashMap<Rank, u64> = FxHashMap::default();
+        for held in &sample.holders {
+            if let Some(rank) = tree.get(held.id).and_then(|process| process.ids.rank) {
+                let sum = sums.entry(rank).or_default();
+                *sum = sum.saturating_add(held.contribution.added_bytes);
+            }
+        }
+        for (rank, sum) in sums {
+            if let Some(totals) = self.totals_of(rank) {
+                totals.sampled_bytes = totals.sampled_bytes.max(sum);
+            }
+        }
+    }
+
+    /// Gives what is kept of a rank. `None`: there are too many.
+    fn totals_of(&mut self, rank: Rank) -> Option<&mut RankTotals> {
+        let has_room = self.used.len() < MOST_USED;
+        (has_room || self.used.contains_key(&rank)).then(|| self.used.entry(rank).or_default())
+    }
+
+    /// Gives what each rank used, but for the launcher's own, which the whole tree is of. `start_ns`: the run's start,
+    /// CLOCK_MONOTONIC nanoseconds.
+    pub(crate) fn used(&self, own: &[Rank], start_ns: u64) -> Vec<JobRank> {
+        let others = self.used.iter().filter(|(rank, _)| !own.contains(rank));
+        others.filter_map(|(rank, totals)| totals.report(*rank, start_ns)).collect()
     }
 
     /// Counts the ranks without a process in the tree. `None`: none is missing, or there are too many to know. `own`: the
@@ -49,6 +166,10 @@ impl Ranks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ids::{Key, ProcessId};
+    use crate::run::cause::tests::process;
+    use crate::run::sampling::Held;
+    use crate::run::tree::{ChildSeen, Contribution, RunContext};
 
     fn unseen(ranks: &[(u32, u32, u32)], own: &[(u32, u32, u32)]) -> Option<(u64, u64)> {
         let rank = |&(job, rank, count): &(u32, u32, u32)| Rank { job, rank, count };
@@ -73,6 +194,79 @@ mod tests {
     fn other_ranks_of_the_launchers_own_job_are_not_missing() {
         assert_eq!(unseen(&[(1, 3, 4)], &[(1, 3, 4)]), None);
         assert_eq!(unseen(&[(1, 3, 4), (2, 0, 4)], &[(1, 3, 4)]), Some((3, 4)));
+    }
+
+    /// A process of a rank, which used 2 s of CPU time.
+    fn process_of(rank: Rank, pid: u32, start_ns: u64, peak_rss_bytes: u64, command: &str) -> ProcessSummary {
+        let mut process = process(pid, command, Exit { code: Some(0), signal: None });
+        process.ids.rank = Some(rank);
+        (process.start_ns, process.wall_ns) = (start_ns, 1_000_000_000);
+        process.memory.peak_rss_bytes = Some(peak_rss_bytes);
+        process
+    }
+
+    // Requirement: NODE-15
+    #[test]
+    fn processes_of_a_rank_are_added_up_under_the_name_of_the_first() {
+        let rank = |rank| Rank { job: 1, rank, count: 3 };
+        let mut ranks = Ranks::default();
+        // Children are finalized before their parents.
+        ranks.add_finalized(&process_of(rank(0), 21, 2_500_000_000, 7000, "helper"), Some(30));
+        ranks.add_finalized(&process_of(rank(0), 20, 2_000_000_000, 5000, "app"), None);
+        ranks.add_finalized(&process_of(rank(1), 30, 2_000_000_000, 5000, "app"), None);
+        ranks.add_finalized(&process_of(rank(2), 40, 2_000_000_000, 5000, "/usr/bin/orted"), None);
+        let used = ranks.used(&[rank(1)], 500_000_000);
+        let [first] = &used[..] else { panic!("the launcher's own, and a daemon: {used:?}") };
+        assert_eq!((first.rank.pid, &*first.command, first.processes), (Some(20), "app", 2));
+        assert_eq!((first.start_s, first.wall_s, first.cpu_s), (1.5, 1.5, Some(4.0)));
+        assert_eq!((first.peak_ram_bytes, first.peak_gpu_ram_bytes), (Some(7000), Some(30)));
+    }
+
+    // Requirement: NODE-15
+    #[test]
+    fn ram_of_a_rank_is_its_largest_sum_at_a_sample() {
+        let rank = Rank { job: 1, rank: 0, count: 2 };
+        let mut tree = Tree::new(RunContext {
+            launcher_pid: 1,
+            pid_ns: 1,
+            session_monotonic_ns: 0,
+            session_realtime_ns: 0,
+            page: 4096,
+            tick_us: 10_000,
+            has_command: true,
+        });
+        tree.set_main(10, 0, "mpirun");
+        let main = tree.alive()[0];
+        for pid in [20, 21] {
+            let id = tree.found_in_proc(&ChildSeen::of_test(Key { pid_ns: 1, pid }, main, 1));
+            tree.get_mut(id).unwrap().ids.rank = Some(rank);
+        }
+        let held = |id: &ProcessId| Held {
+            id: *id,
+            rss_bytes: 4500,
+            contribution: Contribution::private(4000),
+            steady_bytes: None,
+            unread_bytes: 0,
+            cpu_ns: 0,
+        };
+        let holders = tree.alive().iter().map(held).collect();
+        let mut ranks = Ranks::default();
+        ranks.add(rank);
+        ranks.add_sample(&tree, &Sample { holders, ..Sample::default() });
+        ranks.add_finalized(&process_of(rank, 20, 1, 5000, "app"), None);
+        assert_eq!(ranks.used(&[], 0)[0].peak_ram_bytes, Some(8000), "two processes, and not the third one");
+    }
+
+    #[test]
+    fn usage_of_forged_ranks_takes_bounded_memory() {
+        let mut ranks = Ranks::default();
+        for number in 0..2 * MOST_USED as u32 {
+            ranks.add_finalized(
+                &process_of(Rank { job: 1, rank: number, count: u32::MAX }, 9, 0, 1, "x"),
+                None,
+            );
+        }
+        assert_eq!(ranks.used(&[], 0).len(), MOST_USED);
     }
 
     #[test]

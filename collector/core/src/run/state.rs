@@ -365,6 +365,7 @@ impl RunState {
         if self.samples.outbox.wants.live {
             self.largest = Largest::of(&sample);
         }
+        self.ranks.add_sample(&self.tree, &sample);
         let completed = Completed::new(&self.tree, &sample, window_percent);
         self.ram.add(&self.tree, &mut sample);
         self.close_sample();
@@ -412,9 +413,11 @@ impl RunState {
             self.totals.add(&process);
             self.failures.add(&process);
             self.samples.outbox.add_ended(&process);
-            if let Some(peak) = self.gpu.finalized(&process) {
+            let gpu_bytes = self.gpu.finalized(&process);
+            if let Some(peak) = gpu_bytes {
                 self.totals.add_on_gpus(&process, peak);
             }
+            self.ranks.add_finalized(&process, gpu_bytes.filter(|bytes| *bytes > 0));
         }
     }
 

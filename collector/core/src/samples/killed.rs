@@ -120,6 +120,7 @@ pub fn killed() -> Report {
     report.coverage.ranks = Some(UnseenRanks { unseen: 2, expected: 4 });
     report.node_part = Some(NodePart { is_agent: true, clock_ahead_s: Some(0.002) });
     report.rank = Some(OwnRank { job: 889_213_807, rank: 2, of: 4, pid: Some(4242) });
+    report.job_ranks = [0, 1].map(job_rank).into();
     report.ending.exit = killed;
     let crash = |command: &str, signal, signal_name: &str, count, is_probe| Crash {
         command: Some(command.into()),
@@ -240,4 +241,19 @@ pub fn causes() -> Vec<(Exit, Cause)> {
             }),
         ),
     ]
+}
+
+/// A rank of a job of two that the command started.
+fn job_rank(rank: u32) -> JobRank {
+    JobRank {
+        rank: OwnRank { job: 17, rank, of: 2, pid: Some(4300 + rank) },
+        command: "solver".into(),
+        processes: 3,
+        start_s: 1.5,
+        wall_s: 30.25,
+        cpu_s: Some(20.0 + f64::from(rank)),
+        peak_ram_bytes: Some(200_000_000 + 100_000_000 * u64::from(rank)),
+        peak_gpu_ram_bytes: Some(1_000_000_000),
+        exit: Exit { code: Some(0), signal: None },
+    }
 }

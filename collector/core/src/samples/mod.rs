@@ -238,6 +238,7 @@ pub fn full() -> Report {
         cgroup: None,
         limits: limits(),
         rank: None,
+        job_ranks: Vec::new(),
         node_part: None,
         merged: None,
         nodes: Vec::new(),

@@ -57,7 +57,7 @@ fn merged_report_is_read_back() {
 #[test]
 fn page_of_a_merged_report_has_its_nodes_and_ranks() {
     let page = html(&merged(), &Style::default());
-    for part in ["2, 12 ranks: n2 ", "Imbalance of ranks", "With a report"] {
+    for part in ["2, 12 ranks: n2 ", "Imbalance of ranks", "With figures"] {
         assert!(page.contains(part), "{part}");
     }
 }

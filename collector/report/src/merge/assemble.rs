@@ -106,6 +106,7 @@ impl Merger {
             cgroup: None,
             limits: self.common.limits(),
             rank: None,
+            job_ranks: Vec::new(),
             node_part: None,
             merged: Some(merged),
             ranks: self.ranks.summary(),

@@ -1,5 +1,5 @@
-//! The ranks of MPI jobs and Slurm steps, as far as each has a report of its own (`srun gpu-track-run`): which are missing, how
-//! they differ, and which to look at.
+//! The ranks of MPI jobs and Slurm steps: those that have a report of their own (`srun gpu-track-run`), and those that a command
+//! started on the node of its report. Which are missing, how they differ, and which to look at.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,13 +8,15 @@ use super::ending::{is_failure, is_success};
 use super::quantity::Span;
 use super::spread::spread;
 use super::totals::millionths;
-use crate::model::report::{Exit, RankPlace, RankUsage, Ranks, Report, Spread, UnseenRanks};
+use crate::model::report::{Exit, JobRank, RankPlace, RankUsage, Ranks, Report, Spread, UnseenRanks};
 use crate::quote;
 
 /// How many ranks are listed of each kind.
 const LISTED: usize = 10;
-/// Most ranks without a report that are named.
+/// Most ranks without figures that are named.
 const MOST_MISSING: usize = 100;
+/// Most ranks that are kept. With more, which are missing is not known.
+const MOST_RANKS: usize = 1 << 18;
 
 /// The job, its number of ranks, and the rank.
 type Key = (u32, u32, u32);
@@ -40,20 +42,59 @@ struct OpenRank {
     spans: BTreeMap<i64, i64>,
 }
 
+/// Sums up the ranks of a report of one node. `None`: its command started none.
+pub(crate) fn of_report(report: &Report) -> Option<Ranks> {
+    let mut table = RankTable::default();
+    table.add_started(report.host.hostname.as_deref().unwrap_or_default(), report, 0);
+    table.close();
+    table.summary()
+}
+
 impl RankTable {
-    /// Adds a report of this node, whose command ran at `span`. Nothing is added if it is of no rank, or of one that can't be.
+    /// Adds the ranks of a report of this node, whose command ran at `span`: its own, and those that it started.
     pub(super) fn add(&mut self, node: &str, report: &Report, span: Span) {
-        let Some(own) = report.rank.filter(|own| own.rank < own.of) else { return };
-        let usage = RankUsage {
-            place: RankPlace { job: own.job, rank: own.rank, node: node.to_owned() },
-            pid: own.pid,
-            wall_s: report.wall_s,
-            peak_ram_bytes: report.max_ram.combined.footprint_bytes,
-            cpu_s: report.cpu_time.total_s,
-            peak_gpu_ram_bytes: report.max_gpu_ram.combined_bytes,
-            exit: report.ending.exit,
-        };
-        let open = self.open.entry((own.job, own.of, own.rank)).or_default();
+        if let Some(own) = report.rank {
+            let usage = RankUsage {
+                place: RankPlace { job: own.job, rank: own.rank, node: node.to_owned() },
+                pid: own.pid,
+                wall_s: report.wall_s,
+                peak_ram_bytes: report.max_ram.combined.footprint_bytes,
+                cpu_s: report.cpu_time.total_s,
+                peak_gpu_ram_bytes: report.max_gpu_ram.combined_bytes,
+                exit: report.ending.exit,
+            };
+            self.add_usage(usage, own.of, span);
+        }
+        self.add_started(node, report, span.start_us);
+    }
+
+    /// Adds the ranks that the command of a report started. `start_us`: when the command started, microseconds since the epoch.
+    fn add_started(&mut self, node: &str, report: &Report, start_us: i64) {
+        for JobRank { rank, start_s, wall_s, cpu_s, peak_ram_bytes, peak_gpu_ram_bytes, exit, .. } in
+            &report.job_ranks
+        {
+            let usage = RankUsage {
+                place: RankPlace { job: rank.job, rank: rank.rank, node: node.to_owned() },
+                pid: rank.pid,
+                wall_s: *wall_s,
+                peak_ram_bytes: *peak_ram_bytes,
+                cpu_s: *cpu_s,
+                peak_gpu_ram_bytes: *peak_gpu_ram_bytes,
+                exit: *exit,
+            };
+            let at = |s: f64| start_us.saturating_add((s * 1e6) as i64);
+            let span = Span { start_us: at(*start_s), end_us: at(start_s + wall_s) };
+            self.add_usage(usage, rank.of, span);
+        }
+    }
+
+    /// Adds what a rank of a job of so many ranks used at `span`. One that can't be is left out.
+    fn add_usage(&mut self, usage: RankUsage, of: u32, span: Span) {
+        let RankPlace { job, rank, ref node } = usage.place;
+        if rank >= of || self.open.len() >= MOST_RANKS {
+            return;
+        }
+        let open = self.open.entry((job, of, rank)).or_default();
         match open.iter_mut().find(|rank| rank.can_have(node, span)) {
             Some(rank) => rank.join(usage, span),
             None => open.push(OpenRank {
@@ -92,7 +133,7 @@ impl RankTable {
         self.ranks.values()
     }
 
-    /// Sums up the ranks. `None`: no report is of one.
+    /// Sums up the ranks. `None`: there are none.
     pub(super) fn summary(&self) -> Option<Ranks> {
         if self.ranks.is_empty() {
             return None;
@@ -124,7 +165,7 @@ impl RankTable {
         spread(self.ranks.values().filter_map(|rank| Some((value(rank)?, &rank.place))))
     }
 
-    /// Gives the ranks without a report, by job, at most [`MOST_MISSING`]. Those of jobs that were told apart by their reports are
+    /// Gives the ranks without figures, by job, at most [`MOST_MISSING`]. Those of jobs that were told apart by their reports are
     /// unknown.
     fn missing(&self, jobs: &BTreeSet<(u32, u32)>) -> Vec<u32> {
         let of_job = |(job, of): &(u32, u32)| {
@@ -134,8 +175,11 @@ impl RankTable {
         jobs.difference(&self.split).flat_map(of_job).take(MOST_MISSING).collect()
     }
 
-    /// Counts the ranks without a report. `None`: there are none.
+    /// Counts the ranks without figures. `None`: there are none, or there are too many ranks to know.
     pub(super) fn unseen(&self) -> Option<UnseenRanks> {
+        if self.ranks.len() >= MOST_RANKS {
+            return None;
+        }
         let expected = self.expected(&self.jobs());
         let unseen = expected.saturating_sub(self.ranks.len() as u64);
         (unseen > 0).then_some(UnseenRanks { unseen, expected })

@@ -347,6 +347,7 @@ fn report_of_schema_2_is_read_with_a_note() {
         limits: Limits { batch_system: None, ..original.limits },
         host: Host { boot_id: None, ..original.host },
         rank: None,
+        job_ranks: Vec::new(),
         node_part: None,
         ..original
     };

@@ -1,10 +1,12 @@
-//! The nodes and ranks of a merged report: how much of each, what is missing, and where to look for an imbalance.
+//! The nodes of a merged report, and the ranks of any: how much of each, what is missing, and where to look for an imbalance.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{UNKNOWN, count, energy, exit, number, short, thousands};
-use crate::model::report::{Exit, Merged, Node, NodeState, RankPlace, RankUsage, Report, Spread};
+use crate::merge::ranks_of_report;
+use crate::model::report::{Exit, Merged, Node, NodeState, RankPlace, RankUsage, Ranks, Report, Spread};
 use crate::quote;
 use crate::units::Units;
 
@@ -15,11 +17,13 @@ const NAME: usize = 24;
 /// An upper bound above the lower one by less than this part of it is the same to a reader.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// Makes the summary's rows; none in the report of one node.
+/// Makes the summary's rows. In the report of one node, it is that of the ranks, if there are several.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
-    let Some(merged) = &report.merged else { return Vec::new() };
     let row = |label: &str, tone: Tone, text: Option<String>| {
         text.map(|text| Block::Row(label.to_owned(), vec![Cell::Text(tone, text)]))
+    };
+    let Some(merged) = &report.merged else {
+        return row("Ranks", Tone::Plain, ranks_here(report)).into_iter().collect();
     };
     let rows = [
         row("GPUs", Tone::Plain, on_gpus(report, merged, units)),
@@ -87,9 +91,26 @@ fn of_nodes(merged: &Merged) -> Option<String> {
     joined([above("CPU", merged.cpu_s.as_ref(), place), above("RAM", merged.ram_bytes.as_ref(), place)])
 }
 
+/// Gives the ranks: of a merged report, or those that the command of a report started. `None`: there are none.
+fn all_ranks(report: &Report) -> Option<Cow<'_, Ranks>> {
+    let merged = report.ranks.as_ref().map(Cow::Borrowed);
+    merged.or_else(|| ranks_of_report(report).map(Cow::Owned))
+}
+
+/// Writes `8, imbalance CPU 1.17 (rank 3), RAM 1.24 (rank 5)`. `None`: the command did not start several ranks here.
+fn ranks_here(report: &Report) -> Option<String> {
+    let ranks = all_ranks(report)?;
+    Some(format!("{}, imbalance {}", thousands(ranks.seen as f64), of_ranks(report)?))
+}
+
 fn of_ranks(report: &Report) -> Option<String> {
-    let ranks = report.ranks.as_ref().filter(|ranks| ranks.seen > 1)?;
-    let place = |place: &RankPlace| format!("rank {} on {}", place.rank, name(&place.node));
+    let ranks = all_ranks(report).filter(|ranks| ranks.seen > 1)?;
+    // A report of one node has them all on that one.
+    let is_node_told = report.merged.is_some();
+    let place = |place: &RankPlace| {
+        let on_node = is_node_told.then(|| format!(" on {}", name(&place.node)));
+        format!("rank {}{}", place.rank, on_node.unwrap_or_default())
+    };
     joined([
         above("CPU", ranks.cpu_s.as_ref(), place),
         above("RAM", ranks.peak_ram_bytes.as_ref(), place),
@@ -188,12 +209,13 @@ fn state(node: &Node) -> &'static str {
 /// Makes the section of the ranks.
 pub(super) fn ranks(report: &Report, units: Units) -> Section {
     let section = Section::new("Ranks");
-    let Some(ranks) = &report.ranks else { return section };
+    let Some(ranks) = all_ranks(report) else { return section };
     let missing: Vec<String> = ranks.missing.iter().map(u32::to_string).collect();
     let missing = (!missing.is_empty()).then(|| missing.join(", "));
     section
-        .text("With a report", format!("{} of {}", ranks.seen, ranks.expected))
-        .text("Without a report", missing)
+        .text("With figures", format!("{} of {}", ranks.seen, ranks.expected))
+        .text("Imbalance", if report.merged.is_none() { of_ranks(report) } else { None })
+        .text("Without figures", missing)
         .section(Section::new("Heaviest").table(table(&ranks.heaviest, units)))
         .section(Section::new("Lightest").table(table(&ranks.lightest, units)))
 }

@@ -41,7 +41,7 @@ pub(crate) use hints::{LEAST_MEMORY_BYTES, LEAST_TIME_S};
 pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use nodes::{
-    AtMost, Merged, Node, NodeCoverage, NodeGpu, NodePart, NodeRam, NodeSeries, NodeState, OwnRank,
+    AtMost, JobRank, Merged, Node, NodeCoverage, NodeGpu, NodePart, NodeRam, NodeSeries, NodeState, OwnRank,
     RankPlace, RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
 };
 pub use processes::{CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
@@ -130,6 +130,9 @@ pub struct Report {
     /// The rank that the command is in a job of several; `None`: it is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<OwnRank>,
+    /// The ranks of jobs that the command started here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub job_ranks: Vec<JobRank>,
     /// Its part in a run over several nodes; `None`: the run was tracked on one node, or this is the report of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_part: Option<NodePart>,

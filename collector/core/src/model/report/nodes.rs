@@ -207,6 +207,33 @@ pub struct OwnRank {
     pub pid: Option<u32>,
 }
 
+/// A rank of a job that the command started on this node. Jobs whose environment has no id of the job, and as many ranks, count as
+/// one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobRank {
+    /// Which one, and its first process.
+    #[serde(flatten)]
+    pub rank: OwnRank,
+    /// The name of its first process.
+    pub command: String,
+    /// Its processes.
+    pub processes: u64,
+    /// When the first one started, seconds after the command's start.
+    pub start_s: f64,
+    /// From then until the last one ended, seconds.
+    pub wall_s: f64,
+    /// CPU time of its processes, seconds; `None`: that of one is unknown.
+    pub cpu_s: Option<f64>,
+    /// Largest RAM of its processes, bytes: their sum at a sample, or the peak RSS of one of them, whichever is larger. So it is a
+    /// lower bound. `None`: it is unknown of all.
+    pub peak_ram_bytes: Option<u64>,
+    /// Largest GPU memory of one of its processes, bytes; `None`: none was seen on a GPU whose driver tells it.
+    pub peak_gpu_ram_bytes: Option<u64>,
+    /// How the first one ended.
+    #[serde(default)]
+    pub exit: Exit,
+}
+
 /// The part that a report has in a run over several nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct NodePart {

@@ -39,10 +39,13 @@ impl Tree {
     pub fn apply(&mut self, origin: &Origin, event: &Event, now_ns: u64) {
         let key = Key { pid_ns: origin.pid_ns, pid: origin.pid };
         match *event {
-            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names, .. } => {
+            Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names, rank } => {
                 // In a pid namespace of its own the parent outside is 0.
                 let writer = self.writer(origin, key.pid_ns, pidfd_inode, realtime_ns, now_ns);
-                self.start(&writer, bytes(max_rss_kib), &command_of_record(names));
+                let id = self.start(&writer, bytes(max_rss_kib), &command_of_record(names));
+                if let Some(process) = self.processes.get_mut(&id).filter(|_| rank.is_of_several()) {
+                    process.ids.rank = Some(rank);
+                }
             }
             Event::Fork { realtime_ns, pidfd_inode, max_rss_kib, parent_pid_ns } => {
                 let writer = self.writer(origin, parent_pid_ns, pidfd_inode, realtime_ns, now_ns);
@@ -134,8 +137,8 @@ impl Tree {
     }
 
     /// Applies a START: a new image was loaded. `inherited`: ru_maxrss that exec passed on, bytes. It ends the image before, and
-    /// an image group of its own begins.
-    fn start(&mut self, writer: &Writer, inherited: u64, command: &str) {
+    /// an image group of its own begins. Gives the process.
+    fn start(&mut self, writer: &Writer, inherited: u64, command: &str) -> ProcessId {
         let (key, at_ns) = (writer.key, writer.at_ns);
         let known =
             self.same_instance(writer).or_else(|| self.match_in_namespace(&writer.query(Evidence::Exec)));
@@ -147,11 +150,12 @@ impl Tree {
         self.note_first_of_command(id);
         let group = self.groups.new_id();
         self.join_group(id, group);
-        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Some(process) = self.processes.get_mut(&id) else { return id };
         // A process that was only just added had no image before.
         let intervals = known.is_some().then_some(&mut self.intervals);
         process.set_loaded(writer, inherited, command, intervals);
         self.note_record(id);
+        id
     }
 
     /// Marks a process that wrote START as the command's first, if none is known and it is the launcher's child.

@@ -41,7 +41,7 @@ impl Tree {
         {
             parent.ancestry.has_children = true;
         }
-        let ids = self.ids_of_new(id, key, found_by);
+        let ids = self.ids_of_new(id, key, parent, found_by);
         let ancestry = Ancestry {
             parent,
             parent_pid: 0,
@@ -62,7 +62,7 @@ impl Tree {
     }
 
     /// Makes the ids of a new process, of which only this pid is known.
-    fn ids_of_new(&self, id: ProcessId, key: Key, found_by: FoundBy) -> Ids {
+    fn ids_of_new(&self, id: ProcessId, key: Key, parent: Parent, found_by: FoundBy) -> Ids {
         Ids {
             id,
             key,
@@ -73,6 +73,7 @@ impl Tree {
             is_main: false,
             // A record proves nothing: any process of the tree can write one that names this pid.
             is_proven: !matches!(found_by, FoundBy::Preload | FoundBy::Wait),
+            rank: parent.known().and_then(|parent| self.processes.get(&parent)?.ids.rank),
         }
     }
 

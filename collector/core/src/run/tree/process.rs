@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_NO_STATUS};
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +121,8 @@ pub struct Ids {
     pub is_main: bool,
     /// Something other than a record shows that the pid belongs to a process of this tree.
     pub is_proven: bool,
+    /// The rank of a job that its environment names, or that of its parent.
+    pub rank: Option<Rank>,
 }
 
 impl Ids {

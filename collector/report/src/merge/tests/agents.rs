@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::report::{Exit, NodePart, Nodes, Topic, Warning};
+use crate::model::report::{Exit, JobRank, NodePart, Nodes, Topic, Warning};
 
 /// A report of a run over several nodes, whose clock is so far ahead.
 fn part(node: &str, is_agent: bool, clock_ahead_s: f64) -> Report {
@@ -42,6 +42,31 @@ fn clocks_of_agents_are_put_right_by_the_launchers() {
     assert!((all.wall_s - launcher.wall_s).abs() < 0.001, "{}", all.wall_s);
     let agreed = merged(&[launcher, part("n2", true, 0.5), part("n3", true, 0.5)]);
     assert_eq!(all.max_ram, agreed.max_ram, "as with clocks that agree");
+}
+
+// Requirement: NODE-15
+#[test]
+fn ranks_that_ran_on_each_node_are_compared() {
+    let with_ranks = |mut report: Report, ranks: [u32; 2]| {
+        let rank = |rank| JobRank {
+            rank: OwnRank { job: 7, rank, of: 5, pid: Some(100 + rank) },
+            peak_ram_bytes: Some(100 + u64::from(rank)),
+            cpu_s: Some(1.0),
+            ..JobRank::default()
+        };
+        report.job_ranks = ranks.map(rank).into();
+        report
+    };
+    let all =
+        merged(&[with_ranks(part("n1", false, 0.0), [0, 1]), with_ranks(part("n2", true, 0.0), [2, 3])]);
+    let ranks = all.ranks.unwrap();
+    assert_eq!((ranks.seen, ranks.expected, ranks.missing), (4, 5, vec![4]));
+    let largest = ranks.peak_ram_bytes.unwrap();
+    assert_eq!((largest.max, largest.max_at.rank, &*largest.max_at.node), (103.0, 3, "n2"));
+    assert_eq!(ranks.heaviest.iter().map(|rank| rank.place.rank).collect::<Vec<_>>(), [3, 2, 1, 0]);
+    assert!(
+        all.job_ranks.is_empty() && all.warnings.iter().any(|warning| warning.text.contains("1 of 5 ranks"))
+    );
 }
 
 // Requirement: NODE-10
