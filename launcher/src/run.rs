@@ -15,16 +15,16 @@ use crate::preload::Preload;
 use crate::session::{Session, SessionError};
 use crate::signals::SignalSet;
 use crate::spawn::{self, Environment, InheritedState, SpawnError};
-use crate::supervise::{Account, Started, Supervisor};
+use crate::supervise::{Account, Started, Subject, Supervisor};
 use crate::tracked::Tracked;
 use crate::untracked::Untracked;
 use crate::{config, console, not_executed, reap, signals, untracked};
 
-/// The launcher's signal state while it supervises a command.
-struct Ready {
-    signals: SignalSet,
-    inherited: InheritedState,
-    was_subreaper: bool,
+/// The launcher's state while it supervises a command, and before.
+pub(crate) struct Ready {
+    pub(crate) signals: SignalSet,
+    pub(crate) inherited: InheritedState,
+    pub(crate) was_subreaper: bool,
 }
 
 /// What a run holds until its end, and the command that it may become must not.
@@ -98,13 +98,21 @@ fn start(
     nodes: Option<&mut NodeRun>,
 ) -> Result<(Tracked, Started), SessionError> {
     let mut env = session.environment();
-    env.extend(
-        nodes.map(|nodes| nodes.start_agents(session.segment_path(), ready.inherited)).unwrap_or_default(),
-    );
+    if let Some(nodes) = nodes {
+        env.extend(nodes.start_agents(session.segment_path(), ready));
+    }
+    // Only now: what started agents is no part of the run, and the connector would report it as a descendant.
+    session.subscribe(options);
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     match spawn(options, env, ready, cgroup_procs.as_ref()) {
-        Ok(started) => Ok((Tracked::new(session, collector, started.main, options), started)),
+        Ok(started) => {
+            let main = match started.subject {
+                Subject::Command(main) => Some(main),
+                Subject::Input(_) => None,
+            };
+            Ok((Tracked::new(session, collector, main, options), started))
+        }
         Err(error) => {
             collector.messages.send(&Message::Cancelled);
             collector.messages.flush_all();
@@ -130,18 +138,25 @@ fn spawn(
     }
     // Of collectors that could not work, and from before this program's exec.
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
-    let at_ns = clock::monotonic_ns();
     let words = &options.command.words;
     if words.is_empty() {
-        nodes::await_end();
-        return Ok(Started { main: None, at_ns, children_before });
+        let subject = Subject::Input(nodes::watch_input());
+        return Ok(Started {
+            subject,
+            at_ns: clock::monotonic_ns(),
+            children_before,
+            early_signals: Vec::new(),
+        });
     }
+    let early_signals = signals::take_pending(&ready.signals);
+    let at_ns = clock::monotonic_ns();
     let spawned = spawn::spawn(words, env, &ready.inherited, cgroup_procs);
     // This process may become the command, and exec keeps the attribute.
     if spawned.is_err() && !ready.was_subreaper {
         set_child_subreaper(None).ok();
     }
-    Ok(Started { main: Some(MainProcess { pid: spawned? }), at_ns, children_before })
+    let subject = Subject::Command(MainProcess { pid: spawned? });
+    Ok(Started { subject, at_ns, children_before, early_signals })
 }
 
 /// Runs the command without a session, because of this error: tracking must not keep it from running. The launcher reports
@@ -155,7 +170,12 @@ fn run_untracked(options: &Options, ready: Ready, held: Held, error: &SessionErr
     account.write_files(None);
     match spawn(options, std::env::vars_os().collect(), &ready, None) {
         Ok(started) => return supervise(options, account, started, ready, held),
-        Err(SpawnError::Exec(error)) => return not_executed(options, &error),
+        Err(SpawnError::Exec(error)) => {
+            if let Some(nodes) = held.nodes {
+                nodes.discard(ready.signals);
+            }
+            return not_executed(options, &error);
+        }
         Err(SpawnError::NoProcess(error)) => {
             let why = format!("there is no report of it: cannot create a process: {error}");
             console::message(&why);

@@ -87,17 +87,21 @@ impl Session {
             SessionError::State { path: state_path, source }
         })?;
         // The files are there. What follows may fail, and the report says why.
-        let connector = options.discovery.uses(Layer::Connector).then(connector::subscribe).transpose();
-        let connector = connector.unwrap_or_else(|error| {
-            config.discovery.connector_absent = Some(error.to_string());
-            None
-        });
         config.cgroups.own = options
             .preparations
             .cgroup
             .then(|| run_cgroup::create(&proc_root, pid, random.hash_one(2) as u32));
         let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
-        Ok(Self { segment, state, connector, preload, output_locks, origin, config })
+        Ok(Self { segment, state, connector: None, preload, output_locks, origin, config })
+    }
+
+    /// Subscribes to the process connector, if that layer is on. From now on, it reports all that the launcher's children start.
+    pub(crate) fn subscribe(&mut self, options: &Options) {
+        let connector = options.discovery.uses(Layer::Connector).then(connector::subscribe).transpose();
+        self.connector = connector.unwrap_or_else(|error| {
+            self.config.discovery.connector_absent = Some(error.to_string());
+            None
+        });
     }
 
     /// Gives the command's environment: with the shim, unless that layer is off.

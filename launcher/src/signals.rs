@@ -149,6 +149,22 @@ pub(crate) fn discard_pending(set: &SignalSet) {
     while let Ok(Some(_)) = wait(set, Some(Duration::ZERO)) {}
 }
 
+/// Takes all pending signals of this blocked set but SIGCHLD.
+pub(crate) fn take_pending(set: &SignalSet) -> Vec<i32> {
+    let next = || wait(set, Some(Duration::ZERO)).ok().flatten();
+    std::iter::from_fn(next).map(|received| received.signal).filter(|signal| *signal != SIGCHLD).collect()
+}
+
+/// Whether a signal that asks to end is pending.
+pub(crate) fn is_end_pending() -> bool {
+    let mut set = MaybeUninit::<SignalSet>::zeroed();
+    // SAFETY: the set is ours, and zeroed is a valid empty one; sigismember reads it.
+    unsafe {
+        libc::sigpending(set.as_mut_ptr());
+        (1..32).any(|signal| requests_end(signal) && libc::sigismember(set.as_ptr(), signal) == 1)
+    }
+}
+
 /// Raises a blocked signal with its default action. Returns only if that action does not end the process.
 pub(crate) fn raise_default(signal: i32) {
     set_ignored(signal, false);

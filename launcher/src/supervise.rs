@@ -4,6 +4,8 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpu_track_abi::record::Usage;
@@ -46,20 +48,29 @@ pub(crate) trait Account {
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()>;
 }
 
+/// What the run lasts as long as.
+pub(crate) enum Subject {
+    /// The command's first process.
+    Command(MainProcess),
+    /// The input of a launcher without a command. True: it has ended.
+    Input(Arc<AtomicBool>),
+}
+
 /// What has been started.
 pub(crate) struct Started {
-    /// The command's first process. `None`: there is no command, and the run ends when the launcher is asked to end.
-    pub(crate) main: Option<MainProcess>,
+    pub(crate) subject: Subject,
     /// When, CLOCK_MONOTONIC nanoseconds just before its fork.
     pub(crate) at_ns: u64,
     /// RUSAGE_CHILDREN just before.
     pub(crate) children_before: Usage,
+    /// Signals that came before the fork: the command did not get them.
+    pub(crate) early_signals: Vec<i32>,
 }
 
 /// The state of the launcher while the command runs.
 pub(crate) struct Supervisor<A> {
     account: A,
-    main: Option<MainProcess>,
+    subject: Subject,
     exit: Option<CommandExit>,
     wait_all: bool,
     wakeups: Wakeups,
@@ -85,18 +96,19 @@ fn cpu_us(usage: &Usage) -> u64 {
 impl<A: Account> Supervisor<A> {
     /// Makes the supervisor of what was started. `signals` are blocked.
     pub(crate) fn new(account: A, started: Started, options: &Options, signals: SignalSet) -> Self {
-        let Started { main, at_ns, children_before } = started;
+        let Started { subject, at_ns, children_before, early_signals } = started;
         let mut supervisor = Self {
             account,
-            main,
+            subject,
             exit: None,
             wait_all: options.command.wait_all,
             wakeups: Wakeups::new(signals),
             foreign_cpu_us: cpu_us(&children_before),
             exit_manner: options.exit_manner,
         };
-        if let Some(MainProcess { pid }) = main {
-            supervisor.account.tell(Message::Started { pid, monotonic_ns: at_ns });
+        if let Subject::Command(main) = supervisor.subject {
+            supervisor.account.tell(Message::Started { pid: main.pid, monotonic_ns: at_ns });
+            early_signals.into_iter().for_each(|signal| main.send(signal));
         }
         supervisor
     }
@@ -106,6 +118,7 @@ impl<A: Account> Supervisor<A> {
         let mut end_is_requested = false;
         loop {
             self.reap();
+            self.look_at_input();
             if let Some(exit) = self.exit {
                 // The run ends with the command, or with --wait-all when its tree is empty or the wait was interrupted.
                 if !self.wait_all || end_is_requested || !self.has_children() {
@@ -125,6 +138,15 @@ impl<A: Account> Supervisor<A> {
                 // With --wait-all, a request to end that comes after the command's end ends the wait for its tree.
                 end_is_requested |= signals::requests_end(received.signal);
             }
+        }
+    }
+
+    /// Notes the end of the input that a run without a command lasts as long as.
+    fn look_at_input(&mut self) {
+        if let Subject::Input(has_ended) = &self.subject
+            && has_ended.load(Ordering::Acquire)
+        {
+            self.exit.get_or_insert_with(|| CommandExit { status: 0, at_ns: clock::monotonic_ns() });
         }
     }
 
@@ -166,7 +188,7 @@ impl<A: Account> Supervisor<A> {
 
     /// Takes in a child that has ended or stopped: the command, an orphan, or one that is not of the run.
     fn child_changed(&mut self, change: &ChildChange) {
-        let main = self.main.filter(|main| main.pid == change.pid && self.exit.is_none());
+        let main = self.main().filter(|main| main.pid == change.pid && self.exit.is_none());
         if libc::WIFSTOPPED(change.status) {
             if let Some(main) = main {
                 main.stop_with_it(libc::WSTOPSIG(change.status));
@@ -185,20 +207,12 @@ impl<A: Account> Supervisor<A> {
     }
 
     /// Forwards a signal that another process sent. The terminal's signals, which have no sender, go to the whole process group,
-    /// so the command has got them already. Without a command, a request to end ends the run.
+    /// so the command has got them already. Without a command, nothing is to be done: only the end of the input ends the run.
     fn signal_received(&mut self, received: Received) {
         // Before it is sent: what it causes is later.
         let monotonic_ns = clock::monotonic_ns();
-        let Some(main) = self.main else {
-            if signals::requests_end(received.signal) {
-                self.exit = Some(CommandExit { status: 0, at_ns: monotonic_ns });
-            }
-            return;
-        };
-        // It is for the launcher, which has children that the command does not know.
-        if received.signal == libc::SIGCHLD {
-            return;
-        }
+        // SIGCHLD is for the launcher, which has children that the command does not know.
+        let Some(main) = self.main().filter(|_| received.signal != libc::SIGCHLD) else { return };
         let Some((sender_pid, sender_uid)) = received.sender else { return };
         main.send(received.signal);
         // A program may send the same signal again and again: only the first one is a cause of anything.
@@ -210,6 +224,13 @@ impl<A: Account> Supervisor<A> {
                 sender_pid,
                 sender_uid,
             });
+        }
+    }
+
+    fn main(&self) -> Option<MainProcess> {
+        match self.subject {
+            Subject::Command(main) => Some(main),
+            Subject::Input(_) => None,
         }
     }
 

@@ -3,10 +3,16 @@
 //!
 //! It is silent, and where it can't do its work, it becomes the daemon.
 
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::directory::{CheckedIn, NodeDirectory};
@@ -26,11 +32,13 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
     options.tracking.disable_logs = true;
     options.report.style.quiet = true;
     options.report.keep = None;
+    let has_command = !options.command.words.is_empty();
     // The segment is there: this is the launcher's own node, or another agent's.
-    let is_tracked = spec.segment.as_ref().is_some_and(|segment| segment.exists());
-    let place = if is_tracked { None } else { place(&spec) };
+    let is_tracked = spec.segment.as_ref().is_some_and(|segment| is_own_file(segment));
+    let is_late = !has_command && is_input_over();
+    let place = if is_tracked || is_late { None } else { place(&spec) };
     let Some(CheckedIn { file, part }) = place else {
-        if options.command.words.is_empty() {
+        if !has_command {
             slurm_step::say_ready();
             return Ok(Some(ExitCode::SUCCESS));
         }
@@ -40,6 +48,12 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
     options.report.targets = vec![json_in(&file)];
     options.report.node_part = Some(part);
     Ok(None)
+}
+
+/// Whether this is a file of this user's. What another user puts there must not keep the node from being tracked.
+fn is_own_file(path: &Path) -> bool {
+    let found = fs::symlink_metadata(path);
+    found.is_ok_and(|found| found.is_file() && found.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// Finds the place of this node's report: in the directory that the nodes share, or in this user's own on this node.
@@ -54,20 +68,29 @@ fn place(spec: &AgentSpec) -> Option<CheckedIn> {
     shared.or_else(local).ok()
 }
 
-/// Says that the node is tracked, and has this agent asked to end when its standard input ends.
-pub(crate) fn await_end() {
+/// Says that the node is tracked, and watches the standard input. The result becomes true when that has ended, and then a SIGCHLD
+/// wakes this process.
+pub(crate) fn watch_input() -> Arc<AtomicBool> {
     slurm_step::say_ready();
-    let ask = || {
-        // It can't fail: this process is its own.
-        let _ = kill_process(getpid(), Signal::TERM);
-    };
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let to_end = Arc::clone(&has_ended);
     let wait = move || {
         // An error is an end, too.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        ask();
+        to_end.store(true, Ordering::Release);
+        // It can't fail: this process is its own.
+        let _ = kill_process(getpid(), Signal::CHILD);
     };
     // Without a thread it would never learn of the end.
     if thread::Builder::new().spawn(wait).is_err() {
-        ask();
+        has_ended.store(true, Ordering::Release);
     }
+    has_ended
+}
+
+/// Whether the standard input has ended: Slurm has started this agent too late.
+fn is_input_over() -> bool {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().contains(PollFlags::HUP)
 }

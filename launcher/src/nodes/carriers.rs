@@ -128,8 +128,13 @@ impl Carriers {
 /// Gives what has a shell run this agent for the daemon that follows; the daemon itself where no such agent can run. Each
 /// stands for a word that is a program's path or follows it: neither has signs of a shell.
 pub(super) fn or_itself(agent: &str, daemon: &str) -> String {
+    or_else(agent, &format!("{agent} -- {daemon}"), &format!("exec {daemon}"))
+}
+
+/// Gives what has a shell become this command line of an agent; where no such agent can run, the shell does something else.
+pub(super) fn or_else(agent: &str, line: &str, otherwise: &str) -> String {
     let program = agent.split(' ').next().unwrap_or_default();
-    format!("test -x {program}&&{agent} -V>/dev/null 2>&1&&exec {agent} -- {daemon};exec {daemon}")
+    format!("test -x {program}&&{agent} -V>/dev/null 2>&1&&exec {line};{otherwise}")
 }
 
 /// Gives the command of a daemon of Open MPI. It puts the command in double quotes where a daemon starts further ones, so none of

@@ -19,11 +19,12 @@ use std::path::{Path, PathBuf};
 
 use gpu_track_collector::{Output, OutputLock, ReportConfig, ReportTarget, format};
 
-pub(crate) use agent::{await_end, prepare as prepare_agent};
+pub(crate) use agent::{prepare as prepare_agent, watch_input};
 pub(crate) use remote_shell::serve_if_started_as_remote_shell;
 
 use crate::cli::Options;
-use crate::spawn::{Environment, InheritedState};
+use crate::run::Ready;
+use crate::spawn::Environment;
 use crate::{console, keep};
 use carriers::Carriers;
 use directory::{CheckedIn, NodeDirectory};
@@ -35,10 +36,13 @@ const SUFFIX: &str = ".d";
 /// Says whether other nodes are tracked where no option does: "auto" or "off".
 const VARIABLE: &str = "GPU_TRACK_NODES";
 
-/// Whether other nodes are tracked, too. An agent has no agents: the launcher's reach all nodes.
+/// Whether other nodes are tracked, too. An agent has no agents: the launcher's reach all nodes. Nor has one of several ranks, each
+/// of which has a launcher.
 pub(crate) fn are_tracked(options: &Options) -> bool {
     let by_environment = || keep::own_variable(VARIABLE).is_some_and(|when| when == "auto");
-    options.diagnosis.agent.is_none() && options.preparations.nodes.unwrap_or_else(by_environment)
+    options.diagnosis.agent.is_none()
+        && !options.is_rank
+        && options.preparations.nodes.unwrap_or_else(by_environment)
 }
 
 /// The run on all nodes, as its launcher sees it.
@@ -95,13 +99,19 @@ impl NodeRun {
     }
 
     /// Has Slurm start the agents, in a job of several nodes. Elsewhere, gives the variables that make MPI launchers start them, for
-    /// the command. `segment`: that of this node. `inherited`: the signal state that programs get back.
-    pub(crate) fn start_agents(&mut self, segment: &Path, inherited: InheritedState) -> Environment {
+    /// the command. `segment`: that of this node.
+    pub(crate) fn start_agents(&mut self, segment: &Path, ready: &Ready) -> Environment {
         let Some(job) = SlurmJob::here(&keep::own_variable) else {
             return self.carriers.environment(segment);
         };
         let agent = self.carriers.agent(Some(segment));
-        match SlurmStep::start(&job, &agent, inherited) {
+        let started = if ready.was_subreaper || std::process::id() == 1 {
+            // srun would become a child of this process, as an orphan of the command's does.
+            Err("gpu-track-run reaps the orphans of processes from before it".to_owned())
+        } else {
+            SlurmStep::start(&job, &agent, ready.inherited)
+        };
+        match started {
             Ok(step) => {
                 self.step = Some(step);
                 Vec::new()

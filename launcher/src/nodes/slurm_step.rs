@@ -3,23 +3,27 @@
 //! The tasks read the step's standard input, and its end is theirs. So they end with the launcher, also where that is killed:
 //! the kernel closes its pipe, and srun tells the tasks.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
+use super::carriers::or_else;
 use crate::spawn::InheritedState;
+use crate::{console, signals};
 
 /// What a task writes, on a line of its own, when its node is tracked.
 const READY: &str = "gpu-track-run: ready";
 /// How long the command waits for the tasks. It starts without those that come later.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Steps with larger numbers are not a user's: the batch script, an interactive shell.
-const LARGEST_STEP: u64 = 0xffff_0000;
-
+/// How often it looks for signals meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// A job of several nodes that Slurm has allocated.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SlurmJob {
@@ -28,67 +32,83 @@ pub(super) struct SlurmJob {
 }
 
 impl SlurmJob {
-    /// Gives the job that this process runs in. `None`: it runs in none, the job has one node, or this is one of several tasks of a
-    /// step, which all would start agents.
+    /// Gives the job that this process runs in. `None`: it runs in none, or in one of a single node.
     pub(super) fn here(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Self> {
         let text = |name| variable(name)?.into_string().ok();
-        let number = |name| text(name)?.parse::<u64>().ok();
-        let is_one_of_several = number("SLURM_STEP_ID").is_some_and(|step| step < LARGEST_STEP)
-            && number("SLURM_STEP_NUM_TASKS").is_none_or(|tasks| tasks > 1);
-        let nodes = usize::try_from(number("SLURM_JOB_NUM_NODES")?).ok()?;
-        let id = text("SLURM_JOB_ID")?;
-        (nodes > 1 && !is_one_of_several).then_some(Self { id, nodes })
+        let nodes = text("SLURM_JOB_NUM_NODES")?.parse().ok().filter(|nodes| *nodes > 1)?;
+        Some(Self { id: text("SLURM_JOB_ID")?, nodes })
     }
 }
 
 /// The step. It ends when this is dropped.
 pub(super) struct SlurmStep {
     _input: PipeWriter,
-    /// srun would end if nobody could read what it writes.
-    _output: PipeReader,
+    is_ending: Arc<AtomicBool>,
+}
+
+impl Drop for SlurmStep {
+    fn drop(&mut self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
 }
 
 impl SlurmStep {
-    /// Starts an agent on each node of the job, and waits until they track their nodes, at most for [`PATIENCE`]. `agent`: its
-    /// command line. `inherited`: the signal state that srun gets back.
+    /// Starts an agent on each node of the job, and waits until they track their nodes: at most for [`PATIENCE`], and only as long
+    /// as no signal asks this process to end. `agent`: its command line. `inherited`: the signal state that srun gets back.
     ///
     /// # Errors
     /// If there is no step: what srun says.
     pub(super) fn start(job: &SlurmJob, agent: &str, inherited: InheritedState) -> Result<Self, String> {
-        let start = || -> io::Result<(PipeWriter, PipeReader)> {
-            let (for_srun, input) = io::pipe()?;
-            let (output, from_srun) = io::pipe()?;
-            let nodes = job.nodes.to_string();
-            let mut srun = Command::new("srun");
-            // The user's own settings of steps, for other steps than this one.
-            let settings = std::env::vars_os().map(|(name, _)| name).filter(|name| is_setting(name));
-            settings.for_each(|name| {
-                srun.env_remove(name);
-            });
-            srun.args(["--jobid", &job.id, "--overlap", "--nodes", &nodes, "--ntasks", &nodes])
-                .args(["--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--quiet"])
-                // A task ends early on the launcher's own node, and where it can't track.
-                .args(["--wait=0", "--kill-on-bad-exit=0"])
-                .args(agent.split(' '))
-                .stdin(for_srun)
-                .stdout(from_srun.try_clone()?)
-                .stderr(from_srun);
-            // SAFETY: what the closure calls is async-signal-safe.
-            unsafe { srun.pre_exec(move || detach(inherited)) };
-            // That is the child of `detach`, which has ended.
-            srun.spawn()?.wait()?;
-            Ok((input, output))
-        };
-        let (input, mut output) = start().map_err(|error| format!("srun: {error}"))?;
-        await_ready(&mut output, job.nodes)?;
-        Ok(Self { _input: input, _output: output })
+        let said = |error: io::Error| format!("srun: {error}");
+        let (input, output) = spawn(job, agent, inherited).map_err(said)?;
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let (sender, ready) = mpsc::channel();
+        let ending = Arc::clone(&is_ending);
+        // It reads to the end, so that srun can always write.
+        let read = move || read_all(output, &sender, &ending);
+        thread::Builder::new().spawn(read).map_err(|error| error.to_string())?;
+        let seen = await_ready(&ready, job.nodes)?;
+        if seen < job.nodes {
+            console::message(format_args!(
+                "--nodes: the agents of {seen} of {} nodes are ready: the command starts without the others",
+                job.nodes
+            ));
+        }
+        Ok(Self { _input: input, is_ending })
     }
 }
 
-/// Whether a variable is a setting of Slurm. Where its configuration is, is none.
+/// Starts srun as a process that is no child of this one. Gives its input and its output.
+fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(PipeWriter, PipeReader)> {
+    let (for_srun, input) = io::pipe()?;
+    let (output, from_srun) = io::pipe()?;
+    let nodes = job.nodes.to_string();
+    let mut srun = Command::new("srun");
+    // The user's own settings of steps are for other steps than this one.
+    for (name, _) in env::vars_os().filter(|(name, _)| is_setting(name)) {
+        srun.env_remove(name);
+    }
+    srun.args(["--jobid", &job.id, "--overlap", "--nodes", &nodes, "--ntasks", &nodes])
+        .args(["--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--quiet"])
+        // A task ends early on the launcher's own node, and where it can't track.
+        .args(["--wait=0", "--kill-on-bad-exit=0"])
+        .args(["sh", "-c", &or_else(agent, agent, &format!("echo {READY}"))])
+        .stdin(for_srun)
+        .stdout(from_srun.try_clone()?)
+        .stderr(from_srun);
+    // SAFETY: what the closure calls is async-signal-safe.
+    unsafe { srun.pre_exec(move || detach(inherited)) };
+    // That is the child of `detach`, which has ended.
+    srun.spawn()?.wait()?;
+    Ok((input, output))
+}
+
+/// Whether a variable is a setting of Slurm, and not what says where its controller is.
 fn is_setting(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    (name.starts_with(b"SLURM_") || name.starts_with(b"SRUN_")) && name != b"SLURM_CONF"
+    /// Those say it.
+    const CONTROLLER: [&str; 4] = ["SLURM_CONF", "SLURM_WORKING_CLUSTER", "SLURM_CLUSTERS", "SLURM_JWT"];
+    let is_slurms = |prefix: &[u8]| name.as_encoded_bytes().starts_with(prefix);
+    (is_slurms(b"SLURM_") || is_slurms(b"SRUN_")) && !CONTROLLER.iter().any(|kept| name == *kept)
 }
 
 /// Makes this process a child of none of the run, in a session of its own: the terminal's Ctrl-C is for the command, and the
@@ -107,35 +127,47 @@ fn detach(inherited: InheritedState) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until so many tasks have said that they are ready, at most for [`PATIENCE`].
-///
-/// # Errors
-/// If srun has ended: the last line that it wrote.
-fn await_ready(output: &mut PipeReader, tasks: usize) -> Result<(), String> {
-    let until = Instant::now() + PATIENCE;
-    let mut text = Vec::new();
-    loop {
-        let lines = String::from_utf8_lossy(&text);
-        if lines.lines().filter(|line| *line == READY).count() >= tasks {
-            return Ok(());
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).ok();
-        let mut fds = [PollFd::new(output, PollFlags::IN)];
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => continue,
-            Ok(_) | Err(_) => {}
-        }
-        let mut bytes = [0; 4096];
-        match output.read(&mut bytes) {
-            Ok(length) if length > 0 => text.extend(&bytes[..length]),
-            Ok(_) | Err(_) => {
-                let said = lines.lines().rfind(|line| *line != READY).unwrap_or("it ended at once");
-                return Err(said.trim_start_matches("srun: ").to_owned());
-            }
+/// What srun's output tells.
+enum Heard {
+    /// A task is ready.
+    Ready,
+    /// srun has ended: the last other line that it wrote.
+    Ended(String),
+}
+
+/// Reads what srun writes. Where it ends before it is asked to (`is_ending`), and nobody waits for its tasks any more, a line on
+/// stderr says so.
+fn read_all(output: impl Read, sender: &Sender<Heard>, is_ending: &AtomicBool) {
+    let mut last = "it ended at once".to_owned();
+    for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        if line == READY {
+            let _ = sender.send(Heard::Ready);
+        } else {
+            last = line.trim_start_matches("srun: ").to_owned();
         }
     }
+    let is_told = sender.send(Heard::Ended(last.clone())).is_ok();
+    if !is_told && !is_ending.load(Ordering::Acquire) {
+        console::message(format_args!("--nodes: the agents have ended: {last}"));
+    }
+}
+
+/// Waits until so many tasks are ready, at most for [`PATIENCE`]. Gives how many are.
+///
+/// # Errors
+/// If srun has ended: what it said.
+fn await_ready(heard: &Receiver<Heard>, tasks: usize) -> Result<usize, String> {
+    let until = Instant::now() + PATIENCE;
+    let mut ready = 0;
+    while ready < tasks && Instant::now() < until && !signals::is_end_pending() {
+        match heard.recv_timeout(LOOK_INTERVAL) {
+            Ok(Heard::Ready) => ready += 1,
+            Ok(Heard::Ended(why)) => return Err(why),
+            Err(_) => {}
+        }
+    }
+    Ok(ready)
 }
 
 /// Says that this node is tracked; to be called by a task of the step.
@@ -156,29 +188,21 @@ mod tests {
 
     // Requirement: NODE-14
     #[test]
-    fn agents_belong_to_a_job_of_several_nodes_and_are_started_once() {
-        let of_job = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "3")];
-        let with = |more: &[(&'static str, &'static str)]| job(&[&of_job, more].concat());
-        let expected = Some(SlurmJob { id: "7".to_owned(), nodes: 3 });
-        assert_eq!(with(&[]), expected, "a batch script, or a shell of salloc");
-        assert_eq!(with(&[("SLURM_STEP_ID", "4294967290")]), expected, "an interactive step");
-        let one_task = [("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "1")];
-        assert_eq!(with(&one_task), expected, "srun --pty");
-        assert_eq!(with(&[("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "8")]), None);
-        assert_eq!(job(&[("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "1")]), None);
-        assert_eq!(job(&[]), None);
+    fn agents_belong_to_a_job_of_several_nodes() {
+        let nodes = |nodes| job(&[("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", nodes)]);
+        assert_eq!(nodes("3"), Some(SlurmJob { id: "7".to_owned(), nodes: 3 }));
+        assert_eq!([nodes("1"), nodes("many"), job(&[("SLURM_JOB_ID", "7")]), job(&[])], [const { None }; 4]);
     }
 
     // Requirement: NODE-14
     #[test]
     fn command_waits_until_all_tasks_are_ready_and_learns_why_there_is_no_step() {
         let read = |text: &str| {
-            let (mut output, mut writer) = io::pipe().unwrap();
-            writer.write_all(text.as_bytes()).unwrap();
-            drop(writer);
-            await_ready(&mut output, 2)
+            let (sender, ready) = mpsc::channel();
+            read_all(text.as_bytes(), &sender, &AtomicBool::new(false));
+            await_ready(&ready, 2)
         };
-        assert_eq!(read(&format!("{READY}\nsrun: warning\n{READY}\n")), Ok(()));
+        assert_eq!(read(&format!("{READY}\nsrun: warning\n{READY}\n")), Ok(2));
         let refused = "srun: error: Unable to create step for job 7: Job/step already completing";
         assert_eq!(
             read(&format!("{READY}\n{refused}\n")),

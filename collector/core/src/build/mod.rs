@@ -115,10 +115,10 @@ pub fn report(inputs: &Inputs) -> Report {
     report
 }
 
-/// Gives the rank that the command is. Of the ways in which its environment names one, the first applies. The command of a run
-/// over several nodes is none, though a batch script and an agent of Slurm have the environment of a step's task.
+/// Gives the rank that the command is. Of the ways in which its environment names one, the first applies. An agent is none, though
+/// one that Slurm started has the environment of a step's task.
 fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
-    if inputs.config.report.node_part.is_some() {
+    if inputs.config.report.node_part.is_some_and(|part| part.is_agent) {
         return None;
     }
     let rank = inputs.host_info.own_ranks.first()?;
