@@ -5,10 +5,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ending::{is_failure, is_success};
-use super::quantity::Span;
+use super::grid::Grid;
+use super::quantity::{Quantity, Span};
+use super::rank_series::{self, OpenSeries, Sampling};
 use super::spread::spread;
 use super::totals::millionths;
-use crate::model::report::{Exit, RankPlace, RankUsage, Ranks, Report, Spread, UnseenRanks};
+use crate::model::report::{Exit, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks};
 use crate::quote;
 
 /// How many ranks are listed of each kind.
@@ -20,14 +22,19 @@ const MOST_MISSING: usize = 100;
 type Key = (u32, u32, u32);
 
 /// The ranks so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RankTable {
+    grid: Grid,
+    /// Which ranks have a series.
+    sampling: Sampling,
     /// The ranks that reports have. Of several, each is of another job, whose number the environment does not tell.
     open: BTreeMap<Key, Vec<OpenRank>>,
     /// All ranks, as soon as the last report was added.
     ranks: BTreeMap<Key, RankUsage>,
     /// Jobs that were told apart by their reports, with their numbers of ranks: of these it is not known which ranks are missing.
     split: BTreeSet<(u32, u32)>,
+    /// Ranks over time, as soon as the last report was added.
+    series: BTreeMap<Key, RankSeries>,
 }
 
 /// A rank whose reports are being read.
@@ -38,11 +45,33 @@ struct OpenRank {
     exit_us: i64,
     /// When its reports ran: each end, by its start, microseconds since the epoch.
     spans: BTreeMap<i64, i64>,
+    /// `None`: it is not one of those that have a series.
+    series: Option<OpenSeries>,
 }
 
 impl RankTable {
-    /// Adds a report of this node, whose command ran at `span`. Nothing is added if it is of no rank, or of one that can't be.
-    pub(super) fn add(&mut self, node: &str, report: &Report, span: Span) {
+    /// Makes a table without ranks, whose series are on this grid.
+    pub(super) fn new(grid: Grid) -> Self {
+        Self {
+            grid,
+            sampling: Sampling::default(),
+            open: BTreeMap::new(),
+            ranks: BTreeMap::new(),
+            split: BTreeSet::new(),
+            series: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a report of this node, whose command ran at `span`, with its RAM and CPU utilisation over time. Nothing is added if it
+    /// is of no rank, or of one that can't be.
+    pub(super) fn add(
+        &mut self,
+        node: &str,
+        report: &Report,
+        span: Span,
+        ram: Option<&Quantity>,
+        cpu: Option<&Quantity>,
+    ) {
         let Some(own) = report.rank.filter(|own| own.rank < own.of) else { return };
         let usage = RankUsage {
             place: RankPlace { job: own.job, rank: own.rank, node: node.to_owned() },
@@ -54,14 +83,27 @@ impl RankTable {
             exit: report.ending.exit,
         };
         let open = self.open.entry((own.job, own.of, own.rank)).or_default();
-        match open.iter_mut().find(|rank| rank.can_have(node, span)) {
-            Some(rank) => rank.join(usage, span),
-            None => open.push(OpenRank {
-                usage,
-                exit_us: span.end_us,
-                spans: BTreeMap::from([(span.start_us, span.end_us)]),
-            }),
+        let at = match open.iter().position(|rank| rank.can_have(node, span)) {
+            Some(at) => {
+                open[at].join(usage, span);
+                at
+            }
+            None => {
+                open.push(OpenRank {
+                    usage,
+                    exit_us: span.end_us,
+                    spans: BTreeMap::from([(span.start_us, span.end_us)]),
+                    series: self.sampling.open(own.rank, self.grid),
+                });
+                open.len() - 1
+            }
+        };
+        if let Some(series) = &mut open[at].series {
+            series.add(ram, cpu);
         }
+        let all = self.open.iter_mut();
+        self.sampling
+            .limit(all.flat_map(|((.., rank), open)| open.iter_mut().map(|open| (*rank, &mut open.series))));
     }
 
     /// Ends the table: all reports were added. Jobs that were told apart by their reports get the next free numbers.
@@ -70,7 +112,7 @@ impl RankTable {
         let mut numbers: BTreeMap<(u32, u32, usize), u32> = BTreeMap::new();
         let mut next = 0;
         for ((job, of, rank), open) in std::mem::take(&mut self.open) {
-            for (at, OpenRank { mut usage, .. }) in open.into_iter().enumerate() {
+            for (at, OpenRank { mut usage, series, .. }) in open.into_iter().enumerate() {
                 let number = *numbers.entry((job, of, at)).or_insert_with(|| {
                     if at == 0 {
                         return job;
@@ -82,6 +124,9 @@ impl RankTable {
                     next
                 });
                 usage.place.job = number;
+                if let Some(series) = series {
+                    self.series.insert((number, of, rank), series.close(usage.place.clone()));
+                }
                 self.ranks.insert((number, of, rank), usage);
             }
         }
@@ -105,6 +150,11 @@ impl RankTable {
         let lightest = others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED);
         let as_f64 = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         let gpu_ram = self.spread(|rank| as_f64(rank.peak_gpu_ram_bytes));
+        let series: Vec<RankSeries> = self.series.values().cloned().collect();
+        let (series_start_s, series_end_s) = match series.is_empty() {
+            true => Default::default(),
+            false => rank_series::axis(self.grid),
+        };
         Some(Ranks {
             seen: self.ranks.len() as u64,
             expected: self.expected(&jobs),
@@ -116,6 +166,9 @@ impl RankTable {
             peak_gpu_ram_bytes: gpu_ram.filter(|spread| spread.max > 0.0),
             heaviest: heaviest.iter().map(|rank| (*rank).clone()).collect(),
             lightest: lightest.map(|rank| (*rank).clone()).collect(),
+            series_start_s,
+            series_end_s,
+            series,
         })
     }
 
