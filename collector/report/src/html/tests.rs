@@ -313,7 +313,7 @@ fn nodes_and_ranks_are_drawn_over_time_as_far_as_there_is_room() {
         assert!(page.contains(part), "{part}");
     }
     let page = self::page(&many_nodes(100, 2));
-    assert!(page.contains("Rows: 50 of 200 ranks, at regular steps."));
+    assert!(page.contains("Rows: 50 of 200 ranks, at regular steps, by number and node."));
     // Without their series, there is nothing to draw.
     let mut report = of_nodes();
     report.nodes.iter_mut().for_each(|node| node.series = NodeSeries::default());

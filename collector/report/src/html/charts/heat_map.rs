@@ -40,6 +40,8 @@ pub(super) struct HeatMap {
 /// A node or a rank.
 pub(super) struct Row {
     pub(super) name: String,
+    /// What stands beside the row, where there is little room.
+    pub(super) label: String,
     /// A value for each point of time.
     pub(super) values: Vec<Option<f64>>,
 }
@@ -85,7 +87,7 @@ impl HeatMap {
         };
         let paths = format!(
             "<g fill=\"none\" shape-rendering=\"crispEdges\" transform=\"matrix({cell_width:.4} 0 0 {row_height:.4} 0 {:.4})\">\n\
-             <g class=\"heat\" stroke=\"{}\" stroke-width=\".93\">\n{shades}</g>\n\
+             <g class=\"heat\" stroke=\"{}\" stroke-width=\".9\">\n{shades}</g>\n\
              {unknown}</g>\n",
             row_height / 2.0,
             colours::HEAT,
@@ -184,7 +186,7 @@ fn drawn(stretches: &[Stretch]) -> String {
 
 /// Writes the name of each row, left of the plot.
 fn names(rows: &[Row]) -> String {
-    let all: Vec<String> = rows.iter().map(|row| quote::escape(&row.name)).collect();
+    let all: Vec<String> = rows.iter().map(|row| quote::escape(&row.label)).collect();
     let short = quote::shorten(&all.iter().map(String::as_str).collect::<Vec<_>>(), NAME);
     let name = |(at, name): (usize, &String)| {
         format!("<text x=\"-6\" y=\"{}\">{}</text>\n", ABOVE + at as f64 * ROW + BASELINE, escape(name))
@@ -229,6 +231,7 @@ mod tests {
     fn map(rows: &[(&str, &[Option<f64>])]) -> HeatMap {
         let row = |(name, values): &(&str, &[Option<f64>])| Row {
             name: (*name).to_owned(),
+            label: (*name).to_owned(),
             values: values.to_vec(),
         };
         HeatMap { label: String::new(), unit: "GB", rows: rows.iter().map(row).collect() }

@@ -1,14 +1,17 @@
 //! RAM and CPU of each node and each rank over time, where a report is of several: a line for each of a few nodes, and a heat map
 //! of more of them, with a row for each.
 
+use std::collections::BTreeSet;
+
 use super::figure::Figure;
 use super::heat_map::{HeatMap, Row};
 use super::lines::Line;
 use super::place_lines::{self, PlaceLines};
 use super::samples::{self, Quantity};
 use super::time::Time;
-use crate::figures::thousands;
+use crate::figures::{short, thousands};
 use crate::model::report::{Merged, Node, RankSeries, Ranks, Report};
+use crate::model::style::RamUnit;
 use crate::over_time::Rule;
 use crate::quote;
 use crate::sections::busy_cores;
@@ -35,6 +38,8 @@ struct Shown<'a> {
     /// `RAM`, or what is like it.
     name: &'static str,
     unit: &'static str,
+    /// The unit of ranks, which can be much smaller than nodes.
+    rank_unit: &'static str,
     /// What the largest have most of.
     most: &'static str,
     /// What the figure of each place is.
@@ -45,32 +50,36 @@ struct Shown<'a> {
 
 /// Draws the RAM of nodes and ranks; nothing in the report of one node.
 pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
-    let in_unit =
-        |list: &[Option<f64>]| list.iter().map(|bytes| bytes.map(|b| units.ram.convert(b))).collect();
+    let nodes = report.nodes.iter().map(|node| &node.series.mean_ram_bytes);
+    let ranks = report.ranks.iter().flat_map(|ranks| &ranks.series).map(|rank| &rank.mean_ram_bytes);
+    // All nodes together can have a thousand times as much as one of them.
+    let unit_of = |largest: f64| units.asked_ram.unwrap_or_else(|| RamUnit::that_fits(largest));
+    let (node_unit, rank_unit) = (unit_of(largest(nodes)), unit_of(largest(ranks)));
     let of_node = |node: &Node| Place {
         name: node.node.clone(),
-        values: in_unit(&node.series.mean_ram_bytes),
+        values: converted(&node.series.mean_ram_bytes, |bytes| node_unit.convert(bytes)),
         size: node.ram.max_bytes.map(|bytes| bytes as f64),
         figure: node.ram.max_bytes.map_or_else(String::new, |bytes| {
             // The largest RAM of several reports together is known between bounds.
             let bound = if node.reports > 1 { "at least " } else { "" };
-            format!("{bound}{}", units.bytes(bytes))
+            format!("{bound}{} {}", short(node_unit.convert(bytes as f64)), node_unit.symbol())
         }),
     };
     let shown = Shown {
         name: "RAM",
-        unit: units.ram.symbol(),
+        unit: node_unit.symbol(),
+        rank_unit: rank_unit.symbol(),
         most: "the largest RAM",
         figure: "the largest of each at any time",
         of_node: &of_node,
-        of_rank: &|rank| in_unit(&rank.mean_ram_bytes),
+        of_rank: &|rank| converted(&rank.mean_ram_bytes, |bytes| rank_unit.convert(bytes)),
     };
     shown.figures(report, time)
 }
 
 /// Draws the busy cores of nodes and ranks; nothing in the report of one node.
 pub(super) fn cpu(report: &Report, time: &Time) -> Vec<Figure> {
-    let in_cores = |list: &[Option<f64>]| list.iter().map(|percent| percent.map(|p| p / 100.0)).collect();
+    let in_cores = |percent: &[Option<f64>]| converted(percent, |percent| percent / 100.0);
     let of_node = |node: &Node| Place {
         name: node.node.clone(),
         values: in_cores(&node.series.mean_cpu_percent),
@@ -80,6 +89,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Vec<Figure> {
     let shown = Shown {
         name: "CPU",
         unit: "cores",
+        rank_unit: "cores",
         most: "the most busy cores",
         figure: "the mean of each over its time",
         of_node: &of_node,
@@ -161,13 +171,15 @@ impl Shown<'_> {
         nodes.truncate(MOST_ROWS);
         let shown = nodes.len();
         nodes.sort_by_cached_key(|node| natural(&node.name));
-        let rows = nodes.into_iter().map(|Place { name, values, .. }| Row { name, values });
+        let labels = without_domains(&nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>());
+        let row = |(Place { name, values, .. }, label)| Row { name, label, values };
+        let rows = nodes.into_iter().zip(labels).map(row);
         let which = if (shown as u64) < count {
             format!("the {shown} of {} nodes with {most}", thousands(count as f64))
         } else {
             "the nodes".to_owned()
         };
-        self.map("node", rows.collect(), &which, time)
+        self.map("node", self.unit, rows.collect(), &which, time)
     }
 
     /// Draws a row for each rank that has a series. `None`: there are no more ranks than nodes, so the nodes show as much.
@@ -176,25 +188,41 @@ impl Shown<'_> {
             return None;
         }
         let time = time.of_points(&ranks.series_start_s, &ranks.series_end_s);
-        let row = |rank: &RankSeries| {
+        let hosts: Vec<String> = ranks.series.iter().map(|rank| rank.place.node.clone()).collect();
+        let row = |(rank, host): (&RankSeries, String)| {
             let place = &rank.place;
-            let job = if ranks.jobs > 1 { format!("job {} ", place.job) } else { String::new() };
-            let name = format!("{job}rank {} on {}", place.rank, place.node);
-            Row { name, values: (self.of_rank)(rank) }
+            let (job, short_job) = match ranks.jobs {
+                ..2 => Default::default(),
+                _ => (format!("job {} ", place.job), format!("{}/", place.job)),
+            };
+            Row {
+                name: format!("{job}rank {} on {}", place.rank, place.node),
+                label: format!("{short_job}{} {host}", place.rank),
+                values: (self.of_rank)(rank),
+            }
         };
-        let rows: Vec<Row> = ranks.series.iter().take(MOST_ROWS).map(row).collect();
+        let rows = ranks.series.iter().zip(without_domains(&hosts)).take(MOST_ROWS).map(row);
+        let rows: Vec<Row> = rows.collect();
         let which = match thousands(ranks.seen as f64) {
             seen if (rows.len() as u64) < ranks.seen => {
                 format!("{} of {seen} ranks, at regular steps", rows.len())
             }
             _ => "the ranks".to_owned(),
         };
-        self.map("rank", rows, &which, &time)
+        let names = if ranks.jobs > 1 { "job/rank and node" } else { "number and node" };
+        self.map("rank", self.rank_unit, rows, &format!("{which}, by {names}"), &time)
     }
 
     /// Draws a heat map of these rows, of which each is a `kind`. `which`: which of them there are.
-    fn map(&self, kind: &str, rows: Vec<Row>, which: &str, time: &Time) -> Option<Figure> {
-        let Self { name, unit, .. } = self;
+    fn map(
+        &self,
+        kind: &str,
+        unit: &'static str,
+        rows: Vec<Row>,
+        which: &str,
+        time: &Time,
+    ) -> Option<Figure> {
+        let name = self.name;
         let title = format!("{name} by {kind} and time");
         let map = HeatMap { label: format!("A row for each {kind}"), unit, rows };
         let table = map.table(&title, &format!("{name} [{unit}]"), time);
@@ -202,6 +230,23 @@ impl Shown<'_> {
         let note = format!("Rows: {which}. Colours: means over the time of each cell.");
         Some(Figure { title, note, panels: vec![panel], table })
     }
+}
+
+/// Gives the largest of all values; 0 if none is known.
+fn largest<'a>(lists: impl Iterator<Item = &'a Vec<Option<f64>>>) -> f64 {
+    lists.flatten().flatten().copied().fold(0.0, f64::max)
+}
+
+/// Converts the known values.
+fn converted(values: &[Option<f64>], in_unit: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
+    values.iter().map(|value| value.map(&in_unit)).collect()
+}
+
+/// Gives the names of hosts without their domains, unless two hosts would read alike.
+fn without_domains(names: &[String]) -> Vec<String> {
+    let hosts: Vec<&str> = names.iter().map(|name| name.split('.').next().unwrap_or_default()).collect();
+    let has_all = BTreeSet::from_iter(&hosts).len() == BTreeSet::from_iter(names).len();
+    if has_all { hosts.into_iter().map(str::to_owned).collect() } else { names.to_vec() }
 }
 
 /// Orders places by size, the largest first. Those of an unknown size are last.
@@ -249,6 +294,15 @@ mod tests {
         let mut names = ["n10", "n2", "n1", "rack2-n1", "rack1-n12", "rack1-n3", "login", "n2b"];
         names.sort_by_cached_key(|name| natural(name));
         assert_eq!(names, ["login", "n1", "n2", "n2b", "n10", "rack1-n3", "rack1-n12", "rack2-n1"]);
+    }
+
+    #[test]
+    fn domains_are_left_out_where_hosts_differ_without_them() {
+        let names = |names: &[&str]| {
+            without_domains(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["n1.a.org", "n2.a.org", "n2.a.org"]), ["n1", "n2", "n2"]);
+        assert_eq!(names(&["10.0.0.1", "10.0.0.2"]), ["10.0.0.1", "10.0.0.2"]);
     }
 
     #[test]
