@@ -17,7 +17,7 @@ use gpu_track_core::samples::{all, full, killed, nodes, unknown};
 /// Most bytes of a page, and those for each GPU, and for each node or rank that has a row.
 const MOST_BYTES: usize = 120_000;
 const MOST_BYTES_OF_GPU: usize = 6_000;
-const MOST_BYTES_OF_PLACE: usize = 1_500;
+const MOST_BYTES_OF_PLACE: usize = 2_000;
 
 /// Text that a page must not take for markup, style or script.
 const HOSTILE: &str =
@@ -183,7 +183,7 @@ fn golden_page_of_several_nodes() {
 // Requirement: OUT-34
 #[test]
 fn page_of_each_report_is_well_formed_and_loads_nothing() {
-    let others = [("large", large(2)), ("nodes", of_nodes()), ("many nodes", many_nodes(70, 2))];
+    let others = [("large", large(2)), ("nodes", of_nodes()), ("many nodes", many_nodes(70, 2, 300))];
     for (name, report) in all().into_iter().chain(others) {
         let page = page(&report);
         with_elements(&page, |document| {
@@ -262,23 +262,19 @@ fn page_stays_within_its_bytes_however_busy_the_run_was() {
 // Requirement: OUT-36
 #[test]
 fn page_of_many_nodes_stays_within_its_bytes() {
-    for (nodes, ranks_of_node) in [(1, 2), (10, 1), (64, 1), (100, 1), (100, 2)] {
-        let report = many_nodes(nodes, ranks_of_node);
+    // A value for each point of the reports, and one for each cell of a map.
+    for (nodes, ranks_of_node, values) in [(10, 1, 300), (100, 1, 300), (64, 2, 120)] {
+        let report = many_nodes(nodes, ranks_of_node, values);
         assert_eq!(report.nodes.len() as u32, nodes);
         let ranks = report.ranks.as_ref().filter(|ranks| ranks.seen > u64::from(nodes));
         let rows = nodes.min(64) as usize + ranks.map_or(0, |ranks| ranks.series.len());
         let mut long_names = report.clone();
-        let names = long_names.nodes.iter_mut().map(|node| &mut node.node);
+        let of_nodes = long_names.nodes.iter_mut().map(|node| &mut node.node);
         let ranks = long_names.ranks.iter_mut().flat_map(|ranks| &mut ranks.series);
-        names
-            .chain(ranks.map(|rank| &mut rank.place.node))
-            .for_each(|name| name.insert_str(0, &"x".repeat(500)));
+        let names = of_nodes.chain(ranks.map(|rank| &mut rank.place.node));
+        names.for_each(|name| name.insert_str(0, &"&".repeat(500)));
         for report in [&report, &long_names] {
             let bytes = page(report).len();
-            println!(
-                "{nodes} {ranks_of_node} {rows} {bytes} {}",
-                page(report).split_once("RAM by").map_or(0, |(a, _)| a.len())
-            );
             let most = MOST_BYTES + rows * MOST_BYTES_OF_PLACE;
             assert!(bytes <= most, "{nodes} nodes of {ranks_of_node} ranks: {bytes}");
         }
@@ -301,18 +297,18 @@ fn nodes_and_ranks_are_drawn_over_time_as_far_as_there_is_room() {
             .collect::<Vec<_>>()
     };
     assert_eq!(titles(&page(&of_nodes())), of(&both));
-    assert_eq!(titles(&page(&many_nodes(1, 3))), of(&ranks), "all of one node is that node");
-    let page = page(&many_nodes(100, 1));
+    assert_eq!(titles(&page(&many_nodes(1, 3, 300))), of(&ranks), "all of one node is that node");
+    let page = page(&many_nodes(100, 1, 300));
     assert_eq!(titles(&page), of(&nodes), "a rank for each node is that node");
     for part in [
-        "means of the 10 of 100 nodes with the largest RAM, and of all others together",
+        "means of the 10 of 100 nodes with the largest RAM; dotted: the mean of all others",
         "mean of 90 others",
         "Rows: the 64 of 100 nodes with the largest RAM.",
         "Rows: the 64 of 100 nodes with the most busy cores.",
     ] {
         assert!(page.contains(part), "{part}");
     }
-    let page = self::page(&many_nodes(100, 2));
+    let page = self::page(&many_nodes(100, 2, 300));
     assert!(page.contains("Rows: 50 of 200 ranks, at regular steps, by number and node."));
     // Without their series, there is nothing to draw.
     let mut report = of_nodes();
@@ -398,21 +394,32 @@ fn of_nodes() -> Report {
     merge::merge(&nodes()).unwrap().report
 }
 
-/// The report of the ranks of many nodes, none of which is quiet.
-fn many_nodes(nodes: u32, ranks_of_node: u32) -> Report {
+/// The report of the ranks of many nodes, none of which is quiet: each has `values` different values over time, one after
+/// another.
+fn many_nodes(nodes: u32, ranks_of_node: u32, values: usize) -> Report {
+    const POINTS: usize = 300;
     let ranks = nodes * ranks_of_node;
+    // Of which the merged report has 480 bins, 240 points, and 120 cells.
+    let wall_s = 4800.0;
+    let at_s = |at: usize| at as f64 * wall_s / POINTS as f64;
+    let mut each = Report { wall_s, started_at: full().started_at, ..large(0) };
+    each.series.start_s = (0..POINTS).map(at_s).collect();
+    each.series.end_s = (1..=POINTS).map(at_s).collect();
+    each.coverage.nodes = None;
+    each.limits.slurm.clear();
+    let track = |seed: usize, largest: f64| {
+        let values = noise(values, seed, largest);
+        let list: Vec<Option<f64>> = (0..POINTS).map(|at| values[at * values.len() / POINTS]).collect();
+        Track { min: list.clone(), mean: list.clone(), max: list }
+    };
     let of_rank = |rank: u32| {
-        let node = rank / ranks_of_node;
-        let mut report = large(0);
-        report.started_at = full().started_at;
+        let (node, seed) = (rank / ranks_of_node, rank as usize * 10);
+        let mut report = each.clone();
         report.host.hostname = Some(format!("nid{node:06}"));
         report.host.boot_id = Some(format!("boot-{node}"));
-        report.coverage.nodes = None;
-        report.limits.slurm.clear();
-        report.rank = (ranks > nodes || nodes > 10).then_some(OwnRank { job: 7, rank, of: ranks, pid: None });
-        let seed = rank as usize * 10;
-        report.series.ram_bytes.combined = noisy(300, seed, 21e9);
-        report.series.cpu_percent.combined = noisy(300, seed + 3, 3200.0);
+        report.rank = Some(OwnRank { job: 7, rank, of: ranks, pid: None });
+        report.series.ram_bytes.combined = track(seed, 21e9);
+        report.series.cpu_percent.combined = track(seed + 1, 3200.0);
         (format!("run.{rank:04}.json"), report)
     };
     merge::merge(&(0..ranks).map(of_rank).collect::<Vec<_>>()).unwrap().report

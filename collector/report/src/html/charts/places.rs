@@ -141,7 +141,7 @@ impl Shown<'_> {
         });
         let what = match others_line {
             Some(_) => format!(
-                "means of the {} of {} nodes with {most}, and of all others together",
+                "means of the {} of {} nodes with {most}; dotted: the mean of all others",
                 drawn.len(),
                 thousands(known.len() as f64)
             ),
