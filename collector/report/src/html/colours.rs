@@ -14,6 +14,11 @@ pub(super) const ON_AREA: &str = "#1b1b1b";
 pub(super) const FIRST: &str = "#2a6fb0";
 /// Another line in the same chart; class `l2`.
 pub(super) const SECOND: &str = "#b3500f";
+/// Lines of nodes, with their classes.
+pub(super) const PLACES: [(&str, &str); 5] =
+    [("n1", FIRST), ("n2", SECOND), ("n3", "#1b7a43"), ("n4", "#8a3ea8"), ("n5", "#6b5b00")];
+/// The largest values of a heat map; class `heat`.
+pub(super) const HEAT: &str = "#08306b";
 /// A limit; class `lm`.
 pub(super) const LIMIT: &str = "#b3261e";
 /// The page, around areas; class `a`.
@@ -46,7 +51,7 @@ mod tests {
         for area in COMMANDS.iter().chain([&OTHERS]) {
             assert!(contrast(area, ON_AREA) >= 4.5, "{area}");
         }
-        for line in [FIRST, SECOND, LIMIT] {
+        for line in [FIRST, SECOND, LIMIT, HEAT].into_iter().chain(PLACES.map(|(_, colour)| colour)) {
             assert!(contrast(line, PAGE) >= 4.5, "{line}");
         }
     }
@@ -62,12 +67,14 @@ mod tests {
                 let (_, rest) = scheme.split_once(&format!("--{name}:")).unwrap();
                 &rest[..7]
             };
-            for name in ["ink", "faint", "good", "bad", "caution", "l1", "l2"] {
+            for name in ["ink", "faint", "good", "bad", "caution", "l1", "l2", "l3", "l4", "l5", "heat"] {
                 assert!(contrast(colour(name), colour("page")) >= 4.5, "{name}: {scheme}");
             }
         }
         for scheme in [schemes[0], schemes[2]] {
-            assert!(scheme.contains(&format!("--l1:{FIRST};--l2:{SECOND}")), "{scheme}");
+            let lines: String =
+                PLACES.iter().zip(1..).map(|((_, colour), at)| format!("--l{at}:{colour};")).collect();
+            assert!(scheme.ends_with(&format!("{lines}--heat:{HEAT}")), "{scheme}");
         }
     }
 }

@@ -8,7 +8,7 @@ pub(super) const STYLE: &str = include_str!("page.css");
 pub(super) const SCRIPT: &str = include_str!("page.js");
 
 /// SHA-256 of [`STYLE`]. The policy allows this style alone.
-const STYLE_SHA256: &str = "QGCrnAVDpQrlkaOvMcI6qv/JCuXy8sAkFdiahksOIDA=";
+const STYLE_SHA256: &str = "lw45+NQOzkCGVZzCWm2zZSo5wgrxfOZ632qdtHkLkzU=";
 /// SHA-256 of [`SCRIPT`], likewise.
 const SCRIPT_SHA256: &str = "YEXvVeha6dcXyDrHkfZmY6VdskwGUGMqpmeTbmBBsns=";
 

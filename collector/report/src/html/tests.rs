@@ -11,12 +11,13 @@ use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Style, TimeUnit};
 use crate::text::text;
-use crate::{json, quote, read};
-use gpu_track_core::samples::{all, full, killed, unknown};
+use crate::{json, merge, quote, read};
+use gpu_track_core::samples::{all, full, killed, nodes, unknown};
 
-/// Most bytes of a page, and those for each GPU.
+/// Most bytes of a page, and those for each GPU, and for each node or rank that has a row.
 const MOST_BYTES: usize = 120_000;
 const MOST_BYTES_OF_GPU: usize = 6_000;
+const MOST_BYTES_OF_PLACE: usize = 2_000;
 
 /// Text that a page must not take for markup, style or script.
 const HOSTILE: &str =
@@ -172,10 +173,18 @@ fn golden_page() {
     compare(&page, "page.html", include_str!("../../../../tests/golden/page.html"));
 }
 
+// Requirement: NODE-17
+#[test]
+fn golden_page_of_several_nodes() {
+    let page = page(&of_nodes()).replace(STYLE, "(style)").replace(SCRIPT, "(script)");
+    compare(&page, "page_merged.html", include_str!("../../../../tests/golden/page_merged.html"));
+}
+
 // Requirement: OUT-34
 #[test]
 fn page_of_each_report_is_well_formed_and_loads_nothing() {
-    for (name, report) in all().into_iter().chain([("large", large(2))]) {
+    let others = [("large", large(2)), ("nodes", of_nodes()), ("many nodes", many_nodes(70, 2, 300))];
+    for (name, report) in all().into_iter().chain(others) {
         let page = page(&report);
         with_elements(&page, |document| {
             let elements: Vec<Node> = document.descendants().filter(Node::is_element).collect();
@@ -202,6 +211,22 @@ fn page_of_each_report_is_well_formed_and_loads_nothing() {
             }
         });
     }
+}
+
+// Requirement: NODE-17
+#[test]
+fn names_of_nodes_never_become_markup() {
+    let report = of_nodes();
+    let (hostile, replaced) = with_texts(&report, HOSTILE);
+    assert!(replaced >= 50, "{replaced}");
+    let harmless = "x".repeat(quote::width(&quote::escape(HOSTILE)));
+    let (harmless, _) = with_texts(&report, &harmless);
+    let page = page(&hostile);
+    assert_eq!(markup(&page), markup(&self::page(&harmless)));
+    assert!(page.contains("<h3>RAM by node and time</h3>") && page.contains("<h3>CPU by rank and time</h3>"));
+    assert!(!page.contains('\u{202e}') && page.matches("</script>").count() == 1, "{page}");
+    // In a legend, the head of a table, a row of a map and one of a table.
+    assert!(page.matches("&lt;/script").count() >= 4, "{page}");
 }
 
 // Requirement: OUT-35
@@ -232,6 +257,81 @@ fn page_stays_within_its_bytes_however_busy_the_run_was() {
     report.series.commands.iter_mut().for_each(|command| lengthen(&mut command.command));
     let bytes = page(&report).len();
     assert!(bytes <= MOST_BYTES, "long names: {bytes}");
+}
+
+// Requirement: OUT-36
+#[test]
+fn page_of_many_nodes_stays_within_its_bytes() {
+    // A value for each point of the reports, and one for each cell of a map.
+    for (nodes, ranks_of_node, values) in [(10, 1, 300), (100, 1, 300), (64, 2, 120)] {
+        let report = many_nodes(nodes, ranks_of_node, values);
+        assert_eq!(report.nodes.len() as u32, nodes);
+        let ranks = report.ranks.as_ref().filter(|ranks| ranks.seen > u64::from(nodes));
+        let rows = nodes.min(64) as usize + ranks.map_or(0, |ranks| ranks.series.len());
+        let mut long_names = report.clone();
+        let of_nodes = long_names.nodes.iter_mut().map(|node| &mut node.node);
+        let ranks = long_names.ranks.iter_mut().flat_map(|ranks| &mut ranks.series);
+        let names = of_nodes.chain(ranks.map(|rank| &mut rank.place.node));
+        names.for_each(|name| name.insert_str(0, &"&".repeat(500)));
+        for report in [&report, &long_names] {
+            let bytes = page(report).len();
+            let most = MOST_BYTES + rows * MOST_BYTES_OF_PLACE;
+            assert!(bytes <= most, "{nodes} nodes of {ranks_of_node} ranks: {bytes}");
+        }
+    }
+}
+
+// Requirement: NODE-17
+#[test]
+fn nodes_and_ranks_are_drawn_over_time_as_far_as_there_is_room() {
+    let titles = |page: &str| -> Vec<String> {
+        let all = page.split("<h3>").filter_map(|rest| Some(rest.split_once("</h3>")?.0.to_owned()));
+        all.filter(|title| title.contains(" by ")).collect()
+    };
+    let (nodes, ranks) = (["by node", "by node and time"], ["by rank and time"]);
+    let both = [&nodes[..], &ranks].concat();
+    let of = |what: &[&str]| {
+        ["RAM", "CPU"]
+            .iter()
+            .flat_map(|name| what.iter().map(move |what| format!("{name} {what}")))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(titles(&page(&of_nodes())), of(&both));
+    assert_eq!(titles(&page(&many_nodes(1, 3, 300))), of(&ranks), "all of one node is that node");
+    let page = page(&many_nodes(100, 1, 300));
+    assert_eq!(titles(&page), of(&nodes), "a rank for each node is that node");
+    for part in [
+        "means of the 10 of 100 nodes with the largest RAM; dotted: the mean of all others",
+        "mean of 90 others",
+        "Rows: the 64 of 100 nodes with the largest RAM.",
+        "Rows: the 64 of 100 nodes with the most busy cores.",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let page = self::page(&many_nodes(100, 2, 300));
+    assert!(page.contains("Rows: 50 of 200 ranks, at regular steps, by number and node."));
+    // Without their series, there is nothing to draw.
+    let mut report = of_nodes();
+    report.nodes.iter_mut().for_each(|node| node.series = NodeSeries::default());
+    report.ranks = None;
+    assert_eq!(titles(&self::page(&report)), Vec::<String>::new());
+}
+
+// Requirement: NODE-17
+#[test]
+fn map_says_where_a_node_is_not_known() {
+    let mut report = of_nodes();
+    assert!(page(&report).contains("not known, or not running"), "n3 has no report");
+    report.ranks = None;
+    report.nodes.retain(|node| node.reports > 0);
+    for node in &mut report.nodes {
+        node.series.mean_ram_bytes.fill(Some(0.0));
+        node.series.mean_cpu_percent.fill(Some(0.0));
+    }
+    report.nodes[0].series.mean_ram_bytes[0] = Some(1.0);
+    let page = page(&report);
+    assert!(page.contains("RAM by node and time") && !page.contains("not known, or not running"));
+    assert!(!page.contains("CPU by node"), "all are idle");
 }
 
 // Requirement: OUT-34
@@ -287,6 +387,42 @@ fn page_of_figures_at_the_ends_of_their_types_is_drawn() {
     gpu.errors.xid = Some(vec![GpuXid { xid: 79, count: u64::MAX }; 2]);
     report.gpus = vec![report.gpus[0].clone(); 6];
     with_elements(&page(&report), |_| ());
+}
+
+/// The report of the ranks of some nodes.
+fn of_nodes() -> Report {
+    merge::merge(&nodes()).unwrap().report
+}
+
+/// The report of the ranks of many nodes, none of which is quiet: each has `values` different values over time, one after
+/// another.
+fn many_nodes(nodes: u32, ranks_of_node: u32, values: usize) -> Report {
+    const POINTS: usize = 300;
+    let ranks = nodes * ranks_of_node;
+    // Of which the merged report has 480 bins, 240 points, and 120 cells.
+    let wall_s = 4800.0;
+    let at_s = |at: usize| at as f64 * wall_s / POINTS as f64;
+    let mut each = Report { wall_s, started_at: full().started_at, ..large(0) };
+    each.series.start_s = (0..POINTS).map(at_s).collect();
+    each.series.end_s = (1..=POINTS).map(at_s).collect();
+    each.coverage.nodes = None;
+    each.limits.slurm.clear();
+    let track = |seed: usize, largest: f64| {
+        let values = noise(values, seed, largest);
+        let list: Vec<Option<f64>> = (0..POINTS).map(|at| values[at * values.len() / POINTS]).collect();
+        Track { min: list.clone(), mean: list.clone(), max: list }
+    };
+    let of_rank = |rank: u32| {
+        let (node, seed) = (rank / ranks_of_node, rank as usize * 10);
+        let mut report = each.clone();
+        report.host.hostname = Some(format!("nid{node:06}"));
+        report.host.boot_id = Some(format!("boot-{node}"));
+        report.rank = Some(OwnRank { job: 7, rank, of: ranks, pid: None });
+        report.series.ram_bytes.combined = track(seed, 21e9);
+        report.series.cpu_percent.combined = track(seed + 1, 3200.0);
+        (format!("run.{rank:04}.json"), report)
+    };
+    merge::merge(&(0..ranks).map(of_rank).collect::<Vec<_>>()).unwrap().report
 }
 
 /// A report of several nodes, which had 9 to 14 processes at one time.

@@ -117,6 +117,7 @@ impl Merger {
         Self {
             sums: Sums::new(plan.grid),
             machines: Machines::new(plan.grid),
+            ranks: RankTable::new(plan.grid),
             plan,
             totals: Totals::default(),
             processes: Processes::default(),
@@ -124,7 +125,6 @@ impl Merger {
             common: Common::default(),
             endings: Endings::default(),
             of_nodes: NodeWarnings::default(),
-            ranks: RankTable::default(),
             usable: Usables::default(),
             nodes: Vec::new(),
             unlisted: Unlisted::default(),
@@ -186,7 +186,7 @@ impl Merger {
             let start_s = (!is_apart).then(|| (span.start_us - self.plan.grid.start_us) as f64 / 1e6);
             self.processes.add(name, &report, start_s);
             self.of_nodes.add(name, &report);
-            self.ranks.add(name, &report, span);
+            self.ranks.add(name, &report, span, ram.as_ref(), cpu.as_ref());
         }
         self.only = (self.files.read == 1).then(|| Box::new(report));
     }

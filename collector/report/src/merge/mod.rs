@@ -20,6 +20,7 @@ mod node;
 mod plan;
 mod processes;
 mod quantity;
+mod rank_series;
 mod ranks;
 mod seen;
 mod shape;

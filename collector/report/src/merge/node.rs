@@ -263,8 +263,8 @@ impl OpenNode {
     }
 }
 
-/// Makes the series of a node, with so many bins in each point.
-fn series(ram: &Sum, cpu: &Sum, bins_per_point: usize) -> NodeSeries {
+/// Makes the series of a node or a rank, with so many bins in each point.
+pub(super) fn series(ram: &Sum, cpu: &Sum, bins_per_point: usize) -> NodeSeries {
     let bytes = |list: Vec<Option<u128>>| -> Vec<Option<f64>> {
         list.into_iter().map(|bytes| bytes.map(|bytes| bytes as f64)).collect()
     };

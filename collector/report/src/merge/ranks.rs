@@ -5,10 +5,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ending::{is_failure, is_success};
-use super::quantity::Span;
+use super::grid::Grid;
+use super::quantity::{Quantity, Span};
+use super::rank_series::{self, OpenSeries, Sampling};
 use super::spread::spread;
 use super::totals::millionths;
-use crate::model::report::{Exit, JobRank, RankPlace, RankUsage, Ranks, Report, Spread, UnseenRanks};
+use crate::model::report::{
+    Exit, JobRank, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks,
+};
 use crate::quote;
 
 /// How many ranks are listed of each kind.
@@ -22,14 +26,19 @@ const MOST_RANKS: usize = 1 << 18;
 type Key = (u32, u32, u32);
 
 /// The ranks so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RankTable {
+    grid: Grid,
+    /// Which ranks have a series.
+    sampling: Sampling,
     /// The ranks that reports have. Of several, each is of another job, whose number the environment does not tell.
     open: BTreeMap<Key, Vec<OpenRank>>,
     /// All ranks, as soon as the last report was added.
     ranks: BTreeMap<Key, RankUsage>,
     /// Jobs that were told apart by their reports, with their numbers of ranks: of these it is not known which ranks are missing.
     split: BTreeSet<(u32, u32)>,
+    /// Ranks over time, as soon as the last report was added.
+    series: BTreeMap<Key, RankSeries>,
 }
 
 /// A rank whose reports are being read.
@@ -40,19 +49,42 @@ struct OpenRank {
     exit_us: i64,
     /// When its reports ran: each end, by its start, microseconds since the epoch.
     spans: BTreeMap<i64, i64>,
+    /// `None`: it is not one of those that have a series.
+    series: Option<OpenSeries>,
 }
 
 /// Sums up the ranks of a report of one node. `None`: its command started none.
 pub(crate) fn of_report(report: &Report) -> Option<Ranks> {
-    let mut table = RankTable::default();
+    // There are no series.
+    let mut table = RankTable::new(Grid::over(0, 1));
     table.add_started(report.host.hostname.as_deref().unwrap_or_default(), report, 0);
     table.close();
     table.summary()
 }
 
 impl RankTable {
-    /// Adds the ranks of a report of this node, whose command ran at `span`: its own, and those that it started.
-    pub(super) fn add(&mut self, node: &str, report: &Report, span: Span) {
+    /// Makes a table without ranks, whose series are on this grid.
+    pub(super) fn new(grid: Grid) -> Self {
+        Self {
+            grid,
+            sampling: Sampling::default(),
+            open: BTreeMap::new(),
+            ranks: BTreeMap::new(),
+            split: BTreeSet::new(),
+            series: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the ranks of a report of this node, whose command ran at `span`: its own, with its RAM and CPU utilisation over time, and
+    /// those that it started.
+    pub(super) fn add(
+        &mut self,
+        node: &str,
+        report: &Report,
+        span: Span,
+        ram: Option<&Quantity>,
+        cpu: Option<&Quantity>,
+    ) {
         if let Some(own) = report.rank {
             let usage = RankUsage {
                 place: RankPlace { job: own.job, rank: own.rank, node: node.to_owned() },
@@ -63,7 +95,13 @@ impl RankTable {
                 peak_gpu_ram_bytes: report.max_gpu_ram.combined_bytes,
                 exit: report.ending.exit,
             };
-            self.add_usage(usage, own.of, span);
+            if let Some(OpenRank { series: Some(series), .. }) = self.add_usage(usage, own.of, span, true) {
+                series.add(ram, cpu);
+            }
+            let all = self.open.iter_mut();
+            self.sampling.limit(
+                all.flat_map(|((.., rank), open)| open.iter_mut().map(|open| (*rank, &mut open.series))),
+            );
         }
         self.add_started(node, report, span.start_us);
     }
@@ -84,25 +122,41 @@ impl RankTable {
             };
             let at = |s: f64| start_us.saturating_add((s * 1e6) as i64);
             let span = Span { start_us: at(*start_s), end_us: at(start_s + wall_s) };
-            self.add_usage(usage, rank.of, span);
+            self.add_usage(usage, rank.of, span, false);
         }
     }
 
-    /// Adds what a rank of a job of so many ranks used at `span`. One that can't be is left out.
-    fn add_usage(&mut self, usage: RankUsage, of: u32, span: Span) {
+    /// Adds what a rank of a job of so many ranks used at `span`, and gives the rank. `has_series`: it is known over time. `None`:
+    /// there can be no such rank, or there are too many.
+    fn add_usage(
+        &mut self,
+        usage: RankUsage,
+        of: u32,
+        span: Span,
+        has_series: bool,
+    ) -> Option<&mut OpenRank> {
         let RankPlace { job, rank, ref node } = usage.place;
         if rank >= of || self.open.len() >= MOST_RANKS {
-            return;
+            return None;
         }
         let open = self.open.entry((job, of, rank)).or_default();
-        match open.iter_mut().find(|rank| rank.can_have(node, span)) {
-            Some(rank) => rank.join(usage, span),
-            None => open.push(OpenRank {
-                usage,
-                exit_us: span.end_us,
-                spans: BTreeMap::from([(span.start_us, span.end_us)]),
-            }),
-        }
+        let at = match open.iter().position(|rank| rank.can_have(node, span)) {
+            Some(at) => {
+                open[at].join(usage, span);
+                at
+            }
+            None => {
+                let series = if has_series { self.sampling.open(rank, self.grid) } else { None };
+                open.push(OpenRank {
+                    usage,
+                    exit_us: span.end_us,
+                    spans: BTreeMap::from([(span.start_us, span.end_us)]),
+                    series,
+                });
+                open.len() - 1
+            }
+        };
+        open.get_mut(at)
     }
 
     /// Ends the table: all reports were added. Jobs that were told apart by their reports get the next free numbers.
@@ -111,7 +165,7 @@ impl RankTable {
         let mut numbers: BTreeMap<(u32, u32, usize), u32> = BTreeMap::new();
         let mut next = 0;
         for ((job, of, rank), open) in std::mem::take(&mut self.open) {
-            for (at, OpenRank { mut usage, .. }) in open.into_iter().enumerate() {
+            for (at, OpenRank { mut usage, series, .. }) in open.into_iter().enumerate() {
                 let number = *numbers.entry((job, of, at)).or_insert_with(|| {
                     if at == 0 {
                         return job;
@@ -123,6 +177,9 @@ impl RankTable {
                     next
                 });
                 usage.place.job = number;
+                if let Some(series) = series {
+                    self.series.insert((number, of, rank), series.close(usage.place.clone()));
+                }
                 self.ranks.insert((number, of, rank), usage);
             }
         }
@@ -146,6 +203,11 @@ impl RankTable {
         let lightest = others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED);
         let as_f64 = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         let gpu_ram = self.spread(|rank| as_f64(rank.peak_gpu_ram_bytes));
+        let series: Vec<RankSeries> = self.series.values().cloned().collect();
+        let (series_start_s, series_end_s) = match series.is_empty() {
+            true => Default::default(),
+            false => rank_series::axis(self.grid),
+        };
         Some(Ranks {
             seen: self.ranks.len() as u64,
             expected: self.expected(&jobs),
@@ -157,6 +219,9 @@ impl RankTable {
             peak_gpu_ram_bytes: gpu_ram.filter(|spread| spread.max > 0.0),
             heaviest: heaviest.iter().map(|rank| (*rank).clone()).collect(),
             lightest: lightest.map(|rank| (*rank).clone()).collect(),
+            series_start_s,
+            series_end_s,
+            series,
         })
     }
 

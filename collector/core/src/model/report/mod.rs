@@ -42,7 +42,7 @@ pub use io::{ContextSwitches, Faults, Io};
 pub use limits::{Cgroup, Limit, Limits, SoftHard};
 pub use nodes::{
     AtMost, JobRank, Merged, Node, NodeCoverage, NodeGpu, NodePart, NodeRam, NodeSeries, NodeState, OwnRank,
-    RankPlace, RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
+    RankPlace, RankSeries, RankUsage, Ranks, ReportFiles, Spread, UnreadFile,
 };
 pub use processes::{CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};

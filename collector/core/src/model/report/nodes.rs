@@ -264,6 +264,27 @@ pub struct Ranks {
     pub heaviest: Vec<RankUsage>,
     /// The ten with the smallest RAM that are not among these, the smallest first.
     pub lightest: Vec<RankUsage>,
+    /// Where each point of `series` begins, seconds after the first start.
+    #[serde(default)]
+    pub series_start_s: Vec<f64>,
+    /// Where each point of `series` ends, seconds after the first start.
+    #[serde(default)]
+    pub series_end_s: Vec<f64>,
+    /// Ranks over time, by job and rank. If there are too many, these are every second one, every fourth one, and so on.
+    #[serde(default)]
+    pub series: Vec<RankSeries>,
+}
+
+/// A rank over time, with an entry for each of [`Ranks::series_start_s`]. `None`: nothing is known of that time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankSeries {
+    /// Which one.
+    #[serde(flatten)]
+    pub place: RankPlace,
+    /// Mean RAM of its processes, bytes.
+    pub mean_ram_bytes: Vec<Option<f64>>,
+    /// Mean CPU utilisation, percent of one core.
+    pub mean_cpu_percent: Vec<Option<f64>>,
 }
 
 /// Names a rank.

@@ -3,6 +3,7 @@
 use super::axis;
 use super::path::HEIGHT;
 use super::time::{Time, WIDTH};
+use crate::html::colours;
 use crate::html::escape::escape;
 
 /// Pixels above a plot, for its unit.
@@ -36,6 +37,8 @@ pub(super) struct Panel {
     pub(super) height: f64,
     /// About how many numbers each axis has.
     pub(super) ticks: Ticks,
+    /// Names of rows stand left of the plot, which needs more room there than numbers do.
+    pub(super) has_row_names: bool,
     /// Paths, in the units of [`super::path`].
     pub(super) paths: String,
     /// Shapes and words on them, in pixels from [`Panel::y`] and percent of the width.
@@ -64,6 +67,10 @@ pub(super) enum Swatch {
     Area(&'static str, &'static str),
     /// A line of this class, colour and pattern of dashes.
     Line(&'static str, &'static str, &'static str),
+    /// A cell of a heat map, this opaque.
+    Heat(&'static str),
+    /// A cell of a heat map of which no value is known.
+    Unknown,
 }
 
 impl Figure {
@@ -104,9 +111,10 @@ impl Panel {
             false => String::new(),
         };
         let name = if has_label { label.clone() } else { format!("{title}: {label}") };
+        let class = if self.has_row_names { " class=\"named\"" } else { "" };
         // Paths have a resolution of a thousandth of the highest value.
         format!(
-            "<div>\n{heading}<svg class=\"chart\" role=\"img\" aria-label=\"{name}\" width=\"100%\" height=\"{}\" \
+            "<div{class}>\n{heading}<svg class=\"chart\" role=\"img\" aria-label=\"{name}\" width=\"100%\" height=\"{}\" \
              overflow=\"visible\" font-size=\"12\" data-top=\"{top:.4e}\" data-unit=\"{}\">\n{}<svg y=\"{ABOVE}\" \
              width=\"100%\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\">\n{}{paths}</svg>\n\
              {words}</svg>\n{legend}</div>\n",
@@ -172,6 +180,13 @@ impl Key {
                 "<line class=\"{class}\" x2=\"12\" y1=\"6\" y2=\"6\" stroke=\"{colour}\" stroke-width=\"2\" \
                  stroke-dasharray=\"{dashes}\"/>"
             ),
+            Swatch::Heat(opacity) => format!(
+                "<path class=\"heat\" d=\"M0 6h12\" stroke=\"{}\" stroke-opacity=\"{opacity}\" stroke-width=\"12\"/>",
+                colours::HEAT
+            ),
+            Swatch::Unknown => {
+                "<path d=\"M0 6.5h12\" stroke=\"currentColor\" stroke-opacity=\".5\"/>".to_owned()
+            }
         };
         format!(
             "<li><svg width=\"12\" height=\"12\" aria-hidden=\"true\">{swatch}</svg> {} <b>{}</b></li>\n",

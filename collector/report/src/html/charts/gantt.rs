@@ -101,6 +101,7 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
         unit: String::new(),
         height: bars.len() as f64 * ROW,
         ticks: Ticks { time: 6, values: 0 },
+        has_row_names: false,
         paths: String::new(),
         words: bars.iter().enumerate().map(draw).collect(),
         legend: Vec::new(),

@@ -6,7 +6,7 @@ use super::time::Time;
 use crate::html::colours;
 
 /// The highest value has this much of the plot.
-const FILLED: f64 = 0.92;
+pub(super) const FILLED: f64 = 0.92;
 
 /// A quantity over time.
 pub(super) struct Line<'a> {
@@ -58,6 +58,7 @@ impl Lines<'_> {
         });
         let legend = keys.collect();
         let (label, unit, height, ticks) = (self.label, self.unit, self.height, self.ticks);
-        Some(Panel { label, top, unit, height, ticks, paths, words: String::new(), legend })
+        let has_row_names = false;
+        Some(Panel { label, top, unit, height, ticks, has_row_names, paths, words: String::new(), legend })
     }
 }

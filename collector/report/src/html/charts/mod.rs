@@ -5,30 +5,36 @@ mod by_command;
 mod figure;
 mod gantt;
 mod gpus;
+mod heat_map;
 mod io;
 mod lines;
 mod marks;
 mod path;
+mod place_lines;
+mod places;
 mod samples;
 mod stack;
 mod time;
 
 use crate::model::report::Report;
 use crate::units::Units;
+use figure::Figure;
 use time::Time;
 
 /// Renders all charts of which anything is known; nothing if none is.
 pub(super) fn charts(report: &Report, units: Units) -> String {
     let time = Time::new(&report.series, report.wall_s, units);
-    let figures = [
-        by_command::ram(report, units, &time),
-        by_command::cpu(report, &time),
-        io::io(report, units, &time),
-        gantt::count(report, &time),
-        gantt::heaviest(report, &time),
+    let figures: [Vec<Figure>; 8] = [
+        by_command::ram(report, units, &time).into_iter().collect(),
+        places::ram(report, units, &time),
+        by_command::cpu(report, &time).into_iter().collect(),
+        places::cpu(report, &time),
+        io::io(report, units, &time).into_iter().collect(),
+        gantt::count(report, &time).into_iter().collect(),
+        gantt::heaviest(report, &time).into_iter().collect(),
+        gpus::gpus(report, units, &time),
     ];
-    let figures = figures.into_iter().flatten().chain(gpus::gpus(report, units, &time));
-    let figures: String = figures.map(|figure| figure.html(&time)).collect();
+    let figures: String = figures.iter().flatten().map(|figure| figure.html(&time)).collect();
     if figures.is_empty() {
         return figures;
     }

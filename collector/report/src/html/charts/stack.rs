@@ -88,6 +88,7 @@ impl Stack {
             unit: self.unit,
             height: HEIGHT,
             ticks: Ticks { time: 6, values: 4 },
+            has_row_names: false,
             paths: format!(
                 "<g stroke=\"{}\" stroke-width=\".5\">\n{areas}</g>\n<path class=\"s\" fill=\"none\" stroke=\"currentColor\" \
                  vector-effect=\"non-scaling-stroke\" d=\"{largest_line}\"/>\n",

@@ -57,3 +57,48 @@ fn rank_with_several_reports_has_the_first_failure_and_no_part_of_a_sum() {
     let rank = &ranks(&[longer, of_rank("n1", 0, 0, None, Some(6))]).heaviest[0];
     assert_eq!((rank.exit.code, rank.cpu_s), (Some(6), None));
 }
+
+// Requirement: NODE-16
+#[test]
+fn ranks_have_their_ram_and_cpu_over_time() {
+    // The second one starts when the first one is over.
+    let second =
+        Report { rank: Some(OwnRank { job: 0, rank: 1, of: 2, pid: None }), ..steady("n2", 10, 10.0, 3000) };
+    let all = ranks(&[of_rank("n1", 0, 0, Some(1.0), Some(0)), second]);
+    let points = all.series_start_s.len();
+    assert!(points > 50 && points <= 120, "{points}");
+    assert_eq!((all.series_start_s[0], all.series_end_s[points - 1]), (0.0, 20.0));
+    let series = |rank: usize| (&all.series[rank].mean_ram_bytes, &all.series[rank].mean_cpu_percent);
+    let half = |first: Option<f64>, second: Option<f64>| {
+        [vec![first; points / 2], vec![second; points - points / 2]].concat()
+    };
+    assert_eq!(series(0), (&half(Some(1000.0), None), &half(Some(100.0), None)));
+    assert_eq!(series(1), (&half(None, Some(3000.0)), &half(None, Some(100.0))));
+    assert_eq!(all.series[1].place, RankPlace { job: 0, rank: 1, node: "n2".into() });
+}
+
+// Requirement: NODE-16
+#[test]
+fn of_many_ranks_some_at_regular_steps_have_a_series_in_any_order_of_reports() {
+    let with_series = |reports: &[Report]| {
+        let ranks = ranks(reports);
+        assert_eq!(ranks.series.is_empty(), ranks.series_start_s.is_empty());
+        ranks.series.iter().map(|rank| (rank.place.job, rank.place.rank)).collect::<Vec<_>>()
+    };
+    let of = |job: u32, rank: u32| {
+        let mut report = of_rank(&format!("n{}", (job + rank) % 3), rank, 0, Some(1.0), Some(0));
+        report.rank = Some(OwnRank { job, rank, of: 1000, pid: None });
+        report
+    };
+    let job = |count: u32| (0..count).map(|rank| of(7, rank)).collect::<Vec<_>>();
+    assert_eq!(with_series(&job(64)).len(), 64);
+    let every = |step: usize, below: u32| (0..below).step_by(step).map(|rank| (7, rank)).collect::<Vec<_>>();
+    assert_eq!(with_series(&job(65)), every(2, 65));
+    let mut backwards = job(200);
+    backwards.reverse();
+    assert_eq!(with_series(&job(200)), every(4, 200));
+    assert_eq!(with_series(&backwards), every(4, 200));
+    // Rank 0 of each is a multiple of any step.
+    assert_eq!(with_series(&(1..=65).map(|job| of(job, 0)).collect::<Vec<_>>()), []);
+    assert_eq!(with_series(&(1..=64).map(|job| of(job, 0)).collect::<Vec<_>>()).len(), 64);
+}

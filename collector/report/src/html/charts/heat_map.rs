@@ -1,0 +1,294 @@
+//! A quantity of many nodes or ranks over time: a row for each, whose cells are darker, or in dark mode brighter, the larger the
+//! value is.
+//!
+//! A colour is one path through all rows, with a move for each stretch of cells, so that a cell takes few bytes.
+
+use std::fmt::Write as _;
+
+use super::figure::{ABOVE, Key, Panel, Swatch, Ticks};
+use super::path;
+use super::time::{Time, WIDTH};
+use crate::figures::{self, short};
+use crate::html::colours;
+use crate::html::escape::escape;
+use crate::over_time::{Column, OverTime, Point, Rule};
+use crate::quote;
+
+/// Pixels from one row to the next.
+const ROW: f64 = 14.0;
+/// Pixels from the top of a row down to the baseline of its name, and the size of its letters.
+const BASELINE: f64 = 11.0;
+const LETTERS: u32 = 11;
+/// Most columns of a name beside a row: what the style leaves room for.
+const NAME: usize = 16;
+/// Most columns of a name in the table.
+const NAME_IN_TABLE: usize = 40;
+/// Most cells of a row.
+const MOST_CELLS: usize = 120;
+/// Parts of the run in the table.
+const PARTS: f64 = 5.0;
+/// How opaque the colour of a cell is, by its part of the largest value: up to an eighth, up to two eighths, and so on.
+pub(super) const OPACITIES: [&str; 8] = [".12", ".24", ".36", ".48", ".61", ".74", ".87", "1"];
+
+/// What a heat map is made of.
+pub(super) struct HeatMap {
+    pub(super) label: String,
+    pub(super) unit: &'static str,
+    pub(super) rows: Vec<Row>,
+}
+
+/// A node or a rank.
+pub(super) struct Row {
+    pub(super) name: String,
+    /// What stands beside the row, where there is little room.
+    pub(super) label: String,
+    /// A value for each point of time.
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// Cells of a row next to one another that look alike.
+#[derive(Debug, PartialEq)]
+struct Stretch {
+    row: usize,
+    first: usize,
+    cells: usize,
+}
+
+impl HeatMap {
+    /// Draws the map. `None`: it has fewer than two rows, or no value above zero.
+    pub(super) fn panel(self, time: &Time) -> Option<Panel> {
+        let Self { label, unit, rows } = self;
+        let points = time.start_s.len().min(time.end_s.len());
+        let points_per_cell = points.div_ceil(MOST_CELLS).max(1);
+        let cells: Vec<Vec<Option<f64>>> =
+            rows.iter().map(|row| joined(time, &row.values, points_per_cell)).collect();
+        let largest =
+            cells.iter().flatten().flatten().copied().reduce(f64::max).filter(|value| *value > 0.0)?;
+        // All points of a merged report have one length, but the last one, which can be shorter: the plot ends there.
+        let first_end_s = time.end_s.get(points_per_cell.min(points).checked_sub(1)?)?;
+        let cell_width = time.part(first_end_s - time.start_s.first()?) * WIDTH;
+        if rows.len() < 2 || cell_width <= 0.0 {
+            return None;
+        }
+        let row_height = path::HEIGHT / rows.len() as f64;
+        let level = |value: Option<f64>| value.map(|value| level(value, largest));
+        let shades = OPACITIES.into_iter().enumerate().map(|(at, opacity)| {
+            let d = drawn(&stretches(&cells, |value| level(value) == Some(at)));
+            if d.is_empty() { d } else { format!("<path stroke-opacity=\"{opacity}\" d=\"{d}\"/>\n") }
+        });
+        let shades: String = shades.collect();
+        let unknown = drawn(&stretches(&cells, |value| value.is_none()));
+        let legend = legend(largest, unit, !unknown.is_empty());
+        let unknown = match unknown.is_empty() {
+            true => unknown,
+            false => format!(
+                "<path stroke=\"currentColor\" stroke-opacity=\".5\" stroke-width=\".08\" d=\"{unknown}\"/>\n"
+            ),
+        };
+        let paths = format!(
+            "<g fill=\"none\" shape-rendering=\"crispEdges\" transform=\"matrix({cell_width:.4} 0 0 {row_height:.4} 0 {:.4})\">\n\
+             <g class=\"heat\" stroke=\"{}\" stroke-width=\".9\">\n{shades}</g>\n\
+             {unknown}</g>\n",
+            row_height / 2.0,
+            colours::HEAT,
+        );
+        Some(Panel {
+            label,
+            // Rows have no height: `values: 0` is no axis.
+            top: 1.0,
+            unit: String::new(),
+            height: rows.len() as f64 * ROW,
+            ticks: Ticks { time: 6, values: 0 },
+            has_row_names: true,
+            paths,
+            words: names(&rows),
+            legend,
+        })
+    }
+
+    /// Renders the rows as a table with a column for each of a few parts of the run. `title` names it for screen readers;
+    /// `quantity` is what is shown, with its unit.
+    pub(super) fn table(&self, title: &str, quantity: &str, time: &Time) -> String {
+        let columns = self.rows.iter().map(|_| Column { name: String::new(), rule: Rule::Mean }).collect();
+        let values = |at: usize| self.rows.iter().map(|row| row.values.get(at).copied().flatten()).collect();
+        let points =
+            time.points(0..).map(|(start_s, end_s, at)| Point { start_s, end_s, values: values(at) });
+        let OverTime { points, .. } =
+            OverTime { columns, points: points.collect() }.every(time.wall_s / PARTS);
+        let heads: String = points
+            .iter()
+            .map(|point| format!("<th scope=\"col\">up to {}</th>", time.text(point.end_s)))
+            .collect();
+        // All cells have the same decimals.
+        let all: Vec<Option<f64>> = points.iter().flat_map(|point| &point.values).copied().collect();
+        let texts = figures::column(&all);
+        let row = |(at, row): (usize, &Row)| {
+            let cells = texts.iter().skip(at).step_by(self.rows.len());
+            let cells: String = cells.map(|text| format!("<td>{text}</td>")).collect();
+            let name = escape(&quote::cut_middle(&quote::escape(&row.name), NAME_IN_TABLE));
+            format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n")
+        };
+        let rows: String = self.rows.iter().enumerate().map(row).collect();
+        format!(
+            "<div class=\"scroll\" tabindex=\"0\">\n<table aria-label=\"{}\">\n<thead><tr><th scope=\"col\">{}</th>{heads}</tr></thead>\n\
+             <tbody>\n{rows}</tbody>\n</table>\n</div>\n",
+            escape(title),
+            escape(quantity)
+        )
+    }
+}
+
+/// Joins every `count` values to one: their mean over the time in which they are known. A negative or endless value is unknown.
+fn joined(time: &Time, values: &[Option<f64>], count: usize) -> Vec<Option<f64>> {
+    let known = |value: Option<f64>| value.filter(|value| value.is_finite() && *value >= 0.0);
+    let all = values.iter().copied().map(known).chain(std::iter::repeat(None));
+    let points: Vec<(f64, Option<f64>)> =
+        time.points(all).map(|(start_s, end_s, value)| (end_s - start_s, value)).collect();
+    let mean = |points: &[(f64, Option<f64>)]| {
+        let known = || points.iter().filter_map(|(length_s, value)| Some((*length_s, (*value)?)));
+        let length_s: f64 = known().map(|(length_s, _)| length_s).sum();
+        let sum: f64 = known().map(|(length_s, value)| length_s * value).sum();
+        (length_s > 0.0).then(|| sum / length_s).filter(|mean| mean.is_finite())
+    };
+    points.chunks(count).map(mean).collect()
+}
+
+/// Gives the place in [`OPACITIES`] of a value.
+fn level(value: f64, largest: f64) -> usize {
+    let levels = OPACITIES.len();
+    ((value / largest * levels as f64).ceil() as usize).clamp(1, levels) - 1
+}
+
+/// Gives the stretches of cells of which this holds, row by row.
+fn stretches(cells: &[Vec<Option<f64>>], holds: impl Fn(Option<f64>) -> bool) -> Vec<Stretch> {
+    let mut all: Vec<Stretch> = Vec::new();
+    for (row, cells) in cells.iter().enumerate() {
+        for (at, _) in cells.iter().enumerate().filter(|(_, value)| holds(**value)) {
+            match all.last_mut() {
+                Some(last) if last.row == row && last.first + last.cells == at => last.cells += 1,
+                _ => all.push(Stretch { row, first: at, cells: 1 }),
+            }
+        }
+    }
+    all
+}
+
+/// Draws a line through each stretch, as the text of a path in cells and rows. The moves are relative.
+fn drawn(stretches: &[Stretch]) -> String {
+    let mut path = String::new();
+    let (mut x, mut y) = (0, 0);
+    for Stretch { row, first, cells } in stretches {
+        let _infallible = write!(path, "m{} {}h{cells}", *first as i64 - x, row - y);
+        (x, y) = ((first + cells) as i64, *row);
+    }
+    path
+}
+
+/// Writes the name of each row, left of the plot.
+fn names(rows: &[Row]) -> String {
+    let all: Vec<String> = rows.iter().map(|row| quote::escape(&row.label)).collect();
+    let short = quote::shorten(&all.iter().map(String::as_str).collect::<Vec<_>>(), NAME);
+    let name = |(at, name): (usize, &String)| {
+        format!("<text x=\"-6\" y=\"{}\">{}</text>\n", ABOVE + at as f64 * ROW + BASELINE, escape(name))
+    };
+    let names: String = short.iter().enumerate().map(name).collect();
+    format!("<g text-anchor=\"end\" font-size=\"{LETTERS}\">\n{names}</g>\n")
+}
+
+/// Says which values have which colour, and what stands for unknown ones.
+fn legend(largest: f64, unit: &str, has_unknown: bool) -> Vec<Key> {
+    let levels = OPACITIES.len() as f64;
+    let shade = |(at, opacity)| {
+        let words = if at == 0 { "up to " } else { "" };
+        let name = format!("{words}{} {unit}", short(largest * (at + 1) as f64 / levels));
+        Key { swatch: Swatch::Heat(opacity), name, figure: String::new() }
+    };
+    let shades = OPACITIES.into_iter().enumerate().map(shade);
+    let unknown =
+        Key { swatch: Swatch::Unknown, name: "not known, or not running".to_owned(), figure: String::new() };
+    shades.chain(has_unknown.then_some(unknown)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::report::Series;
+    use crate::model::style::Style;
+    use crate::units::Units;
+    use gpu_track_core::samples::full;
+
+    /// Points of a second each.
+    fn with_time<T>(points: usize, look: impl Fn(&Time) -> T) -> T {
+        let at = |at: usize| at as f64;
+        let series = Series {
+            start_s: (0..points).map(at).collect(),
+            end_s: (1..=points).map(at).collect(),
+            ..Series::default()
+        };
+        look(&Time::new(&series, points as f64, Units::choose(&full(), &Style::default())))
+    }
+
+    fn map(rows: &[(&str, &[Option<f64>])]) -> HeatMap {
+        let row = |(name, values): &(&str, &[Option<f64>])| Row {
+            name: (*name).to_owned(),
+            label: (*name).to_owned(),
+            values: values.to_vec(),
+        };
+        HeatMap { label: String::new(), unit: "GB", rows: rows.iter().map(row).collect() }
+    }
+
+    // Requirement: NODE-17
+    #[test]
+    fn cells_have_the_colour_of_their_part_of_the_largest_and_unknown_ones_have_none() {
+        let rows: [(&str, &[Option<f64>]); 2] =
+            [("n1", &[Some(8.0), Some(8.0), None, Some(0.0)]), ("n2", &[Some(1.0), Some(1.1), Some(7.1)])];
+        let panel = with_time(4, |time| map(&rows).panel(time)).unwrap();
+        for path in [
+            "<path stroke-opacity=\".12\" d=\"m3 0h1m-4 1h1\"/>",
+            "<path stroke-opacity=\".24\" d=\"m1 1h1\"/>",
+            "<path stroke-opacity=\"1\" d=\"m0 0h2m0 1h1\"/>",
+            "stroke-width=\".08\" d=\"m2 0h1m0 1h1\"/>",
+            "matrix(500.0000 0 0 500.0000 0 250.0000)",
+        ] {
+            assert!(panel.paths.contains(path), "{path}: {}", panel.paths);
+        }
+        assert_eq!(panel.paths.matches("stroke-opacity=\".36\"").count(), 0, "{}", panel.paths);
+        let names: Vec<&str> = panel.legend.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(names[..2], ["up to 1.00 GB", "2.00 GB"]);
+        assert_eq!(names[7..], ["8.00 GB", "not known, or not running"]);
+    }
+
+    // Requirement: NODE-17
+    #[test]
+    fn points_are_joined_by_their_mean_to_at_most_120_cells() {
+        let cells = |points: usize, values: &[Option<f64>]| with_time(points, |time| joined(time, values, 2));
+        let values = [Some(1.0), Some(2.0), None, Some(4.0), None, None, Some(f64::NAN), Some(-1.0)];
+        assert_eq!(cells(9, &values), [Some(1.5), Some(4.0), None, None, None]);
+        let long: Vec<Option<f64>> = (0..300).map(|at| Some(f64::from(at % 2))).collect();
+        // One row has as many stretches as cells: those of 0, 1, 0 and of 1, 0, 1.
+        let panel = with_time(300, |time| map(&[("n1", &long), ("n2", &[])]).panel(time)).unwrap();
+        let cells = panel.paths.matches("h1m").count() + panel.paths.matches("h1\"").count();
+        assert_eq!(cells, 100, "{}", panel.paths);
+        assert!(panel.paths.contains("matrix(20.0000 "), "{}", panel.paths);
+    }
+
+    // Requirement: NODE-17
+    #[test]
+    fn map_of_one_row_or_without_a_value_above_zero_is_not_drawn() {
+        let is_drawn = |rows: &[(&str, &[Option<f64>])]| with_time(2, |time| map(rows).panel(time)).is_some();
+        assert!(is_drawn(&[("n1", &[Some(1.0)]), ("n2", &[])]));
+        assert!(!is_drawn(&[("n1", &[Some(1.0)])]));
+        assert!(!is_drawn(&[("n1", &[Some(0.0)]), ("n2", &[None, Some(f64::INFINITY)])]));
+        assert!(with_time(0, |time| map(&[("n1", &[Some(1.0)]), ("n2", &[])]).panel(time)).is_none());
+    }
+
+    // Requirement: NODE-17
+    #[test]
+    fn table_has_a_row_for_each_name() {
+        let rows: [(&str, &[Option<f64>]); 2] =
+            [("n1", &[Some(1.0), Some(3.0)]), ("<n2>", &[None, Some(20.0)])];
+        let table = with_time(2, |time| map(&rows).table("RAM", "RAM [GB]", time));
+        assert!(table.contains("<tr><th scope=\"row\">n1</th><td>1.00</td><td>3.00</td></tr>"), "{table}");
+        assert!(table.contains("<th scope=\"row\">&lt;n2&gt;</th><td>n/a</td><td>20.00</td>"), "{table}");
+    }
+}

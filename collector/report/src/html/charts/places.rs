@@ -1,0 +1,320 @@
+//! RAM and CPU of each node and each rank over time, where a report is of several: a line for each of a few nodes, and a heat map
+//! of more of them, with a row for each.
+
+use std::collections::BTreeSet;
+
+use super::figure::Figure;
+use super::heat_map::{HeatMap, Row};
+use super::lines::Line;
+use super::place_lines::{self, PlaceLines};
+use super::samples::{self, Quantity};
+use super::time::Time;
+use crate::figures::{short, thousands};
+use crate::model::report::{Merged, Node, RankSeries, Ranks, Report};
+use crate::model::style::RamUnit;
+use crate::over_time::Rule;
+use crate::quote;
+use crate::sections::busy_cores;
+use crate::units::Units;
+
+/// Most rows of a heat map. The page has a limit of bytes for each.
+const MOST_ROWS: usize = 64;
+/// Most columns of a name in the head of a table.
+const NAME: usize = 40;
+
+/// A node or a rank.
+struct Place {
+    name: String,
+    /// A value for each point, in the chart's unit.
+    values: Vec<Option<f64>>,
+    /// The figure by which the largest are chosen.
+    size: Option<f64>,
+    /// That in words.
+    figure: String,
+}
+
+/// What is shown of each place.
+struct Shown<'a> {
+    /// `RAM`, or what is like it.
+    name: &'static str,
+    unit: &'static str,
+    /// The unit of ranks, which can be much smaller than nodes.
+    rank_unit: &'static str,
+    /// What the largest have most of.
+    most: &'static str,
+    /// What the figure of each place is.
+    figure: &'static str,
+    of_node: &'a dyn Fn(&Node) -> Place,
+    of_rank: &'a dyn Fn(&RankSeries) -> Vec<Option<f64>>,
+}
+
+/// Draws the RAM of nodes and ranks; nothing in the report of one node.
+pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
+    let nodes = report.nodes.iter().map(|node| &node.series.mean_ram_bytes);
+    let ranks = report.ranks.iter().flat_map(|ranks| &ranks.series).map(|rank| &rank.mean_ram_bytes);
+    // All nodes together can have a thousand times as much as one of them.
+    let unit_of = |largest: f64| units.asked_ram.unwrap_or_else(|| RamUnit::that_fits(largest));
+    let (node_unit, rank_unit) = (unit_of(largest(nodes)), unit_of(largest(ranks)));
+    let of_node = |node: &Node| Place {
+        name: node.node.clone(),
+        values: converted(&node.series.mean_ram_bytes, |bytes| node_unit.convert(bytes)),
+        size: node.ram.max_bytes.map(|bytes| bytes as f64),
+        figure: node.ram.max_bytes.map_or_else(String::new, |bytes| {
+            // The largest RAM of several reports together is known between bounds.
+            let bound = if node.reports > 1 { "at least " } else { "" };
+            format!("{bound}{} {}", short(node_unit.convert(bytes as f64)), node_unit.symbol())
+        }),
+    };
+    let shown = Shown {
+        name: "RAM",
+        unit: node_unit.symbol(),
+        rank_unit: rank_unit.symbol(),
+        most: "the largest RAM",
+        figure: "the largest of each at any time",
+        of_node: &of_node,
+        of_rank: &|rank| converted(&rank.mean_ram_bytes, |bytes| rank_unit.convert(bytes)),
+    };
+    shown.figures(report, time)
+}
+
+/// Draws the busy cores of nodes and ranks; nothing in the report of one node.
+pub(super) fn cpu(report: &Report, time: &Time) -> Vec<Figure> {
+    let in_cores = |percent: &[Option<f64>]| converted(percent, |percent| percent / 100.0);
+    let of_node = |node: &Node| Place {
+        name: node.node.clone(),
+        values: in_cores(&node.series.mean_cpu_percent),
+        size: node.busy_cores,
+        figure: node.busy_cores.map(busy_cores).unwrap_or_default(),
+    };
+    let shown = Shown {
+        name: "CPU",
+        unit: "cores",
+        rank_unit: "cores",
+        most: "the most busy cores",
+        figure: "the mean of each over its time",
+        of_node: &of_node,
+        of_rank: &|rank| in_cores(&rank.mean_cpu_percent),
+    };
+    shown.figures(report, time)
+}
+
+impl Place {
+    /// Whether a value is known.
+    fn is_known(&self) -> bool {
+        self.values.iter().any(Option::is_some)
+    }
+}
+
+impl Shown<'_> {
+    /// Draws lines and a heat map of the nodes, and a heat map of the ranks, as far as there are several.
+    fn figures(&self, report: &Report, time: &Time) -> Vec<Figure> {
+        let Some(merged) = &report.merged else { return Vec::new() };
+        let nodes = largest_first(report.nodes.iter().map(self.of_node).collect());
+        let count = (report.nodes.len() as u64).saturating_add(merged.unlisted_nodes);
+        let of_nodes = time.of_points(&merged.node_start_s, &merged.node_end_s);
+        let of_nodes = match nodes.iter().filter(|node| node.is_known()).count() {
+            // Then the nodes together are that one.
+            ..2 => [None, None],
+            _ => [self.node_lines(&nodes, &of_nodes), self.node_map(nodes, count, &of_nodes)],
+        };
+        let of_ranks = report.ranks.as_ref().and_then(|ranks| self.rank_map(ranks, merged, time));
+        of_nodes.into_iter().chain([of_ranks]).flatten().collect()
+    }
+
+    /// Draws a line for each of the largest nodes of which anything is known, and one for the mean of the others.
+    fn node_lines(&self, nodes: &[Place], time: &Time) -> Option<Figure> {
+        let Self { name, unit, most, figure, .. } = self;
+        let title = format!("{name} by node");
+        let known: Vec<&Place> = nodes.iter().filter(|node| node.is_known()).collect();
+        let (drawn, others) = known.split_at(known.len().min(place_lines::MOST));
+        let lines = drawn.iter().map(|node| Line {
+            name: quote::cut_middle(&quote::escape(&node.name), NAME),
+            values: &node.values,
+            figure: node.figure.clone(),
+        });
+        let lines: Vec<Line> = lines.collect();
+        let mean = mean_of(others);
+        let others_line = mean.as_ref().map(|values| Line {
+            name: format!("mean of {} others", thousands(others.len() as f64)),
+            values,
+            figure: String::new(),
+        });
+        let what = match others_line {
+            Some(_) => format!(
+                "means of the {} of {} nodes with {most}; dotted: the mean of all others",
+                drawn.len(),
+                thousands(known.len() as f64)
+            ),
+            None => "the mean of each node".to_owned(),
+        };
+        let quantity = |line: &Line| format!("{} [{unit}]", line.name);
+        let quantities: Vec<Quantity> = lines
+            .iter()
+            .chain(&others_line)
+            .map(|line| Quantity {
+                name: quantity(line),
+                rule: Rule::Mean,
+                values: line.values,
+                is_count: false,
+            })
+            .collect();
+        let table = samples::table(time, &title, samples::PARTS, &quantities);
+        let label = "A line for each node".to_owned();
+        let panel = PlaceLines { label, unit, lines, others: others_line }.panel(time)?;
+        let note = format!("Lines: {what}. Numbers below: {figure}.");
+        Some(Figure { title, note, panels: vec![panel], table })
+    }
+
+    /// Draws a row for each of the largest nodes. `count`: how many there are.
+    fn node_map(&self, mut nodes: Vec<Place>, count: u64, time: &Time) -> Option<Figure> {
+        let most = self.most;
+        nodes.truncate(MOST_ROWS);
+        let shown = nodes.len();
+        nodes.sort_by_cached_key(|node| natural(&node.name));
+        let labels = without_domains(&nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>());
+        let row = |(Place { name, values, .. }, label)| Row { name, label, values };
+        let rows = nodes.into_iter().zip(labels).map(row);
+        let which = if (shown as u64) < count {
+            format!("the {shown} of {} nodes with {most}", thousands(count as f64))
+        } else {
+            "the nodes".to_owned()
+        };
+        self.map("node", self.unit, rows.collect(), &which, time)
+    }
+
+    /// Draws a row for each rank that has a series. `None`: there are no more ranks than nodes, so the nodes show as much.
+    fn rank_map(&self, ranks: &Ranks, merged: &Merged, time: &Time) -> Option<Figure> {
+        if ranks.seen <= merged.nodes {
+            return None;
+        }
+        let time = time.of_points(&ranks.series_start_s, &ranks.series_end_s);
+        let hosts: Vec<String> = ranks.series.iter().map(|rank| rank.place.node.clone()).collect();
+        let row = |(rank, host): (&RankSeries, String)| {
+            let place = &rank.place;
+            let (job, short_job) = match ranks.jobs {
+                ..2 => Default::default(),
+                _ => (format!("job {} ", place.job), format!("{}/", place.job)),
+            };
+            Row {
+                name: format!("{job}rank {} on {}", place.rank, place.node),
+                label: format!("{short_job}{} {host}", place.rank),
+                values: (self.of_rank)(rank),
+            }
+        };
+        let rows = ranks.series.iter().zip(without_domains(&hosts)).take(MOST_ROWS).map(row);
+        let rows: Vec<Row> = rows.collect();
+        let which = match thousands(ranks.seen as f64) {
+            seen if (rows.len() as u64) < ranks.seen => {
+                format!("{} of {seen} ranks, at regular steps", rows.len())
+            }
+            _ => "the ranks".to_owned(),
+        };
+        let names = if ranks.jobs > 1 { "job/rank and node" } else { "number and node" };
+        self.map("rank", self.rank_unit, rows, &format!("{which}, by {names}"), &time)
+    }
+
+    /// Draws a heat map of these rows, of which each is a `kind`. `which`: which of them there are.
+    fn map(
+        &self,
+        kind: &str,
+        unit: &'static str,
+        rows: Vec<Row>,
+        which: &str,
+        time: &Time,
+    ) -> Option<Figure> {
+        let name = self.name;
+        let title = format!("{name} by {kind} and time");
+        let map = HeatMap { label: format!("A row for each {kind}"), unit, rows };
+        let table = map.table(&title, &format!("{name} [{unit}]"), time);
+        let panel = map.panel(time)?;
+        let note = format!("Rows: {which}. Colours: means over the time of each cell.");
+        Some(Figure { title, note, panels: vec![panel], table })
+    }
+}
+
+/// Gives the largest of all values; 0 if none is known.
+fn largest<'a>(lists: impl Iterator<Item = &'a Vec<Option<f64>>>) -> f64 {
+    lists.flatten().flatten().copied().fold(0.0, f64::max)
+}
+
+/// Converts the known values.
+fn converted(values: &[Option<f64>], in_unit: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
+    values.iter().map(|value| value.map(&in_unit)).collect()
+}
+
+/// Gives the names of hosts without their domains, unless two hosts would read alike.
+fn without_domains(names: &[String]) -> Vec<String> {
+    let hosts: Vec<&str> = names.iter().map(|name| name.split('.').next().unwrap_or_default()).collect();
+    let has_all = BTreeSet::from_iter(&hosts).len() == BTreeSet::from_iter(names).len();
+    if has_all { hosts.into_iter().map(str::to_owned).collect() } else { names.to_vec() }
+}
+
+/// Orders places by size, the largest first. Those of an unknown size are last.
+fn largest_first(mut places: Vec<Place>) -> Vec<Place> {
+    let key = |place: &Place| place.size.unwrap_or(f64::NEG_INFINITY);
+    places.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    places
+}
+
+/// Gives the mean of places, point by point, of those of which it is known. `None`: there are no places.
+fn mean_of(places: &[&Place]) -> Option<Vec<Option<f64>>> {
+    let points = places.iter().map(|place| place.values.len()).max()?;
+    let mean = |at: usize| {
+        let known = || places.iter().filter_map(|place| place.values.get(at).copied().flatten());
+        let count = known().count();
+        (count > 0).then(|| known().sum::<f64>() / count as f64)
+    };
+    Some((0..points).map(mean).collect())
+}
+
+/// Makes a key that sorts `n2` before `n10`: each number in the name has leading zeros.
+fn natural(name: &str) -> String {
+    /// More than the digits of any number in a name of a host.
+    const DIGITS: usize = 20;
+    let mut key = String::new();
+    let mut rest = name;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (text, from_digits) = rest.split_at(start);
+        let end = from_digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(from_digits.len());
+        let (digits, behind) = from_digits.split_at(end);
+        key += text;
+        key += &"0".repeat(DIGITS.saturating_sub(digits.len()));
+        key += digits;
+        rest = behind;
+    }
+    key + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_in_the_order_of_their_numbers() {
+        let mut names = ["n10", "n2", "n1", "rack2-n1", "rack1-n12", "rack1-n3", "login", "n2b"];
+        names.sort_by_cached_key(|name| natural(name));
+        assert_eq!(names, ["login", "n1", "n2", "n2b", "n10", "rack1-n3", "rack1-n12", "rack2-n1"]);
+    }
+
+    #[test]
+    fn domains_are_left_out_where_hosts_differ_without_them() {
+        let names = |names: &[&str]| {
+            without_domains(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["n1.a.org", "n2.a.org", "n2.a.org"]), ["n1", "n2", "n2"]);
+        assert_eq!(names(&["10.0.0.1", "10.0.0.2"]), ["10.0.0.1", "10.0.0.2"]);
+    }
+
+    #[test]
+    fn mean_is_of_those_that_are_known() {
+        let place = |values: &[Option<f64>]| Place {
+            name: String::new(),
+            values: values.to_vec(),
+            size: None,
+            figure: String::new(),
+        };
+        let (a, b) = (place(&[Some(1.0), None, Some(2.0)]), place(&[Some(3.0), None]));
+        assert_eq!(mean_of(&[&a, &b]), Some(vec![Some(2.0), None, Some(2.0)]));
+        assert_eq!(mean_of(&[]), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Ranks over time. A job can have any number of ranks, so no more than [`MOST`] have a series: all of them, or every second one,
+//! every fourth one, and so on. Which these are does not depend on the order of the reports.
+
+use super::grid::Grid;
+use super::node;
+use super::quantity::Quantity;
+use super::sum::Sum;
+use crate::model::report::{NodeSeries, RankPlace, RankSeries};
+
+/// Most ranks with a series.
+const MOST: usize = 64;
+/// Most points of a series.
+const MOST_POINTS: usize = 120;
+
+/// Which ranks have a series.
+#[derive(Debug)]
+pub(super) struct Sampling {
+    /// Those whose number is a multiple of this power of two. `None`: no rank, since too many jobs have a rank 0.
+    step: Option<u64>,
+    /// How many have one.
+    count: usize,
+}
+
+/// A rank over time whose reports are being read.
+#[derive(Debug)]
+pub(super) struct OpenSeries {
+    ram: Sum,
+    cpu: Sum,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { step: Some(1), count: 0 }
+    }
+}
+
+impl Sampling {
+    /// Begins the series of another rank. `None`: it gets none.
+    pub(super) fn open(&mut self, rank: u32, grid: Grid) -> Option<OpenSeries> {
+        if !self.has(rank) {
+            return None;
+        }
+        self.count += 1;
+        Some(OpenSeries { ram: Sum::over_time(grid), cpu: Sum::over_time(grid) })
+    }
+
+    /// Drops series until there are few enough. `ranks`: all ranks that were opened, with their numbers.
+    pub(super) fn limit<'a>(&mut self, ranks: impl Iterator<Item = (u32, &'a mut Option<OpenSeries>)>) {
+        if self.count <= MOST {
+            return;
+        }
+        let mut kept: Vec<_> = ranks.filter(|(_, series)| series.is_some()).collect();
+        while kept.len() > MOST {
+            // No rank but 0 is a multiple of more.
+            self.step = self.step.filter(|step| *step <= u64::from(u32::MAX)).map(|step| step * 2);
+            for (_, series) in kept.iter_mut().filter(|(rank, _)| !self.has(*rank)) {
+                **series = None;
+            }
+            kept.retain(|(_, series)| series.is_some());
+        }
+        self.count = kept.len();
+    }
+
+    fn has(&self, rank: u32) -> bool {
+        self.step.is_some_and(|step| u64::from(rank).is_multiple_of(step))
+    }
+}
+
+impl OpenSeries {
+    /// Adds a report of the rank: its RAM and its CPU utilisation over time.
+    pub(super) fn add(&mut self, ram: Option<&Quantity>, cpu: Option<&Quantity>) {
+        self.ram.add(ram);
+        self.cpu.add(cpu);
+    }
+
+    /// Ends the series.
+    pub(super) fn close(self, place: RankPlace) -> RankSeries {
+        let bins = bins_per_point(self.ram.grid());
+        let NodeSeries { mean_ram_bytes, mean_cpu_percent, .. } = node::series(&self.ram, &self.cpu, bins);
+        RankSeries { place, mean_ram_bytes, mean_cpu_percent }
+    }
+}
+
+/// Gives begin and end of each point of the series on this grid, seconds after its start.
+pub(super) fn axis(grid: Grid) -> (Vec<f64>, Vec<f64>) {
+    grid.axis(bins_per_point(grid))
+}
+
+fn bins_per_point(grid: Grid) -> usize {
+    grid.bins.div_ceil(MOST_POINTS)
+}
