@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::support::cluster::{cluster, on_node, on_slurm};
 use crate::support::run::{Tracked, tracked};
-use crate::support::{or_skip, wait_until};
+use crate::support::{kill, or_skip, wait_until};
 
 /// A directory with this script as srun.
 fn with_srun(script: &str) -> tempfile::TempDir {
@@ -23,9 +24,10 @@ fn with_srun(script: &str) -> tempfile::TempDir {
 /// An srun that starts a task on this node, and one on a node whose /dev/shm is its own directory.
 fn two_nodes() -> tempfile::TempDir {
     with_srun(
-        "line=$*; agent=${line#*--kill-on-bad-exit=0 }\n\
-         $agent </dev/null\n\
-         exec $(printf %s \"$agent\" | sed \"s#:/dev/shm/#:${0%/*}/#\")",
+        "while [ \"$1\" != sh ]; do shift; done\n\
+         sh -c \"$3\" </dev/null\n\
+         echo $$ >${0%/*}/agent\n\
+         exec sh -c \"$(printf %s \"$3\" | sed \"s#:/dev/shm/#:${0%/*}/#g\")\"",
     )
 }
 
@@ -40,12 +42,12 @@ fn in_job(script: &str, srun: &Path, report: &Path) -> Tracked {
     )
 }
 
-/// The report of the agent, if there is one.
-fn of_agent(report: &Path) -> Option<Value> {
+/// The report of the agent or of the launcher's node, if there is one.
+fn of_node(report: &Path, is_agent: bool) -> Option<Value> {
     let directory = PathBuf::from(format!("{}.d", report.display()));
     let files = fs::read_dir(directory).ok()?.map(|entry| entry.unwrap().path());
     let reports = files.filter_map(|file| serde_json::from_slice::<Value>(&fs::read(file).ok()?).ok());
-    reports.filter(Value::is_object).find(|report| report["node_part"]["is_agent"] == true)
+    reports.filter(Value::is_object).find(|report| report["node_part"]["is_agent"] == is_agent)
 }
 
 // Requirement: NODE-14
@@ -53,16 +55,54 @@ fn of_agent(report: &Path) -> Option<Value> {
 fn what_runs_on_another_node_of_the_job_is_in_the_report() {
     let (srun, directory) = (two_nodes(), tempfile::tempdir().unwrap());
     let report = directory.path().join("r.json");
-    let run = in_job("$OTHER sh -c '/bin/true; exit 5'; exit 3", srun.path(), &report).run();
+    // Signals that Slurm sends to all steps do not end an agent.
+    let script = format!(
+        "kill -TERM $(cat {}/agent); $OTHER sh -c '/bin/true; exit 5'; exit 3",
+        srun.path().display()
+    );
+    let run = in_job(&script, srun.path(), &report).run();
     assert_eq!((run.status.code(), &*run.stderr), (Some(3), ""));
-    let agent = of_agent(&report).unwrap();
+    let agent = of_node(&report, true).unwrap();
     // The shell and its child. The agent is none, and there is no command.
     assert_eq!((&agent["processes"]["total"], &agent["stage"]), (&2.into(), &"final".into()), "{agent}");
     assert_eq!((&agent["warnings"], &agent["command"]), (&Value::Array(vec![]), &Value::Array(vec![])));
     let merged: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     assert_eq!((&merged["merged"]["files"]["read"], &merged["exit"]["code"]), (&2.into(), &3.into()));
     let left: Vec<_> = fs::read_dir(srun.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["srun"], "the agent's segment");
+    assert_eq!(left.len(), 2, "the agent's segment: {left:?}");
+}
+
+// Requirement: NODE-14
+#[test]
+fn agents_are_no_part_of_the_run_and_change_no_figure_of_it() {
+    let (srun, directory) = (two_nodes(), tempfile::tempdir().unwrap());
+    let report = directory.path().join("r.json");
+    let run = in_job(":", srun.path(), &report).run();
+    assert_eq!((run.status.code(), &*run.stderr), (Some(0), ""));
+    let launcher = of_node(&report, false).unwrap();
+    assert_eq!((&launcher["processes"]["total"], &launcher["warnings"]), (&1.into(), &Value::Array(vec![])));
+    let merged: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    for key in ["cpu_time", "io", "faults"] {
+        let figures = |report: &Value| {
+            let all = report[key].as_object().unwrap().iter();
+            all.filter(|(_, value)| value.is_number()).count()
+        };
+        assert_eq!(figures(&merged), figures(&launcher), "{key}: {}", merged[key]);
+    }
+    let [all, own] = [&merged, &launcher].map(|report| report["wall_s"].as_f64().unwrap());
+    assert!((all - own).abs() < 0.002, "{all} {own}");
+}
+
+// Requirement: NODE-14
+#[test]
+fn signal_that_comes_before_the_command_ends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let waits = with_srun("echo >${0%/*}/begun; cat");
+    let running = in_job("sleep 60", waits.path(), &report).start();
+    wait_until("srun", || waits.path().join("begun").exists());
+    kill(running.pid(), libc::SIGTERM);
+    assert_eq!(running.wait().status.signal(), Some(libc::SIGTERM));
 }
 
 // Requirement: NODE-14
@@ -71,7 +111,7 @@ fn agent_ends_with_its_last_report_where_the_launcher_is_killed() {
     let (srun, directory) = (two_nodes(), tempfile::tempdir().unwrap());
     let report = directory.path().join("r.json");
     let running = in_job("$OTHER sh -c 'kill -9 $PPID; kill -9 '$PPID", srun.path(), &report).start();
-    let stage = || of_agent(&report).map(|report| report["stage"].clone());
+    let stage = || of_node(&report, true).map(|report| report["stage"].clone());
     wait_until("the agent's last report", || stage() == Some("final".into()));
     drop(running);
 }
@@ -88,7 +128,8 @@ fn command_runs_as_without_us_where_slurm_starts_no_agents() {
     // A step that Slurm never starts delays the command by 2 s.
     let waits = with_srun("cat");
     let run = in_job("echo out; exit 3", waits.path(), &report).run();
-    assert_eq!((run.status.code(), &*run.stdout, &*run.stderr), (Some(3), "out\n", ""));
+    let line = "gpu-track-run: --nodes: the agents of 0 of 2 nodes are ready: the command starts without the others\n";
+    assert_eq!((run.status.code(), &*run.stdout, &*run.stderr), (Some(3), "out\n", line));
 }
 
 // Requirement: NODE-14

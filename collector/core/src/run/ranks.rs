@@ -144,6 +144,11 @@ impl Ranks {
         others.filter_map(|(rank, totals)| totals.report(*rank, start_ns)).collect()
     }
 
+    /// Counts the ranks whose usage is not kept, since there are too many.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.kept.saturating_sub(MOST_USED as u64)
+    }
+
     /// Counts the ranks without a process in the tree. `None`: none is missing, or there are too many to know. `own`: the
     /// launcher's ranks. It is itself a part of those jobs, and the whole tree has its environment, so they do not count.
     pub(crate) fn unseen(&self, own: &[Rank]) -> Option<UnseenRanks> {
@@ -261,12 +266,11 @@ mod tests {
     fn usage_of_forged_ranks_takes_bounded_memory() {
         let mut ranks = Ranks::default();
         for number in 0..2 * MOST_USED as u32 {
-            ranks.add_finalized(
-                &process_of(Rank { job: 1, rank: number, count: u32::MAX }, 9, 0, 1, "x"),
-                None,
-            );
+            let rank = Rank { job: 1, rank: number, count: u32::MAX };
+            ranks.add(rank);
+            ranks.add_finalized(&process_of(rank, 9, 0, 1, "x"), None);
         }
-        assert_eq!(ranks.used(&[], 0).len(), MOST_USED);
+        assert_eq!((ranks.used(&[], 0).len(), ranks.left_out()), (MOST_USED, MOST_USED as u64));
     }
 
     #[test]

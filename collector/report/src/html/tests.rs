@@ -18,6 +18,7 @@ use gpu_track_core::samples::{all, full, killed, nodes, unknown};
 const MOST_BYTES: usize = 120_000;
 const MOST_BYTES_OF_GPU: usize = 6_000;
 const MOST_BYTES_OF_PLACE: usize = 2_000;
+const MOST_BYTES_OF_RANKS: usize = 5_000;
 
 /// Text that a page must not take for markup, style or script.
 const HOSTILE: &str =
@@ -107,6 +108,7 @@ fn noisy(points: usize, seed: usize, largest: f64) -> Track {
 fn large(gpus: usize) -> Report {
     const POINTS: usize = 300;
     let mut report = with_all();
+    report.job_ranks.clear();
     let device = GpuDevice { name: Some("NVIDIA H100 80GB HBM3".into()), ..report.gpus[0].clone() };
     let id = |at: usize| format!("GPU-8a56d1c2-5a0e-4a35-9d3b-0123456789{at:02}");
     let index = |at: usize| u32::try_from(at).ok();
@@ -257,6 +259,15 @@ fn page_stays_within_its_bytes_however_busy_the_run_was() {
     report.series.commands.iter_mut().for_each(|command| lengthen(&mut command.command));
     let bytes = page(&report).len();
     assert!(bytes <= MOST_BYTES, "long names: {bytes}");
+    // The tables of ranks have the heaviest and the lightest.
+    let mut report = large(0);
+    let rank = with_all().job_ranks.remove(0);
+    let of = 1000;
+    report.job_ranks = (0..of)
+        .map(|number| JobRank { rank: OwnRank { rank: number, of, ..rank.rank }, ..rank.clone() })
+        .collect();
+    let bytes = page(&report).len();
+    assert!(bytes <= MOST_BYTES + MOST_BYTES_OF_RANKS, "ranks: {bytes}");
 }
 
 // Requirement: OUT-36

@@ -1,10 +1,23 @@
 //! The report of an agent, as a part of the run that a launcher started on another node. There, the first process is that of the
 //! launcher's command. So all of an agent's processes are descendants.
 
-use crate::model::report::{Percent, Report, SetRam, SetTracks, Track};
+use crate::model::groups::Groups;
+use crate::model::report::{
+    ContextSwitches, Faults, Io, Percent, Report, SetRam, SetTracks, Stage, Topic, Track, Warning,
+};
+
+/// A later start of an agent is said, microseconds: clocks compare to some milliseconds.
+const LATE_US: i64 = 100_000;
+/// An agent that ends by so much before the launcher's command did not end because of that, microseconds.
+const EARLY_US: i64 = 1_000_000;
 
 /// Makes all of a report's processes descendants, and leaves out what is of its first process alone.
 pub(super) fn as_part(report: &mut Report) {
+    let coverage = &report.coverage;
+    let is_tracked = coverage.untracked_reason.is_none() && coverage.dropped_events == 0;
+    if report.command.is_empty() && coverage.processes == 0 && is_tracked {
+        note_idle(report);
+    }
     let ram = &mut report.max_ram;
     (ram.main, ram.descendants) =
         (SetRam { footprint_bytes: Some(0), private_bytes: Some(0), shared_bytes: Some(0) }, ram.combined);
@@ -28,4 +41,50 @@ fn move_to_descendants(tracks: &mut SetTracks, points: usize) {
     let nothing = vec![Some(0.0); points];
     tracks.main = Track { min: nothing.clone(), mean: nothing.clone(), max: nothing };
     tracks.descendants = tracks.combined.clone();
+}
+
+/// Notes that nothing ran where this report is of: what was used there is known to be 0.
+fn note_idle(report: &mut Report) {
+    let nothing = SetRam { footprint_bytes: Some(0), private_bytes: Some(0), shared_bytes: Some(0) };
+    (report.max_ram.main, report.max_ram.descendants, report.max_ram.combined) = (nothing, nothing, nothing);
+    report.max_ram_at_most = Groups { main: Some(0), descendants: Some(0), combined: Some(0) };
+    report.mean_ram_bytes = Groups { main: Some(0.0), descendants: Some(0.0), combined: Some(0.0) };
+    let idle = Percent { max_sum: Some(0.0), mean_sum: Some(0.0) };
+    (report.cpu.main, report.cpu.descendants, report.cpu.combined) = (idle, idle, idle);
+    let time = &mut report.cpu_time;
+    for seconds in [
+        &mut time.user_s,
+        &mut time.system_s,
+        &mut time.total_s,
+        &mut time.kernel_s,
+        &mut time.unattributed_s,
+        &mut time.usable_percent,
+    ] {
+        *seconds = Some(0.0);
+    }
+    time.kernel_s_reason = None;
+    report.io = Io { read_bytes: Some(0), write_bytes: Some(0) };
+    report.faults = Faults { minor: Some(0), major: Some(0) };
+    report.context_switches = ContextSwitches { voluntary: Some(0), involuntary: Some(0) };
+    let points = report.series.start_s.len();
+    for tracks in [&mut report.series.ram_bytes, &mut report.series.cpu_percent] {
+        let nothing = vec![Some(0.0); points];
+        tracks.combined = Track { min: nothing.clone(), mean: nothing.clone(), max: nothing };
+    }
+}
+
+/// Notes in the report of an agent without a command that the run went on without it: when it came after the launcher's command
+/// started, and how long before that ended it went, microseconds.
+pub(super) fn note_absence(report: &mut Report, late_us: i64, early_us: i64) {
+    if late_us > LATE_US {
+        let text = format!(
+            "Tracked only from {:.1} s after the command's start on: what ran here before is missing, and so is what had \
+             started by then.",
+            late_us as f64 / 1e6
+        );
+        report.warnings.push(Warning::new(Topic::Tracking, text));
+    }
+    if early_us > EARLY_US {
+        report.stage = Stage::SoFar;
+    }
 }

@@ -33,6 +33,8 @@ pub struct Head {
     pub(super) is_merged: bool,
     /// Its part in a run over several nodes.
     pub(super) node_part: Option<NodePart>,
+    /// It is of a command, and not of what joined an agent.
+    pub(super) has_command: bool,
 }
 
 /// The keys that are looked at.
@@ -42,6 +44,8 @@ struct Form {
     #[serde(deserialize_with = "timestamp::deserialize")]
     started_at: SystemTime,
     wall_s: f64,
+    #[serde(default)]
+    command: Vec<IgnoredAny>,
     host: HostForm,
     limits: LimitsForm,
     merged: Option<IgnoredAny>,
@@ -80,6 +84,7 @@ impl Head {
             schema_version: SCHEMA_VERSION,
             started_at: report.started_at,
             wall_s: report.wall_s,
+            command: report.command.iter().map(|_| IgnoredAny).collect(),
             host: HostForm { hostname: host.hostname.clone(), boot_id: host.boot_id.clone() },
             limits: LimitsForm { slurm: report.limits.slurm.clone() },
             merged: report.merged.as_ref().map(|_| IgnoredAny),
@@ -109,6 +114,11 @@ impl Head {
         self.node_part.is_some_and(|part| part.is_agent)
     }
 
+    /// Whether it is of an agent without a command, which is to be there as long as the launcher's command runs.
+    pub(super) fn is_watch(&self) -> bool {
+        self.is_agents() && !self.has_command
+    }
+
     /// How far the node's clock is ahead of that of the directory that the nodes shared, seconds; `None`: unknown.
     pub(super) fn clock_ahead_s(&self) -> Option<f64> {
         self.node_part.and_then(|part| part.clock_ahead_s).filter(|ahead_s| ahead_s.is_finite())
@@ -128,6 +138,7 @@ impl From<Form> for Head {
             job: name(form.limits.slurm.get(JOB_ID).cloned()),
             is_merged: form.merged.is_some(),
             node_part: form.node_part,
+            has_command: !form.command.is_empty(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::agent_part::as_part;
+use super::agent_part::{as_part, note_absence};
 use super::commands::Commands;
 use super::common::Common;
 use super::ending::Endings;
@@ -157,6 +157,9 @@ impl Merger {
         let is_agents = self.plan.is_agents(number);
         if is_agents {
             as_part(&mut report);
+        }
+        if let Some((late_us, early_us)) = self.plan.absence_us(number) {
+            note_absence(&mut report, late_us, early_us);
         }
         if is_agents || self.plan.is_launchers(number) {
             // Each names the nodes that it can't see. Those without a report are named below.

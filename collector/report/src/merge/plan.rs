@@ -79,7 +79,13 @@ impl Plan {
         put_clocks_right(&mut sources, launcher);
         let (nodes, node_of) = number_nodes(&sources);
         let spans: Vec<Span> = sources.iter().map(|source| source.head.span).collect();
-        let times = Times::of(&spans);
+        // The run is as long as the launcher's command. An agent without a command is there before it, and after it.
+        let run = launcher.map(|launcher| spans[launcher]);
+        let within_run = |source: &Source| match run {
+            Some(run) if source.head.is_watch() => source.head.span.clamped(run),
+            _ => source.head.span,
+        };
+        let times = Times::of(&sources.iter().map(within_run).collect::<Vec<_>>());
         let mut order: Vec<usize> = (0..sources.len()).collect();
         // The longest first: it tells most of what all reports of a machine tell.
         order.sort_by_key(|at| {
@@ -127,6 +133,15 @@ impl Plan {
     /// Whether the launcher of the run is known, and this report is of its node.
     pub(super) fn is_launchers(&self, number: usize) -> bool {
         self.launcher == Some(number)
+    }
+
+    /// Gives when the run went on without this agent, which has no command and should have been there all the time: microseconds
+    /// after the start of the launcher's command, and before its end. `None`: it is no such agent, or the launcher is not known.
+    pub(super) fn absence_us(&self, number: usize) -> Option<(i64, i64)> {
+        let (head, launcher) = (&self.sources[number].head, self.sources.get(self.launcher?)?);
+        let (agent, run) = (head.span, launcher.head.span);
+        head.is_watch()
+            .then(|| (agent.start_us.saturating_sub(run.start_us), run.end_us.saturating_sub(agent.end_us)))
     }
 
     pub(super) fn file(&self, number: usize) -> &str {

@@ -56,6 +56,12 @@ pub(super) struct Quantity {
 }
 
 impl Span {
+    /// Gives the part of it that is in another one; a moment at its edge, if there is none.
+    pub(super) fn clamped(self, to: Self) -> Self {
+        let clamp = |at_us: i64| at_us.clamp(to.start_us, to.end_us.max(to.start_us));
+        Self { start_us: clamp(self.start_us), end_us: clamp(self.end_us) }
+    }
+
     /// Gives when the command of a report ran.
     pub(super) fn of(started_us: i64, wall_s: f64) -> Self {
         let wall_us = (wall_s * 1e6).clamp(0.0, MOST_RUN_US) as i64;

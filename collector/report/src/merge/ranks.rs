@@ -202,7 +202,11 @@ impl RankTable {
         // No rank is in both lists.
         let lightest = others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED);
         let as_f64 = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-        let gpu_ram = self.spread(|rank| as_f64(rank.peak_gpu_ram_bytes));
+        // Ranks of different jobs do different work.
+        let compared = self.heaviest_job();
+        let of_job = || self.ranks.iter().filter(|((job, of, _), _)| Some((*job, *of)) == compared);
+        let of_job: Vec<&RankUsage> = of_job().map(|(_, rank)| rank).collect();
+        let gpu_ram = spread_of(&of_job, |rank| as_f64(rank.peak_gpu_ram_bytes));
         let series: Vec<RankSeries> = self.series.values().cloned().collect();
         let (series_start_s, series_end_s) = match series.is_empty() {
             true => Default::default(),
@@ -213,8 +217,8 @@ impl RankTable {
             expected: self.expected(&jobs),
             jobs: jobs.len() as u64,
             missing: self.missing(&jobs),
-            peak_ram_bytes: self.spread(|rank| as_f64(rank.peak_ram_bytes)),
-            cpu_s: self.spread(|rank| rank.cpu_s),
+            peak_ram_bytes: spread_of(&of_job, |rank| as_f64(rank.peak_ram_bytes)),
+            cpu_s: spread_of(&of_job, |rank| rank.cpu_s),
             // Ranks that used no GPU do not differ in it.
             peak_gpu_ram_bytes: gpu_ram.filter(|spread| spread.max > 0.0),
             heaviest: heaviest.iter().map(|rank| (*rank).clone()).collect(),
@@ -225,9 +229,15 @@ impl RankTable {
         })
     }
 
-    /// Gives how a value differs between the ranks of which it is known. `None`: it is known of none.
-    fn spread(&self, value: impl Fn(&RankUsage) -> Option<f64>) -> Option<Spread<RankPlace>> {
-        spread(self.ranks.values().filter_map(|rank| Some((value(rank)?, &rank.place))))
+    /// Gives the job that used most CPU time, with its number of ranks. Of equal ones, it is the one of most ranks.
+    fn heaviest_job(&self) -> Option<(u32, u32)> {
+        let mut used: BTreeMap<(u32, u32), (u128, u64)> = BTreeMap::new();
+        for ((job, of, _), rank) in &self.ranks {
+            let (cpu, ranks) = used.entry((*job, *of)).or_default();
+            *cpu += u128::from(rank.cpu_s.map_or(0, millionths));
+            *ranks += 1;
+        }
+        used.into_iter().max_by_key(|(_, weight)| *weight).map(|(job, _)| job)
     }
 
     /// Gives the ranks without figures, by job, at most [`MOST_MISSING`]. Those of jobs that were told apart by their reports are
@@ -288,6 +298,11 @@ impl OpenRank {
             (usage.exit, self.exit_us) = (other.exit, span.end_us);
         }
     }
+}
+
+/// Gives how a value differs between the ranks of which it is known. `None`: it is known of none.
+fn spread_of(ranks: &[&RankUsage], value: impl Fn(&RankUsage) -> Option<f64>) -> Option<Spread<RankPlace>> {
+    spread(ranks.iter().filter_map(|rank| Some((value(rank)?, &rank.place))))
 }
 
 /// Writes ranks as CSV, with the names in the first line. What is not known is empty.

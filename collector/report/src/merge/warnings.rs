@@ -85,8 +85,9 @@ pub(super) struct Facts<'a> {
 /// Lists all warnings: those about the merge itself, then those of the reports.
 pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
     // Each is `None` if there is nothing to warn of.
-    let own: [(Topic, Option<String>); 9] = [
+    let own: [(Topic, Option<String>); 10] = [
         (Topic::Tracking, missing(facts)),
+        (Topic::Tracking, idle(facts)),
         (Topic::Tracking, unfinished(facts.nodes)),
         (Topic::Figures, commands(facts.commands)),
         (Topic::Figures, jobs(facts.plan)),
@@ -119,6 +120,21 @@ fn counted(count: u64, what: &str) -> String {
 /// Gives the nodes whose reports are in this state.
 fn of_state(nodes: &[Node], state: NodeState) -> Vec<&Node> {
     nodes.iter().filter(|node| node.state == state).collect()
+}
+
+/// Names the nodes of which there is a report, and no process in it, if ranks are missing: they may have run there. `None`: there
+/// are none.
+fn idle(facts: &Facts) -> Option<String> {
+    facts.ranks?;
+    let is_idle = |node: &&Node| node.reports > 0 && node.processes == Some(0);
+    let idle: Vec<&Node> = facts.nodes.iter().filter(is_idle).collect();
+    (!idle.is_empty()).then(|| {
+        format!(
+            "No process was seen on {} ({}). What an MPI launcher starts by ssh in a job of Slurm does not report to the run.",
+            counted(idle.len() as u64, "node"),
+            named(idle.iter().map(|node| node.node.as_str()))
+        )
+    })
 }
 
 /// Says what no figure has: nodes and ranks without a report, and files that could not be read. `None`: nothing is missing.

@@ -32,11 +32,12 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 28] = [
+const CAUSES: [(Topic, CauseOf); 29] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
     (Topic::OtherNodes, unseen_nodes),
+    (Topic::Figures, unlisted_ranks),
     (Topic::Figures, preload_off),
     (Topic::Tracking, connector_overruns),
     (Topic::Figures, uninstrumented),
@@ -210,7 +211,7 @@ fn uninstrumented(context: &Context) -> Option<String> {
 }
 
 /// What to do about ranks on other nodes.
-const REPORT_OF_EACH_RANK: &str = "With --nodes=auto, what mpirun starts on other nodes is tracked, too. Or put gpu-track-run \
+const REPORT_OF_EACH_RANK: &str = "With --nodes=auto, what mpirun and srun start on other nodes is tracked, too. Or put gpu-track-run \
                                    behind srun or mpirun, for a report of each rank: srun gpu-track-run -o usage.%r.json \
                                    -- ./app.";
 
@@ -235,6 +236,12 @@ fn unseen_nodes(context: &Context) -> Option<String> {
         "The command started processes on {count}{names}, by srun or an MPI launcher: they are not in this \
          report{ranks}. {REPORT_OF_EACH_RANK}"
     ))
+}
+
+/// Says that there were more ranks than are told apart.
+fn unlisted_ranks(context: &Context) -> Option<String> {
+    let left_out = context.inputs.run.ranks.left_out();
+    (left_out > 0).then(|| format!("The ranks of jobs lack {left_out}: only the first ones are told apart."))
 }
 
 /// Counts programs that do not see what the shim needs, and says how to bind it.

@@ -254,11 +254,11 @@ pub struct Ranks {
     pub jobs: u64,
     /// Ranks without a report, the first 100 in the order of their jobs.
     pub missing: Vec<u32>,
-    /// Largest RAM of the ranks' processes, bytes; `None`: it is known of none.
+    /// Largest RAM of the ranks' processes, bytes, of the job that used most CPU time; `None`: it is known of none.
     pub peak_ram_bytes: Option<Spread<RankPlace>>,
-    /// CPU time of the ranks, seconds; `None`: it is known of none.
+    /// CPU time of the ranks of that job, seconds; `None`: it is known of none.
     pub cpu_s: Option<Spread<RankPlace>>,
-    /// Largest GPU memory of the ranks, bytes; `None`: it is known of none, or none used a GPU.
+    /// Largest GPU memory of the ranks of that job, bytes; `None`: it is known of none, or none used a GPU.
     pub peak_gpu_ram_bytes: Option<Spread<RankPlace>>,
     /// The ten with the largest RAM, the largest first.
     pub heaviest: Vec<RankUsage>,

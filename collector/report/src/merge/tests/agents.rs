@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::report::{Exit, JobRank, NodePart, Nodes, Topic, Warning};
+use crate::model::report::{
+    Coverage, CpuTime, Exit, Io, JobRank, NodePart, NodeState, Nodes, Topic, Warning,
+};
 
 /// A report of a run over several nodes, whose clock is so far ahead.
 fn part(node: &str, is_agent: bool, clock_ahead_s: f64) -> Report {
@@ -42,6 +44,71 @@ fn clocks_of_agents_are_put_right_by_the_launchers() {
     assert!((all.wall_s - launcher.wall_s).abs() < 0.001, "{}", all.wall_s);
     let agreed = merged(&[launcher, part("n2", true, 0.5), part("n3", true, 0.5)]);
     assert_eq!(all.max_ram, agreed.max_ram, "as with clocks that agree");
+}
+
+/// A report of an agent of Slurm, which has no command and saw no process.
+fn idle_agent(node: &str) -> Report {
+    let mut report = part(node, true, 0.0);
+    report.command.clear();
+    report.warnings.clear();
+    report.coverage = Coverage { uncounted_reason: None, untracked_reason: None, ..Coverage::default() };
+    (report.processes.total, report.processes.max_concurrent) = (0, Some(0));
+    report.processes.by_command.clear();
+    report.processes.heaviest.clear();
+    (report.cpu_time, report.io) = (CpuTime::default(), Io::default());
+    (report.max_ram.main, report.max_ram.descendants, report.max_ram.combined) = Default::default();
+    (report.max_ram_at_most, report.mean_ram_bytes) = Default::default();
+    report
+}
+
+// Requirement: NODE-14
+#[test]
+fn node_on_which_nothing_ran_has_used_nothing_and_leaves_the_figures_of_the_run() {
+    let launcher = part("n1", false, 0.0);
+    let mut agent = idle_agent("n2");
+    // It was there before the command, and a little after it.
+    agent.started_at -= Duration::from_secs(2);
+    agent.wall_s = launcher.wall_s + 2.5;
+    let all = merged(&[agent, launcher.clone()]);
+    assert!((all.wall_s - launcher.wall_s).abs() < 0.001, "{} {}", all.wall_s, launcher.wall_s);
+    assert_eq!(all.started_at, launcher.started_at);
+    assert_eq!(all.cpu_time.user_s, launcher.cpu_time.user_s);
+    assert_eq!(all.io, launcher.io);
+    assert_eq!(all.max_ram_at_most.combined, launcher.max_ram_at_most.combined);
+    assert!(all.mean_ram_bytes.combined.is_some());
+    assert_eq!(all.nodes[1].state, NodeState::Final);
+    assert_eq!(all.warnings.iter().filter(|warning| warning.topic == Topic::Tracking).count(), 0);
+}
+
+// Requirement: NODE-14
+#[test]
+fn time_without_an_agent_is_said() {
+    let launcher = part("n1", false, 0.0);
+    let mut agent = idle_agent("n2");
+    agent.started_at += Duration::from_secs(3);
+    agent.wall_s = launcher.wall_s - 8.0;
+    let all = merged(&[agent, launcher]);
+    let said = |text: &str| all.warnings.iter().any(|warning| warning.text.contains(text));
+    assert!(said("n2: Tracked only from 3.0 s after the command's start on"), "{:?}", all.warnings);
+    assert!(said("n2: 5.00 s before the end"), "{:?}", all.warnings);
+    assert_eq!(all.nodes[1].state, NodeState::LastHeard);
+}
+
+// Requirement: NODE-15
+#[test]
+fn ranks_of_one_job_are_compared_and_idle_nodes_named_where_ranks_are_missing() {
+    let rank = |job, rank, cpu_s| JobRank {
+        rank: OwnRank { job, rank, of: 2, pid: None },
+        cpu_s: Some(cpu_s),
+        ..JobRank::default()
+    };
+    let mut launcher = part("n1", false, 0.0);
+    launcher.job_ranks = vec![rank(1, 0, 9.0), rank(1, 1, 9.0), rank(2, 0, 1.0)];
+    let all = merged(&[launcher, idle_agent("n2")]);
+    let cpu = all.ranks.unwrap().cpu_s.unwrap();
+    assert_eq!((cpu.imbalance, cpu.max_at.job), (Some(1.0), 1));
+    let said = |text: &str| all.warnings.iter().any(|warning| warning.text.contains(text));
+    assert!(said("No process was seen on 1 node (n2)."), "{:?}", all.warnings);
 }
 
 // Requirement: NODE-15
