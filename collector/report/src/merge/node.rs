@@ -241,7 +241,7 @@ impl OpenNode {
             state: self.endings.state(),
             reports: self.reports,
             last_heard_at: Some(timestamp::representable(heard)),
-            silent_s: (!self.is_apart).then(|| (self.grid.end_us - heard_us) as f64 / 1e6),
+            silent_s: (!self.is_apart).then(|| (self.grid.end_us - heard_us).max(0) as f64 / 1e6),
             clock_offset_s: self.clock_offset_s,
             cores: Some(self.cores),
             usable_cores: Some(usable.count),

@@ -234,7 +234,7 @@ impl RankTable {
         let mut used: BTreeMap<(u32, u32), (u128, u64)> = BTreeMap::new();
         for ((job, of, _), rank) in &self.ranks {
             let (cpu, ranks) = used.entry((*job, *of)).or_default();
-            *cpu += u128::from(rank.cpu_s.map_or(0, millionths));
+            *cpu += rank.cpu_s.map_or(0, millionths);
             *ranks += 1;
         }
         used.into_iter().max_by_key(|(_, weight)| *weight).map(|(job, _)| job)
