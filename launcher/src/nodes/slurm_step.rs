@@ -24,6 +24,7 @@ const READY: &str = "gpu-track-run: ready";
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it looks for signals meanwhile.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// A job of several nodes that Slurm has allocated.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SlurmJob {
