@@ -149,10 +149,11 @@ pub(crate) fn discard_pending(set: &SignalSet) {
     while let Ok(Some(_)) = wait(set, Some(Duration::ZERO)) {}
 }
 
-/// Takes all pending signals of this blocked set but SIGCHLD.
-pub(crate) fn take_pending(set: &SignalSet) -> Vec<i32> {
+/// Takes the pending signals of this blocked set, and gives those that ask to end. Others are this process's own: SIGCHLD, or
+/// SIGXFSZ for a file that it wrote.
+pub(crate) fn take_requests(set: &SignalSet) -> Vec<i32> {
     let next = || wait(set, Some(Duration::ZERO)).ok().flatten();
-    std::iter::from_fn(next).map(|received| received.signal).filter(|signal| *signal != SIGCHLD).collect()
+    std::iter::from_fn(next).map(|received| received.signal).filter(|signal| requests_end(*signal)).collect()
 }
 
 /// Whether a signal that asks to end is pending.

@@ -54,6 +54,11 @@ const SECTIONS: [Section; 2] = [
                  PRTE_MCA_prte_launch_agent of Open MPI.",
             ),
             ("GPU_TRACK_AGENT", "Set for COMMAND by --nodes=auto: what starts an agent."),
+            (
+                "SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT",
+                "Where Slurm's controller is, for the srun by which --nodes=auto starts agents. It gets no other variable of \
+                 Slurm's.",
+            ),
             ("SLURM_JOB_ID, PBS_JOBID, LSB_JOBID", "The batch job's id: %j in the name of a report."),
             (
                 "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, \

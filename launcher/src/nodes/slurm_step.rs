@@ -109,7 +109,7 @@ fn is_setting(name: &OsStr) -> bool {
     /// Those say it.
     const CONTROLLER: [&str; 4] = ["SLURM_CONF", "SLURM_WORKING_CLUSTER", "SLURM_CLUSTERS", "SLURM_JWT"];
     let is_slurms = |prefix: &[u8]| name.as_encoded_bytes().starts_with(prefix);
-    (is_slurms(b"SLURM_") || is_slurms(b"SRUN_")) && !CONTROLLER.iter().any(|kept| name == *kept)
+    (is_slurms(b"SLURM") || is_slurms(b"SRUN")) && !CONTROLLER.iter().any(|kept| name == *kept)
 }
 
 /// Makes this process a child of none of the run, in a session of its own: the terminal's Ctrl-C is for the command, and the
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn step_has_none_of_the_users_settings() {
         let is_kept = |name: &&&str| !is_setting(OsStr::new(name));
-        let names = ["SLURM_CONF", "SLURM_EXPORT_ENV", "SRUN_DEBUG", "SLURM_JOB_ID", "PATH"];
+        let names = ["SLURM_CONF", "SLURM_STEP_GPUS", "SLURMD_NODENAME", "SLURM_JOB_ID", "PATH"];
         assert_eq!(names.iter().filter(is_kept).copied().collect::<Vec<_>>(), ["SLURM_CONF", "PATH"]);
     }
 }
