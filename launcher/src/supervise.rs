@@ -207,14 +207,19 @@ impl<A: Account> Supervisor<A> {
     }
 
     /// Forwards a signal that another process sent. The terminal's signals, which have no sender, go to the whole process group,
-    /// so the command has got them already. Without a command, nothing is to be done: only the end of the input ends the run.
+    /// so the command has got them already. Without a command it is for nobody: only the end of the input ends the run. But what is known
+    /// so far is written then, too.
     fn signal_received(&mut self, received: Received) {
         // Before it is sent: what it causes is later.
         let monotonic_ns = clock::monotonic_ns();
         // SIGCHLD is for the launcher, which has children that the command does not know.
-        let Some(main) = self.main().filter(|_| received.signal != libc::SIGCHLD) else { return };
+        if received.signal == libc::SIGCHLD {
+            return;
+        }
         let Some((sender_pid, sender_uid)) = received.sender else { return };
-        main.send(received.signal);
+        if let Some(main) = self.main() {
+            main.send(received.signal);
+        }
         // A program may send the same signal again and again: only the first one is a cause of anything.
         let is_known = |message: &Message| matches!(message, Message::Signalled { signal, .. } if *signal == received.signal);
         if !self.account.messages().iter().any(is_known) {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Run, installed, is_root, skip, tracked, wait_until};
+use crate::support::{Run, installed, is_root, kill, skip, tracked, wait_until};
 
 fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
@@ -149,6 +149,30 @@ fn report_of_an_earlier_run_is_replaced_while_the_command_runs() {
     assert_eq!(running.wait().status.code(), Some(0));
     let last = json(&report);
     assert_eq!((&last["finished"], &last["stage"]), (&true.into(), &"final".into()));
+}
+
+// Requirement: FAULT-69
+#[test]
+fn report_so_far_is_written_at_once_where_a_signal_asks_to_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    assert_eq!(reported(&report, &["true"]).status.code(), Some(0));
+    // A batch system kills all a while after this signal.
+    let stop = directory.path().join("stop");
+    let script = "trap '' TERM; while [ ! -e \"$0\" ]; do sleep 0.01; done";
+    let running = tracked(["sh", "-c", script, stop.to_str().unwrap()])
+        .only_options(&["-f", "json", "-o", report.to_str().unwrap()])
+        .start();
+    let age_s = || json(&report)["wall_s"].as_f64().filter(|_| json(&report)["stage"] == "so_far");
+    wait_until("a report so far", || age_s().is_some_and(|age_s| age_s > 2.0));
+    let before_s = age_s().unwrap();
+    kill(running.pid(), libc::SIGTERM);
+    // Without the signal, the next one is written when the run is twice as old.
+    wait_until("another report", || age_s().is_some_and(|age_s| age_s > before_s));
+    let after_s = age_s().unwrap();
+    assert!(after_s < 2.0 * before_s, "{before_s} {after_s}");
+    fs::write(&stop, "").unwrap();
+    assert_eq!(running.wait().status.code(), Some(0));
 }
 
 // Requirement: OUT-12

@@ -99,7 +99,7 @@ fn signal_that_comes_before_the_command_ends_it() {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("r.json");
     let waits = with_srun("echo >${0%/*}/begun; cat");
-    let running = in_job("sleep 60", waits.path(), &report).start();
+    let running = in_job("exec sleep 60", waits.path(), &report).start();
     wait_until("srun", || waits.path().join("begun").exists());
     kill(running.pid(), libc::SIGTERM);
     assert_eq!(running.wait().status.signal(), Some(libc::SIGTERM));

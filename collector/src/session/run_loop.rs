@@ -12,7 +12,7 @@ use super::messages::Messages;
 use super::orders::OrderPipe;
 use super::readers::Readers;
 use super::told::Told;
-use crate::model::config::Config;
+use crate::model::config::{Config, Message};
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
 use crate::model::record_or_event::Damage;
@@ -112,6 +112,10 @@ impl Session {
             && let Some(line) = messages.line()?
         {
             let message = serde_json::from_slice(&line)?;
+            if matches!(message, Message::Signalled { .. }) {
+                // SIGKILL can follow, to all at once: then what is written now remains.
+                self.interim_ns = 0;
+            }
             self.told.take_in(&message, &self.config, &self.readers.root, &mut self.run);
         }
         Ok(())
