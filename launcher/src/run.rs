@@ -148,7 +148,7 @@ fn spawn(
             early_signals: Vec::new(),
         });
     }
-    let early_signals = signals::take_requests(&ready.signals);
+    let early_signals = signals::take_requests();
     let at_ns = clock::monotonic_ns();
     let spawned = spawn::spawn(words, env, &ready.inherited, cgroup_procs);
     // This process may become the command, and exec keeps the attribute.

@@ -34,9 +34,12 @@ impl Received {
     }
 }
 
+/// The signals that users and batch systems send to end a program.
+const REQUESTS: [i32; 4] = [SIGINT, SIGTERM, SIGQUIT, SIGHUP];
+
 /// Whether users and batch systems send this signal to end a program.
 pub(crate) fn requests_end(signal: i32) -> bool {
-    matches!(signal, SIGINT | SIGTERM | SIGQUIT | SIGHUP)
+    REQUESTS.contains(&signal)
 }
 
 /// Whether a program gets this signal for a fault of its own.
@@ -149,11 +152,10 @@ pub(crate) fn discard_pending(set: &SignalSet) {
     while let Ok(Some(_)) = wait(set, Some(Duration::ZERO)) {}
 }
 
-/// Takes the pending signals of this blocked set, and gives those that ask to end. Others are this process's own: SIGCHLD, or
-/// SIGXFSZ for a file that it wrote.
-pub(crate) fn take_requests(set: &SignalSet) -> Vec<i32> {
-    let next = || wait(set, Some(Duration::ZERO)).ok().flatten();
-    std::iter::from_fn(next).map(|received| received.signal).filter(|signal| requests_end(*signal)).collect()
+/// Takes the pending signals that ask to end, which are blocked. All others stay pending.
+pub(crate) fn take_requests() -> Vec<Received> {
+    let requests = of(&REQUESTS);
+    std::iter::from_fn(|| wait(&requests, Some(Duration::ZERO)).ok().flatten()).collect()
 }
 
 /// Whether a signal that asks to end is pending.
@@ -162,7 +164,7 @@ pub(crate) fn is_end_pending() -> bool {
     // SAFETY: the set is ours, and zeroed is a valid empty one; sigismember reads it.
     unsafe {
         libc::sigpending(set.as_mut_ptr());
-        (1..32).any(|signal| requests_end(signal) && libc::sigismember(set.as_ptr(), signal) == 1)
+        REQUESTS.iter().any(|signal| libc::sigismember(set.as_ptr(), *signal) == 1)
     }
 }
 

@@ -63,8 +63,8 @@ pub(crate) struct Started {
     pub(crate) at_ns: u64,
     /// RUSAGE_CHILDREN just before.
     pub(crate) children_before: Usage,
-    /// Signals that came before the fork: the command did not get them.
-    pub(crate) early_signals: Vec<i32>,
+    /// Requests to end that came before the fork: the command did not get them.
+    pub(crate) early_signals: Vec<Received>,
 }
 
 /// The state of the launcher while the command runs.
@@ -108,7 +108,13 @@ impl<A: Account> Supervisor<A> {
         };
         if let Subject::Command(main) = supervisor.subject {
             supervisor.account.tell(Message::Started { pid: main.pid, monotonic_ns: at_ns });
-            early_signals.into_iter().for_each(|signal| main.send(signal));
+            for received in early_signals {
+                match received.sender {
+                    Some(_) => supervisor.signal_received(received),
+                    // The terminal's, which would have been the command's, too.
+                    None => main.send(received.signal),
+                }
+            }
         }
         supervisor
     }
