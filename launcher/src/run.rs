@@ -21,10 +21,17 @@ use crate::untracked::Untracked;
 use crate::{config, console, not_executed, reap, signals, untracked};
 
 /// The launcher's state while it supervises a command, and before.
-pub(crate) struct Ready {
-    pub(crate) signals: SignalSet,
-    pub(crate) inherited: InheritedState,
-    pub(crate) was_subreaper: bool,
+struct Ready {
+    signals: SignalSet,
+    inherited: InheritedState,
+    was_subreaper: bool,
+}
+
+impl Ready {
+    /// Whether orphans of processes from before the run become this process's children.
+    fn is_reaper(&self) -> bool {
+        self.was_subreaper || std::process::id() == 1
+    }
 }
 
 /// What a run holds until its end, and the command that it may become must not.
@@ -99,7 +106,7 @@ fn start(
 ) -> Result<(Tracked, Started), SessionError> {
     let mut env = session.environment();
     if let Some(nodes) = nodes {
-        env.extend(nodes.start_agents(session.segment_path(), ready));
+        env.extend(nodes.start_agents(session.segment_path(), ready.inherited, ready.is_reaper()));
     }
     // Only now: what started agents is no part of the run, and the connector would report it as a descendant.
     session.subscribe(options);

@@ -23,8 +23,7 @@ pub(crate) use agent::{prepare as prepare_agent, watch_input};
 pub(crate) use remote_shell::serve_if_started_as_remote_shell;
 
 use crate::cli::Options;
-use crate::run::Ready;
-use crate::spawn::Environment;
+use crate::spawn::{Environment, InheritedState};
 use crate::{console, keep};
 use carriers::Carriers;
 use directory::{CheckedIn, NodeDirectory};
@@ -36,8 +35,8 @@ const SUFFIX: &str = ".d";
 /// Says whether other nodes are tracked where no option does: "auto" or "off".
 const VARIABLE: &str = "GPU_TRACK_NODES";
 
-/// Whether other nodes are tracked, too. An agent has no agents: the launcher's reach all nodes. Nor has one of several ranks, each
-/// of which has a launcher.
+/// Whether other nodes are tracked, too. An agent has no agents: the launcher's reach all nodes. A launcher that is one of several
+/// ranks has none, either: each rank has a launcher.
 pub(crate) fn are_tracked(options: &Options) -> bool {
     let by_environment = || keep::own_variable(VARIABLE).is_some_and(|when| when == "auto");
     options.diagnosis.agent.is_none()
@@ -99,17 +98,23 @@ impl NodeRun {
     }
 
     /// Has Slurm start the agents, in a job of several nodes. Elsewhere, gives the variables that make MPI launchers start them, for
-    /// the command. `segment`: that of this node.
-    pub(crate) fn start_agents(&mut self, segment: &Path, ready: &Ready) -> Environment {
+    /// the command. `segment`: that of this node. `inherited`: the signal state that programs get back. `is_reaper`: orphans of
+    /// processes from before this one become its children.
+    pub(crate) fn start_agents(
+        &mut self,
+        segment: &Path,
+        inherited: InheritedState,
+        is_reaper: bool,
+    ) -> Environment {
         let Some(job) = SlurmJob::here(&keep::own_variable) else {
             return self.carriers.environment(segment);
         };
         let agent = self.carriers.agent(Some(segment));
-        let started = if ready.was_subreaper || std::process::id() == 1 {
+        let started = if is_reaper {
             // srun would become a child of this process, as an orphan of the command's does.
             Err("gpu-track-run reaps the orphans of processes from before it".to_owned())
         } else {
-            SlurmStep::start(&job, &agent, ready.inherited)
+            SlurmStep::start(&job, &agent, inherited)
         };
         match started {
             Ok(step) => {
