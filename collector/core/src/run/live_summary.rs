@@ -76,15 +76,7 @@ mod tests {
     use crate::run::usage::CpuUsage;
 
     fn new_run() -> RunState {
-        let context = RunContext {
-            launcher_pid: 100,
-            pid_ns: 10,
-            session_monotonic_ns: 0,
-            session_realtime_ns: 0,
-            page: 4096,
-            tick_us: 10_000,
-            has_command: true,
-        };
+        let context = RunContext::of_test(100, 10, 0);
         RunState::new(context, CpuUsage::new(1, 2, 0), Trust::new(0, 2, false), 5)
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Ranks {
 struct RankTotals {
     /// Largest sum of what its processes added to the footprint at a sample, bytes.
     sampled_bytes: u64,
-    /// Largest peak RSS of one of them, bytes.
+    /// Largest RSS that one of them is known to have had, bytes.
     largest_rss_bytes: u64,
     /// Largest GPU memory of one of them, bytes. `None`: none was seen on a GPU whose driver tells it.
     gpu_bytes: Option<u64>,
@@ -63,8 +63,7 @@ impl RankTotals {
             Some(us) => self.cpu_us = self.cpu_us.saturating_add(us),
             None => self.is_any_cpu_unknown = true,
         }
-        self.largest_rss_bytes =
-            self.largest_rss_bytes.max(process.memory.peak_rss_bytes.unwrap_or_default());
+        self.largest_rss_bytes = self.largest_rss_bytes.max(process.memory.known_rss.own_bytes);
         self.end_ns = self.end_ns.max(process.end_ns());
         if self.first.as_ref().is_none_or(|first| process.start_ns < first.start_ns) {
             self.first = Some(FirstProcess {
@@ -172,6 +171,7 @@ impl Ranks {
 mod tests {
     use super::*;
     use crate::model::ids::{Key, ProcessId};
+    use crate::model::quality::Quality;
     use crate::run::cause::tests::process;
     use crate::run::sampling::Held;
     use crate::run::tree::{ChildSeen, Contribution, RunContext};
@@ -202,11 +202,13 @@ mod tests {
     }
 
     /// A process of a rank, which used 2 s of CPU time.
-    fn process_of(rank: Rank, pid: u32, start_ns: u64, peak_rss_bytes: u64, command: &str) -> ProcessSummary {
+    fn process_of(rank: Rank, pid: u32, start_ns: u64, rss_bytes: u64, command: &str) -> ProcessSummary {
         let mut process = process(pid, command, Exit { code: Some(0), signal: None });
         process.ids.rank = Some(rank);
         (process.start_ns, process.wall_ns) = (start_ns, 1_000_000_000);
-        process.memory.peak_rss_bytes = Some(peak_rss_bytes);
+        process.memory.known_rss.own_bytes = rss_bytes;
+        // A peak that is only an upper bound tells nothing of what the rank had.
+        (process.memory.peak_rss_bytes, process.memory.peak_quality) = (Some(1 << 40), Quality::Bound);
         process
     }
 
@@ -231,15 +233,7 @@ mod tests {
     #[test]
     fn ram_of_a_rank_is_its_largest_sum_at_a_sample() {
         let rank = Rank { job: 1, rank: 0, count: 2 };
-        let mut tree = Tree::new(RunContext {
-            launcher_pid: 1,
-            pid_ns: 1,
-            session_monotonic_ns: 0,
-            session_realtime_ns: 0,
-            page: 4096,
-            tick_us: 10_000,
-            has_command: true,
-        });
+        let mut tree = Tree::new(RunContext::of_test(1, 1, 0));
         tree.set_main(10, 0, "mpirun");
         let main = tree.alive()[0];
         for pid in [20, 21] {

@@ -488,15 +488,7 @@ mod tests {
     }
 
     fn new_run() -> RunState {
-        let frame = RunContext {
-            launcher_pid: 100,
-            pid_ns: 10,
-            session_monotonic_ns: 50 * S,
-            session_realtime_ns: 50 * S,
-            page: 4096,
-            tick_us: 10_000,
-            has_command: true,
-        };
+        let frame = RunContext::of_test(100, 10, 50 * S);
         RunState::new(frame, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5)
     }
 

@@ -122,15 +122,7 @@ mod tests {
 
     impl Machine {
         fn new() -> Self {
-            let context = RunContext {
-                launcher_pid: 1,
-                pid_ns: NS,
-                session_monotonic_ns: 0,
-                session_realtime_ns: 0,
-                page: 4096,
-                tick_us: 10_000,
-                has_command: true,
-            };
+            let context = RunContext::of_test(1, NS, 0);
             Self { trust: Trust::new(0, 2, true), tree: Tree::new(context), findings: 0, made: 0 }
         }
 

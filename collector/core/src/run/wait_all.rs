@@ -102,15 +102,7 @@ mod tests {
 
     /// A run whose user is told what it waits for.
     fn new_run() -> RunState {
-        let context = RunContext {
-            launcher_pid: LAUNCHER,
-            pid_ns: 10,
-            session_monotonic_ns: 50 * S,
-            session_realtime_ns: 50 * S,
-            page: 4096,
-            tick_us: 10_000,
-            has_command: true,
-        };
+        let context = RunContext::of_test(LAUNCHER, 10, 50 * S);
         let mut run = RunState::new(context, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5);
         run.waiting.is_told = true;
         run

@@ -215,18 +215,24 @@ fn page_of_each_report_is_well_formed_and_loads_nothing() {
     }
 }
 
+/// Gives the page of a report whose texts are all hostile, which has the elements of one with harmless texts.
+fn hostile_page(report: &Report) -> String {
+    let (hostile, replaced) = with_texts(report, HOSTILE);
+    assert!(replaced >= 50, "{replaced}");
+    // What is cut to fit is cut alike, and so the pages differ in their texts alone.
+    let harmless = "x".repeat(quote::width(&quote::escape(HOSTILE)));
+    let (harmless, _) = with_texts(report, &harmless);
+    let page = page(&hostile);
+    assert_eq!(markup(&page), markup(&self::page(&harmless)));
+    assert!(!page.contains('\u{202e}') && page.matches("</script>").count() == 1, "{page}");
+    page
+}
+
 // Requirement: NODE-17
 #[test]
 fn names_of_nodes_never_become_markup() {
-    let report = of_nodes();
-    let (hostile, replaced) = with_texts(&report, HOSTILE);
-    assert!(replaced >= 50, "{replaced}");
-    let harmless = "x".repeat(quote::width(&quote::escape(HOSTILE)));
-    let (harmless, _) = with_texts(&report, &harmless);
-    let page = page(&hostile);
-    assert_eq!(markup(&page), markup(&self::page(&harmless)));
+    let page = hostile_page(&of_nodes());
     assert!(page.contains("<h3>RAM by node and time</h3>") && page.contains("<h3>CPU by rank and time</h3>"));
-    assert!(!page.contains('\u{202e}') && page.matches("</script>").count() == 1, "{page}");
     // In a legend, the head of a table, a row of a map and one of a table.
     assert!(page.matches("&lt;/script").count() >= 4, "{page}");
 }
@@ -234,15 +240,7 @@ fn names_of_nodes_never_become_markup() {
 // Requirement: OUT-35
 #[test]
 fn text_of_a_report_never_becomes_markup() {
-    let report = with_all();
-    let (hostile, replaced) = with_texts(&report, HOSTILE);
-    assert!(replaced >= 50, "{replaced}");
-    // What is cut to fit is cut alike, and so the pages differ in their texts alone.
-    let harmless = "x".repeat(quote::width(&quote::escape(HOSTILE)));
-    let (harmless, _) = with_texts(&report, &harmless);
-    let page = page(&hostile);
-    assert_eq!(markup(&page), markup(&self::page(&harmless)));
-    assert!(!page.contains('\u{202e}') && page.matches("</script>").count() == 1, "{page}");
+    let page = hostile_page(&with_all());
     assert!(page.contains("&lt;/script&gt;"), "{page}");
 }
 
@@ -410,7 +408,7 @@ fn of_nodes() -> Report {
 fn many_nodes(nodes: u32, ranks_of_node: u32, values: usize) -> Report {
     const POINTS: usize = 300;
     let ranks = nodes * ranks_of_node;
-    // Of which the merged report has 480 bins, 240 points, and 120 cells.
+    // A merged report has 480 bins of this time, 240 points, and 120 cells.
     let wall_s = 4800.0;
     let at_s = |at: usize| at as f64 * wall_s / POINTS as f64;
     let mut each = Report { wall_s, started_at: full().started_at, ..large(0) };

@@ -13,11 +13,6 @@ const EARLY_US: i64 = 1_000_000;
 
 /// Makes all of a report's processes descendants, and leaves out what is of its first process alone.
 pub(super) fn as_part(report: &mut Report) {
-    let coverage = &report.coverage;
-    let is_tracked = coverage.untracked_reason.is_none() && coverage.dropped_events == 0;
-    if report.command.is_empty() && coverage.processes == 0 && is_tracked {
-        note_idle(report);
-    }
     let ram = &mut report.max_ram;
     (ram.main, ram.descendants) =
         (SetRam { footprint_bytes: Some(0), private_bytes: Some(0), shared_bytes: Some(0) }, ram.combined);
@@ -73,9 +68,14 @@ fn note_idle(report: &mut Report) {
     }
 }
 
-/// Notes in the report of an agent without a command that the run went on without it: when it came after the launcher's command
-/// started, and how long before that ended it went, microseconds.
+/// Notes in the report of an agent without a command how long the run went on without it, microseconds: after the start of the
+/// launcher's command, and before its end. If it was there all the time and saw no process, there was none.
 pub(super) fn note_absence(report: &mut Report, late_us: i64, early_us: i64) {
+    let coverage = &report.coverage;
+    let is_tracked = coverage.untracked_reason.is_none() && coverage.dropped_events == 0;
+    if coverage.processes == 0 && is_tracked && late_us <= LATE_US && early_us <= EARLY_US {
+        note_idle(report);
+    }
     if late_us > LATE_US {
         let text = format!(
             "Tracked only from {:.1} s after the command's start on: what ran here before is missing, and so is what had \

@@ -241,7 +241,8 @@ fn unseen_nodes(context: &Context) -> Option<String> {
 /// Says that there were more ranks than are told apart.
 fn unlisted_ranks(context: &Context) -> Option<String> {
     let left_out = context.inputs.run.ranks.left_out();
-    (left_out > 0).then(|| format!("The ranks of jobs lack {left_out}: only the first ones are told apart."))
+    (left_out > 0)
+        .then(|| format!("Of the ranks, {left_out} are not listed: the first ones alone are told apart."))
 }
 
 /// Counts programs that do not see what the shim needs, and says how to bind it.

@@ -16,7 +16,6 @@ use crate::run::tree::RunContext;
 use crate::run::usage::{MaxFootprint, RamUsage};
 
 const S: u64 = 1_000_000_000;
-const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const MAIN: u32 = 101;
 const CHILD: u32 = 102;
@@ -123,15 +122,7 @@ struct Run {
 impl Run {
     /// A first process with this much memory, started at second 1.
     fn new(main: Made) -> Self {
-        let context = RunContext {
-            launcher_pid: 100,
-            pid_ns: 1,
-            session_monotonic_ns: S,
-            session_realtime_ns: S,
-            page: PAGE,
-            tick_us: 10_000,
-            has_command: true,
-        };
+        let context = RunContext::of_test(100, 1, S);
         let mut run = Self {
             tree: Tree::new(context),
             sampling: Sampling::default(),

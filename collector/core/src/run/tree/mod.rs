@@ -81,6 +81,23 @@ pub struct RunContext {
     pub has_command: bool,
 }
 
+#[cfg(test)]
+impl RunContext {
+    /// Makes that of a command which the launcher with this pid and pid namespace starts in a session that begins at `start_ns`, by
+    /// both clocks.
+    pub(crate) fn of_test(launcher_pid: u32, pid_ns: u32, start_ns: u64) -> Self {
+        Self {
+            launcher_pid,
+            pid_ns,
+            session_monotonic_ns: start_ns,
+            session_realtime_ns: start_ns,
+            page: 4096,
+            tick_us: 10_000,
+            has_command: true,
+        }
+    }
+}
+
 /// The processes of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tree {

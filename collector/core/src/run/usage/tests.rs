@@ -14,15 +14,7 @@ const MB: u64 = 1_000_000;
 const MAIN: u32 = 101;
 
 fn tree() -> Tree {
-    let frame = RunContext {
-        launcher_pid: 100,
-        pid_ns: 1,
-        session_monotonic_ns: 0,
-        session_realtime_ns: 0,
-        page: 4096,
-        tick_us: 10_000,
-        has_command: true,
-    };
+    let frame = RunContext::of_test(100, 1, 0);
     let mut tree = Tree::new(frame);
     tree.set_main(MAIN, 0, "main");
     tree

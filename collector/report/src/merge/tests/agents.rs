@@ -87,10 +87,13 @@ fn time_without_an_agent_is_said() {
     let mut agent = idle_agent("n2");
     agent.started_at += Duration::from_secs(3);
     agent.wall_s = launcher.wall_s - 8.0;
+    let launcher_io = launcher.io.read_bytes;
     let all = merged(&[agent, launcher]);
     let said = |text: &str| all.warnings.iter().any(|warning| warning.text.contains(text));
     assert!(said("n2: Tracked only from 3.0 s after the command's start on"), "{:?}", all.warnings);
     assert!(said("n2: 5.00 s before the end"), "{:?}", all.warnings);
+    // Processes may have been there that no agent saw.
+    assert_eq!((all.cpu_time.user_s, all.io.read_bytes), (None, launcher_io));
     assert_eq!(all.nodes[1].state, NodeState::LastHeard);
 }
 

@@ -36,15 +36,7 @@ const MIB: u64 = 1 << 20;
 const MIB_KIB: u64 = 1024;
 
 fn context() -> RunContext {
-    RunContext {
-        launcher_pid: LAUNCHER,
-        pid_ns: HERE,
-        session_monotonic_ns: T0,
-        session_realtime_ns: 7 * T0,
-        page: 4096,
-        tick_us: 10_000,
-        has_command: true,
-    }
+    RunContext { session_realtime_ns: 7 * T0, ..RunContext::of_test(LAUNCHER, HERE, T0) }
 }
 
 fn used(us: u64, max_rss_kib: u64) -> Usage {
