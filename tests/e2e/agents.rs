@@ -170,7 +170,9 @@ fn run_goes_on_where_other_nodes_cannot_be_tracked() {
         .options(&["--nodes=auto"])
         .with(|command| command.env("SLURM_JOB_NODELIST", "n[6-7]").env("SLURMD_NODENAME", "n6"))
         .run();
-    assert_eq!(run.assert_clean(0).at("coverage.nodes.unseen_names")[0], "n7");
+    let report = run.report();
+    assert_eq!((run.status.code(), &report.at("coverage.nodes.unseen_names")[0]), (Some(0), &"n7".into()));
+    assert!(report.warnings().contains("1 other node (n7)"), "{}", report.warnings());
     let run = tracked(["/nonexistent/command"]).options(&["--nodes=auto"]).run();
     assert_eq!(run.status.code(), Some(127), "{}", run.stderr);
 }
@@ -232,6 +234,8 @@ fn node_without_the_program_runs_its_ranks_and_is_named() {
         let (status, text, report) = on_n1(&cluster, &line, true);
         on_n2(&["umount", BINARY]);
         assert_eq!((status, text.matches("rank").count()), (Some(0), 4), "{name}: {text}");
-        assert_eq!(report.unwrap()["coverage"]["nodes"]["unseen_names"], serde_json::json!(["n2"]), "{name}");
+        let report = report.unwrap();
+        assert_eq!(report["coverage"]["nodes"]["unseen_names"], serde_json::json!(["n2"]), "{name}");
+        assert!(report["warnings"].to_string().contains("(n2)"), "{name}: {}", report["warnings"]);
     }
 }

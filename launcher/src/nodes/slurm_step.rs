@@ -132,24 +132,26 @@ fn detach(inherited: InheritedState) -> io::Result<()> {
 enum Heard {
     /// A task is ready.
     Ready,
-    /// srun has ended: the last other line that it wrote.
+    /// srun has ended: its last error, or the last other line that it wrote.
     Ended(String),
 }
 
-/// Reads what srun writes. Where it ends before it is asked to (`is_ending`), and nobody waits for its tasks any more, a line on
-/// stderr says so.
+/// Reads what srun writes. Where it ends with an error before it is asked to (`is_ending`), and nobody waits for its tasks any more, a
+/// line on stderr says so. Without an error, all tasks have ended by themselves: none had a node to track.
 fn read_all(output: impl Read, sender: &Sender<Heard>, is_ending: &AtomicBool) {
     let mut last = "it ended at once".to_owned();
+    let mut is_error = false;
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
         if line == READY {
             let _ = sender.send(Heard::Ready);
-        } else {
+        } else if line.contains(" error: ") || !is_error {
+            is_error |= line.contains(" error: ");
             last = line.trim_start_matches("srun: ").to_owned();
         }
     }
     let is_told = sender.send(Heard::Ended(last.clone())).is_ok();
-    if !is_told && !is_ending.load(Ordering::Acquire) {
+    if is_error && !is_told && !is_ending.load(Ordering::Acquire) {
         console::message(format_args!("--nodes: the agents have ended: {last}"));
     }
 }

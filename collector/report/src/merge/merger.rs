@@ -161,7 +161,7 @@ impl Merger {
         if let Some((late_us, early_us)) = self.plan.absence_us(number) {
             note_absence(&mut report, late_us, early_us);
         }
-        if is_agents || self.plan.is_launchers(number) {
+        if self.plan.has_several() && (is_agents || self.plan.is_launchers(number)) {
             // Each names the nodes that it can't see. Those without a report are named below.
             report.warnings.retain(|warning| warning.topic != Topic::OtherNodes);
         }

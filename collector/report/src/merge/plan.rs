@@ -125,6 +125,11 @@ impl Plan {
         self.sources[number].content.is_none_or(|seen| seen == content)
     }
 
+    /// Whether there are several reports. A single one stays as it is.
+    pub(super) fn has_several(&self) -> bool {
+        self.sources.len() > 1
+    }
+
     /// Whether the launcher of the run is known, and this report is of one of its agents.
     pub(super) fn is_agents(&self, number: usize) -> bool {
         self.launcher.is_some() && self.sources[number].head.is_agents()

@@ -211,18 +211,21 @@ fn uninstrumented(context: &Context) -> Option<String> {
 }
 
 /// What to do about ranks on other nodes.
-const REPORT_OF_EACH_RANK: &str = "With --nodes=auto, what mpirun and srun start on other nodes is tracked, too. Or put gpu-track-run \
+const REPORT_OF_EACH_RANK: &str = " With --nodes=auto, what mpirun and srun start on other nodes is tracked, too. Or put gpu-track-run \
                                    behind srun or mpirun, for a report of each rank: srun gpu-track-run -o usage.%r.json \
                                    -- ./app.";
 
 /// Names other machines, or counts ranks, whose processes are in no figure.
 fn unseen_nodes(context: &Context) -> Option<String> {
+    // Who asked for all nodes needs no such advice.
+    let is_asked = context.inputs.config.report.node_part.is_some();
+    let advice = if is_asked { "" } else { REPORT_OF_EACH_RANK };
     let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
     // No program's arguments show other nodes: then only a lack of ranks can.
     let Some(nodes) = &context.coverage.nodes else {
         return Some(format!(
             "{} of an MPI job or Slurm step wrote no record: they ran on other nodes, and are not in this report, or they \
-             can't carry the shim. {REPORT_OF_EACH_RANK}",
+             can't carry the shim.{advice}",
             ranks?
         ));
     };
@@ -234,7 +237,7 @@ fn unseen_nodes(context: &Context) -> Option<String> {
         if nodes.unseen == 1 { "1 other node".to_owned() } else { format!("{} other nodes", nodes.unseen) };
     Some(format!(
         "The command started processes on {count}{names}, by srun or an MPI launcher: they are not in this \
-         report{ranks}. {REPORT_OF_EACH_RANK}"
+         report{ranks}.{advice}"
     ))
 }
 
