@@ -214,7 +214,8 @@ fn steady_memory_has_its_mean_near_its_peak() {
 #[test]
 fn all_processes_at_the_peak_are_in_the_sums_by_command() {
     for interval in ["0.01", "1"] {
-        let run = run(&["touch", "together", "40", "20000000", "30"], &["--st", interval]);
+        // Where no sample saw a child, the megabyte of program and libraries that it has with the others counts in full.
+        let run = run(&["touch", "together", "12", "70000000", "30"], &["--st", interval]);
         let report = run.assert_clean(0);
         let (held, found) = (report.at("peak.by_command.0"), report.f64("peak.combined_rss_bytes"));
         assert_within("held by name", report.held_at_peak() as f64, found, 2.0);
@@ -224,7 +225,7 @@ fn all_processes_at_the_peak_are_in_the_sums_by_command() {
             "{report}"
         );
         // Where the collector came too late to see the memory of all children together, the upper bound has it.
-        assert_within("at most", report.f64("max_ram_at_most.combined"), 800e6, 2.0);
-        assert!(held["count"] == 41 || found < 0.98 * 800e6, "--st {interval}: {report}");
+        assert_within("at most", report.f64("max_ram_at_most.combined"), 840e6, 2.0);
+        assert!(held["count"] == 13 || found < 0.98 * 840e6, "--st {interval}: {report}");
     }
 }

@@ -75,6 +75,28 @@ impl Process {
         }
     }
 
+    /// Gives the time until its end of the memory that it had since its last sample. A sample that found it dead had a time before
+    /// its end, as processes are read one after another. From that time on what it shared counts with others, and its own memory
+    /// counts on. Where neither EXIT nor the connector dated its end, others may have had that by then.
+    pub(super) fn memory_intervals(&self, end_ns: u64, memory: Contribution) -> Vec<LiveInterval> {
+        let whole = LiveInterval { memory, ..self.image_interval(end_ns) };
+        let Some(missing_ns) = self.lifetime.missing_ns.filter(|missing_ns| *missing_ns < end_ns) else {
+            return vec![whole];
+        };
+        let own = LiveInterval {
+            memory: Contribution::private(memory.private_bytes),
+            is_end_rough: self.end.exit.is_none() && self.end.kernel_exit.is_none(),
+            start_ns: whole.start_ns.max(missing_ns),
+            likely_start_ns: whole.likely_start_ns.max(missing_ns),
+            ..whole.clone()
+        };
+        if whole.start_ns >= missing_ns {
+            return vec![own];
+        }
+        // Not until the same moment: both would count then.
+        vec![LiveInterval { end_ns: missing_ns - 1, ..whole }, own]
+    }
+
     /// Gives the CPU time that was not counted up to its end, as the last thing that it did: the kernel frees its memory after
     /// the EXIT record. `own_cpu_ns`: all that it used itself, nanoseconds. The rest is negative if what it was counted for
     /// turned out to be a child's. `None`: nothing is to be added, or it has not ended.

@@ -120,7 +120,7 @@ impl Tree {
     }
 
     /// Ends a process at this time, CLOCK_MONOTONIC nanoseconds. What it used since its last sample waits for the next one, as
-    /// two intervals: of the process with its CPU time, and of its memory. It is finalized later.
+    /// intervals: of the process with its CPU time, and of its memory. It is finalized later.
     pub(super) fn end(&mut self, id: ProcessId, at_ns: u64) {
         // A program that has not reported by its end counts as uninstrumented.
         self.confirm_uninstrumented(id);
@@ -138,10 +138,8 @@ impl Tree {
             cpu_ns: i64::try_from(cpu_ns.saturating_sub(process.cpu.counted_cpu_ns)).unwrap_or(i64::MAX),
             ..process.process_interval(until_ns)
         });
-        // Its memory. From the sample on that found it dead, what it shared counts with others.
-        let held_until_ns = process.lifetime.missing_ns.map_or(until_ns, |missing| until_ns.min(missing));
         let memory = process.contribution_since_sample(page_bytes);
-        self.intervals.push(LiveInterval { memory, ..process.image_interval(held_until_ns) });
+        self.intervals.extend(process.memory_intervals(until_ns, memory));
         // What was counted so far: a later report of its end adds only what is more.
         process.lifetime.counted = Some(memory);
         process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(cpu_ns);

@@ -165,6 +165,32 @@ fn private_part_that_was_not_read_is_unknown() {
     }
 }
 
+/// A busy machine can stop the collector between two readings: what it read by then was small, and the rest is dead.
+// Requirement: RAM-27
+#[test]
+fn memory_of_a_process_that_a_sample_finds_dead_late_counts_until_its_end() {
+    const OTHER: u32 = 103;
+    let mut run = Run::new(Made::with(10));
+    for child in [CHILD, OTHER] {
+        run.start(child);
+        run.is(child, Made::with(10));
+    }
+    run.sample(1);
+    run.dead_after_ns = S / 2;
+    run.is(OTHER, Made { is_zombie: true, ..Made::with(0) });
+    run.read(1);
+    run.now_ns += S / 4;
+    let own = Usage { minor_faults: 200 * 256, max_rss_kib: 200 * 1024, ..Usage::default() };
+    let exit = Event::Exit { status: 0, vm_hwm_kib: 200 * 1024, own, children: Usage::default() };
+    run.record(OTHER, exit.clone());
+    run.finalize();
+    run.conclude();
+    run.record(CHILD, exit);
+    run.finalize();
+    run.sample(1);
+    assert_eq!(run.ram.max.descendants.footprint_bytes, 400 * MIB);
+}
+
 // Requirement: RAM-3
 #[test]
 fn pages_of_a_process_that_a_sample_finds_dead_count_once() {
