@@ -25,7 +25,8 @@ use gpu_track_report as report;
 pub use bounded_lines::bounded_lines;
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
-    Config, DiscoveryConfig, Keep, Layer, Message, ReportConfig, ReportTarget, SessionStart, TrackingConfig,
+    Config, DiscoveryConfig, JointReport, Keep, Layer, Message, ReportConfig, ReportTarget, SessionStart,
+    TrackingConfig,
 };
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, Figure, GpuConfig, Vendor};

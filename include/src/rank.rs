@@ -46,6 +46,16 @@ pub const VARIABLES: [&str; WAYS * OF_WAY] = [
     "SLURM_STEP_ID",
 ];
 
+/// Gives the variables with the ids of the job in one of the [`WAYS`].
+///
+/// # Panics
+/// If there is no such way.
+pub fn job_variables(way: usize) -> impl Iterator<Item = &'static str> {
+    let (ways, _) = VARIABLES.as_chunks::<OF_WAY>();
+    let [_, _, ids @ ..] = &ways[way];
+    ids.iter().copied().filter(|name| !name.is_empty())
+}
+
 /// Gives the rank in each way, by the values of [`VARIABLES`]. The first one applies; the others may be inherited. `None`: the
 /// variables are not set, or are no rank of several.
 #[must_use]

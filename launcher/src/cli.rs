@@ -28,7 +28,7 @@ use gpu_tracker::Translated;
 pub(crate) use groups::{GpuArgs, ReportArgs};
 pub(crate) use man::companion_page;
 pub(crate) use output::PatternValues;
-pub(crate) use targets::{locks, targets};
+pub(crate) use targets::{locks, number_files, targets};
 pub(crate) use tracking_files::{HeldTrackingFile, tracking_files};
 pub(crate) use usage_error::UsageError;
 pub(crate) use values::seconds;
@@ -91,13 +91,16 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.without_effect = without_effect(&keywords).filter(|_| !options.report.style.quiet);
     let is_quiet = options.report.style.quiet || options.tracking.disable_logs || as_gpu_tracker;
     options.tracking.tells_waiting = options.command.wait_all && !is_quiet;
-    options.is_rank = patterns.number.is_some();
+    options.rank = patterns.number;
+    options.joint_job = joint_job(&options, patterns);
     // Before the places are found: in their names, the time is that of the run that is shown.
     if options.information.last {
         return Ok(Request::Last(options));
     }
     // The places of all outputs. No two may be the same.
-    options.report.targets = targets(&options.places, patterns)?;
+    let is_numbered = options.joint_job.is_none();
+    let of_places = PatternValues { number: patterns.number.filter(|_| is_numbered), ..patterns.clone() };
+    options.report.targets = targets(&options.places, &of_places)?;
     options.preparations.tracking_files =
         tracking_files::paths(&options.preparations.tracking_files, &options.report, patterns)?;
     tracking_files::find_trace(&mut options.preparations, &options.report, patterns)?;
@@ -120,6 +123,12 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.command.words =
         command(std::mem::take(&mut options.command.words), options.command.execute.as_deref(), split)?;
     Ok(Request::Run(options))
+}
+
+/// Gives what names the job, if this is a rank of it and all ranks are to make one report.
+fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
+    let are_apart = options.places.outputs.iter().any(|given| output::tells_ranks_apart(given));
+    patterns.job_of_ranks.clone().filter(|_| options.preparations.tracks_nodes() && !are_apart)
 }
 
 /// Checks that a list of GPUs has the form that is asked for.

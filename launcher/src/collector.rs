@@ -1,8 +1,8 @@
 //! The collector process: the same executable, started again under another name.
 //!
-//! Its arguments are seven descriptors and the paths of the segment and the state file. The descriptors are two pipes
-//! (messages, orders), the segment, the state file, the process connector's socket and inbox, and the locks of
-//! the report's files. These are a list with commas, one for each place of the report. "-" stands for one that is missing.
+//! Its arguments are eight descriptors and the paths of the segment and the state file. The descriptors are two pipes
+//! (messages, orders), the segment, the state file, the process connector's socket and inbox, the lock that ranks share, and the
+//! locks of the report's files. These are a list with commas, one for each place of the report. "-" stands for one that is missing.
 
 use std::ffi::OsString;
 use std::io;
@@ -35,12 +35,12 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// Starts a collector in a session of its own, so that no signal to the command's process group or terminal ends
-    /// it. `shared`: the process connector's socket and inbox. `locks`: for each place of the report its lock, if it
-    /// has one. Of the standard streams only those that it writes to stay open: a batch system waits until a task's stdout is closed.
+    /// it. `shared`: the process connector's socket and inbox, and the lock that ranks share. `locks`: for each place of the report
+    /// its lock, if it has one. Of the standard streams only those that it writes to stay open: a batch system waits until a task's stdout is closed.
     pub(crate) fn start(
         segment: &NamedFile,
         state: &NamedFile,
-        shared: [Option<BorrowedFd>; 2],
+        shared: [Option<BorrowedFd>; 3],
         locks: &[Option<BorrowedFd>],
         config: &Config,
     ) -> io::Result<Self> {
@@ -50,13 +50,14 @@ impl Collector {
         // The arguments, in the order in which `serve_if_started_as_one` reads them.
         let files = [segment, state];
         let [segment_fd, state_fd] = files.map(|file| Some(file.file().as_raw_fd()));
-        let [socket_fd, inbox_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
+        let [socket_fd, inbox_fd, ranks_fd] = shared.map(|fd| fd.map(|fd| fd.as_raw_fd()));
         let [pipe_fd, orders_fd] = [reader.as_raw_fd(), orders_writer.as_raw_fd()].map(Some);
-        let fds = [pipe_fd, orders_fd, segment_fd, state_fd, socket_fd, inbox_fd];
+        let fds = [pipe_fd, orders_fd, segment_fd, state_fd, socket_fd, inbox_fd, ranks_fd];
         let lock_fds: Vec<_> = locks.iter().map(|fd| fd.map(|fd| fd.as_raw_fd())).collect();
         let is_stdout = |target: &ReportTarget| target.output == Output::Stdout;
         let is_log_on_stdout = config.tracking.gpu_trace.as_ref().is_some_and(|log| log.file.is_none());
-        let needs_stdout = is_log_on_stdout || config.report.targets.iter().any(is_stdout);
+        let joint = config.report.joint.iter().flat_map(|joint| &joint.targets);
+        let needs_stdout = is_log_on_stdout || config.report.targets.iter().chain(joint).any(is_stdout);
         let stdout = if needs_stdout { Stdio::inherit() } else { Stdio::null() };
         let argument = |fd: &Option<RawFd>| fd.map_or("-".into(), |fd: RawFd| fd.to_string());
         let lock_list = lock_fds.iter().map(argument).collect::<Vec<_>>().join(",");
@@ -91,41 +92,43 @@ impl Collector {
     }
 }
 
+/// Makes the report of all ranks after this one's, in a run with this configuration. The descriptor is the lock that they share.
+type MakeJointReport = fn(&Config, OwnedFd);
+
 /// Runs the collector and ends with it, if these are the arguments of one. Returns if they are not.
-pub(crate) fn serve_if_started_as_one(args: &[OsString]) {
+pub(crate) fn serve_if_started_as_one(args: &[OsString], make_joint_report: MakeJointReport) {
     let number = |arg: &str| arg.parse().ok();
     let fd = |arg: &OsString| arg.to_str().and_then(number);
-    if let [program, pipe, orders, segment, state, socket, inbox, locks, segment_path, state_path] = args
+    if let [program, pipe, orders, segment, state, socket, inbox, ranks, locks, segment_path, state_path] =
+        args
         && name::is_collector(program)
         && let [Some(pipe), Some(orders), Some(segment), Some(state)] = [pipe, orders, segment, state].map(fd)
     {
         // SAFETY: the launcher opened these descriptors for this process, and nothing else in it uses them.
         let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
         let [pipe, orders, segment, state] = [pipe, orders, segment, state].map(owned);
-        let [socket, inbox] = [socket, inbox].map(|arg| fd(arg).map(owned));
+        let [socket, inbox, ranks] = [socket, inbox, ranks].map(|arg| fd(arg).map(owned));
         let locks = locks.to_string_lossy();
         let output_locks = locks.split(',').map(|arg| number(arg).map(owned)).collect();
         let connector = socket.zip(inbox).map(|(socket, inbox)| Subscription { socket, inbox });
         let (segment_path, state_path) = (segment_path.into(), state_path.into());
-        serve(Inheritance {
-            pipe,
-            orders,
-            segment,
-            state,
-            connector,
-            output_locks,
-            segment_path,
-            state_path,
-        });
+        let inheritance =
+            Inheritance { pipe, orders, segment, state, connector, output_locks, segment_path, state_path };
+        let is_reported = serve(inheritance, ranks, make_joint_report);
+        exit::without_handlers(i32::from(!is_reported));
     }
 }
 
-/// Runs this process as a collector, and ends it.
-fn serve(inheritance: Inheritance) -> ! {
+/// Runs this process as a collector. Gives whether the report is written; else a line on stderr says why not.
+fn serve(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: MakeJointReport) -> bool {
     for signal in IGNORED {
         signals::set_ignored(signal, true);
     }
     rustix::thread::set_name(c"gpu-track-coll").ok();
-    let result = gpu_track_collector::serve(inheritance).inspect_err(|error| console::message(error));
-    exit::without_handlers(i32::from(result.is_err()))
+    let served = gpu_track_collector::serve(inheritance).inspect_err(|error| console::message(error));
+    // Here, and not by the launcher: MPI launchers kill that soon after they ask it to end.
+    if let (Ok(config), Some(lock)) = (&served, ranks) {
+        make_joint_report(config, lock);
+    }
+    served.is_ok()
 }

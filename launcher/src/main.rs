@@ -41,13 +41,13 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::cli::{PatternValues, Request, UsageError};
-use crate::nodes::NodeRun;
+use crate::nodes::{NodeRun, RankLock};
 use crate::run::Held;
 
 /// Starts what this process is by its arguments: a collector, a lister of GPUs, a keeper, the companion command, or a launcher.
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    collector::serve_if_started_as_one(&args);
+    collector::serve_if_started_as_one(&args, nodes::make_joint_report);
     gpus::serve_if_started_as_lister(&args);
     keep::serve_if_started_as_keeper(&args);
     if let Some(status) = nodes::serve_if_started_as_remote_shell(&args) {
@@ -88,7 +88,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             if !options.tracking.disable_logs {
                 notes.iter().flatten().for_each(console::message);
             }
-            let keep = keep::of_run(&keep::own_variable, console::is_on_terminal(), options.is_rank);
+            let keep = keep::of_run(&keep::own_variable, console::is_on_terminal(), options.rank.is_some());
             options.report.keep = keep.unwrap_or_else(|problem| {
                 console::message(problem);
                 None
@@ -98,11 +98,12 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
                 Ok(Some(status)) => return Ok(status),
                 Err(error) => return Ok(run::not_executed(&options, &error)),
             }
+            let ranks = RankLock::prepare(&mut options);
             let mut locks = cli::locks(&mut options.report)?;
             let nodes = nodes::are_tracked(&options);
             let nodes = nodes.then(|| NodeRun::prepare(&mut options, &mut locks)).flatten();
             let tracking = cli::tracking_files(&mut options)?;
-            Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes }))
+            Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes, ranks }))
         }
     }
 }

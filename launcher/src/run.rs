@@ -10,7 +10,7 @@ use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::cli::{HeldTrackingFile, Options};
 use crate::main_process::MainProcess;
-use crate::nodes::{self, NodeRun};
+use crate::nodes::{self, NodeRun, RankLock};
 use crate::preload::Preload;
 use crate::session::{Session, SessionError};
 use crate::signals::SignalSet;
@@ -42,6 +42,8 @@ pub(crate) struct Held {
     pub(crate) tracking: Vec<HeldTrackingFile>,
     /// The run on other nodes, too.
     pub(crate) nodes: Option<NodeRun>,
+    /// The lock that this rank shares with others.
+    pub(crate) ranks: Option<RankLock>,
 }
 
 /// Runs the command to its end, and ends as it ended.
@@ -55,15 +57,13 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
         was_subreaper: child_subreaper().ok().flatten().is_some(),
     };
     let locks = Rc::clone(&held.locks);
+    let ranks = held.ranks.as_ref().map(RankLock::descriptor);
     let session =
-        preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, locks));
+        preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, locks, ranks));
     match session.and_then(|session| start(options, session, &ready, held.nodes.as_mut())) {
         Ok((account, started)) => supervise(options, account, started, ready, held),
         Err(SessionError::Spawn(SpawnError::Exec(error))) => {
-            if let Some(nodes) = held.nodes {
-                nodes.discard(ready.signals);
-            }
-            not_executed(options, &error)
+            command_not_executed(options, ready, held, &error)
         }
         Err(error) => run_untracked(options, ready, held, &error),
     }
@@ -78,11 +78,18 @@ fn supervise<A: Account>(
     held: Held,
 ) -> ExitCode {
     let signals = ready.signals;
-    let ended = Supervisor::new(account, started, options, signals).run();
-    let Held { locks, tracking, nodes } = held;
+    let mut supervisor = Supervisor::new(account, started, options, signals);
+    let ended = supervisor.run();
+    let is_reported = supervisor.is_reported_by_collector();
+    drop(supervisor);
+    let Held { locks, tracking, nodes, ranks } = held;
     drop((locks, tracking));
     if let Some(nodes) = nodes {
         nodes.conclude(options, signals);
+    }
+    // Else the collector has made the report of all ranks.
+    if let Some(ranks) = ranks.filter(|_| !is_reported) {
+        ranks.conclude(options);
     }
     // A signal may end this process below.
     match ended {
@@ -177,12 +184,7 @@ fn run_untracked(options: &Options, ready: Ready, held: Held, error: &SessionErr
     account.write_files(None);
     match spawn(options, std::env::vars_os().collect(), &ready, None) {
         Ok(started) => return supervise(options, account, started, ready, held),
-        Err(SpawnError::Exec(error)) => {
-            if let Some(nodes) = held.nodes {
-                nodes.discard(ready.signals);
-            }
-            return not_executed(options, &error);
-        }
+        Err(SpawnError::Exec(error)) => return command_not_executed(options, ready, held, &error),
         Err(SpawnError::NoProcess(error)) => {
             let why = format!("there is no report of it: cannot create a process: {error}");
             console::message(&why);
@@ -193,6 +195,18 @@ fn run_untracked(options: &Options, ready: Ready, held: Held, error: &SessionErr
     // A signal that the attempt raised (SIGXFSZ under a file size limit) must not reach the command.
     signals::discard_pending(&ready.signals);
     not_executed(options, &spawn::become_command(&options.command.words, &ready.inherited))
+}
+
+/// Ends a run whose command can't be executed, because of this error.
+fn command_not_executed(options: &Options, ready: Ready, held: Held, error: &io::Error) -> ExitCode {
+    if let Some(nodes) = held.nodes {
+        nodes.discard(ready.signals);
+    }
+    let status = not_executed(options, error);
+    if let Some(ranks) = held.ranks {
+        ranks.conclude(options);
+    }
+    status
 }
 
 /// Says why the command can't be executed, writes reports that say so, and ends. The exit status is that of a shell: 127 for a

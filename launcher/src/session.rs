@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -49,16 +49,20 @@ pub(crate) struct Session {
     connector: Option<Subscription>,
     preload: Option<Preload>,
     output_locks: Rc<[Option<OutputLock>]>,
+    /// The lock that the ranks of a run share.
+    ranks: Option<Rc<OwnedFd>>,
     origin: Origin,
     config: Config,
 }
 
 impl Session {
-    /// Creates the session's files; keeps the locks of the report's files. Nothing changes for the command yet.
+    /// Creates the session's files; keeps the locks of the report's files, and the one that ranks share. Nothing changes for the
+    /// command yet.
     pub(crate) fn new(
         options: &Options,
         preload: Option<Preload>,
         output_locks: Rc<[Option<OutputLock>]>,
+        ranks: Option<Rc<OwnedFd>>,
     ) -> Result<Self, SessionError> {
         let uid = rustix::process::getuid().as_raw();
         let pid = std::process::id();
@@ -92,7 +96,7 @@ impl Session {
             .cgroup
             .then(|| run_cgroup::create(&proc_root, pid, random.hash_one(2) as u32));
         let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
-        Ok(Self { segment, state, connector: None, preload, output_locks, origin, config })
+        Ok(Self { segment, state, connector: None, preload, output_locks, ranks, origin, config })
     }
 
     /// Subscribes to the process connector, if that layer is on. From now on, it reports all that the launcher's children start.
@@ -147,7 +151,7 @@ impl Session {
         let connector = self.connector.as_ref();
         let [socket, inbox] =
             [connector.map(|one| one.socket.as_fd()), connector.map(|one| one.inbox.as_fd())];
-        let shared = [socket, inbox];
+        let shared = [socket, inbox, self.ranks.as_ref().map(|lock| lock.as_fd())];
         Collector::start(self.segment.named(), self.state.named(), shared, &locks, &self.config)
             .map_err(SessionError::Collector)
     }

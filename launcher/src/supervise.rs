@@ -46,6 +46,8 @@ pub(crate) trait Account {
     fn attend(&mut self) -> Option<Duration>;
     /// It was told of the end: the report is written.
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()>;
+    /// Whether a collector has written the report.
+    fn is_reported_by_collector(&self) -> bool;
 }
 
 /// What the run lasts as long as.
@@ -120,7 +122,7 @@ impl<A: Account> Supervisor<A> {
     }
 
     /// Waits until the command has ended and the report is written. Returns the command's wait status.
-    pub(crate) fn run(mut self) -> io::Result<ExitStatus> {
+    pub(crate) fn run(&mut self) -> io::Result<ExitStatus> {
         let mut end_is_requested = false;
         loop {
             self.reap();
@@ -145,6 +147,11 @@ impl<A: Account> Supervisor<A> {
                 end_is_requested |= signals::requests_end(received.signal);
             }
         }
+    }
+
+    /// Whether a collector has written the report.
+    pub(crate) fn is_reported_by_collector(&self) -> bool {
+        self.account.is_reported_by_collector()
     }
 
     /// Notes the end of the input that a run without a command lasts as long as.

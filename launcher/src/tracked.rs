@@ -213,4 +213,8 @@ impl Account for Tracked {
         }
         self.fallback.conclude(wakeups)
     }
+
+    fn is_reported_by_collector(&self) -> bool {
+        !self.is_untracked && self.session.is_reported()
+    }
 }

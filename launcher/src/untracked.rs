@@ -192,6 +192,10 @@ impl Account for Untracked {
         }
         Ok(())
     }
+
+    fn is_reported_by_collector(&self) -> bool {
+        false
+    }
 }
 
 /// Writes the report to every place, and says where that failed.

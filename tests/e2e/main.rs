@@ -34,6 +34,7 @@ mod gpu_tracker;
 mod gpu_utilization;
 mod gpu_which;
 mod input;
+mod joint_report;
 mod kept;
 mod languages;
 mod limits;

@@ -104,8 +104,9 @@ fn reports_of_ranks_on_two_nodes_become_one() {
     assert_eq!(over_time.status.code(), Some(0), "{}", text(&over_time.stderr));
 
     let only = path("run.0.json").to_str().unwrap().to_owned();
-    let single = text(&run(&["merge", "-f", "json", &only]).stdout);
-    assert_eq!(serde_json::from_str::<Value>(&single).unwrap()["cpu_time"], reports[0]["cpu_time"]);
+    let single: Value = serde_json::from_str(&text(&run(&["merge", "-f", "json", &only]).stdout)).unwrap();
+    assert_eq!(single["cpu_time"]["total_s"], reports[0]["cpu_time"]["total_s"]);
+    assert_eq!(single["coverage"]["ranks"]["unseen"], 2, "{single}");
     let none = run(&["merge", "/dev/null"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(

@@ -113,8 +113,10 @@ pub(crate) struct Options {
     pub(crate) diagnosis: DiagnosisOptions,
     /// What was given and has no effect, in a line for the user.
     pub(crate) without_effect: Option<String>,
-    /// This is one of several ranks.
-    pub(crate) is_rank: bool,
+    /// The rank, if this is one of several with the same command line.
+    pub(crate) rank: Option<u32>,
+    /// What names the job whose ranks make one report. `None`: each rank has a report of its own, or there is but one.
+    pub(crate) joint_job: Option<OsString>,
     /// How the launcher ends.
     pub(crate) exit_manner: Manner,
 }
@@ -135,7 +137,8 @@ impl From<Arguments> for Options {
             discovery: discovery.into(),
             diagnosis,
             without_effect: None,
-            is_rank: false,
+            rank: None,
+            joint_job: None,
             exit_manner: Manner::default(),
         }
     }

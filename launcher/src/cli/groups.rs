@@ -1,5 +1,6 @@
 //! The groups of options that the collector obeys, as clap knows them. Each becomes a part of the configuration.
 
+use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -92,8 +93,9 @@ pub(super) struct TrackingArgs {
     #[arg(long)]
     disable_logs: bool,
 
-    /// With "auto", track the other nodes of a Slurm job, too, and what Open MPI, MPICH and Intel MPI start over ssh. With
-    /// -o FILE, the reports of the nodes are in FILE.d, which the nodes have to share [default: GPU_TRACK_NODES, or off]
+    /// With "auto", track the other nodes of a Slurm job, too, and what Open MPI, MPICH and Intel MPI start over ssh. Behind srun or
+    /// Open MPI's mpirun, make one report of all ranks. With -o FILE, the reports of the nodes or ranks are in FILE.d, which the nodes
+    /// have to share [default: GPU_TRACK_NODES, or off]
     #[arg(long, value_name = "WHEN",
           value_parser = PossibleValuesParser::new(["auto", "off"]).map(|when| when == "auto"))]
     nodes: Option<bool>,
@@ -118,6 +120,16 @@ pub(crate) struct Preparations {
     pub(crate) nodes: Option<bool>,
     /// The command gets a cgroup of its own.
     pub(crate) cgroup: bool,
+}
+
+/// Says whether other nodes are tracked where no option does: "auto" or "off".
+const NODES_VARIABLE: &str = "GPU_TRACK_NODES";
+
+impl Preparations {
+    /// Whether other nodes are tracked, too.
+    pub(crate) fn tracks_nodes(&self) -> bool {
+        self.nodes.unwrap_or_else(|| env::var_os(NODES_VARIABLE).is_some_and(|when| when == "auto"))
+    }
 }
 
 /// Which GPUs are tracked.

@@ -1,6 +1,6 @@
 //! `-o FILE`: the values of its patterns, and whether a report can be written there.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -28,6 +28,8 @@ pub(crate) struct PatternValues {
     pub(crate) time: SystemTime,
     /// The rank, if this is one of several tasks with the same command line.
     pub(crate) number: Option<u32>,
+    /// What names the job of these tasks. `None`: nothing in the environment differs from job to job.
+    pub(crate) job_of_ranks: Option<OsString>,
 }
 
 impl PatternValues {
@@ -42,15 +44,23 @@ impl PatternValues {
             |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
         let values = rank::VARIABLES.map(&variable);
         let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));
+        let ranks = rank::ranks(&values);
         Self {
             job: first_of(&JOB_VARIABLES).unwrap_or_else(|| "nojob".into()),
             rank: first_of(&RANK_VARIABLES).unwrap_or_else(|| "norank".into()),
             host: OsString::from_vec(uname().nodename().to_bytes().to_vec()),
             pid: process::id(),
             time: SystemTime::now(),
-            number: rank::ranks(&values).into_iter().flatten().next().map(|rank| rank.rank),
+            number: ranks.into_iter().flatten().next().map(|rank| rank.rank),
+            job_of_ranks: ranks.iter().position(Option::is_some).and_then(|way| job_of_ranks(way, &variable)),
         }
     }
+}
+
+/// Gives the ids of the job of several ranks, in this way of naming them. `None`: one is not set.
+fn job_of_ranks(way: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
+    let ids = rank::job_variables(way).map(|name| variable(name).filter(|id| !id.is_empty()));
+    Some(ids.collect::<Option<Vec<_>>>()?.join(OsStr::new(".")))
 }
 
 /// Why no report can be written to a file.
@@ -90,14 +100,14 @@ pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, Out
 }
 
 /// Whether its name differs from rank to rank.
-fn tells_ranks_apart(given: &Path) -> bool {
+pub(super) fn tells_ranks_apart(given: &Path) -> bool {
     let name = given.as_os_str().as_bytes();
     let name = String::from_utf8_lossy(name).replace("%%", "");
     ["%r", "%p"].iter().any(|pattern| name.contains(pattern))
 }
 
 /// Inserts a number before the extension: `usage.json` becomes `usage.3.json`.
-fn insert_number(path: &mut PathBuf, number: u32) {
+pub(super) fn insert_number(path: &mut PathBuf, number: u32) {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{number}"));
     if let Some(extension) = path.extension() {

@@ -45,6 +45,15 @@ fn form<'a>(given: &Path, places: &'a ReportPlaces) -> &'a str {
     named.filter(|_| !(is_single && places.format.is_some())).unwrap_or_else(|| places.format())
 }
 
+/// Puts the number of a rank into the names of the report's files.
+pub(crate) fn number_files(report: &mut ReportConfig, number: u32) {
+    for target in &mut report.targets {
+        if let Output::File(path) = &mut target.output {
+            output::insert_number(path, number);
+        }
+    }
+}
+
 /// Takes the locks of the report's files, one for each target, in its order. A lock is held until it is dropped. `None`: the
 /// target is no file, or its lock file is another user's, which the report's warnings then say.
 ///

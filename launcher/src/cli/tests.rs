@@ -24,6 +24,7 @@ fn patterns() -> PatternValues {
         pid: 4242,
         time: UNIX_EPOCH + Duration::from_secs(1_760_000_000),
         number: None,
+        job_of_ranks: None,
     }
 }
 
@@ -78,6 +79,7 @@ fn bare_command_has_the_defaults() {
         warnings: Vec::new(),
         keep: None,
         node_part: None,
+        joint: None,
     };
     assert_eq!(options.report, report);
     assert_eq!(options.tracking, TrackingConfig::default());
@@ -107,6 +109,7 @@ fn options_before_the_command_are_parsed() {
         warnings: Vec::new(),
         keep: None,
         node_part: None,
+        joint: None,
     };
     let tracking = TrackingConfig {
         sampling_interval: Some(Duration::from_millis(1)),

@@ -16,9 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::directory::{CheckedIn, NodeDirectory};
-use super::{json_in, slurm_step};
+use super::{json_in, slurm_step, state_directory};
 use crate::cli::{AgentSpec, Options};
-use crate::keep;
 use crate::signals;
 use crate::spawn::{self, InheritedState};
 
@@ -61,9 +60,8 @@ fn place(spec: &AgentSpec) -> Option<CheckedIn> {
     let check_in = |directory: NodeDirectory| directory.check_in(true);
     let shared = NodeDirectory::open(&spec.directory, spec.id).and_then(check_in);
     let local = |_| {
-        let state = keep::place(&keep::own_variable).ok_or(io::ErrorKind::NotFound)?.directory;
-        let name = spec.directory.file_name().ok_or(io::ErrorKind::NotFound)?;
-        NodeDirectory::local(&state.join("nodes").join(name)).and_then(check_in)
+        let place = state_directory().zip(spec.directory.file_name()).ok_or(io::ErrorKind::NotFound)?;
+        NodeDirectory::local(&place.0.join(place.1)).and_then(check_in)
     };
     shared.or_else(local).ok()
 }

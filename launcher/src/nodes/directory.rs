@@ -4,17 +4,27 @@
 //! A file with the run's id marks it: an agent that does not find that file sees another directory of this name.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gpu_track_collector::safe_path::User;
 use gpu_track_collector::{NodePart, format};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// The file with the run's id, in hexadecimal.
 const MARK: &str = "run";
+/// The file that ranks lock while they are in the directory.
+const LOCK: &str = "lock";
+/// How long a rank waits for another one that makes or ends the directory.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How often it tries.
+const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The directory.
 pub(super) struct NodeDirectory {
@@ -29,6 +39,21 @@ pub(super) struct CheckedIn {
     pub(super) part: NodePart,
 }
 
+/// A rank's place in a directory that all ranks of a run make.
+pub(super) struct Membership {
+    /// A shared lock by flock(2). It lasts as long as a process has this open: the launcher, or its collector.
+    pub(super) lock: OwnedFd,
+    /// This rank made the directory for the run.
+    pub(super) is_first: bool,
+}
+
+/// Gives a rank's shared lock up, and gives whether the directory is its alone until the lock is closed. Of ranks that leave at the
+/// same time, at least one gets that, after all of them have left.
+pub(super) fn leave(lock: BorrowedFd) -> bool {
+    flock(lock, FlockOperation::Unlock).is_ok()
+        && flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
 impl NodeDirectory {
     /// Makes the directory for a run. What an earlier run left in it goes.
     ///
@@ -37,7 +62,8 @@ impl NodeDirectory {
     pub(super) fn make(path: &Path, id: u64) -> io::Result<Self> {
         let directory = Self::local(path)?;
         let is_marked = path.join(MARK).is_file();
-        let others = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
+        let mut others = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
+        others.retain(|entry| entry.file_name() != LOCK);
         if !is_marked && !others.is_empty() {
             return Err(io::Error::other("it is there, and no run over several nodes made it"));
         }
@@ -46,6 +72,34 @@ impl NodeDirectory {
         }
         fs::write(path.join(MARK), format!("{id:016x}\n"))?;
         Ok(directory)
+    }
+
+    /// Makes the directory for a run whose ranks all do so: the first one empties it.
+    ///
+    /// # Errors
+    /// If it can't be made or locked, is another user's, others can write to it, or ranks of another run are in it.
+    pub(super) fn join(path: &Path, id: u64) -> io::Result<(Self, Membership)> {
+        let directory = Self::local(path)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        let lock = OwnedFd::from(options.open(path.join(LOCK))?);
+        let mut is_first = false;
+        let given_up = Instant::now() + LOCK_PATIENCE;
+        loop {
+            if is_locked(&lock, FlockOperation::NonBlockingLockExclusive)? && Self::open(path, id).is_err() {
+                Self::make(path, id)?;
+                is_first = true;
+            }
+            // Another rank can come in between: an exclusive lock is given up before it becomes a shared one.
+            if is_locked(&lock, FlockOperation::NonBlockingLockShared)? {
+                Self::open(path, id)?;
+                return Ok((directory, Membership { lock, is_first }));
+            }
+            if Instant::now() > given_up {
+                return Err(io::Error::other("another rank holds its lock"));
+            }
+            thread::sleep(LOCK_INTERVAL);
+        }
     }
 
     /// Opens the directory of a run as an agent sees it.
@@ -135,7 +189,7 @@ impl NodeDirectory {
     /// Removes the directory with all that a run puts there.
     pub(super) fn remove(self, others: &[&str]) {
         let reports = self.reports().unwrap_or_default();
-        let names = others.iter().chain([&MARK]).map(|name| self.path.join(name));
+        let names = others.iter().chain([&MARK, &LOCK]).map(|name| self.path.join(name));
         for path in reports.into_iter().chain(names) {
             // What stays keeps the directory, where the user finds it.
             let _ = fs::remove_file(path);
@@ -147,6 +201,15 @@ impl NodeDirectory {
 /// This user, whose groups may write to the directories above: many work with umask 002.
 fn user() -> User {
     User::this().trusting_groups()
+}
+
+/// Whether this lock could be taken. `false`: another process has it.
+fn is_locked(lock: &OwnedFd, operation: FlockOperation) -> io::Result<bool> {
+    match flock(lock, operation) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Gives the name of this node, as it can stand in a file's name.
@@ -164,7 +227,9 @@ fn is_report(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::Barrier;
 
     use super::*;
 
@@ -205,5 +270,45 @@ mod tests {
         fs::write(users.join("thesis.json"), "").unwrap();
         assert!(NodeDirectory::make(&users, 1).is_err(), "files of the user");
         assert!(users.join("thesis.json").exists());
+    }
+
+    // Requirement: NODE-18
+    #[test]
+    fn last_rank_to_leave_has_the_directory_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a.json.d");
+        let (directory, first) = NodeDirectory::join(&path, 7).unwrap();
+        let own = directory.check_in(false).unwrap();
+        let (directory, second) = NodeDirectory::join(&path, 7).unwrap();
+        assert_eq!((first.is_first, second.is_first), (true, false));
+        assert_eq!(directory.reports().unwrap(), [own.file.as_path()], "the second empties nothing");
+        assert!(NodeDirectory::join(&path, 8).is_err(), "ranks of another run are in it");
+        assert!(!leave(first.lock.as_fd()), "another is in it");
+        assert!(leave(second.lock.as_fd()));
+        drop((first, second));
+        // The next run begins with none.
+        let (directory, next) = NodeDirectory::join(&path, 8).unwrap();
+        assert_eq!((next.is_first, directory.reports().unwrap().len()), (true, 0));
+    }
+
+    // Requirement: NODE-18
+    #[test]
+    fn ranks_that_come_and_leave_at_once_have_one_first_and_at_least_one_last() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a.json.d");
+        for id in 0..50 {
+            let meet = Barrier::new(4);
+            let rank = || {
+                let (_, place) = NodeDirectory::join(&path, id).unwrap();
+                meet.wait();
+                (place.is_first, leave(place.lock.as_fd()))
+            };
+            let ranks: Vec<(bool, bool)> = thread::scope(|scope| {
+                let ranks: Vec<_> = (0..4).map(|_| scope.spawn(rank)).collect();
+                ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+            });
+            assert_eq!(ranks.iter().filter(|(is_first, _)| *is_first).count(), 1, "{ranks:?}");
+            assert!(ranks.iter().any(|(_, is_last)| *is_last), "{ranks:?}");
+        }
     }
 }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use gpu_track_collector::merge::{MergedReport, ranks_csv};
-use gpu_track_collector::{Config, ProcRoot, Stage, write_everywhere};
+use gpu_track_collector::{Config, ProcRoot, Report, Stage, write_everywhere};
 use serde::Deserialize;
 
 use super::NodeRun;
 use super::carriers::REMOTE_SHELL;
+use super::directory::NodeDirectory;
 use crate::cli::Options;
 use crate::companion::{merge, report_files};
 use crate::config;
@@ -50,25 +51,35 @@ impl Seen {
     }
 }
 
+/// Makes one report of these in a directory, and writes it. `None`: not all of it could be written, and a line on stderr says why.
+pub(super) fn write_report_of_all(
+    config: &Config,
+    directory: &NodeDirectory,
+    reports: &[PathBuf],
+) -> Option<Report> {
+    let MergedReport { report, ranks } = match merge::of_files(reports) {
+        Ok(merged) => merged,
+        Err(files) => {
+            let first = files.unread_files.first().map(|file| file.reason.clone()).unwrap_or_default();
+            message(format_args!("no node has a report in {}: {first}", directory.path().display()));
+            return None;
+        }
+    };
+    let written = write_everywhere(config, &report).inspect_err(|error| message(error));
+    let files: Vec<&Path> = config.report.files().collect();
+    let has_ranks = reports.len() > 1 && !ranks.is_empty();
+    let are_ranks_written = !has_ranks || merge::write_ranks(&ranks_csv(&ranks), &files);
+    (written.is_ok() && are_ranks_written).then_some(report)
+}
+
 impl NodeRun {
     /// Writes the report of all nodes to the places that the user named, and keeps it. To be called when this node's own is
     /// written.
     pub(crate) fn conclude(mut self, options: &Options, signals: SignalSet) {
         let reports = self.wait_for_others(signals);
-        let MergedReport { report, ranks } = match merge::of_files(&reports) {
-            Ok(merged) => merged,
-            Err(files) => {
-                let first = files.unread_files.first().map(|file| file.reason.clone()).unwrap_or_default();
-                message(format_args!("no node has a report in {}: {first}", self.directory.path().display()));
-                return;
-            }
-        };
         let config = Config { report: self.report, ..config::of(options, &ProcRoot::default()) };
-        let written = write_everywhere(&config, &report).inspect_err(|error| message(error));
-        let files: Vec<&Path> = config.report.files().collect();
-        let has_ranks = reports.len() > 1 && !ranks.is_empty();
-        let are_ranks_written = !has_ranks || merge::write_ranks(&ranks_csv(&ranks), &files);
-        if self.is_temporary && written.is_ok() && are_ranks_written {
+        let written = write_report_of_all(&config, &self.directory, &reports);
+        if self.is_temporary && written.is_some() {
             self.directory.remove(&[REMOTE_SHELL]);
         }
     }

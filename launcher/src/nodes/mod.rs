@@ -6,11 +6,14 @@
 //! share. At the end, the launcher [`gather`]s these reports and makes one of them.
 //!
 //! Whatever is missing on a node, its daemon runs as without us, and the report names the node.
+//!
+//! Where each rank is started under a launcher of its own, [the last one](joint_report) makes the report of all.
 
 mod agent;
 mod carriers;
 mod directory;
 mod gather;
+mod joint_report;
 mod remote_shell;
 mod slurm_step;
 
@@ -20,6 +23,7 @@ use std::path::{Path, PathBuf};
 use gpu_track_collector::{Output, OutputLock, ReportConfig, ReportTarget, format};
 
 pub(crate) use agent::{prepare as prepare_agent, watch_input};
+pub(crate) use joint_report::{RankLock, make as make_joint_report};
 pub(crate) use remote_shell::serve_if_started_as_remote_shell;
 
 use crate::cli::Options;
@@ -32,16 +36,10 @@ use slurm_step::{SlurmJob, SlurmStep};
 /// The end of the directory's name, after that of the report.
 const SUFFIX: &str = ".d";
 
-/// Says whether other nodes are tracked where no option does: "auto" or "off".
-const VARIABLE: &str = "GPU_TRACK_NODES";
-
 /// Whether other nodes are tracked, too. An agent has no agents: the launcher's reach all nodes. A launcher that is one of several
 /// ranks has none, either: each rank has a launcher.
 pub(crate) fn are_tracked(options: &Options) -> bool {
-    let by_environment = || keep::own_variable(VARIABLE).is_some_and(|when| when == "auto");
-    options.diagnosis.agent.is_none()
-        && !options.is_rank
-        && options.preparations.nodes.unwrap_or_else(by_environment)
+    options.diagnosis.agent.is_none() && options.rank.is_none() && options.preparations.tracks_nodes()
 }
 
 /// The run on all nodes, as its launcher sees it.
@@ -143,6 +141,10 @@ fn beside(report: &Path) -> PathBuf {
 
 /// Gives a directory for a run that names no file.
 fn in_state_directory() -> Option<PathBuf> {
-    let state = keep::place(&keep::own_variable)?.directory;
-    Some(state.join("nodes").join(format!("{}.{}{SUFFIX}", directory::host(), std::process::id())))
+    Some(state_directory()?.join(format!("{}.{}{SUFFIX}", directory::host(), std::process::id())))
+}
+
+/// Gives the place of such directories.
+fn state_directory() -> Option<PathBuf> {
+    Some(keep::place(&keep::own_variable)?.directory.join("nodes"))
 }

@@ -175,6 +175,20 @@ pub struct ReportConfig {
     pub keep: Option<Keep>,
     /// Its part in a run over several nodes; `None`: the run is tracked on one node.
     pub node_part: Option<NodePart>,
+    /// The report of all ranks, which the last of them makes; `None`: this is no rank, or each has a report of its own.
+    pub joint: Option<JointReport>,
+}
+
+/// A report of several ranks, each with a launcher and a report of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JointReport {
+    /// The directory of the ranks' reports.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    pub directory: PathBuf,
+    /// Where the report of all is written.
+    pub targets: Vec<ReportTarget>,
+    /// The directory is removed when that is done.
+    pub is_temporary: bool,
 }
 
 /// How reports are kept.
@@ -227,6 +241,7 @@ impl Default for ReportConfig {
             warnings: Vec::new(),
             keep: None,
             node_part: None,
+            joint: None,
         }
     }
 }

@@ -251,7 +251,7 @@ impl Merger {
         self.plan.grid.bins.div_ceil(points)
     }
 
-    /// Makes the report of all. If there was a single file, that is its report itself.
+    /// Makes the report of all. If there was a single file, that is its report itself, unless it is of one rank of several.
     ///
     /// # Errors
     /// If no file has a report: which files there are, and why not.
@@ -263,7 +263,8 @@ impl Merger {
         self.close_machine();
         self.ranks.close();
         let ranks = self.ranks.all().cloned().collect();
-        let report = match only.filter(|_| self.files.unread == 0) {
+        let is_all = self.files.unread == 0 && self.ranks.unseen().is_none();
+        let report = match only.filter(|_| is_all) {
             Some(report) => *report,
             None => self.assemble(),
         };

@@ -125,7 +125,7 @@ impl Plan {
         self.sources[number].content.is_none_or(|seen| seen == content)
     }
 
-    /// Whether there are several reports. A single one stays as it is.
+    /// Whether there are several reports.
     pub(super) fn has_several(&self) -> bool {
         self.sources.len() > 1
     }
