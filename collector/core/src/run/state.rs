@@ -479,6 +479,7 @@ mod tests {
 
     use super::*;
     use crate::model::kernel_event::{AbsenceReason, KernelEvent};
+    use crate::model::observation::{Reading, ReadingState, Size, Vitals};
     use crate::model::record_or_event::StoredRecord;
 
     const S: u64 = 1_000_000_000;
@@ -518,6 +519,63 @@ mod tests {
         let names = [0; NAME_BYTES];
         let start = Event::Start { realtime_ns: 60 * S, pidfd_inode: 0, max_rss_kib: 0, names, rank };
         assert_eq!(apply(2, start), (2, Some((3, 4))));
+    }
+
+    /// A run after these samples, one each second. A child with one of 1,000 names starts and ends before each of them.
+    fn sampled(samples: u64) -> RunState {
+        let mut run = new_run();
+        let command = "main".to_owned();
+        run.apply(50 * S, &Observation::CommandStarted { pid: 1, start_ns: 50 * S, command });
+        for second in 51..51 + samples {
+            let now_ns = second * S;
+            let record = |pid: u32, at_ns: u64, event: Event| {
+                let origin = Origin { pid, pid_ns: 10, parent: 1, monotonic_ns: at_ns, flags: 0 };
+                Finding::Record(StoredRecord { position: 0, origin, event })
+            };
+            let mut names = [0; NAME_BYTES];
+            let name = format!("step{}", second % 1000);
+            names[..name.len()].copy_from_slice(name.as_bytes());
+            let pid = 2 + (second % 30_000) as u32;
+            let (started_ns, ended_ns) = (now_ns - S / 2, now_ns - S / 4);
+            let rank = Rank::default();
+            let start = Event::Start { realtime_ns: started_ns, pidfd_inode: 0, max_rss_kib: 0, names, rank };
+            let own = Usage { user_us: 1000, max_rss_kib: 4096 + second % 997, ..Usage::default() };
+            let exit =
+                Event::Exit { status: 0, vm_hwm_kib: own.max_rss_kib, own, children: Usage::default() };
+            run.apply(now_ns, &findings([record(pid, started_ns, start), record(pid, ended_ns, exit)]));
+            run.apply(now_ns, &Observation::Tick);
+            let id = run.tree.alive()[0];
+            let vitals = Vitals {
+                cpu_ns: Some(second * 1_000_000),
+                minor_faults: second,
+                threads: 1,
+                ..Vitals::default()
+            };
+            let size = Size { rss_bytes: (second % 1013) << 20, shared_bytes: 0 };
+            let state = ReadingState::Alive(vitals, Some(size));
+            run.apply(now_ns, &Observation::Readings(vec![Reading { id, args: None, state }]));
+            run.apply(now_ns, &Observation::Peaks(Vec::new()));
+            run.apply(now_ns, &Observation::SampleRead);
+            let gone = run.tree.absence_questions(true).into_iter().map(|target| (target.id, now_ns));
+            run.apply(now_ns, &Observation::Absent(gone.collect()));
+            run.apply(now_ns, &Observation::Finalize { complete_ns: now_ns });
+            run.apply(now_ns, &Observation::SampleComplete);
+        }
+        run
+    }
+
+    // Requirement: TIME-7
+    #[test]
+    fn state_of_a_long_run_is_hardly_larger_than_that_of_a_short_one() {
+        // Ten million, by hand and optimised, show the same.
+        let many = std::env::var("GPU_TRACK_TEST_SAMPLES").ok().and_then(|many| many.parse().ok());
+        let [short, long] = [2000, many.unwrap_or(6000)].map(|samples| {
+            let bytes = postcard::to_stdvec(&sampled(samples)).unwrap().len();
+            let in_use = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+            println!("{samples} samples: {bytes} bytes; statm {in_use}");
+            bytes
+        });
+        assert!(long < short + short / 4 && long < 1_000_000, "{short} and {long} bytes");
     }
 
     // Requirement: FAULT-88
