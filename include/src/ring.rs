@@ -191,9 +191,10 @@ impl<'a, const N: usize> Ring<'a, N> {
         let Some(last) = slot.last() else { return Pop::Damaged };
         let full = empty(lap).wrapping_add(1);
         // SYNC POINT: pairs with the release of the last word in `write`.
-        match tag_of(last.load(Ordering::Acquire)) {
-            tag if tag == full => {}
-            tag if tag == empty(lap) => return Pop::Pending,
+        match last.load(Ordering::Acquire) {
+            value if tag_of(value) == full => {}
+            // A payload beside the empty tag is damage: its writer can't complete the slot, nor can `retire` take it away.
+            value if value == word(empty(lap), 0) => return Pop::Pending,
             _ => return Pop::Damaged,
         }
         let mut record = [0u32; N];
@@ -220,7 +221,8 @@ impl<'a, const N: usize> Ring<'a, N> {
         self.tail.store(position.wrapping_add(1), Ordering::Release);
     }
 
-    /// Retires the slot at `position`. Returns false if its record was published after all, to be read. For the reader only.
+    /// Retires the slot at `position`, which [`Self::peek`] found pending. Returns false if its last word has changed since: the
+    /// record was published after all, or the slot is damaged. `peek` tells which. For the reader only.
     #[must_use]
     pub fn retire(&self, position: u64) -> bool {
         let Some((slot, lap)) = self.slot(position) else { return false };
@@ -345,6 +347,17 @@ mod tests {
         assert_eq!(ring.peek(0), Pop::Damaged);
         memory.head.store(1, Ordering::Relaxed);
         memory.words[3].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(ring.peek(0), Pop::Damaged);
+    }
+
+    // Requirement: FAULT-99
+    #[test]
+    fn payload_beside_an_empty_tag_in_the_last_word_is_damaged() {
+        let memory = Memory::new(2);
+        let ring = memory.ring();
+        ring.ticket().unwrap();
+        assert_eq!(ring.peek(0), Pop::Pending);
+        memory.words[3].store(word(0, 7), Ordering::Relaxed);
         assert_eq!(ring.peek(0), Pop::Damaged);
     }
 
