@@ -176,9 +176,10 @@ fn launcher(sources: &[Source]) -> Option<usize> {
 /// Puts the clocks of agents right by that of their launcher: each compared its own with the clock of the directory that they
 /// shared. What the user says of a clock stays.
 fn put_clocks_right(sources: &mut [Source], launcher: Option<usize>) {
-    let Some(launcher_s) = launcher.and_then(|launcher| sources[launcher].head.clock_ahead_s()) else {
-        return;
-    };
+    let Some(head) = launcher.map(|launcher| &sources[launcher].head) else { return };
+    let Some(ahead_s) = head.clock_ahead_s() else { return };
+    // An offset that the user gave has moved the launcher's times already.
+    let launcher_s = ahead_s - head.clock_offset_s.unwrap_or(0.0);
     for head in sources.iter_mut().map(|source| &mut source.head).filter(|head| head.clock_offset_s.is_none())
     {
         if let Some(agent_s) = head.clock_ahead_s().filter(|_| head.is_agents()) {

@@ -46,6 +46,25 @@ fn clocks_of_agents_are_put_right_by_the_launchers() {
     assert_eq!(all.max_ram, agreed.max_ram, "as with clocks that agree");
 }
 
+// Requirement: NODE-9
+#[test]
+fn offset_that_the_user_gives_for_the_launchers_node_leaves_its_agents_where_they_are() {
+    let (ahead, agent) = (part("n1", false, 5.0), part("n2", true, 0.0));
+    let mut head_of_ahead = Head::of(&ahead);
+    head_of_ahead.set_clock_offset(5.0);
+    let source = |file: &str, head: Head| Source { file: file.into(), head, content: None };
+    let sources = vec![source("a", head_of_ahead), source("b", Head::of(&agent))];
+    let mut merger = Merger::new(Plan::new(sources, Vec::new()));
+    for (number, report) in [ahead, agent.clone()].into_iter().enumerate() {
+        merger.add(number, ReadReport { report, note: None });
+    }
+    let all = merger.finish().unwrap().report;
+    let offsets: Vec<_> = all.nodes.iter().map(|node| node.clock_offset_s).collect();
+    assert_eq!(offsets, [Some(5.0), Some(0.0)]);
+    let agreed = merged(&[part("n1", false, 0.0), agent]);
+    assert_eq!((all.wall_s, all.max_ram), (agreed.wall_s, agreed.max_ram), "as with clocks that agree");
+}
+
 /// A report of an agent of Slurm, which has no command and saw no process.
 fn idle_agent(node: &str) -> Report {
     let mut report = part(node, true, 0.0);
