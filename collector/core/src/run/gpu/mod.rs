@@ -57,10 +57,12 @@ impl GpuState {
             self.usage.add(batch, pids);
         }
         self.usage.unresponsive.clone_from(&observation.unresponsive);
+        // Before any is forgotten: with a long interval, one can have lived and ended since the last observation.
+        self.usage.has_descendants |= self.table.entries().any(|process| !process.is_main);
+        // Not at its end, but only now is it known which readings have seen the process.
         for process in self.table.forget(observation.at_ns) {
             self.usage.ended(&process);
         }
-        self.usage.has_descendants |= self.table.entries().any(|process| !process.is_main);
         if let Some(end) = &observation.end {
             self.usage.backends.clone_from(end);
             self.usage.end_ns = Some(observation.at_ns);
@@ -78,11 +80,12 @@ impl GpuState {
         self.usage.processes.by_id.get(&process.ids.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
 
-    /// Counts the processes that live on: the run is over, and no more observations come.
+    /// Counts the processes that are not forgotten, running and ended ones: the run is over, and no more observations come.
     pub(crate) fn finish(&mut self, tree: &Tree) {
         self.update(tree);
         if self.is_active {
             for process in self.table.entries() {
+                self.usage.has_descendants |= !process.is_main;
                 self.usage.ended(process);
             }
         }

@@ -307,6 +307,14 @@ impl<'a> PidResolver<'a> {
 pub(crate) mod tests {
     use super::*;
 
+    impl PidTable {
+        /// Adds a process that ended.
+        pub(crate) fn put_ended(&mut self, process: PidEntry) {
+            self.ended.push_back(process.id);
+            self.put(process);
+        }
+    }
+
     pub(crate) fn process(id: u64, pid: u32, start_ns: u64, end_ns: Option<u64>) -> PidEntry {
         let command = format!("program{id}").into();
         PidEntry {
@@ -380,8 +388,7 @@ pub(crate) mod tests {
     #[test]
     fn ended_processes_are_forgotten_after_a_while() {
         let mut table = PidTable::default();
-        table.put(process(1, 50, S, Some(2 * S)));
-        table.ended.push_back(1);
+        table.put_ended(process(1, 50, S, Some(2 * S)));
         assert_eq!(table.forget(3 * S), []);
         assert_eq!(table.forget(5 * S).len(), 1);
         assert_eq!(table.pids(), GpuPids::default());

@@ -51,6 +51,18 @@ fn observed_thread_id_counts_for_its_process() {
     assert_eq!(state.usage.processes.by_id[&1].peak_bytes, Some(700));
 }
 
+// Requirement: GPU-32
+#[test]
+fn descendant_that_lived_between_two_observations_is_known_of() {
+    let mut state = state();
+    state.apply(&observation(2, 10, PidFacts::default()));
+    assert!(!state.usage.has_descendants);
+    state.table.put_ended(process(2, 20, 3 * S, Some(4 * S)));
+    state.apply(&observation(12, 10, PidFacts::default()));
+    assert!(state.usage.has_descendants);
+    assert!(state.table.entries().all(|process| process.is_main), "it is forgotten by now");
+}
+
 #[test]
 fn observations_survive_serialization_and_replay_equally() {
     let facts = PidFacts { has_gpu_open: Some(true), has_memory: Some(true), ..PidFacts::default() };
