@@ -238,21 +238,17 @@ impl Tree {
         self.by_state.young.insert(id);
     }
 
-    /// Takes in what /proc shows of the program of a process that has not reported. What was read while the program ran is kept,
-    /// if it has ended by now. A program that has reported is known by its record.
-    pub(crate) fn set_program(&mut self, id: ProcessId, program: Program) {
+    /// Takes in what /proc shows of the program of a process that has not reported. A reading after the program's end replaces
+    /// none that was made while it ran. A program that has reported is known by its record.
+    pub(crate) fn set_program(&mut self, id: ProcessId, seen: Program) {
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let is_uninstrumented = process.program.image == Image::Uninstrumented;
-        let was_read = match &process.program.unreported_exec {
-            Some(exec) => exec.program.as_ref().is_some_and(|seen| seen.args.is_some()),
-            None => is_uninstrumented && process.name.args.is_some(),
-        };
-        if was_read && program.is_over() {
+        if seen.is_over() && process.was_read_before(&seen) {
             return;
         }
+        let is_uninstrumented = process.program.image == Image::Uninstrumented;
         match &mut process.program.unreported_exec {
-            Some(exec) => exec.program = Some(program),
-            None if !process.program.has_record || is_uninstrumented => process.set_program(program),
+            Some(exec) => exec.program = Some(seen),
+            None if !process.program.has_record || is_uninstrumented => process.take_seen_program(seen),
             None => {}
         }
     }
@@ -334,7 +330,7 @@ impl Tree {
         if !is_named {
             process.name = super::process::Name::unseen();
         }
-        process.set_program(exec.program.unwrap_or_default());
+        process.take_seen_program(exec.program.unwrap_or_default());
         let group = self.groups.new_id();
         self.join_group(id, group);
     }

@@ -96,21 +96,34 @@ impl Process {
             && self.name.static_executable.is_none()
     }
 
-    /// Sets what /proc shows of its program. Its peak counts only for an uninstrumented program, of which no record has one.
-    pub(super) fn set_program(&mut self, program: Program) {
+    /// Whether the program that was `seen` after its end was also read while it ran: only then does /proc show arguments.
+    pub(super) fn was_read_before(&self, seen: &Program) -> bool {
+        match &self.program.unreported_exec {
+            Some(exec) => exec.program.as_ref().is_some_and(|earlier| earlier.args.is_some()),
+            // What runs its parent's program may have exec'd another since, and no source reported that: the name shows it.
+            None => {
+                let is_uninstrumented = self.program.image == Image::Uninstrumented;
+                let has_same_name = seen.command.as_deref() == Some(&*self.name.command);
+                self.name.args.is_some() && (is_uninstrumented || has_same_name)
+            }
+        }
+    }
+
+    /// Takes over what /proc shows of its program. Its peak counts only for an uninstrumented program, of which no record has one.
+    pub(super) fn take_seen_program(&mut self, seen: Program) {
         // Another uninstrumented program was read before, and no source reported the exec.
         let has_changed = self.name.args.is_some()
-            && program.command.as_deref().is_some_and(|name| name != &*self.name.command);
+            && seen.command.as_deref().is_some_and(|name| name != &*self.name.command);
         let is_uninstrumented = self.program.image == Image::Uninstrumented;
         self.program.had_uninstrumented_image |= is_uninstrumented && has_changed;
-        if let Some(command) = program.command {
+        if let Some(command) = seen.command {
             self.name.command = command.into();
         }
-        if let Some(peak_bytes) = program.peak_rss_bytes.filter(|_| is_uninstrumented) {
+        if let Some(peak_bytes) = seen.peak_rss_bytes.filter(|_| is_uninstrumented) {
             self.observed.peak_rss_bytes = self.observed.peak_rss_bytes.max(peak_bytes);
         }
-        self.name.args = program.args;
-        self.name.static_executable = program.static_executable;
+        self.name.args = seen.args;
+        self.name.static_executable = seen.static_executable;
     }
 
     /// Gives when its present program began, CLOCK_MONOTONIC nanoseconds.

@@ -88,6 +88,25 @@ fn late_reading_of_a_program_replaces_nothing() {
     }
 }
 
+// Requirement: SEE-13
+#[test]
+fn remains_of_a_copy_of_its_parent_replace_a_reading_only_by_another_name() {
+    for memory in [UnreportedMemory::Copy, UnreportedMemory::Parents] {
+        for (name_at_end, has_args) in [("sh", true), ("ls", false)] {
+            let mut run = Run::new();
+            let id = run.scan(102, MAIN).id(102);
+            run.tree.set_unreported_image(id, memory, run.now_ns);
+            let args = Some(vec!["sh".to_owned(), "-c".to_owned()]);
+            let command = Some("sh".to_owned());
+            let running = Program { command, args, peak_rss_bytes: Some(MIB), ..Program::default() };
+            run.tree.set_program(id, running);
+            run.tree.set_program(id, Program { command: Some(name_at_end.into()), ..Program::default() });
+            let name = &run.tree.get(id).unwrap().name;
+            assert_eq!((&*name.command, name.args.is_some()), (name_at_end, has_args), "{memory:?}");
+        }
+    }
+}
+
 #[test]
 fn program_read_only_after_its_end_has_its_name() {
     let mut run = Run::new();
