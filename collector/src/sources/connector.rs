@@ -275,14 +275,14 @@ impl Members {
     /// Takes in an event. Returns whether it is about the tree, or about the connector itself.
     pub fn take(&mut self, event: &KernelEvent) -> bool {
         match event.what {
-            // For a replacement: a child of the launcher that is not known is a collector.
+            // `launcher` is set in a replacement only: a child of it that is not known is a collector.
             What::Fork { parent } if Some(parent) == self.launcher => self.contains(event.pid),
             What::Fork { parent } if self.pids.contains_key(&parent) && event.pid != self.collector => {
                 self.add(event.pid);
                 true
             }
             What::Fork { .. } => {
-                // A process outside the tree has this pid now.
+                // The collector, or a process outside the tree, has this pid now.
                 self.pids.remove(&event.pid);
                 false
             }

@@ -289,8 +289,9 @@ impl Pump {
         now_ns.saturating_sub(if is_eager { 0 } else { START_GRACE_NS })
     }
 
-    /// Has findings read every millisecond for [`EAGER_NS`] after the number of uninstrumented programs (`count`) has changed,
-    /// then ends that.
+    /// Has findings read every millisecond for [`EAGER_NS`] after the number of uninstrumented programs (`count`) has changed.
+    /// Meanwhile programs get no grace to report, see [`Self::reported_by_ns`]. It is to be called at each look at the tree,
+    /// because the call after that time ends it.
     pub(crate) fn note_uninstrumented(&mut self, count: u64, now_ns: u64) {
         if count != self.uninstrumented {
             self.uninstrumented = count;

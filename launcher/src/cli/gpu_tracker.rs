@@ -114,7 +114,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, UsageError> {
     if words.is_empty() { Err(UsageError::new("Empty command provided.")) } else { Ok(words) }
 }
 
-/// Gives the options gpu_tracker's defaults and form.
+/// Sets what gpu_tracker has without options: the whole report on stdout, its format, units, interval and exit status.
 pub(super) fn apply_to(options: &mut Options) {
     if options.places.outputs.is_empty() {
         options.report.targets = vec![ReportTarget { output: Output::Stdout, ..ReportTarget::default() }];
@@ -131,7 +131,6 @@ pub(super) fn apply_to(options: &mut Options) {
         gpu_ram_unit: given.gpu_ram_unit.or(Some(RamUnit::Gigabytes)),
         time_unit: given.time_unit.or(Some(TimeUnit::Hours)),
         full: true,
-        quiet: false,
         ..given
     };
 }

@@ -286,7 +286,8 @@ fn larger_groups(a: Option<Groups<u64>>, b: Option<Groups<u64>>) -> Option<Group
     a.into_iter().chain(b).reduce(|a, b| a.with(b, u64::max))
 }
 
-/// Joins the commands of a sample and those of the next: the most at one time, and all CPU time.
+/// Joins the commands of a sample and those of the next: the most at one time, and the sum of their CPU time. A command that one
+/// of the samples left out has that of the other.
 fn commands_then(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<CommandSample> {
     for command in before {
         match next.iter_mut().find(|other| other.command == command.command) {

@@ -216,11 +216,12 @@ pub(super) fn ranks(report: &Report, units: Units) -> Section {
         .text("With figures", format!("{} of {}", ranks.seen, ranks.expected))
         .text("Imbalance", if report.merged.is_none() { of_ranks(report) } else { None })
         .text("Without figures", missing)
-        .section(Section::new("Heaviest").table(table(&ranks.heaviest, units)))
-        .section(Section::new("Lightest").table(table(&ranks.lightest, units)))
+        .section(Section::new("Heaviest").table(ranks_table(&ranks.heaviest, units)))
+        .section(Section::new("Lightest").table(ranks_table(&ranks.lightest, units)))
 }
 
-fn table(ranks: &[RankUsage], units: Units) -> Table {
+/// Makes a table of ranks: a row for each, in the order that is given.
+fn ranks_table(ranks: &[RankUsage], units: Units) -> Table {
     let (ram, time) = (units.ram.symbol(), units.time.symbol());
     let head = [
         Column::count("Rank"),

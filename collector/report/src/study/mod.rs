@@ -211,8 +211,8 @@ fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
 /// Gives the value of a quantity in each run.
 ///
 /// # Errors
-/// If there is no run, or a run lacks the quantity: a mean of the others would leave out what that run used. The text is the
-/// reason of the first run that lacks it.
+/// If there is no run, or a run lacks the quantity: a mean of the others would leave out what that run used. The text says how many
+/// lack it, and the reason of the first of them.
 fn values(quantity: &Quantity, reports: &[&Report]) -> Result<Vec<f64>, String> {
     let known: Vec<f64> = reports.iter().filter_map(|report| (quantity.value)(report)).collect();
     let lacks = |report: &&&Report| (quantity.value)(report).is_none();

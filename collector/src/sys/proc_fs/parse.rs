@@ -1,4 +1,5 @@
-//! Parsers of /proc files. A number that does not parse is `None`, never 0.
+//! Parsers of /proc files. What lacks a number is `None`. Only numbers that some kernels lack or hide are 0 then, where the field
+//! or the parser says so.
 
 use std::ops::Range;
 
@@ -26,7 +27,7 @@ pub struct Stat {
     pub threads: u64,
     /// Start time, clock ticks after boot.
     pub start_ticks: u64,
-    /// Address space, bytes.
+    /// Address space, bytes; 0 if the line ends before it.
     pub virtual_bytes: u64,
     /// Address of the bottom of the stack. An exec changes it if address randomisation is on; a fork does not.
     ///
@@ -123,8 +124,8 @@ impl Statm {
     }
 }
 
-/// Parses /proc/PID/smaps_rollup. Kernels before 5.2 have no `Pss_Anon` line: it is then 0. `None`: the file is empty, since the
-/// process has no memory, or lacks a line.
+/// Parses /proc/PID/smaps_rollup. `Pss_Anon`, which kernels before 5.2 lack, and `Private_Hugetlb` are 0 if they are not there.
+/// `None`: the file is empty, since the process has no memory, or lacks another line.
 #[must_use]
 pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
     let mut read =
@@ -253,7 +254,8 @@ fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
 }
 
 /// Parses /proc/PID/smaps. `resident_pieces` says which parts of some addresses are resident pages of a file, as offsets from the
-/// first address, if that can be said.
+/// first address, if that can be said. A line that is not there, or does not parse, adds nothing. Without the first line of a
+/// mapping, its pages count as those of no file.
 #[must_use]
 pub fn parse_smaps(text: &[u8], mut resident_pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Mappings {
     let mut mappings = Mappings::default();
@@ -292,7 +294,7 @@ pub fn parse_smaps(text: &[u8], mut resident_pieces: impl FnMut(&Range<u64>) -> 
 pub struct Status {
     /// VmHWM, bytes; `None` for a process without memory (a zombie, a kernel thread).
     pub hwm: Option<u64>,
-    /// HugetlbPages, bytes. Neither RSS nor PSS includes them.
+    /// HugetlbPages, bytes; 0 on kernels without them. Neither RSS nor PSS includes them.
     pub hugetlb: u64,
     /// Pid of the process; in the file of a thread it differs from the thread's id.
     pub tgid: Option<u32>,

@@ -74,7 +74,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// Shows what the arguments name: on the terminal until the user ends it, or once as text.
 ///
 /// # Errors
-/// If there is no such run or file, or several runs and none is named.
+/// If there is no such run or file, the file can't be read, or there are several runs and none is named.
 pub(super) fn serve(arguments: &WatchArguments) -> Result<ExitCode, UsageError> {
     if arguments.at.is_some() && arguments.replay.is_none() {
         return Err(UsageError::new("--at is a moment of a finished run: give --replay, too"));
@@ -83,7 +83,7 @@ pub(super) fn serve(arguments: &WatchArguments) -> Result<ExitCode, UsageError> 
     let is_once = arguments.once || !is_terminal;
     let (source, model) = match &arguments.replay {
         Some(file) => replay(file, arguments, is_once)?,
-        None => match live(arguments)? {
+        None => match of_live(arguments)? {
             Chosen::Run(live) => *live,
             Chosen::Listed(status) => return Ok(status),
         },
@@ -125,29 +125,21 @@ enum Chosen {
 /// Makes the view of a run that goes on: the one that is named, or the only one. With `--list` it lists the runs.
 ///
 /// # Errors
-/// If there is no such run, or there are several and none is named.
-fn live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
+/// If there is no such run, there are several and none is named, or its file can't be read.
+fn of_live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
     let uid = rustix::process::getuid().as_raw();
     let (all, left_out) = runs::all(&arguments.session_dir, uid);
-    let hidden = || runs::hidden(Path::new("/proc"), uid, &all);
+    let find_hidden = || runs::hidden(Path::new("/proc"), uid, &all);
+    if arguments.list {
+        runs::tell_hidden(&find_hidden());
+        return Ok(Chosen::Listed(list(&all, left_out)));
+    }
     let path = match (&arguments.run, &all[..]) {
-        (None, _) if arguments.list => {
-            runs::tell_hidden(&hidden());
-            return Ok(Chosen::Listed(list(&all, left_out)));
-        }
-        (Some(run), _) => named(run, &all, &hidden)?,
+        (Some(run), _) => named(run, &all, &find_hidden)?,
         (None, [only]) => only.path.clone(),
-        (None, []) => {
-            let hidden = runs::hidden_line(&hidden());
-            return Err(UsageError::new(hidden.unwrap_or_else(|| {
-                format!(
-                    "no run of this user has a file in {}: start one with gpu-track-run, or look where it runs (a container, another machine)",
-                    arguments.session_dir.display()
-                )
-            })));
-        }
+        (None, []) => return Err(no_run(&arguments.session_dir, &find_hidden())),
         (None, _) => {
-            runs::tell_hidden(&hidden());
+            runs::tell_hidden(&find_hidden());
             list(&all, left_out);
             return Err(UsageError::new("several runs go on: name one by its pid"));
         }
@@ -159,18 +151,28 @@ fn live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
     Ok(Chosen::Run(Box::new((Source::Live(live), model))))
 }
 
-/// Finds the file of a run that the user names by a pid or a path. `hidden` finds the pids of runs that can't be seen.
+/// Says that there is no run to watch. `hidden`: the pids of runs that can't be seen.
+fn no_run(session_dir: &Path, hidden: &[u32]) -> UsageError {
+    UsageError::new(runs::hidden_line(hidden).unwrap_or_else(|| {
+        format!(
+            "no run of this user has a file in {}: start one with gpu-track-run, or look where it runs (a container, another machine)",
+            session_dir.display()
+        )
+    }))
+}
+
+/// Finds the file of a run that the user names by a pid or a path. `find_hidden` finds the pids of runs that can't be seen.
 ///
 /// # Errors
 /// If no run has the pid, or it can't be seen.
-fn named(run: &Path, all: &[Found], hidden: &dyn Fn() -> Vec<u32>) -> Result<PathBuf, UsageError> {
+fn named(run: &Path, all: &[Found], find_hidden: &dyn Fn() -> Vec<u32>) -> Result<PathBuf, UsageError> {
     let Some(pid) = run.to_str().and_then(|text| text.parse::<u32>().ok()) else {
         return Ok(run.to_path_buf());
     };
     if let Some(found) = all.iter().find(|found| found.launcher_pid == pid) {
         return Ok(found.path.clone());
     }
-    let hidden: Vec<u32> = hidden().into_iter().filter(|hidden| *hidden == pid).collect();
+    let hidden: Vec<u32> = find_hidden().into_iter().filter(|hidden| *hidden == pid).collect();
     Err(UsageError::new(runs::hidden_line(&hidden).unwrap_or_else(|| {
         format!("no run of this user has the pid {pid}: gpu-track watch --list shows them")
     })))

@@ -72,7 +72,7 @@ impl CommandTracks {
     /// Adds a sample. `None`: the sample does not have the command, so points without it mean 0. All processes of a command may have
     /// ended before the sample: their RAM is not known.
     fn put(&mut self, at: At, now: Option<&CommandSample>) {
-        let ram = now.map(|now| Values::at_end(now.added_bytes as f64));
+        let ram = now.map(|now| Values::single(now.added_bytes as f64));
         let is_seen = now.is_none_or(|now| now.processes > 0);
         let cpu = now.filter(|_| at.added_s > 0.0).map(|now| cpu_percent(now.cpu_ns as f64, at.added_s));
         if is_seen {
@@ -203,7 +203,7 @@ mod tests {
         commands.put(at(2), &[]);
         let [CommandTracks { ram_bytes, cpu_percent, .. }] = commands.kept() else { panic!("one command") };
         let ram: Vec<_> = (0..3).map(|at| ram_bytes.get(at)).collect();
-        assert_eq!(ram, [Some(Values::at_end(10.0)), None, Some(Values::at_end(0.0))]);
+        assert_eq!(ram, [Some(Values::single(10.0)), None, Some(Values::single(0.0))]);
         assert_eq!(cpu_percent.get(1), Some(Values::of_mean(50.0)));
     }
 
@@ -215,8 +215,8 @@ mod tests {
         commands.put(at(1), &[sample("b", 7, 500_000_000)]);
         let track = |name: &str| commands.kept.iter().find(|tracks| &*tracks.command == name).unwrap();
         assert_eq!(track("a").ram_bytes.get(0), Some(Values::new(5.0, 0.0, 10.0)));
-        assert_eq!(track("a").ram_bytes.get(1), Some(Values::at_end(0.0)));
-        assert_eq!(track("b").ram_bytes.get(0), Some(Values::at_end(0.0)));
+        assert_eq!(track("a").ram_bytes.get(1), Some(Values::single(0.0)));
+        assert_eq!(track("b").ram_bytes.get(0), Some(Values::single(0.0)));
         assert_eq!(track("b").cpu_percent.get(1), Some(Values::of_mean(50.0)));
     }
 }

@@ -21,7 +21,8 @@ use commands::{At, Commands};
 pub(in crate::run) use late::{LateUse, late_uses};
 pub(crate) use track::{Track, Values};
 
-/// A quantity of the tree's parts and of the machine.
+/// A quantity of the tree's parts and of the machine. A sample has only the largest reading of the machine within its time, so
+/// the machine's mean and smallest value are of those.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sets {
     /// The tree's.
@@ -154,17 +155,17 @@ impl OverTime {
     fn put_file_systems(&mut self, At { point, length_s, added_s }: At, systems: &[FileSystemSample]) {
         self.file_systems.resize_with(self.file_systems.len().max(systems.len()), FileSystemTracks::default);
         for (tracks, system) in self.file_systems.iter_mut().zip(systems) {
-            let free = system.free_bytes.map(|bytes| Values::at_end(bytes as f64));
+            let free = system.free_bytes.map(|bytes| Values::single(bytes as f64));
             tracks.free_bytes.put(point, length_s, free, added_s);
             tracks.last = system.clone();
         }
     }
 
-    /// Adds a sample's RAM, CPU and processes of the tree, and those of the machine.
+    /// Adds a sample's RAM, CPU and processes of the tree, and the machine's RAM and CPU.
     fn put_tree(&mut self, at: At, sample: &TreeSample) {
         let At { point, length_s, added_s } = at;
-        let ram = self.ram_of(sample, added_s);
-        let cpu = self.cpu_of(sample, added_s);
+        let ram = self.take_ram_of(sample, added_s);
+        let cpu = self.take_cpu_of(sample, added_s);
         let put = |track: &mut Track, value| track.put(point, length_s, value, added_s);
         for (sets, values) in [(&mut self.ram_bytes, ram), (&mut self.cpu_percent, cpu)] {
             put(&mut sets.groups.main, values.main);
@@ -172,15 +173,16 @@ impl OverTime {
             put(&mut sets.groups.combined, values.combined);
         }
         let system = sample.system;
-        put(&mut self.ram_bytes.system, system.ram_bytes.map(|bytes| Values::at_end(bytes as f64)));
-        put(&mut self.cpu_percent.system, system.cpu_percent.map(Values::at_end));
+        put(&mut self.ram_bytes.system, system.ram_bytes.map(|bytes| Values::single(bytes as f64)));
+        put(&mut self.cpu_percent.system, system.cpu_percent.map(Values::single));
         let Span { end, max } = sample.processes;
+        // No source sums processes up over time: the number at the sample is the best known mean.
         put(&mut self.processes, Some(Values::new(end as f64, end as f64, max as f64)));
     }
 
-    /// Gives the RAM in the time of a sample, which is `added_s` seconds long. A sample without length has no mean: its end
-    /// counts. What the sample told of the time before it is in earlier points, and not in its mean.
-    fn ram_of(&mut self, sample: &TreeSample, added_s: f64) -> Groups<Option<Values>> {
+    /// Takes the RAM in the time of a sample, which is `added_s` seconds long. A sample without length has no mean: its end
+    /// counts. What the sample told of the time before it (`late_byte_s`) is in earlier points. It is taken out of the mean here.
+    fn take_ram_of(&mut self, sample: &TreeSample, added_s: f64) -> Groups<Option<Values>> {
         let late_byte_s = std::mem::take(&mut self.late_byte_s);
         let byte_s = sample.footprint_byte_s.with(late_byte_s, |all, late| (all - late).max(0.0));
         sample.footprint_bytes.with(byte_s, |Span { end, max }, byte_s| {
@@ -189,10 +191,10 @@ impl OverTime {
         })
     }
 
-    /// Gives the CPU utilisation in the time of a sample, which is `added_s` seconds long. `None`: that has no length. What the
-    /// sample told of the time before it is in earlier points, and not in its mean. A window that it completed gives the
-    /// extremes.
-    fn cpu_of(&mut self, sample: &TreeSample, added_s: f64) -> Groups<Option<Values>> {
+    /// Takes the CPU utilisation in the time of a sample, which is `added_s` seconds long: its CPU time since the sample before.
+    /// `None`: that has no length. What the sample told of the time before it (`late_cpu_ns`) is in earlier points, and is taken
+    /// out of the mean here. A window that it completed gives the extremes.
+    fn take_cpu_of(&mut self, sample: &TreeSample, added_s: f64) -> Groups<Option<Values>> {
         let spent_ns = sample.cpu.with(self.cpu_ns, |cpu, before| cpu.time_ns as f64 - before as f64);
         let spent_ns = spent_ns.with(std::mem::take(&mut self.late_cpu_ns), |all, late| all - late);
         self.cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
@@ -268,7 +270,7 @@ impl GpuTracks {
             gauge(Figure::SmClock),
         ];
         for (track, value) in self.tracks().into_iter().zip(values) {
-            track.put(point, length_s, value.map(Values::at_end), added_s);
+            track.put(point, length_s, value.map(Values::single), added_s);
         }
     }
 

@@ -38,9 +38,9 @@ impl Values {
         Self { extremes: Some(Extremes { min: end as f32, max: max as f32 }), ..Self::of_mean(mean) }
     }
 
-    /// Gives a quantity that is known at the end of the time only.
-    pub(super) fn at_end(end: f64) -> Self {
-        Self::new(end, end, end)
+    /// Gives a quantity of which one value is known for all of the time.
+    pub(super) fn single(value: f64) -> Self {
+        Self::new(value, value, value)
     }
 
     /// Whether there was none of the quantity.
@@ -76,7 +76,7 @@ pub(crate) struct Track {
 impl Track {
     /// Makes a track of which points without an entry mean 0.
     pub(super) fn zero() -> Self {
-        Self { absent: Some(Values::at_end(0.0)), ..Self::default() }
+        Self { absent: Some(Values::single(0.0)), ..Self::default() }
     }
 
     /// Makes a track of which only means are known, and points without an entry mean 0.
@@ -128,24 +128,29 @@ impl Track {
         &mut self.entries[at]
     }
 
-    /// Adds a sample of `next_length_s` seconds to a point that has `length_s` seconds so far. `None`: the sample does not know
-    /// the quantity, or has none of it.
-    pub(super) fn put(&mut self, point: usize, length_s: f64, value: Option<Values>, next_length_s: f64) {
-        // The samples that the point already has.
+    /// Adds a sample of `next_length_s` seconds to the last point of the axis, which has `length_s` seconds so far. `None`: the
+    /// sample has none of the quantity or does not know it, as `absent` says.
+    pub(super) fn put(&mut self, point: usize, length_s: f64, values: Option<Values>, next_length_s: f64) {
+        match values {
+            Some(values) => self.put_values(point, length_s, values, next_length_s),
+            None => self.put_none(point, length_s, next_length_s),
+        }
+    }
+
+    /// Joins the values of a sample to those that the point has so far.
+    fn put_values(&mut self, point: usize, length_s: f64, values: Values, next_length_s: f64) {
         let before = self.get(point).filter(|_| length_s > 0.0);
-        // A point without an entry means what is absent already: no entry is made for that.
-        let has_entry = point < self.first + self.entries.len();
-        let absent = self.absent.filter(|_| has_entry);
-        let is_unknown = length_s > 0.0 && before.is_none();
-        let joined = match (before, value.or(absent)) {
-            // There was some of it in the point, and it is not known how much.
-            (None, Some(_)) if is_unknown && value.is_none() => return,
-            (Some(before), Some(value)) => before.join(length_s, value, next_length_s),
-            (None, Some(value)) => value,
-            // The point keeps what it has.
-            (_, None) => return,
-        };
+        let joined = before.map_or(values, |before| before.join(length_s, values, next_length_s));
         *self.entry(point) = Some(joined);
+    }
+
+    /// Adds a sample without values. A last point without an entry, and one of which it is not known how much there was, stay so.
+    fn put_none(&mut self, point: usize, length_s: f64, next_length_s: f64) {
+        let has_entry = point < self.first + self.entries.len();
+        let is_unknown = length_s > 0.0 && self.get(point).is_none();
+        if let Some(absent) = self.absent.filter(|_| has_entry && !is_unknown) {
+            self.put_values(point, length_s, absent, next_length_s);
+        }
     }
 
     /// Adds a sample in whose time there was some of the quantity, and it is not known how much. A point that has `length_s` seconds
@@ -221,13 +226,13 @@ mod tests {
     fn point_without_an_entry_is_unknown_or_zero() {
         let (mut unknown, mut zero) = (Track::default(), Track::zero());
         for track in [&mut unknown, &mut zero] {
-            track.put(2, 0.0, Some(Values::at_end(8.0)), 1.0);
+            track.put(2, 0.0, Some(Values::single(8.0)), 1.0);
             // The second half of the point has no value.
             track.put(2, 1.0, None, 1.0);
             track.put(3, 0.0, None, 1.0);
         }
-        let zero_point = Values::at_end(0.0);
-        assert_eq!((unknown.get(0), unknown.get(2), unknown.get(3)), (None, Some(Values::at_end(8.0)), None));
+        let zero_point = Values::single(0.0);
+        assert_eq!((unknown.get(0), unknown.get(2), unknown.get(3)), (None, Some(Values::single(8.0)), None));
         assert_eq!((zero.get(0), zero.get(3)), (Some(zero_point), Some(zero_point)));
         assert_eq!(zero.get(2), Some(Values::new(4.0, 0.0, 8.0)));
     }
@@ -238,15 +243,15 @@ mod tests {
         // In point 0 none; in 1 some that no sample saw, and then none; in 2 first known, then not.
         track.put_unknown(1, 0.0);
         track.put(1, 1.0, None, 1.0);
-        track.put(2, 0.0, Some(Values::at_end(8.0)), 1.0);
+        track.put(2, 0.0, Some(Values::single(8.0)), 1.0);
         track.put_unknown(2, 1.0);
         // In point 3 first none, then some; in 4 first unknown, then known.
         track.put(3, 0.0, None, 1.0);
         track.put_unknown(3, 1.0);
         track.put_unknown(4, 0.0);
-        track.put(4, 1.0, Some(Values::at_end(5.0)), 1.0);
-        let zero = Some(Values::at_end(0.0));
-        let known = |bytes: f64| Some(Values::at_end(bytes));
+        track.put(4, 1.0, Some(Values::single(5.0)), 1.0);
+        let zero = Some(Values::single(0.0));
+        let known = |bytes: f64| Some(Values::single(bytes));
         let values = |track: &Track| (0..6).map(|at| track.get(at)).collect::<Vec<_>>();
         assert_eq!(values(&track), [zero, None, known(8.0), None, known(5.0), zero]);
         let mut sum = Track::zero_mean();
@@ -266,11 +271,11 @@ mod tests {
     #[test]
     fn halves_weigh_means_by_length() {
         let mut track = Track::default();
-        track.put(1, 0.0, Some(Values::at_end(9.0)), 3.0);
-        track.put(2, 0.0, Some(Values::at_end(1.0)), 1.0);
-        track.put(3, 0.0, Some(Values::at_end(5.0)), 3.0);
+        track.put(1, 0.0, Some(Values::single(9.0)), 3.0);
+        track.put(2, 0.0, Some(Values::single(1.0)), 1.0);
+        track.put(3, 0.0, Some(Values::single(5.0)), 3.0);
         track.halve(&[1.0, 3.0, 1.0, 3.0]);
-        assert_eq!(track.get(0), Some(Values::at_end(9.0)));
+        assert_eq!(track.get(0), Some(Values::single(9.0)));
         assert_eq!(track.get(1), Some(Values { mean: 4.0, extremes: Some(Extremes { min: 1.0, max: 5.0 }) }));
         assert_eq!(track.get(2), None);
     }
@@ -278,7 +283,7 @@ mod tests {
     #[test]
     fn sum_of_tracks_has_their_means_alone() {
         let (mut sum, mut added) = (Track::zero_mean(), Track::zero());
-        added.put(1, 0.0, Some(Values::at_end(3.0)), 1.0);
+        added.put(1, 0.0, Some(Values::single(3.0)), 1.0);
         sum.add_means_of(&added);
         sum.add_means_of(&added);
         assert_eq!((sum.get(0), sum.get(1)), (Some(Values::of_mean(0.0)), Some(Values::of_mean(6.0))));

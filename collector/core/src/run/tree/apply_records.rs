@@ -6,7 +6,7 @@ use gpu_track_abi::record::{Event, Origin};
 
 use super::contribution::Contribution;
 use super::namespaces::{Evidence, MatchQuery};
-use super::process::{Image, Process};
+use super::process::{Image, Name, Process};
 use super::program::fork_share;
 use super::records::{ExitRecord, ReapRecord, bytes};
 use super::{FoundBy, Key, LiveInterval, Parent, ProcessId, Tree};
@@ -256,19 +256,26 @@ impl Process {
         let growth = self.growth_before_start(inherited);
         let is_late = self.was_taken_for_uninstrumented(command);
         let had_uninstrumented_image = self.program.had_uninstrumented_image;
+        // It can move the start of the image that is there now, so it comes before the change.
         self.note_alive(writer.at_ns);
         self.change_image(intervals, Image::Loaded { inherited }, writer.at_ns, peak);
+        // `peak` is the replaced image's. The growth can also be of an image before that, or of the new one before its START.
         self.note_earlier_peak(growth);
-        // If it is late, the image that was just replaced was this program, and not an uninstrumented one.
-        self.program.had_uninstrumented_image &= had_uninstrumented_image || !is_late;
+        if is_late {
+            // The image that was just replaced was this program, and not an uninstrumented one.
+            self.program.had_uninstrumented_image = had_uninstrumented_image;
+        }
+        self.note_start_record(writer, command);
+    }
+
+    /// Notes what a START record tells of the process besides its memory. It runs a program that has reported.
+    fn note_start_record(&mut self, writer: &Writer, command: &str) {
         self.program.recorded = Some(self.program.image);
         self.program.unreported_exec = None;
         self.note_inode(writer.pidfd_inode);
         self.ancestry.parent_pid = writer.parent.pid;
         self.ids.clock_skew_ns = writer.clock_skew_ns;
-        self.name.static_executable = None;
-        self.name.args = None;
-        self.name.command = Arc::from(command);
+        self.name = Name { command: Arc::from(command), args: None, static_executable: None };
     }
 
     /// Takes in a FORK record: the process runs in a copy of its parent's memory. `rss_at_fork_bytes`: the parent's RSS

@@ -7,10 +7,8 @@ use super::accounting::Accounting;
 use super::api::{Api, Plain, call, get};
 use super::figure_kind::Kind;
 use super::figures;
-use super::handle::{Handle, Sensors};
+use super::handle::Handle;
 use super::policy::CALLS;
-use super::processes::Known;
-use super::utilization::Progress;
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::sys::clock;
 
@@ -42,20 +40,21 @@ impl Beginning {
 }
 
 impl Nvml {
-    /// Adds a device, or gives a known one the driver's new handle. A device without an id is noted as unreadable.
+    /// Adds a device, or gives a known one the driver's new handle. A device without an id is left out, and goes to
+    /// [`Self::note_unreadable`].
     ///
     /// - `raw`: the driver's handle.
     /// - `index`: the driver's number of it; `None`: it is a MIG instance.
-    /// - `divided`: of an instance, the device that it is a part of, and that device's handle.
+    /// - `whole`: the device that an instance is a part of, and the driver's handle of that; `None`: it is whole itself.
     /// - `beginning`: what was read of it as soon as it had a handle. A known device does not need it.
     fn add_device(
         &mut self,
         raw: nvmlDevice_t,
         index: Option<u32>,
-        divided: Option<(nvmlDevice_t, &Device)>,
+        whole: Option<(&Device, nvmlDevice_t)>,
         beginning: Option<Beginning>,
     ) {
-        let (parent_raw, parent) = divided.unzip();
+        let (parent, parent_raw) = whole.unzip();
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
         // An instance has the PCI address of its whole device, so that can't tell it from others.
         let id = uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
@@ -85,23 +84,8 @@ impl Nvml {
         };
         let wants_accounting = self.wants_accounting && parent.is_none();
         let accounting = wants_accounting.then(|| self.start_accounting(raw, &id));
-        self.devices.push(Handle {
-            raw,
-            device,
-            is_divided: false,
-            is_lost: false,
-            is_gone: false,
-            is_present: true,
-            link_bytes_per_s: None,
-            lists: Known::default(),
-            first: beginning.map(|beginning| (beginning.sample(&id), beginning.took_ns)),
-            progress: Progress::default(),
-            sensors: Sensors::default(),
-            parent: parent_raw,
-            gpm: None,
-            accounting,
-            events: None,
-        });
+        let first = beginning.map(|beginning| (beginning.sample(&id), beginning.took_ns));
+        self.devices.push(Handle { first, accounting, ..Handle::new(raw, device, parent_raw) });
         // Name and address follow later, unless the user chose devices by them.
         if self.describes_first {
             self.describe(&id);
@@ -120,8 +104,8 @@ impl Nvml {
     pub(super) fn describe(&mut self, id: &str) {
         let began_ns = clock::monotonic_ns();
         let Some(number) = self.devices.iter().position(|handle| handle.device.id == id) else { return };
-        let Handle { raw, parent, device, .. } = &self.devices[number];
-        let (raw, parent, is_part) = (*raw, device.parent.clone(), parent.is_some());
+        let Handle { raw, parent_raw, device, .. } = &self.devices[number];
+        let (raw, parent, is_part) = (*raw, device.parent.clone(), parent_raw.is_some());
         let of_parent = || {
             let parent = self.devices.iter().find(|handle| Some(&handle.device.id) == parent.as_ref())?;
             parent.device.pci_address.clone()
@@ -175,7 +159,7 @@ impl Nvml {
         for number in 0..most.unwrap_or(0).min(CALLS.most_instances) {
             let mut part = std::ptr::null_mut();
             if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
-                self.add_device(part, None, Some((raw, &parent)), None);
+                self.add_device(part, None, Some((&parent, raw)), None);
             }
         }
     }
@@ -221,7 +205,8 @@ impl Nvml {
         }
     }
 
-    /// Notes a device that could not be identified. One that may not be opened belongs to another job.
+    /// Notes a device that could not be identified. One that may not be opened belongs to another job and is left out. So are MIG
+    /// instances, which have no `index`, and all where the user named the GPUs.
     fn note_unreadable(&mut self, index: Option<u32>, why: Missing) {
         if let Some(index) = index
             && self.reports_unreadable

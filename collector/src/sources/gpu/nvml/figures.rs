@@ -240,7 +240,7 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let read = busy(api, device, &mut handle.progress, || rates(api, device));
     (sample.busy, sample.busy_lost_us) = (Some(read.busy), read.lost_us);
-    if let (Some(Err(_)), Some(parent)) = (&sample.busy, handle.parent) {
+    if let (Some(Err(_)), Some(parent)) = (&sample.busy, handle.parent_raw) {
         let gpm = handle.gpm.get_or_insert_with(|| Gpm::start(api, parent, device));
         if let Some(gpm) = gpm {
             sample.busy = Some(gpm.read(api));

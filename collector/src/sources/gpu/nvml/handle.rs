@@ -28,8 +28,8 @@ pub(super) struct Handle {
     pub first: Option<(DeviceSample, u64)>,
     pub progress: Progress,
     pub sensors: Sensors,
-    /// The divided device that it is an instance of.
-    pub parent: Option<nvmlDevice_t>,
+    /// The driver's handle of the divided device that it is an instance of; `None`: it is a whole device.
+    pub parent_raw: Option<nvmlDevice_t>,
     /// Its GPM samples, once they were asked for; `Some(None)`: it has none.
     pub gpm: Option<Option<Gpm>>,
     /// Accounting, once it was asked for.
@@ -39,6 +39,27 @@ pub(super) struct Handle {
 }
 
 impl Handle {
+    /// Makes the handle of a device of which nothing was read yet. `parent_raw` is as in the field.
+    pub(super) fn new(raw: nvmlDevice_t, device: Device, parent_raw: Option<nvmlDevice_t>) -> Self {
+        Self {
+            raw,
+            device,
+            is_divided: false,
+            is_lost: false,
+            is_gone: false,
+            is_present: true,
+            link_bytes_per_s: None,
+            lists: Known::default(),
+            first: None,
+            progress: Progress::default(),
+            sensors: Sensors::default(),
+            parent_raw,
+            gpm: None,
+            accounting: None,
+            events: None,
+        }
+    }
+
     /// Whether to ask the device for these kinds: of one that is lost, only the lists show that it is back.
     pub(super) fn may_answer(&self, kinds: &[Kind]) -> bool {
         let reads_lists = kinds.iter().any(|kind| kind.is_memory());
@@ -46,8 +67,8 @@ impl Handle {
     }
 
     /// Notes how the driver names the device now. It is present.
-    pub(super) fn renew(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent: Option<nvmlDevice_t>) {
-        (self.raw, self.is_present, self.device.index, self.parent) = (raw, true, index, parent);
+    pub(super) fn renew(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent_raw: Option<nvmlDevice_t>) {
+        (self.raw, self.is_present, self.device.index, self.parent_raw) = (raw, true, index, parent_raw);
     }
 }
 

@@ -1,6 +1,6 @@
 //! NVIDIA, through NVML: `libnvidia-ml.so.1`, which comes with the driver and is loaded at run time.
 //!
-//! A device is known by its UUID. Each call is independent: a figure whose call fails is missing with its reason, and the
+//! A device is known by its UUID, or by its PCI address if the driver gives no UUID. Each call is independent: a figure whose call fails is missing with its reason, and the
 //! others go on. What is read when follows a [`plan`].
 
 mod accounting;

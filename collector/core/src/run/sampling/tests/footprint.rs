@@ -182,7 +182,7 @@ fn memory_of_a_process_that_a_sample_finds_dead_late_counts_until_its_end() {
     run.now_ns += S / 4;
     let own = Usage { minor_faults: 200 * 256, max_rss_kib: 200 * 1024, ..Usage::default() };
     let exit = Event::Exit { status: 0, vm_hwm_kib: 200 * 1024, own, children: Usage::default() };
-    run.record(OTHER, exit.clone());
+    run.record(OTHER, exit);
     run.finalize();
     run.conclude();
     run.record(CHILD, exit);
