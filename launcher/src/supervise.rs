@@ -219,9 +219,9 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Forwards a signal that another process sent. The terminal's signals, which have no sender, go to the whole process group,
-    /// so the command has got them already. Without a command it is for nobody: only the end of the input ends the run. But what is known
-    /// so far is written then, too.
+    /// Forwards a signal that another process sent, and tells of the first of each kind. The terminal's signals, which have no
+    /// sender, go to the whole process group, so the command has got them already. Without a command nothing is forwarded, and the
+    /// signal ends nothing: only the end of the input ends the run. The report so far is written all the same.
     fn signal_received(&mut self, received: Received) {
         // Before it is sent: what it causes is later.
         let monotonic_ns = clock::monotonic_ns();

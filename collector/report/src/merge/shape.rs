@@ -31,6 +31,7 @@ impl Shape {
             let is_last = point.end_us == points_end_us;
             let to_us = if is_last { end_us.max(points_end_us) } else { point.end_us };
             let (from, to) = grid.touched(from_us, to_us.saturating_add(START_ROUNDING_US));
+            // Bins that the point touches, of those that the report touches.
             for at in (from.max(first) - first)..=(to.min(last).max(first) - first) {
                 // A point of which nothing is known can have had anything from 0 to the report's largest value.
                 let (min, max) = (point.min.unwrap_or(0), point.max.unwrap_or(quantity.max));
@@ -42,6 +43,7 @@ impl Shape {
         let largest = points.iter().filter_map(|point| point.max).max();
         let is_above = largest.is_none_or(|largest| !is_about(quantity.max, largest));
         let high = high.into_iter().map(|high| high.filter(|_| !is_above).unwrap_or(quantity.max));
+        // A bin that the points do not fill also has time in which there may have been nothing.
         let runs_through = |bin: usize| {
             let (bin_start_us, bin_end_us) = grid.window(bin, 1);
             points_start_us.saturating_add(START_ROUNDING_US) <= bin_start_us && bin_end_us <= points_end_us

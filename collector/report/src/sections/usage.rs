@@ -75,7 +75,7 @@ pub(super) fn peak(peak: Option<&Peak>, units: Units) -> Section {
         .section(Section::new("All by command").table(holders_by_command(peak, units)))
 }
 
-/// All processes at the peak: the sums are no more than the peak.
+/// Makes the table of all processes at the peak, by command. What each command added sums up to no more than the peak.
 fn holders_by_command(peak: &Peak, units: Units) -> Table {
     let head = [Column::count("Count"), Column::number("Added", units.ram.symbol()), Column::text("Command")];
     let row = |count: u64, bytes, command| [thousands(count as f64), units.ram_cell(Some(bytes)), command];

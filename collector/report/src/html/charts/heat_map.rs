@@ -71,20 +71,8 @@ impl HeatMap {
             return None;
         }
         let row_height = path::HEIGHT / rows.len() as f64;
-        let level = |value: Option<f64>| value.map(|value| level(value, largest));
-        let shades = OPACITIES.into_iter().enumerate().map(|(at, opacity)| {
-            let d = drawn(&stretches(&cells, |value| level(value) == Some(at)));
-            if d.is_empty() { d } else { format!("<path stroke-opacity=\"{opacity}\" d=\"{d}\"/>\n") }
-        });
-        let shades: String = shades.collect();
-        let unknown = drawn(&stretches(&cells, |value| value.is_none()));
+        let (shades, unknown) = (shades(&cells, largest), unknown(&cells));
         let legend = legend(largest, unit, !unknown.is_empty());
-        let unknown = match unknown.is_empty() {
-            true => unknown,
-            false => format!(
-                "<path stroke=\"currentColor\" stroke-opacity=\".5\" stroke-width=\".08\" d=\"{unknown}\"/>\n"
-            ),
-        };
         let paths = format!(
             "<g fill=\"none\" shape-rendering=\"crispEdges\" transform=\"matrix({cell_width:.4} 0 0 {row_height:.4} 0 {:.4})\">\n\
              <g class=\"heat\" stroke=\"{}\" stroke-width=\".9\">\n{shades}</g>\n\
@@ -157,6 +145,24 @@ fn joined(time: &Time, values: &[Option<f64>], count: usize) -> Vec<Option<f64>>
 fn level(value: f64, largest: f64) -> usize {
     let levels = OPACITIES.len();
     ((value / largest * levels as f64).ceil() as usize).clamp(1, levels) - 1
+}
+
+/// Draws the cells that have values: a path for each shade that occurs.
+fn shades(cells: &[Vec<Option<f64>>], largest: f64) -> String {
+    let shade = |(at, opacity): (usize, &str)| {
+        let d = drawn(&stretches(cells, |value| value.is_some_and(|value| level(value, largest) == at)));
+        if d.is_empty() { d } else { format!("<path stroke-opacity=\"{opacity}\" d=\"{d}\"/>\n") }
+    };
+    OPACITIES.into_iter().enumerate().map(shade).collect()
+}
+
+/// Draws the cells whose values are unknown as thin lines. Empty: there are none.
+fn unknown(cells: &[Vec<Option<f64>>]) -> String {
+    let d = drawn(&stretches(cells, |value| value.is_none()));
+    if d.is_empty() {
+        return d;
+    }
+    format!("<path stroke=\"currentColor\" stroke-opacity=\".5\" stroke-width=\".08\" d=\"{d}\"/>\n")
 }
 
 /// Gives the stretches of cells of which this holds, row by row.

@@ -52,7 +52,7 @@ struct Shown<'a> {
 pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
     let nodes = report.nodes.iter().map(|node| &node.series.mean_ram_bytes);
     let ranks = report.ranks.iter().flat_map(|ranks| &ranks.series).map(|rank| &rank.mean_ram_bytes);
-    // All nodes together can have a thousand times as much as one of them.
+    // Not the page's unit, which fits all nodes together: that can be a thousand times as much as one of them has.
     let unit_of = |largest: f64| units.asked_ram.unwrap_or_else(|| RamUnit::that_fits(largest));
     let (node_unit, rank_unit) = (unit_of(largest(nodes)), unit_of(largest(ranks)));
     let of_node = |node: &Node| Place {

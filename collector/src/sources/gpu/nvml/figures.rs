@@ -180,7 +180,7 @@ fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
 }
 
 /// Reads the memory in use, and the processes; notes whether the device is lost. Gives when the memory in use was known,
-/// CLOCK_MONOTONIC nanoseconds, and whether the lists were read then.
+/// CLOCK_MONOTONIC nanoseconds, and whether the lists were read after that.
 pub(super) fn lists(
     api: &Api,
     lists: &Lists,
@@ -193,10 +193,10 @@ pub(super) fn lists(
         (handle.device.memory_bytes, handle.device.reserved_bytes) = (Some(total), reserved);
     }
     let used = memory.map(|memory| memory.used);
-    let in_use_ns = clock::monotonic_ns();
+    let used_known_ns = clock::monotonic_ns();
     if used == Err(Missing::Lost) {
         sample.is_lost = true;
-        return (in_use_ns, false);
+        return (used_known_ns, false);
     }
     let in_use = used.as_ref().ok().copied();
     sample.values.push((Figure::MemoryUsed, used.map(|used| used as f64)));
@@ -208,7 +208,7 @@ pub(super) fn lists(
     sample.processes = Some(processes);
     sample.listed_ns = clock::monotonic_ns();
     sample.is_lost = sample.processes == Some(Err(Missing::Lost));
-    (in_use_ns, is_read)
+    (used_known_ns, is_read)
 }
 
 /// Reads a kind of figures into a sample. Memory, lists, details and critical errors are read elsewhere. `pids`: the processes

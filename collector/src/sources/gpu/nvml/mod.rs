@@ -120,10 +120,11 @@ impl Nvml {
         for kind in kinds.iter().filter(|kind| **kind != Kind::Details) {
             let from_ns = clock::monotonic_ns();
             if kind.is_memory() {
-                let (in_use_ns, is_read) =
+                let (used_known_ns, is_read) =
                     figures::lists(&self.api, &self.lists, handle, &mut sample, (*kind, pids));
-                let took_ns = is_read.then(|| sample.listed_ns.saturating_sub(from_ns));
-                self.plan.done_memory(&key, *kind, began_ns, (in_use_ns.saturating_sub(from_ns), took_ns));
+                let used_took_ns = used_known_ns.saturating_sub(from_ns);
+                let all_took_ns = is_read.then(|| sample.listed_ns.saturating_sub(from_ns));
+                self.plan.done_memory(&key, *kind, began_ns, (used_took_ns, all_took_ns));
             } else {
                 figures::read(&self.api, handle, &mut sample, *kind, pids);
                 adapt(&mut self.plan, handle, &sample, *kind, pids);

@@ -290,32 +290,32 @@ impl Plan {
         self.due.get(id).is_some_and(|due| !due.contains_key(&Kind::Memory))
     }
 
-    /// Notes a reading of memory in a visit that began at `began_ns`. `asked` is what was to be read. The call for memory in
-    /// use took `in_use_ns`; with the lists it took `took_ns`. `None`: no list was read, since the memory in use had not
-    /// changed.
+    /// Notes a reading of memory in a visit that began at `began_ns`. `asked` is what was to be read. The call for
+    /// memory in use took `used_took_ns`; with the lists it took `all_took_ns`. `None`: no list was read, since the memory in use
+    /// had not changed.
     pub(super) fn done_memory(
         &mut self,
         id: &Option<String>,
         asked: Kind,
         began_ns: u64,
-        (in_use_ns, took_ns): (u64, Option<u64>),
+        (used_took_ns, all_took_ns): (u64, Option<u64>),
     ) {
         let is_new = self.is_new(id);
-        self.costs.entry(Kind::Memory).or_default().add(in_use_ns);
+        self.costs.entry(Kind::Memory).or_default().add(used_took_ns);
         // Memory in use alone was read. It told that the lists are as they were.
-        let Some(took_ns) = took_ns else {
+        let Some(all_took_ns) = all_took_ns else {
             self.set_due(id, asked, began_ns);
-            return self.spend(Kind::Memory, began_ns, in_use_ns);
+            return self.spend(Kind::Memory, began_ns, used_took_ns);
         };
         // Lists were read, though memory alone may have been asked for: a change was possible.
         let read = asked.max(Kind::Lists);
-        self.costs.entry(read).or_default().add(took_ns);
+        self.costs.entry(read).or_default().add(all_took_ns);
         self.set_due(id, read, began_ns);
         // A first look at a device could not wait for the budget.
         if is_new {
-            self.owe(began_ns.saturating_add(took_ns), took_ns);
+            self.owe(began_ns.saturating_add(all_took_ns), all_took_ns);
         } else {
-            self.spend(read, began_ns, took_ns);
+            self.spend(read, began_ns, all_took_ns);
         }
         if asked == Kind::Memory {
             // Lists that change at each visit are paid by later visits.

@@ -132,6 +132,7 @@ impl Processes {
             if entry.is_none() && !was_listed() {
                 continue;
             }
+            // One that has left the device counts as one without memory there; `is_unreported` tells it from one of unknown memory.
             process.add_memory(number, device, at_ns, entry.copied().flatten());
             process.on(device).is_unreported = entry == Some(&None);
         }

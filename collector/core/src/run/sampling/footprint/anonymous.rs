@@ -250,28 +250,30 @@ fn of_read(members: &[Member], without: Option<&Member>, page_bytes: u64) -> Vec
 fn divide(footprint: u64, members: &[Member], known: &[Known]) -> Vec<u64> {
     let largest = members.iter().map(|member| member.reading.anonymous_bytes()).max().unwrap_or(0);
     let oldest = members.first().map_or(0, |member| member.reading.anonymous_bytes());
+    // `oldest` is one of those whose maximum is `largest`, so this is not below 0.
     let mut rest = footprint.max(largest) - oldest;
     let mut added: Vec<u64> = vec![0; members.len()];
     if let Some(first) = added.first_mut() {
         *first = oldest;
     }
+    // Of the others, each first gets what it alone has, then its part of what is left.
     for (bytes, known) in added.iter_mut().zip(known).skip(1) {
         *bytes = known.private.min(rest);
         rest -= *bytes;
     }
-    // Each takes its part of what those before it have left, so rounding loses nothing.
+    // Each takes its part of what those before it have left, by its weight among those to come: rounding loses nothing.
     let weight = |known: &Known| u128::from(known.pss.saturating_sub(known.private));
-    let mut weights: u128 = known.iter().skip(1).map(weight).sum();
+    let mut weights_left: u128 = known.iter().skip(1).map(weight).sum();
     for (bytes, known) in added.iter_mut().zip(known).skip(1) {
-        if weights == 0 {
+        if weights_left == 0 {
             break;
         }
-        let part = (u128::from(rest) * weight(known) / weights) as u64;
-        weights -= weight(known);
+        let part = (u128::from(rest) * weight(known) / weights_left) as u64;
+        weights_left -= weight(known);
         rest -= part;
         *bytes += part;
     }
-    // There is a rest if none shares anything by its reading.
+    // There still is a rest if none shares anything by its reading, or if there is one member only.
     if let Some(last) = added.last_mut() {
         *last += rest;
     }
