@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use gpu_track_abi::layout::RING_CAPACITY;
+use gpu_track_abi::layout::{HEADER_SIZE, RING_CAPACITY, SLOT_SIZE};
 use gpu_track_abi::rank::Rank;
 use gpu_track_abi::record::{Event, NAME_BYTES, Origin, Usage};
 use gpu_track_collector::{ProcRoot, Segment};
@@ -88,6 +88,24 @@ fn random_bytes_in_the_ring_are_survived() {
         });
         assert!(!run.report().array("warnings").is_empty(), "a warning states what happened");
     }
+}
+
+// Requirement: FAULT-99
+#[test]
+fn word_stored_into_the_ring_stops_no_reading() {
+    let run = attacked(|running| {
+        let segment = Segment::from_file(&running.segment(), open_segment(running).into()).unwrap();
+        let next = segment.header().head.0.load(Ordering::Relaxed) as usize;
+        assert!(next < RING_CAPACITY, "the first lap, in which an empty word is 0");
+        // A payload without a tag in the word that would publish the next record.
+        let at = HEADER_SIZE + (next + 1) * SLOT_SIZE - size_of::<u64>();
+        let word = 7u64.to_ne_bytes();
+        std::os::unix::fs::FileExt::write_all_at(&open_segment(running), &word, at as u64).unwrap();
+    });
+    let report = run.report();
+    assert_eq!(report.command("true").expect("/bin/true ran")["count"], 5);
+    assert_eq!(report.u64("coverage.exact"), 6, "{}", report.at("coverage"));
+    assert!(report.warnings().contains("not counted: 1 event record"), "{}", report.warnings());
 }
 
 // Requirement: FAULT-5
