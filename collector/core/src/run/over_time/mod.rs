@@ -196,7 +196,9 @@ impl OverTime {
     /// out of the mean here. A window that it completed gives the extremes.
     fn take_cpu_of(&mut self, sample: &TreeSample, added_s: f64) -> Groups<Option<Values>> {
         let spent_ns = sample.cpu.with(self.cpu_ns, |cpu, before| cpu.time_ns as f64 - before as f64);
-        let spent_ns = spent_ns.with(std::mem::take(&mut self.late_cpu_ns), |all, late| all - late);
+        // Clocks have whole nanoseconds: what rounding leaves of a difference is none. Adding 0 makes -0 a 0.
+        let late_ns = std::mem::take(&mut self.late_cpu_ns);
+        let spent_ns = spent_ns.with(late_ns, |all, late| (all - late).round() + 0.0);
         self.cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
         spent_ns.with(sample.cpu_window_percent, |spent_ns, window: Option<f64>| {
             let mean = (added_s > 0.0).then(|| commands::cpu_percent(spent_ns, added_s))?;
