@@ -176,7 +176,7 @@ pub(crate) struct ReportPlaces {
     /// node_exporter; rewritten every 15 s while COMMAND runs). With several FILEs, FORMAT is for
     /// those whose names do not tell it
     #[arg(short, long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(format::names()))]
-    pub(super) format: Option<String>,
+    pub(crate) format: Option<String>,
 
     /// Write the summary to stderr, too, where -o names FILEs
     #[arg(long, conflicts_with_all = ["quiet", "full"])]

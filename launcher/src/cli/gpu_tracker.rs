@@ -66,11 +66,13 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
             format_args!("\"{name}\" is no format of gpu_tracker: text or json"),
         ));
     }
+    // It does not look at the names of files, of which ours would refuse some.
+    let default = format.is_none().then(|| OsString::from("--format=text"));
     let ours = options.into_iter().map(|(option, value)| match value {
         Some(value) => [OsStr::new(option), OsStr::new("="), &literal(option, value)].into_iter().collect(),
         None => option.into(),
     });
-    Ok(Translated::Line([name.clone()].into_iter().chain(ours).collect()))
+    Ok(Translated::Line([name.clone()].into_iter().chain(default).chain(ours).collect()))
 }
 
 /// Gives the command line of gpu-track that stands for one of `sub-track`.
@@ -119,7 +121,6 @@ pub(super) fn apply_to(options: &mut Options) {
     if options.places.outputs.is_empty() {
         options.report.targets = vec![ReportTarget { output: Output::Stdout, ..ReportTarget::default() }];
     }
-    // gpu_tracker does not look at the names of files.
     for target in &mut options.report.targets {
         target.format = format!("{GPU_TRACKER}{}", options.places.format());
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gpu_track_collector::tracking::check_form;
 use gpu_track_collector::{NoLock, Output, OutputLock, ReportConfig, ReportTarget, format};
 
 use super::args::ReportPlaces;
@@ -25,7 +26,12 @@ pub(crate) fn targets(
         if targets.iter().any(|other| other.output == output) {
             return Err(UsageError::of_file(OPTION, given, "stands for the same place as another -o"));
         }
-        targets.push(ReportTarget { format: form(given, places).to_owned(), output });
+        let form = form(given, places).ok_or_else(|| {
+            let tracking =
+                "is a name of a tracking file: --tf writes the run over time there, and -f text a report";
+            UsageError::of_file(OPTION, given, tracking)
+        })?;
+        targets.push(ReportTarget { format: form.to_owned(), output });
     }
     // stderr has the report itself, or the summary beside the files.
     let is_asked = places.outputs.is_empty() || places.summary;
@@ -37,12 +43,13 @@ pub(crate) fn targets(
 }
 
 /// Gives the form in this file. `-f` beside a single `-o` can only be about that one. Beside several, their names tell them
-/// apart.
-fn form<'a>(given: &Path, places: &'a ReportPlaces) -> &'a str {
+/// apart. `None`: its name is that of a tracking file, and no `-f` says otherwise.
+fn form<'a>(given: &Path, places: &'a ReportPlaces) -> Option<&'a str> {
     let extension = given.extension().and_then(|extension| extension.to_str());
     let named = extension.and_then(format::of_extension);
     let is_single = places.outputs.len() == 1;
-    named.filter(|_| !(is_single && places.format.is_some())).unwrap_or_else(|| places.format())
+    let asked = || (places.format.is_some() || check_form(given).is_err()).then(|| places.format());
+    named.filter(|_| !(is_single && places.format.is_some())).or_else(asked)
 }
 
 /// Puts the number of a rank into the names of the report's files.

@@ -48,8 +48,16 @@ fn names() -> Vec<&'static str> {
 /// # Errors
 /// If there is no such file, or it can't be shown like that, or be written to its place.
 pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> {
-    let ReportArguments { file, time, places, report } = arguments;
+    let ReportArguments { file, time, mut places, report } = arguments;
     time.check()?;
+    let is_csv = |output: &PathBuf| output.extension().is_some_and(|extension| extension == CSV);
+    // Tables have other forms beside it, in files of their own.
+    let has_tables = time.is_any() || file.as_ref().is_some_and(|path| path.is_dir());
+    let is_named =
+        if has_tables { places.outputs.iter().any(is_csv) } else { places.outputs.iter().all(is_csv) };
+    if is_named && places.format.is_none() && !places.outputs.is_empty() {
+        places.format = Some(CSV.to_owned());
+    }
     let style: Style = ReportConfig::from(report).style;
     // Else the run over time, or its events, are shown. A report itself has no form in CSV.
     let is_report = !time.is_any() && places.format() != CSV;

@@ -24,6 +24,25 @@ fn output_patterns_are_replaced() {
     );
 }
 
+// Requirement: OUT-27
+#[test]
+fn report_with_the_name_of_a_tracking_file_has_a_form_that_is_asked_for() {
+    for name in ["/tmp/x.csv", "/tmp/x.jsonl", "/tmp/x.sqlite", "/tmp/x.pftrace"] {
+        let line = refused(&["-o", name, "x"]);
+        assert_eq!(
+            line,
+            format!(
+                "--output: \"{name}\" is a name of a tracking file: --tf writes the run over time there, and -f \
+                 text a report"
+            )
+        );
+        let formats = |args: &[&str]| {
+            run(args).report.targets.into_iter().map(|target| target.format).collect::<Vec<_>>()
+        };
+        assert_eq!(formats(&["-f", "text", "-o", name, "x"]), ["text"]);
+    }
+}
+
 // Requirement: OUT-18, OUT-19
 #[test]
 fn summary_is_for_stderr_and_a_file_is_full() {
