@@ -23,6 +23,7 @@ use gpu_track_core::{build, model, run};
 use gpu_track_report as report;
 
 pub use bounded_lines::bounded_lines;
+pub use model::attached::{Attached, UsedBefore};
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
     Config, DiscoveryConfig, JointReport, Keep, Layer, Message, ReportConfig, ReportTarget, SessionStart,
@@ -31,6 +32,7 @@ pub use model::config::{
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, Figure, GpuConfig, Vendor};
 pub use model::gpu_trace::{Field as GpuTraceField, GpuTrace};
+pub use model::ids::Key;
 pub use model::mpi_daemons;
 pub use model::order::{self, Action, Order, OrderId, OrderResult};
 pub use model::policy::SamplingPolicy;

@@ -380,7 +380,7 @@ mod tests {
         note(
             &StateFile::create(&state).unwrap(),
             &config(pid_ns),
-            &crate::sources::host::of_this_machine(&ProcRoot::default()),
+            &crate::sources::host::of_this_machine(&ProcRoot::default(), None),
         );
         for (pid, monotonic_ns) in starts {
             let origin =

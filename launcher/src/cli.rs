@@ -19,7 +19,7 @@ mod values;
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
-use gpu_track_collector::format;
+use gpu_track_collector::{Layer, format};
 
 pub(crate) use agent_spec::{AgentSpec, is_plain};
 use args::Arguments;
@@ -117,6 +117,14 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     let split = if as_gpu_tracker { gpu_tracker::split } else { split };
     // An agent of Slurm has no command.
     let is_agent = options.diagnosis.agent.is_some();
+    if options.command.attach.is_some() {
+        check_attached(&options)?;
+        leave_out_layers(&mut options);
+        return Ok(Request::Run(options));
+    }
+    if options.command.ready_fd.is_some() {
+        return Err(UsageError::of("--ready-fd", "it is for a process to track: add --attach PID"));
+    }
     if is_agent && options.command.words.is_empty() && options.command.execute.is_none() {
         return Ok(Request::Run(options));
     }
@@ -129,6 +137,35 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
 fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
     let are_apart = options.places.outputs.iter().any(|given| output::tells_ranks_apart(given));
     patterns.job_of_ranks.clone().filter(|_| options.preparations.tracks_nodes() && !are_apart)
+}
+
+/// Checks that no option is about a command where a file names a process to attach to. On the command line, clap refuses them.
+///
+/// # Errors
+/// If one is.
+fn check_attached(options: &Options) -> Result<(), UsageError> {
+    let given = [
+        ("--wait-all", options.command.wait_all),
+        ("--nodes", options.preparations.nodes == Some(true)),
+        ("--cgroup", options.preparations.cgroup),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => {
+            Err(UsageError::of(option, "it is for a COMMAND, and --tconfig names a process to track"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Leaves out the layers that can't find anything below a process that runs already. Programs report to the run only where another
+/// program is told how.
+fn leave_out_layers(options: &mut Options) {
+    let is_told = options.command.ready_fd.is_some();
+    options.discovery.layers.retain(|layer| match layer {
+        Layer::Preload | Layer::Wait => is_told,
+        Layer::Subreaper => false,
+        Layer::Scan | Layer::Connector => true,
+    });
 }
 
 /// Checks that a list of GPUs has the form that is asked for.

@@ -8,9 +8,10 @@ use crate::cli::Options;
 pub(crate) fn of(options: &Options, root: &ProcRoot) -> Config {
     let pid = std::process::id();
     let tracking = &options.tracking;
-    let cgroups = cgroup::of_this_process(root);
+    let cgroups = cgroup::of_process(root, None);
     Config {
         command: options.command.words.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+        attached: None,
         start: SessionStart {
             launcher_pid: pid,
             pid_ns: root.pid_ns(pid).unwrap_or(0),

@@ -3,12 +3,14 @@
 //! A run has three processes: the launcher, the [`collector`] (the same executable again), and the command. The
 //! launcher is the command's parent and subreaper: it forwards signals, reaps, and ends as the command ended.
 
+mod attach;
 mod before_main;
 mod cli;
 mod collector;
 mod companion;
 mod config;
 mod console;
+mod end_watch;
 mod exit;
 mod gpus;
 mod keep;
@@ -22,6 +24,7 @@ mod old_shims;
 mod orders;
 mod pipes;
 mod preload;
+mod ready_fd;
 mod reap;
 mod recover;
 mod restart;
@@ -40,8 +43,10 @@ mod wakeups;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use crate::attach::Attachment;
 use crate::cli::{PatternValues, Request, UsageError};
 use crate::nodes::{NodeRun, RankLock};
+use crate::ready_fd::ReadyFd;
 use crate::run::Held;
 
 /// Starts what this process is by its arguments: a collector, a lister of GPUs, a keeper, the companion command, or a launcher.
@@ -82,6 +87,11 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             recover::recover(&options)
         }
         Request::Run(mut options) => {
+            // Before this process opens a file.
+            let ready_fd = options.command.ready_fd.map(ReadyFd::take).transpose();
+            let ready_fd = ready_fd.map_err(|problem| UsageError::of("--ready-fd", problem))?;
+            let attachment = options.command.attach.map(Attachment::to).transpose();
+            let attachment = attachment.map_err(|problem| UsageError::of("--attach", problem))?;
             options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
             options.report.style.console = console::of_stderr();
             let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
@@ -103,7 +113,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             let nodes = nodes::are_tracked(&options);
             let nodes = nodes.then(|| NodeRun::prepare(&mut options, &mut locks)).flatten();
             let tracking = cli::tracking_files(&mut options)?;
-            Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes, ranks }))
+            Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes, ranks, attachment, ready_fd }))
         }
     }
 }

@@ -42,6 +42,14 @@ impl Preload {
         Some(shim.parent()?.to_string_lossy().into_owned())
     }
 
+    /// Gives the variables by which a program that another one starts reports to this session: the shim alone, whatever else the
+    /// launcher's own LD_PRELOAD has.
+    pub(crate) fn variables(&self, segment: &Path) -> Vec<(&'static str, OsString)> {
+        let shim = shim_in(self.value.as_bytes()).map(|shim| OsStr::from_bytes(shim).to_owned());
+        let preload = shim.map(|shim| (ENV_PRELOAD, shim));
+        preload.into_iter().chain([(ENV_SESSION, joined(&outer_sessions(), segment.as_os_str()))]).collect()
+    }
+
     /// Gives the command's environment: the launcher's, with the shim and this session's segment.
     pub(crate) fn environment(&self, segment: &Path) -> Environment {
         let sessions = joined(&outer_sessions(), segment.as_os_str());

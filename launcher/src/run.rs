@@ -8,10 +8,12 @@ use std::rc::Rc;
 use gpu_track_collector::{KnownToParent, Layer, Message, OutputLock, ProcRoot, clock};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
+use crate::attach::Attachment;
 use crate::cli::{HeldTrackingFile, Options};
 use crate::main_process::MainProcess;
 use crate::nodes::{self, NodeRun, RankLock};
 use crate::preload::Preload;
+use crate::ready_fd::ReadyFd;
 use crate::session::{Session, SessionError};
 use crate::signals::SignalSet;
 use crate::spawn::{self, Environment, InheritedState, SpawnError};
@@ -44,6 +46,10 @@ pub(crate) struct Held {
     pub(crate) nodes: Option<NodeRun>,
     /// The lock that this rank shares with others.
     pub(crate) ranks: Option<RankLock>,
+    /// The process to attach to, in place of a command.
+    pub(crate) attachment: Option<Attachment>,
+    /// Who learns that the run has begun.
+    pub(crate) ready_fd: Option<ReadyFd>,
 }
 
 /// Runs the command to its end, and ends as it ended.
@@ -60,11 +66,17 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     let ranks = held.ranks.as_ref().map(RankLock::descriptor);
     let session =
         preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, locks, ranks));
-    match session.and_then(|session| start(options, session, &ready, held.nodes.as_mut())) {
+    let (attachment, ready_fd) = (held.attachment.take(), held.ready_fd.take());
+    let started = session.and_then(|session| match attachment {
+        Some(attachment) => attach(options, session, attachment, ready_fd),
+        None => start(options, session, &ready, held.nodes.as_mut()),
+    });
+    match started {
         Ok((account, started)) => supervise(options, account, started, ready, held),
         Err(SessionError::Spawn(SpawnError::Exec(error))) => {
             command_not_executed(options, ready, held, &error)
         }
+        Err(error) if options.command.attach.is_some() => not_attached(options, &error),
         Err(error) => run_untracked(options, ready, held, &error),
     }
 }
@@ -82,7 +94,7 @@ fn supervise<A: Account>(
     let ended = supervisor.run();
     let is_reported = supervisor.is_reported_by_collector();
     drop(supervisor);
-    let Held { locks, tracking, nodes, ranks } = held;
+    let Held { locks, tracking, nodes, ranks, .. } = held;
     drop((locks, tracking));
     if let Some(nodes) = nodes {
         nodes.conclude(options, signals);
@@ -123,7 +135,7 @@ fn start(
         Ok(started) => {
             let main = match started.subject {
                 Subject::Command(main) => Some(main),
-                Subject::Input(_) => None,
+                Subject::Input(_) | Subject::Attached(..) => None,
             };
             Ok((Tracked::new(session, collector, main, options), started))
         }
@@ -136,6 +148,36 @@ fn start(
             Err(error.into())
         }
     }
+}
+
+/// Attaches to a process that runs, and starts the collector. Then says on `ready_fd` that the run has begun.
+fn attach(
+    options: &Options,
+    mut session: Session,
+    attachment: Attachment,
+    ready_fd: Option<ReadyFd>,
+) -> Result<(Tracked, Started), SessionError> {
+    session.subscribe(options);
+    let attached = session.attach(&attachment).inspect_err(|_| session.clean_up())?;
+    let collector = session.start_collector().inspect_err(|_| session.clean_up())?;
+    if let Some(ready_fd) = ready_fd {
+        ready_fd.tell(session.variables());
+    }
+    let started = Started {
+        subject: Subject::Attached(attachment.watch()),
+        at_ns: attached.before.at_ns,
+        children_before: reap::usage_of(libc::RUSAGE_CHILDREN),
+        early_signals: Vec::new(),
+    };
+    Ok((Tracked::new(session, collector, None, options), started))
+}
+
+/// Says why the run could not attach to its process, also in the report's files: that of an earlier run there would be taken for
+/// this run's.
+fn not_attached(options: &Options, error: &SessionError) -> ExitCode {
+    console::error(format_args!("--attach: {error}"));
+    report_without_figures(options, None, format!("The process could not be attached to: {error}."));
+    ExitCode::FAILURE
 }
 
 /// Starts the command. `cgroup_procs`: the file by which it moves into a cgroup of its own. Without a command, waits for what
@@ -218,18 +260,20 @@ pub(crate) fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let why = hint.as_ref().map_or_else(|| error.to_string(), |hint| format!("{error}: {hint}"));
     console::error(options.exit_manner.cannot_run(&program, error, hint.as_deref()));
     let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-    report_not_executed(options, status, format!("The command could not be run: {why}."));
+    // As wait4(2) would give it.
+    let wait_status = i32::from(status) << 8;
+    report_without_figures(options, Some(wait_status), format!("The command could not be run: {why}."));
     options.exit_manner.not_executed(status)
 }
 
 /// Writes a report without figures to the report's files. The report of an earlier run there would be taken for this run's.
-fn report_not_executed(options: &Options, exit_code: u8, why: String) {
+/// `status`: the command's wait status.
+fn report_without_figures(options: &Options, status: Option<i32>, why: String) {
     let mut config = config::of(options, &ProcRoot::default());
     config.report.warnings.push(why);
     let mut known = KnownToParent::default();
     known.tell(Message::Ended {
-        // As wait4(2) would give it.
-        status: i32::from(exit_code) << 8,
+        status,
         is_wait_interrupted: false,
         monotonic_ns: clock::monotonic_ns(),
         children_cpu_us: 0,

@@ -1,5 +1,6 @@
 //! A session, as the launcher holds it: the segment, the state file, and all that a collector needs to start.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -13,11 +14,12 @@ use gpu_track_abi::record::Origin;
 use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
-    Config, Layer, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError, StateFile, clock,
-    connector, has_split_rss, run_cgroup, segment, stale,
+    Attached, Config, Layer, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError, StateFile,
+    cgroup, clock, connector, has_split_rss, run_cgroup, segment, stale,
 };
 use thiserror::Error;
 
+use crate::attach::{Attachment, NotAttached};
 use crate::cli::Options;
 use crate::collector::Collector;
 use crate::config;
@@ -40,6 +42,8 @@ pub(crate) enum SessionError {
     Collector(io::Error),
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    #[error(transparent)]
+    NotAttached(#[from] NotAttached),
 }
 
 /// A session. Its files are removed by the collector, or by [`Session::clean_up`].
@@ -118,6 +122,26 @@ impl Session {
             ));
         }
         preload.environment(self.segment.named().path())
+    }
+
+    /// Gives the variables by which programs report to this session, unless that layer is off.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let preload = self.preload.as_ref();
+        preload.map_or_else(Vec::new, |preload| preload.variables(self.segment.named().path()))
+    }
+
+    /// Attaches the run to a process, which stands for the command from now on.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub(crate) fn attach(&mut self, attachment: &Attachment) -> Result<Attached, SessionError> {
+        let attached = attachment.begin()?;
+        self.config.attached = Some(attached);
+        self.config.report.warnings.extend(attachment.lack(&attached));
+        self.config.command.clone_from(&attachment.args);
+        // Its limits are those of its own groups, which need not be the launcher's.
+        self.config.cgroups = cgroup::of_process(&ProcRoot::default(), Some(attached.pid));
+        Ok(attached)
     }
 
     /// Gives the path of the segment.

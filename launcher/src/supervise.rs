@@ -56,6 +56,8 @@ pub(crate) enum Subject {
     Command(MainProcess),
     /// The input of a launcher without a command. True: it has ended.
     Input(Arc<AtomicBool>),
+    /// The process that the run attached to. True: it has ended.
+    Attached(Arc<AtomicBool>),
 }
 
 /// What has been started.
@@ -84,10 +86,17 @@ pub(crate) struct Supervisor<A> {
 /// How and when the command ended.
 #[derive(Debug, Clone, Copy)]
 struct CommandExit {
-    /// Wait status.
-    status: i32,
+    /// Wait status. `None`: the process is another program's child.
+    status: Option<i32>,
     /// CLOCK_MONOTONIC when the launcher saw it.
     at_ns: u64,
+}
+
+impl CommandExit {
+    /// Gives how the launcher ends. Nothing is known to have failed of what is not its child.
+    fn as_status(self) -> ExitStatus {
+        ExitStatus::from_raw(self.status.unwrap_or(0))
+    }
 }
 
 /// Gives user and system time together, microseconds.
@@ -126,14 +135,14 @@ impl<A: Account> Supervisor<A> {
         let mut end_is_requested = false;
         loop {
             self.reap();
-            self.look_at_input();
+            self.look_at_end();
             if let Some(exit) = self.exit {
                 // The run ends with the command, or with --wait-all when its tree is empty or the wait was interrupted.
                 if !self.wait_all || end_is_requested || !self.has_children() {
                     self.reap_ending_orphans();
                     let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
                     self.finish(CommandExit { at_ns, ..exit })?;
-                    return Ok(ExitStatus::from_raw(exit.status));
+                    return Ok(exit.as_status());
                 }
                 self.note_waiting(exit);
             }
@@ -154,12 +163,15 @@ impl<A: Account> Supervisor<A> {
         self.account.is_reported_by_collector()
     }
 
-    /// Notes the end of the input that a run without a command lasts as long as.
-    fn look_at_input(&mut self) {
-        if let Subject::Input(has_ended) = &self.subject
-            && has_ended.load(Ordering::Acquire)
-        {
-            self.exit.get_or_insert_with(|| CommandExit { status: 0, at_ns: clock::monotonic_ns() });
+    /// Notes the end of the input, or of the attached process, that a run without a command lasts as long as.
+    fn look_at_end(&mut self) {
+        let (has_ended, status) = match &self.subject {
+            Subject::Command(_) => return,
+            Subject::Input(has_ended) => (has_ended, Some(0)),
+            Subject::Attached(has_ended) => (has_ended, None),
+        };
+        if has_ended.load(Ordering::Acquire) {
+            self.exit.get_or_insert_with(|| CommandExit { status, at_ns: clock::monotonic_ns() });
         }
     }
 
@@ -213,9 +225,12 @@ impl<A: Account> Supervisor<A> {
             self.account.foreign_ended(change.status);
             return;
         }
+        if let Subject::Attached(..) = self.subject {
+            return;
+        }
         self.account.child_ended(change, main.is_some());
         if main.is_some() {
-            self.exit = Some(CommandExit { status: change.status, at_ns: clock::monotonic_ns() });
+            self.exit = Some(CommandExit { status: Some(change.status), at_ns: clock::monotonic_ns() });
         }
     }
 
@@ -227,6 +242,10 @@ impl<A: Account> Supervisor<A> {
         let monotonic_ns = clock::monotonic_ns();
         // SIGCHLD is for the launcher, which has children that the command does not know.
         if received.signal == libc::SIGCHLD {
+            return;
+        }
+        if let Subject::Attached(..) = self.subject {
+            self.signal_of_attached(received.signal, monotonic_ns);
             return;
         }
         let Some((sender_pid, sender_uid)) = received.sender else { return };
@@ -245,15 +264,29 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    fn main(&self) -> Option<MainProcess> {
-        match self.subject {
-            Subject::Command(main) => Some(main),
-            Subject::Input(_) => None,
+    /// Ends the run at a request to end, or stops with the terminal's job: the attached process gets no signal.
+    fn signal_of_attached(&mut self, signal: i32, at_ns: u64) {
+        if signals::requests_end(signal) {
+            self.exit.get_or_insert(CommandExit { status: None, at_ns });
+        } else if matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
+            // SAFETY: raise has no preconditions; this returns after a SIGCONT.
+            unsafe { libc::raise(libc::SIGSTOP) };
         }
     }
 
-    /// Lists the launcher's children that belong to the run: a subreaper inherits every orphan of the tree.
+    fn main(&self) -> Option<MainProcess> {
+        match self.subject {
+            Subject::Command(main) => Some(main),
+            Subject::Input(_) | Subject::Attached(..) => None,
+        }
+    }
+
+    /// Lists the launcher's children that belong to the run: a subreaper inherits every orphan of the tree. None does of a run that
+    /// attached to a process.
     fn children(&self) -> Vec<u32> {
+        if let Subject::Attached(..) = self.subject {
+            return Vec::new();
+        }
         // Those of the first thread: it has forked them all, and inherits the orphans.
         let mut children = ProcRoot::default().children(std::process::id(), 1);
         children.retain(|pid| !self.account.is_foreign(*pid));
@@ -268,7 +301,7 @@ impl<A: Account> Supervisor<A> {
 
     /// Tells the account that the run has ended, and waits for the report.
     fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
-        if let Some(line) = self.exit_manner.line(ExitStatus::from_raw(exit.status)) {
+        if let Some(line) = self.exit_manner.line(exit.as_status()) {
             console::print(&line);
         }
         let is_wait_interrupted = self.wait_all && self.has_children();

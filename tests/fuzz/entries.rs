@@ -47,7 +47,7 @@ pub fn new_run() -> RunState {
         session_realtime_ns: 7 * START_NS,
         page: 4096,
         tick_us: 10_000,
-        has_command: true,
+        has_main: true,
     };
     let mut run =
         RunState::new(context, CpuUsage::new(STEP_NS, 2, START_NS), Trust::new(START_NS, 2, false), 5);

@@ -70,8 +70,9 @@ impl Session {
 
     /// Finds the full file systems. Asks none unless the command exited with a failure: a file system can take long to answer.
     fn full_disks(&self, stage: Stage) -> Vec<DiskFull> {
-        let has_failed =
-            |exit: CommandExit| libc::WIFEXITED(exit.status) && libc::WEXITSTATUS(exit.status) != 0;
+        let has_failed = |exit: CommandExit| {
+            exit.status.is_some_and(|status| libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0)
+        };
         let is_over = stage == Stage::Over && self.told.exit.is_some_and(has_failed);
         if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
     }

@@ -43,7 +43,7 @@ impl Session {
         orders: OrderPipe,
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
-        let host = host::of_this_machine(&root);
+        let host = host::of_this_machine(&root, config.attached.map(|process| process.pid));
         // `host` has the limits that the command runs under: those from before.
         own_process::raise_limits();
         // Orphans of a program that a driver starts are reparented to the collector, not to the launcher, which would
@@ -77,7 +77,9 @@ impl Session {
         priority::prefer_short_slices();
         let mut readers = Readers::open(&config, &host, root, membership, &segment, run.sampled_ns);
         run.apply(now_ns, Observation::GpuBackends(readers.gpu.is_active()));
-        if let Some(io) = readers.read_io(&run, now_ns, false) {
+        // What an attached process did before does not count, so it is read when the run has attached to it.
+        let is_to_attach = config.attached.is_some() && !run.tree.has_main();
+        if !is_to_attach && let Some(io) = readers.read_io(&run, now_ns, false) {
             run.apply(now_ns, io);
         }
         Ok(Self {
@@ -140,9 +142,14 @@ fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now
 fn members(run: &RunState, config: &Config) -> Members {
     let launcher = config.start.launcher_pid;
     let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
+    let own = std::process::id();
+    if let Some(attached) = config.attached {
+        // The launcher can be a descendant of the process: it and its collectors are no part of the run.
+        return Members::new(run.tree.host_pids().chain([attached.pid]), own, Some(launcher));
+    }
     let known = run.tree.host_pids().chain([launcher]).chain(unknown_main);
     let launcher_of_replaced = (config.restarts > 0).then_some(launcher);
-    Members::new(known, std::process::id(), launcher_of_replaced)
+    Members::new(known, own, launcher_of_replaced)
 }
 
 /// Gives when the first report-so-far is written, CLOCK_MONOTONIC nanoseconds.

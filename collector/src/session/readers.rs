@@ -34,7 +34,7 @@ use crate::sources::segment_name::SegmentName;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
-use crate::sys::proc_fs::{self, ProcRoot};
+use crate::sys::proc_fs::{self, BLOCK_BYTES, ProcRoot};
 use crate::sys::segment::Segment;
 
 /// Which processes that ended have left /proc is asked of all of them this often; else only where an ancestor waits.
@@ -42,9 +42,6 @@ const ABSENCE_NS: u64 = 50_000_000;
 
 /// How often it is asked whether an uninstrumented program still runs.
 const PRESENCE_NS: u64 = 1_000_000_000;
-
-/// Usage of block I/O is counted in units of this many bytes, as by getrusage(2).
-const BLOCK_BYTES: u64 = 512;
 
 pub(super) struct Readers {
     pub(super) root: ProcRoot,
@@ -84,7 +81,12 @@ impl Readers {
             scans: config.discovery.uses(Layer::Scan),
             launcher_pid: config.start.launcher_pid,
             membership,
-            scanner: Scanner::new(root.clone(), tick_us, config.tracking.interval_ns()),
+            scanner: Scanner::new(
+                root.clone(),
+                tick_us,
+                config.tracking.interval_ns(),
+                config.start.launcher_pid,
+            ),
             exits: ExitWatch::default(),
             accounts: ExitAccounts::default(),
             uninstrumented_programs: 0,

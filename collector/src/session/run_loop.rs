@@ -51,6 +51,7 @@ pub(super) struct Session {
 impl Session {
     /// Runs the loop until the run is over.
     pub(super) fn work(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
+        self.attach();
         loop {
             self.listen(messages)?;
             // Before a sample the pump reads what waits, so that the sample knows its processes.

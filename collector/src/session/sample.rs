@@ -8,15 +8,19 @@
 //! 4. `SampleRead`. If processes were found dead, the sample waits for their last records: those ends belong before it.
 //! 5. `SampleComplete`: RAM and CPU over time take it in. `GpuTick` and `Gpu` follow.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::run_loop::Session;
+use super::told::command_name;
 use crate::model::observation::Observation;
 use crate::run::schedule::{Outcome, Taken, Terms};
 use crate::sys::clock;
 
 /// A sample waits this long at most for records and events of processes that it found new or dead in /proc.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
+
+/// The first scan below an attached process takes this long at most. Samples go on where it stopped.
+const LONGEST_FIRST_SCAN: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Takes a sample, unless it finds a large process dead: then it is taken again a little later. `terms` says whether that
@@ -69,7 +73,27 @@ impl Session {
     /// Looks for children of known processes in /proc. The pump is told of each, since the connector's events of it count from
     /// then on.
     fn scan(&mut self, now_ns: u64) {
-        let Some(deadline) = self.readers.begin_scan(&self.run, now_ns) else { return };
+        if let Some(deadline) = self.readers.begin_scan(&self.run, now_ns) {
+            self.look_around(deadline);
+        }
+    }
+
+    /// Attaches the run to its process, if it has one, and to all descendants that it has by now. What they used before does not
+    /// count. A collector that goes on from a state has attached.
+    pub(super) fn attach(&mut self) {
+        let Some(process) = self.config.attached.filter(|_| !self.run.tree.has_main()) else { return };
+        self.run.apply_now(Observation::Attached { process, command: command_name(&self.config) });
+        let now_ns = clock::monotonic_ns();
+        if self.readers.begin_scan(&self.run, now_ns).is_some() {
+            self.look_around(Instant::now() + LONGEST_FIRST_SCAN);
+        }
+        if let Some(io) = self.readers.read_io(&self.run, now_ns, false) {
+            self.run.apply(now_ns, io);
+        }
+    }
+
+    /// Looks for children until this time, or until all were seen.
+    fn look_around(&mut self, deadline: Instant) {
         while let Some(found) = self.readers.scanner.next(&self.run.tree, deadline) {
             match &found {
                 Observation::Child(child) => self.pump.add_member(child.host_pid),

@@ -7,6 +7,12 @@ use crate::sources::signal_sender;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::proc_fs::ProcRoot;
 
+/// Gives the base name of the command's program, or of the attached process's.
+pub(super) fn command_name(config: &Config) -> String {
+    let program = config.command.first().map_or("", String::as_str);
+    program.rsplit('/').next().unwrap_or(program).to_owned()
+}
+
 /// How the launcher said that the run ended.
 #[derive(Debug, Default)]
 pub(super) struct Told {
@@ -28,9 +34,7 @@ impl Told {
     ) {
         match *message {
             Message::Started { pid, monotonic_ns: start_ns } => {
-                let program = config.command.first().map_or("", String::as_str);
-                let command = program.rsplit('/').next().unwrap_or(program).to_owned();
-                run.apply_now(Observation::CommandStarted { pid, start_ns, command });
+                run.apply_now(Observation::CommandStarted { pid, start_ns, command: command_name(config) });
             }
             Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } => {
                 let received = signal_sender::received(root, signal, monotonic_ns, sender_pid, sender_uid);

@@ -79,7 +79,7 @@ impl KnownToParent {
 #[must_use]
 pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
     let root = ProcRoot::default();
-    let host = host::of_this_machine(&root);
+    let host = host::of_this_machine(&root, config.attached.map(|process| process.pid));
     let mut run = JournaledRun::new(RunState::of_run(config, &host));
     let mut told = Told::default();
     // Signals are applied below: their senders were looked up when they came.

@@ -36,13 +36,20 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Finds the groups of this process. Hierarchies that cannot be read are absent.
+    /// Finds the groups of this process.
     #[must_use]
     pub fn own(root: &ProcRoot) -> Self {
-        let (Ok(groups), Ok(mounts)) = (
-            ProcessCGroups::from_file(root.top_path("self/cgroup")),
-            MountInfos::from_file(root.top_path("self/mountinfo")),
-        ) else {
+        Self::of(root, None)
+    }
+
+    /// Finds the groups of this process, or of the one with this pid, where this one has them mounted. Hierarchies that cannot be read
+    /// are absent.
+    #[must_use]
+    pub fn of(root: &ProcRoot, pid: Option<u32>) -> Self {
+        let groups = pid.map_or_else(|| root.top_path("self/cgroup"), |pid| root.path(pid, "cgroup"));
+        let (Ok(groups), Ok(mounts)) =
+            (ProcessCGroups::from_file(groups), MountInfos::from_file(root.top_path("self/mountinfo")))
+        else {
             return Self::default();
         };
         // Mounts of v1 name their controllers in their options. v2 has one hierarchy, number 0.
@@ -118,10 +125,10 @@ impl Places {
 /// The v2 file that counts OOM kills. `memory.events.local` would leave out descendant groups.
 const MEMORY_EVENTS: &str = "memory.events";
 
-/// Finds the groups that this process is in. The command has none of its own.
+/// Finds the groups that this process is in, or the one with this pid. The command has none of its own.
 #[must_use]
-pub fn of_this_process(root: &ProcRoot) -> Cgroups {
-    let places = Places::own(root);
+pub fn of_process(root: &ProcRoot, pid: Option<u32>) -> Cgroups {
+    let places = Places::of(root, pid);
     Cgroups { own: None, oom: places.oom_counter(), memory_limits: places.memory_limits() }
 }
 

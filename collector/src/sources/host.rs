@@ -1,6 +1,8 @@
 //! The machine that a run takes place on. Read once, at the collector's start.
 
-use std::os::unix::ffi::OsStrExt;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use gpu_track_abi::rank::{self, Rank};
 
@@ -9,8 +11,14 @@ use crate::model::report::Host;
 use crate::sources::limits;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Describes this machine, and the limits of this process.
-pub(crate) fn of_this_machine(root: &ProcRoot) -> HostInfo {
+/// Describes this machine, and the limits of this process, which are the command's. `attached`: the pid of the process that the run
+/// attached to, whose limits and environment count instead.
+pub(crate) fn of_this_machine(root: &ProcRoot, attached: Option<u32>) -> HostInfo {
+    let environment = attached.map(|pid| environment(root, pid));
+    let variable = |name: &str| match &environment {
+        Some(environment) => environment.get(name.as_bytes()).map(|value| OsString::from_vec(value.clone())),
+        None => std::env::var_os(name),
+    };
     let uname = rustix::system::uname();
     let text = |s: &std::ffi::CStr| Some(s.to_string_lossy().into_owned()).filter(|s| !s.is_empty());
     // SAFETY: sysconf has no preconditions.
@@ -25,14 +33,51 @@ pub(crate) fn of_this_machine(root: &ProcRoot) -> HostInfo {
         },
         page_bytes: rustix::param::page_size() as u64,
         ticks_per_second: rustix::param::clock_ticks_per_second(),
-        limits: limits::own(root),
-        own_ranks: own_ranks(),
+        limits: limits::of(root, attached, &variable),
+        own_ranks: own_ranks(&variable),
     }
 }
 
-/// Reads the ranks in this process's environment, which is the launcher's.
-fn own_ranks() -> Vec<Rank> {
-    let values = rank::VARIABLES.map(std::env::var_os);
+/// Reads the environment that a process was started with; none if it may not be read.
+fn environment(root: &ProcRoot, pid: u32) -> HashMap<Vec<u8>, Vec<u8>> {
+    let text = root.read(pid, "environ").unwrap_or_default();
+    let pair = |entry: &[u8]| {
+        let at = entry.iter().position(|byte| *byte == b'=')?;
+        Some((entry[..at].to_vec(), entry[at + 1..].to_vec()))
+    };
+    text.split(|byte| *byte == 0).filter_map(pair).collect()
+}
+
+/// Reads the ranks in an environment: the launcher's, or that of an attached process.
+fn own_ranks(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Rank> {
+    let values = rank::VARIABLES.map(variable);
     let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));
     rank::ranks(&values).into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    // Requirement: ATTACH-5
+    #[test]
+    fn limits_and_environment_are_those_of_the_attached_process() {
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -n 77; echo ready; exec cat"])
+            .env("SLURM_JOB_ID", "17")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let limits = of_this_machine(&ProcRoot::default(), Some(child.id())).limits;
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(limits.ulimits["open_files"].soft, crate::model::report::Limit::Known(77));
+        assert_eq!(limits.slurm["SLURM_JOB_ID"], "17");
+        assert!(limits.cpus.is_some_and(|cpus| !cpus.is_empty()));
+    }
 }

@@ -1,15 +1,15 @@
 //! Limits of the command: cgroup limits, ulimits, CPU affinity and Slurm's allocation.
 //!
-//! The collector reads its own, since it inherits them from the launcher as the command does.
+//! The collector reads its own, since it inherits them from the launcher as the command does. Those of an attached process are
+//! read of that.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use rustix::process::{Resource, getrlimit};
-
 use super::cgroup::Places;
 use crate::model::report::{Limit, Limits, SoftHard};
 use crate::sys::proc_fs::ProcRoot;
+use crate::sys::rlimit;
 
 /// Variables by which Slurm describes an allocation.
 const SLURM: [&str; 22] = [
@@ -54,26 +54,30 @@ pub fn batch_system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'sta
     BATCH_SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)
 }
 
-/// Reads the limits of this process, which must not have changed them yet.
-pub(crate) fn own(root: &ProcRoot) -> Limits {
-    let places = Places::own(root);
+/// Reads the limits of the process with this pid, or of this one, which must not have changed them yet. `variable` looks up a variable of
+/// its environment.
+pub(crate) fn of(root: &ProcRoot, pid: Option<u32>, variable: &dyn Fn(&str) -> Option<OsString>) -> Limits {
+    let places = Places::of(root, pid);
     let limit = |resource| {
-        let limits = getrlimit(resource);
         let limit = |value: Option<u64>| value.map_or(Limit::Unlimited, Limit::Known);
-        SoftHard { soft: limit(limits.current), hard: limit(limits.maximum) }
+        match rlimit::read(pid.unwrap_or_else(std::process::id), resource) {
+            Some((soft, hard)) => SoftHard { soft: limit(soft), hard: limit(hard) },
+            None => SoftHard { soft: Limit::Unknown, hard: Limit::Unknown },
+        }
     };
     let ulimits = [
-        ("address_space_bytes", Resource::As),
-        ("core_bytes", Resource::Core),
-        ("cpu_s", Resource::Cpu),
-        ("data_bytes", Resource::Data),
-        ("file_size_bytes", Resource::Fsize),
-        ("locked_memory_bytes", Resource::Memlock),
-        ("open_files", Resource::Nofile),
-        ("processes", Resource::Nproc),
-        ("stack_bytes", Resource::Stack),
+        ("address_space_bytes", libc::RLIMIT_AS),
+        ("core_bytes", libc::RLIMIT_CORE),
+        ("cpu_s", libc::RLIMIT_CPU),
+        ("data_bytes", libc::RLIMIT_DATA),
+        ("file_size_bytes", libc::RLIMIT_FSIZE),
+        ("locked_memory_bytes", libc::RLIMIT_MEMLOCK),
+        ("open_files", libc::RLIMIT_NOFILE),
+        ("processes", libc::RLIMIT_NPROC),
+        ("stack_bytes", libc::RLIMIT_STACK),
     ];
-    let slurm = SLURM.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    let slurm =
+        SLURM.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?.into_string().ok()?)));
     Limits {
         memory_bytes: places.memory_limit(),
         cpu_millicores: places.cpu_limit(),
@@ -81,16 +85,20 @@ pub(crate) fn own(root: &ProcRoot) -> Limits {
         cgroup: places.name().map(str::to_owned),
         // Known at the end of the run only.
         oom_kills: None,
-        cpus: affinity(),
-        batch_system: batch_system(&|name| std::env::var_os(name)).map(str::to_owned),
+        cpus: affinity(pid),
+        batch_system: batch_system(variable).map(str::to_owned),
         ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
         slurm: slurm.collect::<BTreeMap<_, _>>(),
     }
 }
 
-/// Reads which CPUs this process may run on. `None`: the kernel does not say it.
-fn affinity() -> Option<Vec<u32>> {
-    let set = rustix::thread::sched_getaffinity(None).ok()?;
+/// Reads which CPUs the process with this pid, or this one, may run on. `None`: the kernel does not say it.
+fn affinity(pid: Option<u32>) -> Option<Vec<u32>> {
+    let pid = match pid {
+        Some(pid) => Some(rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?),
+        None => None,
+    };
+    let set = rustix::thread::sched_getaffinity(pid).ok()?;
     let all = 0..rustix::thread::CpuSet::MAX_CPU;
     Some(all.filter(|cpu| set.is_set(*cpu)).filter_map(|cpu| u32::try_from(cpu).ok()).collect())
 }
@@ -102,7 +110,7 @@ mod tests {
     // Requirement: CGROUP-1
     #[test]
     fn own_limits_match_proc_self_limits() {
-        let limits = own(&ProcRoot::default());
+        let limits = of(&ProcRoot::default(), None, &|name| std::env::var_os(name));
         let text = std::fs::read_to_string("/proc/self/limits").unwrap();
         let files = text.lines().find(|line| line.starts_with("Max open files")).unwrap();
         let soft: u64 = files.split_whitespace().nth(3).unwrap().parse().unwrap();

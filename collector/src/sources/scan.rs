@@ -36,6 +36,8 @@ enum Look {
 pub struct Scanner {
     root: ProcRoot,
     tick_us: u64,
+    /// The launcher and the collector, which can be descendants of a process that the run attached to.
+    not_of_run: [u32; 2],
     /// The time for looking around at a sample.
     limit: Duration,
     checks: Timer,
@@ -46,13 +48,22 @@ pub struct Scanner {
 
 impl Scanner {
     /// Gives a scanner over a /proc. `tick_us`: how long a clock tick of its start times is. `interval_ns`: the sampling
-    /// interval, of which a look around takes a part, 20 us to 20 ms.
+    /// interval, of which a look around takes a part, 20 us to 20 ms. `launcher_pid` is no process of the run.
     #[must_use]
-    pub fn new(root: ProcRoot, tick_us: u64, interval_ns: u64) -> Self {
+    pub fn new(root: ProcRoot, tick_us: u64, interval_ns: u64, launcher_pid: u32) -> Self {
         let limit = Duration::from_nanos(interval_ns) / SHARE_OF_INTERVAL;
         let limit = limit.clamp(Duration::from_micros(20), Duration::from_millis(20));
         let loadavg = File::open(root.top_path("loadavg")).ok();
-        Self { root, tick_us, limit, checks: Timer::default(), loadavg, last_pid: None, queue: Vec::new() }
+        Self {
+            root,
+            tick_us,
+            not_of_run: [launcher_pid, std::process::id()],
+            limit,
+            checks: Timer::default(),
+            loadavg,
+            last_pid: None,
+            queue: Vec::new(),
+        }
     }
 
     /// Whether a process was created since this was last asked (true where that can't be told).
@@ -130,7 +141,8 @@ impl Scanner {
         let is_unreported = !known.has_record || is_other_by_now();
         let found = is_unreported.then(|| self.read_program(&target, &known, clock::monotonic_ns()));
         let children = self.root.children(target.pid, stat.threads);
-        self.queue.extend(children.into_iter().map(|child| Look::Child(id, child)));
+        let of_run = children.into_iter().filter(|child| !self.not_of_run.contains(child));
+        self.queue.extend(of_run.map(|child| Look::Child(id, child)));
         found
     }
 
@@ -187,6 +199,8 @@ impl Scanner {
             }
         }
         let tick_ns = self.tick_us.saturating_mul(1000);
+        let is_older = shown_ns.saturating_add(tick_ns) <= table.session_start_ns();
+        let before = if is_older { Some(self.root.used_so_far(pid, &stat)?) } else { None };
         let (earliest_start_ns, start_ns) =
             ChildSeen::starts(shown_ns, tick_ns, seen_ns, table.session_start_ns());
         Some(Observation::Child(ChildSeen {
@@ -197,6 +211,7 @@ impl Scanner {
             start_ns,
             pidfd_inode,
             seen_ns,
+            before,
         }))
     }
 

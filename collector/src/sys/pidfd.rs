@@ -6,12 +6,14 @@ use std::sync::LazyLock;
 use rustix::process::{Pid, PidfdFlags};
 
 /// Whether no process has this pid any more. A zombie still has its pid.
-pub(crate) fn is_gone(pid: u32) -> bool {
+#[must_use]
+pub fn is_gone(pid: u32) -> bool {
     as_pid(pid).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// Gives the inode of a pidfd of this process: unique until the next boot. `None` without pidfs (before Linux 6.9).
-pub(crate) fn inode(pid: u32) -> Option<u64> {
+#[must_use]
+pub fn inode(pid: u32) -> Option<u64> {
     static HAS_PIDFS: LazyLock<bool> = LazyLock::new(has_pidfs);
     if *HAS_PIDFS { inode_of(&open(pid)?) } else { None }
 }

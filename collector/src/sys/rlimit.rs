@@ -12,12 +12,13 @@ pub fn of_process(pid: u32) -> Option<ProcessLimits> {
 }
 
 #[cfg(target_env = "gnu")]
-type Resource = libc::__rlimit_resource_t;
+pub type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
-type Resource = libc::c_int;
+pub type Resource = libc::c_int;
 
-/// Reads soft and hard limit; `None` in them: unlimited.
-fn read(pid: u32, resource: Resource) -> Option<(Option<u64>, Option<u64>)> {
+/// Reads soft and hard limit; `None` in them: unlimited. `None`: the process is gone, or another user's.
+#[must_use]
+pub fn read(pid: u32, resource: Resource) -> Option<(Option<u64>, Option<u64>)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // 0 would be this process itself.
     let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0)?;

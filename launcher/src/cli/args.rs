@@ -11,6 +11,7 @@ use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPoli
 
 use super::agent_spec::AgentSpec;
 use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingArgs};
+use super::values::{descriptor, pid};
 use crate::exit::Manner;
 
 /// The sections of help and man page after the options.
@@ -20,6 +21,7 @@ Examples:
   gpu-track-run -f json -o usage.%j.json -- mpirun -n 4 ./app --steps 100
   gpu-track-run -o - -- sh -c 'zcat reads.gz | sort | uniq -c'
   gpu-track-run -e \"python train.py --epochs 10\" --ru megabytes --tu seconds
+  gpu-track-run --attach 1234 -f json -o usage.json
   gpu-track-run --recover -f json -o killed.%p.json
   gpu-track-run --last --full
 
@@ -28,6 +30,7 @@ Exit status:
   126  COMMAND cannot be executed
   127  COMMAND is not found
   2    an option is wrong, and COMMAND was not started
+  With --attach: 0 if the process was tracked, 2 if it can't be, 1 if tracking could not begin
   With --recover: 0 if there was a run to recover and each has its report, otherwise 1
   With --last: 0 if a report was kept and is written, otherwise 1";
 
@@ -160,6 +163,18 @@ pub(crate) struct CommandOptions {
     /// End when the last process of the tree ends, not when COMMAND ends
     #[arg(long, display_order = 2)]
     pub(crate) wait_all: bool,
+
+    /// Track the process PID, which runs already, and its descendants, until it ends or a signal ends gpu-track-run (Ctrl-C). It
+    /// runs on, and counts from then on
+    #[arg(long, value_name = "PID", display_order = 3, allow_negative_numbers = true, value_parser = pid,
+          conflicts_with_all = ["command", "execute", "wait_all", "nodes", "cgroup", "gpus", "recover", "last"])]
+    pub(crate) attach: Option<u32>,
+
+    /// With --attach: when the run has begun, write a line of JSON to the descriptor FD. It has the environment variables by which
+    /// programs that are started from then on report to this run
+    #[arg(long, value_name = "FD", display_order = 4,
+          allow_negative_numbers = true, value_parser = descriptor)]
+    pub(crate) ready_fd: Option<i32>,
 }
 
 /// Where the report goes, and in which form.

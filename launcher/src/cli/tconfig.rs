@@ -7,14 +7,16 @@ use gpu_track_collector::{RamUnit, TimeUnit, Vendor};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::args::Options;
-use super::values::{ValueError, cores, named, seconds, uuids};
+use super::args::{CommandOptions, Options};
+use super::values::{ValueError, cores, named, pid, seconds, uuids};
 
 /// The keywords of gpu_tracker's `Tracker` that have a counterpart here.
 const SUPPORTED: &str = "sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, \
-                         disable_logs, tracking_file, overwrite";
+                         disable_logs, tracking_file, overwrite, process_id";
+/// The process to track: without effect where the command line has a command.
+const PROCESS: &str = "process_id";
 /// The others. They are about gpu_tracker's own process.
-const WITHOUT_EFFECT: [&str; 4] = ["process_id", "resource_usage_file", "n_join_attempts", "join_timeout"];
+const WITHOUT_EFFECT: [&str; 3] = ["resource_usage_file", "n_join_attempts", "join_timeout"];
 
 /// Why the file cannot be used.
 #[derive(Debug, Error)]
@@ -37,9 +39,11 @@ pub(super) fn read(path: &Path, options: &mut Options) -> Result<Vec<String>, Co
     let Value::Object(keywords) = serde_json::from_slice(&fs::read(path)?)? else {
         return Err(ConfigError::NotObject);
     };
+    let CommandOptions { words, execute, .. } = &options.command;
+    let has_command = !words.is_empty() || execute.is_some();
     let mut without_effect = Vec::new();
     for (key, value) in keywords {
-        if WITHOUT_EFFECT.contains(&key.as_str()) {
+        if WITHOUT_EFFECT.contains(&key.as_str()) || (has_command && key == PROCESS) {
             if !matches!(value, Value::Null | Value::Bool(false)) {
                 without_effect.push(key);
             }
@@ -56,10 +60,11 @@ pub(super) fn read(path: &Path, options: &mut Options) -> Result<Vec<String>, Co
 /// Sets the option of a supported keyword.
 fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError> {
     let given = as_on_command_line(value);
-    let Options { report, tracking, preparations, gpu, .. } = options;
+    let Options { command, report, tracking, preparations, gpu, .. } = options;
     let style = &mut report.style;
     match key {
         _ if value.is_null() => {}
+        PROCESS => add(&mut command.attach, pid(&given)?),
         "sleep_time" => add(&mut tracking.sampling_interval, seconds(&given)?),
         "ram_unit" => add(&mut style.ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),
         "gpu_ram_unit" => add(&mut style.gpu_ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),

@@ -32,6 +32,12 @@ pub(crate) enum ValueError {
     /// It is no number of cores.
     #[error("\"{0}\" is not allowed: a whole number of cores, at least 1")]
     Cores(String),
+    /// It is no pid.
+    #[error("\"{0}\" is not allowed: the pid of a process, at least 1")]
+    Pid(String),
+    /// It is no descriptor.
+    #[error("\"{0}\" is not allowed: the number of a descriptor, at least 3")]
+    Descriptor(String),
     /// It is no list of UUIDs.
     #[error("\"{0}\" is not allowed: UUIDs separated by commas, none of them empty")]
     Uuids(String),
@@ -80,6 +86,28 @@ pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
     match given.parse() {
         Ok(cores @ 1..) => Ok(cores),
         _ => Err(ValueError::Cores(given.to_owned())),
+    }
+}
+
+/// Parses a pid.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn pid(given: &str) -> Result<u32, ValueError> {
+    match given.parse() {
+        Ok(pid @ 1..) => Ok(pid),
+        _ => Err(ValueError::Pid(given.to_owned())),
+    }
+}
+
+/// Parses the number of a descriptor that is no standard stream.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn descriptor(given: &str) -> Result<i32, ValueError> {
+    match given.parse() {
+        Ok(fd @ 3..) => Ok(fd),
+        _ => Err(ValueError::Descriptor(given.to_owned())),
     }
 }
 

@@ -9,15 +9,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, getpid, kill_process};
 
 use super::directory::{CheckedIn, NodeDirectory};
 use super::{json_in, slurm_step, state_directory};
 use crate::cli::{AgentSpec, Options};
+use crate::end_watch;
 use crate::signals;
 use crate::spawn::{self, InheritedState};
 
@@ -70,20 +69,10 @@ fn place(spec: &AgentSpec) -> Option<CheckedIn> {
 /// wakes this process.
 pub(crate) fn watch_input() -> Arc<AtomicBool> {
     slurm_step::say_ready();
-    let has_ended = Arc::new(AtomicBool::new(false));
-    let to_end = Arc::clone(&has_ended);
-    let wait = move || {
+    end_watch::start(|| {
         // An error is an end, too.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        to_end.store(true, Ordering::Release);
-        // It can't fail: this process is its own.
-        let _ = kill_process(getpid(), Signal::CHILD);
-    };
-    // Without a thread it would never learn of the end.
-    if thread::Builder::new().spawn(wait).is_err() {
-        has_ended.store(true, Ordering::Release);
-    }
-    has_ended
+    })
 }
 
 /// Whether the standard input has ended: Slurm has started this agent too late.

@@ -39,7 +39,10 @@ const SUFFIX: &str = ".d";
 /// Whether other nodes are tracked, too. An agent has no agents: the launcher's reach all nodes. A launcher that is one of several
 /// ranks has none, either: each rank has a launcher.
 pub(crate) fn are_tracked(options: &Options) -> bool {
-    options.diagnosis.agent.is_none() && options.rank.is_none() && options.preparations.tracks_nodes()
+    options.diagnosis.agent.is_none()
+        && options.command.attach.is_none()
+        && options.rank.is_none()
+        && options.preparations.tracks_nodes()
 }
 
 /// The run on all nodes, as its launcher sees it.

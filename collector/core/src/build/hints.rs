@@ -86,12 +86,21 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
         gpu_memory_reason: gpu_memory.as_ref().err().cloned(),
         gpu_memory: gpu_memory.ok(),
     };
+    // What an attached process used before is unknown, and a job needs room for that, too.
+    if let Some(reason) = of_part(report) {
+        return Hints { withheld: Some(reason.clone()), gpu_memory_reason: Some(reason), ..Hints::default() };
+    }
     // A run that a limit ended says what it needs more of, and of nothing else how much it needs.
     match &report.ending.cause {
         Some(Cause::OutOfMemory(_)) => Hints { memory: hints.memory, ..ended_by("memory", hints.withheld) },
         Some(Cause::TimeLimit(_)) => Hints { time: hints.time, ..ended_by("time", hints.withheld) },
         _ => hints,
     }
+}
+
+/// Gives why there are no hints if the run saw only a part of what a job does. `None`: it saw all.
+fn of_part(report: &Report) -> Option<String> {
+    report.attached.as_ref().map(|_| "what the attached process used before is unknown".to_owned())
 }
 
 /// Makes the hints of a run that a limit of this ended: none, until the caller adds that of the limit.

@@ -1,5 +1,6 @@
 //! From the run state to the report: converts units, divides, and makes unknown figures null. Nothing is measured here.
 
+mod attached;
 mod contention;
 mod gpu;
 mod hints;
@@ -43,7 +44,9 @@ pub fn report(inputs: &Inputs) -> Report {
     let cpu_time = cpu_time(inputs, &coverage, wall_s * usable.cores.count);
     let own = &inputs.run.totals.own_usage;
     // Samples don't contain these figures: with no exactly known process, they are unknown.
-    let counted = |n: u64| (coverage.exact > 0).then_some(n);
+    // The one of an attached process never is: it ran before.
+    let is_attached = inputs.config.attached.is_some();
+    let counted = |n: u64| (coverage.exact > 0 && !is_attached).then_some(n);
     let cgroup = own_cgroup(inputs);
     let limits = Limits { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.limits.clone() };
     let cpu = cpu(inputs, &cpu_time, wall_s);
@@ -53,14 +56,17 @@ pub fn report(inputs: &Inputs) -> Report {
         voluntary: counted(own.voluntary_switches),
         involuntary: counted(own.involuntary_switches),
     };
+    let exit = exit(inputs);
     let ending = Ending {
-        exit: inputs.end.command_exit.map_or_else(Exit::default, |exit| exit_of_wait_status(exit.status)),
+        exit,
+        reason: attached::exit_reason(inputs, exit),
         cause: cause(inputs, cgroup.as_ref()),
         wait_interrupted: inputs.end.command_exit.map(|exit| exit.is_wait_interrupted),
     };
     let mut report = Report {
         stage: inputs.end.stage,
         command: inputs.config.command.clone(),
+        attached: attached::attached(inputs),
         started_at: timestamp::representable(inputs.config.start.date(inputs.run.start_ns)),
         wall_s,
         host: inputs.host_info.host.clone(),
@@ -76,11 +82,8 @@ pub fn report(inputs: &Inputs) -> Report {
         cpu,
         gpu,
         gpus,
-        io: Io {
-            read_bytes: counted(own.input_blocks.saturating_mul(512)),
-            write_bytes: counted(own.output_blocks.saturating_mul(512)),
-        },
-        faults: Faults { minor: counted(own.minor_faults), major: counted(own.major_faults) },
+        io: io(inputs, counted),
+        faults: faults(inputs, &coverage, counted),
         context_switches,
         processes: tracked_processes(inputs, &coverage),
         peak: peak(inputs.run),
@@ -113,6 +116,28 @@ pub fn report(inputs: &Inputs) -> Report {
         untracked::keep_what_a_parent_knows(&mut report, inputs.end.largest_rss_bytes);
     }
     report
+}
+
+/// Makes the report's block I/O. That of an attached process is what was read of it and of all others meanwhile: no parent of the
+/// run's tells of its end.
+fn io(inputs: &Inputs, counted: impl Fn(u64) -> Option<u64>) -> Io {
+    if let Some(attached) = inputs.config.attached {
+        let read = inputs.run.samples.io().filter(|_| attached.before.blocks.is_some());
+        return Io { read_bytes: read.map(|io| io.bytes.read), write_bytes: read.map(|io| io.bytes.written) };
+    }
+    let own = &inputs.run.totals.own_usage;
+    Io {
+        read_bytes: counted(own.input_blocks.saturating_mul(512)),
+        write_bytes: counted(own.output_blocks.saturating_mul(512)),
+    }
+}
+
+/// Makes the report's page faults. Those of an attached process are as of its last sample.
+fn faults(inputs: &Inputs, coverage: &Coverage, counted: impl Fn(u64) -> Option<u64>) -> Faults {
+    let own = &inputs.run.totals.own_usage;
+    let is_sampled = inputs.config.attached.is_some() && coverage.exact + coverage.sampled > 0;
+    let known = |n: u64| counted(n).or_else(|| is_sampled.then_some(n));
+    Faults { minor: known(own.minor_faults), major: known(own.major_faults) }
 }
 
 /// Gives the rank that the command is. Of the ways in which its environment names one, the first applies. An agent is none, though
@@ -165,13 +190,22 @@ fn oom_kills(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<u64> {
     cgroup.and_then(|cgroup| cgroup.oom_kills).or(inputs.end.cgroups.oom_kills)
 }
 
+/// Gives how the command ended, as its parent knows it. Of an attached process only the kernel may tell.
+fn exit(inputs: &Inputs) -> Exit {
+    match inputs.end.command_exit.and_then(|exit| exit.status) {
+        Some(status) => exit_of_wait_status(status),
+        None if inputs.config.attached.is_some() => attached::exit(inputs),
+        None => Exit::default(),
+    }
+}
+
 /// Concludes what ended the command. One that runs on, or whose launcher was killed, has no cause.
 fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     let (run, end) = (inputs.run, inputs.end);
     let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
     let since_session_ns = end.at_ns.saturating_sub(inputs.config.start.monotonic_ns);
     cause::cause(&Facts {
-        exit: exit_of_wait_status(end.command_exit?.status),
+        exit: end.command_exit.map(|_| exit(inputs)).filter(|exit| *exit != Exit::default())?,
         span_ns: (run.start_ns, end.at_ns),
         ended_s: (inputs.config.start.realtime_ns as f64 + since_session_ns as f64) / 1e9,
         failures: &run.failures,
@@ -249,7 +283,9 @@ fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String
     let is_static = !totals.static_executables().is_empty();
     let reason = if inputs.config.discovery.untracked.is_some() {
         "tracking could not begin: other processes are not counted"
-    } else if !inputs.config.discovery.uses(Layer::Preload) {
+    } else if inputs.config.attached.is_some() && is_connector_absent {
+        "short children of programs that ran before the attach are not counted"
+    } else if inputs.config.attached.is_none() && !inputs.config.discovery.uses(Layer::Preload) {
         "the preload layer is off: short processes are not counted"
     } else if is_connector_absent && totals.coverage.uninstrumented > 0 && is_static {
         "short children of static programs are not counted"
@@ -422,6 +458,9 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         let is_running = inputs.end.stage == Stage::SoFar;
         return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
+    if inputs.config.attached.is_some() {
+        return Err("the attached process is not a child of gpu-track-run".into());
+    }
     if inputs.config.command.is_empty() {
         return Err("there was no command".into());
     }

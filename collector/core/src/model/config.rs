@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
+use crate::model::attached::Attached;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
 use crate::model::gpu_trace::GpuTrace;
@@ -56,8 +57,10 @@ impl Layer {
 /// The configuration of a collector; the first line of the pipe.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Config {
-    /// The command and its arguments, with bytes replaced that are not UTF-8.
+    /// The command and its arguments, with bytes replaced that are not UTF-8. Of an attached process those that it had then.
     pub command: Vec<String>,
+    /// The process that the run attached to. `None`: the launcher starts the command, or there is none.
+    pub attached: Option<Attached>,
     /// The launcher, and when it began.
     pub start: SessionStart,
     /// Number of collectors of this run that were killed before this one.
@@ -246,7 +249,7 @@ impl Default for ReportConfig {
     }
 }
 
-/// What happens to the command; the lines after the first.
+/// What happens to the command, or to the attached process; the lines after the first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// The command runs.
@@ -283,8 +286,8 @@ pub enum Message {
     },
     /// The command (with `--wait-all`: the whole tree) ended.
     Ended {
-        /// The command's wait status.
-        status: i32,
+        /// The command's wait status. `None`: the launcher is not the parent of the process that it attached to.
+        status: Option<i32>,
         /// With `--wait-all`: the user did not wait for the end of the tree.
         is_wait_interrupted: bool,
         /// CLOCK_MONOTONIC when the launcher saw the end, nanoseconds.
@@ -300,6 +303,7 @@ impl Config {
     pub fn of_test() -> Self {
         Self {
             command: vec!["prog".into()],
+            attached: None,
             start: SessionStart {
                 launcher_pid: 100,
                 pid_ns: 1,

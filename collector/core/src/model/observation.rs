@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::attached::{Attached, UsedBefore};
 use super::exit_account::{ExitAccount, Remains};
 use super::gpu::GpuObservation;
 use super::ids::{Key, ProcessId, Target};
@@ -26,6 +27,13 @@ pub enum Observation {
         pid: u32,
         /// Before its fork.
         start_ns: u64,
+        /// Base name of its program.
+        command: String,
+    },
+    /// The run has attached to a process, which is its first.
+    Attached {
+        /// The process, and what it had used.
+        process: Attached,
         /// Base name of its program.
         command: String,
     },
@@ -263,6 +271,8 @@ pub struct ChildSeen {
     pub pidfd_inode: u64,
     /// When /proc showed it, CLOCK_MONOTONIC nanoseconds.
     pub seen_ns: u64,
+    /// What it had used by then, if it started before the run: that is not the run's.
+    pub before: Option<UsedBefore>,
 }
 
 impl ChildSeen {
@@ -282,7 +292,16 @@ impl ChildSeen {
     /// A child with a known start and without a pidfd, in the collector's pid namespace.
     pub fn of_test(key: Key, parent: ProcessId, start_ns: u64) -> Self {
         let earliest_start_ns = start_ns;
-        Self { key, host_pid: key.pid, parent, earliest_start_ns, start_ns, pidfd_inode: 0, seen_ns: 0 }
+        Self {
+            key,
+            host_pid: key.pid,
+            parent,
+            earliest_start_ns,
+            start_ns,
+            pidfd_inode: 0,
+            seen_ns: 0,
+            before: None,
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use super::report::{DiskFull, Stage};
 /// The end of the command, as the launcher reports it.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct CommandExit {
-    /// The command's wait status.
-    pub status: i32,
+    /// The command's wait status. `None`: the launcher is not its parent.
+    pub status: Option<i32>,
     /// With `--wait-all`: the user did not wait for the end of the tree.
     pub is_wait_interrupted: bool,
     /// CLOCK_MONOTONIC, nanoseconds.

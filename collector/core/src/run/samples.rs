@@ -15,7 +15,7 @@ use super::tree::{LiveInterval, Tree};
 use super::usage::{CpuUsage, Floor, Largest, MaxFootprint, RamUsage, Totals};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{
-    CommandSample, CpuSample, Event, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
+    CommandSample, CpuSample, Event, IoSample, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
 };
 
 /// Commands of a sample: this many with most RAM, and as many others with most CPU time.
@@ -47,6 +47,11 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// Gives what is known of the block I/O. `None`: nothing.
+    pub(crate) fn io(&self) -> Option<IoSample> {
+        self.storage.io()
+    }
+
     /// Takes in a reading of the machine: memory in use, bytes, and CPU utilisation, percent. `None`: it could not be read; for
     /// CPU, the reading before is too near.
     pub(super) fn note_system(&mut self, at_ns: u64, ram_bytes: Option<u64>, cpu_percent: Option<f64>) {

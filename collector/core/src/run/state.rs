@@ -138,7 +138,7 @@ impl RunState {
             session_realtime_ns: config.start.realtime_ns,
             page: host.page_bytes,
             tick_us: host.tick_us(),
-            has_command: !config.command.is_empty(),
+            has_main: !config.command.is_empty(),
         };
         let cores = host.host.cores;
         let cpu = CpuUsage::new(config.tracking.interval_ns(), cores, start_ns);
@@ -191,6 +191,13 @@ impl RunState {
                 self.main_pid = Some(*pid);
                 self.gpu.usage.start_ns = *start_ns;
                 self.tree.set_main(*pid, *start_ns, command);
+            }
+            Observation::Attached { process, command } => {
+                let since_ns = process.before.at_ns;
+                self.start_ns = since_ns;
+                self.main_pid = Some(process.pid);
+                self.gpu.usage.start_ns = since_ns;
+                self.tree.attach(process, command);
             }
             Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
             // The connector may be about to report it, so it waits.
@@ -261,7 +268,7 @@ impl RunState {
             Observation::GpuEnd => self.gpu.finish(&self.tree),
             Observation::Survivor { id, blocks } => {
                 if let Some(process) = self.tree.get_mut(*id) {
-                    process.observed.blocks = *blocks;
+                    process.observed.blocks = process.blocks_of_run(*blocks);
                 }
             }
             Observation::WindowsEnd { end_ns } => {

@@ -1,5 +1,6 @@
 //! Reports with all kinds of figures: the goldens are made from them.
 
+mod attached;
 mod hostile;
 mod killed;
 mod nodes;
@@ -11,6 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::model::groups::Groups;
 use crate::model::quality::Quality;
 use crate::model::report::*;
+pub use attached::attached;
 pub use hostile::hostile;
 pub use killed::{causes, killed};
 pub use nodes::nodes;
@@ -153,6 +155,7 @@ pub fn full() -> Report {
     Report {
         stage: Stage::Over,
         command: ["make", "-j4", "CFLAGS=-O2 -g"].map(str::to_owned).to_vec(),
+        attached: None,
         started_at: UNIX_EPOCH + Duration::from_millis(1_760_000_000_123),
         wall_s: 83.25,
         host: Host {

@@ -174,7 +174,9 @@ fn remarks(runs: &[Run]) -> Vec<String> {
                 remarks.push(format!("{file} was recovered: the end of its run is not in it."))
             }
         }
-        if run.report.stage == Stage::Over && run.report.ending.exit.code != Some(0) {
+        let ending = &run.report.ending;
+        // With a reason, how an attached process ended is not known.
+        if run.report.stage == Stage::Over && ending.exit.code != Some(0) && ending.reason.is_none() {
             remarks.push(format!("{file}: the command did not succeed."));
         }
         if run.report.contention.is_contended == Some(true) {

@@ -4,7 +4,7 @@
 mod merged;
 mod summaries;
 
-use gpu_track_core::samples::{causes, full, hostile, killed, unknown};
+use gpu_track_core::samples::{attached, causes, full, hostile, killed, unknown};
 
 use super::format::stand_ins;
 use super::json::{gpu_tracker as gpu_tracker_json, json};
@@ -68,6 +68,12 @@ fn golden_unknown() {
 #[test]
 fn golden_killed() {
     golden!(killed(), "killed", full_style());
+}
+
+// Requirement: ATTACH-8
+#[test]
+fn golden_attached() {
+    golden!(attached(), "attached", full_style());
 }
 
 // Requirement: OUT-40

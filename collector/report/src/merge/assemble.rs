@@ -73,6 +73,7 @@ impl Merger {
         Report {
             stage: self.endings.stage(),
             command: commands.first().map(|(words, _)| words.to_vec()).unwrap_or_default(),
+            attached: None,
             started_at: timestamp::representable(start),
             wall_s,
             host: Host {

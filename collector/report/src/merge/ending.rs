@@ -35,7 +35,7 @@ impl Endings {
     /// Adds a report, which is in `file` and goes up to `end_us`, microseconds since the epoch.
     pub(super) fn add(&mut self, end_us: i64, file: &str, report: &Report) {
         self.reports += 1;
-        let Ending { exit, cause, wait_interrupted } = &report.ending;
+        let Ending { exit, cause, wait_interrupted, .. } = &report.ending;
         if report.stage != Stage::Over {
             self.unfinished += 1;
             self.unfinished_us = Some(self.unfinished_us.map_or(end_us, |first| first.min(end_us)));
@@ -67,7 +67,7 @@ impl Endings {
             None if self.succeeded == self.reports => (Exit { code: Some(0), signal: None }, None),
             None => (Exit::default(), None),
         };
-        Ending { exit, cause, wait_interrupted }
+        Ending { exit, cause, wait_interrupted, ..Ending::default() }
     }
 
     /// Gives how far the run is: over if all reports are final, recovered if all others are, else going on.

@@ -128,6 +128,7 @@ fn filled() -> Vec<Report> {
     report.warnings = vec![Warning::new(Topic::OutOfMemory, "Out of memory.".into())];
     let with = |cause| Report {
         ending: Ending {
+            reason: None,
             exit: Exit { code: Some(1), signal: None },
             cause: Some(cause),
             wait_interrupted: Some(true),

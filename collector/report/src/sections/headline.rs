@@ -37,7 +37,13 @@ fn headline(report: &Report, tone: Tone, end: &str, time: &str, title: Option<St
     let tone = if untracked.is_empty() || tone != Tone::Good { tone } else { Tone::Caution };
     Block::Headline {
         command: report.command.clone(),
-        verdict: format!("{end} after {time}{title}{untracked}"),
+        verdict: match &report.attached {
+            Some(attached) => {
+                let end = end.trim_end_matches(',');
+                format!("{end}, attached to pid {} for {time}{title}{untracked}", attached.pid)
+            }
+            None => format!("{end} after {time}{title}{untracked}"),
+        },
         tone,
     }
 }
@@ -68,6 +74,11 @@ fn exit(report: &Report) -> (Tone, String, String) {
         }
         exit if report.stage != Stage::Over && report.merged.is_some() && exit == Exit::default() => {
             (Tone::Caution, "NOT ALL REPORTS FINAL", "not all reports were final")
+        }
+        _ if report.stage == Stage::Over
+            && report.attached.as_ref().is_some_and(|process| process.runs_on) =>
+        {
+            (Tone::Good, "RUNS ON", "runs on")
         }
         _ if report.stage != Stage::Over && report.merged.is_none() => {
             (Tone::Caution, "STILL RUNNING", "still running")

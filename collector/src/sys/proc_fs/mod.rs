@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 
 use procfs::{FromRead, Meminfo};
 
+use crate::model::attached::UsedBefore;
 use crate::model::exit_account::Remains;
 use crate::model::observation::{Mappings, Rollup, TaskTimes};
-use crate::sys::pidfd;
+use crate::sys::{clock, pidfd};
 use pages::PageMap;
 pub use parse::{Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
 use parse::{line, parse_fork_count, parse_task_times, parse_u64};
@@ -34,6 +35,9 @@ pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
         major_faults: stat.major_faults,
     })
 }
+
+/// Usage of block I/O is counted in units of this many bytes, as by getrusage(2).
+pub(crate) const BLOCK_BYTES: u64 = 512;
 
 /// A /proc directory, real or made for a test.
 #[derive(Debug, Clone)]
@@ -87,6 +91,21 @@ impl ProcRoot {
     #[must_use]
     pub(crate) fn remains(&self, pid: u32) -> Option<Remains> {
         remains_if_over(pid, &self.stat(pid)?)
+    }
+
+    /// Reads what a process has used so far. `stat` was just read. `None`: the process is gone.
+    #[must_use]
+    pub fn used_so_far(&self, pid: u32, stat: &Stat) -> Option<UsedBefore> {
+        Some(UsedBefore {
+            at_ns: clock::monotonic_ns(),
+            cpu_ns: pidfd::cpu_clock_ns(pid)?,
+            user_ticks: stat.user_ticks,
+            system_ticks: stat.system_ticks,
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+            blocks: self.io_bytes(pid).map(|(read, written)| (read / BLOCK_BYTES, written / BLOCK_BYTES)),
+            vm_hwm_bytes: self.status(pid)?.hwm,
+        })
     }
 
     /// Reads /proc/PID/status.

@@ -75,7 +75,7 @@ impl Stat {
     /// The file counts on CLOCK_BOOTTIME. If the machine was suspended after the start, the result is too early by that
     /// time.
     #[must_use]
-    pub(crate) fn start_ns(&self, tick_us: u64) -> u64 {
+    pub fn start_ns(&self, tick_us: u64) -> u64 {
         let since_boot = i128::from(self.start_ticks) * i128::from(tick_us) * 1000;
         u64::try_from(since_boot - clock::boot_offset_ns()).unwrap_or(0)
     }
@@ -89,8 +89,15 @@ impl Stat {
 
     /// Whether all threads are dead, so that CPU time and faults are final.
     #[must_use]
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.is_dead() && self.threads <= 1
+    }
+
+    /// Whether it is a thread of the kernel (PF_KTHREAD).
+    #[must_use]
+    pub fn is_of_kernel(&self) -> bool {
+        const PF_KTHREAD: u64 = 0x0020_0000;
+        self.flags & PF_KTHREAD != 0
     }
 
     /// Whether the first thread is a zombie or is being removed.

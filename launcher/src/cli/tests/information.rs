@@ -53,6 +53,8 @@ fn every_option_is_in_help_man_page_and_completions() {
         "recover",
         "disable-logs",
         "tconfig",
+        "attach",
+        "ready-fd",
         "wait-all",
         "cgroup",
         "heaviest",

@@ -59,6 +59,30 @@ fn keywords_and_options_without_effect_are_named_in_one_line() {
     assert_eq!((options.without_effect, options.preparations.tracking_files), (None, Vec::new()));
 }
 
+// Requirement: ATTACH-7
+#[test]
+fn process_id_is_attached_to_where_there_is_no_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    fs::write(&path, r#"{"process_id": 77}"#).unwrap();
+    let config = ["--tconfig", path.to_str().unwrap()];
+    let given = |more: &[&str]| match parse(&[&config, more].concat()) {
+        Ok(Request::Run(options)) => Ok(options.command.attach),
+        Ok(other) => panic!("{other:?}"),
+        Err(refusal) => Err(refusal.to_string()),
+    };
+    assert_eq!(given(&[]), Ok(Some(77)));
+    assert_eq!(given(&["--attach", "78"]), Ok(Some(78)));
+    assert_eq!(given(&["true"]), Ok(None));
+    for option in ["--wait-all", "--cgroup"] {
+        let line = format!("{option}: it is for a COMMAND, and --tconfig names a process to track");
+        assert_eq!(given(&[option]), Err(line));
+    }
+    let json = r#"{"process_id": -1}"#;
+    fs::write(&path, json).unwrap();
+    assert!(given(&[]).unwrap_err().ends_with("\"-1\" is not allowed: the pid of a process, at least 1"));
+}
+
 // Requirement: CMD-14, TIME-5
 #[test]
 fn tracking_file_of_tconfig_is_overridden_by_the_option() {
@@ -81,7 +105,7 @@ fn tracking_file_of_tconfig_is_overridden_by_the_option() {
 #[test]
 fn bad_tconfig_gets_one_line() {
     let keys = "allowed are sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, \
-                disable_logs, tracking_file, overwrite";
+                disable_logs, tracking_file, overwrite, process_id";
     for (json, line) in [
         ("{sleep_time: 1}", "is not JSON: key must be a string at line 1 column 2".to_owned()),
         ("", "is not JSON: EOF while parsing a value at line 1 column 0".into()),

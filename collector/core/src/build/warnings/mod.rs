@@ -32,12 +32,13 @@ pub(super) struct Context<'a> {
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
-const CAUSES: [(Topic, CauseOf); 29] = [
+const CAUSES: [(Topic, CauseOf); 30] = [
     (Topic::OutOfMemory, out_of_memory),
     (Topic::Tracking, launcher_killed),
     (Topic::Figures, no_cgroup),
     (Topic::OtherNodes, unseen_nodes),
     (Topic::Figures, unlisted_ranks),
+    (Topic::Figures, attached_unseen),
     (Topic::Figures, preload_off),
     (Topic::Tracking, connector_overruns),
     (Topic::Figures, uninstrumented),
@@ -96,7 +97,8 @@ fn untracked(context: &Context) -> Option<String> {
              the launcher, whose peak a child inherits. Nothing else is known."
         }
     };
-    Some(format!("The command ran untracked: {reason}. {known}"))
+    let what = if context.inputs.config.attached.is_some() { "process" } else { "command" };
+    Some(format!("The {what} ran untracked: {reason}. {known}"))
 }
 
 /// Says which outputs lack something.
@@ -165,16 +167,32 @@ fn limited_address_space(context: &Context) -> Option<String> {
 /// Says that the launcher was killed: then the report has no exit status.
 fn launcher_killed(context: &Context) -> Option<String> {
     let is_killed = context.inputs.end.stage == Stage::Over && context.inputs.end.command_exit.is_none();
+    let status = match context.inputs.config.attached {
+        Some(_) => "",
+        None => ", but the command's exit status is unknown",
+    };
     is_killed.then(|| {
-        "The launcher was killed. The report covers the tree until its last process ended, but the command's exit status \
-         is unknown."
-            .into()
+        format!("The launcher was killed. The report covers the tree until its last process ended{status}.")
     })
+}
+
+/// Says what is missing below an attached process, which reports nothing itself, where the process connector is not used.
+fn attached_unseen(context: &Context) -> Option<String> {
+    let attached = context.inputs.config.attached?;
+    let reason = context.coverage.connector_absent.as_ref()?;
+    let which = if context.inputs.config.discovery.uses(Layer::Preload) { " without the shim" } else { "" };
+    Some(format!(
+        "Process {} ran before the run began, so it reports nothing itself. Descendants{which} that no sample saw are not counted, \
+         and their CPU time is in no figure. The kernel's process connector would show them, but is not used: {reason}.",
+        attached.pid
+    ))
 }
 
 /// Warns that processes are missed because the user switched the preload layer off. `None`: it was on.
 fn preload_off(context: &Context) -> Option<String> {
-    (!context.inputs.config.discovery.uses(Layer::Preload)).then(|| {
+    let config = context.inputs.config;
+    // No process carries the shim then: [`attached_unseen`] says what that means.
+    (config.attached.is_none() && !config.discovery.uses(Layer::Preload)).then(|| {
         "The preload layer is off (--layers): processes that no sample sees are not counted, and their CPU time is added to \
          the process that reaped them."
             .into()
@@ -199,7 +217,8 @@ fn connector_overruns(context: &Context) -> Option<String> {
 fn uninstrumented(context: &Context) -> Option<String> {
     let count = context.coverage.uninstrumented;
     let reason = context.coverage.connector_absent.as_ref()?;
-    (count > 0 && context.inputs.config.discovery.uses(Layer::Preload)).then(|| {
+    let config = context.inputs.config;
+    (count > 0 && config.attached.is_none() && config.discovery.uses(Layer::Preload)).then(|| {
         format!(
             "Ended without a record of their own: {}, of programs that can't carry the shim (static, setuid, another \
              user's, in another root). Their children that no sample saw are not counted, and the CPU time of those is \
@@ -482,6 +501,11 @@ fn no_length(context: &Context) -> Option<String> {
 
 /// Names the processes that still run, whose later use is missing.
 fn still_running(context: &Context) -> Option<String> {
+    // Tracking of an attached process can end before the process does, and of its descendants with it.
+    let attached = super::attached::attached(context.inputs);
+    if attached.as_ref().is_some_and(|attached| attached.runs_on) {
+        return None;
+    }
     let survivors = &context.inputs.run.totals.survivors;
     let count = survivors.count;
     let named = survivors.listed.iter().take(MOST_NAMED);
@@ -494,6 +518,7 @@ fn still_running(context: &Context) -> Option<String> {
     let is_interrupted = context.inputs.end.command_exit.is_some_and(|exit| exit.is_wait_interrupted);
     let (when, cure) = match context.inputs.end.stage {
         Stage::Over if is_interrupted => ("when --wait-all was interrupted", ""),
+        Stage::Over if attached.is_some() => ("at the end", ""),
         Stage::Over => ("at the end", " (--wait-all waits for them)"),
         Stage::SoFar | Stage::Recovered => ("when this report was made", ""),
     };

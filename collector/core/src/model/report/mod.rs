@@ -3,6 +3,7 @@
 //!
 //! `None` is "unknown": null in JSON and `n/a` in text, never 0. A warning or the coverage section says why.
 
+mod attached;
 mod cause;
 mod contention;
 mod coverage;
@@ -24,6 +25,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::groups::Groups;
+pub use attached::AttachedTo;
 pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, FileSizeLimit,
     OutOfMemory, TimeLimit, TimeLimitSource,
@@ -61,7 +63,10 @@ pub struct Report {
     pub stage: Stage,
     /// The command and its arguments (bytes that aren't UTF-8 replaced).
     pub command: Vec<String>,
-    /// Wall-clock time of the command's start, to the millisecond.
+    /// The process that the run attached to; `None`: the launcher started the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attached: Option<AttachedTo>,
+    /// Wall-clock time of the command's start, or of the attach, to the millisecond.
     #[serde(with = "super::timestamp")]
     pub started_at: SystemTime,
     /// From the command's start to its end (with `--wait-all`: to the end of the last process), seconds.
@@ -157,6 +162,9 @@ pub struct Ending {
     /// Both fields are null while it runs, and if its launcher was killed.
     #[serde(flatten)]
     pub exit: Exit,
+    /// Why both are null at the end of a run that attached to a process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// What ended the command, if it did not succeed and there is evidence.
     pub cause: Option<Cause>,
     /// With `--wait-all`: the user ended the wait while processes of the tree lived. Null as `exit` is.

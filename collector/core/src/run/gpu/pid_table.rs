@@ -22,6 +22,8 @@ pub(crate) struct PidEntry {
     pub start_ns: u64,
     /// CLOCK_MONOTONIC, nanoseconds; `None`: it runs.
     pub end_ns: Option<u64>,
+    /// It ran before the run attached to it.
+    pub ran_before: bool,
     /// The command's first process.
     pub is_main: bool,
     /// Its command name.
@@ -76,6 +78,7 @@ impl PidTable {
                 own_pid: process.ids.key.pid,
                 start_ns: process.lifetime.earliest_start_ns,
                 end_ns: process.lifetime.end_ns,
+                ran_before: process.before.is_some(),
                 is_main: process.ids.is_main,
                 command: process.name.command.clone(),
                 had_gpu_library: process.had_gpu_library(),
@@ -86,12 +89,14 @@ impl PidTable {
     /// Takes over a process that ended.
     pub(super) fn finalized(&mut self, process: &ProcessSummary) {
         let id = process.ids.id.0;
+        let ran_before = self.entries.get(&id).is_some_and(|entry| entry.ran_before);
         self.put(PidEntry {
             id,
             pid: process.ids.host_pid,
             own_pid: process.ids.key.pid,
             start_ns: process.start_ns,
             end_ns: Some(process.end_ns()),
+            ran_before,
             is_main: process.ids.is_main,
             command: process.name.command.clone(),
             had_gpu_library: process.had_gpu_library,
@@ -323,6 +328,7 @@ pub(crate) mod tests {
             own_pid: pid,
             start_ns,
             end_ns,
+            ran_before: false,
             is_main: id == 1,
             command,
             had_gpu_library: false,

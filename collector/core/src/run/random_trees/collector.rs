@@ -42,7 +42,7 @@ impl Collector {
             session_realtime_ns: START_NS,
             page: 4096,
             tick_us: TICK_US,
-            has_command: true,
+            has_main: true,
         };
         let cpu = CpuUsage::new(100 * MS, 2, START_NS);
         let mut run = RunState::new(context, cpu, Trust::new(START_NS, 2, false), 1000);
@@ -118,8 +118,16 @@ impl Collector {
                 let (earliest_start_ns, start_ns) =
                     ChildSeen::starts(shown_ns, TICK_US * 1000, seen_ns, START_NS);
                 let (host_pid, pidfd_inode) = (child.pid, 0);
-                let seen =
-                    ChildSeen { key, host_pid, parent, earliest_start_ns, start_ns, pidfd_inode, seen_ns };
+                let seen = ChildSeen {
+                    key,
+                    host_pid,
+                    parent,
+                    earliest_start_ns,
+                    start_ns,
+                    pidfd_inode,
+                    seen_ns,
+                    before: None,
+                };
                 self.apply(machine, &Observation::Child(seen));
                 let found = self.run.tree.live_by_key(key).and_then(|id| self.run.tree.target(id));
                 if let Some(found) = found.filter(|_| child.life == Life::Alive) {

@@ -161,15 +161,20 @@ impl Sampling {
         self.current = CurrentSample { at_ns, is_put_off_before, ..CurrentSample::default() };
         for Reading { id, args, state } in readings {
             self.current.args.extend(args.clone().map(|args| (*id, args)));
+            // What a process had used before the run is not the run's. The tree takes it off the remains.
+            let before = tree.get(*id).and_then(|process| process.before);
+            let of_run = |vitals| before.map_or(vitals, |before| before.of_vitals(vitals));
             match *state {
                 ReadingState::Rested => self.alive.push(*id),
-                ReadingState::Alive(vitals, size) => has_changed |= self.read_alive(*id, vitals, size),
+                ReadingState::Alive(vitals, size) => {
+                    has_changed |= self.read_alive(*id, of_run(vitals), size);
+                }
                 ReadingState::Zombie(dead_ns, remains) => {
                     tree.note_remains(*id, &remains);
                     self.found_dead(tree, *id, dead_ns, false);
                 }
                 ReadingState::Ending(dead_ns, vitals) => {
-                    note_clock(tree, *id, &vitals);
+                    note_clock(tree, *id, &of_run(vitals));
                     self.found_dead(tree, *id, dead_ns, false);
                 }
                 ReadingState::Gone(gone_ns) => self.found_dead(tree, *id, gone_ns, true),
@@ -259,7 +264,9 @@ impl Sampling {
         for peak in peaks {
             let Some(reading) = self.readings.get_mut(&peak.id) else { continue };
             (reading.peak_at_ns, reading.faults_at_peak) = (self.current.at_ns, reading.vitals.minor_faults);
-            reading.vm_hwm_bytes = peak.vm_hwm_bytes.or(reading.vm_hwm_bytes);
+            let process = tree.get(peak.id);
+            let vm_hwm_bytes = process.and_then(|process| process.peak_of_run(peak.vm_hwm_bytes));
+            reading.vm_hwm_bytes = vm_hwm_bytes.or(reading.vm_hwm_bytes);
             reading.hugetlb_bytes = peak.hugetlb_bytes.unwrap_or(reading.hugetlb_bytes);
             reading.limits = peak.limits.unwrap_or(reading.limits);
         }

@@ -230,12 +230,13 @@ impl Tree {
             id
         });
         self.note_record(id);
+        let tick_us = self.context.tick_us;
         let Some(process) = self.processes.get_mut(&id) else { return };
         // Of a vfork child no other record tells what memory it ran in.
         if is_borrowed && matches!(process.program.image, Image::Uninstrumented | Image::Unknown) {
             process.program.image = Image::Borrowed;
         }
-        process.end.exit = Some(record);
+        process.end.exit = Some(process.before.map_or(record, |before| record.since(&before, tick_us)));
         self.note_unkilled_end(id, at_ns);
         self.end(id, at_ns);
     }

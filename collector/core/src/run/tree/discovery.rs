@@ -15,6 +15,7 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             process.ids.host_pid = Some(child.host_pid);
             process.ids.pidfd_inode = child.pidfd_inode;
+            process.before = child.before;
             process.set_earliest_start(child.earliest_start_ns);
         }
         // Until it is known to run something else, it may share its parent's memory.
@@ -71,7 +72,7 @@ impl Tree {
     }
 
     /// Makes a process findable by its pid in the collector's namespace.
-    fn index_host_pid(&mut self, id: ProcessId, pid: u32) {
+    pub(super) fn index_host_pid(&mut self, id: ProcessId, pid: u32) {
         self.by_state.index.entry(Key { pid_ns: self.context.pid_ns, pid }).or_default().push(id);
     }
 
@@ -179,6 +180,7 @@ impl Tree {
     pub(crate) fn note_remains(&mut self, id: ProcessId, remains: &Remains) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.cpu.is_clock_final = true;
+        let remains = process.before.map_or(*remains, |before| before.of_remains(remains));
         let observed = &mut process.observed;
         observed.cpu_ns = Some(remains.cpu_ns);
         (observed.user_ticks, observed.system_ticks) = (remains.user_ticks, remains.system_ticks);
@@ -188,8 +190,11 @@ impl Tree {
     /// Takes in the kernel's account of a process's exit. If the process's end was applied before, counts the memory that only the
     /// account shows.
     pub(crate) fn note_account(&mut self, id: ProcessId, account: ExitAccount) {
+        let tick_us = self.context.tick_us;
         if let Some(process) = self.processes.get_mut(&id) {
-            process.end.account = Some(account);
+            let account = process.before.map_or(account, |before| before.of_account(account, tick_us));
+            let peak_rss_bytes = process.peak_of_run(account.peak_rss_bytes);
+            process.end.account = Some(ExitAccount { peak_rss_bytes, ..account });
             self.intervals.extend(process.take_late_memory(self.context.page));
         }
     }

@@ -50,7 +50,7 @@ impl Tree {
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
         self.add_found_ahead(complete_ns);
         // Until the command's first process is known, an ancestor that may reap orphans is not.
-        if self.main.is_none() && self.context.has_command {
+        if self.main.is_none() && self.context.has_main {
             return;
         }
         let mut awaiting = self.end_seen_dead(complete_ns);

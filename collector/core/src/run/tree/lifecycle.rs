@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::process::{Ancestry, Ids};
 use super::tolerance::Tolerance;
-use super::{FoundBy, ImageGroup, Key, LiveInterval, Parent, Process, ProcessId, Tree};
+use super::{FoundBy, Image, ImageGroup, Key, LiveInterval, Parent, Process, ProcessId, Tree};
+use crate::model::attached::Attached;
 
 impl Tree {
     /// Adds the command's first process, which the launcher reported. If a record was first, marks that process. `start_ns` is
@@ -28,6 +29,30 @@ impl Tree {
                 process.name.command = Arc::from(command);
             }
         }
+    }
+
+    /// Adds the process that the run attached to. It counts from then on.
+    pub(crate) fn attach(&mut self, attached: &Attached, command: &str) {
+        let id = self.insert(attached.key, Parent::Unknown, FoundBy::Scan, attached.before.at_ns);
+        self.main = Some(id);
+        self.early_execs.clear();
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.ids.is_main = true;
+            process.ids.host_pid = Some(attached.pid);
+            process.ids.pidfd_inode = attached.pidfd_inode;
+            process.name.command = Arc::from(command);
+            process.before = Some(attached.before);
+            // Its memory is not its parent's, which is no process of the run.
+            process.program.image = Image::Uninstrumented;
+            self.groups.note_image();
+        }
+        if attached.key.pid_ns != self.context.pid_ns {
+            self.index_host_pid(id, attached.pid);
+        }
+        // No event will tell which program it runs.
+        self.by_state.unreported.insert(id);
+        // The connector may have reported children of it already.
+        self.adopt(attached.key, id);
     }
 
     /// Adds a process that the tree does not have, in an image group of its own. Gives its id.

@@ -77,8 +77,9 @@ pub struct RunContext {
     pub page: u64,
     /// Microseconds of a clock tick.
     pub tick_us: u64,
-    /// The launcher starts a command. Without one, all processes of the run join it.
-    pub has_command: bool,
+    /// The run has a first process: the launcher starts a command, or attaches to a process. Without one, all processes of the
+    /// run join it.
+    pub has_main: bool,
 }
 
 #[cfg(test)]
@@ -93,7 +94,7 @@ impl RunContext {
             session_realtime_ns: start_ns,
             page: 4096,
             tick_us: 10_000,
-            has_command: true,
+            has_main: true,
         }
     }
 }

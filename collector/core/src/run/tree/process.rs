@@ -13,6 +13,7 @@ use super::namespace::ForkNumber;
 use super::records::{ExitRecord, ReapRecord};
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
+use crate::model::attached::UsedBefore;
 use crate::model::exit_account::ExitAccount;
 use crate::model::ids::{FoundBy, Identity, ImageGroup, Key, Parent, ProcessId, Target};
 use crate::model::observation::{ProcessLimits, Program};
@@ -325,6 +326,8 @@ pub struct Process {
     pub bounds: Bounds,
     /// Children that it may have waited for without a record.
     pub claims: Vec<Claim>,
+    /// What it had used before the run, if it started before that. All that is observed of it is without this.
+    pub before: Option<UsedBefore>,
 }
 
 impl Process {
@@ -352,7 +355,21 @@ impl Process {
             observed: Observed::default(),
             bounds: Bounds::default(),
             claims: Vec::new(),
+            before: None,
         }
+    }
+
+    /// Gives a high-water mark of its memory, bytes, if it is of the run. `None`: there is none, or it is from before.
+    pub(crate) fn peak_of_run(&self, vm_hwm_bytes: Option<u64>) -> Option<u64> {
+        match self.before {
+            Some(before) => before.later_peak(vm_hwm_bytes, self.program_start_ns()),
+            None => vm_hwm_bytes,
+        }
+    }
+
+    /// Gives its block input and output, 512-byte units, as far as it is of the run. `None`: it is not known.
+    pub(crate) fn blocks_of_run(&self, blocks: Option<(u64, u64)>) -> Option<(u64, u64)> {
+        self.before.map_or(blocks, |before| before.of_blocks(blocks))
     }
 
     /// Notes that it can have started from this time on, CLOCK_MONOTONIC nanoseconds, and was there at `lifetime.start_ns`. Its

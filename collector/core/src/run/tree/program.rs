@@ -119,7 +119,7 @@ impl Process {
         if let Some(command) = seen.command {
             self.name.command = command.into();
         }
-        if let Some(peak_bytes) = seen.peak_rss_bytes.filter(|_| is_uninstrumented) {
+        if let Some(peak_bytes) = self.peak_of_run(seen.peak_rss_bytes).filter(|_| is_uninstrumented) {
             self.observed.peak_rss_bytes = self.observed.peak_rss_bytes.max(peak_bytes);
         }
         self.name.args = seen.args;

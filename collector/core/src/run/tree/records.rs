@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rusage::Rusage;
 use super::tolerance::Tolerance;
+use crate::model::attached::UsedBefore;
 
 /// Converts KiB to bytes. Records hold KiB, as getrusage(2) and /proc do. What is too large gives `u64::MAX`.
 pub(super) fn bytes(kib: u64) -> u64 {
@@ -40,6 +41,22 @@ impl ExitRecord {
             parent_pid: origin.parent,
             flags: origin.flags,
         })
+    }
+
+    /// Gives the record without what the process had used before the run. Which children it had waited for by then is not known,
+    /// so it has none.
+    pub(super) fn since(self, before: &UsedBefore, tick_us: u64) -> Self {
+        let own = self.own_usage;
+        let cpu_us = own.cpu_us().saturating_sub(before.cpu_ns / 1000);
+        let user_us = own.user_us.saturating_sub(before.user_ticks.saturating_mul(tick_us)).min(cpu_us);
+        let own_usage = Rusage {
+            user_us,
+            system_us: cpu_us - user_us,
+            minor_faults: own.minor_faults.saturating_sub(before.minor_faults),
+            major_faults: own.major_faults.saturating_sub(before.major_faults),
+            ..own
+        };
+        Self { own_usage, children_usage: Rusage::default(), ..self }
     }
 
     /// Gives how far the CPU time of a REAPED record differs, microseconds. `None`: the record can't be about this process,

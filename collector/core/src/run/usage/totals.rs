@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Floor;
 use super::heaviest::Heaviest;
 use crate::model::groups::Groups;
-use crate::model::report::{CommandUsage, Coverage, Peaks, Running};
+use crate::model::report::{CommandUsage, Coverage, Exit, Peaks, Running};
 use crate::run::nodes::RemoteStarts;
 use crate::run::tree::{FoundBy, ProcessSummary, Quality, Rusage};
 
@@ -29,6 +29,8 @@ pub(crate) struct Totals {
     pub own_usage: Rusage,
     /// The first process's own, if that is known.
     pub main: Option<Rusage>,
+    /// The first process; `None`: its figures are not final.
+    pub main_process: Option<MainProcess>,
     /// Lower bounds of the largest RAM.
     pub floors: Groups<Floor>,
     /// CPU time that could not be attributed to a process, microseconds.
@@ -46,6 +48,15 @@ pub(crate) struct Totals {
     static_executables: BTreeSet<String>,
     commands: HashMap<Arc<str>, Command>,
     heaviest: Heaviest,
+}
+
+/// The run's first process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct MainProcess {
+    /// Its command name.
+    pub command: Arc<str>,
+    /// How it ended; `None`: it has not.
+    pub exit: Option<Exit>,
 }
 
 /// Processes that outlived the run.
@@ -80,6 +91,8 @@ impl Totals {
         self.unattributed_us = self.unattributed_us.saturating_add(process.own_usage.unattributed_us);
         if process.ids.is_main {
             self.main = (process.own_usage.quality != Quality::Unknown).then_some(process.own_usage.usage);
+            let exit = (!process.is_still_running).then_some(process.exit);
+            self.main_process = Some(MainProcess { command: Arc::clone(&process.name.command), exit });
         }
         self.floors.raise(process);
         if process.is_still_running {

@@ -390,9 +390,11 @@ impl DeviceUsage {
                 self.run.has_foreign_samples |= pids.is_foreign(listed.pid);
                 continue;
             };
-            // Without a stretch, the busy time is not the process's own: nothing is known of its utilization.
-            let busy = listed
-                .stretch(process.start_ns, at_ns, POLICY.start_slack_ns)
+            // Without a stretch, the busy time is not the process's own, or was before the run: nothing is known of its utilization.
+            let is_before = listed.is_from_start && process.ran_before;
+            let busy = Some(listed)
+                .filter(|_| !is_before)
+                .and_then(|listed| listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns))
                 .unwrap_or(Busy { us: 0, percent: 0.0 });
             stretches.add(process, busy);
             self.run.has_samples = true;

@@ -295,6 +295,20 @@ fn utilisation_sums_over_devices_and_processes() {
     assert_eq!(bench.usage.processes.by_id[&2].devices["a"].busy.mean(), Some(55.0));
 }
 
+// Requirement: ATTACH-2
+#[test]
+fn busy_time_from_before_an_attach_is_not_counted() {
+    let busy = |ran_before| {
+        let mut bench = Bench::new(&[gpu("a")]);
+        bench.table.put(PidEntry { ran_before, ..process(3, 30, S, None) });
+        let busy = Busy { us: 500_000, percent: 100.0 };
+        let list = vec![ProcessBusy { pid: 30, busy, is_from_start: true }];
+        bench.at(2, vec![DeviceSample { process_busy: Some(Ok(list)), ..sample("a") }]);
+        bench.usage.max.process_busy.map(|busy| busy.combined)
+    };
+    assert_eq!([busy(false), busy(true)], [Some(50.0), Some(0.0)]);
+}
+
 #[test]
 fn utilisation_without_a_length_holds_for_an_instant() {
     let mut bench = Bench::new(&[gpu("a"), gpu("b")]);

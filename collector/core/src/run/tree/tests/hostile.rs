@@ -107,6 +107,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
                             start_ns,
                             pidfd_inode: 1,
                             seen_ns: now_ns,
+                            before: None,
                         });
                     }
                 }

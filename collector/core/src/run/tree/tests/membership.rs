@@ -117,7 +117,7 @@ fn process_without_a_known_parent_is_joined() {
 #[test]
 fn processes_of_a_run_without_a_command_join_it_and_are_finalized_as_they_end() {
     let mut run = Run::new();
-    run.tree = Tree::new(RunContext { has_command: false, ..context() });
+    run.tree = Tree::new(RunContext { has_main: false, ..context() });
     run.start(500, 400).start(501, 500).exit(501, 2000, 0).reaped(500, 501, 2000).exit(500, 1000, 2000);
     run.later(1000).finalize(&[500]).later(1000).finalize(&[500]);
     let summaries = run.tree.take_summaries();

@@ -1,0 +1,169 @@
+//! Attaching to a process that runs already: which process, and what it had used by then. That is not the run's.
+
+use serde::{Deserialize, Serialize};
+
+use super::exit_account::{ExitAccount, Remains, ThreadAccount};
+use super::ids::Key;
+use super::observation::Vitals;
+
+/// The process that a run attaches to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    /// Its pid in the collector's pid namespace.
+    pub pid: u32,
+    /// Its pid as it sees it itself.
+    pub key: Key,
+    /// Inode of a pidfd of it, or 0.
+    pub pidfd_inode: u64,
+    /// When it started, CLOCK_MONOTONIC nanoseconds, rounded down to a clock tick.
+    pub start_ns: u64,
+    /// What it had used at the attach.
+    pub before: UsedBefore,
+}
+
+/// What a process had used when the run began to count it. Sizes are bytes, times nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsedBefore {
+    /// When this was read, CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// CPU clock.
+    pub cpu_ns: u64,
+    /// User part of the CPU time, clock ticks.
+    pub user_ticks: u64,
+    /// System part of the CPU time, clock ticks.
+    pub system_ticks: u64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Block input and output of the process and its waited-for children, 512-byte units. `None`: it may not be read.
+    pub blocks: Option<(u64, u64)>,
+    /// VmHWM. The kernel never lowers it while the program runs, so only a larger one is of the time after this. `None`: it
+    /// could not be read.
+    pub vm_hwm_bytes: Option<u64>,
+}
+
+impl UsedBefore {
+    /// Gives these vitals without what was used before.
+    #[must_use]
+    pub fn of_vitals(&self, vitals: Vitals) -> Vitals {
+        Vitals {
+            cpu_ns: vitals.cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.cpu_ns)),
+            user_ticks: vitals.user_ticks.saturating_sub(self.user_ticks),
+            system_ticks: vitals.system_ticks.saturating_sub(self.system_ticks),
+            minor_faults: vitals.minor_faults.saturating_sub(self.minor_faults),
+            major_faults: vitals.major_faults.saturating_sub(self.major_faults),
+            ..vitals
+        }
+    }
+
+    /// Gives the figures of a zombie without what was used before.
+    #[must_use]
+    pub fn of_remains(&self, remains: &Remains) -> Remains {
+        Remains {
+            cpu_ns: remains.cpu_ns.saturating_sub(self.cpu_ns),
+            user_ticks: remains.user_ticks.saturating_sub(self.user_ticks),
+            system_ticks: remains.system_ticks.saturating_sub(self.system_ticks),
+            minor_faults: remains.minor_faults.saturating_sub(self.minor_faults),
+            major_faults: remains.major_faults.saturating_sub(self.major_faults),
+        }
+    }
+
+    /// Gives the kernel's account of an exit without what was used before. `tick_us`: microseconds of a clock tick. The faults
+    /// stay: they bound the memory of all images. The peak is that of the whole program: [`Self::later_peak`] tells more.
+    #[must_use]
+    pub fn of_account(&self, account: ExitAccount, tick_us: u64) -> ExitAccount {
+        let thread = account.thread.map(|thread| ThreadAccount {
+            user_us: thread.user_us.saturating_sub(self.user_ticks.saturating_mul(tick_us)),
+            system_us: thread.system_us.saturating_sub(self.system_ticks.saturating_mul(tick_us)),
+            ..thread
+        });
+        ExitAccount {
+            cpu_ns: account.cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.cpu_ns)),
+            thread,
+            ..account
+        }
+    }
+
+    /// Gives the block input and output without what was used before. `None`: either is not known.
+    #[must_use]
+    pub fn of_blocks(&self, blocks: Option<(u64, u64)>) -> Option<(u64, u64)> {
+        let ((input, output), (input_before, output_before)) = blocks.zip(self.blocks)?;
+        Some((input.saturating_sub(input_before), output.saturating_sub(output_before)))
+    }
+
+    /// Gives a high-water mark, bytes, if it has risen since. Else the process had that before: `None`. A program that began
+    /// later (at `program_start_ns`, CLOCK_MONOTONIC) has one of its own.
+    #[must_use]
+    pub fn later_peak(&self, vm_hwm_bytes: Option<u64>, program_start_ns: u64) -> Option<u64> {
+        let has_risen = |peak: u64| self.vm_hwm_bytes.is_some_and(|before| peak > before);
+        vm_hwm_bytes.filter(|peak| has_risen(*peak) || program_start_ns > self.at_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn before() -> UsedBefore {
+        UsedBefore {
+            at_ns: 100,
+            cpu_ns: 5_000,
+            user_ticks: 3,
+            system_ticks: 2,
+            minor_faults: 70,
+            major_faults: 7,
+            blocks: Some((10, 20)),
+            vm_hwm_bytes: Some(4096),
+        }
+    }
+
+    // Requirement: ATTACH-2
+    #[test]
+    fn what_was_used_before_is_taken_off_every_figure() {
+        let vitals = Vitals {
+            cpu_ns: Some(6_000),
+            user_ticks: 4,
+            system_ticks: 4,
+            minor_faults: 71,
+            major_faults: 7,
+            threads: 9,
+            ..Vitals::default()
+        };
+        let since = before().of_vitals(vitals);
+        let expected = Vitals {
+            cpu_ns: Some(1_000),
+            user_ticks: 1,
+            system_ticks: 2,
+            minor_faults: 1,
+            major_faults: 0,
+            ..vitals
+        };
+        assert_eq!(since, expected);
+        let remains =
+            Remains { cpu_ns: 7_000, user_ticks: 4, system_ticks: 4, minor_faults: 90, major_faults: 8 };
+        let expected =
+            Remains { cpu_ns: 2_000, user_ticks: 1, system_ticks: 2, minor_faults: 20, major_faults: 1 };
+        assert_eq!(before().of_remains(&remains), expected);
+        let thread = ThreadAccount { user_us: 40_000, system_us: 30_000, faulted_bytes: 4096 };
+        let account = ExitAccount { cpu_ns: Some(9_000), thread: Some(thread), ..ExitAccount::default() };
+        let since = before().of_account(account, 10_000);
+        assert_eq!(since.cpu_ns, Some(4_000));
+        assert_eq!(since.thread, Some(ThreadAccount { user_us: 10_000, system_us: 10_000, ..thread }));
+        assert_eq!(before().of_blocks(Some((10, 25))), Some((0, 5)));
+        assert_eq!(UsedBefore { blocks: None, ..before() }.of_blocks(Some((10, 25))), None);
+        assert_eq!(before().of_blocks(None), None);
+    }
+
+    // Requirement: ATTACH-3
+    #[test]
+    fn high_water_mark_counts_only_if_it_rose_or_is_of_a_later_program() {
+        let before = before();
+        assert_eq!(before.later_peak(Some(4096), 50), None);
+        assert_eq!(before.later_peak(Some(8192), 50), Some(8192));
+        assert_eq!(before.later_peak(Some(1024), 101), Some(1024));
+        assert_eq!(before.later_peak(None, 101), None);
+        let unread = UsedBefore { vm_hwm_bytes: None, ..before };
+        assert_eq!(unread.later_peak(Some(8192), 50), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! `--attach`: the process that a run attaches to, in place of a command. It is looked at and waited for, and nothing else: no
+//! signal, no ptrace(2), no other parent.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use gpu_track_collector::{Attached, Key, ProcRoot, pidfd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::end_watch;
+
+/// Where there is no pidfd (before Linux 5.3, or a seccomp filter), the process is looked at this often.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Most bytes of its arguments.
+const MOST_ARGS: u64 = 64 << 10;
+
+/// Why a process can't be attached to.
+#[derive(Debug, Error)]
+pub(crate) enum NotAttached {
+    #[error("no process has the pid {0}: pgrep -a NAME lists those of a program")]
+    None(u32),
+    #[error("process {0} is hidden: /proc is mounted with hidepid, so only its user and root can track it")]
+    Hidden(u32),
+    #[error("process {0} has ended")]
+    Ended(u32),
+    #[error("{thread} is a thread of process {process}: use --attach {process}")]
+    Thread { thread: u32, process: u32 },
+    #[error("process {0} is a thread of the kernel, which has no memory of its own")]
+    OfKernel(u32),
+    #[error("process {0} is gpu-track-run itself")]
+    Itself(u32),
+}
+
+/// A process to attach to.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pid: u32,
+    key: Key,
+    start_ticks: u64,
+    start_ns: u64,
+    /// Its arguments; its name where it has none.
+    pub(crate) args: Vec<String>,
+    pidfd: Option<OwnedFd>,
+    root: ProcRoot,
+}
+
+impl Attachment {
+    /// Finds the process that has this pid now.
+    ///
+    /// # Errors
+    /// If there is none, or none that can be tracked.
+    pub(crate) fn to(pid: u32) -> Result<Self, NotAttached> {
+        if pid == std::process::id() {
+            return Err(NotAttached::Itself(pid));
+        }
+        let root = ProcRoot::default();
+        // First: what is read below is then of the process that the pidfd names, or of none.
+        let pidfd = pidfd::open(pid);
+        let missing = || if pidfd::is_gone(pid) { NotAttached::None(pid) } else { NotAttached::Hidden(pid) };
+        let stat = root.stat(pid).ok_or_else(missing)?;
+        let status = root.status(pid).ok_or_else(missing)?;
+        if let Some(process) = status.tgid.filter(|process| *process != pid) {
+            return Err(NotAttached::Thread { thread: pid, process });
+        }
+        if stat.is_of_kernel() {
+            return Err(NotAttached::OfKernel(pid));
+        }
+        if stat.is_over() {
+            return Err(NotAttached::Ended(pid));
+        }
+        let own_ns = root.pid_ns(std::process::id()).unwrap_or(0);
+        let key = match status.ns_pids.as_slice() {
+            [_, .., inner] => Key { pid_ns: root.pid_ns(pid).unwrap_or(own_ns), pid: *inner },
+            _ => Key { pid_ns: own_ns, pid },
+        };
+        let args = root.args(pid, MOST_ARGS).or_else(|| Some(vec![root.comm(pid)?])).unwrap_or_default();
+        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        let start_ns = stat.start_ns(tick_us);
+        Ok(Self { pid, key, start_ticks: stat.start_ticks, start_ns, args, pidfd, root })
+    }
+
+    /// Reads what the process has used so far: from now on it counts.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(crate) fn begin(&self) -> Result<Attached, NotAttached> {
+        let read = || {
+            let stat = self.root.stat(self.pid)?;
+            let before = self.root.used_so_far(self.pid, &stat)?;
+            // The pid can't have become another process's meanwhile if it is this one's still.
+            self.is_alive().then_some(before)
+        };
+        Ok(Attached {
+            pid: self.pid,
+            key: self.key,
+            pidfd_inode: pidfd::inode(self.pid).unwrap_or(0),
+            start_ns: self.start_ns,
+            before: read().ok_or(NotAttached::Ended(self.pid))?,
+        })
+    }
+
+    /// Says what can't be read of the process. `None`: all can.
+    pub(crate) fn lack(&self, attached: &Attached) -> Option<String> {
+        attached.before.blocks.is_none().then(|| {
+            format!(
+                "Process {} may be read in part only, as another user's: its block I/O, its limits, its environment and which of \
+                 its memory is shared are unknown. Root can read them.",
+                self.pid
+            )
+        })
+    }
+
+    /// Whether the process that was found lives.
+    fn is_alive(&self) -> bool {
+        let is_it = |start_ticks: u64| start_ticks == self.start_ticks;
+        self.root.stat(self.pid).is_some_and(|stat| is_it(stat.start_ticks) && !stat.is_over())
+    }
+
+    /// Watches for the end of the process. The result becomes true then, and a SIGCHLD wakes this process.
+    pub(crate) fn watch(self) -> Arc<AtomicBool> {
+        end_watch::start(move || match &self.pidfd {
+            Some(pidfd) => wait_for(pidfd),
+            None => {
+                while self.is_alive() {
+                    thread::sleep(LOOK_INTERVAL);
+                }
+            }
+        })
+    }
+}
+
+/// Waits until the process of a pidfd has ended.
+fn wait_for(pidfd: &OwnedFd) {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    while poll(&mut fds, None) == Err(Errno::INTR) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn refusal(pid: u32) -> String {
+        Attachment::to(pid).map(|found| found.pid).unwrap_err().to_string()
+    }
+
+    // Requirement: ATTACH-4
+    #[test]
+    fn what_is_no_living_process_of_a_user_is_refused() {
+        // Above the kernel's largest pid (PID_MAX_LIMIT).
+        assert!(refusal(5_000_001).starts_with("no process has the pid 5000001"));
+        let own = std::process::id();
+        assert_eq!(refusal(own), format!("process {own} is gpu-track-run itself"));
+        let thread = std::thread::spawn(|| {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            refusal(thread)
+        });
+        assert!(
+            thread.join().unwrap().ends_with(&format!("is a thread of process {own}: use --attach {own}"))
+        );
+        let mut child = Command::new("true").spawn().unwrap();
+        let pidfd = pidfd::open(child.id()).unwrap();
+        wait_for(&pidfd);
+        assert_eq!(refusal(child.id()), format!("process {} has ended", child.id()));
+        child.wait().unwrap();
+    }
+
+    // Requirement: ATTACH-1
+    #[test]
+    fn end_of_the_process_is_seen_and_what_it_used_is_of_no_later_one() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let found = Attachment::to(child.id()).unwrap();
+        assert_eq!((found.args.as_slice(), found.key.pid), (["cat".to_owned()].as_slice(), child.id()));
+        assert_eq!(found.begin().unwrap().pid, child.id());
+        drop(child.stdin.take());
+        wait_for(found.pidfd.as_ref().unwrap());
+        assert!(found.begin().is_err() && !found.is_alive());
+        child.wait().unwrap();
+    }
+}

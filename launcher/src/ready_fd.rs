@@ -1,0 +1,46 @@
+//! `--ready-fd`: a descriptor on which another program learns that the run has begun, and what programs need to report to it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use serde_json::{Map, Value, json};
+
+/// Version of the line's form.
+const VERSION: u32 = 1;
+
+/// The descriptor, which the launcher was started with.
+#[derive(Debug)]
+pub(crate) struct ReadyFd(File);
+
+impl ReadyFd {
+    /// Takes the descriptor, which nothing else in this process uses. Must be called before this process opens any file: a number
+    /// that is not open could be that of one.
+    ///
+    /// # Errors
+    /// If it is not open.
+    pub(crate) fn take(fd: RawFd) -> Result<Self, String> {
+        // SAFETY: it only asks whether the descriptor is open.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            return Err(format!("{fd} is not an open descriptor: leave it open over exec"));
+        }
+        // SAFETY: it is open, and this process was started with it for this purpose.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // The collector must not keep it open. It can't fail for an open descriptor.
+        let _ = fcntl_setfd(&fd, FdFlags::CLOEXEC);
+        Ok(Self(fd.into()))
+    }
+
+    /// Writes the line, and closes the descriptor. Variables whose value is not UTF-8 are left out.
+    pub(crate) fn tell(mut self, environment: Vec<(&str, OsString)>) {
+        let text = |(name, value): (&str, OsString)| {
+            Some((name.to_owned(), Value::String(value.into_string().ok()?)))
+        };
+        let environment: Map<String, Value> = environment.into_iter().filter_map(text).collect();
+        let line = format!("{}\n", json!({ "version": VERSION, "environment": environment }));
+        // In one call, so that a single read(2) gets all of it. Where nobody reads it, the run goes on.
+        let _ = self.0.write_all(line.as_bytes());
+    }
+}
