@@ -19,6 +19,7 @@ mod values;
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
+use gpu_track_abi::ENV_SESSION;
 use gpu_track_collector::{Layer, format};
 
 pub(crate) use agent_spec::{AgentSpec, is_plain};
@@ -133,10 +134,13 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     Ok(Request::Run(options))
 }
 
-/// Gives what names the job, if this is a rank of it and all ranks are to make one report.
+/// Gives what names the job, if this is a rank of it and all ranks are to make one report. An agent is a task of Slurm, and no rank.
+/// A run within a run is a part of what that one reports.
 fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
-    let are_apart = options.places.outputs.iter().any(|given| output::tells_ranks_apart(given));
-    patterns.job_of_ranks.clone().filter(|_| options.preparations.tracks_nodes() && !are_apart)
+    let are_apart = options.places.outputs.iter().any(|given| output::can_differ_between_ranks(given));
+    let is_inside = std::env::var_os(ENV_SESSION).is_some_and(|session| !session.is_empty());
+    let is_joint = options.preparations.tracks_nodes() && options.diagnosis.agent.is_none();
+    patterns.job_of_ranks.clone().filter(|_| is_joint && !are_apart && !is_inside)
 }
 
 /// Checks that no option is about a command where a file names a process to attach to. On the command line, clap refuses them.

@@ -16,6 +16,8 @@ use gpu_track_collector::segment::named::NamedFile;
 use gpu_track_collector::{Config, Inheritance, Output, ReportTarget, clock};
 use libc::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 
+use rustix::io::{FdFlags, fcntl_setfd};
+
 use crate::pipes::{MessagePipe, OrderPipe};
 use crate::{console, exit, name, signals};
 
@@ -108,6 +110,8 @@ pub(crate) fn serve_if_started_as_one(args: &[OsString], make_joint_report: Make
         let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
         let [pipe, orders, segment, state] = [pipe, orders, segment, state].map(owned);
         let [socket, inbox, ranks] = [socket, inbox, ranks].map(|arg| fd(arg).map(owned));
+        // The keeper, which can outlive this process, must not have it.
+        let _ = ranks.as_ref().map(|lock| fcntl_setfd(lock, FdFlags::CLOEXEC));
         let locks = locks.to_string_lossy();
         let output_locks = locks.split(',').map(|arg| number(arg).map(owned)).collect();
         let connector = socket.zip(inbox).map(|(socket, inbox)| Subscription { socket, inbox });
@@ -125,10 +129,8 @@ fn serve(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: Ma
         signals::set_ignored(signal, true);
     }
     rustix::thread::set_name(c"gpu-track-coll").ok();
-    let served = gpu_track_collector::serve(inheritance).inspect_err(|error| console::message(error));
     // Here, and not by the launcher: MPI launchers kill that soon after they ask it to end.
-    if let (Ok(config), Some(lock)) = (&served, ranks) {
-        make_joint_report(config, lock);
-    }
-    served.is_ok()
+    let after = |config: &Config| ranks.into_iter().for_each(|lock| make_joint_report(config, lock));
+    let served = gpu_track_collector::serve(inheritance, after);
+    served.inspect_err(|error| console::message(error)).is_ok()
 }

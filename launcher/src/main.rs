@@ -108,11 +108,17 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
                 Ok(Some(status)) => return Ok(status),
                 Err(error) => return Ok(run::not_executed(&options, &error)),
             }
-            let ranks = RankLock::prepare(&mut options);
-            let mut locks = cli::locks(&mut options.report)?;
+            // Those of the report of all ranks are taken when it is written.
+            let is_joint = options.joint_job.is_some();
+            let mut locks = if is_joint { Vec::new() } else { cli::locks(&mut options.report)? };
             let nodes = nodes::are_tracked(&options);
             let nodes = nodes.then(|| NodeRun::prepare(&mut options, &mut locks)).flatten();
             let tracking = cli::tracking_files(&mut options)?;
+            // Last: others count on a rank that has joined them, so nothing may refuse the run from here on.
+            let ranks = RankLock::prepare(&mut options);
+            if is_joint {
+                locks = if ranks.is_some() { vec![None] } else { cli::locks(&mut options.report)? };
+            }
             Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes, ranks, attachment, ready_fd }))
         }
     }

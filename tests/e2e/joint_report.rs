@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::cluster::{cluster, on_node, on_slurm};
-use crate::support::run::{Run, Tracked, tracked};
+use crate::support::run::{BINARY, Run, Tracked, tracked};
 use crate::support::{installed, or_skip, skip, wait_until};
 
 /// This command as a rank of two, of one job.
@@ -85,6 +85,98 @@ fn rank_that_begins_after_the_others_have_ended_is_in_the_report() {
         rank("0", ":").only_options(&options).with(|command| command.env("PMIX_NAMESPACE", "8.1")).run();
     assert_eq!(run.status.code(), Some(0));
     assert_eq!(ranks_in(&read(&report).unwrap()), Some(1));
+    let ranks = fs::read_to_string(report.with_extension("ranks.csv")).unwrap();
+    assert_eq!(ranks.lines().count(), 2, "{ranks}");
+}
+
+/// A script of each rank runs two commands, one after the other. Nothing but the rank's own reports tells them apart.
+// Requirement: NODE-18, OUT-12
+#[test]
+fn commands_of_one_job_have_a_report_each_and_the_last_one_is_that_of_the_job() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let options = ["--nodes=auto", "-o", report.to_str().unwrap()];
+    for script in ["true; true; true", "exit 5"] {
+        for number in ["0", "1"] {
+            let run = rank(number, script).only_options(&options).run();
+            assert_eq!(&*run.stderr, "");
+        }
+    }
+    let merged = read(&report).unwrap();
+    assert_eq!((ranks_in(&merged), &merged["merged"]["files"]["read"]), (Some(2), &2.into()), "{merged}");
+    assert_eq!((&merged["processes"]["total"], &merged["exit"]["code"]), (&2.into(), &5.into()), "{merged}");
+}
+
+// Requirement: NODE-18, OUT-12
+#[test]
+fn report_that_another_run_writes_to_stays_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let (report, meet) = (directory.path().join("r.json"), directory.path().join("meet"));
+    let other =
+        tracked(["sh", "-c", &format!("until [ -e {} ]; do sleep 0.01; done; exit 9", meet.display())])
+            .only_options(&["-o", report.to_str().unwrap()])
+            .start();
+    wait_until("the other run has begun", || directory.path().join(".r.json.gpu-track-lock").exists());
+    let run = rank("0", ":").only_options(&["--nodes=auto", "-o", report.to_str().unwrap()]).run();
+    assert_eq!(run.status.code(), Some(0));
+    assert!(run.stderr.contains("another run writes to"), "{}", run.stderr);
+    fs::write(&meet, "").unwrap();
+    assert_eq!(other.wait().status.code(), Some(9));
+    assert_eq!(read(&report).unwrap()["exit"]["code"], 9);
+}
+
+// Requirement: NODE-18
+#[test]
+fn rank_that_is_refused_or_can_not_be_run_leaves_the_others_their_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let options = ["--nodes=auto", "-o", report.to_str().unwrap()];
+    assert_eq!(rank("1", ":").only_options(&options).run().status.code(), Some(0));
+    let before = fs::read(&report).unwrap();
+    let taken = directory.path().join("t.0.csv");
+    fs::write(&taken, "of the user").unwrap();
+    let refused = rank("0", ":")
+        .only_options(&options)
+        .options(&["--tf", directory.path().join("t.csv").to_str().unwrap()])
+        .run();
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    assert_eq!(fs::read(&report).unwrap(), before);
+    let not_found = tracked(["/no/such/program"]).only_options(&options).with(|command| {
+        let rank = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
+        command.envs(rank).env("PMIX_NAMESPACE", "7.1")
+    });
+    let run = not_found.run();
+    assert_eq!((run.status.code(), run.stderr.lines().count()), (Some(127), 1), "{}", run.stderr);
+    let merged = read(&report).unwrap();
+    assert_eq!((ranks_in(&merged), &merged["exit"]["code"]), (Some(2), &127.into()), "{merged}");
+}
+
+/// Slurm's variables are those of a task in an agent, too, and a run in a run has those of the outer one.
+// Requirement: NODE-18
+#[test]
+fn agent_and_a_run_within_a_run_are_no_ranks() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let inner =
+        format!("{BINARY} --nodes=auto -q -f json -o {} -- true", directory.path().join("inner").display());
+    let run = rank("0", &inner).only_options(&["--nodes=auto", "-o", report.to_str().unwrap()]).run();
+    assert_eq!((run.status.code(), &*run.stderr), (Some(0), ""));
+    assert!(directory.path().join("inner.0").is_file(), "a report of its own");
+    let run = tracked(["true"])
+        .only_options(&["--agent", &format!("0:-:{}", directory.path().join("x.d").display())])
+        .with(|command| {
+            let rank = [
+                ("SLURM_PROCID", "1"),
+                ("SLURM_STEP_NUM_TASKS", "2"),
+                ("SLURM_JOB_ID", "5"),
+                ("SLURM_STEP_ID", "1"),
+            ];
+            command.envs(rank).env("GPU_TRACK_NODES", "auto").env("XDG_STATE_HOME", "/dev/null")
+        });
+    assert_eq!(run.run().status.code(), Some(0));
+    let made: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!made.iter().any(|name| name.to_string_lossy().starts_with("x.d")), "{made:?}");
 }
 
 // Requirement: NODE-18

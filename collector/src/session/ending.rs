@@ -77,6 +77,11 @@ impl Session {
         if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
     }
 
+    /// Whether the command could not be executed.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.told.is_cancelled
+    }
+
     /// Ends the session: takes in the last that happened, writes the report, and leaves nothing behind. For a command that
     /// could not be executed, the launcher does that.
     pub(super) fn finish(mut self) -> Result<(), SessionError> {

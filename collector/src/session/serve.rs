@@ -38,11 +38,11 @@ pub struct Inheritance {
 }
 
 /// Serves one session: reads the configuration, goes on from what an earlier collector left, and works until the command
-/// has ended. Gives the configuration when the report is written.
+/// has ended. `after` is for what follows the report, also if that can't be written. It is left out where there is none to write.
 ///
 /// # Errors
 /// If there is no configuration or segment to work with, or the report can't be written.
-pub fn serve(from: Inheritance) -> Result<Config, SessionError> {
+pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), SessionError> {
     own_process::return_freed_memory();
     // The descriptors are not for children; there are none, but a library may start one some day.
     let connector = from.connector.iter().flat_map(|connector| [&connector.socket, &connector.inbox]);
@@ -70,11 +70,16 @@ pub fn serve(from: Inheritance) -> Result<Config, SessionError> {
         live::remove(segment.named().path());
         let _ = segment.named().unlink();
         let _ = state.named().unlink();
-        return Ok(config);
+        after(&config);
+        return Ok(());
     }
     let orders = OrderPipe::new(from.orders)?;
     let mut session = Session::open(config.clone(), segment, state, from.connector, orders)?;
     session.work(&mut messages)?;
-    session.finish()?;
-    Ok(config)
+    let is_cancelled = session.is_cancelled();
+    let finished = session.finish();
+    if !is_cancelled {
+        after(&config);
+    }
+    finished
 }

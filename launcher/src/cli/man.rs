@@ -62,8 +62,8 @@ const SECTIONS: [Section; 2] = [
             ("SLURM_JOB_ID, PBS_JOBID, LSB_JOBID", "The batch job's id: %j in the name of a report."),
             (
                 "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, \
-                 SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS",
-                "The task's rank, %r in the name of a report, and how many tasks there are.",
+                 SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_ID, SLURM_STEP_NUM_TASKS, SLURM_RESTART_COUNT",
+                "The task's rank, %r in the name of a report, how many tasks there are, and which job it is.",
             ),
             (
                 "SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID, SLURM_JOB_PARTITION, SLURM_JOB_START_TIME, SLURM_JOB_END_TIME, \

@@ -57,10 +57,14 @@ impl PatternValues {
     }
 }
 
+/// A job that Slurm starts anew has the ids of the first time, and another one of these.
+const RESTARTS: &str = "SLURM_RESTART_COUNT";
+
 /// Gives the ids of the job of several ranks, in this way of naming them. `None`: one is not set.
 fn job_of_ranks(way: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
     let ids = rank::job_variables(way).map(|name| variable(name).filter(|id| !id.is_empty()));
-    Some(ids.collect::<Option<Vec<_>>>()?.join(OsStr::new(".")))
+    let restarts = variable(RESTARTS).unwrap_or_default();
+    Some(ids.chain([Some(restarts)]).collect::<Option<Vec<_>>>()?.join(OsStr::new(".")))
 }
 
 /// Why no report can be written to a file.
@@ -100,10 +104,20 @@ pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, Out
 }
 
 /// Whether its name differs from rank to rank.
-pub(super) fn tells_ranks_apart(given: &Path) -> bool {
+fn tells_ranks_apart(given: &Path) -> bool {
+    has_pattern(given, &["%r", "%p"])
+}
+
+/// Whether its name can differ between ranks of a host: they can start in different seconds.
+pub(super) fn can_differ_between_ranks(given: &Path) -> bool {
+    has_pattern(given, &["%r", "%p", "%t"])
+}
+
+/// Whether a name has one of these patterns.
+fn has_pattern(given: &Path, patterns: &[&str]) -> bool {
     let name = given.as_os_str().as_bytes();
     let name = String::from_utf8_lossy(name).replace("%%", "");
-    ["%r", "%p"].iter().any(|pattern| name.contains(pattern))
+    patterns.iter().any(|pattern| name.contains(pattern))
 }
 
 /// Inserts a number before the extension: `usage.json` becomes `usage.3.json`.

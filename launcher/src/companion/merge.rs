@@ -19,7 +19,7 @@ use crate::console::message;
 use crate::show;
 
 /// The end of the name of the file with all ranks, beside a report.
-const RANKS: &str = "ranks.csv";
+pub(crate) const RANKS: &str = "ranks.csv";
 
 /// The arguments of `gpu-track merge`.
 #[derive(Debug, Args)]

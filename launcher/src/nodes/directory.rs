@@ -19,10 +19,10 @@ use rustix::io::Errno;
 
 /// The file with the run's id, in hexadecimal.
 const MARK: &str = "run";
-/// The file that ranks lock while they are in the directory.
+/// The file that a run locks while it is in the directory.
 const LOCK: &str = "lock";
-/// How long a rank waits for another one that makes or ends the directory.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long it waits for another process that makes or leaves the directory.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// How often it tries.
 const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -39,27 +39,49 @@ pub(super) struct CheckedIn {
     pub(super) part: NodePart,
 }
 
-/// A rank's place in a directory that all ranks of a run make.
+/// A process's place in a directory. While it lasts, no other run empties that.
 pub(super) struct Membership {
     /// A shared lock by flock(2). It lasts as long as a process has this open: the launcher, or its collector.
     pub(super) lock: OwnedFd,
-    /// This rank made the directory for the run.
+    /// This process made the directory for the run.
     pub(super) is_first: bool,
 }
 
-/// Gives a rank's shared lock up, and gives whether the directory is its alone until the lock is closed. Of ranks that leave at the
-/// same time, at least one gets that, after all of them have left.
+/// Gives a shared lock up, and gives whether the directory is this process's alone instead. Of members that leave at the same time,
+/// at least one gets that, after all of them have left.
 pub(super) fn leave(lock: BorrowedFd) -> bool {
-    flock(lock, FlockOperation::Unlock).is_ok()
-        && flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+    let is_alone = || flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    // A conversion that fails loses the lock, but not on every file system.
+    is_alone() || (flock(lock, FlockOperation::Unlock).is_ok() && is_alone())
+}
+
+/// Lets others into a directory that [`leave`] gave to this process alone. Gives whether it is a member, as another can have come in
+/// between.
+pub(super) fn share(lock: BorrowedFd) -> bool {
+    flock(lock, FlockOperation::NonBlockingLockShared).is_ok()
 }
 
 impl NodeDirectory {
-    /// Makes the directory for a run. What an earlier run left in it goes.
+    /// Makes the directory for a run. What an earlier run left in it goes. Without a membership, its file system has no locks.
     ///
     /// # Errors
-    /// If it can't be made, or is another user's, or others can write to it.
-    pub(super) fn make(path: &Path, id: u64) -> io::Result<Self> {
+    /// If it can't be made, is another user's, others can write to it, or another run is in it.
+    pub(super) fn make(path: &Path, id: u64) -> io::Result<(Self, Option<Membership>)> {
+        let has_no_locks = |error: &io::Error| {
+            let number = error.raw_os_error();
+            [libc::ENOLCK, libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL]
+                .into_iter()
+                .any(|no| number == Some(no))
+        };
+        match Self::join(path, id, SystemTime::UNIX_EPOCH) {
+            Ok((directory, membership)) => Ok((directory, Some(membership))),
+            Err(error) if has_no_locks(&error) => Ok((Self::emptied(path, id)?, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the directory for a run, and empties it.
+    fn emptied(path: &Path, id: u64) -> io::Result<Self> {
         let directory = Self::local(path)?;
         let is_marked = path.join(MARK).is_file();
         let mut others = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
@@ -74,29 +96,37 @@ impl NodeDirectory {
         Ok(directory)
     }
 
-    /// Makes the directory for a run whose ranks all do so: the first one empties it.
+    /// Joins the directory of a run whose members all do so. The first one empties it. A mark from before `begun_at` is that of an
+    /// earlier run with the same id, if nobody is in the directory.
     ///
     /// # Errors
-    /// If it can't be made or locked, is another user's, others can write to it, or ranks of another run are in it.
-    pub(super) fn join(path: &Path, id: u64) -> io::Result<(Self, Membership)> {
+    /// If it can't be made or locked, is another user's, others can write to it, or another run is in it.
+    pub(super) fn join(path: &Path, id: u64, begun_at: SystemTime) -> io::Result<(Self, Membership)> {
         let directory = Self::local(path)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let lock = OwnedFd::from(options.open(path.join(LOCK))?);
+        let is_earlier = || {
+            let marked_at = fs::metadata(path.join(MARK)).and_then(|mark| mark.modified());
+            marked_at.is_ok_and(|marked_at| marked_at < begun_at)
+        };
         let mut is_first = false;
         let given_up = Instant::now() + LOCK_PATIENCE;
         loop {
-            if is_locked(&lock, FlockOperation::NonBlockingLockExclusive)? && Self::open(path, id).is_err() {
-                Self::make(path, id)?;
+            if is_locked(&lock, FlockOperation::NonBlockingLockExclusive)?
+                && (Self::open(path, id).is_err() || is_earlier())
+            {
+                Self::emptied(path, id)?;
                 is_first = true;
             }
-            // Another rank can come in between: an exclusive lock is given up before it becomes a shared one.
-            if is_locked(&lock, FlockOperation::NonBlockingLockShared)? {
+            // Members of another run must not take this process for one of theirs, so it looks before it shares their lock. And
+            // after: an exclusive lock is given up before it becomes a shared one, and another run can come in between.
+            if Self::open(path, id).is_ok() && is_locked(&lock, FlockOperation::NonBlockingLockShared)? {
                 Self::open(path, id)?;
                 return Ok((directory, Membership { lock, is_first }));
             }
             if Instant::now() > given_up {
-                return Err(io::Error::other("another rank holds its lock"));
+                return Err(io::Error::other("another run is in it"));
             }
             thread::sleep(LOCK_INTERVAL);
         }
@@ -165,6 +195,25 @@ impl NodeDirectory {
             _ => None,
         };
         Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s } })
+    }
+
+    /// Makes the empty file of a rank's report. Gives it with what the names of its run's reports begin with. Where a job starts
+    /// several commands, each is a run: the first one of a rank has number 0.
+    ///
+    /// # Errors
+    /// If it can't be made.
+    pub(super) fn check_in_rank(&self, rank: u32) -> io::Result<(PathBuf, String)> {
+        let rank = rank.to_string();
+        let is_of_rank = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.split('.').nth(1) == Some(&rank)
+        };
+        let number = self.reports()?.iter().filter(|path| is_of_rank(path)).count();
+        let prefix = format!("{number}.");
+        let name = format!("{prefix}{rank}.{}.{}.{}", host(), std::process::id(), format::JSON_NAME);
+        let file = self.path.join(name);
+        File::create_new(&file)?;
+        Ok((file, prefix))
     }
 
     /// Lists the reports. A file is made for a moment, so that a client of a network file system asks the server what there is.
@@ -238,7 +287,7 @@ mod tests {
     fn only_the_directory_of_this_run_and_user_is_used() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("a.json.d");
-        let made = NodeDirectory::make(&path, 7).unwrap();
+        let (made, place) = NodeDirectory::make(&path, 7).unwrap();
         let own = made.check_in(false).unwrap();
         let agent = NodeDirectory::open(&path, 7).unwrap();
         assert!(NodeDirectory::open(&path, 8).is_err(), "that of another run");
@@ -246,7 +295,9 @@ mod tests {
         // The file system's clock is this kernel's.
         assert!(own.part.clock_ahead_s.unwrap().abs() < 1.0, "{:?}", own.part);
         // The next run begins with none.
-        let again = NodeDirectory::make(&path, 9).unwrap();
+        assert!(NodeDirectory::make(&path, 9).is_err(), "the run is in it");
+        drop(place);
+        let (again, _place) = NodeDirectory::make(&path, 9).unwrap();
         assert_eq!(again.reports().unwrap(), [] as [PathBuf; 0]);
         symlink(&path, parent.path().join("link")).unwrap();
         assert!(NodeDirectory::open(&parent.path().join("link"), 9).is_err(), "a link");
@@ -272,23 +323,42 @@ mod tests {
         assert!(users.join("thesis.json").exists());
     }
 
+    /// Nothing is from before this time.
+    const LONG_AGO: SystemTime = SystemTime::UNIX_EPOCH;
+
     // Requirement: NODE-18
     #[test]
     fn last_rank_to_leave_has_the_directory_alone() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("a.json.d");
-        let (directory, first) = NodeDirectory::join(&path, 7).unwrap();
-        let own = directory.check_in(false).unwrap();
-        let (directory, second) = NodeDirectory::join(&path, 7).unwrap();
+        let (directory, first) = NodeDirectory::join(&path, 7, LONG_AGO).unwrap();
+        let (own, _) = directory.check_in_rank(0).unwrap();
+        // Its mark is older than this, and a member is in it.
+        let later = SystemTime::now() + Duration::from_secs(9);
+        let (directory, second) = NodeDirectory::join(&path, 7, later).unwrap();
         assert_eq!((first.is_first, second.is_first), (true, false));
-        assert_eq!(directory.reports().unwrap(), [own.file.as_path()], "the second empties nothing");
-        assert!(NodeDirectory::join(&path, 8).is_err(), "ranks of another run are in it");
+        assert_eq!(directory.reports().unwrap(), [own.as_path()], "the second empties nothing");
+        assert!(NodeDirectory::join(&path, 8, LONG_AGO).is_err(), "ranks of another run are in it");
+        assert!(NodeDirectory::make(&path, 8).is_err(), "so it is for a run over nodes");
         assert!(!leave(first.lock.as_fd()), "another is in it");
         assert!(leave(second.lock.as_fd()));
+        assert!(share(second.lock.as_fd()));
         drop((first, second));
-        // The next run begins with none.
-        let (directory, next) = NodeDirectory::join(&path, 8).unwrap();
-        assert_eq!((next.is_first, directory.reports().unwrap().len()), (true, 0));
+        // Another run begins with none, and so does one of this id that began later than the mark was made.
+        for (id, begun_at) in [(7, later), (8, LONG_AGO)] {
+            let (directory, next) = NodeDirectory::join(&path, id, begun_at).unwrap();
+            assert_eq!((next.is_first, directory.reports().unwrap().len()), (true, 0));
+            directory.check_in_rank(0).unwrap();
+        }
+    }
+
+    // Requirement: NODE-18
+    #[test]
+    fn commands_of_a_job_have_names_of_their_own_for_their_reports() {
+        let parent = tempfile::tempdir().unwrap();
+        let (directory, _first) = NodeDirectory::join(&parent.path().join("d"), 7, LONG_AGO).unwrap();
+        let prefix = |rank| directory.check_in_rank(rank).unwrap().1;
+        assert_eq!([prefix(1), prefix(11), prefix(1), prefix(0)], ["0.", "0.", "1.", "0."]);
     }
 
     // Requirement: NODE-18
@@ -299,7 +369,7 @@ mod tests {
         for id in 0..50 {
             let meet = Barrier::new(4);
             let rank = || {
-                let (_, place) = NodeDirectory::join(&path, id).unwrap();
+                let (_, place) = NodeDirectory::join(&path, id, LONG_AGO).unwrap();
                 meet.wait();
                 (place.is_first, leave(place.lock.as_fd()))
             };

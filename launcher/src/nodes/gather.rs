@@ -51,6 +51,11 @@ impl Seen {
     }
 }
 
+/// Gives the file of all ranks beside a report.
+pub(super) fn ranks_beside(report: &Path) -> PathBuf {
+    report.with_extension(merge::RANKS)
+}
+
 /// Makes one report of these in a directory, and writes it. `None`: not all of it could be written, and a line on stderr says why.
 pub(super) fn write_report_of_all(
     config: &Config,
@@ -67,7 +72,7 @@ pub(super) fn write_report_of_all(
     };
     let written = write_everywhere(config, &report).inspect_err(|error| message(error));
     let files: Vec<&Path> = config.report.files().collect();
-    let has_ranks = reports.len() > 1 && !ranks.is_empty();
+    let has_ranks = report.ranks.is_some() && !ranks.is_empty();
     let are_ranks_written = !has_ranks || merge::write_ranks(&ranks_csv(&ranks), &files);
     (written.is_ok() && are_ranks_written).then_some(report)
 }

@@ -1,21 +1,28 @@
 //! One report of several ranks, each with a launcher of its own: `srun gpu-track-run --nodes=auto -o usage.json -- ./app`.
 //!
-//! Each rank's report goes into a directory that all share. The last rank to end makes one report of them. No rank waits for
-//! another one: MPI launchers and Slurm must see each rank end as it does without us.
+//! Each rank's report goes into a directory that all share. The last rank to end makes one report of them. No other rank waits for
+//! that: MPI launchers and Slurm must see each rank end as it does without us.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
-use gpu_track_collector::{Config, JointReport, ProcRoot, ReportConfig};
+use gpu_track_collector::{
+    Config, JointReport, NoLock, OutputLock, ProcRoot, ReportConfig, ReportTarget, clock,
+};
 
-use super::directory::{self, NodeDirectory};
+use super::directory::{self, Membership, NodeDirectory};
 use super::{SUFFIX, beside, gather, json_in, state_directory};
 use crate::cli::{self, Options};
 use crate::config;
 use crate::console::message;
+
+/// How often the report of all is made again where ranks come and go meanwhile.
+const MOST_ROUNDS: usize = 5;
 
 /// The lock that this rank shares with the others.
 pub(crate) struct RankLock(Rc<OwnedFd>);
@@ -42,15 +49,18 @@ impl RankLock {
         let path =
             of_report.or_else(in_state).ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory")?;
         let cannot = |error| format!("{}: {error}", path.display());
-        let (directory, membership) = NodeDirectory::join(&path, id).map_err(cannot)?;
-        let own = directory.check_in(false).map_err(cannot)?.file;
-        if membership.is_first {
+        let (directory, Membership { lock, is_first }) =
+            NodeDirectory::join(&path, id, parent_began_at()).map_err(cannot)?;
+        let (own, prefix) = directory.check_in_rank(options.rank.unwrap_or_default()).map_err(cannot)?;
+        if is_first {
             remove_earlier(&options.report);
         }
-        let targets = std::mem::replace(&mut options.report.targets, vec![json_in(&own)]);
         let directory = directory.path().to_owned();
-        options.report.joint = Some(JointReport { directory, targets, is_temporary });
-        Ok(Self(Rc::new(membership.lock)))
+        let report = &mut options.report;
+        let targets = std::mem::replace(&mut report.targets, vec![json_in(&own)]);
+        let keep = report.keep.take();
+        report.joint = Some(JointReport { directory, prefix, targets, keep, is_temporary });
+        Ok(Self(Rc::new(lock)))
     }
 
     /// Gives the descriptor, which collectors inherit.
@@ -58,17 +68,31 @@ impl RankLock {
         Rc::clone(&self.0)
     }
 
-    /// Writes the report of all ranks if no other rank is left to do so. To be called where no collector has written this rank's
-    /// own, but the launcher has.
+    /// Writes the report of all ranks if no other rank is left to do so. To be called where no collector has done that, when the
+    /// launcher has written this rank's own.
     pub(crate) fn conclude(self, options: &Options) {
         conclude(&config::of(options, &ProcRoot::default()), self.0.as_fd());
     }
 }
 
-/// Removes the report of an earlier run, which would be taken for that of this one.
+/// Gives when this process's parent began. What was written before is of an earlier run, whatever id the job has: Open MPI's
+/// names can come again. The epoch, if it is not known.
+fn parent_began_at() -> SystemTime {
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
+    let Some(stat) = ProcRoot::default().stat(parent) else { return SystemTime::UNIX_EPOCH };
+    let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let age = Duration::from_nanos(clock::monotonic_ns().saturating_sub(stat.start_ns(tick_us)));
+    SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Removes the report of an earlier run, which would be taken for that of this one. What another run writes to stays.
 fn remove_earlier(report: &ReportConfig) {
     for path in report.files() {
-        if fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
+        let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+        if !is_file(path) || matches!(OutputLock::take(path), Err(NoLock::InUse)) {
+            continue;
+        }
+        for path in [path, &gather::ranks_beside(path)] {
             // Else the report of this run replaces it, or says why not.
             let _ = fs::remove_file(path);
         }
@@ -80,19 +104,71 @@ pub(crate) fn make(config: &Config, lock: OwnedFd) {
     conclude(config, lock.as_fd());
 }
 
-/// Writes the report of all ranks if no other rank is left to do so.
+/// Writes the report of all ranks if no other rank is left to do so. Others can come and go while it is made, and count on this one:
+/// then it is made again.
 fn conclude(config: &Config, lock: BorrowedFd) {
     let Some(joint) = &config.report.joint else { return };
-    if !directory::leave(lock) {
-        return;
-    }
     let Ok(directory) = NodeDirectory::local(&joint.directory) else { return };
-    let report = ReportConfig { targets: joint.targets.clone(), ..config.report.clone() };
-    let of_all = Config { report, ..config.clone() };
-    let written = gather::write_report_of_all(&of_all, &directory, &directory.reports().unwrap_or_default());
-    // A rank that comes later needs those of the others.
-    let is_complete = written.is_some_and(|report| report.coverage.ranks.is_none());
+    let mut made_of = None;
+    let mut is_complete = false;
+    for _ in 0..MOST_ROUNDS {
+        if !directory::leave(lock) {
+            return;
+        }
+        let reports = reports_of(&directory, &joint.prefix);
+        if made_of.as_ref() == Some(&reports) {
+            break;
+        }
+        if !directory::share(lock) {
+            return;
+        }
+        let paths: Vec<PathBuf> = reports.iter().map(|(path, _)| path.clone()).collect();
+        is_complete = write(config, joint, &directory, &paths);
+        made_of = Some(reports);
+    }
     if joint.is_temporary && is_complete {
         directory.remove(&[]);
     }
+}
+
+/// Lists the reports of this run, each with when it was written.
+fn reports_of(directory: &NodeDirectory, prefix: &str) -> Vec<(PathBuf, Option<SystemTime>)> {
+    let is_of_run =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    let written_at = |path: PathBuf| {
+        let written_at = fs::metadata(&path).and_then(|file| file.modified()).ok();
+        (path, written_at)
+    };
+    directory.reports().unwrap_or_default().into_iter().filter(is_of_run).map(written_at).collect()
+}
+
+/// Writes one report of these. Gives whether all ranks are in it, and it is written.
+fn write(config: &Config, joint: &JointReport, directory: &NodeDirectory, reports: &[PathBuf]) -> bool {
+    let (mut targets, mut locks) = (Vec::new(), Vec::new());
+    for target in &joint.targets {
+        match target.output.file().map(OutputLock::take) {
+            Some(Err(NoLock::InUse)) => say_in_use(target, joint),
+            lock => {
+                targets.push(target.clone());
+                locks.push(lock);
+            }
+        }
+    }
+    if targets.is_empty() {
+        return false;
+    }
+    let report = ReportConfig { targets, keep: joint.keep.clone(), ..config.report.clone() };
+    let of_all = Config { report, ..config.clone() };
+    let written = gather::write_report_of_all(&of_all, directory, reports);
+    // A rank that comes later needs those of the others.
+    written.is_some_and(|report| report.coverage.ranks.is_none())
+}
+
+/// Says that another run writes to this place.
+fn say_in_use(target: &ReportTarget, joint: &JointReport) {
+    let directory = joint.directory.display();
+    message(format_args!(
+        "another run writes to {}: \"gpu-track merge {directory}\" shows the report of all ranks",
+        target.output
+    ));
 }

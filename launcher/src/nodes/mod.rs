@@ -30,7 +30,7 @@ use crate::cli::Options;
 use crate::spawn::{Environment, InheritedState};
 use crate::{console, keep};
 use carriers::Carriers;
-use directory::{CheckedIn, NodeDirectory};
+use directory::{CheckedIn, Membership, NodeDirectory};
 use slurm_step::{SlurmJob, SlurmStep};
 
 /// The end of the directory's name, after that of the report.
@@ -57,6 +57,8 @@ pub(crate) struct NodeRun {
     report: ReportConfig,
     /// Nobody asked for the directory: it is removed if the report of all is written.
     is_temporary: bool,
+    /// Keeps another run out of the directory. `None`: its file system has no locks.
+    _membership: Option<Membership>,
 }
 
 impl NodeRun {
@@ -90,12 +92,13 @@ impl NodeRun {
         let id = RandomState::new().hash_one(std::process::id());
         let mut carriers = Carriers::new(id, &path, options)?;
         let cannot = |error| format!("{}: {error}", path.display());
-        let directory = NodeDirectory::make(&path, id).map_err(cannot)?;
+        let (directory, membership) = NodeDirectory::make(&path, id).map_err(cannot)?;
         carriers.link_into(&directory).map_err(cannot)?;
         let CheckedIn { file, part } = directory.check_in(false).map_err(cannot)?;
         let report = options.report.clone();
         options.report.node_part = Some(part);
-        Ok(Self { directory, own: file, carriers, step: None, report, is_temporary })
+        let _membership = membership;
+        Ok(Self { directory, own: file, carriers, step: None, report, is_temporary, _membership })
     }
 
     /// Has Slurm start the agents, in a job of several nodes. Elsewhere, gives the variables that make MPI launchers start them, for

@@ -188,8 +188,12 @@ pub struct JointReport {
     /// The directory of the ranks' reports.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     pub directory: PathBuf,
+    /// What the names of this run's reports there begin with: the directory can have those of an earlier command of the job.
+    pub prefix: String,
     /// Where the report of all is written.
     pub targets: Vec<ReportTarget>,
+    /// How it is kept, if it is.
+    pub keep: Option<Keep>,
     /// The directory is removed when that is done.
     pub is_temporary: bool,
 }

@@ -77,7 +77,8 @@ impl Process {
 
     /// Gives the time until its end of the memory that it had since its last sample. A sample that found it dead had a time before
     /// its end, as processes are read one after another. From that time on what it shared counts with others, and its own memory
-    /// counts on. Where neither EXIT nor the connector dated its end, others may have had that by then.
+    /// counts on. Where neither EXIT nor the connector dated its end, others may have had that by then. If the others died, too, what
+    /// they shared was there all the same: it counts in the upper bound.
     pub(super) fn memory_intervals(&self, end_ns: u64, memory: Contribution) -> Vec<LiveInterval> {
         let whole = LiveInterval { memory, ..self.image_interval(end_ns) };
         let Some(missing_ns) = self.lifetime.missing_ns.filter(|missing_ns| *missing_ns < end_ns) else {
@@ -90,11 +91,11 @@ impl Process {
             likely_start_ns: whole.likely_start_ns.max(missing_ns),
             ..whole.clone()
         };
-        if whole.start_ns >= missing_ns {
-            return vec![own];
-        }
+        let shared = LiveInterval { memory: memory.minus(own.memory), is_end_rough: true, ..own.clone() };
         // Not until the same moment: both would count then.
-        vec![LiveInterval { end_ns: missing_ns - 1, ..whole }, own]
+        let before = (whole.start_ns < missing_ns).then(|| LiveInterval { end_ns: missing_ns - 1, ..whole });
+        let after = [own, shared].into_iter().filter(|part| !part.memory.is_zero());
+        before.into_iter().chain(after).collect()
     }
 
     /// Gives the CPU time that was not counted up to its end, as the last thing that it did: the kernel frees its memory after
