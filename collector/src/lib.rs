@@ -68,7 +68,9 @@ pub use sources::limits::batch_system;
 pub use store::output_lock::{NoLock, OutputLock};
 pub use store::stale;
 pub use store::state_file::StateFile;
-pub use sub_tracking::{Noted, analyze as analyze_code_blocks, combine as combine_sub_tracking};
+pub use sub_tracking::{
+    Noted, analyze as analyze_code_blocks, blocks as code_blocks, combine as combine_sub_tracking,
+};
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};

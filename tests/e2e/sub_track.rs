@@ -127,6 +127,33 @@ fn nested_and_recursive_blocks_of_a_run_have_their_own_time_and_samples() {
     }
 }
 
+// Requirement: CMD-46
+#[test]
+fn calls_and_a_kept_analysis_are_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let [samples, marks, kept] = ["t.csv", "marks.csv", "kept.json"].map(path);
+    // A call within itself, one of another process, and one that does not end.
+    let rows = "7,a,0,1.0\n7,a,0,2.0\n7,a,1,3.0\n7,a,1,4.5\n8,a,0,2.5\n8,a,1,2.75\n8,b,0,9.0\n";
+    fs::write(&marks, format!("{HEAD}{rows}")).unwrap();
+    let listed = printed(&sub_track(&["calls", "--stf", &marks, "-f", "json"]));
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed, serde_json::json!({"a": [[1.0, 4.5], [2.0, 3.0], [2.5, 2.75]], "b": []}));
+    assert_eq!(
+        printed(&sub_track(&["calls", "--stf", &marks])),
+        "a:\n\t1.0 4.5\n\t2.0 3.0\n\t2.5 2.75\nb:\n\n"
+    );
+
+    fs::write(&samples, "ram_unit\nbytes\ntimestamp,main_ram\n1.5,10\n2.6,30\n").unwrap();
+    let analyze = ["analyze", "--tf", &samples, "--stf", &marks];
+    let shown = printed(&sub_track(&analyze));
+    printed(&sub_track(&[&analyze[..], &["-o", &kept]].concat()));
+    assert_eq!(printed(&sub_track(&["show", &kept])), shown);
+    let refused = sub_track(&["show", &marks]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("is no analysis, as analyze -f json writes it"), "{refused:?}");
+}
+
 /// Numbers of a text, and the text without them.
 fn numbers(text: &str) -> (Vec<f64>, String) {
     let mut found = Vec::new();

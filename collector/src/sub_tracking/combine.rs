@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
 
-use super::{Form, Noted, csv, marks, torn_note};
+use super::{Form, Noted, csv, marks, named, torn_note};
 use crate::report::sub_track::{Mark, Position, number};
 
 /// What writes a mark. Its error is a line that names the target.
@@ -58,11 +58,6 @@ fn copy_marks(files: &[PathBuf], write: TakeMark, notes: &mut Vec<String>) -> Re
         }
     }
     Ok(())
-}
-
-/// Makes a line for the user of a problem with a file.
-fn named(path: &Path, problem: &str) -> String {
-    format!("\"{}\" {problem}", path.display())
 }
 
 fn unwritable(target: &Path, error: impl std::fmt::Display) -> String {

@@ -11,7 +11,7 @@ mod sqlite;
 
 use std::path::Path;
 
-use crate::report::sub_track::{Analysis, Marks};
+use crate::report::sub_track::{Analysis, Blocks, Marks};
 
 pub use combine::combine;
 
@@ -50,16 +50,29 @@ pub struct Noted<T> {
 /// # Errors
 /// If one of them can't be read or has another form, as a line that names it.
 pub fn analyze(tracking_file: &Path, sub_tracking_file: &Path) -> Result<Noted<Analysis>, String> {
-    let named = |path: &Path, problem: String| format!("\"{}\" {problem}", path.display());
-    let in_marks = |problem| named(sub_tracking_file, problem);
+    let Noted { value: blocks, mut notes } = blocks(sub_tracking_file)?;
+    let (value, torn_samples) =
+        samples::analyze(tracking_file, blocks).map_err(|problem| named(tracking_file, &problem))?;
+    notes.extend(torn_note(tracking_file, torn_samples));
+    Ok(Noted { value, notes })
+}
+
+/// Reads the code blocks of a sub-tracking file, with their calls.
+///
+/// # Errors
+/// If it can't be read, has another form, or has a stop without a start, as a line that names it.
+pub fn blocks(sub_tracking_file: &Path) -> Result<Noted<Blocks>, String> {
+    let in_marks = |problem: &str| named(sub_tracking_file, problem);
     let mut marks = Marks::default();
     let add_mark = |mark| marks.push(mark).map_err(|error| error.to_string());
-    let torn_marks = marks::read(sub_tracking_file, add_mark).map_err(in_marks)?;
-    let blocks = marks.pair().map_err(|error| in_marks(error.to_string()))?;
-    let (analysis, torn_samples) =
-        samples::analyze(tracking_file, blocks).map_err(|problem| named(tracking_file, problem))?;
-    let torn = [torn_note(sub_tracking_file, torn_marks), torn_note(tracking_file, torn_samples)];
-    Ok(Noted { value: analysis, notes: torn.into_iter().flatten().collect() })
+    let torn_marks = marks::read(sub_tracking_file, add_mark).map_err(|problem| in_marks(&problem))?;
+    let value = marks.pair().map_err(|error| in_marks(&error.to_string()))?;
+    Ok(Noted { value, notes: torn_note(sub_tracking_file, torn_marks).into_iter().collect() })
+}
+
+/// Makes a line for the user of a problem with a file.
+fn named(path: &Path, problem: &str) -> String {
+    format!("\"{}\" {problem}", path.display())
 }
 
 /// Says that a file ends within a row, whose `lines` are left out. `None`: there are none.

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 
 use thiserror::Error;
 
+use super::ordered::Ordered;
+
 /// Most code blocks of a file. Each sample is looked up in each of them, so more would take hours.
 const MOST_BLOCKS: usize = 10_000;
 
@@ -145,6 +147,16 @@ fn calls_of_process(marks: &[Entry]) -> Result<Vec<Call>, f64> {
 /// Code blocks with their calls, by their names.
 #[derive(Debug, Default)]
 pub struct Blocks(pub(super) Vec<Block>);
+
+impl Blocks {
+    /// Gives the blocks by their names, each with the start and stop of its calls, seconds since the epoch. The calls of a
+    /// block come by their starts.
+    #[must_use]
+    pub fn calls(&self) -> Ordered<Vec<(f64, f64)>> {
+        let times = |block: &Block| block.calls.iter().map(|call| (call.start_s, call.stop_s)).collect();
+        self.0.iter().map(|block| (block.name.clone(), times(block))).collect()
+    }
+}
 
 /// A call of a block, seconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]

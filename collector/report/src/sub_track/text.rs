@@ -5,7 +5,7 @@
 use super::analysis::{Analysis, CodeBlock, Summary};
 use super::comparison::Comparison;
 use super::ordered::Ordered;
-use super::python::title;
+use super::python::{number, title};
 use super::table::{Column, table};
 use crate::quote;
 
@@ -56,6 +56,17 @@ fn summary_columns<'a>(all: impl Iterator<Item = &'a Summary> + Clone) -> Vec<Co
         Column::numbers("mean", all.clone().map(|summary| &summary.mean)),
         Column::numbers("std", all.map(|summary| &summary.std)),
     ]
+}
+
+/// Writes the calls of each code block, below its name: a line for each with its start and its stop.
+#[must_use]
+pub fn calls(blocks: &Ordered<Vec<(f64, f64)>>) -> String {
+    let block = |(name, calls): (&str, &Vec<(f64, f64)>)| {
+        let calls =
+            calls.iter().map(|(start_s, stop_s)| format!("\t{} {}\n", number(*start_s), number(*stop_s)));
+        format!("{}:\n{}", quote::escape(name), calls.collect::<String>())
+    };
+    blocks.iter().map(block).collect()
 }
 
 /// Writes a comparison: each quantity of the whole run, then of each code block, then how long the blocks took.
@@ -124,6 +135,14 @@ Code Block Results:
 
 ";
         assert_eq!(analysis(&read), expected);
+    }
+
+    // Requirement: CMD-46
+    #[test]
+    fn calls_are_listed_below_the_name_of_their_block() {
+        let blocks = [("a\u{1b}".to_owned(), vec![(1.5, 2.0), (1746129778.99568, 1746129779.5)])];
+        let expected = "a\\x1b:\n\t1.5 2.0\n\t1746129778.99568 1746129779.5\n";
+        assert_eq!(calls(&blocks.into_iter().collect()), expected);
     }
 
     // Requirement: CMD-43

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
-use gpu_track_collector::sub_track::{Ordered, STATISTICS, Session, Statistic, compare, comparison_text};
+use gpu_track_collector::sub_track::{
+    Analysis, Ordered, STATISTICS, Session, Statistic, compare, comparison_text,
+};
 use serde::Deserialize;
 
 use super::place::PlaceArgs;
@@ -75,10 +77,9 @@ pub(super) fn serve(arguments: CompareArguments) -> Result<ExitCode, UsageError>
         ));
     }
     let place = place.find()?;
-    let sessions = files.iter().map(|(name, path)| {
-        session(name, path)
-            .map_err(|problem| UsageError::new(format_args!("\"{}\" {problem}", path.display())))
-    });
+    let sessions = files
+        .iter()
+        .map(|(name, path)| read_analysis(path).map(|analysis| Session { name: name.to_owned(), analysis }));
     let (comparison, warnings) =
         compare(sessions.collect::<Result<_, _>>()?, statistic).map_err(UsageError::new)?;
     warnings.iter().for_each(message);
@@ -99,15 +100,19 @@ fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> 
     Ok((file_path_map, statistic.transpose()?))
 }
 
-/// Reads the analysis of the run of this name. Gives what is wrong with the file, else.
-fn session(name: &str, path: &Path) -> Result<Session, String> {
-    let json = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+/// Reads an analysis.
+///
+/// # Errors
+/// If the file can't be read, or has no analysis in JSON.
+pub(super) fn read_analysis(path: &Path) -> Result<Analysis, UsageError> {
+    let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+    let json = fs::read(path).map_err(|error| problem(format!("cannot be read: {error}")))?;
     if json.first() == Some(&PICKLE) {
-        return Err("is a pickle, which only Python reads: write the analysis with analyze -f json".into());
+        let text = "is a pickle, which only Python reads: write the analysis with analyze -f json";
+        return Err(problem(text.to_owned()));
     }
-    let analysis = serde_json::from_slice(&json)
-        .map_err(|error| format!("is no analysis, as analyze -f json writes it: {error}"))?;
-    Ok(Session { name: name.to_owned(), analysis })
+    serde_json::from_slice(&json)
+        .map_err(|error| problem(format!("is no analysis, as analyze -f json writes it: {error}")))
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 //! `sub-track`, and reads its files and ours.
 
 mod analyze;
+mod calls;
 mod combine;
 mod compare;
 mod place;
+mod show;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,10 @@ enum SubTrackCommand {
     Analyze(analyze::AnalyzeArguments),
     /// Compare analyses of several runs, block by block
     Compare(compare::CompareArguments),
+    /// List the calls of each code block, with the times of their starts and stops
+    Calls(calls::CallsArguments),
+    /// Show an analysis that was written as JSON
+    Show(show::ShowArguments),
 }
 
 /// Does what a command of `sub-track` is for.
@@ -38,5 +44,7 @@ pub(super) fn serve(arguments: SubTrackArguments) -> Result<ExitCode, UsageError
         SubTrackCommand::Combine(arguments) => combine::serve(&arguments),
         SubTrackCommand::Analyze(arguments) => analyze::serve(&arguments),
         SubTrackCommand::Compare(arguments) => compare::serve(arguments),
+        SubTrackCommand::Calls(arguments) => calls::serve(&arguments),
+        SubTrackCommand::Show(arguments) => show::serve(&arguments),
     }
 }
