@@ -50,6 +50,7 @@ mod output;
 mod page;
 mod progress;
 mod prometheus;
+mod python_module;
 mod report_file;
 mod resilience;
 mod series;

@@ -68,6 +68,8 @@ done
     "train.py": "data = bytearray(10_000_000)\n",
     # The program of the guide's section about code blocks.
     "blocks.py": re.findall(r"(?ms)^```python\n(import contextlib.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
+    # That of the section about Python.
+    "tracked.py": re.findall(r"(?ms)^```python\n(import subprocess.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
     "mem.py": "import time\ndata = bytearray(10_000_000)\ntime.sleep(0.3)\n",
 }
 
@@ -134,6 +136,9 @@ def prepare(directory: pathlib.Path, program: pathlib.Path) -> dict[str, str]:
         # For --last. Without it, runs on a terminal are kept alone.
         "GPU_TRACK_KEEP": "20",
         "PATH": f"{directory}/bin:{env['PATH']}",
+        # The wheel has the module.
+        "PYTHONPATH": str(ROOT / "include/python"),
+        "PYTHONDONTWRITEBYTECODE": "1",
         "XDG_CACHE_HOME": f"{directory}/cache",
         "XDG_STATE_HOME": f"{directory}/state",
     }

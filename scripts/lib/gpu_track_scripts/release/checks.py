@@ -22,6 +22,7 @@ from gpu_track_scripts.release.documents import faults as faults_of_documents
 from gpu_track_scripts.release.old_system import System, clean_system
 from gpu_track_scripts.release.packages import shared_files
 from gpu_track_scripts.release.symbols import faults
+from gpu_track_scripts.release.wheel import module_files
 from gpu_track_scripts.tools import Unavailable, checked, python_with
 
 # How the name of gpu-check's package starts, and gpu-check's status without a GPU.
@@ -170,7 +171,7 @@ def install(command: Sequence[Word]) -> None:
 
 # Requirement: HOST-4, HOST-64
 def check_wheel(built: Build) -> str:
-    """pip installs the program into a clean environment, and nothing else, and it runs there."""
+    """pip installs the program and the module into a clean environment, and nothing else, and both run there."""
     if not built.runs_here:
         raise Unavailable(f"this machine is no {built.machine}")
     if "musllinux" in built.wheel.name or "manylinux" not in built.wheel.name:
@@ -188,17 +189,36 @@ def check_wheel(built: Build) -> str:
         wanted = {*(f"bin/{called}" for called in PROGRAMS), *(place for place, _ in shared_files(built))}
         listed = output([*pip, "show", "--files", "gpu-track"]).split("Files:\n")[1].split()
         others = [file for file in listed if not file.startswith("..") and ".dist-info/" not in file]
-        if added != wanted or others:
-            raise Wrong(f"it installs other files: {' '.join([*sorted(added ^ wanted), *others])}")
+        modules = {place for place, _ in module_files()}
+        unexpected = (added ^ wanted) | ({file for file in others if not file.endswith(".pyc")} ^ modules)
+        if unexpected:
+            raise Wrong(f"it installs other files: {' '.join(sorted(unexpected))}")
         if program.read_bytes() != built.program.read_bytes():
             raise Wrong("it contains another program")
         check_documents(environment)
         found = f"{built.wheel.name} {tracks(built, [os.fspath(program)])} in a new environment"
+        check_module(environment / "bin" / "python")
         install([*pip, "uninstall", "--quiet", "--yes", "gpu-track"])
         left = {file for file in files_below(environment) - before if not file.endswith(".pyc")}
         if left:
             raise Wrong(f"when it is removed, this is left: {' '.join(sorted(left))}")
         return f"{found}, and leaves nothing"
+
+
+# Requirement: PY-9
+def check_module(python: pathlib.Path) -> None:
+    """The module finds the program of its environment, which is not on PATH, and tracks with it."""
+    code = """
+import subprocess, gpu_track
+with gpu_track.Tracker() as tracker:
+    subprocess.run(["sleep", "0.01"], check=True)
+print(gpu_track.__version__, tracker.reports[0]["coverage"]["layers"]["preload"])
+"""
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "GPU_TRACK_RUN")}
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, env=variables)
+    version, exact = done.stdout.split() or ("", "")
+    if done.returncode or version == "unknown" or exact != "1":
+        raise Wrong(f"the module does not track: {done.stdout}{done.stderr}".strip())
 
 
 # Requirement: HOST-4

@@ -1,0 +1,28 @@
+"""What a Python program and all that it starts use: RAM, CPU, GPU RAM, GPU utilization and time.
+
+The classes are those of gpu_tracker 5.0.1: `import gpu_track as gpu_tracker`. The installed gpu-track-run does the
+work. docs/GUIDE.md, "In Python", says what differs.
+"""
+
+import sys
+
+if sys.version_info < (3, 9):  # noqa: UP036 (the wheel is for programs of older ones, too)
+    raise ImportError("the module gpu_track needs Python 3.9 or newer; gpu-track-run works without it")
+
+from gpu_track.resource_usage import ResourceUsage
+from gpu_track.sub_tracker import SubTracker, SubTrackingAnalyzer, TrackingComparison, sub_track
+from gpu_track.tracker import Tracker
+
+__all__ = ["ResourceUsage", "SubTracker", "SubTrackingAnalyzer", "Tracker", "TrackingComparison", "sub_track"]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        # It takes as long to import as all of this module.
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+        try:
+            return version("gpu-track")
+        except PackageNotFoundError:
+            return "unknown"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,93 @@
+"""The variables that make programs report to a tracker: a shim in LD_PRELOAD, and its session.
+
+Trackers can overlap. The newest one has the variables; when it stops, those of the one before it are there again, and
+at last what the program had itself. What the program has changed meanwhile stays.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+
+_PRELOAD = "LD_PRELOAD"
+
+
+class Environment:
+    """An environment of which trackers hold variables for a while."""
+
+    def __init__(self, variables: dict[str, str] | os._Environ[str]) -> None:
+        self._variables = variables
+        self._lock = threading.Lock()
+        # The variables of each tracker, the newest last.
+        self._layers: list[Mapping[str, str]] = []
+        # What the program had itself, and what was set in its place.
+        self._before: dict[str, str | None] = {}
+        self._set: dict[str, str] = {}
+
+    def add(self, layer: Mapping[str, str]) -> None:
+        """Sets variables, in front of what is in LD_PRELOAD."""
+        with self._lock:
+            self._layers.append(layer)
+            self._apply()
+
+    def remove(self, layer: Mapping[str, str]) -> None:
+        """Undoes `add`, if that was done."""
+        with self._lock:
+            kept = [other for other in self._layers if other is not layer]
+            if len(kept) < len(self._layers):
+                self._layers = kept
+                self._apply()
+
+    def without(self) -> dict[str, str]:
+        """The environment as it is without trackers, for helpers that no tracker is to count."""
+        with self._lock:
+            variables = dict(self._variables)
+            for name in self._set:
+                _put(variables, name, self._own(name))
+            return variables
+
+    def _own(self, name: str) -> str | None:
+        """What the program itself has under this name by now."""
+        now = self._variables.get(name)
+        ours = self._set.get(name)
+        if now == ours:
+            return self._before.get(name)
+        if name == _PRELOAD and now is not None and ours is not None:
+            # The program has added libraries to ours.
+            before = self._before.get(name)
+            shim = ours[: len(ours) - len(before) - 1] if before else ours
+            return ":".join(part for part in now.split(":") if part != shim) or None
+        return now
+
+    def _apply(self) -> None:
+        newest = self._layers[-1] if self._layers else {}
+        names = {*self._set, *newest}
+        own = {name: self._own(name) for name in names}
+        for name in names:
+            value = newest.get(name)
+            before = own[name]
+            if value is not None and name == _PRELOAD and before:
+                value = f"{value}:{before}"
+            _put(self._variables, name, before if value is None else value)
+        self._before = {name: own[name] for name in newest}
+        self._set = {name: self._variables[name] for name in newest}
+
+
+def _put(variables: dict[str, str] | os._Environ[str], name: str, value: str | None) -> None:
+    if value is None:
+        variables.pop(name, None)
+    else:
+        variables[name] = value
+
+
+# That of this process.
+PROCESS = Environment(os.environ)
+
+
+def _renew_lock() -> None:
+    """A thread that held the lock is not in a forked child."""
+    PROCESS._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)

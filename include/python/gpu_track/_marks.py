@@ -1,0 +1,246 @@
+"""Sub-tracking files: the starts and stops of code blocks, in gpu_tracker 5.0.1's forms, CSV and SQLite.
+
+Start and stop of a call are written together at its end, in one append. So a line of one process or thread is never
+inside another's, and a process that is killed in a block leaves no half call. A file that can't be written any more, as
+on a full disk, costs its marks and a warning, never the program.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import errno
+import fcntl
+import logging
+import math
+import os
+import resource
+import threading
+from typing import Any
+
+COLUMNS = "process_id,code_block_name,position,timestamp"
+LOG = logging.getLogger("gpu_track")
+
+# How long a file may be gone before that is noticed. Looking takes as long as writing.
+_CHECK_EVERY_S = 0.1
+# Descriptors of ours have high numbers. A program that closes all of its own, as a daemon does, then hardly gets one of
+# these numbers for a file of its own, in which our lines would land.
+_OUR_DESCRIPTORS = 128
+_MOST_DESCRIPTORS = 1024
+# How many blocks of a file have their form ready.
+_MOST_FORMS = 1024
+# SQLite locks the database for each pair of marks: other processes wait this long.
+_LOCK_TIMEOUT_S = 60.0
+
+
+class MarkFile(abc.ABC):
+    """A file that marks of code blocks are written to. It is made by the first block that is entered."""
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        self.is_open = False
+        self._path = os.path.abspath(path)
+        self._failed = False
+        self._checked_s = -math.inf
+        self._opening = threading.Lock()
+        # What `add` needs for the calls of a block, by process and name.
+        self._forms: dict[tuple[int, str], Any] = {}
+
+    def open(self, overwrite: bool) -> None:
+        """Makes the file.
+
+        Raises FileExistsError if it exists and is not to be overwritten, OSError if it can't be made.
+        """
+        with self._opening:
+            if self.is_open:
+                return
+            if overwrite:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(self._path)
+            try:
+                self._create()
+            except FileExistsError:
+                problem = f"File {self.name} already exists. Set overwrite to True to overwrite the existing file."
+                raise FileExistsError(problem) from None
+            self.is_open = True
+
+    @abc.abstractmethod
+    def _create(self) -> None:
+        """Makes a new file without marks."""
+
+    def form(self, process_id: int, name: str) -> Any:  # noqa: ANN401 (each kind of file has its own)
+        """What `add` needs for the calls of a block of this name."""
+        form = self._forms.get((process_id, name))
+        if form is None:
+            if len(self._forms) >= _MOST_FORMS:
+                self._forms.clear()
+            form = self._forms[process_id, name] = self._form(process_id, name)
+        return form
+
+    @abc.abstractmethod
+    def _form(self, process_id: int, name: str) -> Any:  # noqa: ANN401
+        """Makes it."""
+
+    @abc.abstractmethod
+    def add(self, form: Any, start_s: float, stop_s: float) -> None:  # noqa: ANN401
+        """Writes a call, in seconds since the epoch. Raises FileNotFoundError if the file was removed."""
+
+    def _gone(self) -> FileNotFoundError:
+        return FileNotFoundError(f"The file {self.name} was removed in the middle of writing data to it.")
+
+    def _give_up(self, problem: object) -> None:
+        self._failed = True
+        # The next mark looks at `_failed`.
+        self._checked_s = -math.inf
+        LOG.warning('"%s" cannot be written: %s. Code blocks are no longer marked in it.', self.name, problem)
+
+
+class CsvFile(MarkFile):
+    """Lines of comma-separated values."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        # -1: there is none, since the program has closed it, or has too many files open.
+        self._descriptor = -1
+        self._identity: tuple[int, int] | None = None
+
+    def _create(self) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._keep(descriptor)
+        self._append(f"{COLUMNS}\r\n".encode())
+
+    def _form(self, process_id: int, name: str) -> bytes:
+        """Two lines with places for the times."""
+        if any(special in name for special in ',"\r\n'):
+            name = '"' + name.replace('"', '""') + '"'
+        line = f"{process_id},{name}".replace("%", "%%").encode("utf-8", "surrogateescape")
+        # With seven decimals, the times of this century are read back as they were.
+        return line + b",0,%.7f\r\n" + line + b",1,%.7f\r\n"
+
+    def add(self, form: bytes, start_s: float, stop_s: float) -> None:
+        """Appends the two lines of a call."""
+        if not 0.0 <= stop_s - self._checked_s < _CHECK_EVERY_S:
+            if self._failed:
+                return
+            self._check()
+            self._checked_s = stop_s
+        self._append(form % (start_s, stop_s))
+
+    def _append(self, lines: bytes) -> None:
+        try:
+            written = os.write(self._descriptor, lines)
+        except OSError as error:
+            written = self._append_anew(lines, error)
+        # The rest would be written behind the lines of others.
+        if written != len(lines):
+            self._give_up(os.strerror(errno.ENOSPC))
+
+    def _append_anew(self, lines: bytes, error: OSError) -> int:
+        """Appends after an error: without the descriptor of before, if that is closed. Else no more is written."""
+        try:
+            if error.errno != errno.EBADF:
+                raise error
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                return os.write(descriptor, lines)
+            finally:
+                self._keep(descriptor)
+        except FileNotFoundError:
+            raise self._gone() from None
+        except OSError as problem:
+            self._give_up(problem.strerror)
+            return len(lines)
+
+    def _keep(self, descriptor: int) -> None:
+        """Keeps a descriptor under a high number, or closes it where none is free."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, _MOST_DESCRIPTORS)
+        try:
+            self._descriptor = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, max(most - _OUR_DESCRIPTORS, 3))
+        except OSError:
+            self._descriptor = -1
+        os.close(descriptor)
+        self._identity = _identity(self._descriptor)
+
+    def _check(self) -> None:
+        """Raises FileNotFoundError if the file was removed. Forgets a descriptor that is another file's by now."""
+        if self._descriptor < 0:
+            return
+        try:
+            found = os.fstat(self._descriptor)
+        except OSError:
+            self._descriptor = -1
+            return
+        if (found.st_dev, found.st_ino) != self._identity:
+            self._descriptor = -1
+        elif found.st_nlink == 0:
+            raise self._gone()
+
+
+class SqliteFile(MarkFile):
+    """A database with the table `data`."""
+
+    def _create(self) -> None:
+        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        columns = ", ".join(map(" ".join, zip(COLUMNS.split(","), ("INTEGER", "VARCHAR", "INTEGER", "FLOAT"))))
+        self._run(f"CREATE TABLE data ({columns})", [()])
+
+    def _form(self, process_id: int, name: str) -> tuple[int, str]:
+        """The first columns of a row."""
+        return process_id, name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+    def add(self, form: tuple[int, str], start_s: float, stop_s: float) -> None:
+        """Inserts the two rows of a call, in one transaction."""
+        if self._failed:
+            return
+        if not os.path.isfile(self._path):
+            raise self._gone()
+        self._run("INSERT INTO data VALUES (?, ?, ?, ?)", [(*form, 0, start_s), (*form, 1, stop_s)])
+
+    def _run(self, statement: str, rows: list[tuple[object, ...]]) -> None:
+        """Runs a statement with each row, in one transaction. A child must not use its parent's, so none is kept."""
+        import sqlite3  # noqa: PLC0415 (most programs do without)
+
+        try:
+            with contextlib.closing(sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S)) as connection, connection:
+                for row in rows:
+                    connection.execute(statement, row)
+        except sqlite3.Error as error:
+            self._give_up(error)
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    """What tells the file of a descriptor from others."""
+    if descriptor < 0:
+        return None
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
+_FORMS: dict[str, type[MarkFile]] = {".csv": CsvFile, ".sqlite": SqliteFile}
+_files: dict[str, MarkFile] = {}
+
+
+def extension(path: str) -> str:
+    """The end of a file's name that tells its form. Raises ValueError if none of gpu_tracker's does."""
+    for known in _FORMS:
+        if path.endswith(known):
+            return known
+    raise ValueError(f'Invalid file name: "{path}". Valid file extensions are ".csv" and ".sqlite".')
+
+
+def mark_file(path: str) -> MarkFile:
+    """The file of this name: one object for all blocks of the process and of its forked children."""
+    file = _files.get(path)
+    if file is None:
+        file = _files.setdefault(path, _FORMS[extension(path)](path))
+    return file
+
+
+def _renew_locks() -> None:
+    """A thread that held a lock is not in a forked child."""
+    for file in _files.values():
+        file._opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)

@@ -1,0 +1,72 @@
+"""The installed programs, which do the work: gpu-track-run and gpu-track."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Sequence
+from typing import Any
+
+from gpu_track._environment import PROCESS
+
+LOG = logging.getLogger("gpu_track")
+
+# The path of another gpu-track-run, for tests. gpu-track is beside it.
+_VARIABLE = "GPU_TRACK_RUN"
+# What the messages of the programs begin with.
+_PREFIXES = ("gpu-track: ", "gpu-track-run: ")
+
+
+def find(name: str) -> str:
+    """The path of a program: that beside `GPU_TRACK_RUN`, that of this environment, or the one on PATH.
+
+    Raises FileNotFoundError if there is none.
+    """
+    given = os.environ.get(_VARIABLE)
+    if given:
+        directories = [os.path.dirname(given)]
+    else:
+        user = sysconfig.get_path("scripts", f"{os.name}_user")
+        directories = [sysconfig.get_path("scripts"), user, *os.get_exec_path()]
+    found = shutil.which(name, path=os.pathsep.join(directories))
+    if found is None:
+        raise FileNotFoundError(f"{name} is not installed: `pip install gpu-track` installs it beside this module")
+    return found
+
+
+def ask(arguments: Sequence[str], *, warns: bool = True) -> str:
+    """What `gpu-track` prints to stdout. Its warnings are logged.
+
+    Raises ValueError with its message if it refuses something, FileNotFoundError if it is not installed.
+    """
+    command = [find("gpu-track"), *arguments]
+    # No tracker of this process is to have the helper's own start and end as a child's.
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=PROCESS.without())
+    lines = done.stderr.decode("utf-8", "replace").splitlines()
+    messages = [without_name(line) for line in lines]
+    if done.returncode:
+        ended = f"gpu-track ended with status {done.returncode}"
+        raise ValueError("\n".join(messages) or ended)
+    for message in messages if warns else ():
+        LOG.warning("%s", message)
+    return done.stdout.decode("utf-8", "replace")
+
+
+def without_name(message: str) -> str:
+    """A message without the name of the program."""
+    begin = next((prefix for prefix in _PREFIXES if message.startswith(prefix)), "")
+    return message[len(begin) :]
+
+
+def ask_json(arguments: Sequence[str], *, warns: bool = True) -> Any:  # noqa: ANN401 (JSON)
+    """The same as JSON."""
+    return json.loads(ask([*arguments, "-f", "json"], warns=warns))
+
+
+def file_argument(path: str) -> str:
+    """A path as an argument that is no option, whatever it begins with."""
+    return os.path.join(os.curdir, path) if path.startswith("-") else path

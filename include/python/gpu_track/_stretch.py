@@ -1,0 +1,96 @@
+"""A time that is tracked, from a start to a pause or to the end: one run of gpu-track-run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpu_track._arguments import file_name
+from gpu_track._attached import Attached, NotTracked, has_ended, messages
+from gpu_track._environment import PROCESS
+
+
+class Stretch:
+    """A stretch that has begun. `report` is there when it is over, if gpu-track-run wrote one."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        directory: str,
+        *,
+        process_id: int | None,
+        options: Sequence[str],
+        tracking_file: str | None,
+        kept_file: str | None,
+        warn: Callable[[str], None],
+    ) -> None:
+        """Begins to track a process. None: this one. Files of its own are in `directory`.
+
+        A process that is gone is a warning, as with gpu_tracker. Raises NotTracked for any other problem.
+        """
+        self.begin_s = time.monotonic()
+        self.tracking_file = tracking_file
+        self.is_over = False
+        self.report: dict[str, Any] | None = None
+        self._warn = warn
+        self._report_file = os.path.join(directory, "report.json")
+        self._messages = os.path.join(directory, "messages")
+        pid = os.getpid() if process_id is None else process_id
+        arguments = ["--attach", str(pid), "-q", "-f", "json", "-o", file_name(self._report_file), *options]
+        if kept_file is not None:
+            arguments += ["-o", file_name(kept_file)]
+        if tracking_file is not None:
+            arguments += ["--tf", file_name(tracking_file)]
+        # None: the process was gone before.
+        self._attached: Attached | None = None
+        is_gone = process_id is not None and has_ended(pid)
+        if not is_gone:
+            try:
+                self._attached = Attached(arguments, self._messages)
+            except NotTracked:
+                is_gone = process_id is not None and has_ended(pid)
+                if not is_gone:
+                    raise
+        if self._attached is None:
+            warn(f"The target process of ID {pid} ended before tracking could begin.")
+        else:
+            PROCESS.add(self._attached.environment)
+
+    @property
+    def has_tracked(self) -> bool:
+        """Whether there was a process to track."""
+        return self._attached is not None
+
+    def end(self, attempts: int, timeout_s: float) -> None:
+        """Ends it, and reads its report. Waits for that `attempts` times, up to `timeout_s` each."""
+        self.is_over = True
+        if self._attached is None:
+            return
+        PROCESS.remove(self._attached.environment)
+        self._attached.ask_to_end()
+        for _ in range(attempts):
+            if self._attached.wait(timeout_s):
+                break
+            self._warn("The tracking process is still alive after join timout. Attempting to join again...")
+        else:
+            tried = f"after {attempts} attempts to join"
+            self._warn(f"The tracking process is still alive {tried}. Terminating the process by force...")
+            self._attached.kill()
+        for message in messages(self._messages):
+            self._warn(message)
+        with contextlib.suppress(OSError, ValueError):
+            with open(self._report_file, encoding="utf-8") as file:
+                self.report = json.load(file)
+            os.remove(self._report_file)
+        if self.report is not None and self.report["stage"] != "final":
+            known_s = self.report["wall_s"]
+            self._warn(f"gpu-track-run was ended before its last report: the figures are of the first {known_s:.1f} s.")
+
+    def abandon(self, timeout_s: float) -> None:
+        """Ends it without a look at its report."""
+        if self._attached is not None and not self.is_over:
+            self._attached.ask_to_end()
+            self._attached.wait(timeout_s)

@@ -1,0 +1,321 @@
+"""Tracks what a process and its descendants use, as gpu_tracker 5.0.1's `Tracker` does. gpu-track-run does the work.
+
+The process itself is sampled. Programs that this interpreter starts afterwards load the shim: their figures are exact.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import enum
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence, Set
+from types import TracebackType
+from typing import Any
+
+from gpu_track._arguments import check_file, options
+from gpu_track._program import ask_json, file_argument
+from gpu_track._stretch import Stretch
+from gpu_track._text import lines
+from gpu_track.analysis import JsonFiles
+from gpu_track.resource_usage import (
+    ComputeTime,
+    CPUUtilization,
+    GPUUtilization,
+    MaxGPURAM,
+    MaxRAM,
+    ProcessingUnitPercentages,
+    ResourceUsage,
+    RSSValues,
+    joined,
+    unknown_figures,
+)
+
+__all__ = [
+    "CPUUtilization",
+    "ComputeTime",
+    "GPUUtilization",
+    "MaxGPURAM",
+    "MaxRAM",
+    "ProcessingUnitPercentages",
+    "RSSValues",
+    "ResourceUsage",
+    "Tracker",
+]
+
+LOG = logging.getLogger("gpu_track")
+# What has the starts and ends of processes, and what has a run over time.
+_EVENT_FORMS = (".jsonl", ".sqlite")
+_TIMELINE_FORMS = (".jsonl", ".sqlite", ".csv")
+# How long the end of a program may wait for a tracker that it has not stopped.
+_EXIT_TIMEOUT_S = 1.0
+
+
+class Tracker:
+    """Tracks a process, by default this one, and its descendants, from `start()` to `stop()` or in a `with`.
+
+    Arguments, states and errors are those of gpu_tracker 5.0.1. `resource_usage` has its objects after the end.
+    `reports` has all that gpu-track knows (docs/REPORT.md), one for each stretch between pauses. `tracking_file` can
+    also end in .jsonl or .pftrace. If tracking is interrupted, `resource_usage_file` has the report so far, as JSON.
+    """
+
+    class State(enum.Enum):
+        """What a tracker does."""
+
+        NEW = 0
+        STARTED = 1
+        STOPPED = 2
+
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        sleep_time: float = 1.0,
+        ram_unit: str = "gigabytes",
+        gpu_ram_unit: str = "gigabytes",
+        time_unit: str = "hours",
+        n_expected_cores: int | None = None,
+        gpu_uuids: Set[str] | None = None,
+        disable_logs: bool = False,
+        process_id: int | None = None,
+        resource_usage_file: str | None = None,
+        n_join_attempts: int = 5,
+        join_timeout: float = 10.0,
+        gpu_brand: str | None = None,
+        tracking_file: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        self._options = options(sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand)
+        if tracking_file is not None:
+            check_file(tracking_file, overwrite)
+        if overwrite:
+            self._options.append("--overwrite")
+        self.resource_usage: ResourceUsage | None = None
+        self.reports: list[dict[str, Any]] = []
+        self.n_join_attempts = n_join_attempts
+        self.join_timeout = join_timeout
+        self.state = Tracker.State.NEW
+        self._units = (ram_unit, gpu_ram_unit, time_unit)
+        self._is_quiet = disable_logs
+        self._process_id = process_id
+        self._kept_file = None if resource_usage_file is None else os.path.abspath(resource_usage_file)
+        self._tracking_file = None if tracking_file is None else os.path.abspath(tracking_file)
+        self._owner = os.getpid()
+        self._directory: str | None = None
+        self._stretches: list[Stretch] = []
+
+    def __repr__(self) -> str:
+        return f"State: {self.state.name}"
+
+    def __enter__(self) -> Tracker:
+        if self.state is not Tracker.State.NEW:
+            has = "started" if self.state is Tracker.State.STARTED else "stopped"
+            raise RuntimeError(f"Cannot start tracking when tracking has already {has}.")
+        self._owner = os.getpid()
+        self._directory = tempfile.mkdtemp(prefix="gpu-track.")
+        try:
+            self._begin_stretch()
+        except BaseException:
+            self._clean()
+            raise
+        self.state = Tracker.State.STARTED
+        _running.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        except RuntimeError as problem:
+            # The program's own error comes first.
+            if error is None:
+                raise
+            self._warn(str(problem))
+
+    async def __aenter__(self) -> Tracker:
+        """Starts without blocking the event loop."""
+        import asyncio  # noqa: PLC0415 (importing it takes as long as all of this module)
+
+        return await asyncio.get_running_loop().run_in_executor(None, self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops without blocking the event loop."""
+        import asyncio  # noqa: PLC0415
+
+        await asyncio.get_running_loop().run_in_executor(None, self.__exit__, kind, error, trace)
+
+    def start(self) -> None:
+        """Begins to track.
+
+        Raises RuntimeError if it has begun before or can't begin, FileNotFoundError if gpu-track-run is not installed.
+        """
+        self.__enter__()
+
+    def stop(self) -> None:
+        """Ends tracking, and sets `resource_usage`. Raises RuntimeError if it does not run, or if there is no report.
+
+        In a forked child it only sets the state: the tracker is the parent's.
+        """
+        if self.state is not Tracker.State.STARTED:
+            has = "not started yet" if self.state is Tracker.State.NEW else "already stopped"
+            raise RuntimeError(f"Cannot stop tracking when tracking has {has}.")
+        self.state = Tracker.State.STOPPED
+        if self._owner != os.getpid():
+            return
+        _running.remove(self)
+        try:
+            if not self._stretches[-1].is_over:
+                self._stretches[-1].end(self.n_join_attempts, self.join_timeout)
+            self._conclude()
+        finally:
+            self._clean()
+
+    def pause(self) -> None:
+        """Ends tracking for a while: what is used until `resume()` is in no figure.
+
+        Raises RuntimeError if it does not run. A tracking file of the next stretch has its number: run.csv, run.2.csv.
+        """
+        if self.state is not Tracker.State.STARTED or self.is_paused:
+            raise RuntimeError("Cannot pause tracking when tracking does not run.")
+        self._stretches[-1].end(self.n_join_attempts, self.join_timeout)
+
+    def resume(self) -> None:
+        """Goes on after `pause()`. Raises RuntimeError if tracking is not paused or can't begin."""
+        if not self.is_paused:
+            raise RuntimeError("Cannot resume tracking when tracking is not paused.")
+        self._begin_stretch()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether `pause()` was called, and neither `resume()` nor `stop()` since."""
+        return self.state is Tracker.State.STARTED and self._stretches[-1].is_over
+
+    def events(
+        self,
+        type: str | Sequence[str] | None = None,  # noqa: A002
+        last_n: int | None = None,
+        since: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """What happened: starts and ends of processes, and the RAM peak. `since`: seconds after the start.
+
+        Types are start, exit, killed, still_running, peak and revision. Keys are those of `gpu-track report
+        --list-events`. While it runs, processes are listed that have ended. Raises RuntimeError without a tracking file
+        in .jsonl or .sqlite, and ValueError for another type.
+        """
+        arguments = ["--list-events"]
+        if type is not None:
+            arguments += ["--type", type if isinstance(type, str) else ",".join(type)]
+        found = self._over_time(arguments, ("at_s",), _EVENT_FORMS)
+        found = found if since is None else [event for event in found if event["at_s"] >= since]
+        return found if last_n is None else found[max(len(found) - last_n, 0) :]
+
+    def timeline(self, interval: float) -> list[dict[str, Any]]:
+        """The run over time, with a point for each `interval` seconds. Keys are those of `gpu-track report --every`.
+
+        While it runs, that needs a tracking file in .jsonl, .sqlite or .csv, and lacks the last second. Else it raises
+        RuntimeError.
+        """
+        return self._over_time(["--every", str(interval)], ("start_s", "end_s"), _TIMELINE_FORMS)
+
+    def to_json(self) -> dict[str, Any]:
+        """`resource_usage` as dictionaries. What is not known is None. Raises RuntimeError before the end."""
+        if self.resource_usage is None:
+            raise RuntimeError(
+                "Cannot display the tracker in string or JSON format before tracking completes. Exit the content "
+                "manager or call the stop() method before calling to_json() or str()"
+            )
+        return self.resource_usage.to_json()
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self.to_json()))
+
+    def _begin_stretch(self) -> None:
+        assert self._directory is not None
+        number = len(self._stretches) + 1
+        file = self._tracking_file
+        if file is not None and number > 1:
+            # gpu-track-run does not append to a file.
+            stem, end = os.path.splitext(file)
+            file = f"{stem}.{number}{end}"
+        self._stretches.append(
+            Stretch(
+                self._directory,
+                process_id=self._process_id,
+                options=self._options,
+                tracking_file=file,
+                kept_file=self._kept_file,
+                warn=self._warn,
+            )
+        )
+
+    def _conclude(self) -> None:
+        """Makes `resource_usage`. Raises RuntimeError if no stretch has a report."""
+        tracked = [stretch for stretch in self._stretches if stretch.has_tracked]
+        self.reports = [stretch.report for stretch in tracked if stretch.report is not None]
+        if len(self.reports) < len(tracked):
+            problem = "gpu-track-run was ended before it wrote a report."
+            if not self.reports:
+                raise RuntimeError(f"{problem} Tracking results cannot be obtained.")
+            self._warn(f"{problem} The figures lack a stretch between two pauses.")
+        if self.reports:
+            self.resource_usage = joined([ResourceUsage.of_report(report) for report in self.reports])
+        else:
+            self.resource_usage = ResourceUsage.unknown(*self._units)
+        for report in self.reports:
+            for warning in report["warnings"]:
+                self._warn(warning["text"])
+        unknown = unknown_figures(self.resource_usage.to_json())
+        if unknown:
+            self._warn(f"Not known: {', '.join(unknown)}.")
+        if self._kept_file is not None:
+            with contextlib.suppress(OSError):
+                os.remove(self._kept_file)
+
+    def _over_time(self, arguments: list[str], times: Sequence[str], forms: Sequence[str]) -> list[dict[str, Any]]:
+        """What `gpu-track report` tells of each stretch. Times count from the first start on."""
+        if not self._stretches:
+            raise RuntimeError("Nothing is known of the run over time before tracking starts.")
+        found: list[dict[str, Any]] = []
+        for stretch in self._stretches:
+            later_s = stretch.begin_s - self._stretches[0].begin_s
+            with JsonFiles() as files:
+                if stretch.tracking_file is not None and stretch.tracking_file.endswith(tuple(forms)):
+                    source = stretch.tracking_file
+                elif stretch.report is not None and forms is _TIMELINE_FORMS:
+                    source = files.add(stretch.report)
+                else:
+                    raise RuntimeError(
+                        f"That needs a tracking file in {' or '.join(forms)}: give Tracker its tracking_file."
+                    )
+                answer = ask_json(["report", *arguments, file_argument(source)], warns=not self._is_quiet)
+            for entry in answer["points"] if isinstance(answer, dict) else answer:
+                entry.update({name: entry[name] + later_s for name in times})
+                found.append(entry)
+        return found
+
+    def _warn(self, message: str) -> None:
+        if not self._is_quiet:
+            LOG.warning("%s", message)
+
+    def _clean(self) -> None:
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+# Those that have started and not stopped, by this process or a parent of it.
+_running: list[Tracker] = []
+
+
+def _stop_at_exit() -> None:
+    """Ends what the program has not stopped, so that nothing of it is left behind. Nobody reads its report."""
+    for tracker in _running:
+        if tracker._owner == os.getpid():
+            tracker._stretches[-1].abandon(_EXIT_TIMEOUT_S)
+            tracker._clean()
+
+
+atexit.register(_stop_at_exit)

@@ -1,0 +1,409 @@
+"""Tests of Tracker, with a program in the place of gpu-track-run that fails in all ways."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import pathlib
+import shlex
+import tempfile
+import textwrap
+import unittest
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import gpu_track
+from gpu_track import Tracker
+from gpu_track.resource_usage import ProcessingUnitPercentages, ResourceUsage, RSSValues, joined
+from gpu_track_tests.places import InDirectory, await_end
+
+PERCENTAGES = dict.fromkeys(ProcessingUnitPercentages.__dataclass_fields__, 50.5)
+RSS = dict.fromkeys(RSSValues.__dataclass_fields__, 0.25)
+# The first keys of a report.
+REPORT: dict[str, Any] = {
+    "max_ram": {
+        "unit": "gigabytes",
+        "system_capacity": 8.0,
+        "system": 2.0,
+        "main": {**RSS, "private_rss": None, "shared_rss": None},
+        "descendants": RSS,
+        "combined": RSS,
+    },
+    "max_gpu_ram": {
+        "unit": "gigabytes",
+        "system_capacity": 0.0,
+        **dict.fromkeys(("system", "main", "descendants", "combined"), 0.0),
+    },
+    "cpu_utilization": {
+        "system_core_count": 2,
+        "n_expected_cores": 2,
+        **dict.fromkeys(("system", "main", "descendants", "combined"), PERCENTAGES),
+        **dict.fromkeys(("main_n_threads", "descendants_n_threads", "combined_n_threads"), 3),
+    },
+    "gpu_utilization": {"system_gpu_count": 0, "n_expected_gpus": 0, "gpu_percentages": PERCENTAGES},
+    "compute_time": {"unit": "hours", "time": 0.5},
+    "stage": "final",
+    "wall_s": 1800.0,
+    "warnings": [{"topic": "figures", "text": "The disk was full."}],
+}
+READY = {"version": 1, "environment": {"LD_PRELOAD": "/nowhere/none.so", "GPU_TRACK_SESSION": "/nowhere"}}
+# Tells that it is ready, and writes a report when it is asked to end.
+GOOD = """
+trap 'cp "$report" "$output"; exit 0' TERM
+echo "$ready" >&"$fd"
+while :; do sleep 0.01 & wait; done
+"""
+
+
+class WithProgram(InDirectory):
+    def setUp(self) -> None:
+        super().setUp()
+        # The program itself must not try to load what it names.
+        self.enterContext(mock.patch.dict(os.environ))
+        self.temporary = self.directory / "temporary"
+        self.temporary.mkdir()
+        self.enterContext(mock.patch.object(tempfile, "tempdir", os.fspath(self.temporary)))
+
+    if not hasattr(unittest.TestCase, "enterContext"):
+
+        def enterContext(self, context: contextlib.AbstractContextManager[Any]) -> Any:  # noqa: ANN401, N802
+            """As that of Python 3.11."""
+            entered = context.__enter__()
+            self.addCleanup(context.__exit__, None, None, None)
+            return entered
+
+    def program(self, script: str, report: object = REPORT) -> None:
+        """Puts a shell script in the place of gpu-track-run."""
+        path = self.directory / "gpu-track-run"
+        values = {
+            "ready": json.dumps(READY),
+            "report": os.fspath(self.directory / "given.json"),
+            "arguments": os.fspath(self.directory / "arguments"),
+        }
+        (self.directory / "given.json").write_text(json.dumps(report), encoding="utf-8")
+        setting = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+        parse = """
+        printf '%s\\n' "$@" >>"$arguments"
+        unset output
+        while [ $# -gt 0 ]; do
+            case $1 in --ready-fd) fd=$2 ;; -o) output=${output-$2} ;; esac
+            shift
+        done
+        """
+        path.write_text(f"#!/bin/bash\n{setting}{textwrap.dedent(parse)}{script}", encoding="utf-8")
+        path.chmod(0o755)
+        os.environ["GPU_TRACK_RUN"] = os.fspath(path)
+
+    def arguments(self) -> list[str]:
+        """Those of all runs of the program."""
+        return (self.directory / "arguments").read_text(encoding="utf-8").splitlines()
+
+    @contextlib.contextmanager
+    def warned(self, *expected: str) -> Iterator[None]:
+        """Expects warnings that begin so, and no others."""
+        with self.assertLogs("gpu_track", "WARNING") as logs:
+            yield
+        found = [record.getMessage() for record in logs.records]
+        self.assertEqual(len(found), len(expected), found)
+        for line, begin in zip(found, expected):
+            self.assertTrue(line.startswith(begin), found)
+
+
+class Use(WithProgram):
+    # Requirement: PY-1
+    def test_states_and_their_errors_are_those_of_gpu_tracker(self) -> None:
+        self.program(GOOD)
+        tracker = Tracker(disable_logs=True)
+        self.assertEqual((repr(tracker), tracker.resource_usage), ("State: NEW", None))
+        for act in (tracker.to_json, tracker.__str__):
+            with self.assertRaisesRegex(RuntimeError, "Cannot display the tracker .* before tracking completes."):
+                act()
+        with self.assertRaisesRegex(RuntimeError, "Cannot stop tracking when tracking has not started yet."):
+            tracker.stop()
+        tracker.start()
+        self.assertEqual((repr(tracker), tracker.state), ("State: STARTED", Tracker.State.STARTED))
+        with self.assertRaisesRegex(RuntimeError, "Cannot start tracking when tracking has already started."):
+            tracker.start()
+        tracker.stop()
+        self.assertEqual(repr(tracker), "State: STOPPED")
+        with self.assertRaisesRegex(RuntimeError, "Cannot start tracking when tracking has already stopped."):
+            tracker.start()
+        with self.assertRaisesRegex(RuntimeError, "Cannot stop tracking when tracking has already stopped."):
+            tracker.stop()
+        self.assertEqual(list(self.temporary.iterdir()), [])
+
+    # Requirement: PY-1
+    def test_wrong_arguments_are_refused_as_by_gpu_tracker(self) -> None:
+        self.program(GOOD)
+        units = "bytes, gigabytes, kilobytes, megabytes, terabytes"
+        for arguments, text in (
+            ({"sleep_time": 0.0}, "Sleep time of 0.0 is invalid. Must be at least 0.1 seconds."),
+            ({"sleep_time": math.nan}, "Sleep time of nan is invalid."),
+            ({"ram_unit": "milibytes"}, f'"milibytes" is not a valid RAM unit. Valid values are {units}'),
+            ({"gpu_ram_unit": ""}, '"" is not a valid GPU RAM unit. Valid values are bytes, '),
+            (
+                {"time_unit": "weeks"},
+                '"weeks" is not a valid time unit. Valid values are days, hours, minutes, seconds',
+            ),
+            ({"gpu_brand": "x"}, '"x" is not a valid GPU brand. Supported values are "nvidia", "amd"'),
+            ({"n_expected_cores": 0}, "n_expected_cores of 0 is invalid. Must be at least 1."),
+            ({"tracking_file": "a.txt"}, 'Invalid file name: "a.txt". Valid file extensions are ".csv", ".sqlite"'),
+        ):
+            with self.assertRaises(ValueError, msg=arguments) as refused:
+                Tracker(**arguments)
+            self.assertTrue(str(refused.exception).startswith(text), refused.exception)
+        pathlib.Path("old.csv").touch()
+        with self.assertRaisesRegex(FileExistsError, "File old.csv already exists. Set overwrite to True to"):
+            Tracker(tracking_file="old.csv")
+        Tracker(tracking_file="old.csv", overwrite=True)
+
+    # Requirement: PY-1
+    def test_arguments_are_options_of_gpu_track_run(self) -> None:
+        self.program(GOOD)
+        with Tracker(0.5, "bytes", "kilobytes", "days", 3, None, True, 1, None, 5, 10.0, "amd", "run %p.csv", True):
+            pass
+        given = self.arguments()
+        for option, value in (
+            ("--attach", "1"),
+            ("--st", "0.5"),
+            ("--ru", "bytes"),
+            ("--gru", "kilobytes"),
+            ("--tu", "days"),
+            ("--nec", "3"),
+            ("--gb", "amd"),
+            ("--tf", os.path.join(os.getcwd(), "run %%p.csv")),
+            ("-f", "json"),
+        ):
+            self.assertEqual(given[given.index(option) + 1], value)
+        self.assertIn("--overwrite", given)
+
+    # Requirement: PY-2
+    def test_figures_are_those_of_the_report_and_unknown_ones_are_none(self) -> None:
+        self.program(GOOD)
+        unknown = "Not known: max_ram.main.private_rss, max_ram.main.shared_rss."
+        with self.warned("The disk was full.", unknown), Tracker() as tracker:
+            pass
+        usage = tracker.resource_usage
+        assert usage is not None
+        self.assertEqual((usage.max_ram.combined.total_rss, usage.compute_time.time), (0.25, 0.5))
+        self.assertTrue(math.isnan(usage.max_ram.main.private_rss))
+        self.assertEqual(tracker.to_json(), {name: REPORT[name] for name in list(REPORT)[:5]})
+        self.assertEqual(tracker.reports, [REPORT])
+        text = str(tracker)
+        self.assertTrue(text.startswith("Max RAM:\n   Unit: gigabytes\n   System capacity: 8.0\n"), text)
+        self.assertIn("\n   Main:\n      Total RSS: 0.25\n      Private RSS: n/a\n", text)
+        self.assertTrue(text.endswith("\nCompute time:\n   Unit: hours\n   Time: 0.5"), text)
+        json.dumps(tracker.to_json(), allow_nan=False)
+
+    # Requirement: PY-4
+    def test_variables_are_set_while_it_tracks(self) -> None:
+        self.program(GOOD)
+        os.environ["LD_PRELOAD"] = "/nowhere/own.so"
+        with Tracker(disable_logs=True) as tracker:
+            self.assertEqual(os.environ["LD_PRELOAD"], "/nowhere/none.so:/nowhere/own.so")
+            self.assertEqual(os.environ["GPU_TRACK_SESSION"], "/nowhere")
+            tracker.pause()
+            self.assertEqual(os.environ["LD_PRELOAD"], "/nowhere/own.so")
+        self.assertNotIn("GPU_TRACK_SESSION", os.environ)
+
+    # Requirement: PY-6
+    def test_stretches_between_pauses_are_joined(self) -> None:
+        self.program(GOOD)
+        tracker = Tracker(disable_logs=True)
+        with self.assertRaisesRegex(RuntimeError, "Cannot pause"):
+            tracker.pause()
+        with tracker:
+            with self.assertRaisesRegex(RuntimeError, "Cannot resume"):
+                tracker.resume()
+            tracker.pause()
+            self.assertTrue(tracker.is_paused)
+            with self.assertRaisesRegex(RuntimeError, "Cannot pause"):
+                tracker.pause()
+            tracker.resume()
+            tracker.pause()
+        assert tracker.resource_usage is not None
+        self.assertEqual(tracker.resource_usage.compute_time.time, 1.0)
+        self.assertEqual(tracker.reports, [REPORT, REPORT])
+
+    # Requirement: PY-6
+    def test_maxima_and_means_of_stretches_are_of_all_their_time(self) -> None:
+        a, b = (ResourceUsage.of_report(REPORT) for _ in range(2))
+        b.compute_time.time = 1.5
+        b.cpu_utilization.main.mean_sum_percent = 10.5
+        b.max_ram.combined.total_rss = 0.75
+        whole = joined([a, b])
+        self.assertEqual(whole.compute_time.time, 2.0)
+        self.assertEqual(whole.cpu_utilization.main.mean_sum_percent, 50.5 * 0.25 + 10.5 * 0.75)
+        self.assertEqual(whole.max_ram.combined.total_rss, 0.75)
+        self.assertEqual(whole.max_ram.unit, "gigabytes")
+        self.assertTrue(math.isnan(whole.max_ram.main.private_rss))
+
+    # Requirement: PY-11
+    def test_it_starts_and_stops_in_an_event_loop(self) -> None:
+        self.program(GOOD)
+
+        async def main() -> gpu_track.ResourceUsage | None:
+            async with Tracker(disable_logs=True) as tracker:
+                pass
+            return tracker.resource_usage
+
+        self.assertIsNotNone(asyncio.run(main()))
+
+
+class Trouble(WithProgram):
+    # Requirement: PY-5
+    def test_missing_program_is_one_clear_error(self) -> None:
+        os.environ["GPU_TRACK_RUN"] = os.fspath(self.directory / "none" / "gpu-track-run")
+        tracker = Tracker()
+        with self.assertRaisesRegex(FileNotFoundError, "gpu-track-run is not installed: `pip install gpu-track`"):
+            tracker.start()
+        self.assertEqual((repr(tracker), list(self.temporary.iterdir())), ("State: NEW", []))
+
+    # Requirement: PY-5
+    def test_program_that_refuses_is_quoted(self) -> None:
+        self.program('echo "gpu-track: no space in /dev/shm" >&2; exit 2')
+        with self.assertRaisesRegex(RuntimeError, r"\Ano space in /dev/shm\Z"):
+            Tracker().start()
+        self.assertEqual(list(self.temporary.iterdir()), [])
+
+    # Requirement: PY-5
+    def test_killed_program_is_an_error_at_the_end_and_hides_no_error_of_the_program(self) -> None:
+        self.program('echo "$ready" >&"$fd"; kill -9 $$')
+        tracker = Tracker()
+        tracker.start()
+        with self.assertRaisesRegex(RuntimeError, "ended before it wrote a report. Tracking results cannot be"):
+            tracker.stop()
+        self.assertEqual((repr(tracker), tracker.resource_usage), ("State: STOPPED", None))
+        with self.warned("gpu-track-run was ended before it wrote a report."), self.assertRaises(KeyError), Tracker():
+            raise KeyError("x")
+        self.assertEqual(list(self.temporary.iterdir()), [])
+
+    # Requirement: PY-5
+    def test_report_so_far_of_a_killed_program_is_said_to_be_that(self) -> None:
+        self.program(
+            'cp "$report" "$output"; echo "$ready" >&"$fd"; kill -9 $$', {**REPORT, "stage": "so_far", "warnings": []}
+        )
+        with self.warned("gpu-track-run was ended before its last report: ", "Not known: "), Tracker() as tracker:
+            pass
+        self.assertIsNotNone(tracker.resource_usage)
+
+    # Requirement: PY-5
+    def test_program_that_does_not_end_is_killed_in_the_end(self) -> None:
+        self.program('trap "" TERM; echo "$ready" >&"$fd"; echo $$ >>pids; while :; do sleep 0.01; done')
+        vain = "The tracking process is still alive after join timout. Attempting to join again..."
+        forced = "The tracking process is still alive after 2 attempts to join. Terminating the process by force..."
+        with (
+            self.warned(vain, vain, forced),
+            self.assertRaises(RuntimeError),
+            Tracker(n_join_attempts=2, join_timeout=0.01),
+        ):
+            pass
+        pid = int(pathlib.Path("pids").read_text(encoding="utf-8"))
+        await_end(pid)
+
+    # Requirement: PY-5
+    def test_process_that_is_not_there_is_a_warning_and_unknown_figures(self) -> None:
+        self.program("exit 1")
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        gone = f"The target process of ID {pid} ended before tracking could begin."
+        with self.warned(gone, "Not known: max_ram.system_capacity, "), Tracker(process_id=pid) as tracker:
+            pass
+        found = tracker.to_json()
+        self.assertEqual((found["max_ram"]["unit"], found["max_ram"]["main"]["total_rss"]), ("gigabytes", None))
+        self.assertEqual(found["compute_time"], {"unit": "hours", "time": None})
+
+    # Requirement: PY-3
+    def test_it_is_no_child_and_in_a_session_of_its_own(self) -> None:
+        self.program("echo $$ >pid; cut -d ' ' -f 6 /proc/$$/stat >session;" + GOOD)
+        with Tracker(disable_logs=True):
+            with self.assertRaises(ChildProcessError):
+                os.waitpid(-1, os.WNOHANG)
+            self.assertNotEqual(int(pathlib.Path("session").read_text(encoding="utf-8")), os.getsid(0))
+
+    # Requirement: PY-3
+    def test_forked_child_does_not_stop_it(self) -> None:
+        self.program(GOOD)
+        with Tracker(disable_logs=True) as tracker:
+            child = os.fork()
+            if not child:
+                tracker.stop()
+                os._exit(0 if tracker.state is Tracker.State.STOPPED and tracker.resource_usage is None else 1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertIn("GPU_TRACK_SESSION", os.environ)
+        self.assertIsNotNone(tracker.resource_usage)
+
+    # Requirement: PY-3
+    def test_program_that_does_not_stop_it_ends_and_leaves_nothing(self) -> None:
+        self.program("echo $$ >pid;" + GOOD)
+        code = "import os, sys, gpu_track; gpu_track.Tracker(disable_logs=True).start(); os.fork(); sys.exit(7)"
+        done = self.run_python(["-c", code], TMPDIR=os.fspath(self.temporary))
+        self.assertEqual((done.returncode, done.stderr), (7, ""))
+        self.assertEqual(list(self.temporary.iterdir()), [])
+        pid = int(pathlib.Path("pid").read_text(encoding="utf-8"))
+        await_end(pid)
+
+    def test_kept_file_is_there_until_the_end(self) -> None:
+        self.program(GOOD)
+        with Tracker(resource_usage_file="kept.pkl", disable_logs=True):
+            pathlib.Path("kept.pkl").touch()
+        self.assertFalse(os.path.exists("kept.pkl"))
+        self.assertEqual(self.arguments().count("-o"), 2)
+
+
+class Module(InDirectory):
+    # Requirement: PY-7
+    def test_drop_in_answers_for_gpu_tracker(self) -> None:
+        pathlib.Path("helper.py").write_text("import gpu_tracker\n", encoding="utf-8")
+        pathlib.Path("script.py").write_text(
+            textwrap.dedent(
+                """
+                import multiprocessing, sys
+                import gpu_tracker as gput, helper
+                from gpu_tracker.tracker import Tracker
+                from gpu_tracker.sub_tracker import SubTracker
+                import gpu_tracker.tracker
+
+                def work():
+                    with gput.SubTracker("work", sub_tracking_file="marks.csv"):
+                        pass
+
+                if __name__ == "__main__":
+                    assert gput.Tracker is Tracker is gpu_tracker.tracker.Tracker is helper.gpu_tracker.Tracker
+                    assert gput.SubTracker is SubTracker
+                    child = multiprocessing.get_context("spawn").Process(target=work)
+                    child.start()
+                    child.join()
+                    print(gput.Tracker.__module__, sys.argv, child.exitcode)
+                    sys.exit(3)
+                """
+            ),
+            encoding="utf-8",
+        )
+        done = self.run_python(["-m", "gpu_track.drop_in", "script.py", "-x", "a b"])
+        expected = "gpu_track.tracker ['script.py', '-x', 'a b'] 0\n"
+        self.assertEqual((done.returncode, done.stdout), (3, expected), done.stderr)
+        self.assertTrue(os.path.exists("marks.csv"))
+        done = self.run_python(["-m", "gpu_track.drop_in", "-m", "script"])
+        self.assertEqual((done.returncode, done.stdout[:17]), (3, "gpu_track.tracker"), done.stderr)
+        done = self.run_python(["-m", "gpu_track.drop_in"])
+        self.assertIn("usage: python -m gpu_track.drop_in", done.stderr)
+
+    def test_version_is_a_text_and_other_names_are_errors(self) -> None:
+        self.assertIsInstance(gpu_track.__version__, str)
+        with self.assertRaises(AttributeError):
+            gpu_track.nothing  # noqa: B018
+
+    def test_import_takes_no_package_that_is_not_of_python(self) -> None:
+        code = "import gpu_track, sys; print(*{'pandas', 'sqlite3', 'asyncio'}.intersection(sys.modules))"
+        self.assertEqual(self.python(code).stdout, "\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
