@@ -46,7 +46,12 @@ class Attached:
                 self._pid, self._start = _start(command, errors, ready_end)
             finally:
                 os.close(ready_end)
-            line = _line(ready)
+            try:
+                line = _line(ready)
+            except BaseException:
+                # Ctrl-C, for example.
+                self.kill()
+                raise
         finally:
             os.close(ready)
         if line is None:

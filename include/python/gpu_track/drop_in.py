@@ -38,8 +38,9 @@ def main(arguments: Sequence[str]) -> None:
         sys.path.insert(1, place)
         runpy.run_module(given[0], run_name="__main__", alter_sys=True)
     else:
-        # The script's directory is where its own modules are.
-        sys.path[:1] = [os.path.dirname(os.path.realpath(given[0])), place]
+        # The script's directory is where its own modules are, unless `python -P` was asked for.
+        first = [] if getattr(sys.flags, "safe_path", False) else [os.path.dirname(os.path.realpath(given[0]))]
+        sys.path[: len(first)] = [*first, place]
         runpy.run_path(given[0], run_name="__main__")
 
 

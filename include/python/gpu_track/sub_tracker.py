@@ -42,6 +42,14 @@ def _note_fork() -> None:
 os.register_at_fork(after_in_child=_note_fork)
 
 
+def _relative(path: str) -> str:
+    try:
+        return os.path.relpath(path)
+    except FileNotFoundError:
+        # The working directory was removed.
+        return path
+
+
 class SubTracker:
     """Marks a code block: from the start of a `with` to its end.
 
@@ -62,7 +70,7 @@ class SubTracker:
         if code_block_name is None:
             caller = sys._getframe(1)
             code = caller.f_code.co_filename
-            shown = _shown.get(code) or _shown.setdefault(code, os.path.relpath(code))
+            shown = _shown.get(code) or _shown.setdefault(code, _relative(code))
             line = caller.f_lineno if code_block_attribute is None else code_block_attribute
             code_block_name = f"{shown}:{line}"
         self.code_block_name = code_block_name
