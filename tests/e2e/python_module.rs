@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::gpu_tracker::theirs;
 use crate::support::run::{BINARY, become_user, cache_home};
-use crate::support::{is_root, leftovers, or_skip, skip, wait_until};
+use crate::support::{WATCHDOG, is_root, leftovers, or_skip, skip, wait_until};
 
 /// Arguments of unittest for all tests of the module.
 const ALL: [&str; 5] = ["discover", "-s", "gpu_track_tests", "-t", "."];
@@ -30,8 +30,10 @@ fn python(prefix: &[String]) -> Result<Vec<String>, &'static str> {
 /// Runs tests of the module by the Python that `words` start, with `cache` as the directory of the shim.
 fn run_tests(words: &[String], tests: &[&str], cache: &Path) {
     let mark = leftovers::new_mark();
-    let done = Command::new(&words[0])
-        .args(&words[1..])
+    let watchdog = (5 * WATCHDOG).as_secs().to_string();
+    let done = Command::new("timeout")
+        .arg(watchdog)
+        .args(words)
         .args(["-B", "-m", "unittest"])
         .args(tests)
         .current_dir(module())

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import unittest
+from collections.abc import Callable
 from unittest import mock
 
 from gpu_track import _marks
@@ -48,10 +49,15 @@ class InDirectory(unittest.TestCase):
         )
 
 
+def wait_until(condition: Callable[[], object]) -> None:
+    """Waits until a condition is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.01)
+
+
 def await_end(pid: int) -> None:
     """Waits until no process of this pid runs."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not has_ended(pid):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"process {pid} does not end")
-        time.sleep(0.01)
+    wait_until(lambda: has_ended(pid))

@@ -15,7 +15,7 @@ from typing import Any
 
 from gpu_track import SubTracker, SubTrackingAnalyzer, Tracker, TrackingComparison
 from gpu_track_tests import known_program
-from gpu_track_tests.places import PATIENCE_S, InDirectory, await_end
+from gpu_track_tests.places import PATIENCE_S, InDirectory, await_end, wait_until
 
 HEAD = "process_id,code_block_name,position,timestamp\n"
 
@@ -84,10 +84,8 @@ class KnownWork(Installed):
                 tracker.events("nonsense")
             subprocess.run(["sh", "-c", "exit 3"], check=False)
             # It is written with the next samples.
-            while not tracker.events("exit"):
-                pass
-            while not tracker.timeline(0.1):
-                pass
+            wait_until(lambda: tracker.events("exit"))
+            wait_until(lambda: tracker.timeline(0.1))
         (exit_of_child,) = (event for event in tracker.events("exit") if event["command"] == "sh")
         self.assertEqual(exit_of_child["exit"]["code"], 3)
         self.assertEqual(tracker.events(last_n=1), tracker.events()[-1:])
@@ -167,8 +165,7 @@ class KnownWork(Installed):
     def test_another_process_is_tracked_to_its_end(self) -> None:
         other = subprocess.Popen([sys.executable, "-c", "b = bytearray(100_000_000); input()"], stdin=subprocess.PIPE)
         with Tracker(0.1, "bytes", process_id=other.pid, tracking_file="run.jsonl", disable_logs=True) as tracker:
-            while not any(point["ram_main_bytes"] > 1e8 for point in tracker.timeline(0.1)):
-                pass
+            wait_until(lambda: any(point["ram_main_bytes"] > 1e8 for point in tracker.timeline(0.1)))
             other.communicate(b"\n", PATIENCE_S)
         assert tracker.resource_usage is not None
         self.assertGreater(tracker.resource_usage.max_ram.main.total_rss, 100_000_000)

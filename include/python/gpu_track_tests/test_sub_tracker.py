@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import functools
 import os
 import pathlib
 import signal
@@ -15,7 +16,7 @@ from contextlib import closing
 
 from gpu_track import SubTracker, sub_track
 from gpu_track._marks import COLUMNS
-from gpu_track_tests.places import InDirectory
+from gpu_track_tests.places import InDirectory, wait_until
 
 
 def marks(path: str | pathlib.Path) -> list[tuple[int, str, int, float]]:
@@ -264,9 +265,7 @@ class Trouble(InDirectory):
             gone = f"The file {name} was removed in the middle of writing data to it."
             with self.assertRaisesRegex(FileNotFoundError, gone):
                 # A file is looked at now and then only.
-                for _ in endless():
-                    with block:
-                        pass
+                wait_until(functools.partial(enter, block))
 
     # Requirement: PY-12, PY-60
     def test_file_goes_on_when_the_program_closes_all_descriptors(self) -> None:
@@ -306,10 +305,10 @@ print("went on", {COLUMNS!r} in open("marks.csv").read())
             self.fail("the block is entered")
 
 
-def endless() -> Iterator[None]:
-    """As often as wanted."""
-    while True:
-        yield
+def enter(block: SubTracker) -> None:
+    """Enters a block and leaves it."""
+    with block:
+        pass
 
 
 if __name__ == "__main__":
