@@ -258,6 +258,34 @@ class Analysis(Installed):
         self.assertIn("but they differ by line number", logs.output[0])
         self.assertIn("a.py:1 -> a.py:2", comparison.compare().to_json()["code_block_compute_time"])
 
+    # Requirement: PY-15
+    def test_module_is_a_program_like_gpu_tracker(self) -> None:
+        def run(*arguments: str) -> tuple[int, str, str]:
+            done = self.run_python(["-m", "gpu_track", *arguments])
+            return done.returncode, done.stdout, done.stderr
+
+        self.assertEqual(run("--version"), (0, "5.0.1\n", ""))
+        analyze = ["sub-track", "analyze", "--tf=run.csv", "--stf=marks.csv"]
+        status, text, _ = run(*analyze)
+        self.assertEqual((status, text), (0, f"{self.analyzer.sub_tracking_results()}\n"))
+        self.assertEqual(run(*analyze, "--form=pickle", "-o", "a.pkl"), (0, "", ""))
+        self.assertEqual(run(*analyze, "-f", "json", "-o", "b.json")[0], 0)
+        compare = ["sub-track", "compare", "-m", "A=a.pkl", "-m", "B=b.json", "--stat=max"]
+        compared = TrackingComparison({"A": "a.pkl", "B": "b.json"}).compare("max")
+        self.assertEqual(run(*compare), (0, f"{compared}\n", ""))
+        self.assertEqual(run(*compare, "-f", "json"), (0, json.dumps(compared.to_json(), indent=1) + "\n", ""))
+        self.assertEqual(run(*compare, "-f", "pickle", "-o", "c.pkl"), (0, "", ""))
+        again = pickle.loads(pathlib.Path("c.pkl").read_bytes())
+        self.assertEqual((str(again), again.to_json()), (str(compared), compared.to_json()))
+        for wrong, message in (
+            (["compare", "-m", "A=none.pkl"], "No such file or directory: 'none.pkl'"),
+            (["compare"], "ERROR:root:A mapping of tracking session name to file path must be provided"),
+            ([*analyze[1:], "-f", "pickle"], "ERROR:root:a pickle is no text: name a file with --output"),
+        ):
+            status, _, error = run("sub-track", *wrong)
+            self.assertEqual((status, error.count("\n")), (1, 1), error)
+            self.assertIn(message, error)
+
     # Requirement: PY-14
     def test_pickle_of_other_things_is_refused(self) -> None:
         for name, value in (("list.pkl", [1]), ("command.pkl", Command())):

@@ -1,0 +1,89 @@
+"""`python3 -m gpu_track ARG...` does what `python3 -m gpu_tracker ARG...` does, by the installed program.
+
+Pickles of sub-tracking hold classes of Python, so they are written and read here: `sub-track analyze -f pickle`, and
+`sub-track compare`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import sys
+from collections.abc import Sequence
+
+from gpu_track._program import find
+from gpu_track.analysis import SubTrackingAnalyzer, SubTrackingResults
+from gpu_track.comparison import ComparisonResults, TrackingComparison
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The options of gpu_tracker's `sub-track analyze` and `compare`."""
+    parser = argparse.ArgumentParser(prog="python3 -m gpu_track sub-track", add_help=False)
+    add = parser.add_argument
+    add("command", choices=["analyze", "compare"])
+    add("-o", "--output")
+    add("-f", "--format", default="text", choices=["json", "text", "pickle"])
+    add("--tf")
+    add("--stf")
+    add("-m", action="append", default=[], metavar="NAME=FILE")
+    add("--cconfig")
+    add("--stat")
+    return parser
+
+
+def _compared(options: argparse.Namespace) -> ComparisonResults:
+    config = {}
+    if options.cconfig is not None:
+        with open(options.cconfig, encoding="utf-8") as file:
+            config = json.load(file)
+    files = dict(config.get("file_path_map", {}))
+    files.update(mapping.split("=", 1) for mapping in options.m)
+    if not files:
+        need = "through the -m option or a config file."
+        raise ValueError(f"A mapping of tracking session name to file path must be provided either {need}")
+    return TrackingComparison(files).compare(options.stat or config.get("statistic") or "mean")
+
+
+def _write(results: SubTrackingResults | ComparisonResults, form: str, output: str | None) -> None:
+    if form == "pickle":
+        if output is None:
+            raise ValueError("a pickle is no text: name a file with --output")
+        with open(output, "wb") as binary:
+            pickle.dump(results, binary)
+        return
+    text = json.dumps(results.to_json(), indent=1) if form == "json" else str(results)
+    if output is None:
+        print(text)
+    else:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _results(options: argparse.Namespace) -> SubTrackingResults | ComparisonResults | None:
+    """What is asked for. None: the program itself writes it."""
+    if options.command == "compare":
+        return _compared(options)
+    if options.format == "pickle":
+        return SubTrackingAnalyzer(options.tf, options.stf or "").sub_tracking_results()
+    return None
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Does what gpu_tracker does with these arguments, and ends with its exit status."""
+    if arguments[:1] == ["sub-track"] and arguments[1:2] in (["analyze"], ["compare"]):
+        options = _parser().parse_args(arguments[1:])
+        try:
+            results = _results(options)
+            if results is not None:
+                _write(results, options.format, options.output)
+                return
+        except (ValueError, OSError) as error:
+            print(f"ERROR:root:{error}", file=sys.stderr)
+            sys.exit(1)
+    os.execv(find("gpu-track-run"), ["gpu-tracker", *arguments])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
