@@ -7,6 +7,7 @@ session of its own, so Ctrl-C at the terminal does not reach it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -39,7 +40,7 @@ class Attached:
 
         Raises NotTracked if it refuses, FileNotFoundError if it is not installed.
         """
-        ready, ready_end = os.pipe()
+        ready, ready_end = _pipe()
         try:
             try:
                 command = [find("gpu-track-run"), *arguments, "--ready-fd", str(ready_end)]
@@ -48,9 +49,10 @@ class Attached:
                 os.close(ready_end)
             try:
                 line = _line(ready)
+                self.environment: Mapping[str, str] = json.loads(line)["environment"] if line else {}
             except BaseException:
                 # Ctrl-C, for example.
-                self.kill()
+                self.ask_to_end()
                 raise
         finally:
             os.close(ready)
@@ -59,7 +61,6 @@ class Attached:
             self.wait(_END_WITHIN_S)
             self.kill()
             raise NotTracked(" ".join(messages(errors)) or "gpu-track-run did not begin to track")
-        self.environment: Mapping[str, str] = json.loads(line)["environment"]
 
     def is_running(self) -> bool:
         """Whether it has not ended."""
@@ -89,6 +90,15 @@ class Attached:
         if self.is_running():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)
+
+
+def _pipe() -> tuple[int, int]:
+    """A pipe whose end for writing has no number of a standard stream, also where the program has closed those."""
+    for_reading, low = os.pipe()
+    try:
+        return for_reading, fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(low)
 
 
 def _start(command: Sequence[str], errors: str, ready_end: int) -> tuple[int, str | None]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from gpu_track import SubTracker, SubTrackingAnalyzer, Tracker, TrackingComparison
 from gpu_track_tests import known_program
-from gpu_track_tests.places import PATIENCE_S, InDirectory, await_end, wait_until
+from gpu_track_tests.places import MODULE, PATIENCE_S, InDirectory, await_end, wait_until
 
 HEAD = "process_id,code_block_name,position,timestamp\n"
 
@@ -155,6 +155,19 @@ class KnownWork(Installed):
         except RuntimeError as error:
             self.assertIn("ended before it wrote a report", str(error))
         self.assertEqual(dict(os.environ), variables)
+
+    # Requirement: PY-3
+    def test_program_without_standard_streams_is_tracked(self) -> None:
+        code = """
+import os, subprocess, gpu_track
+with gpu_track.Tracker(disable_logs=True) as tracker, gpu_track.SubTracker("b", sub_tracking_file="marks.csv"):
+    subprocess.run(["true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+open("found", "w").write(str(tracker.reports[0]["coverage"]["layers"]["preload"]))
+"""
+        variables = {**os.environ, "PYTHONPATH": os.fspath(MODULE)}
+        script = 'exec "$0" -c "$1" <&- >&- 2>&-'
+        subprocess.run(["sh", "-c", script, sys.executable, code], env=variables, check=True, timeout=PATIENCE_S)
+        self.assertEqual(self.text("found"), "1")
 
     # Requirement: PY-5
     def test_what_can_not_be_written_is_refused_at_the_start(self) -> None:
