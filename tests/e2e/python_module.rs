@@ -51,7 +51,7 @@ fn run_tests(words: &[String], tests: &[&str], cache: &Path) {
     wait_until("what the tests started is over", || leftovers::processes(&mark).is_empty());
 }
 
-// Requirement: PY-1, PY-2, PY-3, PY-4, PY-5, PY-6, PY-8, PY-11, PY-13, PY-14
+// Requirement: PY-1, PY-2, PY-3, PY-4, PY-5, PY-6, PY-8, PY-11, PY-13, PY-14, PY-16, PY-17, PY-18, PY-19
 #[test]
 fn python_module_does_what_its_tests_say() {
     run_tests(&or_skip!(python(&[])), &ALL, &cache_home());
@@ -65,6 +65,14 @@ fn python_module_has_the_forms_and_figures_of_gpu_tracker() {
         skip!("gpu_tracker's test data is not there (scripts/test)");
     }
     run_tests(&[python.to_str().unwrap().to_owned()], &["gpu_track_tests.check_peer"], &cache_home());
+}
+
+// Requirement: PY-16, PY-17, PY-18, PY-19, PY-20
+#[test]
+fn notebook_shows_what_its_cells_used() {
+    let kernel = std::env::var("GPU_TRACK_TEST_JUPYTER")
+        .map_err(|_| "ipykernel and nbclient are not installed (scripts/test)");
+    run_tests(&[or_skip!(kernel)], &["gpu_track_tests.check_notebook"], &cache_home());
 }
 
 // Requirement: PY-9

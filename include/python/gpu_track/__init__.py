@@ -5,6 +5,7 @@ work. docs/GUIDE.md, "In Python", says what differs.
 """
 
 import sys
+from typing import Any
 
 if sys.version_info < (3, 9):  # noqa: UP036 (the wheel is for programs of older ones, too)
     raise ImportError("the module gpu_track needs Python 3.9 or newer; gpu-track-run works without it")
@@ -26,3 +27,17 @@ def __getattr__(name: str) -> str:
         except PackageNotFoundError:
             return "unknown"
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:  # noqa: ANN401 (IPython)
+    """Gives a notebook `%%gpu_track` and `%gpu_track`: `%load_ext gpu_track` calls it."""
+    from gpu_track._magic import load  # noqa: PLC0415 (it needs IPython)
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:  # noqa: ANN401 (IPython)
+    """Takes them away: `%unload_ext gpu_track` calls it."""
+    from gpu_track._magic import unload  # noqa: PLC0415
+
+    unload(shell)
