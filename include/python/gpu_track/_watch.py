@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpu_track._cell import METADATA_KEY, Bundle, bytes_text, html_line, percent_text, seconds_text
+from gpu_track._program import ask_json
 from gpu_track._tracked import Tracked
 
 # How often the line changes at most. Samples for it are written as often.
@@ -21,13 +22,14 @@ _PERIOD_S = 0.5
 class Samples:
     """The last row of a tracking file in CSV that is being written, in bytes and percent of one core."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, has_gpus: bool) -> None:
         self._path = path
+        # Without GPUs the file has 0 as theirs.
+        self._has_gpus = has_gpus
         self._read_bytes = 0
         # The begin of a row whose end is not written yet.
         self._rest = b""
         self._lines = 0
-        self._has_gpus = True
         self._columns: list[str] = []
 
     def last(self) -> dict[str, Any] | None:
@@ -41,10 +43,7 @@ class Samples:
         row = None
         for row in rows:
             self._lines += 1
-            if self._lines == 2:
-                # system_gpu_count, which on machines with GPUs is filled in at the end.
-                self._has_gpus = row[7].strip() != "0"
-            elif self._lines == 3:
+            if self._lines == 3:
                 self._columns = row
         return self._figures(dict(zip(self._columns, row))) if row is not None and self._lines > 3 else None
 
@@ -85,11 +84,14 @@ class Watch:
         self._transient = {"display_id": uuid.uuid4().hex}
         self._directory = tempfile.TemporaryDirectory(prefix="gpu-track.")
         path = os.path.join(self._directory.name, "watch.csv")
+        has_gpus = _has_gpus()
         self._begin_s = time.monotonic()
         self._tracked = Tracked(_PERIOD_S, path)
         self._publish(_bundle(f"gpu_track watch: {self._tracked.reason or 'no sample yet'}", {}), update=False)
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._show, args=(Samples(path),), name="gpu_track watch", daemon=True)
+        self._thread = threading.Thread(
+            target=self._show, args=(Samples(path, has_gpus=has_gpus),), name="gpu_track watch", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -113,6 +115,15 @@ class Watch:
     def _publish(self, bundle: Bundle, *, update: bool) -> None:
         data, metadata = bundle
         self._publisher.publish(data=data, metadata=metadata, transient=self._transient, update=update)
+
+
+def _has_gpus() -> bool:
+    """Whether this machine has GPUs. The head of a tracking file says so at the end only."""
+    try:
+        return bool(ask_json(["gpus"], warns=False)["gpus"])
+    except (OSError, ValueError):
+        # The tracker says why gpu-track does not work; the figures at the end have the GPUs.
+        return False
 
 
 def _bundle(line: str, figures: dict[str, Any]) -> Bundle:

@@ -220,11 +220,13 @@ class Watched(InKernel):
         with tempfile.TemporaryDirectory() as place:
             go_on = pathlib.Path(place, "go_on")
             seen: list[float] = []
+            gpus: list[object] = []
 
             def look(kind: str, content: dict[str, Any]) -> None:
                 if kind == "update_display_data":
                     self.assertEqual(content["transient"]["display_id"], shown)
                     seen.append(content["metadata"]["gpu_track"]["ram"]["bytes"])
+                    gpus.append(content["metadata"]["gpu_track"]["gpu"])
                     # Twice: it goes on.
                     if len([ram for ram in seen if ram >= held]) == 2:
                         go_on.touch()
@@ -239,6 +241,8 @@ class Watched(InKernel):
         figures = last["metadata"]["gpu_track"]
         self.assertIsNone(figures["reason"])
         self.assertGreaterEqual(figures["ram"]["peak_bytes"], held)
+        # A machine without GPUs has no part for them, in both.
+        self.assertEqual({gpu is None for gpu in gpus}, {figures["gpu"] is None})
         wait_until(lambda: has_ended(pid))
 
 
