@@ -3,6 +3,10 @@
 //! gpu_tracker pairs marks that are neighbours by their times. That is wrong where a block is entered again before it ends:
 //! it pairs both starts, and then both ends. Here each end belongs to the innermost call that is open in its process. Of
 //! blocks that are not nested, both give the same.
+//!
+//! The Python module writes both marks of a call together. So a start and its stop in the next row are a call, also where
+//! coroutines or threads of one process run a block at the same time. In a file whose rows come by their times, such a stop
+//! belongs to that start in any case, as the innermost open call.
 
 use std::collections::HashMap;
 
@@ -66,6 +70,15 @@ struct Entry {
     timestamp_s: f64,
 }
 
+impl Entry {
+    /// Whether `next` can be the stop of this start.
+    fn is_left_by(&self, next: &Self) -> bool {
+        (self.position, next.position) == (Position::Start, Position::Stop)
+            && (self.block, self.process_id) == (next.block, next.process_id)
+            && self.timestamp_s <= next.timestamp_s
+    }
+}
+
 /// The marks of a file, collected one by one.
 #[derive(Debug, Default)]
 pub struct Marks {
@@ -99,12 +112,13 @@ impl Marks {
     /// # Errors
     /// If a call ends that did not begin.
     pub fn pair(self) -> Result<Blocks, MarksError> {
-        let Self { places, mut entries } = self;
+        let Self { places, entries } = self;
         // The names by their places, and the calls of each.
         let mut blocks: Vec<(String, Vec<Call>)> = places.iter().map(|_| Default::default()).collect();
         for (name, block) in places {
             blocks[block].0 = name;
         }
+        let mut entries = take_neighbours(entries, |block, call| blocks[block].1.push(call));
         // Marks of the same time stay in the order of the file: there a call ends before the next one begins.
         entries.sort_by(|a, b| {
             (a.block, a.process_id)
@@ -122,6 +136,28 @@ impl Marks {
         blocks.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Blocks(blocks.into_iter().map(|(name, calls)| Block::new(name, calls)).collect()))
     }
+}
+
+/// Hands each start that is followed by its own stop, in the order of the file, to `take` as a call of a block. Gives the other
+/// marks.
+fn take_neighbours(entries: Vec<Entry>, mut take: impl FnMut(usize, Call)) -> Vec<Entry> {
+    let mut others: Vec<Entry> = Vec::new();
+    // Whether the mark before is the last of `others`, and not part of a call.
+    let mut is_single = false;
+    for mark in entries {
+        match others.last() {
+            Some(start) if is_single && start.is_left_by(&mark) => {
+                take(mark.block, Call { start_s: start.timestamp_s, stop_s: mark.timestamp_s });
+                others.pop();
+                is_single = false;
+            }
+            _ => {
+                others.push(mark);
+                is_single = true;
+            }
+        }
+    }
+    others
 }
 
 /// Pairs the marks of one block in one process, which come in the order of their times. A stop ends the call that was entered
@@ -259,6 +295,44 @@ mod tests {
         );
         // Lines in another order than the times.
         assert_eq!(calls(&[(7, '-', 2.0), (7, '+', 1.0)]), [(1.0, 2.0)]);
+    }
+
+    // Requirement: PY-11
+    #[test]
+    fn start_and_stop_in_neighbouring_rows_are_a_call() {
+        // Coroutines of one process, as the Python module writes them: by their ends.
+        let crossing = [(7, '+', 0.0), (7, '-', 0.2), (7, '+', 0.1), (7, '-', 0.5)];
+        assert_eq!(calls(&crossing), [(0.0, 0.2), (0.1, 0.5)]);
+        let within =
+            [(7, '+', 0.2), (7, '-', 0.3), (7, '+', 0.1), (7, '-', 0.5), (7, '+', 0.0), (7, '-', 0.4)];
+        assert_eq!(calls(&within), [(0.0, 0.4), (0.1, 0.5), (0.2, 0.3)]);
+        // A row of another process, or an earlier time, is no neighbour.
+        let others =
+            [(7, '+', 1.0), (8, '+', 1.5), (7, '-', 2.0), (8, '-', 3.0), (7, '+', 6.0), (7, '-', 5.0)];
+        assert!(marks(&others).pair().is_err());
+        assert_eq!(calls(&others[..4]), [(1.0, 2.0), (1.5, 3.0)]);
+    }
+
+    proptest! {
+        /// Each step enters a block or leaves the innermost one, in one of two processes.
+        #[test]
+        fn neighbours_of_nested_calls_are_those_of_the_innermost_call(steps in vec((0_i64..2, any::<bool>()), 0..40)) {
+            let mut depths = [0, 0];
+            let mut all = Vec::new();
+            for (at, (process_id, enters)) in steps.into_iter().enumerate() {
+                let depth: &mut u32 = &mut depths[process_id as usize];
+                if !enters && *depth == 0 {
+                    continue;
+                }
+                *depth = if enters { *depth + 1 } else { *depth - 1 };
+                all.push((process_id, if enters { '+' } else { '-' }, at as f64));
+            }
+            let found = marks(&all).pair().unwrap().0.pop().map_or_else(Vec::new, |block| block.calls);
+            // The same marks in an order in which no stop follows a start: all stops come first.
+            all.sort_by_key(|(_, sign, _)| *sign == '+');
+            let nested = marks(&all).pair().unwrap().0.pop().map_or_else(Vec::new, |block| block.calls);
+            prop_assert_eq!(found, nested);
+        }
     }
 
     // Requirement: CMD-42
