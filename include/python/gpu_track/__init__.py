@@ -5,7 +5,7 @@ work. docs/GUIDE.md, "In Python", says what differs.
 """
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 if sys.version_info < (3, 9):  # noqa: UP036 (the wheel is for programs of older ones, too)
     raise ImportError("the module gpu_track needs Python 3.9 or newer; gpu-track-run works without it")
@@ -17,16 +17,20 @@ from gpu_track.tracker import Tracker
 __all__ = ["ResourceUsage", "SubTracker", "SubTrackingAnalyzer", "Tracker", "TrackingComparison", "sub_track"]
 
 
-def __getattr__(name: str) -> str:
-    if name == "__version__":
-        # It takes as long to import as all of this module.
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+if TYPE_CHECKING:
+    __version__: str
+else:
 
-        try:
-            return version("gpu-track")
-        except PackageNotFoundError:
-            return "unknown"
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> str:
+        if name == "__version__":
+            # It takes as long to import as all of this module.
+            from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+            try:
+                return version("gpu-track")
+            except PackageNotFoundError:
+                return "unknown"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load_ipython_extension(shell: Any) -> None:  # noqa: ANN401 (IPython)

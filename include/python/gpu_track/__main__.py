@@ -39,7 +39,11 @@ def _compared(options: argparse.Namespace) -> ComparisonResults:
         with open(options.cconfig, encoding="utf-8") as file:
             config = json.load(file)
     files = dict(config.get("file_path_map", {}))
-    files.update(mapping.split("=", 1) for mapping in options.m)
+    for mapping in options.m:
+        name, equals, file_name = mapping.partition("=")
+        if not equals:
+            raise ValueError(f'-m "{mapping}" has no "=": give NAME=FILE')
+        files[name] = file_name
     if not files:
         need = "through the -m option or a config file."
         raise ValueError(f"A mapping of tracking session name to file path must be provided either {need}")
@@ -72,7 +76,8 @@ def _results(options: argparse.Namespace) -> SubTrackingResults | ComparisonResu
 
 def main(arguments: Sequence[str]) -> None:
     """Does what gpu_tracker does with these arguments, and ends with its exit status."""
-    if arguments[:1] == ["sub-track"] and arguments[1:2] in (["analyze"], ["compare"]):
+    is_help = not {"-h", "--help"}.isdisjoint(arguments)
+    if arguments[:1] == ["sub-track"] and arguments[1:2] in (["analyze"], ["compare"]) and not is_help:
         options = _parser().parse_args(arguments[1:])
         try:
             results = _results(options)

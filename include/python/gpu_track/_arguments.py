@@ -19,7 +19,7 @@ def options(  # noqa: PLR0913, PLR0917
     ram_unit: str,
     gpu_ram_unit: str,
     time_unit: str,
-    n_expected_cores: int | None,
+    n_expected_cores: float | None,
     gpu_uuids: Set[str] | None,
     gpu_brand: str | None,
 ) -> list[str]:
@@ -29,11 +29,13 @@ def options(  # noqa: PLR0913, PLR0917
     _check_unit(ram_unit, "RAM", _RAM_UNITS)
     _check_unit(gpu_ram_unit, "GPU RAM", _RAM_UNITS)
     _check_unit(time_unit, "time", _TIME_UNITS)
-    found = ["--st", str(sleep_time), "--ru", ram_unit, "--gru", gpu_ram_unit, "--tu", time_unit]
+    found = ["--st", str(float(sleep_time)), "--ru", ram_unit, "--gru", gpu_ram_unit, "--tu", time_unit]
     if n_expected_cores is not None:
         if n_expected_cores < 1:
             raise ValueError(f"n_expected_cores of {n_expected_cores} is invalid. Must be at least 1.")
-        found += ["--nec", str(n_expected_cores)]
+        if not float(n_expected_cores).is_integer():
+            raise ValueError(f"n_expected_cores of {n_expected_cores} is invalid. Must be a whole number.")
+        found += ["--nec", str(int(n_expected_cores))]
     if gpu_brand is not None:
         if gpu_brand not in _BRANDS:
             brands = '"nvidia", "amd" and "intel"'

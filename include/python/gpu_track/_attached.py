@@ -11,12 +11,12 @@ import fcntl
 import json
 import os
 import select
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
 from gpu_track._environment import PROCESS
+from gpu_track._handle import Handle, parent_of, start_of
 from gpu_track._program import find, without_name
 
 # Starts the rest of its arguments in the background, with stderr in the file that the first one names.
@@ -25,7 +25,6 @@ _SCRIPT = 'errors=$1; shift; "$@" >/dev/null 2>"$errors" & echo $!'
 _READY_WITHIN_S = 60.0
 # Longest time that one which refuses takes to say why.
 _END_WITHIN_S = 10.0
-_POLL_S = 0.002
 
 
 class NotTracked(RuntimeError):
@@ -44,15 +43,21 @@ class Attached:
         try:
             try:
                 command = [find("gpu-track-run"), *arguments, "--ready-fd", str(ready_end)]
-                self._pid, self._start = _start(command, errors, ready_end)
+                self._pid = _start(command, errors, ready_end)
+                self._handle = Handle(self._pid)
             finally:
                 os.close(ready_end)
             try:
                 line = _line(ready)
                 self.environment: Mapping[str, str] = json.loads(line)["environment"] if line else {}
+            except (ValueError, LookupError, TypeError):
+                self.kill()
+                self.close()
+                raise NotTracked(f'"{command[0]}" is no gpu-track-run: it says {line!r}') from None
             except BaseException:
                 # Ctrl-C, for example.
                 self.ask_to_end()
+                self.close()
                 raise
         finally:
             os.close(ready)
@@ -60,36 +65,29 @@ class Attached:
             # Its message can come after it has closed the pipe.
             self.wait(_END_WITHIN_S)
             self.kill()
+            self.close()
             raise NotTracked(" ".join(messages(errors)) or "gpu-track-run did not begin to track")
-
-    def is_running(self) -> bool:
-        """Whether it has not ended."""
-        return _start_of(self._pid) == self._start is not None
 
     def ask_to_end(self) -> None:
         """Ends tracking: it writes its report."""
-        self._signal(signal.SIGTERM)
+        self._handle.ask_to_end()
 
     def kill(self) -> None:
         """Ends it without a report."""
-        self._signal(signal.SIGKILL)
+        self._handle.kill()
+
+    def close(self) -> None:
+        """Gives back the descriptors."""
+        self._handle.close()
 
     def wait(self, timeout_s: float) -> bool:
         """Waits for its end. Gives whether it has ended."""
-        deadline = time.monotonic() + timeout_s
-        while self.is_running():
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_POLL_S)
+        if not self._handle.wait(timeout_s):
+            return False
         # Where this process adopts orphans, as the first one of a container does, it is a child after all.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, os.WNOHANG)
         return True
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.is_running():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, number)
 
 
 def _pipe() -> tuple[int, int]:
@@ -101,8 +99,8 @@ def _pipe() -> tuple[int, int]:
         os.close(low)
 
 
-def _start(command: Sequence[str], errors: str, ready_end: int) -> tuple[int, str | None]:
-    """Starts a program that is no child. Gives its pid and when it started."""
+def _start(command: Sequence[str], errors: str, ready_end: int) -> int:
+    """Starts a program that is no child. Gives its pid."""
     done = subprocess.run(
         ["/bin/sh", "-c", _SCRIPT, "sh", errors, *command],
         stdin=subprocess.DEVNULL,
@@ -116,8 +114,7 @@ def _start(command: Sequence[str], errors: str, ready_end: int) -> tuple[int, st
     )
     if not done.stdout.strip().isdigit():
         raise NotTracked(f"/bin/sh could not start gpu-track-run: status {done.returncode}")
-    pid = int(done.stdout)
-    return pid, _start_of(pid)
+    return int(done.stdout)
 
 
 def _line(descriptor: int) -> bytes | None:
@@ -136,19 +133,17 @@ def _line(descriptor: int) -> bytes | None:
     return found
 
 
-def _start_of(pid: int) -> str | None:
-    """What tells a process from a later one of its pid. None: it has ended."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            state, *fields = file.read().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if state in "ZX" else fields[18]
-
-
 def has_ended(pid: int) -> bool:
     """Whether there is no process of this pid, or it only waits to be reaped."""
-    return _start_of(pid) is None
+    return start_of(pid) is None
+
+
+def is_own_or_ancestor(pid: int) -> bool:
+    """Whether a process is this one, or one that this one descends from."""
+    own = os.getpid()
+    while own > 0 and own != pid:
+        own = parent_of(own)
+    return own == pid
 
 
 def messages(path: str) -> list[str]:

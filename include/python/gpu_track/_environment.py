@@ -7,6 +7,7 @@ at last what the program had itself. What the program has changed meanwhile stay
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 
@@ -57,7 +58,8 @@ class Environment:
             # The program has added libraries to ours.
             before = self._before.get(name)
             shim = ours[: len(ours) - len(before) - 1] if before else ours
-            return ":".join(part for part in now.split(":") if part != shim) or None
+            # ld.so(8): colons or spaces separate libraries.
+            return ":".join(part for part in re.split("[: ]", now) if part != shim) or None
         return now
 
     def _apply(self) -> None:

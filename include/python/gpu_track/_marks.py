@@ -10,23 +10,24 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
-import fcntl
 import logging
 import math
 import os
-import resource
 import threading
+import time
 from typing import Any
 
+from gpu_track._descriptors import high, identity
+
 COLUMNS = "process_id,code_block_name,position,timestamp"
+_TYPES = ("INTEGER", "VARCHAR", "INTEGER", "FLOAT")
+_TABLE = f"CREATE TABLE IF NOT EXISTS data ({', '.join(map(' '.join, zip(COLUMNS.split(','), _TYPES)))})"
 LOG = logging.getLogger("gpu_track")
 
 # How long a file may be gone before that is noticed. Looking takes as long as writing.
 _CHECK_EVERY_S = 0.1
-# Descriptors of ours have high numbers. A program that closes all of its own, as a daemon does, then hardly gets one of
-# these numbers for a file of its own, in which our lines would land.
-_OUR_DESCRIPTORS = 128
-_MOST_DESCRIPTORS = 1024
+# How long another process takes to overwrite a file.
+_OVERWRITTEN_WITHIN_S = 0.1
 # How many blocks of a file have their form ready.
 _MOST_FORMS = 1024
 # SQLite locks the database for each pair of marks: other processes wait this long.
@@ -49,7 +50,8 @@ class MarkFile(abc.ABC):
     def open(self, overwrite: bool) -> None:
         """Makes the file.
 
-        Raises FileExistsError if it exists and is not to be overwritten, OSError if it can't be made.
+        Raises FileExistsError if it exists and is not to be overwritten, OSError if it can't be made. A full disk is a
+        warning.
         """
         with self._opening:
             if self.is_open:
@@ -62,6 +64,10 @@ class MarkFile(abc.ABC):
             except FileExistsError:
                 problem = f"File {self.name} already exists. Set overwrite to True to overwrite the existing file."
                 raise FileExistsError(problem) from None
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                self._give_up(error.strerror)
             self.is_open = True
 
     @abc.abstractmethod
@@ -84,6 +90,13 @@ class MarkFile(abc.ABC):
     @abc.abstractmethod
     def add(self, form: Any, start_s: float, stop_s: float) -> None:  # noqa: ANN401
         """Writes a call, in seconds since the epoch. Raises FileNotFoundError if the file was removed."""
+
+    def _check_path(self) -> None:
+        """Raises FileNotFoundError if no file is there. One that another process overwrites is missing for a moment."""
+        if not os.path.isfile(self._path):
+            time.sleep(_OVERWRITTEN_WITHIN_S)
+            if not os.path.isfile(self._path):
+                raise self._gone()
 
     def _gone(self) -> FileNotFoundError:
         return FileNotFoundError(f"The file {self.name} was removed in the middle of writing data to it.")
@@ -153,17 +166,17 @@ class CsvFile(MarkFile):
 
     def _keep(self, descriptor: int) -> None:
         """Keeps a descriptor under a high number, or closes it where none is free."""
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, _MOST_DESCRIPTORS)
         try:
-            self._descriptor = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, max(most - _OUR_DESCRIPTORS, 3))
+            self._descriptor = high(descriptor)
         except OSError:
             self._descriptor = -1
-        os.close(descriptor)
-        self._identity = _identity(self._descriptor)
+        self._identity = identity(self._descriptor)
 
     def _check(self) -> None:
-        """Raises FileNotFoundError if the file was removed. Forgets a descriptor that is another file's by now."""
+        """Raises FileNotFoundError if the file was removed. Forgets a descriptor that is another file's by now.
+
+        Another process that overwrites the file has a new one in its place, which the next mark opens.
+        """
         if self._descriptor < 0:
             return
         try:
@@ -174,7 +187,9 @@ class CsvFile(MarkFile):
         if (found.st_dev, found.st_ino) != self._identity:
             self._descriptor = -1
         elif found.st_nlink == 0:
-            raise self._gone()
+            self._check_path()
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 class SqliteFile(MarkFile):
@@ -182,8 +197,7 @@ class SqliteFile(MarkFile):
 
     def _create(self) -> None:
         os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-        columns = ", ".join(map(" ".join, zip(COLUMNS.split(","), ("INTEGER", "VARCHAR", "INTEGER", "FLOAT"))))
-        self._run(f"CREATE TABLE data ({columns})", [()])
+        self._run("", [])
 
     def _form(self, process_id: int, name: str) -> tuple[int, str]:
         """The first columns of a row."""
@@ -193,28 +207,23 @@ class SqliteFile(MarkFile):
         """Inserts the two rows of a call, in one transaction."""
         if self._failed:
             return
-        if not os.path.isfile(self._path):
-            raise self._gone()
+        self._check_path()
         self._run("INSERT INTO data VALUES (?, ?, ?, ?)", [(*form, 0, start_s), (*form, 1, stop_s)])
 
     def _run(self, statement: str, rows: list[tuple[object, ...]]) -> None:
-        """Runs a statement with each row, in one transaction. A child must not use its parent's, so none is kept."""
+        """Runs a statement with each row, in one transaction. A child must not use its parent's, so none is kept.
+
+        Another process that overwrites the file makes it before its table.
+        """
         import sqlite3  # noqa: PLC0415 (most programs do without)
 
         try:
             with contextlib.closing(sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S)) as connection, connection:
+                connection.execute(_TABLE)
                 for row in rows:
                     connection.execute(statement, row)
         except sqlite3.Error as error:
             self._give_up(error)
-
-
-def _identity(descriptor: int) -> tuple[int, int] | None:
-    """What tells the file of a descriptor from others."""
-    if descriptor < 0:
-        return None
-    found = os.fstat(descriptor)
-    return found.st_dev, found.st_ino
 
 
 _FORMS: dict[str, type[MarkFile]] = {".csv": CsvFile, ".sqlite": SqliteFile}

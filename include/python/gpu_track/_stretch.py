@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpu_track._arguments import file_name
-from gpu_track._attached import Attached, NotTracked, has_ended, messages
+from gpu_track._attached import Attached, NotTracked, has_ended, is_own_or_ancestor, messages
 from gpu_track._environment import PROCESS
 
 
@@ -35,6 +35,8 @@ class Stretch:
         self.tracking_file = tracking_file
         self.is_over = False
         self.report: dict[str, Any] | None = None
+        # Why there is no report.
+        self.problem = "gpu-track-run was ended before it wrote a report."
         self._warn = warn
         self._report_file = os.path.join(directory, "report.json")
         self._messages = os.path.join(directory, "messages")
@@ -56,7 +58,8 @@ class Stretch:
                     raise
         if self._attached is None:
             warn(f"The target process of ID {pid} ended before tracking could begin.")
-        else:
+        elif is_own_or_ancestor(pid):
+            # What this program starts is no part of any other process.
             PROCESS.add(self._attached.environment)
 
     @property
@@ -79,11 +82,18 @@ class Stretch:
             tried = f"after {attempts} attempts to join"
             self._warn(f"The tracking process is still alive {tried}. Terminating the process by force...")
             self._attached.kill()
+        # What follows needs descriptors, of which the program may have no other free ones.
+        self._attached.close()
         for message in messages(self._messages):
             self._warn(message)
-        with contextlib.suppress(OSError, ValueError):
+        try:
             with open(self._report_file, encoding="utf-8") as file:
                 self.report = json.load(file)
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            self.problem = f"The report of gpu-track-run cannot be read: {error}."
+        with contextlib.suppress(OSError):
             os.remove(self._report_file)
         if self.report is not None and self.report["stage"] != "final":
             known_s = self.report["wall_s"]
@@ -94,3 +104,4 @@ class Stretch:
         if self._attached is not None and not self.is_over:
             self._attached.ask_to_end()
             self._attached.wait(timeout_s)
+            self._attached.close()

@@ -103,6 +103,8 @@ def _results(path: str) -> SubTrackingResults:
     with open(path, "rb") as file:
         try:
             return _read(file)
+        except ImportError as error:
+            raise ValueError(f'"{path}" has tables of pandas, which is needed to read it: {error}') from error
         except (pickle.UnpicklingError, KeyError, TypeError, AttributeError, EOFError, ValueError) as error:
             raise ValueError(f'"{path}" has no results of sub-tracking: {error}') from error
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import types
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pkgutil import get_importer
 
 import gpu_track
 from gpu_track import sub_tracker, tracker
@@ -36,12 +39,41 @@ def main(arguments: Sequence[str]) -> None:
     place = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_drop_in")
     if is_module:
         sys.path.insert(1, place)
-        runpy.run_module(given[0], run_name="__main__", alter_sys=True)
+        _run_module(given[0])
     else:
         # The script's directory is where its own modules are, unless `python -P` was asked for.
         first = [] if getattr(sys.flags, "safe_path", False) else [os.path.dirname(os.path.realpath(given[0]))]
         sys.path[: len(first)] = [*first, place]
-        runpy.run_path(given[0], run_name="__main__")
+        _run_path(os.path.abspath(given[0]))
+
+
+def _run_path(path: str) -> None:
+    if get_importer(path) is not None or path.endswith(".pyc"):
+        # A directory, an archive or compiled code.
+        runpy.run_path(path, run_name="__main__")
+        return
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    _run(code, {"__file__": path, "__spec__": None, "__package__": None})
+
+
+def _run_module(name: str) -> None:
+    spec = find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = find_spec(f"{name}.__main__")
+    code = getattr(spec.loader, "get_code", lambda _: None)(spec.name) if spec is not None else None
+    if spec is None or code is None:
+        sys.exit(f"{sys.executable}: No module named {name}")
+    sys.argv[0] = spec.origin or name
+    _run(code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent, "__loader__": spec.loader})
+
+
+def _run(code: types.CodeType, names: dict[str, object]) -> None:
+    """Runs code as `__main__`, which stays that: threads can go on behind the last line. `runpy` would undo it."""
+    module = types.ModuleType("__main__")
+    module.__dict__.update(names)
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
 
 
 if __name__ == "__main__":

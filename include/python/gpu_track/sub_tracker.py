@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -28,6 +29,26 @@ __all__ = [
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Self = TypeVar("_Self", bound="SubTracker")
 
+
+class _Entry:
+    """An object that was entered."""
+
+    __slots__ = ("around", "start_s", "tracker")
+
+    def __init__(self, tracker: SubTracker, start_s: float, around: _Entry | None) -> None:
+        self.tracker = tracker
+        self.start_s = start_s
+        # What this thread or task had entered before.
+        self.around = around
+
+    @property
+    def is_open(self) -> bool:
+        return id(self) in self.tracker._entries
+
+
+# What this thread or task has entered last.
+_innermost: ContextVar[_Entry | None] = ContextVar("_innermost", default=None)
+
 # This process. Asking the kernel each time would take as long as the rest of a block.
 _pid = os.getpid()
 # Names of code files, as they are shown. A program that changes its directory keeps the names of its blocks.
@@ -37,6 +58,8 @@ _shown: dict[str, str] = {}
 def _note_fork() -> None:
     global _pid  # noqa: PLW0603
     _pid = os.getpid()
+    # What the parent has entered, the parent marks.
+    _innermost.set(None)
 
 
 os.register_at_fork(after_in_child=_note_fork)
@@ -57,7 +80,9 @@ class SubTracker:
     the line if it is not given. Marks go to `sub_tracking_file` (.csv or .sqlite), else to `<process id>.csv`. A file
     that exists raises FileExistsError when the first block is entered, unless `overwrite`.
 
-    An object can be entered again before it is left, by any thread or task. A mark that can't be written is a warning.
+    An object can be entered again before it is left, by any thread or task. Each leaves what it has entered last. A
+    copy, also in another process, has the name and the file, and is not entered. A mark that can't be written is a
+    warning.
     """
 
     def __init__(
@@ -73,38 +98,71 @@ class SubTracker:
             shown = _shown.get(code) or _shown.setdefault(code, _relative(code))
             line = caller.f_lineno if code_block_attribute is None else code_block_attribute
             code_block_name = f"{shown}:{line}"
-        self.code_block_name = code_block_name
+        self.code_block_name = str(code_block_name)
         self._has_own_file = sub_tracking_file is None
         self.sub_tracking_file = f"{_pid}.csv" if sub_tracking_file is None else sub_tracking_file
-        self.process_id = _pid
-        self._starts_s: list[float] = []
         self._overwrite = overwrite
-        self._file = mark_file(self.sub_tracking_file)
-        self._form = self._file.form(_pid, code_block_name)
+        self._begin()
 
-    def _begin_in_child(self) -> None:
-        """Makes an object of the parent one of this forked child. What the parent has entered, the parent marks."""
-        self._starts_s = []
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("_entries", "_file", "_form")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Makes it an object of this process, which has not entered it."""
+        # By their ids, in the order in which they were made.
+        self._entries: dict[int, _Entry] = {}
         self.process_id = _pid
         if self._has_own_file:
             self.sub_tracking_file = f"{_pid}.csv"
-            self._file = mark_file(self.sub_tracking_file)
+        self._file = mark_file(self.sub_tracking_file)
         self._form = self._file.form(_pid, self.code_block_name)
+
+    def _left(self) -> _Entry:
+        """What is left now: the last one of this thread or task. Raises KeyError if there is none.
+
+        If this one has none, it leaves what another has entered, as an asynchronous generator can.
+        """
+        later, entry = None, _innermost.get()
+        while entry is not None and not (entry.tracker is self and entry.is_open):
+            later, entry = entry, entry.around
+        if entry is None:
+            return self._entries.popitem()[1]
+        if later is not None:
+            later.around = entry.around
+        return self._entries.pop(id(entry))
 
     def __enter__(self: _Self) -> _Self:
         if self.process_id != _pid:
-            self._begin_in_child()
+            self._begin()
         if not self._file.is_open:
             self._file.open(self._overwrite)
-        self._starts_s.append(time.time())
+        entry = _Entry(self, 0.0, _innermost_open())
+        self._entries[id(entry)] = entry
+        _innermost.set(entry)
+        entry.start_s = time.time()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stop_s = time.time()
-        if self.process_id == _pid and self._starts_s:
-            self._file.add(self._form, self._starts_s.pop(), stop_s)
+        if self.process_id == _pid and self._entries:
+            start_s = self._left().start_s
+            _innermost.set(_innermost_open())
+            self._file.add(self._form, start_s, stop_s)
+
+
+def _innermost_open() -> _Entry | None:
+    """What this thread or task has entered last and not left."""
+    entry = _innermost.get()
+    while entry is not None and not entry.is_open:
+        entry = entry.around
+    return entry
 
 
 def sub_track(

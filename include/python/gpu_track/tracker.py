@@ -12,9 +12,10 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence, Set
+import threading
+from collections.abc import Callable, Sequence, Set
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpu_track._arguments import check_file, options
 from gpu_track._program import ask_json, file_argument
@@ -34,6 +35,9 @@ from gpu_track.resource_usage import (
     unknown_figures,
 )
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 __all__ = [
     "CPUUtilization",
     "ComputeTime",
@@ -46,6 +50,7 @@ __all__ = [
     "Tracker",
 ]
 
+_Result = TypeVar("_Result")
 LOG = logging.getLogger("gpu_track")
 # What has the starts and ends of processes, and what has a run over time.
 _EVENT_FORMS = (".jsonl", ".sqlite")
@@ -75,7 +80,7 @@ class Tracker:
         ram_unit: str = "gigabytes",
         gpu_ram_unit: str = "gigabytes",
         time_unit: str = "hours",
-        n_expected_cores: int | None = None,
+        n_expected_cores: float | None = None,
         gpu_uuids: Set[str] | None = None,
         disable_logs: bool = False,
         process_id: int | None = None,
@@ -102,6 +107,7 @@ class Tracker:
         self._kept_file = None if resource_usage_file is None else os.path.abspath(resource_usage_file)
         self._tracking_file = None if tracking_file is None else os.path.abspath(tracking_file)
         self._owner = os.getpid()
+        self._is_starting = False
         self._directory: str | None = None
         self._stretches: list[Stretch] = []
 
@@ -109,18 +115,22 @@ class Tracker:
         return f"State: {self.state.name}"
 
     def __enter__(self) -> Tracker:
-        if self.state is not Tracker.State.NEW:
-            has = "started" if self.state is Tracker.State.STARTED else "stopped"
-            raise RuntimeError(f"Cannot start tracking when tracking has already {has}.")
-        self._owner = os.getpid()
-        self._directory = tempfile.mkdtemp(prefix="gpu-track.")
+        with _changing:
+            if self._is_starting or self.state is not Tracker.State.NEW:
+                has = "stopped" if self.state is Tracker.State.STOPPED else "started"
+                raise RuntimeError(f"Cannot start tracking when tracking has already {has}.")
+            self._is_starting = True
         try:
+            self._owner = os.getpid()
+            self._directory = tempfile.mkdtemp(prefix="gpu-track.")
             self._begin_stretch()
+            self.state = Tracker.State.STARTED
+            _running.append(self)
         except BaseException:
             self._clean()
             raise
-        self.state = Tracker.State.STARTED
-        _running.append(self)
+        finally:
+            self._is_starting = False
         return self
 
     def __exit__(
@@ -128,7 +138,7 @@ class Tracker:
     ) -> None:
         try:
             self.stop()
-        except RuntimeError as problem:
+        except Exception as problem:
             # The program's own error comes first.
             if error is None:
                 raise
@@ -138,15 +148,21 @@ class Tracker:
         """Starts without blocking the event loop."""
         import asyncio  # noqa: PLC0415 (importing it takes as long as all of this module)
 
-        return await asyncio.get_running_loop().run_in_executor(None, self.__enter__)
+        started = _in_thread(self.__enter__)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(started))
+        except BaseException:
+            # The task was cancelled. The thread goes on, and nobody would stop what it starts.
+            started.add_done_callback(self._stop_unasked)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stops without blocking the event loop."""
+        """Stops without blocking the event loop, also if the task is cancelled meanwhile."""
         import asyncio  # noqa: PLC0415
 
-        await asyncio.get_running_loop().run_in_executor(None, self.__exit__, kind, error, trace)
+        await asyncio.shield(asyncio.wrap_future(_in_thread(lambda: self.__exit__(kind, error, trace))))
 
     def start(self) -> None:
         """Begins to track.
@@ -160,10 +176,11 @@ class Tracker:
 
         In a forked child it only sets the state: the tracker is the parent's.
         """
-        if self.state is not Tracker.State.STARTED:
-            has = "not started yet" if self.state is Tracker.State.NEW else "already stopped"
-            raise RuntimeError(f"Cannot stop tracking when tracking has {has}.")
-        self.state = Tracker.State.STOPPED
+        with _changing:
+            if self.state is not Tracker.State.STARTED:
+                has = "not started yet" if self.state is Tracker.State.NEW else "already stopped"
+                raise RuntimeError(f"Cannot stop tracking when tracking has {has}.")
+            self.state = Tracker.State.STOPPED
         if self._owner != os.getpid():
             return
         _running.remove(self)
@@ -178,16 +195,25 @@ class Tracker:
         """Ends tracking for a while: what is used until `resume()` is in no figure.
 
         Raises RuntimeError if it does not run. A tracking file of the next stretch has its number: run.csv, run.2.csv.
+        As `stop()` and `resume()`, it has no effect in a forked child.
         """
+        if self._is_the_parents:
+            return
         if self.state is not Tracker.State.STARTED or self.is_paused:
             raise RuntimeError("Cannot pause tracking when tracking does not run.")
         self._stretches[-1].end(self.n_join_attempts, self.join_timeout)
 
     def resume(self) -> None:
         """Goes on after `pause()`. Raises RuntimeError if tracking is not paused or can't begin."""
+        if self._is_the_parents:
+            return
         if not self.is_paused:
             raise RuntimeError("Cannot resume tracking when tracking is not paused.")
         self._begin_stretch()
+
+    @property
+    def _is_the_parents(self) -> bool:
+        return self.state is Tracker.State.STARTED and self._owner != os.getpid()
 
     @property
     def is_paused(self) -> bool:
@@ -233,6 +259,13 @@ class Tracker:
     def __str__(self) -> str:
         return "\n".join(lines(self.to_json()))
 
+    def _stop_unasked(self, started: Future[Tracker]) -> None:
+        if started.exception() is None:
+            try:
+                self.stop()
+            except Exception as problem:
+                self._warn(str(problem))
+
     def _begin_stretch(self) -> None:
         assert self._directory is not None
         number = len(self._stretches) + 1
@@ -257,7 +290,7 @@ class Tracker:
         tracked = [stretch for stretch in self._stretches if stretch.has_tracked]
         self.reports = [stretch.report for stretch in tracked if stretch.report is not None]
         if len(self.reports) < len(tracked):
-            problem = "gpu-track-run was ended before it wrote a report."
+            problem = next(stretch.problem for stretch in tracked if stretch.report is None)
             if not self.reports:
                 raise RuntimeError(f"{problem} Tracking results cannot be obtained.")
             self._warn(f"{problem} The figures lack a stretch between two pauses.")
@@ -281,6 +314,8 @@ class Tracker:
             raise RuntimeError("Nothing is known of the run over time before tracking starts.")
         found: list[dict[str, Any]] = []
         for stretch in self._stretches:
+            if not stretch.has_tracked:
+                continue
             later_s = stretch.begin_s - self._stretches[0].begin_s
             with JsonFiles() as files:
                 if stretch.tracking_file is not None and stretch.tracking_file.endswith(tuple(forms)):
@@ -306,6 +341,19 @@ class Tracker:
             shutil.rmtree(self._directory, ignore_errors=True)
 
 
+def _in_thread(work: Callable[[], _Result]) -> Future[_Result]:
+    """Does something in a thread of its own, which the end of the event loop does not cancel."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (it takes as long to import as all of this module)
+
+    executor = ThreadPoolExecutor(1)
+    try:
+        return executor.submit(work)
+    finally:
+        executor.shutdown(wait=False)
+
+
+# Is held while a state is looked at and changed.
+_changing = threading.Lock()
 # Those that have started and not stopped, by this process or a parent of it.
 _running: list[Tracker] = []
 
@@ -318,4 +366,11 @@ def _stop_at_exit() -> None:
             tracker._clean()
 
 
+def _renew_lock() -> None:
+    """A thread that held the lock is not in a forked child."""
+    global _changing  # noqa: PLW0603
+    _changing = threading.Lock()
+
+
 atexit.register(_stop_at_exit)
+os.register_at_fork(after_in_child=_renew_lock)

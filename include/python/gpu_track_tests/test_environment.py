@@ -52,6 +52,10 @@ class Layers(unittest.TestCase):
         environment.remove(a)
         self.assertEqual(variables, {"LD_PRELOAD": "/new.so:/own.so", "GPU_TRACK_SESSION": "mine"})
         environment.add(a)
+        variables["LD_PRELOAD"] = "/spaced.so " + variables["LD_PRELOAD"]
+        environment.remove(a)
+        self.assertEqual(variables["LD_PRELOAD"], "/spaced.so:/new.so:/own.so")
+        environment.add(a)
         del variables["LD_PRELOAD"]
         environment.remove(a)
         self.assertEqual(variables, {"GPU_TRACK_SESSION": "mine"})

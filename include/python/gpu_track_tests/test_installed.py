@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -10,10 +11,11 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 import unittest
 from typing import Any
 
-from gpu_track import SubTracker, SubTrackingAnalyzer, Tracker, TrackingComparison
+from gpu_track import SubTracker, SubTrackingAnalyzer, Tracker, TrackingComparison, sub_track
 from gpu_track_tests import known_program
 from gpu_track_tests.places import MODULE, PATIENCE_S, InDirectory, await_end, wait_until
 
@@ -139,6 +141,16 @@ class KnownWork(Installed):
             heaviest = tracker.reports[0]["processes"]["heaviest"]
             named = {one["command"] for one in heaviest if one["cpu_quality"] == "exact"}
             self.assertLessEqual(exact, named)
+
+    # Requirement: PY-1, PY-4
+    def test_own_programs_are_not_counted_for_another_process(self) -> None:
+        other = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        with Tracker(process_id=other.pid, disable_logs=True) as tracker:
+            subprocess.run(["true"], check=True)
+        other.communicate(timeout=PATIENCE_S)
+        report = tracker.reports[0]
+        self.assertEqual({one["command"] for one in report["processes"]["heaviest"]}, {"cat"})
+        self.assertEqual(report["coverage"]["layers"]["preload"], 0)
 
     # Requirement: PY-5
     def test_killed_collection_leaves_the_program_and_its_variables_alone(self) -> None:
@@ -290,8 +302,19 @@ class Analysis(Installed):
         self.assertEqual(run(*compare, "-f", "pickle", "-o", "c.pkl"), (0, "", ""))
         again = pickle.loads(pathlib.Path("c.pkl").read_bytes())
         self.assertEqual((str(again), again.to_json()), (str(compared), compared.to_json()))
+        for command in ("analyze", "compare"):
+            status, text, error = run("sub-track", command, "--help")
+            self.assertEqual((status, error), (0, ""))
+            self.assertIn(f"sub-track {command}", text)
+        # A class of a module that is not installed.
+        pathlib.Path("pandas.pkl").write_bytes(b"cpandas.none\nDataFrame\n.")
         for wrong, message in (
             (["compare", "-m", "A=none.pkl"], "No such file or directory: 'none.pkl'"),
+            (["compare", "-m", "a"], 'ERROR:root:-m "a" has no "=": give NAME=FILE'),
+            (
+                ["compare", "-m", "A=pandas.pkl"],
+                'ERROR:root:"pandas.pkl" has tables of pandas, which is needed to read',
+            ),
             (["compare"], "ERROR:root:A mapping of tracking session name to file path must be provided"),
             ([*analyze[1:], "-f", "pickle"], "ERROR:root:a pickle is no text: name a file with --output"),
         ):
@@ -316,6 +339,34 @@ class Command:
 
 
 class Marks(Installed):
+    # Requirement: PY-11
+    def test_calls_of_coroutines_that_overlap_have_their_own_times(self) -> None:
+        for form in ("csv", "sqlite"):
+            name = f"marks.{form}"
+            times: dict[str, tuple[float, float]] = {}
+
+            @sub_track("wait", sub_tracking_file=name)
+            async def wait(task: str, own: asyncio.Event, other: asyncio.Event) -> None:
+                begin_s = time.time()
+                own.set()
+                await other.wait()
+                times[task] = begin_s, time.time()  # noqa: B023
+
+            async def main() -> None:
+                first, second, last = (asyncio.Event() for _ in range(3))
+                early = asyncio.get_running_loop().create_task(wait("early", first, second))
+                await first.wait()
+                late = asyncio.get_running_loop().create_task(wait("late", second, last))
+                await early
+                last.set()
+                await late
+
+            asyncio.run(main())
+            found = SubTrackingAnalyzer(None, name).load_timestamp_pairs("wait")
+            for (start, stop), (begin_s, end_s) in zip(found, (times["early"], times["late"])):
+                self.assertLessEqual((start, end_s), (begin_s, stop))
+            self.assertLess(found[0][1], found[1][1])
+
     # Requirement: PY-10
     def test_marks_of_both_forms_are_read_by_the_program(self) -> None:
         for form in ("csv", "sqlite"):

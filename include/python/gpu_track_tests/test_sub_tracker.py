@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import csv
+import errno
 import functools
 import os
 import pathlib
+import pickle
 import signal
 import sqlite3
 import threading
 import unittest
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from unittest import mock
 
-from gpu_track import SubTracker, sub_track
+from gpu_track import SubTracker, sub_track, sub_tracker
 from gpu_track._marks import COLUMNS
 from gpu_track_tests.places import InDirectory, wait_until
 
@@ -83,6 +87,23 @@ class Marks(InDirectory):
         load()
         self.assertEqual((load.__name__, load.__doc__), ("load", "Loads."))
         self.assertEqual(calls("marks.csv"), [f"{os.path.abspath(__file__)}:load"])
+
+    def test_name_that_is_no_text_is_shown_as_one(self) -> None:
+        with SubTracker(5, sub_tracking_file="marks.csv"):  # type: ignore[arg-type]
+            pass
+        self.assertEqual(calls("marks.csv"), ["5"])
+
+    # Requirement: PY-10
+    def test_copy_has_the_name_and_the_file_and_is_not_entered(self) -> None:
+        block = SubTracker("block", sub_tracking_file="marks.csv")
+        with block:
+            for other in (copy.copy(block), copy.deepcopy(block), pickle.loads(pickle.dumps(block))):
+                other.__exit__(None, None, None)
+                with other:
+                    pass
+        self.assertEqual(calls("marks.csv"), ["block"] * 4)
+        starts = [time for _, _, position, time in marks("marks.csv") if position == 0]
+        self.assertLess(starts[-1], min(starts[:-1]))
 
     def test_one_decorator_of_two_functions_names_both(self) -> None:
         mark = sub_track(sub_tracking_file="marks.csv")
@@ -172,6 +193,68 @@ class Nesting(InDirectory):
         rows = marks("marks.csv")
         self.assertEqual([position for _, _, position, _ in sorted(rows, key=lambda row: row[3])], [0, 0, 1, 1])
 
+    # Requirement: PY-11
+    def test_object_that_tasks_and_threads_share_has_the_start_of_each(self) -> None:
+        block = SubTracker("shared", sub_tracking_file="marks.csv")
+
+        async def main() -> None:
+            first, second = asyncio.Event(), asyncio.Event()
+
+            async def early() -> None:
+                with block:
+                    first.set()
+                    await second.wait()
+
+            async def late() -> None:
+                await first.wait()
+                with block:
+                    second.set()
+                    await tasks[0]
+
+            with block:
+                tasks = [asyncio.get_running_loop().create_task(work()) for work in (early, late)]
+                await tasks[1]
+
+        asyncio.run(main())
+        early, late, outer = zip(marks("marks.csv")[::2], marks("marks.csv")[1::2])
+        self.assertTrue(outer[0][3] <= early[0][3] < late[0][3] < early[1][3] <= late[1][3] <= outer[1][3])
+
+        entered, left = threading.Event(), threading.Event()
+
+        def work() -> None:
+            with block:
+                entered.set()
+                left.wait()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        entered.wait()
+        with block:
+            left.set()
+            thread.join()
+        threads, own = list(zip(marks("marks.csv")[::2], marks("marks.csv")[1::2]))[3:]
+        self.assertTrue(threads[0][3] <= own[0][3] <= threads[1][3] <= own[1][3], (threads, own))
+
+    # Requirement: PY-11
+    def test_block_can_be_left_out_of_order_and_by_another_thread(self) -> None:
+        a, b = (SubTracker(name, sub_tracking_file="marks.csv") for name in "ab")
+        a.__enter__()
+        for _ in range(3):
+            for entered, left in ((b, a), (a, b)):
+                entered.__enter__()
+                left.__exit__(None, None, None)
+        depth, entry = 0, sub_tracker._innermost.get()
+        while entry is not None:
+            depth, entry = depth + 1, entry.around
+        self.assertEqual(depth, 1, "what was left is forgotten")
+        thread = threading.Thread(target=a.__exit__, args=(None, None, None))
+        thread.start()
+        thread.join()
+        a.__exit__(None, None, None)
+        self.assertEqual(calls("marks.csv"), ["a", "b"] * 3 + ["a"])
+        with b:
+            self.assertIs(sub_tracker._innermost.get().around, None)  # type: ignore[union-attr]
+
     # Requirement: PY-61
     def test_generator_is_marked_where_it_is_made(self) -> None:
         @sub_track("numbers", sub_tracking_file="marks.csv")
@@ -233,6 +316,30 @@ class Forks(InDirectory):
         self.assertEqual([row[:3] for row in marks(f"{child}.csv")], [(child, "block", 0), (child, "block", 1)])
         own = os.getpid()
         self.assertEqual([row[:3] for row in marks(f"{own}.csv")], [(own, "block", 0), (own, "block", 1)])
+
+    # Requirement: PY-11, PY-62
+    def test_forked_workers_that_overwrite_a_file_go_on_in_the_newest_one(self) -> None:
+        for name in ("marks.csv", "marks.sqlite"):
+            block = SubTracker("block", sub_tracking_file=name, overwrite=True)
+            reader, writer = os.pipe()
+            older = os.fork()
+            if not older:
+                status = 1
+                try:
+                    enter(block)
+                    os.read(reader, 1)
+                    wait_until(lambda: functools.partial(enter, block)() or os.getpid() in pids(name))  # noqa: B023
+                    status = 0
+                finally:
+                    os._exit(status)
+            wait_until(lambda: os.path.exists(name) and older in pids(name))  # noqa: B023
+            self.fork(lambda: enter(block))  # noqa: B023
+            self.assertNotIn(older, pids(name))
+            os.write(writer, b"1")
+            self.assertEqual(os.waitpid(older, 0)[1], 0)
+            self.assertIn(older, pids(name))
+            os.close(reader)
+            os.close(writer)
 
     # Requirement: PY-59
     def test_process_that_is_killed_in_a_block_leaves_no_half_call(self) -> None:
@@ -300,9 +407,29 @@ print("went on", {COLUMNS!r} in open("marks.csv").read())
         self.assertEqual((done.stderr.count(warned), done.stderr.count("\n")), (1, 1), done.stderr)
         self.assertTrue(done.stderr.endswith("Code blocks are no longer marked in it.\n"), done.stderr)
 
+    # Requirement: PY-12
+    def test_disk_without_a_place_for_a_file_costs_marks_and_a_warning(self) -> None:
+        for number, name in ((errno.ENOSPC, "marks.csv"), (errno.EDQUOT, "marks.sqlite")):
+            with mock.patch("os.open", side_effect=OSError(number, os.strerror(number))):
+                block = SubTracker("block", sub_tracking_file=name)
+                with self.assertLogs("gpu_track", "WARNING") as logs:
+                    enter(block)
+                    enter(block)
+            (message,) = (record.getMessage() for record in logs.records)
+            self.assertTrue(message.startswith(f'"{name}" cannot be written: {os.strerror(number)}.'), message)
+
     def test_file_in_no_directory_is_an_error_before_the_block(self) -> None:
         with self.assertRaises(FileNotFoundError), SubTracker("b", sub_tracking_file="none/marks.csv"):
             self.fail("the block is entered")
+
+
+def pids(path: str) -> list[int]:
+    """The processes whose marks are in a file. None, while it has no table."""
+    if path.endswith(".csv"):
+        return [pid for pid, *_ in marks(path)]
+    with closing(sqlite3.connect(path)) as connection, suppress(sqlite3.OperationalError):
+        return [pid for (pid,) in connection.execute("SELECT process_id FROM data")]
+    return []
 
 
 def enter(block: SubTracker) -> None:

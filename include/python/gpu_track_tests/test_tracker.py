@@ -8,9 +8,13 @@ import json
 import math
 import os
 import pathlib
+import re
 import shlex
+import signal
+import sys
 import tempfile
 import textwrap
+import threading
 import unittest
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +23,7 @@ from unittest import mock
 import gpu_track
 from gpu_track import Tracker
 from gpu_track.resource_usage import ProcessingUnitPercentages, ResourceUsage, RSSValues, joined
-from gpu_track_tests.places import InDirectory, await_end
+from gpu_track_tests.places import InDirectory, await_end, wait_until
 
 PERCENTAGES = dict.fromkeys(ProcessingUnitPercentages.__dataclass_fields__, 50.5)
 RSS = dict.fromkeys(RSSValues.__dataclass_fields__, 0.25)
@@ -151,6 +155,7 @@ class Use(WithProgram):
             ),
             ({"gpu_brand": "x"}, '"x" is not a valid GPU brand. Supported values are "nvidia", "amd"'),
             ({"n_expected_cores": 0}, "n_expected_cores of 0 is invalid. Must be at least 1."),
+            ({"n_expected_cores": 2.5}, "n_expected_cores of 2.5 is invalid. Must be a whole number."),
             ({"tracking_file": "a.txt"}, 'Invalid file name: "a.txt". Valid file extensions are ".csv", ".sqlite"'),
         ):
             with self.assertRaises(ValueError, msg=arguments) as refused:
@@ -180,6 +185,10 @@ class Use(WithProgram):
         ):
             self.assertEqual(given[given.index(option) + 1], value)
         self.assertIn("--overwrite", given)
+        with Tracker(sleep_time=True, n_expected_cores=2.0, disable_logs=True):
+            pass
+        given = self.arguments()[len(given) :]
+        self.assertEqual([given[given.index(option) + 1] for option in ("--st", "--nec")], ["1.0", "2"])
 
     # Requirement: PY-2
     def test_figures_are_those_of_the_report_and_unknown_ones_are_none(self) -> None:
@@ -209,6 +218,42 @@ class Use(WithProgram):
             tracker.pause()
             self.assertEqual(os.environ["LD_PRELOAD"], "/nowhere/own.so")
         self.assertNotIn("GPU_TRACK_SESSION", os.environ)
+
+    # Requirement: PY-4
+    def test_variables_are_set_for_a_process_that_this_one_belongs_to_alone(self) -> None:
+        self.program(GOOD)
+        child = os.fork()
+        if not child:
+            signal.pause()
+            os._exit(0)
+        try:
+            for pid, is_set in ((child, False), (os.getpid(), True), (os.getppid(), True)):
+                with Tracker(process_id=pid, disable_logs=True):
+                    self.assertEqual("GPU_TRACK_SESSION" in os.environ, is_set, pid)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    # Requirement: PY-1
+    def test_threads_that_start_a_tracker_at_once_start_one_run(self) -> None:
+        self.program(GOOD)
+        tracker = Tracker(disable_logs=True)
+        refused: list[str] = []
+
+        def start() -> None:
+            try:
+                tracker.start()
+            except RuntimeError as error:
+                refused.append(str(error))
+
+        threads = [threading.Thread(target=start) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        tracker.stop()
+        self.assertEqual(refused, ["Cannot start tracking when tracking has already started."] * 7)
+        self.assertEqual(self.arguments().count("--attach"), 1)
 
     # Requirement: PY-6
     def test_stretches_between_pauses_are_joined(self) -> None:
@@ -253,6 +298,29 @@ class Use(WithProgram):
 
         self.assertIsNotNone(asyncio.run(main()))
 
+    # Requirement: PY-11
+    def test_task_that_is_cancelled_while_it_starts_leaves_no_tracker(self) -> None:
+        self.program("echo $$ >pid; while [ ! -e go ]; do sleep 0.01; done;" + GOOD)
+        tracker = Tracker(disable_logs=True)
+
+        async def track() -> None:
+            async with tracker:
+                self.fail("the block is entered")
+
+        async def main() -> None:
+            task = asyncio.get_running_loop().create_task(track())
+            while not os.path.exists("pid"):
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(main())
+        pathlib.Path("go").touch()
+        wait_until(lambda: tracker.resource_usage)
+        self.assertEqual(tracker.state, Tracker.State.STOPPED)
+        await_end(int(pathlib.Path("pid").read_text(encoding="utf-8")))
+
 
 class Trouble(WithProgram):
     # Requirement: PY-5
@@ -269,6 +337,71 @@ class Trouble(WithProgram):
         with self.assertRaisesRegex(RuntimeError, r"\Ano space in /dev/shm\Z"):
             Tracker().start()
         self.assertEqual(list(self.temporary.iterdir()), [])
+
+    # Requirement: PY-5
+    def test_other_program_of_the_name_is_an_error_with_what_it_says(self) -> None:
+        for line in ("nonsense", "{}", "[1]", "3"):
+            self.program(f"echo $$ >pid; echo '{line}' >&\"$fd\"; while :; do sleep 0.01; done")
+            with self.assertRaisesRegex(
+                RuntimeError, f'gpu-track-run" is no gpu-track-run: it says .*{re.escape(line)}'
+            ):
+                Tracker().start()
+            await_end(int(pathlib.Path("pid").read_text(encoding="utf-8")))
+        self.assertEqual(list(self.temporary.iterdir()), [])
+
+    # Requirement: PY-5
+    def test_program_without_a_free_descriptor_has_its_own_error_and_the_figures(self) -> None:
+        self.program("echo $$ >pid;" + GOOD)
+        code = """
+import contextlib, os, resource
+from gpu_track import Tracker
+held = []
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    with Tracker(disable_logs=True) as tracker:
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+        raise KeyError("x")
+except KeyError:
+    print("its own", tracker.resource_usage.compute_time.time)
+"""
+        done = self.python(code, TMPDIR=os.fspath(self.temporary))
+        self.assertEqual((done.stdout, done.stderr), ("its own 0.5\n", ""))
+        self.assertEqual(list(self.temporary.iterdir()), [])
+        await_end(int(pathlib.Path("pid").read_text(encoding="utf-8")))
+
+    # Requirement: PY-5
+    def test_program_that_may_send_no_signal_any_more_ends_it(self) -> None:
+        self.program(GOOD)
+        with mock.patch("os.kill", side_effect=PermissionError), Tracker(disable_logs=True) as tracker:
+            pass
+        self.assertIsNotNone(tracker.resource_usage)
+
+    # Requirement: PY-5
+    def test_report_that_can_not_be_read_is_an_error_with_the_reason(self) -> None:
+        self.program(GOOD.replace('cp "$report"', "echo '{' >\"$output\"; exit 0;"))
+        with self.assertRaisesRegex(RuntimeError, "The report of gpu-track-run cannot be read: "), Tracker():
+            pass
+
+    # Requirement: PY-3, PY-5
+    def test_descriptors_that_the_program_closes_and_uses_stay_its_own(self) -> None:
+        self.program(GOOD)
+        code = """
+import os
+from gpu_track import Tracker
+tracker = Tracker(disable_logs=True)
+tracker.start()
+ours = [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 64]
+assert len(ours) == 3, ours
+os.closerange(3, 5000)
+own = os.open("own", os.O_RDWR | os.O_CREAT)
+for descriptor in ours:
+    os.dup2(own, descriptor)
+tracker.stop()
+assert all(os.fstat(descriptor).st_size == 0 for descriptor in ours)
+"""
+        self.python(code)
 
     # Requirement: PY-5
     def test_killed_program_is_an_error_at_the_end_and_hides_no_error_of_the_program(self) -> None:
@@ -318,6 +451,7 @@ class Trouble(WithProgram):
         found = tracker.to_json()
         self.assertEqual((found["max_ram"]["unit"], found["max_ram"]["main"]["total_rss"]), ("gigabytes", None))
         self.assertEqual(found["compute_time"], {"unit": "hours", "time": None})
+        self.assertEqual((tracker.events(), tracker.timeline(1.0)), ([], []))
 
     # Requirement: PY-3
     def test_it_is_no_child_and_in_a_session_of_its_own(self) -> None:
@@ -333,8 +467,14 @@ class Trouble(WithProgram):
         with Tracker(disable_logs=True) as tracker:
             child = os.fork()
             if not child:
-                tracker.stop()
-                os._exit(0 if tracker.state is Tracker.State.STOPPED and tracker.resource_usage is None else 1)
+                status = 1
+                try:
+                    tracker.pause()
+                    tracker.resume()
+                    tracker.stop()
+                    status = int(tracker.state is not Tracker.State.STOPPED or tracker.resource_usage is not None)
+                finally:
+                    os._exit(status)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertIn("GPU_TRACK_SESSION", os.environ)
         self.assertIsNotNone(tracker.resource_usage)
@@ -392,13 +532,43 @@ class Module(InDirectory):
         self.assertTrue(os.path.exists("marks.csv"))
         done = self.run_python(["-m", "gpu_track.drop_in", "-m", "script"])
         self.assertEqual((done.returncode, done.stdout[:17]), (3, "gpu_track.tracker"), done.stderr)
+        done = self.run_python(["-m", "gpu_track.drop_in", "-m", "none"])
+        self.assertEqual((done.returncode, done.stderr), (1, f"{sys.executable}: No module named none\n"))
         done = self.run_python(["-m", "gpu_track.drop_in"])
         self.assertIn("usage: python -m gpu_track.drop_in", done.stderr)
+
+    # Requirement: PY-7
+    def test_script_below_drop_in_has_the_namespace_of_python_to_its_end(self) -> None:
+        pathlib.Path("script.py").write_text(
+            textwrap.dedent(
+                """
+                import __main__, os, pickle, sys, threading
+
+                class Job: pass
+
+                def work():
+                    main.join()
+                    job = pickle.loads(pickle.dumps(Job()))
+                    print(__name__, type(job) is Job, sys.modules["__main__"] is __main__, later, flush=True)
+
+                main = threading.main_thread()
+                threading.Thread(target=work).start()
+                names = set(dir()) - {"__annotations__", "__cached__"}
+                print(__file__, os.path.exists(__file__), sorted(names), __spec__ and __spec__.name)
+                later = "later"
+                """
+            ),
+            encoding="utf-8",
+        )
+        for arguments in (["script.py"], ["-m", "script"]):
+            expected, found = (self.run_python([*words, *arguments]) for words in ([], ["-m", "gpu_track.drop_in"]))
+            self.assertEqual((found.stdout, found.stderr), (expected.stdout, expected.stderr))
+            self.assertIn("__main__ True True later", found.stdout)
 
     def test_version_is_a_text_and_other_names_are_errors(self) -> None:
         self.assertIsInstance(gpu_track.__version__, str)
         with self.assertRaises(AttributeError):
-            gpu_track.nothing  # noqa: B018
+            gpu_track.nothing  # type: ignore[attr-defined]  # noqa: B018
 
     def test_import_takes_no_package_that_is_not_of_python(self) -> None:
         code = "import gpu_track, sys; print(*{'pandas', 'sqlite3', 'asyncio'}.intersection(sys.modules))"
