@@ -67,7 +67,7 @@ fn python_module_has_the_forms_and_figures_of_gpu_tracker() {
     run_tests(&[python.to_str().unwrap().to_owned()], &["gpu_track_tests.check_peer"], &cache_home());
 }
 
-// Requirement: PY-16, PY-17, PY-18, PY-19, PY-20
+// Requirement: PY-16, PY-17, PY-18, PY-19, PY-24
 #[test]
 fn notebook_shows_what_its_cells_used() {
     let kernel = std::env::var("GPU_TRACK_TEST_JUPYTER")

@@ -31,22 +31,18 @@ _Self = TypeVar("_Self", bound="SubTracker")
 
 
 class _Entry:
-    """An object that was entered."""
+    """An object that was entered. It has no constructor, which would take as long as the rest."""
 
-    __slots__ = ("around", "start_s", "tracker")
+    __slots__ = ("around", "is_open", "start_s", "tracker")
 
-    def __init__(self, tracker: SubTracker, start_s: float, around: _Entry | None) -> None:
-        self.tracker = tracker
-        self.start_s = start_s
-        # What this thread or task had entered before.
-        self.around = around
-
-    @property
-    def is_open(self) -> bool:
-        return id(self) in self.tracker._entries
+    tracker: SubTracker
+    start_s: float
+    is_open: bool
+    # What this thread or task had entered before.
+    around: _Entry | None
 
 
-# What this thread or task has entered last.
+# What this thread or task has entered last. It can have been left by another one.
 _innermost: ContextVar[_Entry | None] = ContextVar("_innermost", default=None)
 
 # This process. Asking the kernel each time would take as long as the rest of a block.
@@ -122,26 +118,33 @@ class SubTracker:
         self._file = mark_file(self.sub_tracking_file)
         self._form = self._file.form(_pid, self.code_block_name)
 
-    def _left(self) -> _Entry:
-        """What is left now: the last one of this thread or task. Raises KeyError if there is none.
+    def _entry_to_leave(self) -> _Entry:
+        """What is left where that is not the innermost one. Raises KeyError if there is none.
 
-        If this one has none, it leaves what another has entered, as an asynchronous generator can.
+        If this thread or task has not entered the object, it leaves what another has, as an asynchronous generator can.
         """
         later, entry = None, _innermost.get()
         while entry is not None and not (entry.tracker is self and entry.is_open):
             later, entry = entry, entry.around
         if entry is None:
             return self._entries.popitem()[1]
+        self._entries.pop(id(entry), None)
         if later is not None:
             later.around = entry.around
-        return self._entries.pop(id(entry))
+        return entry
 
     def __enter__(self: _Self) -> _Self:
         if self.process_id != _pid:
             self._begin()
         if not self._file.is_open:
             self._file.open(self._overwrite)
-        entry = _Entry(self, 0.0, _innermost_open())
+        around = _innermost.get()
+        while around is not None and not around.is_open:
+            around = around.around
+        entry = _Entry()
+        entry.tracker = self
+        entry.is_open = True
+        entry.around = around
         self._entries[id(entry)] = entry
         _innermost.set(entry)
         entry.start_s = time.time()
@@ -152,17 +155,14 @@ class SubTracker:
     ) -> None:
         stop_s = time.time()
         if self.process_id == _pid and self._entries:
-            start_s = self._left().start_s
-            _innermost.set(_innermost_open())
-            self._file.add(self._form, start_s, stop_s)
-
-
-def _innermost_open() -> _Entry | None:
-    """What this thread or task has entered last and not left."""
-    entry = _innermost.get()
-    while entry is not None and not entry.is_open:
-        entry = entry.around
-    return entry
+            entry = _innermost.get()
+            if entry is not None and entry.tracker is self and entry.is_open:
+                _innermost.set(entry.around)
+                self._entries.pop(id(entry), None)
+            else:
+                entry = self._entry_to_leave()
+            entry.is_open = False
+            self._file.add(self._form, entry.start_s, stop_s)
 
 
 def sub_track(

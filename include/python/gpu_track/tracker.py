@@ -150,7 +150,7 @@ class Tracker:
 
         started = _in_thread(self.__enter__)
         try:
-            return await asyncio.shield(asyncio.wrap_future(started))
+            return await asyncio.wrap_future(started)
         except BaseException:
             # The task was cancelled. The thread goes on, and nobody would stop what it starts.
             started.add_done_callback(self._stop_unasked)
@@ -162,7 +162,14 @@ class Tracker:
         """Stops without blocking the event loop, also if the task is cancelled meanwhile."""
         import asyncio  # noqa: PLC0415
 
-        await asyncio.shield(asyncio.wrap_future(_in_thread(lambda: self.__exit__(kind, error, trace))))
+        stopped = _in_thread(lambda: self.__exit__(kind, error, trace))
+        try:
+            await asyncio.wrap_future(stopped)
+        except asyncio.CancelledError:
+            # A thread that runs goes on.
+            if stopped.cancelled():
+                self.__exit__(kind, error, trace)
+            raise
 
     def start(self) -> None:
         """Begins to track.
@@ -260,7 +267,7 @@ class Tracker:
         return "\n".join(lines(self.to_json()))
 
     def _stop_unasked(self, started: Future[Tracker]) -> None:
-        if started.exception() is None:
+        if not started.cancelled() and started.exception() is None:
             try:
                 self.stop()
             except Exception as problem:

@@ -270,7 +270,7 @@ class Example(unittest.TestCase):
             found.append((output["output_type"], sorted(output.get("data", {})), sorted(figures), ram))
         return found
 
-    # Requirement: PY-20
+    # Requirement: PY-24
     def test_notebook_of_the_documents_has_the_outputs_that_it_shows(self) -> None:
         kept = nbformat.read(NOTEBOOK, as_version=4)
         fresh = nbformat.read(NOTEBOOK, as_version=4)

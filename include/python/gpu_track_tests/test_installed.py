@@ -142,7 +142,7 @@ class KnownWork(Installed):
             named = {one["command"] for one in heaviest if one["cpu_quality"] == "exact"}
             self.assertLessEqual(exact, named)
 
-    # Requirement: PY-1, PY-4
+    # Requirement: PY-20
     def test_own_programs_are_not_counted_for_another_process(self) -> None:
         other = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
         with Tracker(process_id=other.pid, disable_logs=True) as tracker:
@@ -151,6 +151,28 @@ class KnownWork(Installed):
         report = tracker.reports[0]
         self.assertEqual({one["command"] for one in report["processes"]["heaviest"]}, {"cat"})
         self.assertEqual(report["coverage"]["layers"]["preload"], 0)
+
+    # Requirement: PY-70
+    def test_program_that_adopts_orphans_has_it_as_a_child_that_is_reaped(self) -> None:
+        code = """
+import ctypes, os, gpu_track
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0, "PR_SET_CHILD_SUBREAPER"
+with gpu_track.Tracker(disable_logs=True):
+    print(os.waitpid(-1, os.WNOHANG))
+try:
+    os.wait()
+except ChildProcessError:
+    print("no child")
+"""
+        self.assertEqual(self.python(code).stdout, "(0, 0)\nno child\n")
+
+    # Requirement: PY-71
+    def test_program_that_exits_at_once_leaves_the_report_in_the_temporary_directory(self) -> None:
+        place = self.directory / "temporary"
+        place.mkdir()
+        code = "import gpu_track, os; gpu_track.Tracker(disable_logs=True).start(); os._exit(0)"
+        self.python(code, TMPDIR=os.fspath(place))
+        wait_until(lambda: [*place.glob("gpu-track.*/report.json")])
 
     # Requirement: PY-5
     def test_killed_collection_leaves_the_program_and_its_variables_alone(self) -> None:

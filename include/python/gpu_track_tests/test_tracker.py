@@ -219,7 +219,7 @@ class Use(WithProgram):
             self.assertEqual(os.environ["LD_PRELOAD"], "/nowhere/own.so")
         self.assertNotIn("GPU_TRACK_SESSION", os.environ)
 
-    # Requirement: PY-4
+    # Requirement: PY-20
     def test_variables_are_set_for_a_process_that_this_one_belongs_to_alone(self) -> None:
         self.program(GOOD)
         child = os.fork()
@@ -321,6 +321,28 @@ class Use(WithProgram):
         self.assertEqual(tracker.state, Tracker.State.STOPPED)
         await_end(int(pathlib.Path("pid").read_text(encoding="utf-8")))
 
+    # Requirement: PY-11
+    def test_task_that_is_cancelled_while_it_stops_leaves_no_tracker(self) -> None:
+        self.program(GOOD.replace("cp ", "touch asked; while [ ! -e go ]; do sleep 0.01; done; cp "))
+        tracker = Tracker(disable_logs=True)
+
+        async def track() -> None:
+            async with tracker:
+                pass
+
+        async def main() -> None:
+            task = asyncio.get_running_loop().create_task(track())
+            while not os.path.exists("asked"):
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(main())
+        pathlib.Path("go").touch()
+        wait_until(lambda: tracker.resource_usage)
+        wait_until(lambda: not list(self.temporary.iterdir()))
+
 
 class Trouble(WithProgram):
     # Requirement: PY-5
@@ -349,7 +371,7 @@ class Trouble(WithProgram):
             await_end(int(pathlib.Path("pid").read_text(encoding="utf-8")))
         self.assertEqual(list(self.temporary.iterdir()), [])
 
-    # Requirement: PY-5
+    # Requirement: PY-5, PY-21
     def test_program_without_a_free_descriptor_has_its_own_error_and_the_figures(self) -> None:
         self.program("echo $$ >pid;" + GOOD)
         code = """
@@ -371,7 +393,7 @@ except KeyError:
         self.assertEqual(list(self.temporary.iterdir()), [])
         await_end(int(pathlib.Path("pid").read_text(encoding="utf-8")))
 
-    # Requirement: PY-5
+    # Requirement: PY-5, PY-21
     def test_program_that_may_send_no_signal_any_more_ends_it(self) -> None:
         self.program(GOOD)
         with mock.patch("os.kill", side_effect=PermissionError), Tracker(disable_logs=True) as tracker:
@@ -384,7 +406,7 @@ except KeyError:
         with self.assertRaisesRegex(RuntimeError, "The report of gpu-track-run cannot be read: "), Tracker():
             pass
 
-    # Requirement: PY-3, PY-5
+    # Requirement: PY-3, PY-21
     def test_descriptors_that_the_program_closes_and_uses_stay_its_own(self) -> None:
         self.program(GOOD)
         code = """
