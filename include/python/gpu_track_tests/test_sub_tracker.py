@@ -326,6 +326,7 @@ class Forks(InDirectory):
             if not older:
                 status = 1
                 try:
+                    os.close(writer)
                     enter(block)
                     os.read(reader, 1)
                     wait_until(lambda: functools.partial(enter, block)() or os.getpid() in pids(name))  # noqa: B023
@@ -424,9 +425,9 @@ print("went on", {COLUMNS!r} in open("marks.csv").read())
 
 
 def pids(path: str) -> list[int]:
-    """The processes whose marks are in a file. None, while it has no table."""
+    """The processes whose marks are in a file. None, while it has no head or table."""
     if path.endswith(".csv"):
-        return [pid for pid, *_ in marks(path)]
+        return [pid for pid, *_ in marks(path)] if os.path.getsize(path) else []
     with closing(sqlite3.connect(path)) as connection, suppress(sqlite3.OperationalError):
         return [pid for (pid,) in connection.execute("SELECT process_id FROM data")]
     return []
