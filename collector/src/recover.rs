@@ -316,14 +316,26 @@ fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns:
 /// Up to when the run is known.
 struct Known {
     at: SystemTime,
-    /// The same time, in seconds after the command's start.
+    /// The same time, in seconds after the begin.
     after_s: f64,
+    /// What the run began with, and what it is about: `the attach`, `process`.
+    begin: &'static str,
+    what: &'static str,
 }
 
 impl Known {
-    /// Gives the last time at which something is known, of CLOCK_MONOTONIC, as a date and after the command's start.
+    /// Gives the last time at which something is known, of CLOCK_MONOTONIC, as a date and after the run's begin.
     fn until(known_ns: u64, config: &Config, run: &RunState) -> Self {
-        Self { at: config.start.date(known_ns), after_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9 }
+        let (begin, what) = match config.attached {
+            Some(_) => ("the attach", "process"),
+            None => ("the command's start", "command"),
+        };
+        Self {
+            at: config.start.date(known_ns),
+            after_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9,
+            begin,
+            what,
+        }
     }
 
     /// Gives the report's warning about what is missing after that time.
@@ -335,9 +347,11 @@ impl Known {
         };
         format!(
             "gpu-track-run and its collector were killed: this was recovered from what they had kept until {}, {:.3} s \
-             after the command's start; {missing} and how the command ended is not known.",
+             after {}; {missing} and how the {} ended is not known.",
             humantime::format_rfc3339_seconds(self.at),
-            self.after_s
+            self.after_s,
+            self.begin,
+            self.what
         )
     }
 }

@@ -1,14 +1,16 @@
 //! `--attach`: the process that a run attaches to, in place of a command. It is looked at and waited for, and nothing else: no
 //! signal, no ptrace(2), no other parent.
 
+use std::fs::{self, File};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use gpu_track_collector::{Attached, Key, ProcRoot, pidfd};
-use rustix::event::{PollFd, PollFlags, poll};
+use gpu_track_collector::{Attached, Key, ProcRoot, UsedBefore, clock, pidfd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -70,7 +72,8 @@ impl Attachment {
         if stat.is_of_kernel() {
             return Err(NotAttached::OfKernel(pid));
         }
-        if stat.is_over() {
+        // The pid may have become another process's after the pidfd was opened.
+        if stat.is_over() || pidfd.as_ref().is_some_and(|pidfd| wait_for(pidfd, Some(&Timespec::default()))) {
             return Err(NotAttached::Ended(pid));
         }
         let own_ns = root.pid_ns(std::process::id()).unwrap_or(0);
@@ -95,22 +98,43 @@ impl Attachment {
             // The pid can't have become another process's meanwhile if it is this one's still.
             self.is_alive().then_some(before)
         };
-        Ok(Attached {
-            pid: self.pid,
-            key: self.key,
-            pidfd_inode: pidfd::inode(self.pid).unwrap_or(0),
-            start_ns: self.start_ns,
-            before: read().ok_or(NotAttached::Ended(self.pid))?,
-        })
+        let before = read().ok_or(NotAttached::Ended(self.pid))?;
+        Ok(Attached { pidfd_inode: pidfd::inode(self.pid).unwrap_or(0), before, ..self.named() })
     }
 
-    /// Says what can't be read of the process. `None`: all can.
-    pub(crate) fn lack(&self, attached: &Attached) -> Option<String> {
-        attached.before.blocks.is_none().then(|| {
+    /// Names the process, for the report of a run that could not attach to it. What it has used is not read.
+    pub(crate) fn named(&self) -> Attached {
+        Attached {
+            pid: self.pid,
+            key: self.key,
+            pidfd_inode: 0,
+            start_ns: self.start_ns,
+            before: UsedBefore { at_ns: clock::monotonic_ns(), ..UsedBefore::default() },
+        }
+    }
+
+    /// Says what may not be read of the process. `None`: all may.
+    pub(crate) fn lack(&self) -> Option<String> {
+        let path = |name: &str| self.root.path(self.pid, name);
+        // /proc/PID/io is refused when it is read, the others when they are opened.
+        let refused = [
+            ("its block I/O", fs::read(path("io")).err()),
+            ("its environment", File::open(path("environ")).err()),
+            ("which of its memory is shared", File::open(path("smaps_rollup")).err()),
+        ];
+        let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        let refused = refused.into_iter().filter(|(_, error)| error.as_ref().is_some_and(is_refused));
+        let what: Vec<_> = refused.map(|(what, _)| what).collect();
+        let cure = if rustix::process::geteuid().is_root() {
+            "gpu-track-run is root, but lacks CAP_SYS_PTRACE here, or a security module forbids it"
+        } else {
+            "it is another user's, or not dumpable (PR_SET_DUMPABLE). Root can read it"
+        };
+        (!what.is_empty()).then(|| {
             format!(
-                "Process {} may be read in part only, as another user's: its block I/O, its limits, its environment and which of \
-                 its memory is shared are unknown. Root can read them.",
-                self.pid
+                "Of process {} this is unknown: {}. It may not be read: {cure}.",
+                self.pid,
+                what.join(", ")
             )
         })
     }
@@ -122,9 +146,14 @@ impl Attachment {
     }
 
     /// Watches for the end of the process. The result becomes true then, and a SIGCHLD wakes this process.
-    pub(crate) fn watch(self) -> Arc<AtomicBool> {
+    ///
+    /// # Errors
+    /// If there is no room for a thread.
+    pub(crate) fn watch(self) -> io::Result<Arc<AtomicBool>> {
         end_watch::start(move || match &self.pidfd {
-            Some(pidfd) => wait_for(pidfd),
+            Some(pidfd) => {
+                wait_for(pidfd, None);
+            }
             None => {
                 while self.is_alive() {
                     thread::sleep(LOOK_INTERVAL);
@@ -134,10 +163,11 @@ impl Attachment {
     }
 }
 
-/// Waits until the process of a pidfd has ended.
-fn wait_for(pidfd: &OwnedFd) {
+/// Waits until the process of a pidfd has ended, or for this time. Gives whether it has.
+fn wait_for(pidfd: &OwnedFd, time: Option<&Timespec>) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    while poll(&mut fds, None) == Err(Errno::INTR) {}
+    while poll(&mut fds, time) == Err(Errno::INTR) {}
+    fds[0].revents().contains(PollFlags::IN)
 }
 
 #[cfg(test)]
@@ -166,7 +196,7 @@ mod tests {
         );
         let mut child = Command::new("true").spawn().unwrap();
         let pidfd = pidfd::open(child.id()).unwrap();
-        wait_for(&pidfd);
+        wait_for(&pidfd, None);
         assert_eq!(refusal(child.id()), format!("process {} has ended", child.id()));
         child.wait().unwrap();
     }
@@ -179,7 +209,7 @@ mod tests {
         assert_eq!((found.args.as_slice(), found.key.pid), (["cat".to_owned()].as_slice(), child.id()));
         assert_eq!(found.begin().unwrap().pid, child.id());
         drop(child.stdin.take());
-        wait_for(found.pidfd.as_ref().unwrap());
+        wait_for(found.pidfd.as_ref().unwrap(), None);
         assert!(found.begin().is_err() && !found.is_alive());
         child.wait().unwrap();
     }

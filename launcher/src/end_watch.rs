@@ -1,5 +1,6 @@
 //! Waits, in a thread, for the end of what a run lasts as long as and that is no child of the launcher.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,7 +8,10 @@ use std::thread;
 use rustix::process::{Signal, getpid, kill_process};
 
 /// Starts a thread that waits, by a call that returns at the end. The result becomes true then, and a SIGCHLD wakes this process.
-pub(crate) fn start(wait: impl FnOnce() + Send + 'static) -> Arc<AtomicBool> {
+///
+/// # Errors
+/// If there is no room for a thread: nothing would tell of the end.
+pub(crate) fn start(wait: impl FnOnce() + Send + 'static) -> io::Result<Arc<AtomicBool>> {
     let has_ended = Arc::new(AtomicBool::new(false));
     let to_end = Arc::clone(&has_ended);
     let wait = move || {
@@ -16,9 +20,5 @@ pub(crate) fn start(wait: impl FnOnce() + Send + 'static) -> Arc<AtomicBool> {
         // It can't fail: this process is its own.
         let _ = kill_process(getpid(), Signal::CHILD);
     };
-    // Without a thread it would never learn of the end.
-    if thread::Builder::new().spawn(wait).is_err() {
-        has_ended.store(true, Ordering::Release);
-    }
-    has_ended
+    thread::Builder::new().spawn(wait).map(|_| has_ended)
 }

@@ -66,13 +66,40 @@ pub(crate) fn is_nested_too_deep() -> bool {
     outer.as_bytes().split(|b| *b == b':').filter(|path| !path.is_empty()).count() >= MAX_SESSIONS
 }
 
-/// Gives the segments of the runs around this one, by their variable.
+/// Gives the segments of the runs around this one, by their variable. A program that tracks itself keeps the variables of runs that
+/// are over, whose segments are gone.
 fn outer_sessions() -> OsString {
-    env::var_os(ENV_SESSION).unwrap_or_default()
+    living(&env::var_os(ENV_SESSION).unwrap_or_default())
+}
+
+/// Gives the paths of a list that exist, or may.
+fn living(sessions: &OsStr) -> OsString {
+    let is_there = |path: &&[u8]| !matches!(Path::new(OsStr::from_bytes(path)).try_exists(), Ok(false));
+    let there: Vec<_> = sessions.as_bytes().split(|b| *b == b':').filter(is_there).collect();
+    OsString::from_vec(there.join(&b':'))
 }
 
 /// Joins two lists to `a:b`, without empty parts.
 fn joined(a: &OsStr, b: &OsStr) -> OsString {
     let parts: Vec<_> = [a, b].into_iter().map(OsStr::as_bytes).filter(|part| !part.is_empty()).collect();
     OsString::from_vec(parts.join(&b':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: ATTACH-6
+    #[test]
+    fn sessions_of_runs_that_are_over_are_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).into_os_string();
+        let (first, over, second) = (path("first"), path("over"), path("second"));
+        for segment in [&first, &second] {
+            std::fs::write(segment, []).unwrap();
+        }
+        let all = joined(&joined(&first, &over), &second);
+        assert_eq!(living(&all), joined(&first, &second));
+        assert_eq!(living(OsStr::new("")), "");
+    }
 }

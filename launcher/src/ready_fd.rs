@@ -5,11 +5,15 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::{Map, Value, json};
 
 /// Version of the line's form.
 const VERSION: u32 = 1;
+
+/// A pipe with room takes this much without waiting (PIPE_BUF, pipe(7)).
+const ATOMIC_BYTES: usize = 4096;
 
 /// The descriptor, which the launcher was started with.
 #[derive(Debug)]
@@ -33,14 +37,25 @@ impl ReadyFd {
         Ok(Self(fd.into()))
     }
 
-    /// Writes the line, and closes the descriptor. Variables whose value is not UTF-8 are left out.
+    /// Writes the line, and closes the descriptor. What a full pipe has no room for is left out. Variables whose value is not UTF-8 are left out.
     pub(crate) fn tell(mut self, environment: Vec<(&str, OsString)>) {
         let text = |(name, value): (&str, OsString)| {
             Some((name.to_owned(), Value::String(value.into_string().ok()?)))
         };
         let environment: Map<String, Value> = environment.into_iter().filter_map(text).collect();
         let line = format!("{}\n", json!({ "version": VERSION, "environment": environment }));
-        // In one call, so that a single read(2) gets all of it. Where nobody reads it, the run goes on.
-        let _ = self.0.write_all(line.as_bytes());
+        // In one call, so that a single read(2) gets all of it. Where nobody reads it, the run goes on. A full pipe must not stop the
+        // launcher, whose signals are blocked; O_NONBLOCK would be set for its other users, too.
+        for part in line.as_bytes().chunks(ATOMIC_BYTES) {
+            if !has_room(&self.0) || self.0.write_all(part).is_err() {
+                return;
+            }
+        }
     }
+}
+
+/// Whether a write does not have to wait for a reader.
+fn has_room(file: &File) -> bool {
+    let mut fds = [PollFd::new(file, PollFlags::OUT)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().contains(PollFlags::OUT)
 }

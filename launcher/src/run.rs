@@ -5,11 +5,12 @@ use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use gpu_track_collector::{KnownToParent, Layer, Message, OutputLock, ProcRoot, clock};
+use gpu_track_collector::{Attached, KnownToParent, Layer, Message, OutputLock, ProcRoot, clock};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::attach::Attachment;
-use crate::cli::{HeldTrackingFile, Options};
+use crate::cli::{HeldTrackingFile, Options, UsageError};
+use crate::collector::Collector;
 use crate::main_process::MainProcess;
 use crate::nodes::{self, NodeRun, RankLock};
 use crate::preload::Preload;
@@ -20,7 +21,7 @@ use crate::spawn::{self, Environment, InheritedState, SpawnError};
 use crate::supervise::{Account, Started, Subject, Supervisor};
 use crate::tracked::Tracked;
 use crate::untracked::Untracked;
-use crate::{config, console, not_executed, reap, signals, untracked};
+use crate::{config, console, name, not_executed, reap, signals, untracked};
 
 /// The launcher's state while it supervises a command, and before.
 struct Ready {
@@ -67,6 +68,7 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     let session =
         preload.map_err(SessionError::from).and_then(|preload| Session::new(options, preload, locks, ranks));
     let (attachment, ready_fd) = (held.attachment.take(), held.ready_fd.take());
+    let named = attachment.as_ref().map(|attachment| (attachment.named(), attachment.args.clone()));
     let started = session.and_then(|session| match attachment {
         Some(attachment) => attach(options, session, attachment, ready_fd),
         None => start(options, session, &ready, held.nodes.as_mut()),
@@ -76,8 +78,10 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
         Err(SessionError::Spawn(SpawnError::Exec(error))) => {
             command_not_executed(options, ready, held, &error)
         }
-        Err(error) if options.command.attach.is_some() => not_attached(options, &error),
-        Err(error) => run_untracked(options, ready, held, &error),
+        Err(error) => match named {
+            Some(process) => not_attached(options, process, &error),
+            None => run_untracked(options, ready, held, &error),
+        },
     }
 }
 
@@ -105,6 +109,8 @@ fn supervise<A: Account>(
     }
     // A signal may end this process below.
     match ended {
+        // That of an attached process is its parent's: the own one says whether it was tracked.
+        Ok(_) if options.command.attach.is_some() && !is_reported => ExitCode::FAILURE,
         Ok(status) => options.exit_manner.end(status),
         Err(error) => {
             console::message(format_args!(
@@ -135,19 +141,24 @@ fn start(
         Ok(started) => {
             let main = match started.subject {
                 Subject::Command(main) => Some(main),
-                Subject::Input(_) | Subject::Attached(..) => None,
+                Subject::Input(_) | Subject::Attached { .. } => None,
             };
             Ok((Tracked::new(session, collector, main, options), started))
         }
         Err(error) => {
-            collector.messages.send(&Message::Cancelled);
-            collector.messages.flush_all();
-            session.wake_collector();
-            reap::wait_for(collector.pid);
-            session.clean_up();
+            cancel(&session, &mut collector);
             Err(error.into())
         }
     }
+}
+
+/// Ends a session in which nothing has run.
+fn cancel(session: &Session, collector: &mut Collector) {
+    collector.messages.send(&Message::Cancelled);
+    collector.messages.flush_all();
+    session.wake_collector();
+    reap::wait_for(collector.pid);
+    session.clean_up();
 }
 
 /// Attaches to a process that runs, and starts the collector. Then says on `ready_fd` that the run has begun.
@@ -159,12 +170,17 @@ fn attach(
 ) -> Result<(Tracked, Started), SessionError> {
     session.subscribe(options);
     let attached = session.attach(&attachment).inspect_err(|_| session.clean_up())?;
-    let collector = session.start_collector().inspect_err(|_| session.clean_up())?;
+    let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
+    // A thread: started last, when nothing is forked any more but collectors that replace a killed one.
+    let has_ended = attachment.watch().map_err(|error| {
+        cancel(&session, &mut collector);
+        SessionError::Watch(error)
+    })?;
     if let Some(ready_fd) = ready_fd {
         ready_fd.tell(session.variables());
     }
     let started = Started {
-        subject: Subject::Attached(attachment.watch()),
+        subject: Subject::Attached { pid: attached.pid, has_ended },
         at_ns: attached.before.at_ns,
         children_before: reap::usage_of(libc::RUSAGE_CHILDREN),
         early_signals: Vec::new(),
@@ -173,11 +189,16 @@ fn attach(
 }
 
 /// Says why the run could not attach to its process, also in the report's files: that of an earlier run there would be taken for
-/// this run's.
-fn not_attached(options: &Options, error: &SessionError) -> ExitCode {
+/// this run's. `process`: what it was to attach to, and its arguments.
+fn not_attached(options: &Options, process: (Attached, Vec<String>), error: &SessionError) -> ExitCode {
     console::error(format_args!("--attach: {error}"));
-    report_without_figures(options, None, format!("The process could not be attached to: {error}."));
-    ExitCode::FAILURE
+    let why = format!("The process could not be attached to: {error}.");
+    report_without_figures(options, None, Some(process), why);
+    match error {
+        // It has ended since the command line was read, which would have said so, too.
+        SessionError::NotAttached(_) => ExitCode::from(UsageError::status(name::is_this_gpu_tracker())),
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Starts the command. `cgroup_procs`: the file by which it moves into a cgroup of its own. Without a command, waits for what
@@ -262,18 +283,31 @@ pub(crate) fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     // As wait4(2) would give it.
     let wait_status = i32::from(status) << 8;
-    report_without_figures(options, Some(wait_status), format!("The command could not be run: {why}."));
+    report_without_figures(options, Some(wait_status), None, format!("The command could not be run: {why}."));
     options.exit_manner.not_executed(status)
 }
 
 /// Writes a report without figures to the report's files. The report of an earlier run there would be taken for this run's.
-/// `status`: the command's wait status.
-fn report_without_figures(options: &Options, status: Option<i32>, why: String) {
-    let mut config = config::of(options, &ProcRoot::default());
+/// `status`: the command's wait status. `process`: what the run was to attach to in place of a command, and its arguments.
+fn report_without_figures(
+    options: &Options,
+    status: Option<i32>,
+    process: Option<(Attached, Vec<String>)>,
+    why: String,
+) {
+    let root = ProcRoot::default();
+    let mut config = config::of(options, &root);
+    let runs_on = process
+        .as_ref()
+        .is_some_and(|(process, _)| root.stat(process.pid).is_some_and(|stat| !stat.is_over()));
+    if let Some((process, args)) = process {
+        (config.attached, config.command) = (Some(process), args);
+    }
     config.report.warnings.push(why);
     let mut known = KnownToParent::default();
     known.tell(Message::Ended {
         status,
+        runs_on,
         is_wait_interrupted: false,
         monotonic_ns: clock::monotonic_ns(),
         children_cpu_us: 0,

@@ -42,6 +42,8 @@ pub(crate) enum SessionError {
     Collector(io::Error),
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    #[error("cannot watch for the end of the process: {0}")]
+    Watch(io::Error),
     #[error(transparent)]
     NotAttached(#[from] NotAttached),
 }
@@ -114,14 +116,19 @@ impl Session {
 
     /// Gives the command's environment: with the shim, unless that layer is off.
     pub(crate) fn environment(&mut self) -> Environment {
+        self.warn_if_nested_too_deep();
         let Some(preload) = &self.preload else { return std::env::vars_os().collect() };
-        if is_nested_too_deep() {
+        preload.environment(self.segment.named().path())
+    }
+
+    /// Warns if so many runs are outside this one that processes do not report to it.
+    fn warn_if_nested_too_deep(&mut self) {
+        if self.preload.is_some() && is_nested_too_deep() {
             self.config.report.warnings.push(format!(
                 "More than {MAX_SESSIONS} runs are nested: the processes of this run do not report to it. Those shorter \
                  than the sampling interval can be missing. Nest fewer runs."
             ));
         }
-        preload.environment(self.segment.named().path())
     }
 
     /// Gives the variables by which programs report to this session, unless that layer is off.
@@ -137,7 +144,8 @@ impl Session {
     pub(crate) fn attach(&mut self, attachment: &Attachment) -> Result<Attached, SessionError> {
         let attached = attachment.begin()?;
         self.config.attached = Some(attached);
-        self.config.report.warnings.extend(attachment.lack(&attached));
+        self.config.report.warnings.extend(attachment.lack());
+        self.warn_if_nested_too_deep();
         self.config.command.clone_from(&attachment.args);
         // Its limits are those of its own groups, which need not be the launcher's.
         self.config.cgroups = cgroup::of_process(&ProcRoot::default(), Some(attached.pid));

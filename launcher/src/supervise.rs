@@ -56,8 +56,8 @@ pub(crate) enum Subject {
     Command(MainProcess),
     /// The input of a launcher without a command. True: it has ended.
     Input(Arc<AtomicBool>),
-    /// The process that the run attached to. True: it has ended.
-    Attached(Arc<AtomicBool>),
+    /// The process that the run attached to, and whether it has ended.
+    Attached { pid: u32, has_ended: Arc<AtomicBool> },
 }
 
 /// What has been started.
@@ -88,15 +88,10 @@ pub(crate) struct Supervisor<A> {
 struct CommandExit {
     /// Wait status. `None`: the process is another program's child.
     status: Option<i32>,
+    /// Tracking of an attached process was ended, and the process runs on.
+    runs_on: bool,
     /// CLOCK_MONOTONIC when the launcher saw it.
     at_ns: u64,
-}
-
-impl CommandExit {
-    /// Gives how the launcher ends. Nothing is known to have failed of what is not its child.
-    fn as_status(self) -> ExitStatus {
-        ExitStatus::from_raw(self.status.unwrap_or(0))
-    }
 }
 
 /// Gives user and system time together, microseconds.
@@ -142,7 +137,7 @@ impl<A: Account> Supervisor<A> {
                     self.reap_ending_orphans();
                     let at_ns = if self.wait_all { clock::monotonic_ns() } else { exit.at_ns };
                     self.finish(CommandExit { at_ns, ..exit })?;
-                    return Ok(exit.as_status());
+                    return Ok(self.own_status(exit));
                 }
                 self.note_waiting(exit);
             }
@@ -158,6 +153,12 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
+    /// Gives how the launcher ends: as the command did. It does not take over the end of an attached process.
+    fn own_status(&self, exit: CommandExit) -> ExitStatus {
+        let status = if let Subject::Attached { .. } = self.subject { None } else { exit.status };
+        ExitStatus::from_raw(status.unwrap_or(0))
+    }
+
     /// Whether a collector has written the report.
     pub(crate) fn is_reported_by_collector(&self) -> bool {
         self.account.is_reported_by_collector()
@@ -168,10 +169,13 @@ impl<A: Account> Supervisor<A> {
         let (has_ended, status) = match &self.subject {
             Subject::Command(_) => return,
             Subject::Input(has_ended) => (has_ended, Some(0)),
-            Subject::Attached(has_ended) => (has_ended, None),
+            Subject::Attached { has_ended, .. } => (has_ended, None),
         };
         if has_ended.load(Ordering::Acquire) {
-            self.exit.get_or_insert_with(|| CommandExit { status, at_ns: clock::monotonic_ns() });
+            // It may be a child all the same: of a shell that started it and became gpu-track-run.
+            self.reap();
+            let at_ns = clock::monotonic_ns();
+            self.exit.get_or_insert(CommandExit { status, runs_on: false, at_ns });
         }
     }
 
@@ -225,12 +229,17 @@ impl<A: Account> Supervisor<A> {
             self.account.foreign_ended(change.status);
             return;
         }
-        if let Subject::Attached(..) = self.subject {
+        let status = Some(change.status);
+        let exit = CommandExit { status, runs_on: false, at_ns: clock::monotonic_ns() };
+        if let Subject::Attached { pid, .. } = self.subject {
+            if pid == change.pid {
+                self.exit.get_or_insert(exit);
+            }
             return;
         }
         self.account.child_ended(change, main.is_some());
         if main.is_some() {
-            self.exit = Some(CommandExit { status: Some(change.status), at_ns: clock::monotonic_ns() });
+            self.exit = Some(exit);
         }
     }
 
@@ -244,7 +253,7 @@ impl<A: Account> Supervisor<A> {
         if received.signal == libc::SIGCHLD {
             return;
         }
-        if let Subject::Attached(..) = self.subject {
+        if let Subject::Attached { .. } = self.subject {
             self.signal_of_attached(received.signal, monotonic_ns);
             return;
         }
@@ -267,7 +276,7 @@ impl<A: Account> Supervisor<A> {
     /// Ends the run at a request to end, or stops with the terminal's job: the attached process gets no signal.
     fn signal_of_attached(&mut self, signal: i32, at_ns: u64) {
         if signals::requests_end(signal) {
-            self.exit.get_or_insert(CommandExit { status: None, at_ns });
+            self.exit.get_or_insert(CommandExit { status: None, runs_on: true, at_ns });
         } else if matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
             // SAFETY: raise has no preconditions; this returns after a SIGCONT.
             unsafe { libc::raise(libc::SIGSTOP) };
@@ -277,14 +286,14 @@ impl<A: Account> Supervisor<A> {
     fn main(&self) -> Option<MainProcess> {
         match self.subject {
             Subject::Command(main) => Some(main),
-            Subject::Input(_) | Subject::Attached(..) => None,
+            Subject::Input(_) | Subject::Attached { .. } => None,
         }
     }
 
     /// Lists the launcher's children that belong to the run: a subreaper inherits every orphan of the tree. None does of a run that
     /// attached to a process.
     fn children(&self) -> Vec<u32> {
-        if let Subject::Attached(..) = self.subject {
+        if let Subject::Attached { .. } = self.subject {
             return Vec::new();
         }
         // Those of the first thread: it has forked them all, and inherits the orphans.
@@ -301,12 +310,13 @@ impl<A: Account> Supervisor<A> {
 
     /// Tells the account that the run has ended, and waits for the report.
     fn finish(&mut self, exit: CommandExit) -> io::Result<()> {
-        if let Some(line) = self.exit_manner.line(exit.as_status()) {
+        if let Some(line) = self.exit_manner.line(self.own_status(exit)) {
             console::print(&line);
         }
         let is_wait_interrupted = self.wait_all && self.has_children();
         self.account.tell(Message::Ended {
             status: exit.status,
+            runs_on: exit.runs_on,
             is_wait_interrupted,
             monotonic_ns: exit.at_ns,
             children_cpu_us: cpu_us(&usage_of(libc::RUSAGE_CHILDREN)).saturating_sub(self.foreign_cpu_us),

@@ -98,24 +98,7 @@ fn attaching_to(pid: u32) -> Tracked {
 /// Starts gpu-track-run with a descriptor for `--ready-fd`. Gives the run, and what the line has.
 fn ready(run: Tracked) -> (Running, HashMap<String, String>) {
     let (mut reader, writer) = pipe().unwrap();
-    let writer = OwnedFd::from(writer);
-    let number = writer.as_raw_fd().to_string();
-    let keep_open = move |command: &mut Command| {
-        // SAFETY: fcntl is async-signal-safe. The closure owns the descriptor.
-        unsafe {
-            command.pre_exec(move || match libc::fcntl(writer.as_raw_fd(), libc::F_SETFD, 0) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            })
-        };
-    };
-    let running = run
-        .options(&["--ready-fd", &number])
-        .with(|command| {
-            keep_open(command);
-            command
-        })
-        .start();
+    let running = with_ready_fd(run, writer.into()).start();
     // A single read gets the whole line.
     let mut line = [0; 4096];
     let length = reader.read(&mut line).unwrap();
@@ -126,6 +109,24 @@ fn ready(run: Tracked) -> (Running, HashMap<String, String>) {
     let environment = line["environment"].as_object().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     (running, environment.iter().map(|(name, value)| (name.clone(), text(value))).collect())
+}
+
+/// Has gpu-track-run keep this descriptor, for `--ready-fd`.
+fn with_ready_fd(run: Tracked, writer: OwnedFd) -> Tracked {
+    let number = writer.as_raw_fd().to_string();
+    let keep_open = move |command: &mut Command| {
+        // SAFETY: fcntl is async-signal-safe. The closure owns the descriptor.
+        unsafe {
+            command.pre_exec(move || match libc::fcntl(writer.as_raw_fd(), libc::F_SETFD, 0) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            })
+        };
+    };
+    run.options(&["--ready-fd", &number]).with(|command| {
+        keep_open(command);
+        command
+    })
 }
 
 /// Waits until the last sample is like this.
@@ -221,7 +222,8 @@ fn program_that_the_process_execs_has_its_own_peak_and_report() {
 // Requirement: ATTACH-5
 #[test]
 fn present_descendants_count_from_the_attach_on() {
-    for layers in LAYERS {
+    // Those without a scan, too.
+    for layers in LAYERS.into_iter().chain(["preload,wait"]) {
         let mut subject = Subject::start();
         subject.does("child 0.4");
         let (running, _) = ready(attaching_to(subject.pid()).options(&["--layers", layers]));
@@ -319,6 +321,121 @@ fn request_to_end_ends_tracking_alone_with_status_0() {
         assert!(report.at("context_switches.voluntary").is_null() && report.at("hints.memory").is_null());
         assert!(!report.warnings().contains("Still running"), "{}", report.warnings());
         subject.assert_unharmed();
+    }
+}
+
+/// A directory on a file system with a block device, unlike /tmp where that is a tmpfs.
+fn on_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Bytes that the process has written to storage by /proc/PID/io.
+fn written_bytes(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.unwrap().parse().unwrap()
+}
+
+// Requirement: ATTACH-2
+#[test]
+fn block_io_counts_from_the_attach_on_though_the_launcher_is_killed() {
+    for layers in LAYERS {
+        let mut subject = Subject::start();
+        let directory = on_disk();
+        let file = directory.path().join("file").display().to_string();
+        subject.does(&format!("write {file} 20000000"));
+        let before = written_bytes(subject.pid());
+        let (running, _) = ready(attaching_to(subject.pid()).options(&["--layers", layers]));
+        let collector = running.wait_for_collector();
+        subject.does(&format!("write {file} 5000000"));
+        kill(running.pid(), libc::SIGKILL);
+        subject.does(&format!("write {file} 10000000"));
+        let counted = written_bytes(subject.pid()) - before;
+        // Longer than the time between two readings of I/O.
+        subject.does("burn 1.3");
+        wait_for_sample(&running, |sample| sample.cpu_ns >= 1_290_000_000);
+        subject.ends();
+        drop(subject.child.wait());
+        wait_until("the collector's end", || !fs::exists(format!("/proc/{collector}")).unwrap());
+        let run = running.wait();
+        assert_eq!(run.report().u64("io.write_bytes"), counted, "{}", run.report());
+        assert!(run.report().at("io.reason").is_null());
+    }
+}
+
+// Requirement: ATTACH-2
+#[test]
+fn block_io_of_before_is_not_that_of_a_program_in_place_of_the_process() {
+    for layers in LAYERS {
+        let mut subject = Subject::shell();
+        let directory = on_disk();
+        let write = |megabytes: u64| {
+            let file = directory.path().join("file");
+            format!("dd if=/dev/zero of={} bs=1M count={megabytes} conv=fsync status=none", file.display())
+        };
+        subject.does(&write(20));
+        let (running, environment) = ready(attaching_to(subject.pid()).options(&["--layers", layers]));
+        let set: Vec<String> = environment.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+        subject.begins(&format!("export {}; exec {}", set.join(" "), write(5)));
+        let run = running.wait();
+        let written = run.report().u64("io.write_bytes");
+        assert!(written < 20 << 20, "{written} bytes were written, {}", run.report());
+    }
+}
+
+// Requirement: ATTACH-2, ATTACH-9, ATTACH-59
+#[test]
+fn child_that_had_ended_before_the_attach_is_no_part_of_the_run() {
+    for layers in LAYERS {
+        let directory = on_disk();
+        let file = directory.path().join("file");
+        let script = "dd if=/dev/zero of=\"$1\" bs=1M count=20 conv=fsync status=none & exec sh -c \
+                      'while read -r line; do eval \"$line\"; echo ok; done'";
+        let mut subject = Subject::of(Command::new("sh").args(["-c", script, "sh", file.to_str().unwrap()]));
+        let pid = subject.pid();
+        let children = || fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        wait_until("a child", || !children().is_empty());
+        let stat = format!("/proc/{}/stat", children().trim());
+        wait_until("a zombie", || fs::read_to_string(&stat).unwrap().contains(") Z "));
+        let (running, _) = ready(attaching_to(pid).options(&["--layers", layers]));
+        wait_for_processes(&running, 1);
+        // The shell waits for any child.
+        subject.does("/bin/true");
+        assert!(fs::metadata(&stat).is_err(), "the shell has waited for it");
+        let run = end(running);
+        let report = run.report();
+        assert!(report.u64("io.write_bytes") < 1 << 20, "{report}");
+        let names: Vec<_> =
+            report.array("processes.heaviest").iter().map(|process| &process["command"]).collect();
+        assert!(!names.contains(&&Value::from("dd")), "{names:?}");
+    }
+}
+
+// Requirement: ATTACH-2, ATTACH-5
+#[test]
+fn child_of_before_that_an_instrumented_program_waits_for_counts_from_the_attach_on() {
+    if !fs::exists("/usr/bin/python3").unwrap() {
+        skip!("needs python3");
+    }
+    for layers in LAYERS {
+        let mut subject = Subject::shell();
+        let directory = on_disk();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let (burnt, end) = (path("burnt"), path("end"));
+        subject.does(&format!("mkfifo {burnt} {end}"));
+        let burn = "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done";
+        subject.does(&format!("( {burn}; echo > {burnt}; read x < {end} ) & read x < {burnt}"));
+        let (running, environment) = ready(attaching_to(subject.pid()).options(&["--layers", layers]));
+        wait_for_processes(&running, 2);
+        let set: Vec<String> = environment.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+        let wait = "import os; os.wait()";
+        subject.begins(&format!("export {}; exec /usr/bin/python3 -c '{wait}'", set.join(" ")));
+        fs::write(end, "\n").unwrap();
+        let run = running.wait();
+        let report = run.report();
+        let child = entry(report, |process| process["ppid"] == report.at("attached")["pid"]);
+        assert!(child["cpu_s"].as_f64().unwrap() < 0.1, "{child}");
+        assert!(report.f64("cpu_time.total_s") < 2.0, "{report}");
     }
 }
 
@@ -442,7 +559,9 @@ fn process_of_another_user_lacks_what_may_not_be_read() {
     let report = run.report();
     assert!((0.19..0.4).contains(&main_cpu_s(report)), "{report}");
     assert!(report.at("io.write_bytes").is_null() && report.at("io.read_bytes").is_null());
-    assert!(report.warnings().contains("another user's"), "{}", report.warnings());
+    assert!(report.at("io.reason").as_str().unwrap().contains("before the attach could not be read"));
+    let warnings = report.warnings();
+    assert!(warnings.contains("its block I/O, its environment") && warnings.contains("another user's"));
 }
 
 // Requirement: ATTACH-57
@@ -458,6 +577,51 @@ fn process_is_not_tracked_where_there_is_no_session() {
     assert!(run.stderr.contains("--attach: cannot create"), "{}", run.stderr);
     assert!(run.report().warnings().contains("could not be attached to"), "{}", run.report().warnings());
     subject.assert_unharmed();
+}
+
+// Requirement: ATTACH-57, ATTACH-8
+#[test]
+fn report_without_figures_names_the_process() {
+    let mut subject = Subject::start();
+    let run = attaching_to(subject.pid()).options(&["--session-dir", "/nonexistent"]).run();
+    assert_eq!(run.status.code(), Some(1));
+    let report = run.report();
+    assert_eq!(report.u64("attached.pid"), u64::from(subject.pid()));
+    assert_eq!(
+        (report.at("attached.command"), report.at("attached.runs_on")),
+        (&"steps".into(), &true.into())
+    );
+    assert!(report.array("command")[0].as_str().unwrap().ends_with("steps"));
+    assert_eq!(report.at("exit.reason"), "it was not tracked");
+    assert!(!report.warnings().contains("layer is off"), "{}", report.warnings());
+    subject.assert_unharmed();
+}
+
+// Requirement: ATTACH-1, ATTACH-6
+#[test]
+fn full_pipe_that_nobody_reads_does_not_keep_the_run_from_its_end() {
+    let subject = Subject::start();
+    let (_reader, mut writer) = pipe().unwrap();
+    // SAFETY: F_SETPIPE_SZ takes a number of bytes; the descriptor is open.
+    let bytes = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+    writer.write_all(&vec![b' '; usize::try_from(bytes).unwrap()]).unwrap();
+    let running = with_ready_fd(attaching_to(subject.pid()), writer.into()).start();
+    wait_for_processes(&running, 1);
+    end(running);
+}
+
+// Requirement: ATTACH-8, ATTACH-52
+#[test]
+fn process_that_is_a_child_after_all_has_its_status_in_the_report() {
+    let script = "exec 3<&0; sh -c 'read line <&3; exit 7' & exec \"$@\" --attach $!";
+    let mut running = tracked([""; 0]).through(&["sh", "-c", script, "sh"]).piped_stdin().start();
+    wait_until("the report-so-far", || fs::exists(running.path("report.json")).unwrap());
+    running.stdin().write_all(b"\n").unwrap();
+    let run = running.wait();
+    assert_eq!((run.status.code(), run.stderr.as_str()), (Some(0), ""));
+    assert_eq!(run.report().at("exit.code"), 7);
+    assert_eq!(run.report().at("attached.runs_on"), false);
+    assert!(run.report().at("cpu_time.kernel_s_reason").as_str().unwrap().contains("used before"));
 }
 
 // Requirement: ATTACH-7

@@ -2,6 +2,7 @@
  * burn SECONDS          uses CPU time
  * touch BYTES           touches memory, and unmaps it
  * hold BYTES            touches memory, and keeps it
+ * write FILE BYTES      writes so much to a file, and waits until the storage has it
  * fork SECONDS          waits for a fork child that uses CPU time
  * child SECONDS         has a fork child that uses CPU time, and then again at each `wake`
  * wake                  has that child use CPU time, and waits until it has
@@ -42,6 +43,13 @@ int main(void) {
             munmap(map_touched(bytes, MAP_PRIVATE), bytes);
         } else if (!strcmp(word, "hold")) {
             map_touched(strtoul(a, NULL, 10), MAP_PRIVATE);
+        } else if (!strcmp(word, "write")) {
+            size_t bytes = strtoul(b, NULL, 10);
+            char *memory = map_touched(bytes, MAP_PRIVATE);
+            int file = open(a, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+            if (file < 0 || write(file, memory, bytes) != (ssize_t)bytes || fsync(file)) die("write");
+            close(file);
+            munmap(memory, bytes);
         } else if (!strcmp(word, "fork")) {
             pid_t pid = fork();
             if (pid < 0) die("fork");

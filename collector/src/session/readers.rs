@@ -34,7 +34,7 @@ use crate::sources::segment_name::SegmentName;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
-use crate::sys::proc_fs::{self, BLOCK_BYTES, ProcRoot};
+use crate::sys::proc_fs::{self, ProcRoot};
 use crate::sys::segment::Segment;
 
 /// Which processes that ended have left /proc is asked of all of them this often; else only where an ancestor waits.
@@ -96,7 +96,7 @@ impl Readers {
             gpu: GpuMonitor::start(&config.gpu, &root),
             machine: Machine::new(root.clone(), host.limits.cpus.clone(), config.start.launcher_pid),
             run_delay: RunDelay::new(root.clone(), config.restarts > 0),
-            io: IoUsage::new(root.clone(), config.start.launcher_pid),
+            io: IoUsage::new(root.clone(), config.attached.is_none().then_some(config.start.launcher_pid)),
             free_spaces: FreeSpaces::new(config.report.files()),
             segment_name: SegmentName::new(Arc::clone(segment)),
             root,
@@ -177,6 +177,11 @@ impl Readers {
         if self.scans { self.scanner.begin(&run.tree, now_ns, run.has_connector()) } else { None }
     }
 
+    /// Begins the first scan, which finds the processes that are there at an attach: nothing else does, whatever the layers.
+    pub(super) fn begin_first_scan(&mut self, run: &RunState, now_ns: u64) {
+        self.scanner.begin(&run.tree, now_ns, false);
+    }
+
     /// Reads what the processes run and hold, before a sample sees it.
     pub(super) fn before_sample(&mut self, run: &mut JournaledRun, now_ns: u64) {
         if self.scans && !run.has_connector() {
@@ -232,6 +237,10 @@ impl Readers {
             let alive: FxHashSet<u32> = pids.iter().copied().collect();
             // Ended ones that are not reaped: their I/O is not in their parents' figures yet.
             pids.extend(run.tree.host_pids().filter(|pid| !alive.contains(pid)));
+            let over_before = run.tree.over_before().iter();
+            pids.extend(
+                over_before.filter(|over| self.scanner.is_still_over(over)).map(|over| over.host_pid),
+            );
             pids
         };
         self.io.read(now_ns, is_last, pids)
@@ -241,8 +250,7 @@ impl Readers {
     pub(super) fn note_survivors(&self, run: &mut JournaledRun) {
         let alive = run.tree.alive().iter().filter_map(|id| run.tree.get(*id)?.target());
         for target in alive.collect::<Vec<_>>() {
-            let blocks = |(read, written)| (read / BLOCK_BYTES, written / BLOCK_BYTES);
-            let blocks = self.root.io_bytes(target.pid).map(blocks);
+            let blocks = self.root.io_blocks(target.pid);
             run.apply_now(Observation::Survivor { id: target.id, blocks });
         }
     }

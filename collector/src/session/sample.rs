@@ -84,9 +84,8 @@ impl Session {
         let Some(process) = self.config.attached.filter(|_| !self.run.tree.has_main()) else { return };
         self.run.apply_now(Observation::Attached { process, command: command_name(&self.config) });
         let now_ns = clock::monotonic_ns();
-        if self.readers.begin_scan(&self.run, now_ns).is_some() {
-            self.look_around(Instant::now() + LONGEST_FIRST_SCAN);
-        }
+        self.readers.begin_first_scan(&self.run, now_ns);
+        self.look_around(Instant::now() + LONGEST_FIRST_SCAN);
         if let Some(io) = self.readers.read_io(&self.run, now_ns, false) {
             self.run.apply(now_ns, io);
         }

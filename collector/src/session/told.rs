@@ -43,8 +43,9 @@ impl Told {
             Message::WaitingForTree { since_ns } => run.apply_now(Observation::WaitingForTree { since_ns }),
             Message::OrderAnswered { id, result } => run.apply_now(Observation::OrderAnswered { id, result }),
             Message::Cancelled => self.is_cancelled = true,
-            Message::Ended { status, is_wait_interrupted, monotonic_ns: at_ns, children_cpu_us } => {
-                self.exit = Some(CommandExit { status, is_wait_interrupted, at_ns, children_cpu_us });
+            Message::Ended { status, runs_on, is_wait_interrupted, monotonic_ns: at_ns, children_cpu_us } => {
+                self.exit =
+                    Some(CommandExit { status, runs_on, is_wait_interrupted, at_ns, children_cpu_us });
             }
         }
     }

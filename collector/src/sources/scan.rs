@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::program::{self, is_static, runs_other_than};
 use crate::model::ids::{Key, ProcessId, Target};
-use crate::model::observation::{ChildSeen, Observation, ProgramQuestion};
+use crate::model::observation::{ChildSeen, Observation, OverBefore, ProgramQuestion};
 use crate::model::process_table::{KnownProgram, ProcessTable, ProgramOrigin};
 use crate::sys::clock::Timer;
 use crate::sys::proc_fs::{ProcRoot, Stat, read_held};
@@ -117,6 +117,13 @@ impl Scanner {
         None
     }
 
+    /// Whether a process that had ended before the run began is still a zombie, so that its pid is its own.
+    #[must_use]
+    pub(crate) fn is_still_over(&self, over: &OverBefore) -> bool {
+        let is_it = |stat: Stat| stat.is_over() && over.has_started_at(stat.start_ns(self.tick_us));
+        self.root.stat(over.host_pid).is_some_and(is_it)
+    }
+
     /// Has all processes looked at again at the next sample, whether or not any is new.
     pub fn look_again(&mut self) {
         self.last_pid = None;
@@ -200,6 +207,12 @@ impl Scanner {
         }
         let tick_ns = self.tick_us.saturating_mul(1000);
         let is_older = shown_ns.saturating_add(tick_ns) <= table.session_start_ns();
+        if is_older && stat.is_over() {
+            let over =
+                OverBefore { key, host_pid: pid, start_ns: shown_ns, blocks: self.root.io_blocks(pid) };
+            // Its parent may have waited for it meanwhile.
+            return self.is_still_over(&over).then_some(Observation::OverBefore(over));
+        }
         let before = if is_older { Some(self.root.used_so_far(pid, &stat)?) } else { None };
         let (earliest_start_ns, start_ns) =
             ChildSeen::starts(shown_ns, tick_ns, seen_ns, table.session_start_ns());

@@ -69,10 +69,12 @@ fn place(spec: &AgentSpec) -> Option<CheckedIn> {
 /// wakes this process.
 pub(crate) fn watch_input() -> Arc<AtomicBool> {
     slurm_step::say_ready();
-    end_watch::start(|| {
+    let watch = end_watch::start(|| {
         // An error is an end, too.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-    })
+    });
+    // Without a thread it would never learn of the end.
+    watch.unwrap_or_else(|_| Arc::new(AtomicBool::new(true)))
 }
 
 /// Whether the standard input has ended: Slurm has started this agent too late.

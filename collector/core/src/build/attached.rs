@@ -3,6 +3,7 @@
 use super::Inputs;
 use crate::model::report::{AttachedTo, Exit, Stage};
 use crate::model::timestamp;
+use crate::run::RunState;
 
 /// Names the process, and says since when it counts. `None`: the launcher started a command.
 pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
@@ -11,11 +12,21 @@ pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
     let main = run.totals.main_process.as_ref();
     Some(AttachedTo {
         pid: process.pid,
-        command: main.map(|main| main.command.to_string()).unwrap_or_default(),
+        command: main.map_or_else(|| program_name(inputs), |main| main.command.to_string()),
         since: timestamp::representable(inputs.config.start.date(run.start_ns)),
         ran_before_s: process.before.at_ns.saturating_sub(process.start_ns) as f64 / 1e9,
-        runs_on: main.is_none_or(|main| main.exit.is_none()),
+        // Without the launcher's word, tracking ended with the process.
+        runs_on: match inputs.end.command_exit {
+            Some(exit) => exit.runs_on,
+            None => main.is_none_or(|main| main.exit.is_none()),
+        },
     })
+}
+
+/// Gives the base name of its program by its arguments, for a run without figures.
+fn program_name(inputs: &Inputs) -> String {
+    let program = inputs.config.command.first().map_or("", String::as_str);
+    program.rsplit('/').next().unwrap_or(program).to_owned()
 }
 
 /// Gives how the attached process ended. Its parent is another program, so only the kernel may have told.
@@ -23,11 +34,21 @@ pub(super) fn exit(inputs: &Inputs) -> Exit {
     inputs.run.totals.main_process.as_ref().and_then(|main| main.exit).unwrap_or_default()
 }
 
+/// Gives why the block I/O is not known.
+pub(super) fn no_io(run: &RunState) -> String {
+    match run.tree.io_before().and_then(|before| before.unread) {
+        Some(pid) => format!("what process {pid} had read and written before the attach could not be read"),
+        None => "it was not read".to_owned(),
+    }
+}
+
 /// Gives why neither exit code nor signal is known at the run's end. `None`: one is, or the launcher started a command.
 pub(super) fn exit_reason(inputs: &Inputs, exit: Exit) -> Option<String> {
     let attached = attached(inputs)?;
     let is_unknown = exit == Exit::default() && inputs.end.stage == Stage::Over;
-    let reason = if attached.runs_on {
+    let reason = if inputs.run.totals.main_process.is_none() {
+        "it was not tracked"
+    } else if attached.runs_on {
         "it still ran when tracking ended"
     } else {
         "it was not gpu-track-run's child, and the kernel did not tell"

@@ -121,14 +121,20 @@ pub fn report(inputs: &Inputs) -> Report {
 /// Makes the report's block I/O. That of an attached process is what was read of it and of all others meanwhile: no parent of the
 /// run's tells of its end.
 fn io(inputs: &Inputs, counted: impl Fn(u64) -> Option<u64>) -> Io {
-    if let Some(attached) = inputs.config.attached {
-        let read = inputs.run.samples.io().filter(|_| attached.before.blocks.is_some());
-        return Io { read_bytes: read.map(|io| io.bytes.read), write_bytes: read.map(|io| io.bytes.written) };
+    if inputs.config.attached.is_some() {
+        let read = inputs.run.samples.io();
+        return Io {
+            read_bytes: read.map(|io| io.bytes.read),
+            write_bytes: read.map(|io| io.bytes.written),
+            reason: read.is_none().then(|| attached::no_io(inputs.run)),
+        };
     }
     let own = &inputs.run.totals.own_usage;
+    let read_bytes = counted(own.input_blocks.saturating_mul(512));
     Io {
-        read_bytes: counted(own.input_blocks.saturating_mul(512)),
+        read_bytes,
         write_bytes: counted(own.output_blocks.saturating_mul(512)),
+        reason: read_bytes.is_none().then(|| "the usage of no process is exactly known".to_owned()),
     }
 }
 
@@ -459,7 +465,12 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
         return Err(if is_running { "the command still runs" } else { "the launcher was killed" }.into());
     };
     if inputs.config.attached.is_some() {
-        return Err("the attached process is not a child of gpu-track-run".into());
+        let is_child = inputs.end.command_exit.is_some_and(|exit| exit.status.is_some());
+        return Err(if is_child {
+            "the kernel's sum has what the attached process used before".into()
+        } else {
+            "the attached process is not a child of gpu-track-run".into()
+        });
     }
     if inputs.config.command.is_empty() {
         return Err("there was no command".into());

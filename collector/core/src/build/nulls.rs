@@ -52,7 +52,13 @@ pub(super) fn report_of(run: &crate::run::RunState, at_ns: u64) -> Report {
         limits: Limits::default(),
         own_ranks: Vec::new(),
     };
-    let exit = CommandExit { status: Some(0), is_wait_interrupted: false, at_ns, children_cpu_us: 0 };
+    let exit = CommandExit {
+        status: Some(0),
+        runs_on: false,
+        is_wait_interrupted: false,
+        at_ns,
+        children_cpu_us: 0,
+    };
     let end = RunEnd::of_exit(at_ns, Some(exit));
     let mut config = Config::of_test();
     (config.start.pid_ns, config.report.most_heaviest) = (10, 1000);

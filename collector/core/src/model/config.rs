@@ -292,6 +292,8 @@ pub enum Message {
     Ended {
         /// The command's wait status. `None`: the launcher is not the parent of the process that it attached to.
         status: Option<i32>,
+        /// Tracking of an attached process was ended, and the process runs on.
+        runs_on: bool,
         /// With `--wait-all`: the user did not wait for the end of the tree.
         is_wait_interrupted: bool,
         /// CLOCK_MONOTONIC when the launcher saw the end, nanoseconds.

@@ -46,6 +46,8 @@ pub enum Observation {
     },
     /// /proc shows a child that was not known.
     Child(ChildSeen),
+    /// /proc shows a child that had ended before the run began.
+    OverBefore(OverBefore),
     /// /proc shows the pid, in the collector's namespace, of a process of another pid namespace.
     HostPid {
         /// The process.
@@ -127,7 +129,8 @@ pub enum Observation {
         tools_ns: u64,
     },
     /// Block I/O of the launcher and of all processes that are not reaped, that of the children they waited for included. Of one
-    /// that can't be read, it is missing. `None`: the kernel does not count it.
+    /// that can't be read, it is missing. A launcher that attached to a process is left out, since none of them is its child.
+    /// `None`: the kernel does not count it.
     Io {
         /// The sum.
         sum: Option<IoBytes>,
@@ -252,6 +255,29 @@ pub struct TaskTimes {
     pub ran_ns: u64,
     /// They were ready, and did not run.
     pub waited_ns: u64,
+}
+
+/// A zombie below a known process that had started before the run began, and ended before it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverBefore {
+    /// Its pid as it saw it itself.
+    pub key: Key,
+    /// Its pid in the collector's namespace.
+    pub host_pid: u32,
+    /// When it started, CLOCK_MONOTONIC nanoseconds, rounded down to a clock tick.
+    pub start_ns: u64,
+    /// Block input and output of it and its waited-for children, 512-byte units. `None`: it could not be read.
+    pub blocks: Option<(u64, u64)>,
+}
+
+impl OverBefore {
+    /// Whether a process that started at this time, CLOCK_MONOTONIC nanoseconds, can be it. The offset to the clock of /proc is read
+    /// anew each time, so two readings of one start differ by less than a microsecond, and those of two processes by a clock tick.
+    #[must_use]
+    pub fn has_started_at(&self, start_ns: u64) -> bool {
+        const HALF_A_MILLISECOND_NS: u64 = 500_000;
+        self.start_ns.abs_diff(start_ns) < HALF_A_MILLISECOND_NS
+    }
 }
 
 /// A child that /proc shows below a known process.

@@ -10,6 +10,8 @@ use super::report::{DiskFull, Stage};
 pub struct CommandExit {
     /// The command's wait status. `None`: the launcher is not its parent.
     pub status: Option<i32>,
+    /// Tracking of an attached process was ended, and the process runs on.
+    pub runs_on: bool,
     /// With `--wait-all`: the user did not wait for the end of the tree.
     pub is_wait_interrupted: bool,
     /// CLOCK_MONOTONIC, nanoseconds.

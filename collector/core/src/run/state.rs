@@ -205,6 +205,7 @@ impl RunState {
                 self.tree.found_ahead(child.clone());
             }
             Observation::Child(child) => drop(self.tree.found_in_proc(child)),
+            Observation::OverBefore(over) => self.tree.found_over_before(*over),
             Observation::HostPid { id, pid } => self.tree.set_host_pid(*id, *pid),
             Observation::Program(seen) => self.apply_program(seen),
             Observation::Exec { id, by_ns } => self.tree.observe_exec(*id, *by_ns),
@@ -251,7 +252,8 @@ impl RunState {
                 self.cores.add(now_ns, cores, *tools_ns, self.samples.cpu_ns());
             }
             Observation::Io { sum, is_first } => {
-                self.samples.storage.add_io(now_ns, *sum, *is_first, &self.totals);
+                let before = self.tree.io_before();
+                self.samples.storage.add_io(now_ns, *sum, *is_first, before, &self.totals);
             }
             Observation::FreeSpace(answers) => self.samples.storage.add_space(now_ns, answers),
             Observation::TaskTimes(times) => self.cores.add_tasks(*times),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::tree::before::IoBefore;
 use super::usage::Totals;
 use crate::model::observation::FreeSpace;
 use crate::model::tree_sample::{FileSystemSample, IoBytes, IoSample};
@@ -19,6 +20,8 @@ const PATIENCE_NS: u64 = 3_000_000_000;
 pub(super) struct Storage {
     /// `None`: it was not read yet, or the kernel does not count it.
     io: Option<Io>,
+    /// What a process did before the run attached to it could not be read.
+    is_unknown: bool,
     /// In the order in which they answered first.
     file_systems: Vec<FileSystemSample>,
 }
@@ -32,6 +35,8 @@ struct Io {
     read: IoBytes,
     /// The sum at the last reading.
     last: IoBytes,
+    /// What the sum has from before the run attached to a process, as far as the last reading counted it.
+    before: IoBytes,
     /// By how much the last reading was smaller than the one before.
     deficit: IoBytes,
 }
@@ -75,19 +80,35 @@ fn of_ended(totals: &Totals) -> IoBytes {
 
 impl Storage {
     /// Takes in a reading of the block I/O, the sum over processes. `None`: it could not be read. `is_first`: what was done
-    /// before is not of this run, or nobody read it, so that it does not count.
-    pub(super) fn add_io(&mut self, at_ns: u64, sum: Option<IoBytes>, is_first: bool, totals: &Totals) {
+    /// before is not of this run, or nobody read it, so that it does not count. `before`: what processes of a run that attached to
+    /// one did before; there are more if some are found later.
+    pub(super) fn add_io(
+        &mut self,
+        at_ns: u64,
+        sum: Option<IoBytes>,
+        is_first: bool,
+        before: Option<IoBefore>,
+        totals: &Totals,
+    ) {
+        self.is_unknown |= before.is_some_and(|before| before.unread.is_some());
         let Some(sum) = sum else { return };
+        let all_before = before.map_or(IoBytes::default(), |before| before.bytes);
         match &mut self.io {
             Some(io) if is_first => (io.last, io.deficit) = (sum, IoBytes::default()),
-            Some(io) => io.add(sum),
-            // The first reading of the run only says where to count from.
+            Some(io) => {
+                let joined = with(all_before, io.before, u64::saturating_sub);
+                io.last = with(io.last, joined, u64::saturating_add);
+                io.add(sum);
+            }
+            // The first reading of the run only says where to count from, unless that is known.
             None => {
                 let known = IoSample { read_ns: at_ns, bytes: IoBytes::default() };
-                self.io = Some(Io { known, last: sum, ..Io::default() });
+                let last = before.map_or(sum, |before| before.bytes);
+                self.io.insert(Io { known, last, ..Io::default() }).add(sum);
             }
         }
         if let Some(io) = &mut self.io {
+            io.before = all_before;
             io.know(at_ns, of_ended(totals));
         }
     }
@@ -121,7 +142,7 @@ impl Storage {
 
     /// Gives what is known of the block I/O. `None`: nothing.
     pub(super) fn io(&self) -> Option<IoSample> {
-        self.io.map(|io| io.known)
+        self.io.map(|io| io.known).filter(|_| !self.is_unknown)
     }
 
     /// Gives the file systems as they were known at `at_ns`. One that has not answered for [`PATIENCE_NS`] has no free space
@@ -150,7 +171,7 @@ mod tests {
         let mut storage = Storage::default();
         let totals = Totals::new(5);
         let each = (0..).zip(sums).map(|(second, sum)| {
-            storage.add_io(second * S, Some(written(*sum)), second == 0, &totals);
+            storage.add_io(second * S, Some(written(*sum)), second == 0, None, &totals);
             storage.io().unwrap().bytes.written
         });
         each.collect()
@@ -178,11 +199,39 @@ mod tests {
         let mut totals = Totals::new(5);
         storage.finish_io(S, &totals);
         assert_eq!(storage.io(), None, "the kernel does not count it");
-        storage.add_io(S, Some(written(10)), true, &totals);
+        storage.add_io(S, Some(written(10)), true, None, &totals);
         (totals.own_usage.input_blocks, totals.own_usage.output_blocks) = (2, 4);
         storage.finish_io(3 * S, &totals);
         let bytes = IoBytes { read: 1024, written: 2048 };
         assert_eq!(storage.io(), Some(IoSample { read_ns: 3 * S, bytes }));
+    }
+
+    // Requirement: ATTACH-2
+    #[test]
+    fn io_from_before_an_attach_does_not_count_whenever_its_process_is_found() {
+        let mut storage = Storage::default();
+        let totals = Totals::new(5);
+        let before = |bytes| Some(IoBefore { bytes: written(bytes), unread: None });
+        // The third reading is the first with a process that had written 50 before.
+        let readings = [(700, 710, true), (700, 720, false), (750, 775, false), (750, 780, false)];
+        let known = readings.map(|(of_before, sum, is_first)| {
+            storage.add_io(S, Some(written(sum)), is_first, before(of_before), &totals);
+            storage.io().unwrap().bytes.written
+        });
+        assert_eq!(known, [10, 20, 25, 30]);
+    }
+
+    // Requirement: ATTACH-9
+    #[test]
+    fn io_is_unknown_for_good_if_that_of_before_could_not_be_read() {
+        let mut storage = Storage::default();
+        let totals = Totals::new(5);
+        let before = |unread| Some(IoBefore { bytes: written(700), unread });
+        let known = [None, Some(77), Some(77)].map(|unread| {
+            storage.add_io(S, Some(written(800)), false, before(unread), &totals);
+            storage.io().map(|io| io.bytes.written)
+        });
+        assert_eq!(known, [Some(100), None, None]);
     }
 
     #[test]
@@ -191,7 +240,7 @@ mod tests {
         let totals = Totals::new(5);
         let sums = [(0, true), (100, false), (900, true), (950, false)];
         let known = sums.map(|(sum, is_first)| {
-            storage.add_io(S, Some(written(sum)), is_first, &totals);
+            storage.add_io(S, Some(written(sum)), is_first, None, &totals);
             storage.io().unwrap().bytes.written
         });
         assert_eq!(known, [0, 100, 100, 150]);

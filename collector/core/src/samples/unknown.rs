@@ -70,7 +70,11 @@ pub fn unknown() -> Report {
             reason: Some("/proc/stat does not have the cores".into()),
             ..Contention::default()
         },
-        io: Io { read_bytes: None, write_bytes: None },
+        io: Io {
+            read_bytes: None,
+            write_bytes: None,
+            reason: Some("the usage of no process is exactly known".into()),
+        },
         faults: Faults { minor: None, major: None },
         context_switches: ContextSwitches { voluntary: None, involuntary: None },
         processes: processes(),

@@ -265,7 +265,7 @@ impl Totals {
     }
 
     pub(super) fn io(&self) -> Io {
-        Io { read_bytes: self.read.count(), write_bytes: self.written.count() }
+        Io { read_bytes: self.read.count(), write_bytes: self.written.count(), reason: None }
     }
 
     pub(super) fn faults(&self) -> Faults {

@@ -91,7 +91,8 @@ fn holders_by_command(peak: &Peak, units: Units) -> Table {
 
 /// Makes the section of block I/O.
 pub(super) fn io(report: &Report, units: Units) -> Section {
-    traffic(Section::new("I/O"), [report.io.read_bytes, report.io.write_bytes], units)
+    let io = &report.io;
+    traffic(Section::new("I/O"), [io.read_bytes, io.write_bytes], units).text("Unknown", io.reason.clone())
 }
 
 /// Adds the bytes read and written, as far as there are any.
@@ -234,10 +235,12 @@ fn over_time_row(report: &Report, units: Units) -> Option<Block> {
     (spans.len() >= LEAST_SPANS).then(|| Block::Row("RAM over time".to_owned(), cells()))
 }
 
-/// Makes the summary's row of I/O; `None` if there was none.
+/// Makes the summary's row of I/O; `None` if there was none. Of a run that attached to a process it says why it is unknown.
 pub(super) fn io_row(report: &Report, units: Units) -> Option<Block> {
     let read = units.io(report.io.read_bytes).map(|read| format!("{read} read"));
     let written = units.io(report.io.write_bytes).map(|written| format!("{written} written"));
     let parts: Vec<_> = [read, written].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| Block::text("I/O", parts.join(", ")))
+    let reason = report.io.reason.as_ref().filter(|_| report.attached.is_some());
+    let unknown = reason.map(|reason| Block::text("I/O", format!("unknown: {reason}")));
+    (!parts.is_empty()).then(|| Block::text("I/O", parts.join(", "))).or(unknown)
 }

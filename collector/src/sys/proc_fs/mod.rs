@@ -60,7 +60,7 @@ impl ProcRoot {
 
     /// Gives the path of a file of a process, such as `stat`.
     #[must_use]
-    pub(crate) fn path(&self, pid: u32, file: &str) -> PathBuf {
+    pub fn path(&self, pid: u32, file: &str) -> PathBuf {
         self.root.join(pid.to_string()).join(file)
     }
 
@@ -103,9 +103,16 @@ impl ProcRoot {
             system_ticks: stat.system_ticks,
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
-            blocks: self.io_bytes(pid).map(|(read, written)| (read / BLOCK_BYTES, written / BLOCK_BYTES)),
+            blocks: self.io_blocks(pid),
             vm_hwm_bytes: self.status(pid)?.hwm,
         })
+    }
+
+    /// Reads the block input and output of a process and its waited-for children, 512-byte units. `None`: it may not be read, or
+    /// the process is gone.
+    #[must_use]
+    pub(crate) fn io_blocks(&self, pid: u32) -> Option<(u64, u64)> {
+        self.io_bytes(pid).map(|(read, written)| (read / BLOCK_BYTES, written / BLOCK_BYTES))
     }
 
     /// Reads /proc/PID/status.

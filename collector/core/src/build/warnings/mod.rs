@@ -179,6 +179,8 @@ fn launcher_killed(context: &Context) -> Option<String> {
 /// Says what is missing below an attached process, which reports nothing itself, where the process connector is not used.
 fn attached_unseen(context: &Context) -> Option<String> {
     let attached = context.inputs.config.attached?;
+    // Of a run without figures another warning says so.
+    context.inputs.run.totals.main_process.as_ref()?;
     let reason = context.coverage.connector_absent.as_ref()?;
     let which = if context.inputs.config.discovery.uses(Layer::Preload) { " without the shim" } else { "" };
     Some(format!(

@@ -10,6 +10,8 @@ pub struct Io {
     pub read_bytes: Option<u64>,
     /// Written to storage.
     pub write_bytes: Option<u64>,
+    /// Why both are null.
+    pub reason: Option<String>,
 }
 
 /// Page faults.

@@ -17,6 +17,7 @@
 //!   ([`OwnUsage::unattributed_us`]). It is in the total.
 //! - EXIT, the account and the clock lack the kernel's teardown of the memory. If a part of a difference lacks it, the
 //!   process's own exact clock is closer.
+//! - Of a process from before the run (`before`), REAPED has what its children used before, too. So only EXIT and its clock count.
 //! - In a pid namespace, init reaps orphans. If init ends first, the kernel reaps: zombies go into init's sums, and are
 //!   subtracted. Processes that the kernel then kills go into no sum, which a warning says.
 
@@ -54,7 +55,7 @@ impl Process {
             let unattributed_us = of_children_us.saturating_sub(self.known_children().cpu_us());
             OwnUsage { usage, quality, unattributed_us }
         };
-        match (&self.end.reaped, &self.end.exit) {
+        match (&self.end.reaped.filter(|_| self.before.is_none()), &self.end.exit) {
             (Some(reaped), Some(exit)) => {
                 let rest = reaped.usage.minus(&self.waited_for(exit));
                 // EXIT comes before the end, so REAPED has more. Much less shows that it is of another process under the same

@@ -12,6 +12,9 @@ impl Tree {
         let parent = Parent::Known(child.parent);
         let id = self.insert(child.key, parent, FoundBy::Scan, child.start_ns);
         self.by_state.young.insert(id);
+        if let Some(before) = child.before {
+            self.add_io_before(child.host_pid, before.blocks);
+        }
         if let Some(process) = self.processes.get_mut(&id) {
             process.ids.host_pid = Some(child.host_pid);
             process.ids.pidfd_inode = child.pidfd_inode;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::before::IoBefore;
 use super::process::{Ancestry, Ids};
 use super::tolerance::Tolerance;
 use super::{FoundBy, Image, ImageGroup, Key, LiveInterval, Parent, Process, ProcessId, Tree};
@@ -36,6 +37,8 @@ impl Tree {
         let id = self.insert(attached.key, Parent::Unknown, FoundBy::Scan, attached.before.at_ns);
         self.main = Some(id);
         self.early_execs.clear();
+        self.io_before = Some(IoBefore::default());
+        self.add_io_before(attached.pid, attached.before.blocks);
         if let Some(process) = self.processes.get_mut(&id) {
             process.ids.is_main = true;
             process.ids.host_pid = Some(attached.pid);

@@ -14,6 +14,7 @@
 mod ancestry;
 mod apply_kernel_events;
 mod apply_records;
+pub(crate) mod before;
 mod by_state;
 mod claims;
 mod contribution;
@@ -46,7 +47,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::model::ids::{FoundBy, ImageGroup, Key, Parent, ProcessId};
-pub(crate) use crate::model::observation::{ChildSeen, Program, UnreportedMemory};
+pub(crate) use crate::model::observation::{ChildSeen, OverBefore, Program, UnreportedMemory};
 pub(crate) use crate::model::quality::Quality;
 pub use contribution::Contribution;
 pub use counts::Counts;
@@ -56,6 +57,7 @@ pub(crate) use process::{Image, Process};
 pub use rusage::Rusage;
 pub use summary::ProcessSummary;
 
+use before::IoBefore;
 use by_state::ByState;
 use image_groups::ImageGroups;
 use namespace::{Forks, PidNumber};
@@ -117,6 +119,9 @@ pub struct Tree {
     main: Option<ProcessId>,
     /// Execs that the connector reported before the launcher reported the command.
     early_execs: Vec<(Key, u64)>,
+    /// `None`: the run has not attached to a process.
+    io_before: Option<IoBefore>,
+    over_before: Vec<OverBefore>,
 }
 
 impl Tree {
@@ -137,6 +142,8 @@ impl Tree {
             next_id: 0,
             main: None,
             early_execs: Vec::new(),
+            io_before: None,
+            over_before: Vec::new(),
         }
     }
 
@@ -256,9 +263,11 @@ impl Tree {
     fn knows(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
         let of_pid =
             self.by_state.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
-        of_pid.rev().any(|process| {
-            let are_inodes_known = process.ids.pidfd_inode != 0 && pidfd_inode != 0;
-            (process.is_alive() && !are_inodes_known) || process.identity().can_be(pidfd_inode, start_ns)
-        })
+        let is_over_before = self.was_over_before(key, start_ns);
+        is_over_before
+            || of_pid.rev().any(|process| {
+                let are_inodes_known = process.ids.pidfd_inode != 0 && pidfd_inode != 0;
+                (process.is_alive() && !are_inodes_known) || process.identity().can_be(pidfd_inode, start_ns)
+            })
     }
 }

@@ -5,6 +5,7 @@
 //! - A replaced image leaves its peak in EXEC, or in the larger ru_maxrss of the next START.
 //! - The maximum in REAPED counts only where it also exceeds that of all children that the process waited for. Then it is the
 //!   most complete one, since all threads have ended.
+//! - Of a process from before the run, REAPED does not count: its maximum may be from before, or a child's.
 //! - A program that is late to report, or a copy of an uninstrumented parent, may have grown before its START. The peak is
 //!   exact only if it is no less than what that START inherited.
 
@@ -71,7 +72,7 @@ impl Process {
     /// Gives the peak of the image that it ran last, bytes, and how that is known: by EXIT; else by the kernel's account, if
     /// that is exact; else by REAPED; else by the samples. An image in its parent's memory has none of its own.
     pub(super) fn last_image_peak(&self) -> (Option<u64>, Quality) {
-        match (&self.end.exit, &self.end.reaped) {
+        match (&self.end.exit, &self.end.reaped.filter(|_| self.before.is_none())) {
             // A child of a raw clone has memory of its own, and writes the same record as a vfork child.
             (Some(exit), _) if exit.has_borrowed_memory() => (None, Quality::Unknown),
             _ if self.program.image == Image::Borrowed => (None, Quality::Exact),

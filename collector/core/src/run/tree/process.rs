@@ -367,9 +367,10 @@ impl Process {
         }
     }
 
-    /// Gives its block input and output, 512-byte units, as far as it is of the run. `None`: it is not known.
+    /// Gives its block input and output, 512-byte units, if all of it is of the run. `None`: it is not known. A process from before
+    /// the run may have waited since for children that had ended before.
     pub(crate) fn blocks_of_run(&self, blocks: Option<(u64, u64)>) -> Option<(u64, u64)> {
-        self.before.map_or(blocks, |before| before.of_blocks(blocks))
+        blocks.filter(|_| self.before.is_none())
     }
 
     /// Notes that it can have started from this time on, CLOCK_MONOTONIC nanoseconds, and was there at `lifetime.start_ns`. Its

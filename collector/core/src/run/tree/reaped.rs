@@ -49,7 +49,13 @@ impl Tree {
         if found.is_none() && (reaper.is_tracer || self.is_late_reaping(child_key, now_ns)) {
             return;
         }
+        // It had ended before the run began, so none of the record is the run's.
+        if found.is_none() && self.forget_over_before(child_key) {
+            return;
+        }
         let Some(id) = found.or_else(|| self.insert_reaped(child_key, reaper, at_ns)) else { return };
+        let before = self.processes.get(&id).and_then(|process| process.before);
+        let record = before.map_or(record, |before| record.since(&before));
         if let Some(reaper) = reaper.id.and_then(|reaper| self.processes.get_mut(&reaper)) {
             reaper.cpu.reaped_children = reaper.cpu.reaped_children.plus(&record.usage);
         }

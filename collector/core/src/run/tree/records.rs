@@ -44,16 +44,20 @@ impl ExitRecord {
     }
 
     /// Gives the record without what the process had used before the run. Which children it had waited for by then is not known,
-    /// so it has none.
+    /// so it has none. The block I/O of before has that of those children, too, so what is left of it is a lower bound.
     pub(super) fn since(self, before: &UsedBefore, tick_us: u64) -> Self {
         let own = self.own_usage;
         let cpu_us = own.cpu_us().saturating_sub(before.cpu_ns / 1000);
         let user_us = own.user_us.saturating_sub(before.user_ticks.saturating_mul(tick_us)).min(cpu_us);
+        let blocks = before.of_blocks(Some((own.input_blocks, own.output_blocks)));
+        let (input_blocks, output_blocks) = blocks.unwrap_or_default();
         let own_usage = Rusage {
             user_us,
             system_us: cpu_us - user_us,
             minor_faults: own.minor_faults.saturating_sub(before.minor_faults),
             major_faults: own.major_faults.saturating_sub(before.major_faults),
+            input_blocks,
+            output_blocks,
             ..own
         };
         Self { own_usage, children_usage: Rusage::default(), ..self }
@@ -92,7 +96,7 @@ pub struct ReapRecord {
     pub status: i32,
     /// The child and what it waited for.
     pub usage: Rusage,
-    /// The child's own CPU time, nanoseconds, if its clock was read after its end.
+    /// The child's own CPU time of the run, nanoseconds, if its clock was read after its end.
     pub clock_ns: Option<u64>,
     /// The reaper's ru_maxrss, bytes.
     pub reaper_max_rss_bytes: u64,
@@ -110,5 +114,56 @@ impl ReapRecord {
         let most_ns = usage.cpu_us().saturating_mul(1000);
         let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
         Some(Self { status, usage, clock_ns, reaper_max_rss_bytes })
+    }
+
+    /// Gives the record without what the process had used before the run. Which children it had waited for by then is not known,
+    /// so of the sums only its own CPU time is left, by its clock.
+    pub(super) fn since(self, before: &UsedBefore) -> Self {
+        let clock_ns = self.clock_ns.map(|clock_ns| clock_ns.saturating_sub(before.cpu_ns));
+        let usage = Rusage::default().with_cpu_us(clock_ns.unwrap_or(0) / 1000);
+        Self { usage, clock_ns, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn before() -> UsedBefore {
+        UsedBefore { cpu_ns: 2_000_000_000, blocks: Some((10, 100)), ..UsedBefore::default() }
+    }
+
+    // Requirement: ATTACH-2
+    #[test]
+    fn exit_record_has_no_block_io_from_before() {
+        let own_usage = Rusage { input_blocks: 12, output_blocks: 100, ..Rusage::default() };
+        let record = ExitRecord {
+            status: 0,
+            vm_hwm_bytes: None,
+            own_usage,
+            children_usage: own_usage,
+            parent_pid: 1,
+            flags: 0,
+        };
+        let blocks = |before: &UsedBefore| {
+            let since = record.since(before, 10_000).own_usage;
+            (since.input_blocks, since.output_blocks)
+        };
+        assert_eq!(blocks(&before()), (2, 0));
+        let unread = UsedBefore { blocks: None, ..before() };
+        assert_eq!(blocks(&unread), (0, 0), "how much of it is the run's is unknown");
+    }
+
+    // Requirement: ATTACH-2
+    #[test]
+    fn reaped_record_has_only_the_own_cpu_time_since() {
+        let usage =
+            Rusage { user_us: 5_000_000, max_rss_bytes: 1 << 30, output_blocks: 7, ..Rusage::default() };
+        let record = ReapRecord { status: 0, usage, clock_ns: Some(2_300_000_000), reaper_max_rss_bytes: 0 };
+        let since = record.since(&before());
+        let own = Rusage { user_us: 300_000, ..Rusage::default() };
+        assert_eq!((since.usage, since.clock_ns), (own, Some(300_000_000)));
+        let unread = ReapRecord { clock_ns: None, ..record }.since(&before());
+        assert_eq!((unread.usage, unread.clock_ns), (Rusage::default(), None));
     }
 }

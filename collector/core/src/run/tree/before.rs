@@ -1,0 +1,70 @@
+//! What processes had read and written, and which had ended, before the run attached to their tree.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Key, Tree};
+use crate::model::observation::OverBefore;
+use crate::model::tree_sample::IoBytes;
+
+/// Bytes of a block as getrusage(2) counts them.
+const BLOCK_BYTES: u64 = 512;
+
+/// The block I/O from before of all processes that were there at the attach.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoBefore {
+    /// The sum of what could be read.
+    pub bytes: IoBytes,
+    /// A process whose I/O could not be read, by its pid in the collector's namespace. Its I/O from before counts when its parent
+    /// has waited for it, so the run's own is unknown.
+    pub unread: Option<u32>,
+}
+
+impl IoBefore {
+    /// Adds that of a process, 512-byte units. `None`: it could not be read.
+    fn add(&mut self, pid: u32, blocks: Option<(u64, u64)>) {
+        let Some((input, output)) = blocks else {
+            self.unread.get_or_insert(pid);
+            return;
+        };
+        let bytes = &mut self.bytes;
+        bytes.read = bytes.read.saturating_add(input.saturating_mul(BLOCK_BYTES));
+        bytes.written = bytes.written.saturating_add(output.saturating_mul(BLOCK_BYTES));
+    }
+}
+
+impl Tree {
+    /// Gives the block I/O from before. `None`: the run has not attached to a process.
+    pub(crate) fn io_before(&self) -> Option<IoBefore> {
+        self.io_before
+    }
+
+    /// Adds the block I/O from before of a process, 512-byte units. `None`: it could not be read.
+    pub(super) fn add_io_before(&mut self, pid: u32, blocks: Option<(u64, u64)>) {
+        if let Some(io) = &mut self.io_before {
+            io.add(pid, blocks);
+        }
+    }
+
+    /// Takes in a zombie that had ended before the run began. It is no process of the run.
+    pub(crate) fn found_over_before(&mut self, over: OverBefore) {
+        self.add_io_before(over.host_pid, over.blocks);
+        self.over_before.push(over);
+    }
+
+    /// Gives the processes that had ended before the run began. Their parents may have waited for them since.
+    pub fn over_before(&self) -> &[OverBefore] {
+        &self.over_before
+    }
+
+    /// Whether a process with this pid in the collector's namespace, which started at `start_ns`, had ended before the run began.
+    pub(super) fn was_over_before(&self, key: Key, start_ns: u64) -> bool {
+        let is_it = |over: &OverBefore| over.host_pid == key.pid && over.has_started_at(start_ns);
+        key.pid_ns == self.context.pid_ns && self.over_before.iter().any(is_it)
+    }
+
+    /// Forgets a process that had ended before the run began, since its parent has waited for it. Gives whether there was one.
+    pub(super) fn forget_over_before(&mut self, key: Key) -> bool {
+        let at = self.over_before.iter().position(|over| over.key == key);
+        at.map(|at| self.over_before.swap_remove(at)).is_some()
+    }
+}
