@@ -108,6 +108,7 @@ fn filled() -> Vec<Report> {
         }),
         ..report.hints
     };
+    report.io.reason = Some("not read".into());
     report.contention.reason = Some("not read".into());
     report.cpu_time.kernel_s_reason = Some("a process still runs".into());
     report.max_ram_proportional.reason = Some("not read".into());
