@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::contribution::Contribution;
-use super::process::Process;
+use super::process::{Image, Process};
 use crate::model::ids::ProcessId;
 
 /// A process, or the memory of one of its images, from one time to another.
@@ -78,14 +78,19 @@ impl Process {
     /// Gives the time until its end of the memory that it had since its last sample. A sample that found it dead had a time before
     /// its end, as processes are read one after another. From that time on what it shared counts with others, and its own memory
     /// counts on. Where neither EXIT nor the connector dated its end, others may have had that by then. If the others died, too, what
-    /// they shared was there all the same: it counts in the upper bound.
+    /// they shared was there all the same: what it may have shared counts in the upper bound.
     pub(super) fn memory_intervals(&self, end_ns: u64, memory: Contribution) -> Vec<LiveInterval> {
         let whole = LiveInterval { memory, ..self.image_interval(end_ns) };
         let Some(missing_ns) = self.lifetime.missing_ns.filter(|missing_ns| *missing_ns < end_ns) else {
             return vec![whole];
         };
+        // A fork child that no sample saw may have pages of files that its parent has, up to its parent's size.
+        let files_bytes = match self.program.image {
+            Image::Forked { rss_at_fork_bytes } if !self.is_image_sampled() => rss_at_fork_bytes,
+            _ => 0,
+        };
         let own = LiveInterval {
-            memory: Contribution::private(memory.private_bytes),
+            memory: Contribution::private(memory.private_bytes.saturating_sub(files_bytes)),
             is_end_rough: self.end.exit.is_none() && self.end.kernel_exit.is_none(),
             start_ns: whole.start_ns.max(missing_ns),
             likely_start_ns: whole.likely_start_ns.max(missing_ns),
