@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::exit_account::{ExitAccount, Remains, ThreadAccount};
 use super::ids::Key;
-use super::observation::Vitals;
 
 /// The process that a run attaches to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,19 +43,6 @@ pub struct UsedBefore {
 }
 
 impl UsedBefore {
-    /// Gives these vitals without what was used before.
-    #[must_use]
-    pub fn of_vitals(&self, vitals: Vitals) -> Vitals {
-        Vitals {
-            cpu_ns: vitals.cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.cpu_ns)),
-            user_ticks: vitals.user_ticks.saturating_sub(self.user_ticks),
-            system_ticks: vitals.system_ticks.saturating_sub(self.system_ticks),
-            minor_faults: vitals.minor_faults.saturating_sub(self.minor_faults),
-            major_faults: vitals.major_faults.saturating_sub(self.major_faults),
-            ..vitals
-        }
-    }
-
     /// Gives the figures of a zombie without what was used before.
     #[must_use]
     pub fn of_remains(&self, remains: &Remains) -> Remains {
@@ -121,25 +107,6 @@ mod tests {
     // Requirement: ATTACH-2
     #[test]
     fn what_was_used_before_is_taken_off_every_figure() {
-        let vitals = Vitals {
-            cpu_ns: Some(6_000),
-            user_ticks: 4,
-            system_ticks: 4,
-            minor_faults: 71,
-            major_faults: 7,
-            threads: 9,
-            ..Vitals::default()
-        };
-        let since = before().of_vitals(vitals);
-        let expected = Vitals {
-            cpu_ns: Some(1_000),
-            user_ticks: 1,
-            system_ticks: 2,
-            minor_faults: 1,
-            major_faults: 0,
-            ..vitals
-        };
-        assert_eq!(since, expected);
         let remains =
             Remains { cpu_ns: 7_000, user_ticks: 4, system_ticks: 4, minor_faults: 90, major_faults: 8 };
         let expected =

@@ -271,8 +271,8 @@ pub struct OverBefore {
 }
 
 impl OverBefore {
-    /// Whether a process that started at this time, CLOCK_MONOTONIC nanoseconds, can be it. The offset to the clock of /proc is read
-    /// anew each time, so two readings of one start differ by less than a microsecond, and those of two processes by a clock tick.
+    /// Whether a process that started at this time, CLOCK_MONOTONIC nanoseconds, can be it. Two readings of one start differ by less
+    /// than a microsecond, since each reads the offset to the clock of /proc. Starts of two processes differ by a clock tick.
     #[must_use]
     pub fn has_started_at(&self, start_ns: u64) -> bool {
         const HALF_A_MILLISECOND_NS: u64 = 500_000;
@@ -436,6 +436,21 @@ pub struct Vitals {
     pub start_stack: u64,
 }
 
+impl Vitals {
+    /// Gives these vitals without what was used before the run.
+    #[must_use]
+    pub fn since(self, before: &UsedBefore) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(before.cpu_ns)),
+            user_ticks: self.user_ticks.saturating_sub(before.user_ticks),
+            system_ticks: self.system_ticks.saturating_sub(before.system_ticks),
+            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+            ..self
+        }
+    }
+}
+
 /// Figures of statm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
@@ -579,4 +594,41 @@ pub enum ProgramQuestion {
     What,
     /// Whether its memory is its own or that of its parent, which has this pid.
     WhatAndWhose(Option<u32>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: ATTACH-2
+    #[test]
+    fn vitals_since_an_attach_have_nothing_from_before() {
+        let before = UsedBefore {
+            cpu_ns: 5_000,
+            user_ticks: 3,
+            system_ticks: 2,
+            minor_faults: 70,
+            major_faults: 7,
+            ..UsedBefore::default()
+        };
+        let vitals = Vitals {
+            cpu_ns: Some(6_000),
+            user_ticks: 4,
+            system_ticks: 4,
+            minor_faults: 71,
+            major_faults: 7,
+            threads: 9,
+            ..Vitals::default()
+        };
+        let since = Vitals {
+            cpu_ns: Some(1_000),
+            user_ticks: 1,
+            system_ticks: 2,
+            minor_faults: 1,
+            major_faults: 0,
+            ..vitals
+        };
+        assert_eq!(vitals.since(&before), since);
+        assert_eq!(Vitals { cpu_ns: None, ..vitals }.since(&before).cpu_ns, None);
+    }
 }

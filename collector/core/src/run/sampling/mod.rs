@@ -163,7 +163,7 @@ impl Sampling {
             self.current.args.extend(args.clone().map(|args| (*id, args)));
             // What a process had used before the run is not the run's. The tree takes it off the remains.
             let before = tree.get(*id).and_then(|process| process.before);
-            let of_run = |vitals| before.map_or(vitals, |before| before.of_vitals(vitals));
+            let of_run = |vitals| before.map_or(vitals, |before| Vitals::since(vitals, &before));
             match *state {
                 ReadingState::Rested => self.alive.push(*id),
                 ReadingState::Alive(vitals, size) => {
