@@ -16,7 +16,7 @@ import tempfile
 import textwrap
 import threading
 import unittest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -298,18 +298,17 @@ class Use(WithProgram):
 
         self.assertIsNotNone(asyncio.run(main()))
 
-    # Requirement: PY-11
-    def test_task_that_is_cancelled_while_it_starts_leaves_no_tracker(self) -> None:
-        self.program("echo $$ >pid; while [ ! -e go ]; do sleep 0.01; done;" + GOOD)
+    def track_and_cancel_at(self, file: str, block: Callable[[], None]) -> Tracker:
+        """Tracks a block in a task, which is cancelled when the program has made this file. Then the program may go on."""
         tracker = Tracker(disable_logs=True)
 
         async def track() -> None:
             async with tracker:
-                self.fail("the block is entered")
+                block()
 
         async def main() -> None:
             task = asyncio.get_running_loop().create_task(track())
-            while not os.path.exists("pid"):
+            while not os.path.exists(file):
                 await asyncio.sleep(0.01)
             task.cancel()
             with self.assertRaises(asyncio.CancelledError):
@@ -318,29 +317,21 @@ class Use(WithProgram):
         asyncio.run(main())
         pathlib.Path("go").touch()
         wait_until(lambda: tracker.resource_usage)
+        return tracker
+
+    # Requirement: PY-11
+    def test_task_that_is_cancelled_while_it_starts_leaves_no_tracker(self) -> None:
+        self.program("echo $$ >pid; while [ ! -e go ]; do sleep 0.01; done;" + GOOD)
+        tracker = self.track_and_cancel_at("pid", lambda: self.fail("the block is entered"))
         self.assertEqual(tracker.state, Tracker.State.STOPPED)
         await_end(int(pathlib.Path("pid").read_text(encoding="utf-8")))
 
     # Requirement: PY-11
     def test_task_that_is_cancelled_while_it_stops_leaves_no_tracker(self) -> None:
         self.program(GOOD.replace("cp ", "touch asked; while [ ! -e go ]; do sleep 0.01; done; cp "))
-        tracker = Tracker(disable_logs=True)
-
-        async def track() -> None:
-            async with tracker:
-                pass
-
-        async def main() -> None:
-            task = asyncio.get_running_loop().create_task(track())
-            while not os.path.exists("asked"):
-                await asyncio.sleep(0.01)
-            task.cancel()
-            with self.assertRaises(asyncio.CancelledError):
-                await task
-
-        asyncio.run(main())
-        pathlib.Path("go").touch()
-        wait_until(lambda: tracker.resource_usage)
+        entered: list[bool] = []
+        self.track_and_cancel_at("asked", lambda: entered.append(True))
+        self.assertEqual(entered, [True])
         wait_until(lambda: not list(self.temporary.iterdir()))
 
 
