@@ -1,8 +1,12 @@
 //! The collector process: the same executable, started again under another name.
 //!
-//! Its arguments are eight descriptors and the paths of the segment and the state file. The descriptors are two pipes
-//! (messages, orders), the segment, the state file, the process connector's socket and inbox, the lock that ranks share, and the
-//! locks of the report's files. These are a list with commas, one for each place of the report. "-" stands for one that is missing.
+//! Its arguments are descriptors, then the paths of the segment and the state file. "-" stands for a descriptor that is missing:
+//!
+//! - two pipes: messages, orders
+//! - the segment, and the state file
+//! - the process connector's socket, and its inbox
+//! - the lock that ranks share
+//! - the locks of the report's files: a list with commas, one for each place of the report
 
 use std::ffi::OsString;
 use std::io;

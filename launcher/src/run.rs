@@ -49,7 +49,7 @@ pub(crate) struct Held {
     pub(crate) ranks: Option<RankLock>,
     /// The process to attach to, in place of a command.
     pub(crate) attachment: Option<Attachment>,
-    /// Who learns that the run has begun.
+    /// The descriptor on which another program learns that the run has begun.
     pub(crate) ready_fd: Option<ReadyFd>,
 }
 

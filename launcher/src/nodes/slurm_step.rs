@@ -136,8 +136,8 @@ enum Heard {
     Ended(String),
 }
 
-/// Reads what srun writes. Where it ends with an error before it is asked to (`is_ending`), and nobody waits for its tasks any more, a
-/// line on stderr says so. Without an error, all tasks have ended by themselves: none had a node to track.
+/// Reads what srun writes. A line on stderr says that srun has ended with an error, if the launcher has not asked it to end
+/// (`is_ending`) and waits for its tasks no more. Without an error, all tasks have ended by themselves: none had a node to track.
 fn read_all(output: impl Read, sender: &Sender<Heard>, is_ending: &AtomicBool) {
     let mut last = "it ended at once".to_owned();
     let mut is_error = false;

@@ -4,9 +4,9 @@
 //! it pairs both starts, and then both ends. Here each end belongs to the innermost call that is open in its process. Of
 //! blocks that are not nested, both give the same.
 //!
-//! The Python module writes both marks of a call together. So a start and its stop in the next row are a call, also where
-//! coroutines or threads of one process run a block at the same time. In a file whose rows come by their times, such a stop
-//! belongs to that start in any case, as the innermost open call.
+//! A start and a stop in the next row are one call, as the Python module writes both marks of a call together. That holds also
+//! where coroutines or threads of one process run a block at the same time. In a file whose rows come by their times, such a
+//! stop belongs to that start in any case, as the innermost open call.
 
 use std::collections::HashMap;
 
