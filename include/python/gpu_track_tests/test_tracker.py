@@ -299,7 +299,7 @@ class Use(WithProgram):
         self.assertIsNotNone(asyncio.run(main()))
 
     def track_and_cancel_at(self, file: str, block: Callable[[], None]) -> Tracker:
-        """Tracks a block in a task, which is cancelled when the program has made this file. Then the program may go on."""
+        """Tracks a block in a task. The task is cancelled once the program made this file; the program goes on then."""
         tracker = Tracker(disable_logs=True)
 
         async def track() -> None:
