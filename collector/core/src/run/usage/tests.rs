@@ -172,6 +172,20 @@ fn late_records_of_one_window_count_together_though_they_come_one_by_one() {
     assert_eq!((ram.max.combined.footprint_bytes, ram.peak.as_ref().unwrap().at_ns), (190 * MB, 13 * S));
 }
 
+// Requirement: RAM-24
+#[test]
+fn late_records_count_together_though_they_come_over_many_samples() {
+    let (tree, mut ram) = (tree(), RamUsage::default());
+    // A collector that was stopped reads of the ends of 50 processes of one time in each of the samples after it.
+    ram.add(&tree, &mut lives([child(12, 15, 50)]));
+    for late in 1..50 {
+        let intervals = lives([child(11, 14, 50)]).intervals;
+        let (from_ns, at_ns) = ((10 + late * 10) * S, (20 + late * 10) * S);
+        ram.add(&tree, &mut Sample { from_ns, at_ns, intervals, ..window() });
+    }
+    assert_eq!(ram.max.combined.footprint_bytes, 50 * 50 * MB);
+}
+
 // Requirement: RAM-26
 #[test]
 fn survivors_that_grew_count_with_their_smaller_size_for_certain_and_with_the_larger_at_most() {
