@@ -18,6 +18,7 @@ mod sources;
 mod store;
 mod sub_tracking;
 mod sys;
+mod tree_end;
 
 use gpu_track_core::{build, model, run};
 use gpu_track_report as report;
@@ -34,11 +35,12 @@ pub use model::gpu::{Device, ENV_NVML_LIB, Figure, GpuConfig, Vendor};
 pub use model::gpu_trace::{Field as GpuTraceField, GpuTrace};
 pub use model::ids::Key;
 pub use model::mpi_daemons;
-pub use model::order::{self, Action, Order, OrderId, OrderResult};
+pub use model::order::{self, Action, Order, OrderId, OrderResult, Rule};
 pub use model::policy::SamplingPolicy;
 pub use model::record_or_event::StoredRecord;
 pub use model::report::{Crash, NodePart, Report, ReportFiles, Stage, Usable};
-pub use model::signal::signal_name;
+pub use model::run_limit::{Exceeded, LimitAction, Quantity, RunLimit, RunLimits, Threshold, TreeEnd};
+pub use model::signal::{signal_name, signal_number};
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::tree_sample::{CommandSample, Event as TrackingEvent, GpuSample, TreeSample};
 pub use recording::read as read_recording;
@@ -47,6 +49,7 @@ pub use report::compare;
 pub use report::events;
 pub use report::figures;
 pub use report::format::{self, render};
+pub use report::limits_in_words::limit_in_words;
 pub use report::merge;
 pub use report::over_time;
 pub use report::quote;
@@ -55,7 +58,7 @@ pub use report::runs;
 pub use report::study;
 pub use report::sub_track;
 pub use report::tracking_line;
-pub use session::{Inheritance, KnownToParent, Left, serve, untracked};
+pub use session::{Inheritance, KnownToParent, Left, limit_ram, serve, untracked};
 pub use sinks::kept;
 pub use sinks::output::{output_at, write_report};
 pub use sinks::tracking;
@@ -75,6 +78,7 @@ pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};
 pub use sys::{clock, pidfd, priority, safe_path};
+pub use tree_end::{TreeToEnd, of_exit_code as tree_end_of, serve_if_started_as_ender};
 
 /// What tests hand garbage to: parsers and the core.
 pub mod hostile_input {

@@ -6,6 +6,7 @@ mod docs;
 mod gpu_trace;
 mod gpu_tracker;
 mod groups;
+mod limits;
 mod man;
 mod output;
 mod targets;
@@ -152,6 +153,7 @@ fn check_attached(options: &Options) -> Result<(), UsageError> {
         ("--wait-all", options.command.wait_all),
         ("--nodes", options.preparations.nodes == Some(true)),
         ("--cgroup", options.preparations.cgroup),
+        ("--limit", !options.tracking.limits.list.is_empty()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => {

@@ -43,6 +43,8 @@ mod wakeups;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use gpu_track_collector::serve_if_started_as_ender;
+
 use crate::attach::Attachment;
 use crate::cli::{PatternValues, Request, UsageError};
 use crate::nodes::{NodeRun, RankLock};
@@ -55,6 +57,9 @@ fn main() -> ExitCode {
     collector::serve_if_started_as_one(&args, nodes::make_joint_report);
     gpus::serve_if_started_as_lister(&args);
     keep::serve_if_started_as_keeper(&args);
+    if let Some(status) = serve_if_started_as_ender(&args) {
+        exit::without_handlers(status);
+    }
     if let Some(status) = nodes::serve_if_started_as_remote_shell(&args) {
         return status;
     }

@@ -15,7 +15,7 @@ use gpu_track_collector::connector::Subscription;
 use gpu_track_collector::pidfd::has_pidfs;
 use gpu_track_collector::{
     Attached, Config, Layer, NewSession, NoRunCgroup, OutputLock, ProcRoot, Segment, SegmentError, StateFile,
-    cgroup, clock, connector, has_split_rss, run_cgroup, segment, stale,
+    cgroup, clock, connector, has_split_rss, limit_ram, run_cgroup, segment, stale,
 };
 use thiserror::Error;
 
@@ -101,6 +101,7 @@ impl Session {
             .preparations
             .cgroup
             .then(|| run_cgroup::create(&proc_root, pid, random.hash_one(2) as u32));
+        config.cgroups.ram_limit = limit_ram(&config, &proc_root);
         let origin = Origin { pid, pid_ns: config.start.pid_ns, ..Origin::default() };
         Ok(Self { segment, state, connector: None, preload, output_locks, ranks, origin, config })
     }

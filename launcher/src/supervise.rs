@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ use gpu_track_collector::{Message, ProcRoot, clock};
 use crate::cli::Options;
 use crate::collector::Collector;
 use crate::main_process::MainProcess;
+use crate::orders::Hands;
 use crate::reap::{self, ChildChange, usage_of};
 use crate::signals::{self, Received, SignalSet};
 use crate::wakeups::Wakeups;
@@ -42,8 +44,10 @@ pub(crate) trait Account {
     fn foreign_ended(&mut self, status: i32);
     /// A child of the run has ended.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool);
-    /// What it has to do before each wait. Gives the time after which that is due again.
-    fn attend(&mut self) -> Option<Duration>;
+    /// What it has to do before each wait; `hands` do what is ordered. Gives the time after which that is due again.
+    fn attend(&mut self, hands: &mut Hands) -> Option<Duration>;
+    /// The segment's path; empty without a session.
+    fn segment(&self) -> PathBuf;
     /// It was told of the end: the report is written.
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()>;
     /// Whether a collector has written the report.
@@ -78,6 +82,7 @@ pub(crate) struct Supervisor<A> {
     exit: Option<CommandExit>,
     wait_all: bool,
     wakeups: Wakeups,
+    hands: Hands,
     /// CPU time in RUSAGE_CHILDREN that is not the command's: of collectors, and from before the run (exec keeps it).
     foreign_cpu_us: u64,
     exit_manner: exit::Manner,
@@ -103,12 +108,19 @@ impl<A: Account> Supervisor<A> {
     /// Makes the supervisor of what was started. `signals` are blocked.
     pub(crate) fn new(account: A, started: Started, options: &Options, signals: SignalSet) -> Self {
         let Started { subject, at_ns, children_before, early_signals } = started;
+        let main = match subject {
+            Subject::Command(main) => Some(main),
+            Subject::Input(_) | Subject::Attached { .. } => None,
+        };
+        let is_quiet = options.report.style.quiet;
+        let hands = Hands::new(main, account.segment(), &options.tracking, is_quiet, at_ns);
         let mut supervisor = Self {
             account,
             subject,
             exit: None,
             wait_all: options.command.wait_all,
             wakeups: Wakeups::new(signals),
+            hands,
             foreign_cpu_us: cpu_us(&children_before),
             exit_manner: options.exit_manner,
         };
@@ -131,7 +143,10 @@ impl<A: Account> Supervisor<A> {
         loop {
             self.reap();
             self.look_at_end();
-            if let Some(exit) = self.exit {
+            self.look_at_wall();
+            if let Some(exit) = self.exit
+                && !self.hands.is_at_work()
+            {
                 // The run ends with the command, or with --wait-all when its tree is empty or the wait was interrupted.
                 if !self.wait_all || end_is_requested || !self.has_children() {
                     self.reap_ending_orphans();
@@ -141,7 +156,8 @@ impl<A: Account> Supervisor<A> {
                 }
                 self.note_waiting(exit);
             }
-            let due = self.account.attend();
+            let due = self.account.attend(&mut self.hands);
+            let due = due.into_iter().chain(self.hands.due(clock::monotonic_ns())).min();
             let received = self.wakeups.wait(self.account.collector(), due)?;
             let Some(received) = received else { continue };
             if self.exit.is_none() {
@@ -153,10 +169,21 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Gives how the launcher ends: as the command did. It does not take over the end of an attached process.
+    /// Gives how the launcher ends: as the command did, or as timeout(1) does at a limit. It does not take over the end of an attached
+    /// process.
     fn own_status(&self, exit: CommandExit) -> ExitStatus {
+        if let Some(status) = self.hands.status() {
+            return status;
+        }
         let status = if let Subject::Attached { .. } = self.subject { None } else { exit.status };
         ExitStatus::from_raw(status.unwrap_or(0))
+    }
+
+    /// Ends the tree when the limit of wall time is reached.
+    fn look_at_wall(&mut self) {
+        if let Some((id, result)) = self.hands.look_at_wall(clock::monotonic_ns()) {
+            self.account.tell(Message::OrderAnswered { id, result });
+        }
     }
 
     /// Whether a collector has written the report.
@@ -221,6 +248,13 @@ impl<A: Account> Supervisor<A> {
         if libc::WIFSTOPPED(change.status) {
             if let Some(main) = main {
                 main.stop_with_it(libc::WSTOPSIG(change.status));
+            }
+            return;
+        }
+        if self.hands.is_ender(change.pid) {
+            self.foreign_cpu_us += cpu_us(&change.usage);
+            if let Some(end) = self.hands.ender_ended(change.status) {
+                self.account.tell(Message::TreeEnded(end));
             }
             return;
         }
@@ -298,7 +332,7 @@ impl<A: Account> Supervisor<A> {
         }
         // Those of the first thread: it has forked them all, and inherits the orphans.
         let mut children = ProcRoot::default().children(std::process::id(), 1);
-        children.retain(|pid| !self.account.is_foreign(*pid));
+        children.retain(|pid| !self.account.is_foreign(*pid) && !self.hands.is_ender(*pid));
         children
     }
 

@@ -1,14 +1,17 @@
 //! The account of a tracked run: the session and its collector, which the launcher starts, replaces and waits for.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gpu_track_collector::{Message, ProcRoot, clock};
 
 use crate::cli::Options;
 use crate::collector::Collector;
+use crate::console;
 use crate::main_process::MainProcess;
 use crate::old_shims::Upkeep;
+use crate::orders::Hands;
 use crate::reap::{self, ChildChange};
 use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
 use crate::session::Session;
@@ -16,7 +19,6 @@ use crate::signals::{self, MAX_END_REQUESTS};
 use crate::supervise::Account;
 use crate::untracked::Untracked;
 use crate::wakeups::Wakeups;
-use crate::{console, orders};
 
 /// How often the launcher checks the collector while it waits for the report. SIGCHLD comes only from a collector that
 /// can be reaped.
@@ -179,7 +181,7 @@ impl Account for Tracked {
     }
 
     /// Sends what has found the collector's pipe full, and obeys the orders that have come. Upkeep of the shim's file is due now and then.
-    fn attend(&mut self) -> Option<Duration> {
+    fn attend(&mut self, hands: &mut Hands) -> Option<Duration> {
         if let Some(collector) = &mut self.collector {
             collector.messages.flush();
         }
@@ -191,13 +193,17 @@ impl Account for Tracked {
                 // The collector that got the answer was killed, or this one had issued the order before it came.
                 (Some(answer), Some(collector)) => collector.messages.send(&answer),
                 _ => {
-                    if let Some(result) = orders::obey(&order.action) {
+                    if let Some(result) = hands.obey(&order.action) {
                         self.tell(Message::OrderAnswered { id: order.id, result });
                     }
                 }
             }
         }
         self.shim_upkeep.as_mut().map(Upkeep::attend)
+    }
+
+    fn segment(&self) -> PathBuf {
+        self.session.segment_path().to_owned()
     }
 
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()> {

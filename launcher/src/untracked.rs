@@ -1,6 +1,7 @@
 //! The account of a run whose tracking could not begin: what the launcher itself knows as the command's parent.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use gpu_track_collector::{
 
 use crate::cli::Options;
 use crate::collector::Collector;
+use crate::orders::Hands;
 use crate::reap::{self, ChildChange};
 use crate::signals::{MAX_END_REQUESTS, requests_end};
 use crate::supervise::Account;
@@ -159,8 +161,12 @@ impl Account for Untracked {
         reaped.push(StoredRecord { position: reaped.len() as u64, origin, event });
     }
 
-    fn attend(&mut self) -> Option<Duration> {
+    fn attend(&mut self, _hands: &mut Hands) -> Option<Duration> {
         None
+    }
+
+    fn segment(&self) -> PathBuf {
+        PathBuf::new()
     }
 
     /// As with a collector, a second request to end (Ctrl-C) ends the wait for the report, whatever that waits for.

@@ -513,7 +513,7 @@ fn launcher_below_the_attached_process_is_no_part_of_the_run() {
     assert_eq!(report.u64("processes.total"), 1, "{report}");
 }
 
-// Requirement: ATTACH-4
+// Requirement: ATTACH-4, LIMIT-58
 #[test]
 fn what_can_not_be_attached_to_is_refused_in_one_line() {
     let refused = |run: Run, part: &str| {
@@ -534,7 +534,9 @@ fn what_can_not_be_attached_to_is_refused_in_one_line() {
         refused(attaching_to(2).run(), "is a thread of the kernel");
     }
     let subject = Subject::start();
-    for options in [&["--wait-all"][..], &["--cgroup"], &["--nodes", "auto"], &["--recover"], &["-e", "true"]]
+    let limit = ["--limit", "ram=1G"];
+    for options in
+        [&["--wait-all"][..], &["--cgroup"], &["--nodes", "auto"], &limit, &["--recover"], &["-e", "true"]]
     {
         refused(attaching_to(subject.pid()).options(options).run(), "--attach");
     }

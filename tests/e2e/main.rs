@@ -53,6 +53,7 @@ mod prometheus;
 mod python_module;
 mod report_file;
 mod resilience;
+mod run_limits;
 mod series;
 mod signals;
 mod slurm_agents;

@@ -9,6 +9,7 @@ mod fuzz;
 mod garbage;
 mod hostile;
 mod kills;
+mod limits;
 mod orders;
 mod programs;
 mod recover;

@@ -10,6 +10,7 @@ pub mod format;
 mod gpu_tracker;
 mod html;
 mod json;
+pub mod limits_in_words;
 pub mod merge;
 mod openmetrics;
 pub mod over_time;

@@ -3,6 +3,7 @@
 
 mod ending;
 mod error;
+mod kernel_limit;
 mod messages;
 mod open;
 mod orders;
@@ -14,6 +15,8 @@ mod serve;
 mod to_sinks;
 mod told;
 mod untracked;
+mod without_launcher;
 
+pub use kernel_limit::limit_ram;
 pub use serve::{Inheritance, serve};
 pub use untracked::{KnownToParent, Left, untracked};

@@ -9,13 +9,14 @@ use super::own_process;
 use super::readers::Readers;
 use super::run_loop::Session;
 use super::told::Told;
-use crate::build::usable_at_start;
+use super::without_launcher::OwnEnder;
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
 use crate::recover;
 use crate::run::RunState;
 use crate::run::schedule::Schedule;
+use crate::run::usable_at_start::usable_at_start;
 use crate::sinks::{Place, Sinks};
 use crate::sources::connector::{Connector, Members, Subscription};
 use crate::sources::host;
@@ -87,6 +88,7 @@ impl Session {
             schedule: Schedule::new(config.policy, config.tracking.interval_ns(), config.start.monotonic_ns),
             earlier_damage: run.health.damage,
             told: Told::default(),
+            own_ender: OwnEnder::default(),
             config,
             host,
             segment,

@@ -12,6 +12,7 @@ use super::messages::Messages;
 use super::orders::OrderPipe;
 use super::readers::Readers;
 use super::told::Told;
+use super::without_launcher::OwnEnder;
 use crate::model::config::{Config, Message};
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
@@ -46,6 +47,7 @@ pub(super) struct Session {
     /// What was wrong with the records that earlier collectors read.
     pub(super) earlier_damage: Damage,
     pub(super) told: Told,
+    pub(super) own_ender: OwnEnder,
 }
 
 impl Session {
@@ -60,11 +62,12 @@ impl Session {
             }
             let complete_ns = self.drain();
             self.finalize(complete_ns, false);
-            self.orders.send(self.run.take_orders(clock::monotonic_ns()));
+            self.give_orders(messages);
             // By the records that came meanwhile, a sample may have to wait.
             let decision = self.decide();
             if let Decision::Sample(terms) = decision {
                 self.sample(terms);
+                self.give_orders(messages);
             }
             let is_on_grid = matches!(decision, Decision::Sample(terms) if terms.is_on_grid);
             self.checkpoint.save_if_due(&self.run, is_on_grid);
@@ -91,11 +94,24 @@ impl Session {
         self.schedule.decide(now_ns, &facts)
     }
 
+    /// Gives what the core wants done to the launcher, or does it itself where that is gone.
+    fn give_orders(&mut self, messages: &Messages) {
+        let orders = self.run.take_orders(clock::monotonic_ns());
+        if messages.is_closed {
+            let (segment, kill_after) = (self.segment.named().path(), self.config.tracking.limits.kill_after);
+            self.own_ender.obey(orders, segment, kill_after, &mut self.run);
+        } else {
+            self.orders.send(orders);
+        }
+    }
+
     /// Whether the run is over: the launcher said so, or it is gone and a sample found no process alive. `decision` is what was
     /// just done.
-    fn is_over(&self, messages: &Messages, decision: Decision) -> bool {
-        let is_left =
-            messages.is_closed && matches!(decision, Decision::Sample(_)) && self.run.tree.alive().is_empty();
+    fn is_over(&mut self, messages: &Messages, decision: Decision) -> bool {
+        let is_left = messages.is_closed
+            && matches!(decision, Decision::Sample(_))
+            && self.run.tree.alive().is_empty()
+            && !self.own_ender.is_at_work(&mut self.run);
         self.told.exit.is_some() || self.told.is_cancelled || is_left
     }
 

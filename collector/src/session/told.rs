@@ -42,6 +42,7 @@ impl Told {
             }
             Message::WaitingForTree { since_ns } => run.apply_now(Observation::WaitingForTree { since_ns }),
             Message::OrderAnswered { id, result } => run.apply_now(Observation::OrderAnswered { id, result }),
+            Message::TreeEnded(end) => run.apply_now(Observation::TreeEnded(end)),
             Message::Cancelled => self.is_cancelled = true,
             Message::Ended { status, runs_on, is_wait_interrupted, monotonic_ns: at_ns, children_cpu_us } => {
                 self.exit =

@@ -129,7 +129,7 @@ const MEMORY_EVENTS: &str = "memory.events";
 #[must_use]
 pub fn of_process(root: &ProcRoot, pid: Option<u32>) -> Cgroups {
     let places = Places::of(root, pid);
-    Cgroups { own: None, oom: places.oom_counter(), memory_limits: places.memory_limits() }
+    Cgroups { own: None, ram_limit: None, oom: places.oom_counter(), memory_limits: places.memory_limits() }
 }
 
 /// Reads what the run has used of its groups.

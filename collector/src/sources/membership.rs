@@ -63,7 +63,7 @@ impl Membership {
     }
 
     /// Whether the process maps the segment. `None`: it has no memory (left), or its maps may not be read.
-    fn maps_segment(&self, pid: u32) -> Option<bool> {
+    pub(crate) fn maps_segment(&self, pid: u32) -> Option<bool> {
         let name = self.segment.as_bytes();
         let maps = self.root.read(pid, "maps").filter(|maps| !maps.is_empty())?;
         Some(!name.is_empty() && maps.windows(name.len()).any(|part| part == name))

@@ -11,6 +11,7 @@ use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPoli
 
 use super::agent_spec::AgentSpec;
 use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingArgs};
+use super::limits::LimitArgs;
 use super::values::{descriptor, pid};
 use crate::exit::Manner;
 
@@ -29,6 +30,7 @@ Exit status:
   The exit status of COMMAND; if a signal ended COMMAND, the same signal ends gpu-track-run
   126  COMMAND cannot be executed
   127  COMMAND is not found
+  124  a limit was exceeded, and SIGTERM ended all processes; 137 where SIGKILL was needed
   2    an option is wrong, and COMMAND was not started
   With --attach: 0 if the process was tracked, 2 if it can't be, 1 if tracking could not begin
   With --recover: 0 if there was a run to recover and each has its report, otherwise 1
@@ -84,6 +86,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     tracking: TrackingArgs,
     #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
     gpu: GpuArgs,
     #[command(flatten)]
     pub(super) information: InformationOptions,
@@ -126,9 +130,10 @@ pub(crate) struct Options {
 
 impl From<Arguments> for Options {
     fn from(arguments: Arguments) -> Self {
-        let Arguments { command, places, report, tracking, gpu, information, discovery, diagnosis } =
+        let Arguments { command, places, report, tracking, limits, gpu, information, discovery, diagnosis } =
             arguments;
-        let (tracking, preparations) = tracking.into();
+        let (mut tracking, preparations): (TrackingConfig, Preparations) = tracking.into();
+        tracking.limits = limits.into();
         Self {
             command,
             places,
@@ -167,7 +172,8 @@ pub(crate) struct CommandOptions {
     /// Track the process PID, which runs already, and its descendants, until it ends or a signal ends gpu-track-run (Ctrl-C). It
     /// runs on, and counts from then on
     #[arg(long, value_name = "PID", display_order = 3, allow_negative_numbers = true, value_parser = pid,
-          conflicts_with_all = ["command", "execute", "wait_all", "nodes", "cgroup", "gpus", "recover", "last"])]
+          conflicts_with_all = ["command", "execute", "wait_all", "nodes", "cgroup", "limits", "signals", "gpus", "recover",
+                               "last"])]
     pub(crate) attach: Option<u32>,
 
     /// With --attach: when the run has begun, write a line of JSON to the descriptor FD. It has the environment variables by which

@@ -38,6 +38,29 @@ pub(crate) enum ValueError {
     /// It is no descriptor.
     #[error("\"{0}\" is not allowed: the number of a descriptor, at least 3")]
     Descriptor(String),
+    /// It is no limit.
+    #[error("\"{0}\" is not allowed: NAME=VALUE, such as ram=8G, wall=1h or processes=500")]
+    Limit(String),
+    /// It is no limit with a signal.
+    #[error("\"{0}\" is not allowed: NAME>VALUE=SIGNAL, such as ram>95%=USR1")]
+    SignalAt(String),
+    /// There are more limits than anybody means.
+    #[error("more than {} limits", super::limits::MOST)]
+    TooManyLimits,
+    /// It is no amount of memory.
+    #[error(
+        "\"{0}\" is not allowed: bytes, such as 8G (binary), 500MB (decimal), or a percentage up to 100%"
+    )]
+    Bytes(String),
+    /// It is no time.
+    #[error("\"{0}\" is not allowed: a time up to a century, such as 90, 90s, 10m, 2h or 1d")]
+    Time(String),
+    /// It is no number of processes.
+    #[error("\"{0}\" is not allowed: a whole number, at least 1")]
+    Count(String),
+    /// It is no signal.
+    #[error("\"{0}\" is not allowed: the name or number of a signal, such as USR1")]
+    Signal(String),
     /// It is no list of UUIDs.
     #[error("\"{0}\" is not allowed: UUIDs separated by commas, none of them empty")]
     Uuids(String),

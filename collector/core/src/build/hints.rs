@@ -117,6 +117,11 @@ fn withheld(report: &Report) -> Option<String> {
         Some("the run is not over".into())
     } else if matches!(report.ending.cause, Some(Cause::OutOfMemory(_) | Cause::TimeLimit(_))) {
         None
+    } else if let Some(Cause::Limit(end)) = &report.ending.cause {
+        Some(format!(
+            "the limit {} ended the command, which may need more than it used up to then",
+            end.limit
+        ))
     } else if !is_success {
         Some("the command failed, and may need more than it used up to then".into())
     } else {

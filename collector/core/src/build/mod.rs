@@ -5,6 +5,7 @@ mod contention;
 mod gpu;
 mod hints;
 mod inputs;
+mod run_limits;
 mod untracked;
 mod usable;
 mod warnings;
@@ -16,7 +17,6 @@ mod series;
 use hints::Basis;
 pub use inputs::Inputs;
 use usable::usable;
-pub use usable::usable_at_start;
 use warnings::Context;
 
 use crate::model::config::Layer;
@@ -60,7 +60,8 @@ pub fn report(inputs: &Inputs) -> Report {
     let ending = Ending {
         exit,
         reason: attached::exit_reason(inputs, exit),
-        cause: cause(inputs, cgroup.as_ref()),
+        cause: run_limits::cause(inputs, cgroup.as_ref(), &max_ram)
+            .or_else(|| cause(inputs, cgroup.as_ref())),
         wait_interrupted: inputs.end.command_exit.map(|exit| exit.is_wait_interrupted),
     };
     let mut report = Report {
@@ -103,6 +104,7 @@ pub fn report(inputs: &Inputs) -> Report {
         cpu_time,
         cgroup,
         limits,
+        run_limits: run_limits::run_limits(inputs),
         coverage,
         rank: own_rank(inputs),
         job_ranks: inputs.run.ranks.used(&inputs.host_info.own_ranks, inputs.run.start_ns),

@@ -1,65 +1,13 @@
-//! What the command may use, from its limits: the strictest one counts, and is named.
+//! What the command may use: what is known at its start, and the GPUs.
 
 use super::inputs::Inputs;
-use crate::model::config::Config;
-use crate::model::host_info::HostInfo;
-use crate::model::report::{
-    CoresSource, GpuDevice, GpusSource, Host, Limits, MemorySource, Usable, UsableCores, UsableGpus,
-    UsableMemory,
-};
-
-/// Slurm's megabytes are binary.
-const SLURM_MEGABYTE: u64 = 1 << 20;
+use crate::model::report::{GpuDevice, GpusSource, Usable, UsableGpus};
+use crate::run::usable_at_start::usable_at_start;
 
 /// Gives what the command may use. `gpus` are the tracked ones; `None` where a driver failed.
 pub(super) fn usable(inputs: &Inputs, gpus: Option<&[GpuDevice]>) -> Usable {
     let gpus = gpus.map_or_else(UsableGpus::default, usable_gpus);
     Usable { gpus, ..usable_at_start(inputs.config, inputs.host_info) }
-}
-
-/// Gives what the command may use as far as that is known when it starts: cores and memory.
-pub fn usable_at_start(config: &Config, host_info: &HostInfo) -> Usable {
-    let HostInfo { host, limits, .. } = host_info;
-    Usable {
-        cores: cores(host, limits, config.tracking.expected_cores),
-        memory: memory(host, limits),
-        gpus: UsableGpus::default(),
-    }
-}
-
-/// Gives the cores that the run may use: what the user said, else the least of affinity, Slurm, a quota and the machine.
-fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
-    if let Some(expected) = expected {
-        return UsableCores { count: f64::from(expected), source: CoresSource::NExpectedCores };
-    }
-    let quota = limits.cpu_millicores.known().map(|millicores| millicores as f64 / 1000.0);
-    let limits = [
-        (limits.cpus.as_ref().map(|cpus| cpus.len() as f64), CoresSource::Affinity),
-        (slurm_cpus(limits).map(|cpus| cpus as f64), CoresSource::Slurm),
-        (quota, CoresSource::CgroupQuota),
-    ];
-    let machine = UsableCores { count: f64::from(host.cores), source: CoresSource::Machine };
-    limits.into_iter().fold(machine, |least, (count, source)| match count {
-        Some(count) if count > 0.0 && count < least.count => UsableCores { count, source },
-        _ => least,
-    })
-}
-
-/// Gives the memory that the run may use, bytes: the least of the cgroup's limit, Slurm's and the machine's.
-fn memory(host: &Host, limits: &Limits) -> UsableMemory {
-    let all = [
-        (limits.memory_bytes.known(), MemorySource::Cgroup),
-        (slurm_memory(limits), MemorySource::Slurm),
-        (host.ram_bytes, MemorySource::Machine),
-    ];
-    // The first of equal ones: a limit rather than the machine.
-    let least = all.into_iter().filter_map(|(bytes, source)| Some((bytes?, source))).min_by_key(|(b, _)| *b);
-    let address_space = limits.ulimits.get("address_space_bytes").and_then(|limit| limit.soft.known());
-    UsableMemory {
-        bytes: least.map(|(bytes, _)| bytes),
-        source: least.map(|(_, source)| source),
-        process_address_space_bytes: address_space,
-    }
 }
 
 /// Counts the GPUs that the environment names, or else all.
@@ -76,99 +24,9 @@ pub(super) fn usable_devices(gpus: &[GpuDevice]) -> impl Iterator<Item = &GpuDev
     gpus.iter().filter(move |gpu| gpu.visible != Some(false) && !is_part(gpu))
 }
 
-/// Gives the number of CPUs of Slurm's allocation on this node. `None`: there is no allocation.
-fn slurm_cpus(limits: &Limits) -> Option<u64> {
-    limits.slurm_number("SLURM_CPUS_ON_NODE")
-}
-
-/// Gives the memory of Slurm's allocation on this node, bytes. `None`: there is none, or it is 0, which stands for all that the
-/// node has.
-fn slurm_memory(limits: &Limits) -> Option<u64> {
-    let per = |memory, units: Option<u64>| limits.slurm_number(memory)?.checked_mul(units?);
-    let megabytes = limits
-        .slurm_number("SLURM_MEM_PER_NODE")
-        .or_else(|| per("SLURM_MEM_PER_CPU", slurm_cpus(limits)))
-        .or_else(|| per("SLURM_MEM_PER_GPU", limits.slurm_number("SLURM_GPUS_ON_NODE")));
-    megabytes?.checked_mul(SLURM_MEGABYTE).filter(|bytes| *bytes > 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::{Limit, SoftHard};
-
-    fn host() -> Host {
-        Host { hostname: None, kernel: None, cores: 8, ram_bytes: Some(64 << 30), boot_id: None }
-    }
-
-    fn limits(slurm: &[(&str, &str)]) -> Limits {
-        let slurm = slurm.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Limits { slurm, ..Limits::default() }
-    }
-
-    // Requirement: USE-1
-    #[test]
-    fn strictest_limit_of_cores_counts_and_is_named() {
-        type Case = (&'static [u32], Limit, &'static str, Option<u32>, f64, CoresSource);
-        let cases: [Case; 7] = [
-            (&[0, 1, 2, 3, 4, 5, 6, 7], Limit::Unlimited, "", None, 8.0, CoresSource::Machine),
-            (&[0, 4], Limit::Unlimited, "", None, 2.0, CoresSource::Affinity),
-            (&[0, 4], Limit::Known(1500), "", None, 1.5, CoresSource::CgroupQuota),
-            (&[0, 4], Limit::Known(2500), "4", None, 2.0, CoresSource::Affinity),
-            (&[0, 1, 2, 3], Limit::Unknown, "3", None, 3.0, CoresSource::Slurm),
-            (&[0, 4], Limit::Known(1500), "1", Some(6), 6.0, CoresSource::NExpectedCores),
-            (&[], Limit::Known(0), "many", None, 8.0, CoresSource::Machine),
-        ];
-        for (cpus, quota, slurm, expected, count, source) in cases {
-            let limits = Limits {
-                cpus: Some(cpus.to_vec()),
-                cpu_millicores: quota,
-                ..limits(&[("SLURM_CPUS_ON_NODE", slurm)])
-            };
-            let result = cores(&host(), &limits, expected);
-            assert_eq!(result, UsableCores { count, source }, "{cpus:?} {quota:?} {slurm} {expected:?}");
-        }
-    }
-
-    // Requirement: USE-1
-    #[test]
-    fn strictest_limit_of_memory_counts_and_is_named() {
-        type Case = (Limit, &'static [(&'static str, &'static str)], u64, MemorySource);
-        let gib = |n: u64| n << 30;
-        let cases: [Case; 8] = [
-            (Limit::Unlimited, &[], gib(64), MemorySource::Machine),
-            (Limit::Unknown, &[], gib(64), MemorySource::Machine),
-            (Limit::Known(gib(16)), &[], gib(16), MemorySource::Cgroup),
-            (Limit::Known(gib(128)), &[], gib(64), MemorySource::Machine),
-            (Limit::Known(gib(16)), &[("SLURM_MEM_PER_NODE", "8192")], gib(8), MemorySource::Slurm),
-            (Limit::Known(gib(8)), &[("SLURM_MEM_PER_NODE", "8192")], gib(8), MemorySource::Cgroup),
-            (Limit::Unlimited, &[("SLURM_MEM_PER_NODE", "0")], gib(64), MemorySource::Machine),
-            (
-                Limit::Unlimited,
-                &[("SLURM_MEM_PER_CPU", "2048"), ("SLURM_CPUS_ON_NODE", "4")],
-                gib(8),
-                MemorySource::Slurm,
-            ),
-        ];
-        for (cgroup, slurm, bytes, source) in cases {
-            let result = memory(&host(), &Limits { memory_bytes: cgroup, ..limits(slurm) });
-            assert_eq!((result.bytes, result.source), (Some(bytes), Some(source)), "{cgroup:?} {slurm:?}");
-        }
-        let of_gpus = limits(&[("SLURM_MEM_PER_GPU", "1024"), ("SLURM_GPUS_ON_NODE", "2")]);
-        assert_eq!(memory(&host(), &of_gpus).bytes, Some(gib(2)));
-        let unknown = memory(&Host { ram_bytes: None, ..host() }, &limits(&[]));
-        assert_eq!((unknown.bytes, unknown.source), (None, None));
-    }
-
-    // Requirement: USE-1
-    #[test]
-    fn address_space_limit_is_that_of_each_process() {
-        let limit = SoftHard { soft: Limit::Known(1 << 30), hard: Limit::Unlimited };
-        let ulimits = [("address_space_bytes".to_owned(), limit)].into();
-        let result = memory(&host(), &Limits { ulimits, ..Limits::default() });
-        assert_eq!(result.process_address_space_bytes, Some(1 << 30));
-        assert_eq!(result.source, Some(MemorySource::Machine), "the tree may use more than one process");
-    }
 
     // Requirement: USE-1
     #[test]

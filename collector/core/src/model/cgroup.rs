@@ -6,12 +6,16 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::report::Cgroup;
+use super::run_limit::KernelLimit;
 
 /// The cgroups of a run, as they were at its start.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Cgroups {
     /// `--cgroup`: the command's own cgroup, or why it has none.
     pub own: Option<Result<RunCgroup, NoRunCgroup>>,
+    /// Whether the kernel holds the limit of RAM there; `None`: there is no such limit, or no such group.
+    #[serde(default)]
+    pub ram_limit: Option<KernelLimit>,
     /// OOM kills in the cgroup that the launcher was started in.
     pub oom: Option<OomCounter>,
     /// The groups with a memory limit that the launcher is in, innermost first.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
+use super::run_limit::{RunLimits, TreeEnd};
 use crate::model::attached::Attached;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
@@ -151,6 +152,8 @@ pub struct TrackingConfig {
     pub disable_logs: bool,
     /// Whether the user is told what `--wait-all` waits for.
     pub tells_waiting: bool,
+    /// What the run may not exceed.
+    pub limits: RunLimits,
 }
 
 impl TrackingConfig {
@@ -288,6 +291,8 @@ pub enum Message {
         /// What came of it.
         result: OrderResult,
     },
+    /// All processes of the tree were ended at a limit, as far as they could be.
+    TreeEnded(TreeEnd),
     /// The command (with `--wait-all`: the whole tree) ended.
     Ended {
         /// The command's wait status. `None`: the launcher is not the parent of the process that it attached to.

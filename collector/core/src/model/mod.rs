@@ -26,6 +26,7 @@ pub mod quality;
 pub mod record_or_event;
 pub mod report;
 pub mod run_end;
+pub mod run_limit;
 pub mod signal;
 pub mod style;
 pub mod timestamp;

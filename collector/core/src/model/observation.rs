@@ -11,6 +11,7 @@ use super::ids::{Key, ProcessId, Target};
 use super::order::{OrderId, OrderResult};
 use super::record_or_event::{Damage, Finding};
 use super::report::DiskRole;
+use super::run_limit::TreeEnd;
 use super::signal::SignalReceived;
 use super::tree_sample::{IoBytes, Wants};
 
@@ -148,6 +149,8 @@ pub enum Observation {
         /// Since then.
         since_ns: u64,
     },
+    /// All processes of the tree were ended at a limit, as far as they could be.
+    TreeEnded(TreeEnd),
     /// The launcher has answered an order.
     OrderAnswered {
         /// The order.

@@ -6,11 +6,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::run_limit::{Exceeded, RunLimit};
+
 /// The longest line of an order, its newline included, bytes: what a pipe takes as a whole or not at all (PIPE_BUF).
 pub const LONGEST_LINE_BYTES: usize = 4096;
 
 /// Something to be done once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// Its name, for the answer.
     pub id: OrderId,
@@ -32,14 +34,24 @@ pub struct OrderId {
 pub enum Rule {
     /// `--wait-all` waits for a while.
     WaitAll,
+    /// A limit of the run, by its place on the command line.
+    Limit(u32),
 }
 
-/// What the launcher can do. An action on processes has its targets beside it. Each is a pid with the inode of its pidfd,
-/// or with its start where there is none. The launcher compares them after it opened the pidfd.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What the launcher can do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Action {
     /// Tell the user this, in one line on stderr.
     Tell(String),
+    /// End every process of the tree, because a limit is exceeded.
+    EndTree {
+        /// The limit.
+        limit: RunLimit,
+        /// How far.
+        exceeded: Exceeded,
+    },
+    /// Send this signal to the command's first process.
+    Signal(i32),
 }
 
 /// What came of an order.

@@ -4,6 +4,7 @@ pub mod cause;
 pub(crate) mod crashes;
 pub(crate) mod failures;
 pub mod gpu;
+pub(crate) mod limits;
 mod live;
 mod live_summary;
 pub(crate) mod nodes;
@@ -21,6 +22,7 @@ pub mod state;
 mod storage;
 pub mod tree;
 pub mod trust;
+pub mod usable_at_start;
 pub mod usage;
 pub(crate) mod wait_all;
 

@@ -6,14 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::failures::Failures;
 use super::gpu::GpuState;
+use super::limits::{self, LimitRules};
 use super::live::Largest;
 use super::orders::Orders;
 use super::ranks::Ranks;
 use super::samples::{Completed, Parts, Samples};
-use super::sampling::Sampling;
+use super::sampling::{Sample, Sampling};
 use super::sink_troubles::SinkTroubles;
 use super::tree::{RunContext, Rusage, Tree};
 use super::trust::{Forgery, Trust};
+use super::usable_at_start::usable_at_start;
 use super::usage::{AllowedCores, CpuUsage, RamUsage, Totals};
 use super::wait_all::Waiting;
 use crate::model::config::Config;
@@ -22,8 +24,9 @@ use crate::model::ids::Target;
 use crate::model::kernel_event::{KernelEvent, What};
 use crate::model::live::LiveProcesses;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
-use crate::model::order::Order;
+use crate::model::order::{Order, OrderId, Rule};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
+use crate::model::run_limit::LargestProcess;
 use crate::model::signal::SignalReceived;
 use crate::model::tree_sample::TreeSample;
 
@@ -61,6 +64,8 @@ pub struct RunState {
     /// What the launcher is to do.
     pub(crate) orders: Orders,
     pub(super) waiting: Waiting,
+    /// What the run may not exceed.
+    pub(crate) limits: LimitRules,
     /// The findings that are applied.
     pub found: ReadUpTo,
     trust: Trust,
@@ -145,6 +150,8 @@ impl RunState {
         let trust = Trust::new(start_ns, cores, config.start.forks_before.is_some());
         let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
         run.waiting.is_told = config.tracking.tells_waiting;
+        let usable = usable_at_start(config, host);
+        run.limits = LimitRules::new(&config.tracking.limits.list, usable.memory.bytes);
         run
     }
 
@@ -170,6 +177,7 @@ impl RunState {
             health: Health::default(),
             orders: Orders::default(),
             waiting: Waiting::default(),
+            limits: LimitRules::default(),
             found: ReadUpTo::default(),
             trust,
             sampling: Sampling::default(),
@@ -233,6 +241,10 @@ impl RunState {
             Observation::Tick => {
                 self.tree.tick(now_ns);
                 self.waiting.decide(now_ns, &self.tree, &mut self.orders);
+                // Records tell of many processes before a sample has read them all.
+                if self.limits.allows_less_than(self.tree.alive().len() as u64) {
+                    self.decide_limits(now_ns);
+                }
             }
             Observation::Finalize { complete_ns } => {
                 self.tree.finalize(now_ns, *complete_ns);
@@ -259,7 +271,8 @@ impl RunState {
             Observation::TaskTimes(times) => self.cores.add_tasks(*times),
             Observation::SignalReceived(received) => self.note_signal(received),
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
-            Observation::OrderAnswered { id, .. } => self.orders.answer(*id),
+            Observation::OrderAnswered { id, .. } => self.note_answer(*id, now_ns),
+            Observation::TreeEnded(end) => self.limits.tree_end = Some(*end),
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
@@ -376,12 +389,50 @@ impl RunState {
         }
         self.ranks.add_sample(&self.tree, &sample);
         let completed = Completed::new(&self.tree, &sample, window_percent);
+        self.limits.largest = self.largest_process(&sample);
         self.ram.add(&self.tree, &mut sample);
         self.close_sample();
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };
         samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
+        self.decide_limits(sample.at_ns);
+    }
+
+    /// Gives the process that holds most at this sample; `None` without limits, which alone ask for it.
+    fn largest_process(&self, sample: &Sample) -> Option<LargestProcess> {
+        let held =
+            sample.holders.iter().filter(|_| !self.limits.is_empty()).max_by_key(|held| held.rss_bytes)?;
+        let process = self.tree.get(held.id)?;
+        let (pid, command) = (process.ids.host_pid, process.name.command.to_string());
+        Some(LargestProcess { pid, command, rss_bytes: held.rss_bytes })
+    }
+
+    /// Orders what is due because of a limit, at `now_ns`.
+    fn decide_limits(&mut self, now_ns: u64) {
+        if self.limits.is_empty() {
+            return;
+        }
+        let Some(now) = self.now() else { return };
+        let facts = limits::Facts {
+            now_ns,
+            start_ns: self.start_ns,
+            max_ram_bytes: now.max_ram.combined.bytes,
+            cpu_ns: now.cpu.combined.time_ns,
+            processes: now.processes.max.max(self.tree.alive().len() as u64),
+            io: now.io.map(|io| io.bytes),
+            gpu: &now.gpu,
+        };
+        self.limits.decide(&facts, &mut self.orders);
+    }
+
+    /// Notes that the launcher has answered an order.
+    fn note_answer(&mut self, id: OrderId, now_ns: u64) {
+        self.orders.answer(id);
+        if let Rule::Limit(index) = id.rule {
+            let gpu = self.gpu.usage.now(now_ns);
+            self.limits.acted(index, now_ns, self.start_ns, &gpu);
+        }
     }
 
     /// Closes the open sample, if there is one. Then passes on, as `Event::Revised`, what was learnt of samples that had closed

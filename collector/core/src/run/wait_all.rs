@@ -133,6 +133,7 @@ mod tests {
         orders
             .map(|order| match order.action {
                 Action::Tell(text) => text,
+                other => panic!("{other:?}"),
             })
             .collect()
     }
@@ -198,7 +199,7 @@ mod tests {
         run.apply(END_NS + 2 * S, &Observation::Tick);
         let orders = run.take_orders(END_NS + 2 * S);
         let [order] = &orders[..] else { panic!("{orders:?}") };
-        let Action::Tell(text) = &order.action;
+        let Action::Tell(text) = &order.action else { panic!("{order:?}") };
         assert!(text.contains("for 1000 processes") && text.contains(", and 992 more"), "{text}");
         assert!(serde_json::to_string(order).unwrap().len() < LONGEST_LINE_BYTES);
     }

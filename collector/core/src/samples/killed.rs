@@ -6,6 +6,7 @@ use crate::model::groups::Groups;
 use crate::model::report::Report;
 use crate::model::report::*;
 use crate::model::report::{DiskFull, DiskRole};
+use crate::model::run_limit::{LargestProcess, Quantity};
 use crate::run::cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, FileSizeLimit, OutOfMemory, TimeLimit,
     TimeLimitSource,
@@ -122,6 +123,7 @@ pub fn killed() -> Report {
     report.rank = Some(OwnRank { job: 889_213_807, rank: 2, of: 4, pid: Some(4242) });
     report.job_ranks = [0, 1].map(job_rank).into();
     report.ending.exit = killed;
+    report.run_limits = run_limits();
     let crash = |command: &str, signal, signal_name: &str, count, is_probe| Crash {
         command: Some(command.into()),
         signal,
@@ -206,6 +208,9 @@ pub fn causes() -> Vec<(Exit, Cause)> {
         cpu_s: Some(60.25),
     };
     vec![
+        (Exit { code: Some(0), signal: None }, limit("ram=8G", Quantity::Ram, 8.6e9, 9.1e9)),
+        (Exit { code: None, signal: Some(15) }, limit("wall=1h", Quantity::Wall, 3600.0, 3600.0)),
+        (killed, limit("processes=500", Quantity::Processes, 500.0, 512.0)),
         (
             failed,
             Cause::AddressSpaceLimit(AddressSpaceLimit {
@@ -240,6 +245,53 @@ pub fn causes() -> Vec<(Exit, Cause)> {
                 available_bytes: 0,
             }),
         ),
+    ]
+}
+
+/// A limit of the run that ended it.
+fn limit(words: &str, quantity: Quantity, allowed: f64, amount: f64) -> Cause {
+    let is_ram = quantity == Quantity::Ram;
+    Cause::Limit(LimitExceeded {
+        limit: words.into(),
+        quantity,
+        unit: quantity.unit(),
+        allowed,
+        amount,
+        at_s: Some(83.125),
+        enforced_by: if quantity == Quantity::Wall { Enforcer::Timer } else { Enforcer::Samples },
+        overshoot_bytes: is_ram.then_some(500_000_000),
+        process: Some(LargestProcess { pid: Some(4243), command: "solve".into(), rss_bytes: 900_000_000 }),
+        was_killed: Some(!is_ram),
+        left: Some(u32::from(quantity == Quantity::Processes)),
+    })
+}
+
+/// Limits of a run: one that the kernel holds, one that it does not, one that acted, and one without effect.
+fn run_limits() -> Vec<RunLimitUse> {
+    let entry = |words: &str, quantity: Quantity, allowed: Option<f64>| RunLimitUse {
+        limit: words.into(),
+        quantity,
+        unit: quantity.unit(),
+        allowed,
+        action: "end".into(),
+        enforced_by: Enforcer::Samples,
+        reason: None,
+        exceeded_at_s: None,
+        amount: None,
+    };
+    vec![
+        RunLimitUse { enforced_by: Enforcer::Kernel, ..entry("ram=16GB", Quantity::Ram, Some(16e9)) },
+        RunLimitUse {
+            reason: Some("/sys/fs/cgroup has no memory controller".into()),
+            ..entry("ram=80%", Quantity::Ram, Some(12.8e9))
+        },
+        RunLimitUse {
+            action: "SIGUSR1".into(),
+            exceeded_at_s: Some(3600.25),
+            amount: Some(3600.25),
+            ..entry("wall>1h=USR1", Quantity::Wall, Some(3600.0))
+        },
+        entry("gpu_ram=90%", Quantity::GpuRam, None),
     ]
 }
 

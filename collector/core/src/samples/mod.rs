@@ -240,6 +240,7 @@ pub fn full() -> Report {
         series: over_time(83.25, 204_472_320),
         cgroup: None,
         limits: limits(),
+        run_limits: Vec::new(),
         rank: None,
         job_ranks: Vec::new(),
         node_part: None,

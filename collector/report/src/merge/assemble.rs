@@ -106,6 +106,7 @@ impl Merger {
             series: self.series(),
             cgroup: None,
             limits: self.common.limits(),
+            run_limits: self.common.run_limits.clone(),
             rank: None,
             job_ranks: Vec::new(),
             node_part: None,

@@ -1,7 +1,8 @@
 //! What is the same in all reports: kernel, limits, batch job. What differs is in the reports of the nodes.
 
 use crate::model::report::{
-    Contention, CpusHint, GpuMemoryHint, GpusHint, Hints, Limit, Limits, MemoryHint, Report, TimeHint,
+    Contention, CpusHint, GpuMemoryHint, GpusHint, Hints, Limit, Limits, MemoryHint, Report, RunLimitUse,
+    TimeHint,
 };
 
 /// Why a merged report has no figures of the cores that other programs used.
@@ -21,6 +22,8 @@ pub(super) struct Common {
     unknown_contention: u64,
     /// The largest of each hint. `None`: there is no report yet.
     hints: Option<Hints>,
+    /// Limits that the user set, each as where it was exceeded first.
+    pub(super) run_limits: Vec<RunLimitUse>,
 }
 
 impl Common {
@@ -39,10 +42,23 @@ impl Common {
             Some(is_contended) => self.contended += u64::from(is_contended),
             None => self.unknown_contention += 1,
         }
+        report.run_limits.iter().for_each(|limit| self.add_limit(limit));
         self.hints = Some(match self.hints.take() {
             None => report.hints.clone(),
             Some(hints) => larger(hints, &report.hints),
         });
+    }
+
+    fn add_limit(&mut self, limit: &RunLimitUse) {
+        let is_earlier = |known: &RunLimitUse| match (limit.exceeded_at_s, known.exceeded_at_s) {
+            (Some(at_s), Some(known_s)) => at_s < known_s,
+            (at_s, known_s) => at_s.is_some() && known_s.is_none(),
+        };
+        match self.run_limits.iter_mut().find(|known| known.limit == limit.limit) {
+            Some(known) if is_earlier(known) => known.clone_from(limit),
+            Some(_) => {}
+            None => self.run_limits.push(limit.clone()),
+        }
     }
 
     /// Gives the kernel. `None`: the reports have different ones, or none.

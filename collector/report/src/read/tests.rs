@@ -8,6 +8,7 @@ use crate::json::{gpu_tracker, json};
 use crate::model::groups::Groups;
 use crate::model::quality::Quality;
 use crate::model::report::*;
+use crate::model::run_limit::{LargestProcess, Quantity, Unit};
 use crate::model::style::{Console, RamUnit, Style, TimeUnit};
 use crate::text::text;
 use gpu_track_core::random_seed::seeded;
@@ -78,6 +79,19 @@ fn filled_causes() -> Vec<Cause> {
             limit_s: Some(1.5),
         }),
         Cause::Signal(FatalSignal { process, signal: 24, signal_name, sender: Some(sender) }),
+        Cause::Limit(LimitExceeded {
+            limit: "ram=8G".into(),
+            quantity: Quantity::Ram,
+            unit: Unit::Bytes,
+            allowed: 8.5,
+            amount: 9.5,
+            at_s: Some(1.25),
+            enforced_by: Enforcer::Samples,
+            overshoot_bytes: Some(2),
+            process: Some(LargestProcess { pid: Some(3), command: "b".into(), rss_bytes: 4 }),
+            was_killed: Some(true),
+            left: Some(5),
+        }),
         Cause::DiskFull(DiskFull { path: "/b".into(), role: DiskRole::Temporary, available_bytes: 5 }),
     ]
 }
@@ -109,6 +123,10 @@ fn filled() -> Vec<Report> {
         ..report.hints
     };
     report.io.reason = Some("not read".into());
+    report.run_limits.truncate(1);
+    report.run_limits[0].reason = Some("no controller".into());
+    report.run_limits[0].exceeded_at_s = Some(1.5);
+    report.run_limits[0].amount = Some(2.5);
     report.contention.reason = Some("not read".into());
     report.cpu_time.kernel_s_reason = Some("a process still runs".into());
     report.max_ram_proportional.reason = Some("not read".into());
@@ -351,6 +369,7 @@ fn report_of_schema_2_is_read_with_a_note() {
         rank: None,
         job_ranks: Vec::new(),
         node_part: None,
+        run_limits: Vec::new(),
         ..original
     };
     assert_eq!(report, expected);

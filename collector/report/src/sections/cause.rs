@@ -1,8 +1,12 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
 use crate::figures::{bytes, exit};
+use crate::limits_in_words::what;
 use crate::model::counts_in_words;
-use crate::model::report::{Cause, DeadProcess, DiskRole, OutOfMemory, TimeLimitSource};
+use crate::model::report::{
+    Cause, DeadProcess, DiskRole, Enforcer, LimitExceeded, OutOfMemory, TimeLimitSource,
+};
+use crate::model::run_limit::{Quantity, Unit};
 use crate::model::signal::Sender;
 use crate::quote;
 use crate::units::Units;
@@ -13,6 +17,7 @@ const COMMAND: usize = 40;
 /// Gives a title in capitals, for the first line. `None`: the way that the command ended says it all.
 pub(super) fn title(cause: &Cause) -> Option<&'static str> {
     match cause {
+        Cause::Limit(end) => Some(limit_title(end.quantity)),
         Cause::OutOfMemory(_) => Some("OUT OF MEMORY"),
         Cause::AddressSpaceLimit(_) => Some("ADDRESS SPACE LIMIT"),
         Cause::CpuTimeLimit(_) => Some("CPU TIME LIMIT"),
@@ -26,6 +31,7 @@ pub(super) fn title(cause: &Cause) -> Option<&'static str> {
 /// Gives the evidence in a sentence. `None`: the way that the command ended says it all.
 pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
     Some(match cause {
+        Cause::Limit(end) => limit(end, units),
         Cause::OutOfMemory(killed) => out_of_memory(killed, units),
         Cause::AddressSpaceLimit(limit) => format!(
             "{} ended with {} when its address space was {}; its limit (ulimit -v) is {}",
@@ -80,6 +86,62 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
             format!("the disk of {} ({role}) has {} left", disk.path, bytes(disk.available_bytes))
         }
     })
+}
+
+fn limit_title(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::Ram => "RAM LIMIT",
+        Quantity::GpuRam => "GPU RAM LIMIT",
+        Quantity::Cpu => "CPU TIME LIMIT",
+        Quantity::Wall => "TIME LIMIT",
+        Quantity::Processes => "PROCESS LIMIT",
+        Quantity::Stall => "STALLED",
+        Quantity::GpuIdle => "GPU IDLE",
+    }
+}
+
+/// Says which limit of the run was exceeded, by how much, and what was done.
+fn limit(end: &LimitExceeded, units: Units) -> String {
+    let amount = amount(end.amount, end.unit, units);
+    let what = match end.enforced_by {
+        Enforcer::Kernel => format!("the kernel charged {amount}"),
+        Enforcer::Timer | Enforcer::Samples => what(end.quantity, &amount),
+    };
+    let at = end.at_s.map(|at_s| format!(" {}", units.after_the_start(at_s))).unwrap_or_default();
+    let over = end.overshoot_bytes.filter(|bytes| *bytes > 0);
+    let over =
+        over.map(|bytes| format!(", up to {} more than allowed", units.bytes(bytes))).unwrap_or_default();
+    let held = end.process.as_ref().map(|process| {
+        let pid = process.pid.map(|pid| format!("pid {pid} ")).unwrap_or_default();
+        format!(
+            "; {pid}({}) held most RAM, {}",
+            quote::cut(&process.command, COMMAND),
+            units.bytes(process.rss_bytes)
+        )
+    });
+    let how = match (end.enforced_by, end.was_killed) {
+        (Enforcer::Kernel, _) => "; the kernel killed all processes",
+        (_, Some(true)) => "; SIGTERM, then SIGKILL ended all processes",
+        (_, Some(false)) => "; SIGTERM ended all processes",
+        (_, None) => "; its processes were ended",
+    };
+    let left = end.left.filter(|left| *left > 0);
+    let left = left.map(|left| format!(", but for {}", counts_in_words::processes(left.into())));
+    format!(
+        "limit {}: {what}{at}{over}{}{how}{}",
+        end.limit,
+        held.unwrap_or_default(),
+        left.unwrap_or_default()
+    )
+}
+
+/// Writes an amount of what a limit is about.
+pub(super) fn amount(amount: f64, unit: Unit, units: Units) -> String {
+    match unit {
+        Unit::Bytes => units.bytes(amount as u64),
+        Unit::Seconds => units.seconds(amount),
+        Unit::Processes => counts_in_words::processes(amount as u64),
+    }
 }
 
 /// Says which process the kernel killed for lack of memory, and whose limit that was.

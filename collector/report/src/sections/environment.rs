@@ -1,8 +1,8 @@
 //! Where the command ran: host, limits, and its own cgroup.
 
-use super::usage;
+use super::{cause, usage};
 use crate::document::Section;
-use crate::model::report::{Cgroup, Limits, Report};
+use crate::model::report::{Cgroup, Enforcer, Limits, Report, RunLimitUse};
 use crate::model::timestamp::rfc3339;
 use crate::units::Units;
 
@@ -34,6 +34,31 @@ pub(super) fn limits(report: &Report, units: Units) -> Section {
         section = section.text(format!("ulimit {}", name.replace('_', " ")), value.trim_end().to_owned());
     }
     slurm.iter().fold(section, |section, (name, value)| section.text(name, value.clone()))
+}
+
+/// Makes a row for each limit that the user set for the run.
+pub(super) fn run_limits(report: &Report, units: Units) -> Section {
+    let row = |limit: &RunLimitUse| {
+        let action = if limit.action == "end" { "ends all processes" } else { &limit.action };
+        let held_by = match (limit.enforced_by, &limit.reason) {
+            (Enforcer::Kernel, _) => " (held by the kernel)".to_owned(),
+            (_, Some(reason)) => format!(" (held by samples: {reason})"),
+            _ => String::new(),
+        };
+        let exceeded = match (limit.allowed, limit.exceeded_at_s) {
+            (None, _) => "did not act: the whole is not known".to_owned(),
+            (_, None) => "not exceeded".to_owned(),
+            (_, Some(at_s)) => {
+                let amount = limit.amount.map(|n| format!(": {}", cause::amount(n, limit.unit, units)));
+                format!("exceeded {}{}", units.after_the_start(at_s), amount.unwrap_or_default())
+            }
+        };
+        format!("{action}{held_by}; {exceeded}")
+    };
+    report
+        .run_limits
+        .iter()
+        .fold(Section::new("Limits of the run"), |section, limit| section.text(&limit.limit, row(limit)))
 }
 
 /// Makes the rows about the command's own cgroup; none without `--cgroup`.

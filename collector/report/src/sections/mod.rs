@@ -61,10 +61,11 @@ fn usage_sections(report: &Report, units: Units) -> Vec<Section> {
 }
 
 /// Makes the sections of where the command ran, what to ask for next time, and how the figures are known.
-fn circumstances(report: &Report, units: Units) -> [Section; 4] {
+fn circumstances(report: &Report, units: Units) -> [Section; 5] {
     [
         environment::host(report),
         environment::limits(report, units),
+        environment::run_limits(report, units),
         next_job::next_job(report, units),
         coverage::coverage(&report.coverage),
     ]

@@ -107,6 +107,22 @@ pub fn entrance(run: &RunCgroup) -> io::Result<File> {
     File::options().write(true).open(run.dir.join("cgroup.procs"))
 }
 
+/// Has the kernel hold a limit of memory, bytes: above it, it kills all processes of the group. Page cache counts, but gives way first.
+///
+/// # Errors
+/// If the kernel refuses that, or the group has no memory controller.
+pub(crate) fn limit_memory(run: &RunCgroup, bytes: u64) -> Result<(), String> {
+    let write = |name: &str, text: &str| {
+        let path = run.dir.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    if let Some(reason) = run.missing.first().filter(|_| !run.dir.join("memory.max").exists()) {
+        return Err(reason.clone());
+    }
+    write("memory.oom.group", "1")?;
+    write("memory.max", &bytes.to_string())
+}
+
 /// Reads the kernel's figures for all processes that were ever in the group.
 pub(crate) fn figures(run: &RunCgroup) -> Figures {
     figures_with(run, Path::new(BLOCK_DEVICES))

@@ -81,6 +81,13 @@ impl ProcRoot {
         read_all(&self.path(pid, file))
     }
 
+    /// Lists the pids of all processes that this user may see.
+    #[must_use]
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let Ok(entries) = std::fs::read_dir(&self.root) else { return Vec::new() };
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+    }
+
     /// Reads /proc/PID/stat.
     #[must_use]
     pub fn stat(&self, pid: u32) -> Option<Stat> {

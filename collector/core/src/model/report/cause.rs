@@ -3,12 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::processes::Exit;
+use crate::model::run_limit::{LargestProcess, Quantity, Unit};
 use crate::model::signal::Sender;
 
 /// What ended the command. Each kind is concluded only from the evidence that it carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Cause {
+    /// A limit of the run (`--limit`): its processes were ended.
+    Limit(LimitExceeded),
     /// The kernel's out-of-memory killer.
     OutOfMemory(OutOfMemory),
     /// A failed process came close to its limit of address space (RLIMIT_AS, `ulimit -v`).
@@ -23,6 +26,45 @@ pub enum Cause {
     Signal(FatalSignal),
     /// A file system that the command writes to is full.
     DiskFull(DiskFull),
+}
+
+/// Evidence of a limit of the run: what was allowed, and how much there was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitExceeded {
+    /// The user's words, such as `ram=8G`.
+    pub limit: String,
+    /// What it is about.
+    pub quantity: Quantity,
+    /// The unit of the two figures.
+    pub unit: Unit,
+    /// How much is allowed.
+    pub allowed: f64,
+    /// How much there was when that was seen.
+    pub amount: f64,
+    /// When it was seen, seconds after the command's start; `None`: the kernel held the limit and does not say.
+    pub at_s: Option<f64>,
+    /// What held it.
+    pub enforced_by: Enforcer,
+    /// RAM and GPU RAM: how much more there was in the run than is allowed, bytes.
+    pub overshoot_bytes: Option<u64>,
+    /// The process that held most memory; `None`: not known.
+    pub process: Option<LargestProcess>,
+    /// SIGKILL was needed; `None`: not known.
+    pub was_killed: Option<bool>,
+    /// Processes that could not be ended; `None`: not known.
+    pub left: Option<u32>,
+}
+
+/// What holds a limit of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Enforcer {
+    /// The launcher's timer.
+    Timer,
+    /// Samples: what is used between two of them comes on top.
+    Samples,
+    /// The kernel, by the cgroup of the command.
+    Kernel,
 }
 
 /// A process that did not succeed.

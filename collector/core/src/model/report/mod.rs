@@ -16,6 +16,7 @@ mod limits;
 mod nodes;
 mod processes;
 mod ram;
+mod run_limits;
 mod series;
 mod usable;
 mod warning;
@@ -27,8 +28,8 @@ use serde::{Deserialize, Serialize};
 use super::groups::Groups;
 pub use attached::AttachedTo;
 pub use cause::{
-    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, FatalSignal, FileSizeLimit,
-    OutOfMemory, TimeLimit, TimeLimitSource,
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, Enforcer, FatalSignal,
+    FileSizeLimit, LimitExceeded, OutOfMemory, TimeLimit, TimeLimitSource,
 };
 pub use contention::Contention;
 pub use coverage::{Coverage, Layers, Nodes, Peaks, UnseenRanks};
@@ -48,6 +49,7 @@ pub use nodes::{
 };
 pub use processes::{CommandUsage, Exit, HeavyProcess, ProcessUsage, Processes, Running};
 pub use ram::{CommandHolders, Holder, MaxProportionalRam, MaxRam, OtherHolders, Peak, SetRam};
+pub use run_limits::RunLimitUse;
 pub use series::{
     CommandSeries, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series, SetTracks,
     Track,
@@ -132,6 +134,9 @@ pub struct Report {
     pub cgroup: Option<Cgroup>,
     /// Limits that applied to the command.
     pub limits: Limits,
+    /// Limits that the user set for the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub run_limits: Vec<RunLimitUse>,
     /// The rank that the command is in a job of several; `None`: it is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<OwnRank>,

@@ -150,6 +150,8 @@ impl Run {
         let opt = |process: &Option<DeadProcess>| process.as_ref().map_or("none".into(), name);
         match self.cause() {
             None => "nothing".into(),
+            // The limits of the run are looked at before.
+            Some(Cause::Limit(cause)) => cause.limit,
             Some(Cause::OutOfMemory(cause)) => {
                 let certain = if cause.is_certain { "certainly" } else { "perhaps" };
                 let limit =

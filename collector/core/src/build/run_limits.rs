@@ -1,0 +1,112 @@
+//! The limits that the user set for the run: which were exceeded, and the one that ended it.
+
+use super::Inputs;
+use crate::model::report::{Cause, Cgroup, Enforcer, LimitExceeded, MaxRam, RunLimitUse};
+use crate::model::run_limit::{Exceeded, KernelLimit, LimitAction, Quantity, RunLimit};
+use crate::model::signal::signal_name;
+
+/// Gives each limit of the run.
+pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
+    let run = inputs.run;
+    let gpu = run.gpu.usage.now(inputs.end.at_ns);
+    let entry = |(limit, exceeded): (&RunLimit, Option<&Exceeded>)| {
+        let unit = limit.quantity.unit();
+        let allowed = run.limits.allowed(limit, &gpu).or(exceeded.map(|exceeded| exceeded.allowed));
+        RunLimitUse {
+            limit: limit.words.clone(),
+            quantity: limit.quantity,
+            unit,
+            allowed: allowed.map(|amount| unit.of_report(amount)),
+            action: match limit.action {
+                LimitAction::End => "end".to_owned(),
+                LimitAction::Signal(signal) => signal_name(signal),
+            },
+            enforced_by: enforcer(inputs, limit),
+            reason: kernel_limit(inputs, limit).and_then(|kernel| match kernel {
+                KernelLimit::Refused(reason) => Some(reason.clone()),
+                KernelLimit::Set(_) => None,
+            }),
+            exceeded_at_s: exceeded.map(|exceeded| since_start_s(inputs, exceeded.at_ns)),
+            amount: exceeded.map(|exceeded| unit.of_report(exceeded.amount)),
+        }
+    };
+    run.limits.list().map(entry).collect()
+}
+
+/// Gives the limit that ended the run, as the cause of its end. `None`: none did.
+pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) -> Option<Cause> {
+    let run = inputs.run;
+    let Some((limit, exceeded)) = run.limits.that_ended() else {
+        return killed_by_kernel(inputs, cgroup, max_ram);
+    };
+    let unit = limit.quantity.unit();
+    let most = match limit.quantity {
+        Quantity::Ram => max_ram.combined.footprint_bytes,
+        Quantity::GpuRam => run.gpu.usage.max.memory.map(|most| most.combined),
+        _ => None,
+    };
+    Some(Cause::Limit(LimitExceeded {
+        limit: limit.words.clone(),
+        quantity: limit.quantity,
+        unit,
+        allowed: unit.of_report(exceeded.allowed),
+        amount: unit.of_report(exceeded.amount),
+        at_s: Some(since_start_s(inputs, exceeded.at_ns)),
+        enforced_by: if limit.quantity == Quantity::Wall { Enforcer::Timer } else { Enforcer::Samples },
+        overshoot_bytes: most.map(|most| most.saturating_sub(exceeded.allowed)),
+        process: exceeded.largest.clone(),
+        was_killed: run.limits.tree_end.map(|end| end.is_killed),
+        left: run.limits.tree_end.map(|end| end.left),
+    }))
+}
+
+/// Concludes that the kernel ended the run at its limit of RAM: it counted out-of-memory kills in the command's own cgroup, which has
+/// that limit. `None`: it did not.
+fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) -> Option<Cause> {
+    let killed = cgroup.and_then(|cgroup| cgroup.oom_kills).is_some_and(|kills| kills > 0);
+    let limit =
+        inputs.run.limits.list().map(|(limit, _)| limit).find(|limit| is_kept_by_kernel(inputs, limit))?;
+    let Some(KernelLimit::Set(allowed)) = inputs.config.cgroups.ram_limit else { return None };
+    let unit = limit.quantity.unit();
+    let charged = cgroup.and_then(|cgroup| cgroup.memory_peak_bytes);
+    let amount = charged.or(max_ram.combined.footprint_bytes)?;
+    killed.then(|| {
+        Cause::Limit(LimitExceeded {
+            limit: limit.words.clone(),
+            quantity: limit.quantity,
+            unit,
+            allowed: unit.of_report(allowed),
+            amount: unit.of_report(amount),
+            at_s: None,
+            enforced_by: Enforcer::Kernel,
+            overshoot_bytes: Some(amount.saturating_sub(allowed)),
+            process: inputs.run.limits.largest.clone(),
+            was_killed: Some(true),
+            left: None,
+        })
+    })
+}
+
+/// Whether the kernel ends the run at this limit.
+fn is_kept_by_kernel(inputs: &Inputs, limit: &RunLimit) -> bool {
+    matches!(kernel_limit(inputs, limit), Some(KernelLimit::Set(_)))
+}
+
+/// Gives how the kernel was asked to hold this limit. `None`: it was not.
+fn kernel_limit<'a>(inputs: &Inputs<'a>, limit: &RunLimit) -> Option<&'a KernelLimit> {
+    let is_ram = limit.quantity == Quantity::Ram && limit.action == LimitAction::End;
+    inputs.config.cgroups.ram_limit.as_ref().filter(|_| is_ram)
+}
+
+fn enforcer(inputs: &Inputs, limit: &RunLimit) -> Enforcer {
+    match limit.quantity {
+        Quantity::Wall if limit.action == LimitAction::End => Enforcer::Timer,
+        _ if is_kept_by_kernel(inputs, limit) => Enforcer::Kernel,
+        _ => Enforcer::Samples,
+    }
+}
+
+/// Gives a moment of CLOCK_MONOTONIC as seconds after the command's start.
+fn since_start_s(inputs: &Inputs, at_ns: u64) -> f64 {
+    at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9
+}

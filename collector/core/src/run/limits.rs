@@ -1,0 +1,356 @@
+//! The rules of `--limit` and `--signal-at`: each orders, once, what is to happen when it is exceeded.
+//!
+//! They look at closed figures: the largest RAM so far counts, with what records told later of the time between two samples. So
+//! a child that held too much for a moment exceeds a limit of RAM, too, although it has ended by then.
+//!
+//! A limit of wall time is the launcher's, which has a timer and does not depend on a collector. Here it only stands in for a
+//! launcher that is gone.
+
+use serde::{Deserialize, Serialize};
+
+use super::orders::Orders;
+use crate::model::order::{Action, Order, OrderId, Rule};
+use crate::model::run_limit::{
+    Exceeded, LargestProcess, LimitAction, Quantity, RunLimit, Threshold, TreeEnd,
+};
+use crate::model::tree_sample::{GpuSample, GpuSums, IoBytes};
+
+/// So long after the limit of wall time the launcher has not acted: it is gone, nanoseconds.
+const WALL_GRACE_NS: u64 = 1_000_000_000;
+/// Activity is looked for in stretches of at least this length, nanoseconds.
+const SHORTEST_STRETCH_NS: u64 = 1_000_000_000;
+/// A tree that uses less than this part of one core does nothing: it polls, or waits with a timer.
+const BUSY_PART_OF_CORE: f64 = 0.01;
+
+/// What the rules look at.
+#[derive(Debug, Clone)]
+pub(super) struct Facts<'a> {
+    /// CLOCK_MONOTONIC nanoseconds.
+    pub now_ns: u64,
+    /// Start of the command, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// The largest footprint so far, bytes.
+    pub max_ram_bytes: u64,
+    /// CPU time since the start, nanoseconds.
+    pub cpu_ns: u64,
+    /// The most live processes since the sample before.
+    pub processes: u64,
+    /// Block I/O; `None`: not known.
+    pub io: Option<IoBytes>,
+    /// The GPUs.
+    pub gpu: &'a GpuSums,
+}
+
+/// The limits of a run, and which were exceeded.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct LimitRules {
+    rules: Vec<LimitRule>,
+    /// Memory that the run may use, bytes.
+    usable_ram_bytes: Option<u64>,
+    idle: Idle,
+    /// The process that held most at the last sample.
+    pub(crate) largest: Option<LargestProcess>,
+    /// What came of ending the tree.
+    pub(crate) tree_end: Option<TreeEnd>,
+}
+
+/// A limit, and whether it was exceeded.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct LimitRule {
+    limit: RunLimit,
+    exceeded: Option<Exceeded>,
+}
+
+/// Since when nothing happens.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Idle {
+    /// When activity was last looked for, and what had been used by then.
+    looked_ns: u64,
+    cpu_ns: u64,
+    io: Option<IoBytes>,
+    /// CLOCK_MONOTONIC nanoseconds of the last activity of any kind, and on a GPU.
+    active_ns: u64,
+    gpu_active_ns: u64,
+}
+
+impl Idle {
+    /// Looks for activity since the last time. An unknown figure is no proof of idleness.
+    fn look(&mut self, facts: &Facts) {
+        let Facts { now_ns, cpu_ns, io, gpu, .. } = *facts;
+        if self.looked_ns == 0 {
+            (self.active_ns, self.gpu_active_ns) = (facts.start_ns, facts.start_ns);
+        }
+        // A GPU that was busy between two readings is seen at each sample only.
+        let is_gpu_idle = gpu.busy_percent.is_some_and(|percent| percent <= 0.0);
+        if !is_gpu_idle {
+            self.gpu_active_ns = now_ns;
+        }
+        let has_gpu = gpu.expected > 0;
+        if has_gpu && gpu.busy_percent.is_some_and(|percent| percent > 0.0) {
+            self.active_ns = now_ns;
+        }
+        let stretch_ns = now_ns.saturating_sub(self.looked_ns);
+        if stretch_ns < SHORTEST_STRETCH_NS {
+            return;
+        }
+        let used_ns = cpu_ns.saturating_sub(self.cpu_ns);
+        if used_ns as f64 >= stretch_ns as f64 * BUSY_PART_OF_CORE || io != self.io {
+            self.active_ns = now_ns;
+        }
+        *self = Self { looked_ns: now_ns, cpu_ns, io, ..*self };
+    }
+}
+
+impl LimitRules {
+    /// Makes the rules. `usable_ram_bytes`: the memory that the run may use, if it is known.
+    pub(super) fn new(limits: &[RunLimit], usable_ram_bytes: Option<u64>) -> Self {
+        let rule = |limit: &RunLimit| LimitRule { limit: limit.clone(), exceeded: None };
+        Self { rules: limits.iter().map(rule).collect(), usable_ram_bytes, ..Self::default() }
+    }
+
+    /// Whether there are no limits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether so many live processes exceed a limit that has not acted.
+    pub(super) fn allows_less_than(&self, processes: u64) -> bool {
+        let is_exceeded = |rule: &LimitRule| {
+            rule.exceeded.is_none()
+                && rule.limit.quantity == Quantity::Processes
+                && matches!(rule.limit.threshold, Threshold::Amount(most) if processes > most)
+        };
+        self.rules.iter().any(is_exceeded)
+    }
+
+    /// Gives the limits, in the order of the command line, and how far each was exceeded.
+    pub(crate) fn list(&self) -> impl Iterator<Item = (&RunLimit, Option<&Exceeded>)> {
+        self.rules.iter().map(|rule| (&rule.limit, rule.exceeded.as_ref()))
+    }
+
+    /// Gives what a limit allows: bytes, nanoseconds or processes. `None`: it is a part of something that is not known.
+    pub(crate) fn allowed(&self, limit: &RunLimit, gpu: &GpuSums) -> Option<u64> {
+        let part_of =
+            |whole: Option<u64>, percent: f64| whole.map(|whole| (whole as f64 * percent / 100.0) as u64);
+        match (limit.threshold, limit.quantity) {
+            (Threshold::Amount(amount), _) => Some(amount),
+            (Threshold::Percent(percent), Quantity::Ram) => part_of(self.usable_ram_bytes, percent),
+            (Threshold::Percent(percent), Quantity::GpuRam) => part_of(gpu_memory_bytes(gpu), percent),
+            (Threshold::Percent(_), _) => None,
+        }
+    }
+
+    /// Gives the limit because of which the tree was ended first, if one was.
+    pub(crate) fn that_ended(&self) -> Option<(&RunLimit, &Exceeded)> {
+        let ending = self.rules.iter().filter(|rule| rule.limit.action == LimitAction::End);
+        let exceeded = ending.filter_map(|rule| Some((&rule.limit, rule.exceeded.as_ref()?)));
+        exceeded.min_by_key(|(_, exceeded)| exceeded.at_ns)
+    }
+
+    /// Orders what is due. After the tree was ended by one limit, no other acts.
+    pub(super) fn decide(&mut self, facts: &Facts, orders: &mut Orders) {
+        self.idle.look(facts);
+        for index in 0..self.rules.len() {
+            if self.that_ended().is_some() {
+                return;
+            }
+            if let Some(exceeded) = self.exceeded(index, facts) {
+                self.order(index, exceeded, orders);
+            }
+        }
+    }
+
+    /// Notes that the launcher has acted because of a limit. That of wall time is its own decision. A collector that resumes an older
+    /// state may not have decided another one: then the amount is known to be more than is allowed.
+    pub(super) fn acted(&mut self, index: u32, now_ns: u64, start_ns: u64, gpu: &GpuSums) {
+        let Ok(index) = usize::try_from(index) else { return };
+        let Some(allowed) = self.rules.get(index).and_then(|rule| self.allowed(&rule.limit, gpu)) else {
+            return;
+        };
+        let Some(rule) = self.rules.get_mut(index) else { return };
+        let at_ns =
+            if rule.limit.quantity == Quantity::Wall { start_ns.saturating_add(allowed) } else { now_ns };
+        let largest = self.largest.clone();
+        rule.exceeded.get_or_insert(Exceeded { at_ns, allowed, amount: allowed, largest });
+    }
+
+    /// Gives how far a limit is exceeded. `None`: it is not, was before, or can't be compared.
+    fn exceeded(&self, index: usize, facts: &Facts) -> Option<Exceeded> {
+        let rule = self.rules.get(index).filter(|rule| rule.exceeded.is_none())?;
+        let allowed = self.allowed(&rule.limit, facts.gpu)?;
+        let amount = amount(rule.limit.quantity, facts, &self.idle)?;
+        let slack = if rule.limit.quantity == Quantity::Wall && rule.limit.action == LimitAction::End {
+            WALL_GRACE_NS
+        } else {
+            0
+        };
+        (amount > allowed.saturating_add(slack)).then(|| Exceeded {
+            at_ns: facts.now_ns,
+            allowed,
+            amount,
+            largest: self.largest.clone(),
+        })
+    }
+
+    /// Orders the action of a limit.
+    fn order(&mut self, index: usize, exceeded: Exceeded, orders: &mut Orders) {
+        let (Some(rule), Ok(number)) = (self.rules.get_mut(index), u32::try_from(index)) else { return };
+        let action = match rule.limit.action {
+            LimitAction::End => Action::EndTree { limit: rule.limit.clone(), exceeded: exceeded.clone() },
+            LimitAction::Signal(signal) => Action::Signal(signal),
+        };
+        orders.issue(Order { id: OrderId { rule: Rule::Limit(number), epoch: 0 }, action });
+        rule.exceeded = Some(exceeded);
+    }
+}
+
+/// Gives how much there is of a quantity: bytes, nanoseconds or processes. `None`: not known.
+fn amount(quantity: Quantity, facts: &Facts, idle: &Idle) -> Option<u64> {
+    match quantity {
+        Quantity::Ram => Some(facts.max_ram_bytes),
+        Quantity::GpuRam => facts.gpu.run_bytes.map(|bytes| bytes.combined),
+        Quantity::Cpu => Some(facts.cpu_ns),
+        Quantity::Wall => Some(facts.now_ns.saturating_sub(facts.start_ns)),
+        Quantity::Processes => Some(facts.processes),
+        Quantity::Stall => Some(facts.now_ns.saturating_sub(idle.active_ns)),
+        Quantity::GpuIdle => {
+            (facts.gpu.expected > 0).then(|| facts.now_ns.saturating_sub(idle.gpu_active_ns))
+        }
+    }
+}
+
+/// Gives the memory of all GPUs together, bytes; a part of a device is not counted beside it. `None`: one of them does not say.
+fn gpu_memory_bytes(gpu: &GpuSums) -> Option<u64> {
+    let is_part = |sample: &&GpuSample| {
+        gpu.devices.iter().any(|other| sample.device.parent.as_ref() == Some(&other.device.id))
+    };
+    let whole: Vec<_> = gpu.devices.iter().filter(|sample| !is_part(sample)).collect();
+    let sum = whole.iter().map(|sample| sample.device.memory_bytes).sum::<Option<u64>>();
+    sum.filter(|_| !whole.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const GIB: u64 = 1 << 30;
+
+    fn limit(quantity: Quantity, threshold: Threshold, action: LimitAction) -> RunLimit {
+        RunLimit { words: quantity.name().to_owned(), quantity, threshold, action }
+    }
+
+    fn ends_at(quantity: Quantity, amount: u64) -> RunLimit {
+        limit(quantity, Threshold::Amount(amount), LimitAction::End)
+    }
+
+    fn rules(limits: &[RunLimit]) -> (LimitRules, Orders) {
+        (LimitRules::new(limits, Some(8 * GIB)), Orders::default())
+    }
+
+    /// GPUs of which the run used so much memory, and so much of their time.
+    fn gpu(run_bytes: Option<u64>, busy_percent: Option<f64>) -> GpuSums {
+        let of_all = |bytes| crate::model::groups::Groups { combined: bytes, ..Default::default() };
+        GpuSums { run_bytes: run_bytes.map(of_all), busy_percent, expected: 1, ..GpuSums::default() }
+    }
+
+    fn facts(at_s: u64, gpu: &GpuSums) -> Facts<'_> {
+        let now_ns = 100 * S + at_s * S;
+        Facts { now_ns, start_ns: 100 * S, max_ram_bytes: 0, cpu_ns: 0, processes: 1, io: None, gpu }
+    }
+
+    /// The actions that are ordered at this time.
+    fn ordered(rules: &mut LimitRules, orders: &mut Orders, facts: &Facts) -> Vec<Action> {
+        rules.decide(facts, orders);
+        orders.take(facts.now_ns).into_iter().map(|order| order.action).collect()
+    }
+
+    // Requirement: LIMIT-3
+    #[test]
+    fn more_than_is_allowed_ends_the_tree_once() {
+        let none = GpuSums::default();
+        let (mut rules, mut orders) = rules(&[ends_at(Quantity::Ram, GIB), ends_at(Quantity::Cpu, S)]);
+        let at = |s, bytes| Facts { max_ram_bytes: bytes, ..facts(s, &none) };
+        assert_eq!(ordered(&mut rules, &mut orders, &at(1, GIB)), []);
+        let actions = ordered(&mut rules, &mut orders, &at(2, GIB + 1));
+        let [Action::EndTree { limit, exceeded }] = &actions[..] else { panic!("{actions:?}") };
+        assert_eq!((limit.quantity, exceeded.allowed, exceeded.amount), (Quantity::Ram, GIB, GIB + 1));
+        assert_eq!(exceeded.at_ns, 102 * S);
+        orders.answer(OrderId { rule: Rule::Limit(0), epoch: 0 });
+        // The other limit is exceeded by then: the tree ends already.
+        let later = Facts { cpu_ns: 2 * S, ..at(3, 9 * GIB) };
+        assert_eq!(ordered(&mut rules, &mut orders, &later), []);
+        assert_eq!(rules.that_ended().unwrap().0.quantity, Quantity::Ram);
+    }
+
+    // Requirement: LIMIT-3
+    #[test]
+    fn percentage_of_an_unknown_whole_never_acts() {
+        let percent = |quantity| limit(quantity, Threshold::Percent(50.0), LimitAction::End);
+        let used = gpu(Some(u64::MAX), None);
+        let (mut rules, mut orders) = rules(&[percent(Quantity::Ram), percent(Quantity::GpuRam)]);
+        let at = |bytes| Facts { max_ram_bytes: bytes, ..facts(1, &used) };
+        assert_eq!(ordered(&mut rules, &mut orders, &at(4 * GIB)), []);
+        assert_eq!(ordered(&mut rules, &mut orders, &at(4 * GIB + 1)).len(), 1);
+        let (mut unknown, mut orders) = (LimitRules::new(&[percent(Quantity::Ram)], None), Orders::default());
+        assert_eq!(ordered(&mut unknown, &mut orders, &at(u64::MAX)), []);
+    }
+
+    // Requirement: LIMIT-7
+    #[test]
+    fn signal_is_sent_once_and_other_limits_hold() {
+        let none = GpuSums::default();
+        let signal = limit(Quantity::Wall, Threshold::Amount(5 * S), LimitAction::Signal(10));
+        let (mut rules, mut orders) = rules(&[signal, ends_at(Quantity::Cpu, S)]);
+        assert_eq!(ordered(&mut rules, &mut orders, &facts(5, &none)), []);
+        assert_eq!(ordered(&mut rules, &mut orders, &facts(6, &none)), [Action::Signal(10)]);
+        orders.answer(OrderId { rule: Rule::Limit(0), epoch: 0 });
+        assert_eq!(ordered(&mut rules, &mut orders, &facts(7, &none)), []);
+        let used = Facts { cpu_ns: 2 * S, ..facts(8, &none) };
+        assert_eq!(ordered(&mut rules, &mut orders, &used).len(), 1);
+    }
+
+    // Requirement: LIMIT-2
+    #[test]
+    fn wall_time_is_left_to_the_launcher_while_it_lives() {
+        let none = GpuSums::default();
+        let (mut rules, mut orders) = rules(&[ends_at(Quantity::Wall, 5 * S)]);
+        assert_eq!(ordered(&mut rules, &mut orders, &facts(6, &none)), [], "the launcher has its timer");
+        rules.acted(0, 105 * S + 7, 100 * S, &none);
+        let (_, exceeded) = rules.that_ended().unwrap();
+        assert_eq!((exceeded.at_ns, exceeded.amount), (105 * S, 5 * S));
+        let (mut rules, mut orders) = super::tests::rules(&[ends_at(Quantity::Wall, 5 * S)]);
+        assert_eq!(ordered(&mut rules, &mut orders, &facts(7, &none)).len(), 1, "it is gone");
+    }
+
+    // Requirement: LIMIT-9
+    #[test]
+    fn stall_ends_by_any_activity_and_idle_gpus_by_theirs_alone() {
+        let (idle, busy, unknown) = (gpu(None, Some(0.0)), gpu(None, Some(1.0)), gpu(None, None));
+        let all = [ends_at(Quantity::Stall, 10 * S), ends_at(Quantity::GpuIdle, 20 * S)];
+        // What each second has on top, and which limit acts at its 40th second at the latest.
+        type Second<'a> = (u64, Option<u64>, &'a GpuSums);
+        let acts = |second: &dyn Fn(u64) -> Second<'static>| -> Option<(Quantity, u64)> {
+            let (mut rules, mut orders) = rules(&all);
+            (0..40).find_map(|s| {
+                let (cpu_ns, io, gpu) = second(s);
+                let io = io.map(|read| IoBytes { read, written: 0 });
+                let facts = Facts { cpu_ns, io, ..facts(s, gpu) };
+                rules.decide(&facts, &mut orders);
+                rules.that_ended().map(|(limit, _)| (limit.quantity, s))
+            })
+        };
+        let [idle, busy, unknown] = [idle, busy, unknown].map(|gpu| &*Box::leak(Box::new(gpu)));
+        assert_eq!(acts(&|_| (0, None, idle)), Some((Quantity::Stall, 11)));
+        assert_eq!(
+            acts(&|s| (s * S / 50, None, idle)),
+            Some((Quantity::GpuIdle, 21)),
+            "2% of a core is work"
+        );
+        assert_eq!(acts(&|s| (s * S / 200, None, idle)), Some((Quantity::Stall, 11)), "0.5% is polling");
+        assert_eq!(acts(&|s| (0, Some(s), idle)), Some((Quantity::GpuIdle, 21)));
+        assert_eq!(acts(&|_| (0, None, busy)), None);
+        assert_eq!(acts(&|_| (0, None, unknown)), Some((Quantity::Stall, 11)), "an unknown GPU is not idle");
+        assert_eq!(acts(&|s| (0, None, if s == 5 { busy } else { idle })), Some((Quantity::Stall, 16)));
+    }
+}

@@ -1,0 +1,43 @@
+//! A limit of the run that was exceeded, in words.
+
+use std::time::Duration;
+
+use crate::figures::{bytes, readable};
+use crate::model::counts_in_words::processes;
+use crate::model::run_limit::{Exceeded, Quantity, RunLimit, Unit};
+
+/// Gives a line for the user when the tree is being ended at a limit.
+#[must_use]
+pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duration) -> String {
+    let unit = limit.quantity.unit();
+    let amount = unit.of_report(exceeded.amount);
+    let amount = match unit {
+        Unit::Bytes => bytes(exceeded.amount),
+        Unit::Seconds => readable(amount),
+        Unit::Processes => processes(exceeded.amount),
+    };
+    let held = exceeded.largest.as_ref().map(|process| {
+        let pid = process.pid.map(|pid| format!("pid {pid} ")).unwrap_or_default();
+        format!("; {pid}({}) held most RAM, {}", process.command, bytes(process.rss_bytes))
+    });
+    format!(
+        "limit {} exceeded: {}{}. SIGTERM to all processes, SIGKILL after {}",
+        limit.words,
+        what(limit.quantity, &amount),
+        held.unwrap_or_default(),
+        readable(kill_after.as_secs_f64())
+    )
+}
+
+/// Says what there was too much of.
+pub(crate) fn what(quantity: Quantity, amount: &str) -> String {
+    match quantity {
+        Quantity::Ram => format!("{amount} of RAM"),
+        Quantity::GpuRam => format!("{amount} of GPU RAM"),
+        Quantity::Cpu => format!("{amount} of CPU time"),
+        Quantity::Wall => "the time was over".to_owned(),
+        Quantity::Processes => amount.to_owned(),
+        Quantity::Stall => format!("nothing happened for {amount}"),
+        Quantity::GpuIdle => format!("no GPU worked for {amount}"),
+    }
+}

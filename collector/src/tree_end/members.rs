@@ -1,0 +1,192 @@
+//! The processes of a run that is to be ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt;
+
+use super::TreeToEnd;
+use crate::sources::membership::Membership;
+use crate::sys::proc_fs::{ProcRoot, Stat};
+
+/// A process that lives. Two of one pid differ by their start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Member {
+    pub pid: u32,
+    /// Clock ticks after boot.
+    pub start_ticks: u64,
+}
+
+/// Finds the processes of a run.
+pub(super) struct Members<'a> {
+    root: &'a ProcRoot,
+    tree: &'a TreeToEnd,
+    membership: Membership,
+    launcher: Option<Member>,
+    known: BTreeSet<Member>,
+    own: u32,
+}
+
+impl<'a> Members<'a> {
+    pub(super) fn new(root: &'a ProcRoot, tree: &'a TreeToEnd) -> Self {
+        let member = |pid: u32| Some(Member { pid, start_ticks: root.stat(pid)?.start_ticks });
+        Self {
+            root,
+            tree,
+            membership: Membership::new(root.clone(), &tree.segment, tree.launcher.unwrap_or(0)),
+            launcher: tree.launcher.and_then(member),
+            known: tree.known.iter().copied().filter_map(member).collect(),
+            own: std::process::id(),
+        }
+    }
+
+    /// Gives those that live now.
+    pub(super) fn look(&mut self) -> Vec<Member> {
+        let all: BTreeMap<u32, Stat> =
+            self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
+        let lives = |member: &Member| {
+            all.get(&member.pid).is_some_and(|stat| stat.start_ticks == member.start_ticks && !stat.is_dead())
+        };
+        let launcher = self.launcher.filter(lives);
+        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (pid, stat) in &all {
+            children.entry(stat.ppid).or_default().push(*pid);
+        }
+        let is_own = |pid: u32| pid == self.own || self.is_collector(pid, all.get(&pid));
+        let mut next: Vec<u32> =
+            self.known.iter().filter(|known| lives(known)).map(|known| known.pid).collect();
+        next.extend(launcher.iter().flat_map(|launcher| children.get(&launcher.pid)).flatten());
+        if launcher.is_none() {
+            let maps = |pid: &u32| self.membership.maps_segment(*pid) == Some(true);
+            next.extend(all.keys().copied().filter(maps));
+        }
+        let mut found = BTreeSet::new();
+        while let Some(pid) = next.pop() {
+            let is_launcher = launcher.is_some_and(|launcher| launcher.pid == pid);
+            let Some(stat) = all.get(&pid).filter(|_| !is_launcher && !is_own(pid)) else { continue };
+            if found.insert(Member { pid, start_ticks: stat.start_ticks }) {
+                next.extend(children.get(&pid).into_iter().flatten());
+            }
+        }
+        self.known.extend(&found);
+        self.known.retain(|known| lives(known));
+        // The other threads of one whose first thread is dead run on.
+        found.into_iter().filter(|member| all.get(&member.pid).is_some_and(|stat| !stat.is_over())).collect()
+    }
+
+    /// Whether this is a collector of the run, or another of its helpers: this very program, whose arguments name the segment.
+    fn is_collector(&self, pid: u32, stat: Option<&Stat>) -> bool {
+        let is_child = |launcher: Member| stat.is_some_and(|stat| stat.ppid == launcher.pid);
+        if self.launcher.is_some_and(|launcher| !is_child(launcher)) {
+            return false;
+        }
+        let own = self.root.executable(self.own);
+        let segment = self.tree.segment.as_os_str().as_bytes();
+        let names_segment = |args: Vec<u8>| args.split(|byte| *byte == 0).any(|arg| arg == segment);
+        own.is_some()
+            && self.root.executable(pid) == own
+            && self.root.read(pid, "cmdline").is_some_and(names_segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LAUNCHER: u32 = 50;
+    const SEGMENT: &str = "/dev/shm/gpu-track.0.50.1";
+
+    /// A /proc with the processes of a run.
+    struct Machine {
+        proc: tempfile::TempDir,
+        root: ProcRoot,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let proc = tempfile::tempdir().unwrap();
+            let root = ProcRoot::new(proc.path());
+            let machine = Self { proc, root };
+            machine.has(1, 0, 'S', "x").has(LAUNCHER, 1, 'S', "x");
+            machine
+        }
+
+        fn has(&self, pid: u32, ppid: u32, state: char, maps: &str) -> &Self {
+            let dir = self.proc.path().join(pid.to_string());
+            std::fs::create_dir_all(&dir).unwrap();
+            let stat = format!("{pid} (a b) {state} {ppid} 1 1 0 -1 0 1 0 1 0 1 1 0 0 20 0 1 0 {pid} 1 1\n");
+            std::fs::write(dir.join("stat"), stat).unwrap();
+            std::fs::write(dir.join("maps"), maps).unwrap();
+            self
+        }
+
+        fn is_gone(&self, pid: u32) -> &Self {
+            std::fs::remove_dir_all(self.proc.path().join(pid.to_string())).unwrap();
+            self
+        }
+
+        /// A process that runs the same program as this one, with these arguments.
+        fn is_ours(&self, pid: u32, args: &str) -> &Self {
+            for (pid, args) in [(pid, args), (std::process::id(), "gpu-track-ender")] {
+                let dir = self.proc.path().join(pid.to_string());
+                std::fs::create_dir_all(&dir).unwrap();
+                std::fs::write(dir.join("cmdline"), args).unwrap();
+                let _ = std::os::unix::fs::symlink("/proc/self/exe", dir.join("exe"));
+            }
+            self
+        }
+    }
+
+    fn tree(launcher: Option<u32>, known: &[u32]) -> TreeToEnd {
+        TreeToEnd { launcher, segment: SEGMENT.into(), kill_after: Duration::ZERO, known: known.to_vec() }
+    }
+
+    fn pids(members: &mut Members) -> Vec<u32> {
+        members.look().into_iter().map(|member| member.pid).collect()
+    }
+
+    // Requirement: LIMIT-4
+    #[test]
+    fn live_descendants_of_the_launcher_are_found_but_not_its_helpers() {
+        let machine = Machine::new();
+        machine.has(51, LAUNCHER, 'S', "").has(52, 51, 'T', "").has(53, 51, 'Z', "").has(60, 1, 'S', SEGMENT);
+        machine.has(54, LAUNCHER, 'S', "").is_ours(54, &format!("gpu-track-run\0{SEGMENT}\0"));
+        // The launcher of a run within the run, and a program that names the segment.
+        machine.has(55, 51, 'S', "").is_ours(55, &format!("gpu-track-run\0{SEGMENT}"));
+        machine.has(56, LAUNCHER, 'S', "");
+        std::fs::write(machine.proc.path().join("56/cmdline"), format!("cat\0{SEGMENT}")).unwrap();
+        let tree = tree(Some(LAUNCHER), &[]);
+        let mut members = Members::new(&machine.root, &tree);
+        assert_eq!(pids(&mut members), [51, 52, 55, 56]);
+    }
+
+    // Requirement: LIMIT-6
+    #[test]
+    fn without_the_launcher_known_processes_and_those_that_map_the_segment_are_found() {
+        let machine = Machine::new();
+        machine.has(51, LAUNCHER, 'S', "").has(52, 51, 'S', "");
+        let tree = tree(Some(LAUNCHER), &[]);
+        let mut members = Members::new(&machine.root, &tree);
+        assert_eq!(pids(&mut members), [51, 52]);
+        machine
+            .is_gone(LAUNCHER)
+            .has(51, 1, 'S', "")
+            .has(53, 1, 'S', SEGMENT)
+            .has(54, 53, 'S', "")
+            .has(60, 1, 'S', "x");
+        assert_eq!(pids(&mut members), [51, 52, 53, 54]);
+        // Another process has the pid by now: it started later.
+        let dir = machine.proc.path().join("51/stat");
+        std::fs::write(dir, "51 (a) S 1 1 1 0 -1 0 1 0 1 0 1 1 0 0 20 0 1 0 999 1 1\n").unwrap();
+        machine.has(52, 1, 'S', "");
+        assert_eq!(pids(&mut members), [52, 53, 54]);
+    }
+
+    #[test]
+    fn collector_names_the_processes_that_it_knows() {
+        let machine = Machine::new();
+        machine.has(51, 1, 'S', "").has(52, 51, 'S', "").is_gone(LAUNCHER);
+        let tree = tree(None, &[51, 99]);
+        assert_eq!(pids(&mut Members::new(&machine.root, &tree)), [51, 52]);
+    }
+}
