@@ -51,6 +51,7 @@ pub use report::figures;
 pub use report::format::{self, render};
 pub use report::limits_in_words::limit_in_words;
 pub use report::merge;
+pub use report::metrics;
 pub use report::over_time;
 pub use report::quote;
 pub use report::read::{NotRead, ReadReport, read as read_report};
@@ -73,6 +74,7 @@ pub use store::stale;
 pub use store::state_file::StateFile;
 pub use sub_tracking::{
     Noted, analyze as analyze_code_blocks, blocks as code_blocks, combine as combine_sub_tracking,
+    read_metrics,
 };
 pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;

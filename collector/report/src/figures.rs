@@ -61,6 +61,8 @@ pub(super) fn thousands(whole: f64) -> String {
 pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     let decimals = match largest {
+        // Three digits that say something.
+        1e-12..0.009_995 => (2.0 - f64::log10(largest).floor()) as usize,
         ..9.9995 => 3,
         ..99.995 => 2,
         ..999.95 => 1,
@@ -150,6 +152,7 @@ mod tests {
         assert_eq!(column(&[Some(4.124), Some(0.0322), None]), ["4.124", "0.032", "n/a"]);
         assert_eq!(column(&[Some(85.94), Some(4.8)]), ["85.94", "4.80"]);
         assert_eq!(column(&[Some(123_456.7), Some(0.2)]), ["123,457", "0"]);
+        assert_eq!(column(&[Some(0.00123), Some(0.0001), Some(0.0)]), ["0.00123", "0.00010", "0.00000"]);
         assert_eq!(column(&[]), [""; 0]);
         assert_eq!(counts(&[Some(4.0), None, Some(1200.0)]), ["4", "n/a", "1,200"]);
     }

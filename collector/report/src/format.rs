@@ -1,6 +1,7 @@
 //! The forms in which a report, or the list of GPUs, is written: the values of `-f`.
 
 use super::{gpu_tracker, html, json, openmetrics, text};
+use crate::metrics::MetricPoints;
 use crate::model::config::ReportTarget;
 use crate::model::gpu::listing::Listing;
 use crate::model::report::Report;
@@ -65,7 +66,7 @@ const OPENMETRICS: Format = Format {
 
 /// For a browser.
 const HTML: Format =
-    Format { name: "html", extension: "html", is_complete: true, report: html::html, lists: None };
+    Format { name: HTML_NAME, extension: "html", is_complete: true, report: html::html, lists: None };
 
 /// All of them. Those of gpu_tracker are named as ours, with [`GPU_TRACKER`] before that.
 const FORMATS: [Format; 6] = [
@@ -137,6 +138,15 @@ pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
         text.truncate(text.trim_end_matches('\n').len());
     }
     text
+}
+
+/// The name of the form for a browser.
+pub const HTML_NAME: &str = "html";
+
+/// Renders the page of a report with charts of `metrics`, which were collected for its points.
+#[must_use]
+pub fn page_with_metrics(report: &Report, style: &Style, metrics: &MetricPoints) -> String {
+    html::with_metrics(report, style, &metrics.tracks())
 }
 
 /// Renders the output of `--gpus` in the form of this name.

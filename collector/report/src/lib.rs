@@ -12,6 +12,7 @@ mod html;
 mod json;
 pub mod limits_in_words;
 pub mod merge;
+pub mod metrics;
 mod openmetrics;
 pub mod over_time;
 pub mod progress;

@@ -1,4 +1,5 @@
-//! Reads and joins the files of `gpu-track sub-track`: tracking files, ours and gpu_tracker's, and sub-tracking files.
+//! Reads and joins the files of `gpu-track sub-track`: tracking files, ours and gpu_tracker's, and sub-tracking files. Also reads
+//! files of metrics.
 //!
 //! Each file is read once, from its start to its end, a row at a time. What a killed writer left half-written is left out, and a
 //! note says so.
@@ -6,6 +7,7 @@
 mod combine;
 mod csv;
 mod marks;
+mod metrics;
 mod samples;
 mod sqlite;
 
@@ -14,6 +16,7 @@ use std::path::Path;
 use crate::report::sub_track::{Analysis, Blocks, Marks};
 
 pub use combine::combine;
+pub use metrics::read as read_metrics;
 
 /// What the name of a file ends in, which says its form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

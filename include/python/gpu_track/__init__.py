@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Any
 if sys.version_info < (3, 9):  # noqa: UP036 (the wheel is for programs of older ones, too)
     raise ImportError("the module gpu_track needs Python 3.9 or newer; gpu-track-run works without it")
 
+from gpu_track._metrics import metric, torch_metrics
 from gpu_track.resource_usage import ResourceUsage
 from gpu_track.sub_tracker import SubTracker, SubTrackingAnalyzer, TrackingComparison, sub_track
 from gpu_track.tracker import Tracker
 
-__all__ = ["ResourceUsage", "SubTracker", "SubTrackingAnalyzer", "Tracker", "TrackingComparison", "sub_track"]
+__all__ = [
+    "ResourceUsage",
+    "SubTracker",
+    "SubTrackingAnalyzer",
+    "Tracker",
+    "TrackingComparison",
+    "metric",
+    "sub_track",
+    "torch_metrics",
+]
 
 
 if TYPE_CHECKING:

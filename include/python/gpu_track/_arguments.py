@@ -53,9 +53,19 @@ def check_file(tracking_file: str, overwrite: bool) -> None:
     if not tracking_file.endswith(_TRACKING_FORMS):
         forms = ", ".join(f'"{form}"' for form in _TRACKING_FORMS)
         raise ValueError(f'Invalid file name: "{tracking_file}". Valid file extensions are {forms}.')
-    if os.path.isfile(tracking_file) and not overwrite:
-        problem = f"File {tracking_file} already exists. Set overwrite to True to overwrite the existing file."
-        raise FileExistsError(problem)
+    _check_is_new(tracking_file, overwrite)
+
+
+def check_metrics_file(metrics_file: str, overwrite: bool) -> None:
+    """As `check_file`, for a file of metrics."""
+    if not metrics_file.endswith(".csv"):
+        raise ValueError(f'Invalid file name: "{metrics_file}". Metrics are written to ".csv".')
+    _check_is_new(metrics_file, overwrite)
+
+
+def _check_is_new(file: str, overwrite: bool) -> None:
+    if os.path.isfile(file) and not overwrite:
+        raise FileExistsError(f"File {file} already exists. Set overwrite to True to overwrite the existing file.")
 
 
 def file_name(path: str) -> str:

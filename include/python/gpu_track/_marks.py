@@ -25,7 +25,7 @@ _TABLE = f"CREATE TABLE IF NOT EXISTS data ({', '.join(map(' '.join, zip(COLUMNS
 LOG = logging.getLogger("gpu_track")
 
 # How long a file may be gone before that is noticed. Looking takes as long as writing.
-_CHECK_EVERY_S = 0.1
+CHECK_EVERY_S = 0.1
 # How long another process takes to overwrite a file.
 _OVERWRITTEN_WITHIN_S = 0.1
 # How many blocks of a file have their form ready.
@@ -36,6 +36,9 @@ _LOCK_TIMEOUT_S = 60.0
 
 class MarkFile(abc.ABC):
     """A file that marks of code blocks are written to. It is made by the first block that is entered."""
+
+    # What a file that can't be written lacks from then on.
+    _lacks = "Code blocks are no longer marked in it."
 
     def __init__(self, path: str) -> None:
         self.name = path
@@ -105,11 +108,21 @@ class MarkFile(abc.ABC):
         self._failed = True
         # The next mark looks at `_failed`.
         self._checked_s = -math.inf
-        LOG.warning('"%s" cannot be written: %s. Code blocks are no longer marked in it.', self.name, problem)
+        LOG.warning('"%s" cannot be written: %s. %s', self.name, problem, self._lacks)
+
+
+def first_cells(process_id: int, name: str) -> bytes:
+    """The first two cells of a line, as a part of a form for `%`."""
+    if any(special in name for special in ',"\r\n'):
+        name = '"' + name.replace('"', '""') + '"'
+    return f"{process_id},{name}".replace("%", "%%").encode("utf-8", "surrogateescape")
 
 
 class CsvFile(MarkFile):
     """Lines of comma-separated values."""
+
+    # The first line.
+    _head = f"{COLUMNS}\r\n".encode()
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -120,19 +133,17 @@ class CsvFile(MarkFile):
     def _create(self) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._keep(descriptor)
-        self._append(f"{COLUMNS}\r\n".encode())
+        self._append(self._head)
 
     def _form(self, process_id: int, name: str) -> bytes:
         """Two lines with places for the times."""
-        if any(special in name for special in ',"\r\n'):
-            name = '"' + name.replace('"', '""') + '"'
-        line = f"{process_id},{name}".replace("%", "%%").encode("utf-8", "surrogateescape")
+        line = first_cells(process_id, name)
         # With seven decimals, the times of this century are read back as they were.
         return line + b",0,%.7f\r\n" + line + b",1,%.7f\r\n"
 
     def add(self, form: bytes, start_s: float, stop_s: float) -> None:
         """Appends the two lines of a call."""
-        if not 0.0 <= stop_s - self._checked_s < _CHECK_EVERY_S:
+        if not 0.0 <= stop_s - self._checked_s < CHECK_EVERY_S:
             if self._failed:
                 return
             self._check()

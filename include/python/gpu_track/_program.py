@@ -38,8 +38,8 @@ def find(name: str) -> str:
     return found
 
 
-def ask(arguments: Sequence[str], *, warns: bool = True) -> str:
-    """What `gpu-track` prints to stdout. Its warnings are logged.
+def ask(arguments: Sequence[str], *, warns: bool = True, expected: str | None = None) -> str:
+    """What `gpu-track` prints to stdout. Its warnings are logged, but those with the text `expected`.
 
     Raises ValueError with its message if it refuses something, FileNotFoundError if it is not installed.
     """
@@ -52,7 +52,8 @@ def ask(arguments: Sequence[str], *, warns: bool = True) -> str:
         ended = f"gpu-track ended with status {done.returncode}"
         raise ValueError("\n".join(messages) or ended)
     for message in messages if warns else ():
-        LOG.warning("%s", message)
+        if expected is None or expected not in message:
+            LOG.warning("%s", message)
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -62,9 +63,9 @@ def without_name(message: str) -> str:
     return message[len(begin) :]
 
 
-def ask_json(arguments: Sequence[str], *, warns: bool = True) -> Any:  # noqa: ANN401 (JSON)
+def ask_json(arguments: Sequence[str], *, warns: bool = True, expected: str | None = None) -> Any:  # noqa: ANN401 (JSON)
     """The same as JSON."""
-    return json.loads(ask([*arguments, "-f", "json"], warns=warns))
+    return json.loads(ask([*arguments, "-f", "json"], warns=warns, expected=expected))
 
 
 def file_argument(path: str) -> str:

@@ -6,9 +6,10 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpu_track import _metrics
 from gpu_track._arguments import file_name
 from gpu_track._attached import Attached, NotTracked, has_ended, is_own_or_ancestor, messages
 from gpu_track._environment import PROCESS
@@ -25,9 +26,12 @@ class Stretch:
         options: Sequence[str],
         tracking_file: str | None,
         kept_file: str | None,
+        metrics: _metrics.MetricFile,
         warn: Callable[[str], None],
     ) -> None:
         """Begins to track a process. None: this one. Files of its own are in `directory`.
+
+        If it is this one or one that this one descends from, metrics of this program go to the file `metrics`.
 
         A process that is gone is a warning, as with gpu_tracker. Raises NotTracked for any other problem.
         """
@@ -37,6 +41,8 @@ class Stretch:
         self.report: dict[str, Any] | None = None
         # Why there is no report.
         self.problem = "gpu-track-run was ended before it wrote a report."
+        self._metrics = metrics
+        self._variables: Mapping[str, str] = {}
         self._warn = warn
         self._report_file = os.path.join(directory, "report.json")
         self._messages = os.path.join(directory, "messages")
@@ -60,7 +66,9 @@ class Stretch:
             warn(f"The target process of ID {pid} ended before tracking could begin.")
         elif is_own_or_ancestor(pid):
             # What this program starts is no part of any other process.
-            PROCESS.add(self._attached.environment)
+            self._variables = {**self._attached.environment, _metrics.VARIABLE: metrics.path}
+            PROCESS.add(self._variables)
+            _metrics.add(metrics)
 
     @property
     def has_tracked(self) -> bool:
@@ -72,7 +80,8 @@ class Stretch:
         self.is_over = True
         if self._attached is None:
             return
-        PROCESS.remove(self._attached.environment)
+        PROCESS.remove(self._variables)
+        _metrics.remove(self._metrics)
         self._attached.ask_to_end()
         for _ in range(attempts):
             if self._attached.wait(timeout_s):

@@ -13,11 +13,13 @@ import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Sequence, Set
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpu_track._arguments import check_file, options
+from gpu_track._arguments import check_file, check_metrics_file, options
+from gpu_track._metrics import MetricFile
 from gpu_track._program import ask_json, file_argument
 from gpu_track._stretch import Stretch
 from gpu_track._text import lines
@@ -55,6 +57,8 @@ LOG = logging.getLogger("gpu_track")
 # What has the starts and ends of processes, and what has a run over time.
 _EVENT_FORMS = (".jsonl", ".sqlite")
 _TIMELINE_FORMS = (".jsonl", ".sqlite", ".csv")
+# What `gpu-track report` says of metrics of another stretch, or of the last second of a run that goes on.
+_OF_OTHER_TIMES = "of no point, before the first or after the last one"
 # How long the end of a program may wait for a tracker that it has not stopped.
 _EXIT_TIMEOUT_S = 1.0
 
@@ -65,6 +69,7 @@ class Tracker:
     Arguments, states and errors are those of gpu_tracker 5.0.1. `resource_usage` has its objects after the end.
     `reports` has all that gpu-track knows (docs/REPORT.md), one for each stretch between pauses. `tracking_file` can
     also end in .jsonl or .pftrace. If tracking is interrupted, `resource_usage_file` has the report so far, as JSON.
+    `metrics_file` (.csv) keeps what `gpu_track.metric()` tells; `metrics()` and `timeline()` have it in any case.
     """
 
     class State(enum.Enum):
@@ -90,10 +95,13 @@ class Tracker:
         gpu_brand: str | None = None,
         tracking_file: str | None = None,
         overwrite: bool = False,
+        metrics_file: str | None = None,
     ) -> None:
         self._options = options(sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand)
         if tracking_file is not None:
             check_file(tracking_file, overwrite)
+        if metrics_file is not None:
+            check_metrics_file(metrics_file, overwrite)
         if overwrite:
             self._options.append("--overwrite")
         self.resource_usage: ResourceUsage | None = None
@@ -106,6 +114,9 @@ class Tracker:
         self._process_id = process_id
         self._kept_file = None if resource_usage_file is None else os.path.abspath(resource_usage_file)
         self._tracking_file = None if tracking_file is None else os.path.abspath(tracking_file)
+        self._metrics_file = None if metrics_file is None else os.path.abspath(metrics_file)
+        self._overwrites = overwrite
+        self._metrics: MetricFile | None = None
         self._owner = os.getpid()
         self._is_starting = False
         self._directory: str | None = None
@@ -123,6 +134,10 @@ class Tracker:
         try:
             self._owner = os.getpid()
             self._directory = tempfile.mkdtemp(prefix="gpu-track.")
+            self._metrics = MetricFile(self._metrics_file or os.path.join(self._directory, "metrics.csv"))
+            self._metrics.open(self._overwrites)
+            # The first value opens it again: most programs tell none, and need no descriptor for it.
+            self._metrics.close()
             self._begin_stretch()
             self.state = Tracker.State.STARTED
             _running.append(self)
@@ -249,10 +264,28 @@ class Tracker:
     def timeline(self, interval: float) -> list[dict[str, Any]]:
         """The run over time, with a point for each `interval` seconds. Keys are those of `gpu-track report --every`.
 
+        A metric of `gpu_track.metric()` has a key, such as `metric_loss`: its last value at the end of the point, or
+        None before the first one. If several processes tell it, each has a key, such as `metric_pid4711_loss`.
+
         While it runs, that needs a tracking file in .jsonl, .sqlite or .csv, and lacks the last second. Else it raises
         RuntimeError.
         """
-        return self._over_time(["--every", str(interval)], ("start_s", "end_s"), _TIMELINE_FORMS)
+        arguments = ["--every", str(interval)]
+        if self._metrics is not None and self._metrics.has_values():
+            arguments += ["--metrics", file_argument(self._metrics.path)]
+        return self._over_time(arguments, ("start_s", "end_s"), _TIMELINE_FORMS)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What `gpu_track.metric()` told, for each process and name: keys are those of `gpu-track metrics`.
+
+        Figures are of all values until now: count, last, min, max and mean. `not_finite` is how many of them are NaN or
+        infinite, which min, max and mean leave out.
+        """
+        if self._metrics is None or not self._metrics.has_values():
+            return []
+        answer = ask_json(["metrics", file_argument(self._metrics.path)], warns=not self._is_quiet)
+        found: list[dict[str, Any]] = answer["metrics"]
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """`resource_usage` as dictionaries. What is not known is None. Raises RuntimeError before the end."""
@@ -274,7 +307,7 @@ class Tracker:
                 self._warn(str(problem))
 
     def _begin_stretch(self) -> None:
-        assert self._directory is not None
+        assert self._directory is not None and self._metrics is not None
         number = len(self._stretches) + 1
         file = self._tracking_file
         if file is not None and number > 1:
@@ -288,6 +321,7 @@ class Tracker:
                 options=self._options,
                 tracking_file=file,
                 kept_file=self._kept_file,
+                metrics=self._metrics,
                 warn=self._warn,
             )
         )
@@ -333,7 +367,8 @@ class Tracker:
                     raise RuntimeError(
                         f"That needs a tracking file in {' or '.join(forms)}: give Tracker its tracking_file."
                     )
-                answer = ask_json(["report", *arguments, file_argument(source)], warns=not self._is_quiet)
+                command = ["report", *arguments, file_argument(source)]
+                answer = ask_json(command, warns=not self._is_quiet, expected=_OF_OTHER_TIMES)
             for entry in answer["points"] if isinstance(answer, dict) else answer:
                 entry.update({name: entry[name] + later_s for name in times})
                 found.append(entry)
@@ -344,8 +379,21 @@ class Tracker:
             LOG.warning("%s", message)
 
     def _clean(self) -> None:
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        if self._directory is None:
+            return
+        if self._metrics is not None:
+            self._metrics.close()
+            if self._metrics_file is None and self.state is Tracker.State.STOPPED and self._metrics.has_values():
+                # `metrics()` and `timeline()` need the file as long as there is a tracker.
+                weakref.finalize(self, _remove, self._directory, self._owner)
+                return
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _remove(directory: str, owner: int) -> None:
+    """Removes a directory that this process has made. A forked child has the parent's objects, too."""
+    if owner == os.getpid():
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _in_thread(work: Callable[[], _Result]) -> Future[_Result]:

@@ -7,6 +7,7 @@
 mod compare;
 mod gpus;
 pub(crate) mod merge;
+mod metrics;
 mod report;
 pub(crate) mod report_files;
 mod study;
@@ -62,6 +63,8 @@ enum Subcommand {
     Watch(watch::WatchArguments),
     /// Show what the code blocks of a program used, by the marks of gpu_tracker's SubTracker
     SubTrack(sub_track::SubTrackArguments),
+    /// Show what the metrics of a program were, such as its loss: those of gpu_track.metric()
+    Metrics(metrics::MetricsArguments),
     /// Make one report of the reports of several nodes, or of several ranks of a job
     Merge(merge::MergeArguments),
     /// Show the GPUs of this machine now: memory, utilization, temperature, power, and the processes on them
@@ -113,6 +116,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         #[cfg(feature = "watch")]
         Some(Subcommand::Watch(arguments)) => watch::serve(&arguments),
         Some(Subcommand::SubTrack(arguments)) => sub_track::serve(arguments),
+        Some(Subcommand::Metrics(arguments)) => metrics::serve(&arguments),
         Some(Subcommand::Merge(arguments)) => merge::serve(arguments),
         Some(Subcommand::Gpus(arguments)) => gpus::serve(arguments),
         // Run and Recover never come here: they were passed on.

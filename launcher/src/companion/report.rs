@@ -61,9 +61,14 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     let style: Style = ReportConfig::from(report).style;
     // Else the run over time, or its events, are shown. A report itself has no form in CSV.
     let is_report = !time.is_any() && places.format() != CSV;
+    // The page of a report can have metrics, too.
+    let show_report = |json: &str, path: &Path| match time.has_metrics() {
+        true => over_time::page_of_report(json, path, &time, &places, style),
+        false => show::report(json, path.display(), &places, style),
+    };
     let Some(path) = file else {
         return match last::newest() {
-            Ok(kept) if is_report => show::report(&kept.json, kept.path.display(), &places, style),
+            Ok(kept) if is_report => show_report(&kept.json, &kept.path),
             Ok(kept) => over_time::of_report(&kept.json, &kept.path, &time, &places),
             Err(problem) => {
                 message(problem);
@@ -79,13 +84,13 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     if let Some(recording) = read_recording(&path) {
         let recording = recording.map_err(problem)?;
         return match recording.report.as_ref().filter(|_| is_report) {
-            Some(json) => show::report(json, path.display(), &places, style),
+            Some(json) => show_report(json, &path),
             None => over_time::of_recording(recording, &path, &time, &places),
         };
     }
     let json = fs::read_to_string(&path).map_err(|error| problem(format!("cannot be read: {error}")))?;
     match is_report {
-        true => show::report(&json, path.display(), &places, style),
+        true => show_report(&json, &path),
         false => over_time::of_report(&json, &path, &time, &places),
     }
 }

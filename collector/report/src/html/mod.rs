@@ -16,6 +16,7 @@ use super::document::{Block, Section, Tone};
 use super::sections::{self, Page};
 use super::units::Units;
 use super::{figures, quote};
+use crate::metrics::MetricTrack;
 use crate::model::report::Report;
 use crate::model::style::Style;
 use crate::model::timestamp::rfc3339;
@@ -29,6 +30,11 @@ const TITLE: usize = 80;
 
 /// Renders the report as a page, with a newline at its end.
 pub(super) fn html(report: &Report, style: &Style) -> String {
+    with_metrics(report, style, &[])
+}
+
+/// Renders the report as a page, with charts of metrics over the points of its series.
+pub(super) fn with_metrics(report: &Report, style: &Style, tracks: &[MetricTrack]) -> String {
     let units = Units::choose(report, style);
     let Page { headline, summary, alerts, processes, gpus, others } = sections::page(report, units, style);
     let (title, header) = header(report, &headline);
@@ -40,7 +46,7 @@ pub(super) fn html(report: &Report, style: &Style) -> String {
         top.blocks(&summary),
         "</section>\n".to_owned(),
         top.sections(&alerts, "alert"),
-        charts::charts(report, units),
+        charts::charts(report, units, tracks),
         top.sections(&[processes], ""),
         of_device.sections(&[gpus], "devices"),
         all_figures(&top, &others),

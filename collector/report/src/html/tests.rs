@@ -1,17 +1,20 @@
 //! What holds for the page of any report: it is well-formed, has the golden's bytes, keeps untrusted text out of its markup, and
 //! is small.
 
+use std::time::UNIX_EPOCH;
+
 use roxmltree::{Document, Node};
 use serde_json::Value;
 
 use super::head::{SCRIPT, STYLE};
 use super::html;
 use crate::golden::compare;
+use crate::metrics::{MetricPoints, MetricValue};
 use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::style::{Style, TimeUnit};
 use crate::text::text;
-use crate::{json, merge, quote, read};
+use crate::{format, json, merge, over_time, quote, read};
 use gpu_track_core::samples::{all, full, killed, nodes, unknown};
 
 /// Most bytes of a page, and those for each GPU, and for each node or rank that has a row.
@@ -19,6 +22,7 @@ const MOST_BYTES: usize = 120_000;
 const MOST_BYTES_OF_GPU: usize = 6_000;
 const MOST_BYTES_OF_PLACE: usize = 2_000;
 const MOST_BYTES_OF_RANKS: usize = 5_000;
+const MOST_BYTES_OF_METRIC: usize = 2_500;
 
 /// Text that a page must not take for markup, style or script.
 const HOSTILE: &str =
@@ -226,6 +230,56 @@ fn hostile_page(report: &Report) -> String {
     assert_eq!(markup(&page), markup(&self::page(&harmless)));
     assert!(!page.contains('\u{202e}') && page.matches("</script>").count() == 1, "{page}");
     page
+}
+
+/// Gives the page of a report with metrics: `value` at the end of each point, by the number of the point and the metric.
+fn page_with_metrics(report: &Report, names: &[&str], value: impl Fn(usize, usize) -> f64) -> String {
+    let points = over_time::from_report(report);
+    let clock = over_time::clock_of_report(report);
+    let started_s = report.started_at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    let mut metrics = MetricPoints::new(&points, clock);
+    for (at, end_s) in report.series.end_s.iter().enumerate() {
+        for (number, name) in names.iter().enumerate() {
+            metrics.add(MetricValue {
+                process_id: 7,
+                name: (*name).to_owned(),
+                // The sum of a time and the seconds since the epoch is rounded.
+                timestamp_s: started_s + end_s - 1e-3,
+                value: value(at, number),
+            });
+        }
+    }
+    assert_eq!(metrics.notes(), [""; 0]);
+    format::page_with_metrics(report, &Style::default(), &metrics)
+}
+
+// Requirement: PY-26, PY-76
+#[test]
+fn metrics_are_drawn_beside_the_run_and_their_names_are_no_markup() {
+    let names = [HOSTILE, "reward", "torch_cuda0_reserved_bytes"];
+    let value = |at: usize, number: usize| [0.25, -1.0, at as f64 * 1e9][number];
+    let page = page_with_metrics(&large(1), &names, value);
+    // It comes before the other names, as the hostile one does.
+    let harmless = "A".repeat(quote::width(&quote::escape(HOSTILE)));
+    let plain = page_with_metrics(&large(1), &[&harmless, names[1], names[2]], value);
+    assert!(markup(&page) == markup(&plain), "{page}");
+    assert!(
+        page.contains("<h3>Metrics of the program</h3>") && page.contains("torch_cuda0_reserved_bytes [GB]")
+    );
+    assert!(page.contains("In the table alone, since an axis begins at 0: reward."), "{page}");
+    assert!(page.contains("299 GB at last"), "{page}");
+    assert!(!self::page(&large(1)).contains("Metrics of the program"));
+}
+
+// Requirement: PY-26, PY-76
+#[test]
+fn metrics_without_end_keep_the_page_within_its_bytes() {
+    let names: Vec<String> = (0..40).map(|number| format!("validation/loss of task {number:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let value = |at: usize, number: usize| ((at * 7919 + number * 104_729) * 6151 % 9973) as f64 / 9973.0;
+    let page = page_with_metrics(&large(0), &names, value);
+    assert!(page.contains("28 more are not shown"));
+    assert!(page.len() <= MOST_BYTES + 12 * MOST_BYTES_OF_METRIC, "{}", page.len());
 }
 
 // Requirement: NODE-17

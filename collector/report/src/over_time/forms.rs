@@ -3,9 +3,10 @@
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
-use super::{OverTime, Point, mean};
+use super::{METRIC, OverTime, Point, mean};
 use crate::figures::{UNKNOWN, bytes, short};
 use crate::text::terminal::{left, right};
+use crate::{metrics, quote};
 
 /// What a quantity was during a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,7 +38,11 @@ pub fn statistics(over_time: &OverTime) -> Vec<Statistics> {
 /// Writes the points as CSV, with the names in the first line. What is not known is empty.
 #[must_use]
 pub fn csv(over_time: &OverTime) -> String {
-    let names = over_time.columns.iter().map(|column| format!(",{}", column.name));
+    let name = |name: &str| match name.contains(['"', ',']) || quote::escape(name) != name {
+        true => quote::csv_cell(name),
+        false => name.to_owned(),
+    };
+    let names = over_time.columns.iter().map(|column| format!(",{}", name(&column.name)));
     let mut text = format!("start_s,end_s{}\n", names.collect::<String>());
     for point in &over_time.points {
         let cell = |value: &Option<f64>| value.map_or(",".to_owned(), |value| format!(",{value}"));
@@ -61,7 +66,7 @@ pub fn json(over_time: &OverTime) -> String {
     };
     let points: Vec<Value> = over_time.points.iter().map(point).collect();
     let all = serde_json::json!({ "points": points, "statistics": statistics(over_time) });
-    serde_json::to_string_pretty(&all).unwrap_or_default() + "\n"
+    quote::escape_json(&serde_json::to_string_pretty(&all).unwrap_or_default()) + "\n"
 }
 
 /// Writes the statistics as text: a line for each column.
@@ -70,14 +75,15 @@ pub fn text(over_time: &OverTime) -> String {
     let last_s = over_time.points.last().map_or(0.0, |point| point.end_s);
     let statistics = statistics(over_time);
     let title = format!("{} points in {} s", over_time.points.len(), short(last_s));
-    let width = statistics.iter().map(|column| column.name.len()).chain([title.len()]).max().unwrap_or(0);
+    let names: Vec<String> = statistics.iter().map(|column| quote::escape(&column.name)).collect();
+    let width = names.iter().map(|name| quote::width(name)).chain([title.len()]).max().unwrap_or(0);
     let line = |name: &str, cells: [String; 3]| {
         let cells = cells.map(|cell| right(&cell, 10)).join("  ");
         format!("{}  {cells}\n", left(name, width))
     };
     let head = line(&title, ["min", "mean", "max"].map(str::to_owned));
-    let lines = statistics.iter().map(|column| {
-        line(&column.name, [column.min, column.mean, column.max].map(|value| readable(&column.name, value)))
+    let lines = statistics.iter().zip(&names).map(|(column, name)| {
+        line(name, [column.min, column.mean, column.max].map(|value| readable(&column.name, value)))
     });
     [head].into_iter().chain(lines).collect()
 }
@@ -86,6 +92,9 @@ pub fn text(over_time: &OverTime) -> String {
 /// count or bytes per second, are written as numbers.
 fn readable(name: &str, value: Option<f64>) -> String {
     let Some(value) = value else { return UNKNOWN.to_owned() };
+    if name.starts_with(METRIC) {
+        return metrics::readable(name, value);
+    }
     match name.rsplit('_').next() {
         Some("bytes") => bytes(value.max(0.0).round() as u64),
         Some("percent") => format!("{} %", short(value)),

@@ -5,7 +5,12 @@ mod forms;
 mod read;
 
 pub use forms::{Statistics, csv, json, statistics, text};
-pub use read::{Fixed, RecordedProcess, Recording, from_csv, from_lines, from_report, from_table};
+pub use read::{
+    Fixed, RecordedProcess, Recording, clock_of_report, from_csv, from_lines, from_report, from_table,
+};
+
+/// What the name of a metric's column begins with.
+pub(crate) const METRIC: &str = "metric_";
 
 /// How a quantity of several points is told as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +19,17 @@ pub(crate) enum Rule {
     Largest,
     /// By the mean over their times.
     Mean,
+    /// By the last that is known.
+    Last,
+}
+
+/// How the times of a run's points are told by the clock of the day.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Clock {
+    /// Time 0 of the points, seconds since the epoch.
+    pub(crate) zero_s: f64,
+    /// How much earlier the run can have begun, seconds: its first point is no later than that.
+    pub(crate) earlier_s: f64,
 }
 
 /// A quantity.
@@ -87,6 +103,7 @@ fn join(columns: &[Column], points: &[Point]) -> Option<Point> {
     let value = |(at, column): (usize, &Column)| match column.rule {
         Rule::Largest => points.iter().filter_map(|point| point.values[at]).reduce(f64::max),
         Rule::Mean => mean(points, at),
+        Rule::Last => points.iter().rev().find_map(|point| point.values[at]),
     };
     let values = columns.iter().enumerate().map(value).collect();
     Some(Point { start_s: first.start_s, end_s: last.end_s, values })

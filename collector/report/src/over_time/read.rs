@@ -1,8 +1,9 @@
 //! Makes the points from a report, and from what a tracking file has.
 
 use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
 
-use super::{Column, OverTime, Point, Rule};
+use super::{Clock, Column, OverTime, Point, Rule};
 use crate::model::ended_process::EndedProcess;
 use crate::model::gpu::Figure;
 use crate::model::groups::Groups;
@@ -14,6 +15,8 @@ use crate::tracking_line::Line;
 /// The parts of the tree, and the machine, in the order of their columns.
 const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
 const NS_PER_S: f64 = 1e9;
+/// How much earlier than its first row a run can have begun of which the file does not have the start: times the longest point.
+const UNKNOWN_START_POINTS: f64 = 1.5;
 
 /// What a tracking file has.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +25,8 @@ pub struct Recording {
     pub over_time: OverTime,
     /// The start of the run, CLOCK_MONOTONIC nanoseconds. Where the file does not tell it: the end of the first point.
     pub start_ns: u64,
+    /// The clock of the day at its points. `None`: the file does not tell it.
+    pub clock: Option<Clock>,
     /// The processes that ended, in the order of the file. `None`: its form has no processes.
     pub processes: Option<Vec<RecordedProcess>>,
     /// When more RAM became known of a time, CLOCK_MONOTONIC nanoseconds, and how much that is in all, bytes.
@@ -103,7 +108,7 @@ pub fn from_report(report: &Report) -> OverTime {
         .zip(&columns)
         .map(|(track, column)| match column.rule {
             Rule::Largest => track.max.as_slice(),
-            Rule::Mean => track.mean.as_slice(),
+            Rule::Mean | Rule::Last => track.mean.as_slice(),
         })
         .collect();
     let times = series.start_s.iter().zip(&series.end_s).enumerate();
@@ -113,6 +118,13 @@ pub fn from_report(report: &Report) -> OverTime {
         values: lists.iter().map(|list| list.get(at).copied().flatten()).collect(),
     });
     OverTime { points: points.collect(), columns }
+}
+
+/// Gives the clock of the points of a report, which tells its start to the millisecond.
+#[must_use]
+pub fn clock_of_report(report: &Report) -> Clock {
+    let since_epoch = report.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Clock { zero_s: since_epoch.as_secs_f64(), earlier_s: 0.0 }
 }
 
 /// Gives the tracks of a series, one for each of [`columns`], in their order.
@@ -138,9 +150,14 @@ fn tracks(series: &Series) -> impl Iterator<Item = &Track> {
 pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
     let mut recording = Recording { processes: Some(Vec::new()), ..Recording::default() };
     let mut samples: Vec<TreeSample> = Vec::new();
+    // One moment by both clocks, nanoseconds: monotonic, and since the epoch.
+    let mut moment: Option<(u64, u64)> = None;
     for line in lines.filter_map(|line| Line::read(&line)) {
         match line {
-            Line::Run(run) => recording.start_ns = run.monotonic_ns,
+            Line::Run(run) => {
+                recording.start_ns = run.monotonic_ns;
+                moment = Some((run.monotonic_ns, run.realtime_ns));
+            }
             Line::Sample(sample) => samples.push(*sample),
             Line::Process(process) => recording.processes.get_or_insert_default().push((*process).into()),
             Line::Event(Event::Revised { at_ns, max_footprint_bytes }) => {
@@ -154,6 +171,11 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
     if let Some(first) = samples.first() {
         recording.start_ns = first.from_ns;
     }
+    recording.clock = moment.map(|(monotonic_ns, realtime_ns)| {
+        let later_ns = i128::from(recording.start_ns) - i128::from(monotonic_ns);
+        let zero_ns = i128::from(realtime_ns) + later_ns;
+        Clock { zero_s: zero_ns as f64 / NS_PER_S, earlier_s: 0.0 }
+    });
     recording.over_time = from_samples(&samples, recording.start_ns);
     recording
 }
@@ -320,7 +342,15 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
     let points = timed_rows.iter().map(point).collect();
     let columns = table_columns.into_iter().map(|column| column.column).collect();
     let over_time = OverTime { points, columns };
-    Ok(Recording { over_time, start_ns: first_ns as u64, ..Recording::default() })
+    // The run began up to an interval before its first row. Of one row, the interval is not known.
+    let earlier_s = match over_time.points.len() {
+        0 | 1 => f64::INFINITY,
+        _ => over_time.longest_s() * UNKNOWN_START_POINTS,
+    };
+    let first_row = timed_rows.first().map(|(_, row)| *row);
+    let zero_s = first_row.and_then(|row| row[place(names, "timestamp")?]);
+    let clock = zero_s.map(|zero_s| Clock { zero_s, earlier_s });
+    Ok(Recording { over_time, start_ns: first_ns as u64, clock, ..Recording::default() })
 }
 
 /// Finds the place of the column of this name in a row.
@@ -410,6 +440,7 @@ mod tests {
     use crate::model::gpu::Device;
     use crate::model::tree_sample::{CpuSample, IoBytes, Span};
     use crate::over_time::{Statistics, statistics};
+    use crate::tracking_line::Run;
 
     const S: u64 = 1_000_000_000;
 
@@ -459,6 +490,35 @@ mod tests {
         assert_eq!([of(0, "cpu_main_percent"), of(1, "cpu_main_percent")], [Some(100.0), Some(50.0)]);
         assert_eq!([of(0, "gpu0_power_w"), of(1, "gpu0_power_w")], [None, Some(70.0)]);
         assert_eq!([of(1, "gpu0_memory_used_bytes"), of(1, "ram_system_bytes")], [Some(9.0), None]);
+    }
+
+    // Requirement: PY-26, PY-75
+    #[test]
+    fn clock_of_a_run_is_that_of_its_file() {
+        let run = Run {
+            form_version: 1,
+            command: vec![],
+            monotonic_ns: S / 2,
+            realtime_ns: 1_700_000_000 * S,
+            interval_ns: S,
+            host: gpu_track_core::samples::full().host,
+        };
+        let lines = [Line::Run(run).text(), Line::Sample(Box::new(sample(1))).text()];
+        let clock = from_lines(lines.into_iter()).clock.unwrap();
+        assert_eq!((clock.zero_s, clock.earlier_s), (1_700_000_000.5, 0.0));
+        assert_eq!(from_lines([Line::Sample(Box::new(sample(1))).text()].into_iter()).clock, None);
+
+        let head = "ram_unit,gpu_ram_unit,system_gpu_count\nbytes,bytes,0\n";
+        let names: Vec<String> = SETS.iter().map(|set| format!("{set}_ram")).collect();
+        let percents: Vec<String> =
+            SETS.iter().map(|set| format!("cpu_{set}_sum_utilization_percent")).collect();
+        let names = format!("{},{},timestamp,at_ns", names.join(","), percents.join(","));
+        let row = |timestamp: &str, s: u64| format!("1,2,3,4,5,6,7,8,{timestamp},{}\n", s * S);
+        let one = format!("{head}{names}\n{}", row("1700000000.25", 7));
+        let clock = from_csv(&one).unwrap().clock.unwrap();
+        assert_eq!((clock.zero_s, clock.earlier_s), (1_700_000_000.25, f64::INFINITY));
+        let two = one + &row("1700000002.25", 9);
+        assert_eq!(from_csv(&two).unwrap().clock.unwrap().earlier_s, 3.0);
     }
 
     // Requirement: TIME-14

@@ -8,7 +8,7 @@ mod analysis;
 mod calls;
 mod comparison;
 mod json;
-mod moments;
+pub(crate) mod moments;
 mod ordered;
 mod python;
 mod table;

@@ -57,7 +57,7 @@ impl From<f64> for Double {
 
 /// What is known of the numbers so far.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moments {
+pub(crate) struct Moments {
     count: u64,
     min: f64,
     max: f64,
@@ -74,7 +74,7 @@ impl Default for Moments {
 
 impl Moments {
     /// Takes one more number into account.
-    pub(super) fn add(&mut self, number: f64) {
+    pub(crate) fn add(&mut self, number: f64) {
         self.count += 1;
         self.min = self.min.min(number);
         self.max = self.max.max(number);
@@ -88,12 +88,12 @@ impl Moments {
     }
 
     /// Gives the smallest number. `None`: no number was added.
-    pub(super) fn min(&self) -> Option<f64> {
+    pub(crate) fn min(&self) -> Option<f64> {
         self.known(self.min)
     }
 
     /// Gives the largest number. `None`: no number was added.
-    pub(super) fn max(&self) -> Option<f64> {
+    pub(crate) fn max(&self) -> Option<f64> {
         self.known(self.max)
     }
 
@@ -103,7 +103,7 @@ impl Moments {
     }
 
     /// Gives the mean. `None`: no number was added.
-    pub(super) fn mean(&self) -> Option<f64> {
+    pub(crate) fn mean(&self) -> Option<f64> {
         self.known(self.sum.divided_by(self.count as f64))
     }
 

@@ -1,17 +1,18 @@
 //! A run over time and its events, from a tracking file or a report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
 use gpu_track_collector::events::{self, Event, Filter, Kind};
-use gpu_track_collector::over_time::{self, OverTime, Recording};
-use gpu_track_collector::{Report, format, read_report};
+use gpu_track_collector::metrics::MetricPoints;
+use gpu_track_collector::over_time::{self, Clock, OverTime, Recording};
+use gpu_track_collector::{Report, Style, format, read_metrics, read_report};
 
 use super::CSV;
-use crate::cli::{self, ReportPlaces, UsageError};
+use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
 use crate::console::message;
 
 /// What is shown of the time of a run.
@@ -22,6 +23,11 @@ pub(super) struct TimeArgs {
     /// and -f json have the points
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = cli::seconds)]
     every: Option<Duration>,
+
+    /// Add metrics of FILE, which gpu_track.metric() wrote: to each point of --every the last value until its end, and to the page
+    /// (-f html) a chart of each; repeatable
+    #[arg(long, value_name = "FILE", conflicts_with = "list_events", value_hint = ValueHint::FilePath)]
+    metrics: Vec<PathBuf>,
 
     /// List what happened: starts and ends of processes, and the RAM peak. Processes are in .jsonl and .sqlite
     #[arg(long, conflicts_with = "every")]
@@ -50,6 +56,11 @@ impl TimeArgs {
     /// Whether something other than the report is asked for.
     pub(super) fn is_any(&self) -> bool {
         self.every.is_some() || self.list_events
+    }
+
+    /// Whether metrics are asked for.
+    pub(super) fn has_metrics(&self) -> bool {
+        !self.metrics.is_empty()
     }
 
     /// Checks that options which choose events come with `--list-events`.
@@ -86,7 +97,8 @@ pub(super) fn of_recording(
         if !time.is_any() {
             message(format_args!("{} has no report: these are its points", path.display()));
         }
-        return show_points(recording.over_time, time, places);
+        let clock = recording.clock.ok_or("has no time of day, which metrics need");
+        return show_points(recording.over_time, clock, path, time, places);
     }
     if recording.processes.is_none() {
         let problem = format_args!("\"{}\" has no events: files in .jsonl and .sqlite have", path.display());
@@ -122,15 +134,68 @@ pub(super) fn of_report(
         "the points are those of the report, each up to {:.3} s long: gpu-track-run --tf FILE.jsonl writes all samples",
         points.longest_s()
     ));
-    show_points(points, time, places)
+    show_points(points, Ok(over_time::clock_of_report(&report)), path, time, places)
 }
 
-/// Writes points to each place, with one every `--every` seconds if that is given.
-fn show_points(points: OverTime, time: &TimeArgs, places: &ReportPlaces) -> Result<ExitCode, UsageError> {
-    let points = match time.every {
+/// Shows the page of a report, with charts of the metrics.
+///
+/// # Errors
+/// If it is no report, a file of metrics can't be read, or a place is for another form or can't be written to.
+pub(super) fn page_of_report(
+    json: &str,
+    path: &Path,
+    time: &TimeArgs,
+    places: &ReportPlaces,
+    style: Style,
+) -> Result<ExitCode, UsageError> {
+    let is_page = |form: &str| form == format::HTML_NAME;
+    let targets = cli::targets(places, &PatternValues::here())?;
+    let are_pages = targets.iter().all(|target| is_page(&target.format));
+    if !are_pages {
+        return Err(UsageError::of(
+            "--metrics",
+            "a report has none: give --every for points, or -f html for the page",
+        ));
+    }
+    let problem = |problem| UsageError::new(format_args!("\"{}\" is no report: {problem}", path.display()));
+    let read = read_report(json).map_err(problem)?;
+    read.note.iter().for_each(message);
+    let report = read.report;
+    let points = over_time::from_report(&report);
+    let metrics = read_points(&points, over_time::clock_of_report(&report), &time.metrics)?;
+    super::write(places, |_| format::page_with_metrics(&report, &style, &metrics))
+}
+
+/// Collects the metrics of files for points.
+///
+/// # Errors
+/// If one can't be read.
+fn read_points(points: &OverTime, clock: Clock, files: &[PathBuf]) -> Result<MetricPoints, UsageError> {
+    let mut metrics = MetricPoints::new(points, clock);
+    for file in files {
+        read_metrics(file, |value| metrics.add(value)).map_err(UsageError::new)?.iter().for_each(message);
+    }
+    metrics.notes().iter().for_each(message);
+    Ok(metrics)
+}
+
+/// Writes points to each place, with one every `--every` seconds if that is given, and with metrics. `clock`: that of the points
+/// of `path`, or what is wrong with it.
+fn show_points(
+    points: OverTime,
+    clock: Result<Clock, &str>,
+    path: &Path,
+    time: &TimeArgs,
+    places: &ReportPlaces,
+) -> Result<ExitCode, UsageError> {
+    let mut points = match time.every {
         Some(every) => points.every(every.as_secs_f64()),
         None => points,
     };
+    if !time.metrics.is_empty() {
+        let problem = |problem| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
+        points = read_points(&points, clock.map_err(problem)?, &time.metrics)?.joined(points);
+    }
     super::write(places, |form| match form {
         format::JSON_NAME => over_time::json(&points),
         CSV => over_time::csv(&points),

@@ -70,6 +70,8 @@ done
     "blocks.py": re.findall(r"(?ms)^```python\n(import contextlib.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
     # That of the section about Python.
     "tracked.py": re.findall(r"(?ms)^```python\n(import subprocess.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
+    # That of the section about metrics.
+    "fit.py": re.findall(r"(?ms)^```python\n(import math.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
     "mem.py": "import time\ndata = bytearray(10_000_000)\ntime.sleep(2)\n",
 }
 

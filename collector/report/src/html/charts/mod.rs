@@ -9,6 +9,7 @@ mod heat_map;
 mod io;
 mod lines;
 mod marks;
+mod metrics;
 mod path;
 mod place_lines;
 mod places;
@@ -16,15 +17,16 @@ mod samples;
 mod stack;
 mod time;
 
+use crate::metrics::MetricTrack;
 use crate::model::report::Report;
 use crate::units::Units;
 use figure::Figure;
 use time::Time;
 
-/// Renders all charts of which anything is known; nothing if none is.
-pub(super) fn charts(report: &Report, units: Units) -> String {
+/// Renders all charts of which anything is known; nothing if none is. `tracks`: metrics over the points of the report.
+pub(super) fn charts(report: &Report, units: Units, tracks: &[MetricTrack]) -> String {
     let time = Time::new(&report.series, report.wall_s, units);
-    let figures: [Vec<Figure>; 8] = [
+    let figures: [Vec<Figure>; 9] = [
         by_command::ram(report, units, &time).into_iter().collect(),
         places::ram(report, units, &time),
         by_command::cpu(report, &time).into_iter().collect(),
@@ -33,6 +35,7 @@ pub(super) fn charts(report: &Report, units: Units) -> String {
         gantt::count(report, &time).into_iter().collect(),
         gantt::heaviest(report, &time).into_iter().collect(),
         gpus::gpus(report, units, &time),
+        metrics::metrics(tracks, &time).into_iter().collect(),
     ];
     let figures: String = figures.iter().flatten().map(|figure| figure.html(&time)).collect();
     if figures.is_empty() {

@@ -1,0 +1,117 @@
+//! Metrics that the program told, over time: a small chart for each.
+
+use super::figure::{Figure, Panel, Ticks};
+use super::lines::{Line, Lines};
+use super::samples::{self, Quantity};
+use super::time::Time;
+use crate::metrics::{MetricTrack, is_bytes, readable};
+use crate::model::style::RamUnit;
+use crate::over_time::{Column, OverTime, Point, Rule};
+use crate::quote;
+
+/// Height of a plot, pixels.
+const HEIGHT: f64 = 90.0;
+/// Points of a plot, which is a third as wide as others.
+const POINTS: f64 = 100.0;
+/// Most metrics of a page, which has a limit of bytes.
+const MOST: usize = 12;
+/// Parts of the run in the table.
+const PARTS: f64 = 5.0;
+/// Most columns of a name.
+const NAME: usize = 32;
+/// The largest value of an axis: it begins at 0, and its numbers are written out.
+const DRAWN: std::ops::Range<f64> = 1e-9..1e12;
+
+/// A metric in the unit and the points in which it is shown.
+struct Shown<'a> {
+    track: &'a MetricTrack,
+    label: String,
+    unit: &'static str,
+    values: Vec<Option<f64>>,
+}
+
+/// Draws a chart for each metric, the first ones of so many. `None`: no value is known.
+pub(super) fn metrics(tracks: &[MetricTrack], time: &Time) -> Option<Figure> {
+    const TITLE: &str = "Metrics of the program";
+    let known: Vec<&MetricTrack> =
+        tracks.iter().filter(|track| track.values.iter().any(Option::is_some)).collect();
+    let first = &known[..known.len().min(MOST)];
+    let columns = first.iter().map(|_| Column { name: String::new(), rule: Rule::Last }).collect();
+    let points = time.points(0..).map(|(start_s, end_s, at)| Point {
+        start_s,
+        end_s,
+        values: first.iter().map(|track| track.values.get(at).copied().flatten()).collect(),
+    });
+    let OverTime { points, .. } = OverTime { columns, points: points.collect() }.every(time.wall_s / POINTS);
+    let start_s: Vec<f64> = points.iter().map(|point| point.start_s).collect();
+    let end_s: Vec<f64> = points.iter().map(|point| point.end_s).collect();
+    let time = &time.of_points(&start_s, &end_s);
+    let shown: Vec<Shown> = first
+        .iter()
+        .enumerate()
+        .map(|(at, track)| Shown::new(track, points.iter().map(|point| point.values[at])))
+        .collect();
+    if shown.is_empty() {
+        return None;
+    }
+    let (drawn, rest): (Vec<&Shown>, Vec<&Shown>) = shown.iter().partition(|shown| shown.is_drawn());
+    let panels = drawn.iter().filter_map(|shown| shown.panel(time)).collect();
+    let mut note = "The last value at each time.".to_owned();
+    if !rest.is_empty() {
+        let names: Vec<&str> = rest.iter().map(|shown| shown.label.as_str()).collect();
+        note += &format!(" In the table alone, since an axis begins at 0: {}.", names.join(", "));
+    }
+    if known.len() > MOST {
+        note += &format!(" {} more are not shown.", known.len() - MOST);
+    }
+    let quantity = |shown| {
+        let Shown { label, unit, values, .. }: &Shown = shown;
+        let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
+        Quantity { name: format!("{label}{unit}"), rule: Rule::Last, values, is_count: false }
+    };
+    let quantities: Vec<Quantity> = shown.iter().map(quantity).collect();
+    let table = samples::table(time, TITLE, PARTS, &quantities);
+    Some(Figure { title: TITLE.to_owned(), note, panels, table })
+}
+
+impl<'a> Shown<'a> {
+    fn new(track: &'a MetricTrack, values: impl Iterator<Item = Option<f64>>) -> Self {
+        let name = quote::cut_middle(&quote::escape(&track.name), NAME);
+        let label = match track.process_id {
+            Some(pid) => format!("{name} of {pid}"),
+            None => name,
+        };
+        let values: Vec<Option<f64>> = values.collect();
+        let largest = values.iter().flatten().copied().fold(0.0, f64::max);
+        let bytes = is_bytes(&track.name).then(|| RamUnit::that_fits(largest));
+        let convert = |value| bytes.map_or(value, |unit| unit.convert(value));
+        Self {
+            track,
+            label,
+            unit: bytes.map_or("", RamUnit::symbol),
+            values: values.into_iter().map(|value| value.map(convert)).collect(),
+        }
+    }
+
+    /// Whether all of its values have a place on an axis that begins at 0.
+    fn is_drawn(&self) -> bool {
+        let known = || self.values.iter().flatten().copied();
+        known().all(|value| value >= 0.0) && DRAWN.contains(&known().fold(0.0, f64::max))
+    }
+
+    fn panel(&self, time: &Time) -> Option<Panel> {
+        let last = self.track.row.last;
+        let figure = last.map(|last| format!("{} at last", readable(&self.track.name, last)));
+        let line =
+            Line { name: self.label.clone(), values: &self.values, figure: figure.unwrap_or_default() };
+        Lines {
+            label: self.label.clone(),
+            unit: self.unit.to_owned(),
+            height: HEIGHT,
+            ticks: Ticks { time: 2, values: 3 },
+            top: None,
+            lines: [Some(line), None],
+        }
+        .panel(time)
+    }
+}

@@ -1,0 +1,127 @@
+//! The forms in which metrics are written: text, JSON and CSV.
+
+use serde::Serialize;
+
+use super::MetricRow;
+use crate::figures::{UNKNOWN, bytes, short};
+use crate::quote;
+use crate::text::table::aligned;
+
+/// Most columns of a name.
+const NAME: usize = 48;
+/// What the name of a metric in bytes ends in.
+const BYTES: &str = "_bytes";
+
+/// Writes metrics as text, a line for each. What is not known is n/a.
+#[must_use]
+pub fn text(rows: &[MetricRow]) -> String {
+    let head = ["metric", "process", "count", "last", "min", "max", "mean", "not finite"];
+    let line = |row: &MetricRow| {
+        let cell = |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), |value| readable(&row.name, value));
+        let mut cells = vec![
+            quote::cut_middle(&quote::escape(&row.name), NAME),
+            row.process_id.to_string(),
+            row.count.to_string(),
+        ];
+        cells.extend([row.last, row.min, row.max, row.mean].map(cell));
+        cells.push(if row.not_finite == 0 { String::new() } else { row.not_finite.to_string() });
+        cells
+    };
+    let head = head.map(str::to_owned).to_vec();
+    let lines: Vec<Vec<String>> = [head].into_iter().chain(rows.iter().map(line)).collect();
+    aligned(&lines).join("\n") + "\n"
+}
+
+/// Writes metrics as JSON: an object with an array of them.
+#[must_use]
+pub fn json(rows: &[MetricRow]) -> String {
+    #[derive(Serialize)]
+    struct All<'a> {
+        metrics: &'a [MetricRow],
+    }
+    quote::escape_json(&serde_json::to_string_pretty(&All { metrics: rows }).unwrap_or_default()) + "\n"
+}
+
+/// Writes metrics as CSV, with the names of the columns in the first line. What is not known is empty.
+#[must_use]
+pub fn csv(rows: &[MetricRow]) -> String {
+    let head =
+        "name,process_id,count,not_finite,last,min,max,mean,first_timestamp,last_timestamp\n".to_owned();
+    let row = |row: &MetricRow| {
+        let cell = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+        let figures = [row.last, row.min, row.max, row.mean].map(cell).join(",");
+        format!(
+            "{},{},{},{},{figures},{},{}\n",
+            quote::csv_cell(&row.name),
+            row.process_id,
+            row.count,
+            row.not_finite,
+            row.first_timestamp,
+            row.last_timestamp
+        )
+    };
+    [head].into_iter().chain(rows.iter().map(row)).collect()
+}
+
+/// Whether the name of a metric says that its values are bytes.
+pub(crate) fn is_bytes(name: &str) -> bool {
+    name.ends_with(BYTES)
+}
+
+/// Writes a value of a metric with about three digits, bytes in a unit that fits.
+pub(crate) fn readable(name: &str, value: f64) -> String {
+    let magnitude = value.abs();
+    let sign = if value < 0.0 { "-" } else { "" };
+    if is_bytes(name) && magnitude < u64::MAX as f64 {
+        format!("{sign}{}", bytes(magnitude.round() as u64))
+    } else if magnitude != 0.0 && !(1e-3..1e7).contains(&magnitude) {
+        format!("{value:.2e}")
+    } else {
+        format!("{sign}{}", short(magnitude))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, last: Option<f64>) -> MetricRow {
+        MetricRow {
+            name: name.into(),
+            process_id: 7,
+            count: 3,
+            not_finite: u64::from(last.is_none()),
+            last,
+            min: Some(-12_345.0),
+            max: Some(2e9),
+            mean: Some(1e-5),
+            first_timestamp: 1.5,
+            last_timestamp: 2.5,
+        }
+    }
+
+    // Requirement: PY-25
+    #[test]
+    fn forms_have_each_metric_and_unknown_is_never_0() {
+        let rows = [row("loss", Some(0.3125)), row("a,\"b\"\x1b", None), row("torch_bytes", Some(2e6))];
+        let expected = "\
+metric       process   count   last      min        max       mean       not finite
+loss         7         3       0.31      -12,345    2.00e9    1.00e-5
+a,\"b\"\\x1b   7         3       n/a       -12,345    2.00e9    1.00e-5    1
+torch_bytes  7         3       2.00 MB   -12.3 kB   2.00 GB   0 B
+";
+        // The last words of a line have no padding behind them.
+        let words = |text: &str| -> Vec<Vec<String>> {
+            text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+        };
+        assert_eq!(words(&text(&rows)), words(expected));
+        let table = csv(&rows);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[1], "\"loss\",7,3,0,0.3125,-12345,2000000000,0.00001,1.5,2.5");
+        assert!(lines[2].starts_with("\"a,\"\"b\"\"\\x1b\",7,3,1,,-12345,"), "{table}");
+        let read: serde_json::Value = serde_json::from_str(&json(&rows)).unwrap();
+        assert_eq!(read["metrics"][1]["name"], "a,\"b\"\x1b");
+        assert!(read["metrics"][1]["last"].is_null() && read["metrics"][0]["last"] == 0.3125);
+        assert!(!json(&rows).contains('\x1b') && !text(&rows).contains('\x1b') && !table.contains('\x1b'));
+    }
+}

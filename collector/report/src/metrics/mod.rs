@@ -1,0 +1,157 @@
+//! Metrics that a program tells, such as its loss: what the values of each were, and their last value at each point of a run.
+//!
+//! A metric belongs to a process: several that tell one of the same name have a row, a column and a chart each.
+
+mod forms;
+mod points;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::sub_track::moments::Moments;
+
+pub use forms::{csv, json, text};
+pub(crate) use forms::{is_bytes, readable};
+pub use points::MetricPoints;
+pub(crate) use points::MetricTrack;
+
+/// A value that a program told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricValue {
+    /// The process, by the pid that it has for itself.
+    pub process_id: i64,
+    /// The name of the metric.
+    pub name: String,
+    /// When, seconds since the epoch.
+    pub timestamp_s: f64,
+    /// The value, which can be NaN or infinite.
+    pub value: f64,
+}
+
+/// What the values of a metric were.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MetricRow {
+    /// Its name.
+    pub name: String,
+    /// The process that told it.
+    pub process_id: i64,
+    /// How many values there are.
+    pub count: u64,
+    /// How many of them are NaN or infinite.
+    pub not_finite: u64,
+    /// The latest value; null: it is NaN or infinite.
+    pub last: Option<f64>,
+    /// The smallest of the finite ones; null: there is none.
+    pub min: Option<f64>,
+    /// The largest of the finite ones; null as `min`.
+    pub max: Option<f64>,
+    /// The mean of the finite ones; null as `min`, or their sum is beyond what a number can hold.
+    pub mean: Option<f64>,
+    /// When the first value was told, seconds since the epoch.
+    pub first_timestamp: f64,
+    /// When the latest value was told, seconds since the epoch.
+    pub last_timestamp: f64,
+}
+
+/// What is known of the values of a metric so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    count: u64,
+    finite: Moments,
+    not_finite: u64,
+    first_s: f64,
+    last_s: f64,
+    last: f64,
+}
+
+impl Told {
+    fn add(&mut self, timestamp_s: f64, value: f64) {
+        if self.count == 0 {
+            (self.first_s, self.last_s) = (timestamp_s, timestamp_s);
+        }
+        self.count += 1;
+        match value.is_finite() {
+            true => self.finite.add(value),
+            false => self.not_finite += 1,
+        }
+        self.first_s = self.first_s.min(timestamp_s);
+        // Of two values of one time, the later line is the later one.
+        if timestamp_s >= self.last_s {
+            (self.last_s, self.last) = (timestamp_s, value);
+        }
+    }
+}
+
+/// All metrics of a program, by their values in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct MetricSummary {
+    /// By name and process.
+    told: BTreeMap<(String, i64), Told>,
+}
+
+impl MetricSummary {
+    /// Takes one more value into account.
+    pub fn add(&mut self, value: MetricValue) {
+        let MetricValue { process_id, name, timestamp_s, value } = value;
+        self.told.entry((name, process_id)).or_default().add(timestamp_s, value);
+    }
+
+    /// Gives a row for each metric of each process, in the order of names.
+    #[must_use]
+    pub fn rows(&self) -> Vec<MetricRow> {
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        let row = |((name, process_id), told): (&(String, i64), &Told)| MetricRow {
+            name: name.clone(),
+            process_id: *process_id,
+            count: told.count,
+            not_finite: told.not_finite,
+            last: finite(Some(told.last)),
+            min: told.finite.min(),
+            max: told.finite.max(),
+            mean: finite(told.finite.mean()),
+            first_timestamp: told.first_s,
+            last_timestamp: told.last_s,
+        };
+        self.told.iter().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: PY-25
+    #[test]
+    fn figures_of_a_metric_are_those_of_its_finite_values() {
+        let mut summary = MetricSummary::default();
+        let mut add = |process_id, name: &str, timestamp_s, value| {
+            summary.add(MetricValue { process_id, name: name.into(), timestamp_s, value });
+        };
+        add(8, "loss", 3.0, 0.25);
+        add(7, "loss", 2.0, 4.0);
+        add(7, "loss", 1.0, -2.0);
+        add(7, "loss", 2.0, 1.0);
+        add(7, "diverged", 1.0, 5.0);
+        add(7, "diverged", 2.0, f64::NAN);
+        add(7, "never", 1.0, f64::INFINITY);
+        add(7, "large", 1.0, f64::MAX);
+        add(7, "large", 2.0, f64::MAX);
+        let rows = summary.rows();
+        let found: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.process_id)).collect();
+        assert_eq!(found, [("diverged", 7), ("large", 7), ("loss", 7), ("loss", 8), ("never", 7)]);
+        let figures = |at: usize| {
+            let row: &MetricRow = &rows[at];
+            (row.count, row.not_finite, [row.last, row.min, row.max, row.mean])
+        };
+        assert_eq!(figures(0), (2, 1, [None, Some(5.0), Some(5.0), Some(5.0)]));
+        assert_eq!(figures(1), (2, 0, [Some(f64::MAX), Some(f64::MAX), Some(f64::MAX), None]));
+        assert_eq!(
+            figures(2),
+            (3, 0, [Some(1.0), Some(-2.0), Some(4.0), Some(1.0)]),
+            "by time, then by line"
+        );
+        assert_eq!(figures(4), (1, 1, [None; 4]));
+        assert_eq!((rows[2].first_timestamp, rows[2].last_timestamp), (1.0, 2.0));
+    }
+}

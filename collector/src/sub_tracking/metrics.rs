@@ -1,0 +1,119 @@
+//! Reads files of metrics: a value a row, with the columns `process_id`, `name`, `timestamp` and `value`.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use super::csv::{self, Next, Rows};
+use super::sqlite::unreadable;
+use super::{named, torn_note};
+use crate::report::metrics::MetricValue;
+
+/// The columns.
+const COLUMNS: [&str; 4] = ["process_id", "name", "timestamp", "value"];
+
+/// Reads a file, and hands its values to `take`. Gives lines for the user on what is left out.
+///
+/// # Errors
+/// If it can't be read or has another form, as a line that names it.
+pub fn read(path: &Path, take: impl FnMut(MetricValue)) -> Result<Vec<String>, String> {
+    values(path, take).map_err(|problem| named(path, &problem))
+}
+
+fn values(path: &Path, mut take: impl FnMut(MetricValue)) -> Result<Vec<String>, String> {
+    let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
+    let head = match rows.next().map_err(unreadable)? {
+        Next::Row => rows.texts(),
+        // A file in which nothing was written has no column.
+        Next::End | Next::Torn(_) => Vec::new(),
+    };
+    let lacks = |column: &str| format!("is no file of metrics: it has no column \"{column}\"");
+    let place = |column: &&str| head.iter().position(|name| name == column).ok_or_else(|| lacks(column));
+    let places: Vec<usize> = COLUMNS.iter().map(place).collect::<Result<_, _>>()?;
+    let mut others = 0_u64;
+    let torn_lines = loop {
+        match rows.next().map_err(unreadable)? {
+            Next::End => break 0,
+            Next::Torn(lines) => break lines,
+            Next::Row => {}
+        }
+        let cells = rows.cells();
+        match value(cells, &places).filter(|_| cells.len() == head.len()) {
+            Some(value) => take(value),
+            // Of processes that make the file at the same time, each can write the head.
+            None if rows.texts() == head => {}
+            // A row that another one was written into, as on a full disk.
+            None => others += 1,
+        }
+    };
+    let others = (others > 0)
+        .then(|| named(path, &format!("has {others} lines that are no metric: they are left out")));
+    Ok(others.into_iter().chain(torn_note(path, torn_lines)).collect())
+}
+
+/// Reads a value from the cells of a row. `places` says where each of [`COLUMNS`] is. `None`: a cell is missing, or is not what
+/// its column has.
+fn value(cells: &[Vec<u8>], places: &[usize]) -> Option<MetricValue> {
+    let cell = |column: usize| cells.get(*places.get(column)?).map(Vec::as_slice);
+    let text = |column| Some(str::from_utf8(cell(column)?).ok()?.trim());
+    Some(MetricValue {
+        process_id: text(0)?.parse().ok()?,
+        name: String::from_utf8_lossy(cell(1)?).into_owned(),
+        timestamp_s: csv::number(cell(2)?)?,
+        // A loss can be NaN or infinite.
+        value: text(3)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const HEAD: &str = "process_id,name,timestamp,value\n";
+
+    type Told = (i64, String, f64, f64);
+
+    fn told(text: &str) -> Result<(Vec<Told>, Vec<String>), String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m.csv");
+        fs::write(&path, text).unwrap();
+        let mut all = Vec::new();
+        let notes = read(&path, |MetricValue { process_id, name, timestamp_s, value }| {
+            all.push((process_id, name, timestamp_s, value));
+        })?;
+        let place = format!("\"{}\" ", path.display());
+        Ok((all, notes.iter().map(|note| note.replace(&place, "")).collect()))
+    }
+
+    // Requirement: PY-27
+    #[test]
+    fn values_are_read_as_they_were_written() {
+        let text = format!("{HEAD}7,loss,1.5,0.1\n8,\"a, \"\"b\"\"\",2.5,-1e-300\n{HEAD}7,loss,3.5,inf\n");
+        let loss = |at_s, value| (7, "loss".to_owned(), at_s, value);
+        let expected =
+            vec![loss(1.5, 0.1), (8, "a, \"b\"".to_owned(), 2.5, -1e-300), loss(3.5, f64::INFINITY)];
+        assert_eq!(told(&text), Ok((expected, vec![])));
+        let (nan, _) = told(&format!("{HEAD}7,loss,1.5,nan\n")).unwrap();
+        assert!(nan.len() == 1 && nan[0].3.is_nan());
+    }
+
+    // Requirement: PY-27
+    #[test]
+    fn what_is_no_metric_is_left_out_and_counted() {
+        let text = format!("{HEAD}7,loss,1.7,loss,2.5,1\n7,loss,nan,1\n7,loss,2.5,1\n7,loss,2.5,x\n7,lo");
+        let (all, notes) = told(&text).unwrap();
+        assert_eq!(all, [(7, "loss".to_owned(), 2.5, 1.0)]);
+        let expected = [
+            "has 3 lines that are no metric: they are left out",
+            "ends within a line: that line is left out",
+        ];
+        assert_eq!(notes, expected);
+        assert_eq!(told(HEAD), Ok((vec![], vec![])));
+        for text in ["", "process_id,code_block_name,position,timestamp\n7,b,0,1\n", "process_id,name"] {
+            let error = told(text).unwrap_err();
+            assert!(error.contains("is no file of metrics: it has no column \""), "{error}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+"""Metrics of a program, such as its loss: each value is a line of a file, with its time.
+
+A value is one append. So a line of one process or thread is never inside another's, and a process that is killed leaves
+whole lines. What keeps a value from being written costs the value and one warning, never the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, SupportsFloat
+
+from gpu_track._descriptors import identity
+from gpu_track._marks import CHECK_EVERY_S, CsvFile, first_cells
+
+COLUMNS = "process_id,name,timestamp,value"
+LOG = logging.getLogger("gpu_track")
+
+# The file of a run, for the programs that the run starts. Users set it for gpu-track-run.
+VARIABLE = "GPU_TRACK_METRICS"
+# How many metrics of a file have their form ready.
+_MOST_FORMS = 1024
+# What PyTorch's allocator tells of a device, and the name of its metric behind the device's.
+_TORCH_STATS = {
+    "allocated_bytes.all.current": "allocated_bytes",
+    "reserved_bytes.all.current": "reserved_bytes",
+    "inactive_split_bytes.all.current": "inactive_split_bytes",
+}
+
+
+class MetricFile(CsvFile):
+    """A file of metrics. `open` makes a new one; else the first value opens the one that is there, or makes it."""
+
+    _lacks = "No more metrics are written to it."
+    _head = f"{COLUMNS}\n".encode()
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._lines: dict[str, bytes] = {}
+
+    @property
+    def path(self) -> str:
+        """Its absolute path."""
+        return self._path
+
+    def has_values(self) -> bool:
+        """Whether any process has written a value to it."""
+        with contextlib.suppress(OSError):
+            return os.stat(self._path).st_size > len(self._head)
+        return False
+
+    def add_value(self, name: str, value: float, now_s: float) -> None:
+        """Writes a value and its time, in seconds since the epoch."""
+        if not 0.0 <= now_s - self._checked_s < CHECK_EVERY_S:
+            if not self._is_usable():
+                return
+            self._checked_s = now_s
+        line = self._lines.get(name) or self._line(name)
+        try:
+            self._append(line % (now_s, value))
+        except FileNotFoundError:
+            self._end()
+
+    def close(self) -> None:
+        """Gives back its descriptor. A value that comes all the same is written without one."""
+        descriptor, self._descriptor = self._descriptor, -1
+        with contextlib.suppress(OSError):
+            if identity(descriptor) == self._identity is not None:
+                os.close(descriptor)
+
+    def renew(self) -> None:
+        """Makes it a file of this process, which is a forked child. A thread that held the lock is not in it."""
+        self._lines = {}
+        self._opening = threading.Lock()
+
+    def _line(self, name: str) -> bytes:
+        """A line with places for time and value."""
+        if len(self._lines) >= _MOST_FORMS:
+            self._lines.clear()
+        # `%r` is the shortest text that is read back as the same number. NaN and infinity are nan and inf.
+        line = self._lines[name] = first_cells(os.getpid(), str(name)) + b",%.7f,%r\n"
+        return line
+
+    def _is_usable(self) -> bool:
+        """Looks for the file now and then. A file that was removed gets no more values."""
+        if not self.is_open:
+            self._join()
+        if not self._failed:
+            try:
+                self._check()
+            except FileNotFoundError:
+                self._end()
+        return not self._failed
+
+    def _join(self) -> None:
+        """Opens a file that other processes write to as well. Whichever finds it empty writes the head."""
+        with self._opening:
+            if self.is_open:
+                return
+            try:
+                self._keep(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666))
+                if os.stat(self._path).st_size == 0:
+                    self._append(self._head)
+            except OSError as error:
+                self._give_up(error.strerror)
+            self.is_open = True
+
+    def _check_path(self) -> None:
+        if not os.path.isfile(self._path):
+            raise self._gone()
+
+    def _end(self) -> None:
+        self._failed = True
+
+
+class _Warnings:
+    """What went wrong with a value is said once."""
+
+    def __init__(self) -> None:
+        self._is_said = False
+
+    def say(self, message: str, *arguments: object) -> None:
+        if not self._is_said:
+            self._is_said = True
+            LOG.warning(message, *arguments)
+
+
+_warnings = _Warnings()
+# The files that values go to: that of the environment, and one for each tracker that runs. Replaced, never changed.
+_files: tuple[MetricFile, ...] = ()
+_changing = threading.Lock()
+# The devices of which PyTorch's memory was told.
+_torch_devices: set[int] = set()
+
+
+def add(file: MetricFile) -> None:
+    """From now on, values go to this file, too."""
+    global _files  # noqa: PLW0603
+    with _changing:
+        _files = (*_files, file)
+
+
+def remove(file: MetricFile) -> None:
+    """Undoes `add`, if that was done."""
+    global _files  # noqa: PLW0603
+    with _changing:
+        _files = tuple(other for other in _files if other is not file)
+
+
+def metric(name: str, value: SupportsFloat) -> None:
+    """Tells a number of the program, such as its loss, to the trackers that run. Without one it does nothing.
+
+    `Tracker.metrics()` and `Tracker.timeline()` have it. Under gpu-track-run, the variable GPU_TRACK_METRICS names a
+    file for it. `float(value)` must be possible; of a tensor on a GPU, that waits for the GPU.
+    """
+    files = _files
+    if files:
+        try:
+            now_s = time.time()
+            number = float(value)
+            for file in files:
+                file.add_value(name, number, now_s)
+        except Exception as problem:
+            _warnings.say('The metric "%s" is left out where its value is no number: %s', name, problem)
+
+
+def torch_metrics() -> None:
+    """Tells how much memory PyTorch has of each GPU that this process uses, as metrics in bytes.
+
+    For a device 0 they are `torch_cuda0_allocated_bytes` (live tensors), `torch_cuda0_reserved_bytes` (these and what
+    the allocator keeps for later) and `torch_cuda0_inactive_split_bytes` (of what it keeps, parts that it can't give
+    back).
+    Without a tracker, or in a program that has not used PyTorch on a GPU, it does nothing.
+    """
+    if not _files:
+        return
+    try:
+        for device, stats in _torch_stats():
+            for key, suffix in _TORCH_STATS.items():
+                # Another allocator than PyTorch's own lacks some.
+                if key in stats:
+                    metric(f"torch_cuda{device}_{suffix}", stats[key])
+    except Exception as problem:
+        _warnings.say("The memory of PyTorch is not known: %s", problem)
+
+
+def _torch_stats() -> Iterator[tuple[int, dict[str, Any]]]:
+    """What the allocator tells of each device that it has had memory of."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    # Asking for figures must not make the program use a GPU.
+    if cuda is None or not cuda.is_initialized():
+        return
+    for device in range(cuda.device_count()):
+        stats = cuda.memory_stats(device)
+        if device in _torch_devices or stats.get("reserved_bytes.all.current", 0) > 0:
+            _torch_devices.add(device)
+            yield device, stats
+
+
+def _renew() -> None:
+    """A thread that held the lock is not in a forked child, which has a pid of its own."""
+    global _changing  # noqa: PLW0603
+    _changing = threading.Lock()
+    for file in _files:
+        file.renew()
+
+
+os.register_at_fork(after_in_child=_renew)
+if os.environ.get(VARIABLE):
+    add(MetricFile(os.environ[VARIABLE]))

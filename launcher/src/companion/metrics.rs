@@ -1,0 +1,67 @@
+//! `gpu-track metrics`: what the metrics of a program were, such as its loss.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
+use gpu_track_collector::metrics::{self, MetricRow, MetricSummary};
+use gpu_track_collector::{Output, format, output_at, read_metrics, write_report};
+
+use crate::cli::UsageError;
+use crate::console::{self, message};
+
+/// The form for spreadsheets.
+const CSV: &str = "csv";
+
+/// The arguments of `gpu-track metrics`.
+#[derive(Debug, Args)]
+pub(super) struct MetricsArguments {
+    /// Files of metrics: metrics_file of gpu_track.Tracker, or what GPU_TRACK_METRICS named
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+
+    /// Write to FILE instead of stdout
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+
+    /// Format [default: json or csv if FILE ends so, else text]
+    #[arg(short, long, value_name = "FORMAT",
+          value_parser = PossibleValuesParser::new([format::TEXT_NAME, format::JSON_NAME, CSV]))]
+    format: Option<String>,
+}
+
+/// Writes a line for each metric of each process.
+///
+/// # Errors
+/// If a file can't be read, or the result has no place.
+pub(super) fn serve(arguments: &MetricsArguments) -> Result<ExitCode, UsageError> {
+    let MetricsArguments { files, output, format } = arguments;
+    let place = output.as_deref().map(|path| {
+        output_at(path).map_err(|error| {
+            UsageError::of_file("--output", path, format_args!("cannot be written: {error}"))
+        })
+    });
+    let place = place.transpose()?.unwrap_or(Output::Stdout);
+    let extension = output.as_deref().and_then(|path| path.extension()?.to_str());
+    let mut summary = MetricSummary::default();
+    for file in files {
+        read_metrics(file, |value| summary.add(value)).map_err(UsageError::new)?.iter().for_each(message);
+    }
+    let write: fn(&[MetricRow]) -> String = match format.as_deref().or(extension) {
+        Some(format::JSON_NAME) => metrics::json,
+        Some(CSV) => metrics::csv,
+        _ => metrics::text,
+    };
+    let text = write(&summary.rows());
+    if place == Output::Stdout {
+        return Ok(console::print(&text));
+    }
+    match write_report(&place, &text) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            message(format_args!("cannot write to {place}: {error}"));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
