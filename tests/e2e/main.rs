@@ -42,6 +42,7 @@ mod limits;
 mod live_file;
 mod memory;
 mod merge;
+mod metrics;
 mod mpi;
 mod nested;
 mod nodes;

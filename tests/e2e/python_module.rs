@@ -11,12 +11,12 @@ use crate::support::{WATCHDOG, is_root, leftovers, or_skip, skip, wait_until};
 const ALL: [&str; 5] = ["discover", "-s", "gpu_track_tests", "-t", "."];
 
 /// Where the module and its tests are.
-fn module() -> PathBuf {
+pub fn module() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/python").canonicalize().unwrap()
 }
 
 /// A Python that the module is for, and that runs behind the words of `prefix`: the first one on PATH can be root's alone.
-fn python(prefix: &[String]) -> Result<Vec<String>, &'static str> {
+pub fn python(prefix: &[String]) -> Result<Vec<String>, &'static str> {
     let behind = |python: &str| [prefix, &[python.to_owned()]].concat();
     let is_new = |words: &Vec<String>| {
         let test = "import sys; sys.exit(sys.version_info < (3, 9))";
@@ -51,7 +51,7 @@ fn run_tests(words: &[String], tests: &[&str], cache: &Path) {
     wait_until("what the tests started is over", || leftovers::processes(&mark).is_empty());
 }
 
-// Requirement: PY-1, PY-2, PY-3, PY-4, PY-5, PY-6, PY-8, PY-11, PY-13, PY-14, PY-16, PY-17, PY-18, PY-19
+// Requirement: PY-1, PY-2, PY-3, PY-4, PY-5, PY-6, PY-8, PY-11, PY-13, PY-14, PY-16, PY-17, PY-18, PY-19, PY-25, PY-26, PY-27, PY-28, PY-29, PY-30
 #[test]
 fn python_module_does_what_its_tests_say() {
     run_tests(&or_skip!(python(&[])), &ALL, &cache_home());
