@@ -11,10 +11,10 @@ import abc
 import contextlib
 import errno
 import logging
-import math
 import os
 import threading
 import time
+from os import write
 from typing import Any
 
 from gpu_track._descriptors import high, identity
@@ -24,8 +24,9 @@ _TYPES = ("INTEGER", "VARCHAR", "INTEGER", "FLOAT")
 _TABLE = f"CREATE TABLE IF NOT EXISTS data ({', '.join(map(' '.join, zip(COLUMNS.split(','), _TYPES)))})"
 LOG = logging.getLogger("gpu_track")
 
+_NS_PER_S = 1_000_000_000
 # How long a file may be gone before that is noticed. Looking takes as long as writing.
-CHECK_EVERY_S = 0.1
+CHECK_EVERY_NS = 100_000_000
 # How long another process takes to overwrite a file.
 _OVERWRITTEN_WITHIN_S = 0.1
 # How many blocks of a file have their form ready.
@@ -45,10 +46,11 @@ class MarkFile(abc.ABC):
         self.is_open = False
         self._path = os.path.abspath(path)
         self._failed = False
-        self._checked_s = -math.inf
+        # When the file is looked for again, nanoseconds since the epoch.
+        self._until_ns = 0
         self._opening = threading.Lock()
-        # What `add` needs for the calls of a block, by process and name.
-        self._forms: dict[tuple[int, str], Any] = {}
+        # What `add` needs for the calls of a block of this process, by name.
+        self.forms: dict[str, Any] = {}
 
     def open(self, overwrite: bool) -> None:
         """Makes the file.
@@ -77,22 +79,27 @@ class MarkFile(abc.ABC):
     def _create(self) -> None:
         """Makes a new file without marks."""
 
-    def form(self, process_id: int, name: str) -> Any:  # noqa: ANN401 (each kind of file has its own)
-        """What `add` needs for the calls of a block of this name."""
-        form = self._forms.get((process_id, name))
+    def form(self, name: str) -> Any:  # noqa: ANN401 (each kind of file has its own)
+        """What `add` needs for the calls of a block of this name. It is then in `forms`."""
+        form = self.forms.get(name)
         if form is None:
-            if len(self._forms) >= _MOST_FORMS:
-                self._forms.clear()
-            form = self._forms[process_id, name] = self._form(process_id, name)
+            if len(self.forms) >= _MOST_FORMS:
+                self.forms.clear()
+            form = self.forms[name] = self._form(os.getpid(), name)
         return form
+
+    def renew(self) -> None:
+        """Makes it a file of this process, which is a forked child. A thread that held the lock is not in it."""
+        self.forms = {}
+        self._opening = threading.Lock()
 
     @abc.abstractmethod
     def _form(self, process_id: int, name: str) -> Any:  # noqa: ANN401
         """Makes it."""
 
     @abc.abstractmethod
-    def add(self, form: Any, start_s: float, stop_s: float) -> None:  # noqa: ANN401
-        """Writes a call, in seconds since the epoch. Raises FileNotFoundError if the file was removed."""
+    def add(self, form: Any, start_ns: int, stop_ns: int) -> None:  # noqa: ANN401
+        """Writes a call, in nanoseconds since the epoch. Raises FileNotFoundError if the file was removed."""
 
     def _check_path(self) -> None:
         """Raises FileNotFoundError if no file is there. One that another process overwrites is missing for a moment."""
@@ -107,7 +114,7 @@ class MarkFile(abc.ABC):
     def _give_up(self, problem: object) -> None:
         self._failed = True
         # The next mark looks at `_failed`.
-        self._checked_s = -math.inf
+        self._until_ns = 0
         LOG.warning('"%s" cannot be written: %s. %s', self.name, problem, self._lacks)
 
 
@@ -116,6 +123,12 @@ def first_cells(process_id: int, name: str) -> bytes:
     if any(special in name for special in ',"\r\n'):
         name = '"' + name.replace('"', '""') + '"'
     return f"{process_id},{name}".replace("%", "%%").encode("utf-8", "surrogateescape")
+
+
+def _split(ns: int) -> tuple[bytes, int]:
+    """Whole seconds as text, and the nanoseconds that are left."""
+    seconds, rest = divmod(ns, _NS_PER_S)
+    return b"%d" % seconds, rest
 
 
 class CsvFile(MarkFile):
@@ -129,6 +142,8 @@ class CsvFile(MarkFile):
         # -1: there is none, since the program has closed it, or has too many files open.
         self._descriptor = -1
         self._identity: tuple[int, int] | None = None
+        # The second of the last mark, nanoseconds since the epoch, and as text: most marks are in the same one.
+        self._second = 0, b"0"
 
     def _create(self) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -138,17 +153,29 @@ class CsvFile(MarkFile):
     def _form(self, process_id: int, name: str) -> bytes:
         """Two lines with places for the times."""
         line = first_cells(process_id, name)
-        # With seven decimals, the times of this century are read back as they were.
-        return line + b",0,%.7f\r\n" + line + b",1,%.7f\r\n"
+        # Whole seconds and the rest. To write a float takes longer.
+        return line + b",0,%b.%09d\r\n" + line + b",1,%b.%09d\r\n"
 
-    def add(self, form: bytes, start_s: float, stop_s: float) -> None:
+    def add(self, form: bytes, start_ns: int, stop_ns: int) -> None:
         """Appends the two lines of a call."""
-        if not 0.0 <= stop_s - self._checked_s < CHECK_EVERY_S:
+        second_ns, second = self._second
+        if second_ns <= start_ns <= stop_ns < self._until_ns:
+            lines = form % (second, start_ns - second_ns, second, stop_ns - second_ns)
+        else:
             if self._failed:
                 return
             self._check()
-            self._checked_s = stop_s
-        self._append(form % (start_s, stop_s))
+            second, rest = _split(stop_ns)
+            self._second = stop_ns - rest, second
+            self._until_ns = stop_ns + min(CHECK_EVERY_NS, _NS_PER_S - rest)
+            lines = form % (*_split(start_ns), second, rest)
+        # As `_append`, which would be a call more.
+        try:
+            written = write(self._descriptor, lines)
+        except OSError as error:
+            written = self._append_anew(lines, error)
+        if written != len(lines):
+            self._give_up(os.strerror(errno.ENOSPC))
 
     def _append(self, lines: bytes) -> None:
         try:
@@ -214,12 +241,14 @@ class SqliteFile(MarkFile):
         """The first columns of a row."""
         return process_id, name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
-    def add(self, form: tuple[int, str], start_s: float, stop_s: float) -> None:
+    def add(self, form: tuple[int, str], start_ns: int, stop_ns: int) -> None:
         """Inserts the two rows of a call, in one transaction."""
         if self._failed:
             return
         self._check_path()
-        self._run("INSERT INTO data VALUES (?, ?, ?, ?)", [(*form, 0, start_s), (*form, 1, stop_s)])
+        self._run(
+            "INSERT INTO data VALUES (?, ?, ?, ?)", [(*form, 0, start_ns / _NS_PER_S), (*form, 1, stop_ns / _NS_PER_S)]
+        )
 
     def _run(self, statement: str, rows: list[tuple[object, ...]]) -> None:
         """Runs a statement with each row, in one transaction. A child must not use its parent's, so none is kept.
@@ -238,7 +267,8 @@ class SqliteFile(MarkFile):
 
 
 _FORMS: dict[str, type[MarkFile]] = {".csv": CsvFile, ".sqlite": SqliteFile}
-_files: dict[str, MarkFile] = {}
+# Those of this process, by their names.
+files: dict[str, MarkFile] = {}
 
 
 def extension(path: str) -> str:
@@ -251,16 +281,15 @@ def extension(path: str) -> str:
 
 def mark_file(path: str) -> MarkFile:
     """The file of this name: one object for all blocks of the process and of its forked children."""
-    file = _files.get(path)
+    file = files.get(path)
     if file is None:
-        file = _files.setdefault(path, _FORMS[extension(path)](path))
+        file = files.setdefault(path, _FORMS[extension(path)](path))
     return file
 
 
-def _renew_locks() -> None:
-    """A thread that held a lock is not in a forked child."""
-    for file in _files.values():
-        file._opening = threading.Lock()
+def _renew() -> None:
+    for file in files.values():
+        file.renew()
 
 
-os.register_at_fork(after_in_child=_renew_locks)
+os.register_at_fork(after_in_child=_renew)

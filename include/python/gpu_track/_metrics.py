@@ -16,15 +16,14 @@ from collections.abc import Iterator
 from typing import Any, SupportsFloat
 
 from gpu_track._descriptors import identity
-from gpu_track._marks import CHECK_EVERY_S, CsvFile, first_cells
+from gpu_track._marks import CHECK_EVERY_NS, CsvFile, first_cells
 
 COLUMNS = "process_id,name,timestamp,value"
 LOG = logging.getLogger("gpu_track")
 
 # The file of a run, for the programs that the run starts. Users set it for gpu-track-run.
 VARIABLE = "GPU_TRACK_METRICS"
-# How many metrics of a file have their form ready.
-_MOST_FORMS = 1024
+_NS_PER_S = 1_000_000_000
 # What PyTorch's allocator tells of a device, and the name of its metric behind the device's.
 _TORCH_STATS = {
     "allocated_bytes.all.current": "allocated_bytes",
@@ -39,10 +38,6 @@ class MetricFile(CsvFile):
     _lacks = "No more metrics are written to it."
     _head = f"{COLUMNS}\n".encode()
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._lines: dict[str, bytes] = {}
-
     @property
     def path(self) -> str:
         """Its absolute path."""
@@ -54,15 +49,15 @@ class MetricFile(CsvFile):
             return os.stat(self._path).st_size > len(self._head)
         return False
 
-    def add_value(self, name: str, value: float, now_s: float) -> None:
-        """Writes a value and its time, in seconds since the epoch."""
-        if not 0.0 <= now_s - self._checked_s < CHECK_EVERY_S:
+    def add_value(self, name: str, value: float, now_ns: int) -> None:
+        """Writes a value and its time, in nanoseconds since the epoch."""
+        if not 0 < self._until_ns - now_ns <= CHECK_EVERY_NS:
             if not self._is_usable():
                 return
-            self._checked_s = now_s
-        line = self._lines.get(name) or self._line(name)
+            self._until_ns = now_ns + CHECK_EVERY_NS
+        form = self.forms.get(name) or self.form(name)
         try:
-            self._append(line % (now_s, value))
+            self._append(form % (now_ns // _NS_PER_S, now_ns % _NS_PER_S, value))
         except FileNotFoundError:
             self._end()
 
@@ -73,18 +68,10 @@ class MetricFile(CsvFile):
             if identity(descriptor) == self._identity is not None:
                 os.close(descriptor)
 
-    def renew(self) -> None:
-        """Makes it a file of this process, which is a forked child. A thread that held the lock is not in it."""
-        self._lines = {}
-        self._opening = threading.Lock()
-
-    def _line(self, name: str) -> bytes:
+    def _form(self, process_id: int, name: str) -> bytes:
         """A line with places for time and value."""
-        if len(self._lines) >= _MOST_FORMS:
-            self._lines.clear()
         # `%r` is the shortest text that is read back as the same number. NaN and infinity are nan and inf.
-        line = self._lines[name] = first_cells(os.getpid(), str(name)) + b",%.7f,%r\n"
-        return line
+        return first_cells(process_id, str(name)) + b",%d.%09d,%r\n"
 
     def _is_usable(self) -> bool:
         """Looks for the file now and then. A file that was removed gets no more values."""
@@ -161,10 +148,10 @@ def metric(name: str, value: SupportsFloat) -> None:
     files = _files
     if files:
         try:
-            now_s = time.time()
+            now_ns = time.time_ns()
             number = float(value)
             for file in files:
-                file.add_value(name, number, now_s)
+                file.add_value(name, number, now_ns)
         except Exception as problem:
             _warnings.say('The metric "%s" is left out where its value is no number: %s', name, problem)
 

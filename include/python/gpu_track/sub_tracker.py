@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from inspect import iscoroutinefunction
+from time import time_ns
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from gpu_track._marks import mark_file
+from gpu_track._marks import files, mark_file
 from gpu_track.analysis import CodeBlockResults, SubTrackingAnalyzer, SubTrackingResults
 from gpu_track.comparison import ComparisonResults, TrackingComparison
 
@@ -33,11 +33,11 @@ _Self = TypeVar("_Self", bound="SubTracker")
 class _Entry:
     """An object that was entered. It has no constructor, which would take as long as the rest."""
 
-    __slots__ = ("around", "is_open", "start_s", "tracker")
+    __slots__ = ("around", "start_ns", "tracker")
 
-    tracker: SubTracker
-    start_s: float
-    is_open: bool
+    # None: it was left.
+    tracker: SubTracker | None
+    start_ns: int
     # What this thread or task had entered before.
     around: _Entry | None
 
@@ -81,6 +81,10 @@ class SubTracker:
     warning.
     """
 
+    # Of most objects.
+    _has_own_file = False
+    _overwrite = False
+
     def __init__(
         self,
         code_block_name: str | None = None,
@@ -94,11 +98,18 @@ class SubTracker:
             shown = _shown.get(code) or _shown.setdefault(code, _relative(code))
             line = caller.f_lineno if code_block_attribute is None else code_block_attribute
             code_block_name = f"{shown}:{line}"
-        self.code_block_name = str(code_block_name)
-        self._has_own_file = sub_tracking_file is None
-        self.sub_tracking_file = f"{_pid}.csv" if sub_tracking_file is None else sub_tracking_file
-        self._overwrite = overwrite
-        self._begin()
+        self.code_block_name = name = str(code_block_name)
+        if sub_tracking_file is None:
+            self._has_own_file = True
+            sub_tracking_file = f"{_pid}.csv"
+        self.sub_tracking_file = path = sub_tracking_file
+        if overwrite:
+            self._overwrite = True
+        # As `_begin`, without its calls where file and block are known.
+        self._entries: dict[_Entry, None] = {}
+        self.process_id = _pid
+        self._file = file = files.get(path) or mark_file(path)
+        self._form = file.forms.get(name) or file.form(name)
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("_entries", "_file", "_form")
@@ -110,13 +121,13 @@ class SubTracker:
 
     def _begin(self) -> None:
         """Makes it an object of this process, which has not entered it."""
-        # By their ids, in the order in which they were made.
-        self._entries: dict[int, _Entry] = {}
+        # In the order in which they were made.
+        self._entries = {}
         self.process_id = _pid
         if self._has_own_file:
             self.sub_tracking_file = f"{_pid}.csv"
         self._file = mark_file(self.sub_tracking_file)
-        self._form = self._file.form(_pid, self.code_block_name)
+        self._form = self._file.form(self.code_block_name)
 
     def _entry_to_leave(self) -> _Entry:
         """What is left where that is not the innermost one. Raises KeyError if there is none.
@@ -124,11 +135,11 @@ class SubTracker:
         If this thread or task has not entered the object, it leaves what another has, as an asynchronous generator can.
         """
         later, entry = None, _innermost.get()
-        while entry is not None and not (entry.tracker is self and entry.is_open):
+        while entry is not None and entry.tracker is not self:
             later, entry = entry, entry.around
         if entry is None:
-            return self._entries.popitem()[1]
-        self._entries.pop(id(entry), None)
+            return self._entries.popitem()[0]
+        self._entries.pop(entry, None)
         if later is not None:
             later.around = entry.around
         return entry
@@ -139,30 +150,29 @@ class SubTracker:
         if not self._file.is_open:
             self._file.open(self._overwrite)
         around = _innermost.get()
-        while around is not None and not around.is_open:
+        while around is not None and around.tracker is None:
             around = around.around
         entry = _Entry()
         entry.tracker = self
-        entry.is_open = True
         entry.around = around
-        self._entries[id(entry)] = entry
+        self._entries[entry] = None
         _innermost.set(entry)
-        entry.start_s = time.time()
+        entry.start_ns = time_ns()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        stop_s = time.time()
+        stop_ns = time_ns()
         if self.process_id == _pid and self._entries:
             entry = _innermost.get()
-            if entry is not None and entry.tracker is self and entry.is_open:
+            if entry is not None and entry.tracker is self:
                 _innermost.set(entry.around)
-                self._entries.pop(id(entry), None)
+                self._entries.pop(entry, None)
             else:
                 entry = self._entry_to_leave()
-            entry.is_open = False
-            self._file.add(self._form, entry.start_s, stop_s)
+            entry.tracker = None
+            self._file.add(self._form, entry.start_ns, stop_ns)
 
 
 def sub_track(

@@ -31,7 +31,7 @@ class InDirectory(unittest.TestCase):
         os.chdir(place.name)
         self.directory = pathlib.Path(place.name)
         # A relative name is that of the file of its first use, also in another directory.
-        known = mock.patch.dict(_marks._files, clear=True)
+        known = mock.patch.dict(_marks.files, clear=True)
         known.start()
         self.addCleanup(known.stop)
 

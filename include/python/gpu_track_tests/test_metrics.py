@@ -65,7 +65,7 @@ class Values(InRun):
         self.assertEqual([row[3] for row in rows[:5]], [1.0, 0.1, 1.0, -1e-300, math.inf])
         self.assertTrue(math.isnan(rows[5][3]))
         times = [row[2] for row in rows]
-        # Seven decimals.
+        # Each is rounded.
         self.assertTrue(before_s - 1e-6 <= times[0] and times == sorted(times) and times[-1] <= time.time() + 1e-6)
 
     # Requirement: PY-27

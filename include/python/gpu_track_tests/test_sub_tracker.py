@@ -46,7 +46,7 @@ class Marks(InDirectory):
         with SubTracker('load, "all" of 5%', sub_tracking_file="marks.csv") as block:
             self.assertEqual((block.code_block_name, block.process_id), ('load, "all" of 5%', os.getpid()))
         text = pathlib.Path("marks.csv").read_text(encoding="utf-8")
-        form = rf'{COLUMNS}\n({os.getpid()},"load, ""all"" of 5%",[01],\d{{10}}\.\d{{7}}\n){{2}}'
+        form = rf'{COLUMNS}\n({os.getpid()},"load, ""all"" of 5%",[01],\d{{10}}\.\d{{9}}\n){{2}}'
         self.assertRegex(text, rf"\A{form}\Z")
         self.assertEqual(calls("marks.csv"), ['load, "all" of 5%'])
 
@@ -67,10 +67,13 @@ class Marks(InDirectory):
 
         file = mark_file("marks.csv")
         file.open(overwrite=False)
-        times = [1_700_000_000 + 0.1234567 * number for number in range(1000)]
-        for start, stop in zip(times[::2], times[1::2]):
-            file.add(file.form(1, "block"), start, stop)
-        self.assertEqual([time for _, _, _, time in marks("marks.csv")], times)
+        begin = 1_700_000_000_000_000_000
+        times_ns = [begin + step * number for step in (7, 9_876_543, 123_456_789) for number in range(1000)]
+        # Of a clock that was set back, and of whole seconds.
+        times_ns += [begin + 5, begin, begin, begin + 1_000_000_000]
+        for start, stop in zip(times_ns[::2], times_ns[1::2]):
+            file.add(file.form("block"), start, stop)
+        self.assertEqual([time for _, _, _, time in marks("marks.csv")], [ns / 1_000_000_000 for ns in times_ns])
 
     # Requirement: PY-10
     def test_names_are_those_of_gpu_tracker_if_none_is_given(self) -> None:
