@@ -95,6 +95,7 @@ class Tracker:
         gpu_brand: str | None = None,
         tracking_file: str | None = None,
         overwrite: bool = False,
+        *,
         metrics_file: str | None = None,
     ) -> None:
         self._options = options(sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand)
