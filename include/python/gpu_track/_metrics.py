@@ -7,6 +7,7 @@ whole lines. What keeps a value from being written costs the value and one warni
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -33,10 +34,19 @@ _TORCH_STATS = {
 
 
 class MetricFile(CsvFile):
-    """A file of metrics. `open` makes a new one; else the first value opens the one that is there, or makes it."""
+    """A file of metrics. `open` makes a new one; else the first value opens the one that is there, or makes it.
+
+    `is_own`: it is in a directory of a tracker's, which is removed with the tracker.
+    """
 
     _lacks = "No more metrics are written to it."
     _head = f"{COLUMNS}\n".encode()
+
+    def __init__(self, path: str, *, is_own: bool = False) -> None:
+        super().__init__(path)
+        self._is_own = is_own
+        # A handler of a signal can tell a value while the first one opens the file.
+        self._joining = threading.RLock()
 
     @property
     def path(self) -> str:
@@ -68,6 +78,10 @@ class MetricFile(CsvFile):
             if identity(descriptor) == self._identity is not None:
                 os.close(descriptor)
 
+    def renew(self) -> None:
+        super().renew()
+        self._joining = threading.RLock()
+
     def _form(self, process_id: int, name: str) -> bytes:
         """A line with places for time and value."""
         # `%r` is the shortest text that is read back as the same number. NaN and infinity are nan and inf.
@@ -86,7 +100,7 @@ class MetricFile(CsvFile):
 
     def _join(self) -> None:
         """Opens a file that other processes write to as well. Whichever finds it empty writes the head."""
-        with self._opening:
+        with self._joining:
             if self.is_open:
                 return
             try:
@@ -94,7 +108,10 @@ class MetricFile(CsvFile):
                 if os.stat(self._path).st_size == 0:
                     self._append(self._head)
             except OSError as error:
-                self._give_up(error.strerror)
+                if self._is_own and error.errno == errno.ENOENT:
+                    self._end()
+                else:
+                    self._give_up(error.strerror)
             self.is_open = True
 
     def _check_path(self) -> None:

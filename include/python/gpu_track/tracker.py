@@ -135,10 +135,13 @@ class Tracker:
         try:
             self._owner = os.getpid()
             self._directory = tempfile.mkdtemp(prefix="gpu-track.")
-            self._metrics = MetricFile(self._metrics_file or os.path.join(self._directory, "metrics.csv"))
-            self._metrics.open(self._overwrites)
-            # The first value opens it again: most programs tell none, and need no descriptor for it.
-            self._metrics.close()
+            if self._metrics_file is None:
+                self._metrics = MetricFile(os.path.join(self._directory, "metrics.csv"), is_own=True)
+            else:
+                self._metrics = MetricFile(self._metrics_file)
+                self._metrics.open(self._overwrites)
+                # The first value opens it again. A program that tells none needs no descriptor for it.
+                self._metrics.close()
             self._begin_stretch()
             self.state = Tracker.State.STARTED
             _running.append(self)
@@ -388,6 +391,10 @@ class Tracker:
                 # `metrics()` and `timeline()` need the file as long as there is a tracker.
                 weakref.finalize(self, _remove, self._directory, self._owner)
                 return
+            if self._metrics_file is not None and self._metrics.is_open and self.state is Tracker.State.NEW:
+                # Tracking did not begin. The next try is to find no file.
+                with contextlib.suppress(OSError):
+                    os.remove(self._metrics_file)
         shutil.rmtree(self._directory, ignore_errors=True)
 
 

@@ -197,6 +197,23 @@ gpu_track.metric("loss", 2)
         self.assertEqual([row[3] for row in told("few.csv")], [1.0, 2.0])
 
     # Requirement: PY-29
+    def test_handler_of_a_signal_tells_a_value_while_the_file_is_opened(self) -> None:
+        code = """
+import os, signal
+import gpu_track
+signal.signal(signal.SIGUSR1, lambda *_: gpu_track.metric("loss", 2))
+real = os.open
+def interrupted(*arguments):
+    os.open = real
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return real(*arguments)
+os.open = interrupted
+gpu_track.metric("loss", 1)
+"""
+        self.python(code, **{VARIABLE: "signal.csv"})
+        self.assertEqual([row[3] for row in told("signal.csv")], [2.0, 1.0])
+
+    # Requirement: PY-29
     def test_outside_a_run_a_value_is_not_even_looked_at(self) -> None:
         _metrics.remove(self.file)
         metric("loss", "no number")  # type: ignore[arg-type]
@@ -329,6 +346,14 @@ class Trackers(InDirectory):
         with Tracker(metrics_file="m.csv", overwrite=True, disable_logs=True):
             metric("loss", 1)
         self.assertEqual([row[3] for row in told("m.csv")], [1.0])
+
+    # Requirement: PY-5, PY-28
+    def test_tracker_that_can_not_begin_leaves_no_file(self) -> None:
+        pathlib.Path("run.jsonl").mkdir()
+        for _ in range(2):
+            with self.assertRaisesRegex(RuntimeError, "is a directory"):
+                Tracker(metrics_file="m.csv", tracking_file="run.jsonl").start()
+            self.assertFalse(os.path.exists("m.csv"))
 
     # Requirement: PY-28
     def test_program_under_gpu_track_run_names_a_file(self) -> None:
