@@ -31,7 +31,7 @@ pub(crate) use groups::{GpuArgs, ReportArgs};
 pub(crate) use man::companion_page;
 pub(crate) use output::PatternValues;
 pub(crate) use targets::{locks, number_files, targets};
-pub(crate) use tracking_files::{HeldTrackingFile, tracking_files};
+pub(crate) use tracking_files::{HeldTrackingFile, files_of_nodes, tracking_files};
 pub(crate) use usage_error::UsageError;
 pub(crate) use values::seconds;
 

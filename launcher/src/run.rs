@@ -99,10 +99,11 @@ fn supervise<A: Account>(
     let is_reported = supervisor.is_reported_by_collector();
     drop(supervisor);
     let Held { locks, tracking, nodes, ranks, .. } = held;
-    drop((locks, tracking));
+    drop(locks);
     if let Some(nodes) = nodes {
-        nodes.conclude(options, signals);
+        nodes.conclude(options, &tracking, signals);
     }
+    drop(tracking);
     // Else the collector has made the report of all ranks.
     if let Some(ranks) = ranks.filter(|_| !is_reported) {
         ranks.conclude(options);

@@ -9,6 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::cluster::{cluster, on_n1, on_node};
+use crate::support::rows::{Database, JsonLines, Rows};
 use crate::support::run::{BINARY, Tracked, cache_home, tracked};
 use crate::support::{installed, or_skip, wait_until};
 
@@ -74,6 +75,62 @@ fn summary_comes_once_and_leaves_no_directory() {
     };
     wait_until("the keeper", || kept().is_some());
     assert_eq!(files(&kept().unwrap()), (2, 0));
+}
+
+// Requirement: NODE-21, NODE-62
+#[test]
+fn tracking_files_get_the_figures_of_all_nodes_when_the_run_is_over() {
+    let daemon = daemon("/bin/true; exit 5");
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    // That of the GPUs is no tracking file, whatever its name.
+    let names = ["t.csv", "t.jsonl", "t.pftrace", "t.sqlite", "gpus.jsonl"].map(path);
+    let given = names.iter().map(|path| path.to_str().unwrap());
+    let options: Vec<&str> = ["--tf", "--tf", "--tf", "--tf", "--trace-gpu"].into_iter().zip(given).fold(
+        Vec::new(),
+        |mut all, (option, path)| {
+            all.extend([option, path]);
+            all
+        },
+    );
+    let run = over_nodes(START_DAEMON, daemon.path()).options(&options).run();
+    let report = run.assert_clean(5);
+    assert_eq!(files(&report.0), (2, 0));
+    let [csv, lines, _, database, trace_of_gpus] = &names;
+
+    let lines = JsonLines::read(lines);
+    let Some((last, of_run)) = lines.0.split_last() else { panic!("no line") };
+    assert_eq!(last["nodes"]["report"]["merged"], *report.at("merged"));
+    assert!(of_run.iter().all(|line| line["nodes"].is_null()) && of_run.last().unwrap()["end"].is_object());
+    // The lines before it are of the launcher's node, as those of .csv.
+    let own = lines.of("end")[0]["report"]["processes"]["total"].as_u64().unwrap();
+    assert!(own < report.u64("processes.total"), "{own}");
+    assert_eq!(lines.keys(), Rows::read(csv).keys());
+
+    let database = Database::read(database);
+    assert_eq!(database.keys(), lines.keys());
+    let [node] = database.rows("nodes") else { panic!("{:?}", database.rows("nodes")) };
+    let of_report = &report.at("nodes")[0];
+    for name in ["node", "state", "reports", "cores", "cpu_s", "processes", "clock_offset_s"] {
+        assert_eq!(node[name], of_report[name], "{name}");
+    }
+    assert_eq!(node["ram_total_bytes"], of_report["ram"]["total_bytes"]);
+    let sums = database.rows("sums_over_nodes");
+    let series = report.at("series");
+    assert_eq!(sums.len(), series["start_s"].as_array().unwrap().len());
+    for (at, row) in sums.iter().enumerate() {
+        assert_eq!(
+            row["combined_ram_max_bytes"].as_f64(),
+            series["ram_bytes"]["combined"]["max"][at].as_f64()
+        );
+    }
+    assert_eq!(
+        database.rows("nodes_over_time").len(),
+        of_report["series"]["mean_ram_bytes"].as_array().unwrap().len()
+    );
+    // gpu_tracker's form has no place for them.
+    assert!(!fs::read_to_string(csv).unwrap().contains("node"));
+    assert!(!fs::read_to_string(trace_of_gpus).unwrap().contains("nodes"));
 }
 
 // Requirement: NODE-12

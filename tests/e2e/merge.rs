@@ -12,6 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use crate::support::program;
+use crate::support::rows::Database;
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpu-track")).args(arguments).stdin(Stdio::null()).output().unwrap()
@@ -47,6 +48,42 @@ fn on_node(report: &Value, node: &str, path: &Path) {
     report["host"]["hostname"] = node.into();
     report["host"]["boot_id"] = format!("boot of {node}").into();
     fs::write(path, serde_json::to_string_pretty(&report).unwrap()).unwrap();
+}
+
+// Requirement: NODE-21
+#[test]
+fn merge_writes_the_nodes_to_files_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let reports = directory.path().join("reports");
+    fs::create_dir(&reports).unwrap();
+    let mut one = rank(directory.path(), 0, 4, 0);
+    // The other ranks would be missing.
+    one.as_object_mut().unwrap().remove("rank");
+    on_node(&one, "n1", &reports.join("1.json"));
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (whole, database, lines) = (reports.to_str().unwrap(), path("t.sqlite"), path("t.jsonl"));
+    let merge = |more: &[&str]| run(&[&["merge", "-f", "json", whole], more].concat());
+    let alone = merge(&["--tf", &database]);
+    assert_eq!((alone.status.code(), fs::exists(&database).unwrap()), (Some(1), false));
+    assert!(text(&alone.stderr).contains("there is one report"), "{}", text(&alone.stderr));
+    on_node(&one, "n2", &reports.join("2.json"));
+    let done = merge(&["--tf", &database, "--tf", &lines]);
+    assert_eq!((done.status.code(), text(&done.stderr)), (Some(0), String::new()));
+    let report: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(Database::read(Path::new(&database)).rows("nodes").len(), 2);
+    let shown = run(&["report", "-f", "json", &lines]);
+    assert_eq!(serde_json::from_slice::<Value>(&shown.stdout).unwrap(), report);
+    for (more, problem) in [
+        (["--tf", &database], "exists: give --overwrite"),
+        (["--tf", &path("t.csv")], "has no form for several nodes"),
+        (["--tf", &path("t.txt")], "has no form for several nodes"),
+    ] {
+        let refused = merge(&more);
+        assert_eq!(refused.status.code(), Some(2), "{more:?}");
+        assert!(text(&refused.stderr).contains(problem) && refused.stdout.is_empty(), "{more:?}");
+    }
+    assert_eq!(merge(&["--tf", &database, "--overwrite"]).status.code(), Some(0));
+    assert_eq!(Database::read(Path::new(&database)).rows("nodes").len(), 2);
 }
 
 fn number(value: &Value) -> f64 {

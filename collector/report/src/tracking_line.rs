@@ -28,8 +28,10 @@ pub enum Line {
     Process(Box<EndedProcess>),
     /// What became known later.
     Event(Event),
-    /// The last one.
+    /// The end of the run on the launcher's node.
     End(Box<End>),
+    /// What all nodes of a run used, behind all others.
+    Nodes(Box<AllNodes>),
 }
 
 /// What does not change during a run.
@@ -58,6 +60,13 @@ pub struct End {
     pub report: Value,
 }
 
+/// A run over several nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AllNodes {
+    /// The JSON report of all.
+    pub report: Value,
+}
+
 /// The report's largest RAM of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Maximum {
@@ -67,8 +76,13 @@ pub struct Maximum {
     pub source: Option<MaximumSource>,
 }
 
+/// Gives a report as JSON.
+fn value(report: &Report) -> Value {
+    serde_json::from_str(&json::json(report, &Style::default())).unwrap_or(Value::Null)
+}
+
 impl Line {
-    /// Gives the last line. `told` is the largest RAM as the last sample has it.
+    /// Gives the line of the end. `told` is the largest RAM as the last sample has it.
     #[must_use]
     pub fn end(report: &Report, told: Groups<RamMaximum>) -> Self {
         let ram = &report.max_ram;
@@ -81,8 +95,13 @@ impl Line {
             let source = (Some(told.bytes) == bytes).then_some(told.source);
             bytes.map(|bytes| Maximum { bytes, source })
         };
-        let report = serde_json::from_str(&json::json(report, &Style::default())).unwrap_or(Value::Null);
-        Self::End(Box::new(End { max_ram: known.with(told, maximum), report }))
+        Self::End(Box::new(End { max_ram: known.with(told, maximum), report: value(report) }))
+    }
+
+    /// Gives the line of all nodes.
+    #[must_use]
+    pub fn nodes(report: &Report) -> Self {
+        Self::Nodes(Box::new(AllNodes { report: value(report) }))
     }
 
     /// Gives its text, with its line break, and no hidden characters in it.
@@ -143,6 +162,7 @@ mod tests {
             })),
             Line::Event(Event::Revised { at_ns: 3, max_footprint_bytes: bytes(9) }),
             Line::end(&gpu_track_core::samples::unknown(), told),
+            Line::nodes(&gpu_track_core::samples::unknown()),
         ]
     }
 
@@ -178,7 +198,7 @@ mod tests {
              start_ns wall_s"
         );
         assert_eq!(all[3], "event: Revised");
-        assert_eq!(all[4], "end: max_ram report");
+        assert_eq!(all[4..], ["end: max_ram report", "nodes: report"]);
     }
 
     #[test]

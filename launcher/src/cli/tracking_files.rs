@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use gpu_track_collector::tracking::{NoTrackingFile, TrackingFile, check_form};
+use gpu_track_collector::tracking::{NoTrackingFile, TrackingFile, check_form, of_nodes};
 use gpu_track_collector::{GpuTrace, NoLock, Output, OutputLock, ReportConfig};
 
 use super::args::Options;
 use super::groups::Preparations;
 use super::output::{self, PatternValues};
 use super::usage_error::UsageError;
+use crate::console::message;
 
 /// The option of the files that have all.
 const OPTION: &str = "--tf";
@@ -18,9 +19,9 @@ const TRACE_OPTION: &str = "--trace-gpu";
 
 /// A tracking file, and the lock that keeps other runs from it.
 #[derive(Debug)]
-#[expect(dead_code, reason = "they are held until the end of the run")]
 pub(crate) struct HeldTrackingFile {
-    file: TrackingFile,
+    pub(crate) file: TrackingFile,
+    #[expect(dead_code, reason = "it is held until the end of the run")]
     lock: Option<OutputLock>,
 }
 
@@ -86,13 +87,14 @@ fn place(
 /// # Errors
 /// If one exists and is not to be replaced, another run writes to it, or it can't be made.
 pub(crate) fn tracking_files(options: &mut Options) -> Result<Vec<HeldTrackingFile>, UsageError> {
+    let (overwrite, warnings) = (options.preparations.overwrite, &mut options.report.warnings);
     let mut held = Vec::new();
     for path in options.preparations.tracking_files.clone() {
-        held.push(hold(OPTION, path, options, TrackingFile::create)?);
+        held.push(hold(OPTION, path, overwrite, warnings, TrackingFile::create)?);
     }
     options.tracking.tracking_files = held.iter().map(|held| held.file.target()).collect();
     if let Some(trace) = options.preparations.gpu_trace.clone() {
-        let make = || hold(TRACE_OPTION, trace.file, options, TrackingFile::create_lines);
+        let make = || hold(TRACE_OPTION, trace.file, overwrite, warnings, TrackingFile::create_lines);
         let log = if trace.is_stdout { None } else { Some(make()?) };
         let file = log.as_ref().map(|held| held.file.target());
         options.tracking.gpu_trace = Some(GpuTrace { file, every: trace.every, fields: trace.fields });
@@ -101,11 +103,34 @@ pub(crate) fn tracking_files(options: &mut Options) -> Result<Vec<HeldTrackingFi
     Ok(held)
 }
 
-/// Makes the file of an option, and takes its lock.
+/// Makes the files that `gpu-track merge` writes the figures of all nodes to.
+///
+/// # Errors
+/// If one has a form without a place for them, or as [`paths`] and [`tracking_files`].
+pub(crate) fn files_of_nodes(
+    given: &[PathBuf],
+    overwrite: bool,
+    report: &ReportConfig,
+    patterns: &PatternValues,
+) -> Result<Vec<HeldTrackingFile>, UsageError> {
+    if let Some(other) = given.iter().find(|path| !of_nodes::has_place(path)) {
+        let problem = "has no form for several nodes: name a file that ends in .jsonl or .sqlite";
+        return Err(UsageError::of_file(OPTION, other, problem));
+    }
+    let mut warnings = Vec::new();
+    let paths = paths(given, report, patterns)?;
+    let hold = |path| hold(OPTION, path, overwrite, &mut warnings, TrackingFile::create);
+    let held = paths.into_iter().map(hold).collect::<Result<_, _>>()?;
+    warnings.iter().for_each(message);
+    Ok(held)
+}
+
+/// Makes the file of an option, and takes its lock. What keeps it from being locked becomes a warning.
 fn hold(
     option: &str,
     path: PathBuf,
-    options: &mut Options,
+    overwrite: bool,
+    warnings: &mut Vec<String>,
     create: fn(PathBuf, bool) -> Result<TrackingFile, NoTrackingFile>,
 ) -> Result<HeldTrackingFile, UsageError> {
     let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(option, &path, problem);
@@ -113,10 +138,10 @@ fn hold(
         Ok(lock) => lock,
         Err(NoLock::InUse) => return Err(refused(&"is the tracking file of another run that has not ended")),
         Err(foreign @ NoLock::Foreign { .. }) => {
-            options.report.warnings.push(foreign.to_string());
+            warnings.push(foreign.to_string());
             None
         }
     };
-    let file = create(path.clone(), options.preparations.overwrite).map_err(|error| refused(&error))?;
+    let file = create(path.clone(), overwrite).map_err(|error| refused(&error))?;
     Ok(HeldTrackingFile { file, lock })
 }

@@ -11,7 +11,10 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::merge::{Head, MOST_CLOCK_OFFSET_S, MergedReport, Merger, Plan, Source, ranks_csv};
-use gpu_track_collector::{ReportConfig, ReportFiles, Style, output_at, quote, read_report, write_report};
+use gpu_track_collector::tracking::{TrackingFile, of_nodes};
+use gpu_track_collector::{
+    Report, ReportConfig, ReportFiles, Style, output_at, quote, read_report, write_report,
+};
 
 use super::report_files;
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
@@ -32,6 +35,14 @@ pub(super) struct MergeArguments {
     #[arg(long = "clock-offset", value_name = "NODE=SECONDS", action = ArgAction::Append, value_parser = clock_offset)]
     clock_offsets: Vec<(String, f64)>,
 
+    /// Write the nodes, and the sums over them over time, to FILE, too: tables of a database (.sqlite), or a line with the report
+    /// (.jsonl); repeatable
+    #[arg(long = "tf", value_name = "FILE", value_hint = ValueHint::FilePath, action = ArgAction::Append)]
+    tracking_files: Vec<PathBuf>,
+    /// Replace files of --tf that exist
+    #[arg(long, requires = "tracking_files")]
+    overwrite: bool,
+
     #[command(flatten)]
     places: ReportPlaces,
     #[command(flatten)]
@@ -50,12 +61,13 @@ struct Place {
 /// # Errors
 /// If a directory can't be read, or there is no report at all.
 pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
-    let MergeArguments { paths, clock_offsets, places, report } = arguments;
-    let style: Style = ReportConfig::from(report).style;
+    let MergeArguments { paths, clock_offsets, tracking_files, overwrite, places, report } = arguments;
     let patterns = PatternValues { number: None, ..PatternValues::here() };
-    let targets = cli::targets(&places, &patterns)?;
-    let outputs: Vec<&Path> = targets.iter().filter_map(|target| target.output.file()).collect();
+    let config = ReportConfig { targets: cli::targets(&places, &patterns)?, ..ReportConfig::from(report) };
+    let (style, targets): (Style, _) = (config.style, &config.targets);
+    let outputs: Vec<&Path> = config.files().collect();
     let files = files(&paths, &outputs)?;
+    let tracking = cli::files_of_nodes(&tracking_files, overwrite, &config, &patterns)?;
     let MergedReport { report, ranks } =
         merged(&files, &clock_offsets).map_err(|files| no_report(&paths, &files))?;
     if let Some(files) = report.merged.as_ref().map(|merged| &merged.files)
@@ -67,9 +79,25 @@ pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
             first.file, first.reason
         ));
     }
-    let status = show::written(&report, &targets, &places, style);
+    let status = show::written(&report, targets, &places, style);
     let are_ranks_written = ranks.is_empty() || write_ranks(&ranks_csv(&ranks), &outputs);
-    Ok(if are_ranks_written { status } else { ExitCode::FAILURE })
+    // Not `all`: what one file lacks, others can have.
+    let is_tracking_written = tracking.iter().filter(|held| !is_written(&held.file, &report)).count() == 0;
+    Ok(if are_ranks_written && is_tracking_written { status } else { ExitCode::FAILURE })
+}
+
+/// Writes the figures of all nodes to a tracking file. Gives whether that worked; else it said why not.
+fn is_written(file: &TrackingFile, report: &Report) -> bool {
+    let path = file.target().path;
+    if report.merged.is_none() {
+        message(format_args!(
+            "{} is not written: there is one report, and no sum over nodes",
+            path.display()
+        ));
+        return false;
+    }
+    let written = of_nodes::write_alone(file, report);
+    written.inspect_err(|error| message(format_args!("cannot write {}: {error}", path.display()))).is_ok()
 }
 
 /// Writes the table of all ranks beside each report that is a file. Gives whether that worked; else it said why not.

@@ -83,7 +83,8 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     // By its name, it is a tracking file. It can have a report, too.
     if let Some(recording) = read_recording(&path) {
         let recording = recording.map_err(problem)?;
-        return match recording.report.as_ref().filter(|_| is_report) {
+        let report = recording.report_of_nodes.as_ref().or(recording.report.as_ref());
+        return match report.filter(|_| is_report) {
             Some(json) => show_report(json, &path),
             None => over_time::of_recording(recording, &path, &time, &places),
         };

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use gpu_track_collector::merge::{MergedReport, ranks_csv};
+use gpu_track_collector::tracking::{TrackingFile, of_nodes};
 use gpu_track_collector::{Config, ProcRoot, Report, Stage, write_everywhere};
 use serde::Deserialize;
 
 use super::NodeRun;
 use super::carriers::REMOTE_SHELL;
 use super::directory::NodeDirectory;
-use crate::cli::Options;
+use crate::cli::{HeldTrackingFile, Options};
 use crate::companion::{merge, report_files};
 use crate::config;
 use crate::console::message;
@@ -56,35 +57,48 @@ pub(super) fn ranks_beside(report: &Path) -> PathBuf {
     report.with_extension(merge::RANKS)
 }
 
-/// Makes one report of these in a directory, and writes it. `None`: not all of it could be written, and a line on stderr says why.
-pub(super) fn write_report_of_all(
-    config: &Config,
-    directory: &NodeDirectory,
-    reports: &[PathBuf],
-) -> Option<Report> {
-    let MergedReport { report, ranks } = match merge::of_files(reports) {
-        Ok(merged) => merged,
-        Err(files) => {
-            let first = files.unread_files.first().map(|file| file.reason.clone()).unwrap_or_default();
-            message(format_args!("no node has a report in {}: {first}", directory.path().display()));
-            return None;
-        }
-    };
-    let written = write_everywhere(config, &report).inspect_err(|error| message(error));
+/// Makes one report of these in a directory. `None`: none can be read, and a line on stderr says why.
+pub(super) fn report_of_all(directory: &NodeDirectory, reports: &[PathBuf]) -> Option<MergedReport> {
+    let merged = merge::of_files(reports).map_err(|files| {
+        let first = files.unread_files.first().map(|file| file.reason.clone()).unwrap_or_default();
+        message(format_args!("no node has a report in {}: {first}", directory.path().display()));
+    });
+    merged.ok()
+}
+
+/// Writes the report of all. `false`: not all of it could be written, and a line on stderr says why.
+pub(super) fn write(config: &Config, MergedReport { report, ranks }: &MergedReport) -> bool {
+    let written = write_everywhere(config, report).inspect_err(|error| message(error));
     let files: Vec<&Path> = config.report.files().collect();
     let has_ranks = report.ranks.is_some() && !ranks.is_empty();
-    let are_ranks_written = !has_ranks || merge::write_ranks(&ranks_csv(&ranks), &files);
-    (written.is_ok() && are_ranks_written).then_some(report)
+    let are_ranks_written = !has_ranks || merge::write_ranks(&ranks_csv(ranks), &files);
+    written.is_ok() && are_ranks_written
+}
+
+/// Adds the figures of all nodes to a tracking file, whose rows are of this node. `.csv` and `.pftrace` stay as they are.
+fn add_to_tracking_file(file: &TrackingFile, report: &Report) {
+    if let Err(error) = of_nodes::add(file, report) {
+        message(format_args!(
+            "the tracking file {} has the rows of this node, and no sums over all nodes: {error}",
+            file.target().path.display()
+        ));
+    }
 }
 
 impl NodeRun {
-    /// Writes the report of all nodes to the places that the user named, and keeps it. To be called when this node's own is
-    /// written.
-    pub(crate) fn conclude(mut self, options: &Options, signals: SignalSet) {
+    /// Writes the report of all nodes to the places that the user named, and keeps it. Its figures go to the `tracking` files, too.
+    /// To be called when this node's own report is written.
+    pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
         let reports = self.wait_for_others(signals);
         let config = Config { report: self.report, ..config::of(options, &ProcRoot::default()) };
-        let written = write_report_of_all(&config, &self.directory, &reports);
-        if self.is_temporary && written.is_some() {
+        let Some(merged) = report_of_all(&self.directory, &reports) else { return };
+        let is_written = write(&config, &merged);
+        // The log of GPUs is held with them, whatever its name.
+        let of_run = |file: &&TrackingFile| options.tracking.tracking_files.contains(&file.target());
+        for file in tracking.iter().map(|held| &held.file).filter(of_run) {
+            add_to_tracking_file(file, &merged.report);
+        }
+        if self.is_temporary && is_written {
             self.directory.remove(&[REMOTE_SHELL]);
         }
     }

@@ -159,9 +159,9 @@ fn write(config: &Config, joint: &JointReport, directory: &NodeDirectory, report
     }
     let report = ReportConfig { targets, keep: joint.keep.clone(), ..config.report.clone() };
     let of_all = Config { report, ..config.clone() };
-    let written = gather::write_report_of_all(&of_all, directory, reports);
+    let Some(merged) = gather::report_of_all(directory, reports) else { return false };
     // A rank that comes later needs those of the others.
-    written.is_some_and(|report| report.coverage.ranks.is_none())
+    gather::write(&of_all, &merged) && merged.report.coverage.ranks.is_none()
 }
 
 /// Says that another run writes to this place.

@@ -33,6 +33,8 @@ pub struct Recording {
     pub revisions: Vec<(u64, u64)>,
     /// The report in JSON. `None`: its form has none, or the run was killed.
     pub report: Option<String>,
+    /// The report of all nodes in JSON. `None`: its form has none, or the run was on one node.
+    pub report_of_nodes: Option<String>,
 }
 
 /// A process that ended, as a tracking file has it.
@@ -165,6 +167,7 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
                 revise(&mut samples, at_ns, max_footprint_bytes);
             }
             Line::End(end) => recording.report = Some(end.report.to_string()),
+            Line::Nodes(nodes) => recording.report_of_nodes = Some(nodes.report.to_string()),
         }
     }
     // The line of the run has when the launcher began. The first sample's time begins with the run.

@@ -7,6 +7,7 @@ mod growing;
 mod intervals;
 mod jsonl;
 mod lines;
+pub mod of_nodes;
 mod pftrace;
 mod recent;
 mod rows;

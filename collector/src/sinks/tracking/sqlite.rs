@@ -10,6 +10,7 @@
 //!
 //! SQLite finds its files by name. So the launcher refuses a directory where another user could put others in their place.
 
+mod nodes;
 mod tables;
 
 use std::fs;
@@ -28,6 +29,7 @@ use crate::model::tree_sample::{TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Place, Resume, Sink};
 use crate::sys::clock;
+pub(super) use nodes::write as write_nodes;
 
 /// Time between two transactions.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -79,7 +81,7 @@ impl Sink for Database {
 
     /// Opens the database and goes on behind the last row that it has.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
-        self.check_file()?;
+        check_file(&self.target)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = || -> rusqlite::Result<(Connection, u64)> {
             let connection = Connection::open_with_flags(&self.target.path, flags)?;
@@ -93,7 +95,7 @@ impl Sink for Database {
         };
         let (connection, last_ns) = open().map_err(io::Error::other)?;
         // SQLite opened it by name: that name must still be the file's.
-        self.check_file()?;
+        check_file(&self.target)?;
         self.intervals.last_ns = last_ns;
         self.connection = Some(connection);
         Ok(())
@@ -144,6 +146,16 @@ impl Sink for Database {
     }
 }
 
+/// Checks that the file is the one that the launcher made.
+///
+/// It is not opened for that: to close it would release the locks that SQLite has on it (fcntl(2)).
+fn check_file(target: &StreamFile) -> io::Result<()> {
+    let StreamFile { device, inode, kind, path } = target;
+    let found = fs::symlink_metadata(path)?;
+    let is_it = (found.dev(), found.ino(), found.mode() & libc::S_IFMT) == (*device, *inode, *kind);
+    if is_it { Ok(()) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+}
+
 impl Database {
     fn new(target: StreamFile, form: Form, interval_ns: u64) -> Self {
         let intervals = Intervals::new(interval_ns);
@@ -156,16 +168,6 @@ impl Database {
             due: None,
             loss: Loss::default(),
         }
-    }
-
-    /// Checks that the file is the one that the launcher made.
-    ///
-    /// It is not opened for that: to close it would release the locks that SQLite has on it (fcntl(2)).
-    fn check_file(&self) -> io::Result<()> {
-        let StreamFile { device, inode, kind, path } = &self.target;
-        let found = fs::symlink_metadata(path)?;
-        let is_it = (found.dev(), found.ino(), found.mode() & libc::S_IFMT) == (*device, *inode, *kind);
-        if is_it { Ok(()) } else { Err(io::Error::other("it is another file than at the start of the run")) }
     }
 
     /// Adds to the batch that is written at the next transaction. The first thing in it says when that is.

@@ -107,6 +107,8 @@ impl Replay {
                 }
             }
             Line::End(end) => self.take_end(&end),
+            // The view is of the samples, which are of one node.
+            Line::Nodes(_) => {}
         }
     }
 

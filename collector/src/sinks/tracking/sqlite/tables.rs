@@ -50,7 +50,7 @@ impl ToSql for Value {
 }
 
 /// Gives a number as SQLite's integer, which has a sign. One that is too large becomes the largest.
-fn integer(number: u64) -> i64 {
+pub(super) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -64,7 +64,7 @@ pub(super) fn last_key(connection: &Connection) -> rusqlite::Result<u64> {
 }
 
 /// Whether the tables were created: they come all at once.
-fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
     let count = "SELECT count(*) FROM sqlite_master WHERE name = 'data'";
     let count: i64 = connection.query_row(count, [], |row| row.get(0))?;
     Ok(count > 0)

@@ -1,0 +1,192 @@
+//! The tables of a run over several nodes, from the report of all: `nodes`, `nodes_over_time` and `sums_over_nodes`. They come at
+//! once, after the collector's last row, since the nodes' reports meet when the run is over.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::types::Value as Sql;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params, params_from_iter};
+
+use super::tables::{has_tables, integer};
+use super::{BUSY, check_file};
+use crate::model::report::{Merged, Node, NodeCoverage, Report, SetTracks, Track};
+use crate::model::style::StreamFile;
+use crate::sinks::tracking::of_nodes::NotWritten;
+
+/// How often the transaction is tried, each time for [`BUSY`].
+const TRIES: u32 = 10;
+/// The nodes, and each over time.
+const TABLES: &str = "
+    CREATE TABLE nodes (
+        node TEXT PRIMARY KEY, state TEXT, reports INTEGER, last_heard_timestamp FLOAT, silent_s FLOAT, clock_offset_s FLOAT,
+        cores INTEGER, usable_cores FLOAT, ram_total_bytes INTEGER, ram_usable_bytes INTEGER, ram_max_bytes INTEGER,
+        ram_at_most_bytes INTEGER, ram_mean_bytes FLOAT, ram_max_used_bytes INTEGER, cpu_s FLOAT, busy_cores FLOAT,
+        is_contended INTEGER, processes INTEGER, exit_code INTEGER, exit_signal INTEGER, exact INTEGER, sampled INTEGER,
+        unknown INTEGER, dropped_events INTEGER, untracked_reason TEXT, uncounted_reason TEXT) WITHOUT ROWID;
+    CREATE TABLE nodes_over_time (
+        timestamp FLOAT, node TEXT, start_timestamp FLOAT, mean_ram_bytes FLOAT, max_ram_bytes FLOAT, mean_cpu_percent FLOAT,
+        PRIMARY KEY (timestamp, node)) WITHOUT ROWID;";
+/// The parts of the tree, and the machines, as the columns of `sums_over_nodes` call them.
+const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
+
+/// Writes the tables into a database, in one transaction. `is_of_run`: it is that of a run, and gets nothing where that has no rows,
+/// as one that was not tracked.
+pub(in crate::sinks::tracking) fn write(
+    target: &StreamFile,
+    report: &Report,
+    is_of_run: bool,
+) -> Result<(), NotWritten> {
+    let Some(merged) = &report.merged else { return Ok(()) };
+    check_file(target)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(&target.path, flags)?;
+    connection.busy_timeout(BUSY * TRIES)?;
+    for (name, value) in [("synchronous", "OFF"), ("temp_store", "MEMORY")] {
+        connection.pragma_update(None, name, value)?;
+    }
+    // SQLite opened it by name: that name must still be the file's.
+    check_file(target)?;
+    if is_of_run && !has_tables(&connection)? {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(TABLES)?;
+    insert_nodes(&transaction, &report.nodes)?;
+    insert_nodes_over_time(&transaction, report, merged)?;
+    insert_sums(&transaction, report, merged)?;
+    Ok(transaction.commit()?)
+}
+
+/// Gives a time as the other tables have it: seconds since the epoch.
+fn timestamp(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// Gives the time so many seconds after the first start.
+fn after(report: &Report, seconds: f64) -> f64 {
+    timestamp(report.started_at + Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// Inserts the nodes.
+fn insert_nodes(transaction: &Transaction, nodes: &[Node]) -> rusqlite::Result<()> {
+    // Two nodes of one name have their boot ids in it.
+    let sql = format!("INSERT OR IGNORE INTO nodes VALUES ({})", ["?"; 26].join(", "));
+    let mut statement = transaction.prepare(&sql)?;
+    let bytes = |bytes: Option<u64>| bytes.map(integer);
+    for node in nodes {
+        // The name that JSON has for it.
+        let state = serde_json::to_value(node.state).ok().and_then(|name| name.as_str().map(str::to_owned));
+        let of_coverage = |figure: fn(&NodeCoverage) -> u64| node.coverage.as_ref().map(figure).map(integer);
+        let reason = |reason: fn(&NodeCoverage) -> Option<&str>| node.coverage.as_ref().and_then(reason);
+        statement.execute(params![
+            node.node,
+            state,
+            integer(node.reports),
+            node.last_heard_at.map(timestamp),
+            node.silent_s,
+            node.clock_offset_s,
+            node.cores,
+            node.usable_cores,
+            bytes(node.ram.total_bytes),
+            bytes(node.ram.usable_bytes),
+            bytes(node.ram.max_bytes),
+            bytes(node.ram.at_most_bytes),
+            node.ram.mean_bytes,
+            bytes(node.ram.max_used_bytes),
+            node.cpu_s,
+            node.busy_cores,
+            node.is_contended,
+            bytes(node.processes),
+            node.exit.code,
+            node.exit.signal,
+            of_coverage(|coverage| coverage.exact),
+            of_coverage(|coverage| coverage.sampled),
+            of_coverage(|coverage| coverage.unknown),
+            of_coverage(|coverage| coverage.dropped_events),
+            reason(|coverage| coverage.untracked_reason.as_deref()),
+            reason(|coverage| coverage.uncounted_reason.as_deref()),
+        ])?;
+    }
+    Ok(())
+}
+
+/// Inserts the points of each node's series. A node without a report has none.
+fn insert_nodes_over_time(
+    transaction: &Transaction,
+    report: &Report,
+    merged: &Merged,
+) -> rusqlite::Result<()> {
+    let mut statement =
+        transaction.prepare("INSERT OR IGNORE INTO nodes_over_time VALUES (?, ?, ?, ?, ?, ?)")?;
+    for node in &report.nodes {
+        let series = &node.series;
+        let times = merged.node_start_s.iter().zip(&merged.node_end_s);
+        for (at, (start_s, end_s)) in times.enumerate().take(series.mean_ram_bytes.len()) {
+            let value = |list: &Vec<Option<f64>>| list.get(at).copied().flatten();
+            statement.execute(params![
+                after(report, *end_s),
+                node.node,
+                after(report, *start_s),
+                value(&series.mean_ram_bytes),
+                value(&series.max_ram_bytes),
+                value(&series.mean_cpu_percent),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+/// Inserts the points of the series of all nodes.
+fn insert_sums(transaction: &Transaction, report: &Report, merged: &Merged) -> rusqlite::Result<()> {
+    let tracks = sums(report);
+    let lists: Vec<(String, &Vec<Option<f64>>)> = tracks.iter().flat_map(lists).collect();
+    let declared: Vec<String> = lists.iter().map(|(name, _)| format!("{name} FLOAT")).collect();
+    transaction.execute_batch(&format!(
+        "CREATE TABLE sums_over_nodes (timestamp FLOAT PRIMARY KEY, start_timestamp FLOAT, bin_s FLOAT, {}) WITHOUT ROWID",
+        declared.join(", ")
+    ))?;
+    let places = vec!["?"; 3 + lists.len()].join(", ");
+    let mut statement =
+        transaction.prepare(&format!("INSERT OR IGNORE INTO sums_over_nodes VALUES ({places})"))?;
+    let times = report.series.start_s.iter().zip(&report.series.end_s);
+    for (at, (start_s, end_s)) in times.enumerate() {
+        let times = [after(report, *end_s), after(report, *start_s), merged.bin_s].map(Some);
+        let values = lists.iter().map(|(_, list)| list.get(at).copied().flatten());
+        let values = times.into_iter().chain(values).map(|value| value.map_or(Sql::Null, Sql::Real));
+        statement.execute(params_from_iter(values))?;
+    }
+    Ok(())
+}
+
+/// A quantity over time: what its columns begin with, what they end with, and its values.
+type Named<'a> = (String, &'static str, &'a Track);
+
+/// Lists the quantities that are summed over nodes.
+fn sums(report: &Report) -> Vec<Named<'_>> {
+    fn of_sets<'a>(
+        what: &'static str,
+        unit: &'static str,
+        tracks: &'a SetTracks,
+    ) -> impl Iterator<Item = Named<'a>> {
+        let SetTracks { main, descendants, combined, system } = tracks;
+        let tracks = SETS.iter().zip([main, descendants, combined, system]);
+        tracks.map(move |(set, track)| (format!("{set}_{what}"), unit, track))
+    }
+    let series = &report.series;
+    let io = &series.io_bytes_per_s;
+    let others = [
+        ("processes", "", &series.processes),
+        ("io_read", "_bytes_per_s", &io.read),
+        ("io_written", "_bytes_per_s", &io.written),
+    ];
+    let others = others.map(|(name, unit, track)| (name.to_owned(), unit, track));
+    of_sets("ram", "_bytes", &series.ram_bytes)
+        .chain(of_sets("cpu", "_percent", &series.cpu_percent))
+        .chain(others)
+        .collect()
+}
+
+/// Gives the columns of a quantity: its bounds and its mean.
+fn lists<'a>((name, unit, track): &Named<'a>) -> [(String, &'a Vec<Option<f64>>); 3] {
+    [("min", &track.min), ("mean", &track.mean), ("max", &track.max)]
+        .map(|(which, list)| (format!("{name}_{which}{unit}"), list))
+}
