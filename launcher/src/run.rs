@@ -218,7 +218,7 @@ fn spawn(
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     let words = &options.command.words;
     if words.is_empty() {
-        let subject = Subject::Input(nodes::watch_input());
+        let subject = Subject::Input(nodes::watch_input(options.diagnosis.agent.as_ref()));
         return Ok(Started {
             subject,
             at_ns: clock::monotonic_ns(),

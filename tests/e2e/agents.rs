@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::cluster::{cluster, on_n1, on_node};
+use crate::support::cluster::{IN_JOB, cluster, on_host, on_n1, on_node, on_slurm, run_in};
 use crate::support::rows::{Database, JsonLines, Rows};
 use crate::support::run::{BINARY, Tracked, cache_home, tracked};
 use crate::support::{installed, or_skip, wait_until};
@@ -274,6 +274,64 @@ fn ranks_on_other_nodes_are_counted_and_end_as_without_us() {
             assert!(bare.any(|bare| bare == status), "{name} {rank}: {status:?}, never so without us");
             assert!(on_node(&report.unwrap(), "n2").is_some(), "{name} {rank}");
         }
+    }
+}
+
+/// The last report of an agent that stays in this directory of n2.
+fn left_on_n2(cluster: &str, directory: &str) -> Value {
+    let read = || {
+        let cat = format!("cat {directory}/*.json");
+        let output = Command::new(cluster).args(["exec", "n2", "sh", "-c", &cat]).output().unwrap();
+        let report = serde_json::from_slice::<Value>(&output.stdout).ok()?;
+        (report["stage"] == "final").then_some(report)
+    };
+    wait_until("the report on n2", || read().is_some());
+    read().unwrap()
+}
+
+// Requirement: NODE-22, NODE-63
+#[test]
+fn reports_of_nodes_that_share_no_directory_are_named_and_become_one_by_hand() {
+    let (cluster, _turn) = or_skip!(cluster());
+    let mut ways = launchers(&cluster);
+    if on_slurm(&cluster, ":", false).is_ok() {
+        ways.push(("srun", "TRACK srun".to_owned()));
+    }
+    let state = Path::new(&std::env::var_os("HOME").unwrap()).join(".local/state");
+    fs::create_dir_all(&state).unwrap();
+    for (name, launcher) in ways {
+        let directory = tempfile::tempdir().unwrap();
+        // The names are the same on n2, and what is in them are other directories.
+        let apart = [directory.path(), &state].map(|path| path.to_str().unwrap());
+        apart.iter().for_each(|path| on_host(&cluster, "n2", &["mount", "-t", "tmpfs", "tmpfs", path]));
+        let shell = if name == "srun" { IN_JOB } else { &["sh", "-c"] };
+        let line = format!("{launcher} sh -c '/bin/true; sleep 0.3; :'");
+        let (status, _, report) = run_in(&directory, &cluster, shell, &line, true);
+        let report = report.unwrap();
+        let left = left_on_n2(&cluster, "~/.local/state/gpu-track/nodes/r.json.d");
+        apart.iter().for_each(|path| on_host(&cluster, "n2", &["umount", path]));
+
+        assert_eq!(status, Some(0), "{name}");
+        assert_eq!(report["coverage"]["nodes"]["unseen_names"], serde_json::json!(["n2"]), "{name}");
+        let [named] = &report["coverage"]["left_reports"].as_array().unwrap()[..] else {
+            panic!("{name}: {}", report["coverage"])
+        };
+        // An agent that an MPI launcher started can't tell that it left a report.
+        let is_told = name == "srun";
+        assert_eq!((&named["node"], &named["is_certain"]), (&"n2".into(), &is_told.into()), "{name}");
+        let path = named["path"].as_str().unwrap();
+        let place = if is_told { state.to_str().unwrap() } else { "~/.local/state" };
+        assert!(path.starts_with(&format!("{place}/gpu-track/nodes/r.json.d")), "{name}: {path}");
+        assert!(report["warnings"].to_string().contains(&format!("n2:{path}")), "{}", report["warnings"]);
+
+        let shared = directory.path().join("r.json.d");
+        fs::write(shared.join("n2.json"), left.to_string()).unwrap();
+        let mut merge = Command::new(env!("CARGO_BIN_EXE_gpu-track"));
+        let merged = merge.args(["merge", "-f", "json"]).arg(&shared).output().unwrap();
+        let merged: Value = serde_json::from_slice(&merged.stdout).unwrap();
+        // Two ranks of three processes; the daemon, if there is one, counts too.
+        let processes = if is_told { 6 } else { 7 };
+        assert_eq!((files(&merged), on_node(&merged, "n2")), ((2, 0), Some(processes)), "{name}");
     }
 }
 

@@ -72,6 +72,49 @@ fn what_runs_on_another_node_of_the_job_is_in_the_report() {
     assert_eq!(left.len(), 2, "the agent's segment: {left:?}");
 }
 
+// Requirement: NODE-22
+#[test]
+fn report_that_stays_on_a_node_is_named_with_its_path_and_can_be_merged() {
+    let (directory, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let report = directory.path().join("r.json");
+    // The other node does not see the directory.
+    let srun = with_srun(
+        "while [ \"$1\" != sh ]; do shift; done\n\
+         sh -c \"$3\" </dev/null\n\
+         exec sh -c \"$(printf %s \"$3\" | sed \"s#:/dev/shm/#:${0%/*}/#g; s#:[^: ]*\\(/r.json.d\\)#:/nonexistent\\1#g\")\"",
+    );
+    let home = state.path().to_owned();
+    let run = in_job("$OTHER sh -c '/bin/true; exit 5'; exit 3", srun.path(), &report)
+        .with(move |command| command.env("XDG_STATE_HOME", home))
+        .run();
+    assert_eq!((run.status.code(), &*run.stderr), (Some(3), ""));
+    let read = |path: &Path| serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap();
+    let of_launcher = read(&report);
+    let [left] = &of_launcher["coverage"]["left_reports"].as_array().unwrap()[..] else {
+        panic!("{}", of_launcher["coverage"])
+    };
+    assert_eq!(left["is_certain"], true);
+    let path = PathBuf::from(left["path"].as_str().unwrap());
+    assert!(path.starts_with(state.path().join("gpu-track/nodes/r.json.d")), "{left}");
+    let warnings = of_launcher["warnings"].to_string();
+    assert!(
+        warnings.contains(&format!("{}:{}", left["node"].as_str().unwrap(), path.display())),
+        "{warnings}"
+    );
+    // It ends with the step, so perhaps after the launcher.
+    wait_until("the report of the other node", || fs::read(&path).is_ok_and(|text| !text.is_empty()));
+    wait_until("its last report", || read(&path)["stage"] == "final");
+    let shared = PathBuf::from(format!("{}.d", report.display()));
+    fs::copy(&path, shared.join(path.file_name().unwrap())).unwrap();
+    let mut merge = std::process::Command::new(env!("CARGO_BIN_EXE_gpu-track"));
+    let merged = merge.args(["merge", "-f", "json"]).arg(&shared).output().unwrap();
+    let merged: Value = serde_json::from_slice(&merged.stdout).unwrap();
+    assert_eq!(merged["merged"]["files"]["read"], 2, "{}", merged["merged"]);
+    let [all, own] = [&merged, &of_launcher].map(|report| report["processes"]["total"].as_u64().unwrap());
+    assert_eq!(all, own + 2, "the shell there and its child");
+    assert!(merged["coverage"]["left_reports"].is_null());
+}
+
 // Requirement: NODE-14
 #[test]
 fn agents_are_no_part_of_the_run_and_change_no_figure_of_it() {

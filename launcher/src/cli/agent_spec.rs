@@ -18,6 +18,8 @@ pub(crate) struct AgentSpec {
     pub(crate) segment: Option<PathBuf>,
     /// The directory of the nodes' reports.
     pub(crate) directory: PathBuf,
+    /// Where the agent's report stays on its node, which does not see that directory. `None`: it does. The agent finds that out.
+    pub(crate) left: Option<PathBuf>,
 }
 
 /// Not written by a launcher of this version.
@@ -52,6 +54,7 @@ impl FromStr for AgentSpec {
             id: u64::from_str_radix(id, 16).map_err(|_| not_a_spec())?,
             segment: (segment != NONE).then(|| segment.into()),
             directory: directory.into(),
+            left: None,
         })
     }
 }
@@ -64,7 +67,7 @@ mod tests {
     #[test]
     fn spec_is_one_plain_word_and_is_read_back() {
         for segment in [None, Some("/dev/shm/gpu-track.1000.17.00ff".into())] {
-            let spec = AgentSpec { id: 0xfeed, segment, directory: "/home/me/a.json.d".into() };
+            let spec = AgentSpec { id: 0xfeed, segment, directory: "/home/me/a.json.d".into(), left: None };
             assert!(is_plain(&spec.to_string()));
             assert_eq!(spec.to_string().parse::<AgentSpec>().unwrap(), spec);
         }

@@ -35,15 +35,16 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
     let is_tracked = spec.segment.as_ref().is_some_and(|segment| is_own_file(segment));
     let is_late = !has_command && is_input_over();
     let place = if is_tracked || is_late { None } else { place(&spec) };
-    let Some(CheckedIn { file, part }) = place else {
+    let Some((CheckedIn { file, part }, is_left)) = place else {
         if !has_command {
-            slurm_step::say_ready();
+            slurm_step::say_ready(None);
             return Ok(Some(ExitCode::SUCCESS));
         }
         let inherited = InheritedState::replace(&signals::all_but_faults());
         return Err(spawn::become_command(&options.command.words, &inherited));
     };
     options.report.targets = vec![json_in(&file)];
+    options.diagnosis.agent = Some(AgentSpec { left: is_left.then_some(file), ..spec });
     options.report.node_part = Some(part);
     Ok(None)
 }
@@ -54,21 +55,21 @@ fn is_own_file(path: &Path) -> bool {
     found.is_ok_and(|found| found.is_file() && found.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Finds the place of this node's report: in the directory that the nodes share, or in this user's own on this node.
-fn place(spec: &AgentSpec) -> Option<CheckedIn> {
+/// Finds the place of this node's report: in the directory that the nodes share, or in this user's own on this node. Gives it with
+/// whether it is that one.
+fn place(spec: &AgentSpec) -> Option<(CheckedIn, bool)> {
     let check_in = |directory: NodeDirectory| directory.check_in(true);
-    let shared = NodeDirectory::open(&spec.directory, spec.id).and_then(check_in);
-    let local = |_| {
-        let place = state_directory().zip(spec.directory.file_name()).ok_or(io::ErrorKind::NotFound)?;
-        NodeDirectory::local(&place.0.join(place.1)).and_then(check_in)
-    };
-    shared.or_else(local).ok()
+    if let Ok(shared) = NodeDirectory::open(&spec.directory, spec.id).and_then(check_in) {
+        return Some((shared, false));
+    }
+    let local = state_directory()?.join(spec.directory.file_name()?);
+    Some((NodeDirectory::local(&local).and_then(check_in).ok()?, true))
 }
 
-/// Says that the node is tracked, and watches the standard input. The result becomes true when that has ended, and then a SIGCHLD
-/// wakes this process.
-pub(crate) fn watch_input() -> Arc<AtomicBool> {
-    slurm_step::say_ready();
+/// Says that the node is tracked, and where its report is if that stays on it (`spec`). Watches the standard input. The result
+/// becomes true when that has ended, and then a SIGCHLD wakes this process.
+pub(crate) fn watch_input(spec: Option<&AgentSpec>) -> Arc<AtomicBool> {
+    slurm_step::say_ready(spec.and_then(|spec| spec.left.as_deref()));
     let watch = end_watch::start(|| {
         // An error is an end, too.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());

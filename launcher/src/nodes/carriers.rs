@@ -120,6 +120,7 @@ impl Carriers {
             id: self.id,
             segment: segment.map(Path::to_owned),
             directory: self.directory.clone(),
+            left: None,
         };
         format!("{} --agent {spec} {}", self.program.display(), self.options)
     }

@@ -5,14 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use gpu_track_collector::merge::{MergedReport, ranks_csv};
+use gpu_track_collector::merge::{MergedReport, note_left_reports, ranks_csv};
 use gpu_track_collector::tracking::{TrackingFile, of_nodes};
-use gpu_track_collector::{Config, ProcRoot, Report, Stage, write_everywhere};
+use gpu_track_collector::{Config, LeftReport, ProcRoot, Report, Stage, write_everywhere};
 use serde::Deserialize;
 
 use super::NodeRun;
 use super::carriers::REMOTE_SHELL;
 use super::directory::NodeDirectory;
+use super::slurm_step::SlurmStep;
 use crate::cli::{HeldTrackingFile, Options};
 use crate::companion::{merge, report_files};
 use crate::config;
@@ -22,6 +23,8 @@ use crate::wakeups::Wakeups;
 
 /// How long the launcher waits for the other nodes after its command.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Where an agent leaves its report on a node that does not see the directory, if XDG_STATE_HOME names no other place there.
+const HOME_STATE: &str = "~/.local/state/gpu-track/nodes";
 /// How often it looks for their reports.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -89,17 +92,38 @@ impl NodeRun {
     /// Writes the report of all nodes to the places that the user named, and keeps it. Its figures go to the `tracking` files, too.
     /// To be called when this node's own report is written.
     pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
+        let left = self.step.as_ref().map(SlurmStep::left_reports).unwrap_or_default();
         let reports = self.wait_for_others(signals);
-        let config = Config { report: self.report, ..config::of(options, &ProcRoot::default()) };
-        let Some(merged) = report_of_all(&self.directory, &reports) else { return };
+        let config = Config { report: self.report.clone(), ..config::of(options, &ProcRoot::default()) };
+        let Some(mut merged) = report_of_all(&self.directory, &reports) else { return };
+        let has_left = !left.is_empty();
+        self.note_left_reports(&mut merged.report, left);
         let is_written = write(&config, &merged);
         // The log of GPUs is held with them, whatever its name.
         let of_run = |file: &&TrackingFile| options.tracking.tracking_files.contains(&file.target());
         for file in tracking.iter().map(|held| &held.file).filter(of_run) {
             add_to_tracking_file(file, &merged.report);
         }
-        if self.is_temporary && is_written {
+        // What nodes have left is merged with what is in the directory.
+        if self.is_temporary && is_written && !has_left {
             self.directory.remove(&[REMOTE_SHELL]);
+        }
+    }
+
+    /// Notes in the report of all where the reports are that nodes have `left`, since they don't see the directory. An agent that an
+    /// MPI launcher has started can't tell: each node without a report may have left one.
+    fn note_left_reports(&self, report: &mut Report, mut left: Vec<LeftReport>) {
+        let unseen = report.coverage.nodes.iter().flat_map(|nodes| &nodes.unseen_names);
+        let name = self.directory.path().file_name().unwrap_or_default().to_string_lossy();
+        if self.has_carriers {
+            left.extend(unseen.map(|node| LeftReport {
+                node: node.clone(),
+                path: format!("{HOME_STATE}/{name}"),
+                is_certain: false,
+            }));
+        }
+        if !left.is_empty() {
+            note_left_reports(report, left, &self.directory.path().display().to_string());
         }
     }
 

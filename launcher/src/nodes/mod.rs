@@ -53,6 +53,8 @@ pub(crate) struct NodeRun {
     carriers: Carriers,
     /// The agents that Slurm has started.
     step: Option<SlurmStep>,
+    /// Variables of the command make MPI launchers start agents.
+    has_carriers: bool,
     /// The report of all, as the user asked for it.
     report: ReportConfig,
     /// Nobody asked for the directory: it is removed if the report of all is written.
@@ -98,7 +100,16 @@ impl NodeRun {
         let report = options.report.clone();
         options.report.node_part = Some(part);
         let _membership = membership;
-        Ok(Self { directory, own: file, carriers, step: None, report, is_temporary, _membership })
+        Ok(Self {
+            directory,
+            own: file,
+            carriers,
+            step: None,
+            has_carriers: false,
+            report,
+            is_temporary,
+            _membership,
+        })
     }
 
     /// Has Slurm start the agents, in a job of several nodes. Elsewhere, gives the variables that make MPI launchers start them, for
@@ -111,7 +122,7 @@ impl NodeRun {
         is_reaper: bool,
     ) -> Environment {
         let Some(job) = SlurmJob::here(&keep::own_variable) else {
-            return self.carriers.environment(segment);
+            return self.carry(segment);
         };
         let agent = self.carriers.agent(Some(segment));
         let started = if is_reaper {
@@ -127,9 +138,16 @@ impl NodeRun {
             }
             Err(problem) => {
                 console::message(format_args!("--nodes: Slurm starts no agents: {problem}"));
-                self.carriers.environment(segment)
+                self.carry(segment)
             }
         }
+    }
+
+    /// Gives the variables that make MPI launchers start agents.
+    fn carry(&mut self, segment: &Path) -> Environment {
+        let variables = self.carriers.environment(segment);
+        self.has_carriers = !variables.is_empty();
+        variables
     }
 }
 

@@ -7,19 +7,25 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gpu_track_collector::LeftReport;
+
 use super::carriers::or_else;
+use super::directory::host;
 use crate::spawn::InheritedState;
 use crate::{console, signals};
 
 /// What a task writes, on a line of its own, when its node is tracked.
 const READY: &str = "gpu-track-run: ready";
+/// What follows on that line where the node does not see the directory of the run: the node, and the path of its report there.
+const LEFT: &str = ", report left on ";
 /// How long the command waits for the tasks. It starts without those that come later.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it looks for signals meanwhile.
@@ -45,6 +51,7 @@ impl SlurmJob {
 pub(super) struct SlurmStep {
     _input: PipeWriter,
     is_ending: Arc<AtomicBool>,
+    left: Arc<Mutex<Vec<LeftReport>>>,
 }
 
 impl Drop for SlurmStep {
@@ -64,9 +71,10 @@ impl SlurmStep {
         let (input, output) = spawn(job, agent, inherited).map_err(said)?;
         let is_ending = Arc::new(AtomicBool::new(false));
         let (sender, ready) = mpsc::channel();
-        let ending = Arc::clone(&is_ending);
+        let left = Arc::default();
+        let (ending, found) = (Arc::clone(&is_ending), Arc::clone(&left));
         // It reads to the end, so that srun can always write.
-        let read = move || read_all(output, &sender, &ending);
+        let read = move || read_all(output, &sender, &ending, &found);
         thread::Builder::new().spawn(read).map_err(|error| error.to_string())?;
         let seen = await_ready(&ready, job.nodes)?;
         if seen < job.nodes {
@@ -75,7 +83,12 @@ impl SlurmStep {
                 job.nodes
             ));
         }
-        Ok(Self { _input: input, is_ending })
+        Ok(Self { _input: input, is_ending, left })
+    }
+
+    /// Gives the reports that stay on nodes, as the tasks there have said so far.
+    pub(super) fn left_reports(&self) -> Vec<LeftReport> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -138,12 +151,19 @@ enum Heard {
 
 /// Reads what srun writes. A line on stderr says that srun has ended with an error, if the launcher has not asked it to end
 /// (`is_ending`) and waits for its tasks no more. Without an error, all tasks have ended by themselves: none had a node to track.
-fn read_all(output: impl Read, sender: &Sender<Heard>, is_ending: &AtomicBool) {
+/// Reports that stay on their nodes go to `left`.
+fn read_all(
+    output: impl Read,
+    sender: &Sender<Heard>,
+    is_ending: &AtomicBool,
+    left: &Mutex<Vec<LeftReport>>,
+) {
     let mut last = "it ended at once".to_owned();
     let mut is_error = false;
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
-        if line == READY {
+        if let Some(rest) = line.strip_prefix(READY) {
+            left.lock().unwrap_or_else(PoisonError::into_inner).extend(left_report(rest));
             let _ = sender.send(Heard::Ready);
         } else if line.contains(" error: ") || !is_error {
             is_error |= line.contains(" error: ");
@@ -173,10 +193,17 @@ fn await_ready(heard: &Receiver<Heard>, tasks: usize) -> Result<usize, String> {
     Ok(ready)
 }
 
-/// Says that this node is tracked; to be called by a task of the step.
-pub(super) fn say_ready() {
+/// Says that this node is tracked; to be called by a task of the step. `left`: where its report stays on this node.
+pub(super) fn say_ready(left: Option<&Path>) {
+    let left = left.map(|path| format!("{LEFT}{} {}", host(), path.display())).unwrap_or_default();
     // Where nobody reads it, the command waits for its time.
-    let _ = writeln!(io::stdout(), "{READY}");
+    let _ = writeln!(io::stdout(), "{READY}{left}");
+}
+
+/// Reads what follows [`READY`] on a line. `None`: the report does not stay on its node.
+fn left_report(rest: &str) -> Option<LeftReport> {
+    let (node, path) = rest.strip_prefix(LEFT)?.split_once(' ')?;
+    Some(LeftReport { node: node.to_owned(), path: path.to_owned(), is_certain: true })
 }
 
 #[cfg(test)]
@@ -202,7 +229,7 @@ mod tests {
     fn command_waits_until_all_tasks_are_ready_and_learns_why_there_is_no_step() {
         let read = |text: &str| {
             let (sender, ready) = mpsc::channel();
-            read_all(text.as_bytes(), &sender, &AtomicBool::new(false));
+            read_all(text.as_bytes(), &sender, &AtomicBool::new(false), &Mutex::default());
             await_ready(&ready, 2)
         };
         assert_eq!(read(&format!("{READY}\nsrun: warning\n{READY}\n")), Ok(2));
@@ -212,6 +239,18 @@ mod tests {
             Err("error: Unable to create step for job 7: Job/step already completing".to_owned())
         );
         assert_eq!(read(""), Err("it ended at once".to_owned()));
+    }
+
+    // Requirement: NODE-22
+    #[test]
+    fn task_tells_where_its_report_stays() {
+        let (sender, ready) = mpsc::channel();
+        let left = Mutex::default();
+        let text = format!("{READY}\n{READY}{LEFT}n2 /home/a b/n2.7.json\n");
+        read_all(text.as_bytes(), &sender, &AtomicBool::new(false), &left);
+        assert_eq!(await_ready(&ready, 2), Ok(2));
+        let stays = LeftReport { node: "n2".into(), path: "/home/a b/n2.7.json".into(), is_certain: true };
+        assert_eq!(left.into_inner().unwrap(), [stays]);
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub fn cluster() -> Result<(String, MutexGuard<'static, ()>), &'static str> {
 /// What a run on a cluster came to: its status, what it printed, and its report.
 type Ended = (Option<i32>, String, Option<Value>);
 
+/// The words before a line that runs in a job of Slurm, with two tasks on each of two nodes.
+pub const IN_JOB: &[&str] = &["salloc", "-Q", "-N2", "-n4", "sh", "-c"];
+
 /// Runs a line on n1. TRACK in it stands for gpu-track-run over several nodes, or for nothing.
 pub fn on_n1(cluster: &str, line: &str, is_tracked: bool) -> Ended {
     run_on_n1(cluster, &["sh", "-c"], line, is_tracked)
@@ -37,11 +40,27 @@ pub fn on_slurm(cluster: &str, line: &str, is_tracked: bool) -> Result<Ended, &'
     if !ping.status.success() {
         return Err("needs a cluster with Slurm (GPU_TRACK_TEST_CLUSTER)");
     }
-    Ok(run_on_n1(cluster, &["salloc", "-Q", "-N2", "-n4", "sh", "-c"], line, is_tracked))
+    Ok(run_on_n1(cluster, IN_JOB, line, is_tracked))
+}
+
+/// Runs a command on a host, which must succeed.
+pub fn on_host(cluster: &str, host: &str, command: &[&str]) {
+    let status = Command::new(cluster).args(["exec", host]).args(command).status().unwrap();
+    assert!(status.success(), "{host}: {command:?}");
 }
 
 fn run_on_n1(cluster: &str, shell: &[&str], line: &str, is_tracked: bool) -> Ended {
-    let directory = tempfile::tempdir().unwrap();
+    run_in(&tempfile::tempdir().unwrap(), cluster, shell, line, is_tracked)
+}
+
+/// As [`on_n1`] and [`on_slurm`], in this directory. `shell`: the words before the line.
+pub fn run_in(
+    directory: &tempfile::TempDir,
+    cluster: &str,
+    shell: &[&str],
+    line: &str,
+    is_tracked: bool,
+) -> Ended {
     let path = directory.path().display();
     let line = line.replace("TRACK ", if is_tracked { "$TRACK " } else { "" });
     let output = Command::new(cluster)

@@ -343,6 +343,7 @@ fn coverage() -> Coverage {
         connector_absent: Some("Operation not permitted (os error 1)".into()),
         connector_overruns: 0,
         nodes: None,
+        left_reports: Vec::new(),
         ranks: None,
     }
 }

@@ -5,14 +5,14 @@ use gpu_track_core::samples::nodes;
 use super::{compare, full_style};
 use crate::html::html;
 use crate::json::json;
-use crate::merge::{Head, Merger, Plan, Source};
-use crate::model::report::Report;
+use crate::merge::{Head, Merger, Plan, Source, note_left_reports};
+use crate::model::report::{LeftReport, Report};
 use crate::model::style::Style;
 use crate::read::{self, ReadReport};
 use crate::runs;
 use crate::text::text;
 
-/// The report of all nodes, and of files that could not be read.
+/// The report of all nodes, of files that could not be read, and of a report that stayed on its node.
 pub(super) fn merged() -> Report {
     let reports = nodes();
     let source = |(file, report): &(String, Report)| Source {
@@ -28,7 +28,11 @@ pub(super) fn merged() -> Report {
         let (_, report) = reports.iter().find(|(name, _)| *name == file).unwrap();
         merger.add(number, ReadReport { report: report.clone(), note: None });
     }
-    merger.finish().unwrap().report
+    let mut report = merger.finish().unwrap().report;
+    let path = "/home/me/.local/state/gpu-track/nodes/usage.json.d/n3.4711.json".to_owned();
+    let left = LeftReport { node: "n3".into(), path, is_certain: true };
+    note_left_reports(&mut report, vec![left], "/home/me/usage.json.d");
+    report
 }
 
 // Requirement: NODE-1

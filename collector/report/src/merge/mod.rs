@@ -14,6 +14,7 @@ mod cover;
 mod ending;
 mod grid;
 mod head;
+mod left;
 mod machine;
 mod merger;
 mod node;
@@ -34,6 +35,7 @@ mod usable;
 mod warnings;
 
 pub use head::Head;
+pub use left::note_left_reports;
 pub use merger::{MergedReport, Merger};
 pub use plan::{Plan, Source};
 pub use quantity::MOST_CLOCK_OFFSET_S;

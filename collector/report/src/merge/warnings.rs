@@ -102,7 +102,7 @@ pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
 }
 
 /// Names the first of several, and says how many more there are: `n1, n2 and 3 others`.
-fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+pub(super) fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let all = names.len();
     let shown: Vec<&str> = names.take(NAMED).collect();
     match all.saturating_sub(shown.len()) {
@@ -113,7 +113,7 @@ fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 }
 
 /// Writes `1 node`, `2 nodes`.
-fn counted(count: u64, what: &str) -> String {
+pub(super) fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 

@@ -1,7 +1,12 @@
 //! How the figures are known, where not all of them are exact.
 
 use crate::document::Section;
-use crate::model::report::Coverage;
+use crate::model::report::{Coverage, LeftReport};
+
+/// Says where a report stayed.
+fn left(LeftReport { node, path, is_certain }: &LeftReport) -> String {
+    format!("{node}:{path}{}", if *is_certain { "" } else { " (if there is one)" })
+}
 
 /// Makes the section of what is known how, without what is all exact.
 pub(super) fn coverage(coverage: &Coverage) -> Section {
@@ -39,4 +44,5 @@ pub(super) fn coverage(coverage: &Coverage) -> Section {
         .section(Section::list("Static executables", coverage.static_executables.clone()))
         .text("Nodes not seen", coverage.nodes.as_ref().map(|nodes| nodes.unseen.to_string()))
         .text("Ranks not seen", ranks)
+        .section(Section::list("Reports on other nodes", coverage.left_reports.iter().map(left).collect()))
 }

@@ -87,8 +87,8 @@ mod tests {
     use std::fs;
 
     use gpu_track_core::samples;
-    use gpu_track_report::merge::{Head, Merger, Plan, Source};
-    use gpu_track_report::read::{ReadReport, read};
+    use gpu_track_report::merge::merge;
+    use gpu_track_report::read::read;
     use rusqlite::Connection;
 
     use super::*;
@@ -96,20 +96,7 @@ mod tests {
 
     /// The report of twelve ranks on two nodes; a third one has none.
     fn of_two_nodes() -> Report {
-        let reports = samples::nodes();
-        let source = |(file, report): &(String, Report)| Source {
-            file: file.clone(),
-            head: Head::of(report),
-            content: None,
-        };
-        let plan = Plan::new(reports.iter().map(source).collect(), Vec::new());
-        let order: Vec<(usize, usize)> =
-            plan.order().map(|(number, _)| (number, plan.place(number))).collect();
-        let mut merger = Merger::new(plan);
-        for (number, place) in order {
-            merger.add(number, ReadReport { report: reports[place].1.clone(), note: None });
-        }
-        merger.finish().unwrap().report
+        merge(&samples::nodes()).unwrap().report
     }
 
     fn file(directory: &tempfile::TempDir, name: &str) -> TrackingFile {

@@ -46,6 +46,9 @@ pub struct Coverage {
     pub connector_overruns: u64,
     /// Other machines on which the tree started processes. `None`: as far as is known, there are none.
     pub nodes: Option<Nodes>,
+    /// Reports of other nodes that stayed there, since those nodes don't see the directory of the run. They are in no figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_reports: Vec<LeftReport>,
     /// Ranks of MPI jobs and Slurm steps without a record here. `None`: as far as is known, there are none.
     pub ranks: Option<UnseenRanks>,
 }
@@ -66,6 +69,17 @@ pub struct Nodes {
     pub unseen: u64,
     /// Their names, where they are known.
     pub unseen_names: Vec<String>,
+}
+
+/// A report of another node that is on that node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftReport {
+    /// The node.
+    pub node: String,
+    /// Where it is there: the file as the node's agent told it, or the directory in which it would be.
+    pub path: String,
+    /// The agent told it. Otherwise it is where an agent writes that does not see the directory of the run; there may be none.
+    pub is_certain: bool,
 }
 
 /// Processes by the layer that found them first. `None`: the layer was off, or could not be had.

@@ -32,7 +32,7 @@ pub use cause::{
     FileSizeLimit, LimitExceeded, OutOfMemory, TimeLimit, TimeLimitSource,
 };
 pub use contention::Contention;
-pub use coverage::{Coverage, Layers, Nodes, Peaks, UnseenRanks};
+pub use coverage::{Coverage, Layers, LeftReport, Nodes, Peaks, UnseenRanks};
 pub use cpu::{Cpu, CpuTime, Percent};
 pub use crashes::Crash;
 pub use gpu::{

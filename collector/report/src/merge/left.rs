@@ -1,0 +1,135 @@
+//! Reports that stayed on their nodes, where these don't see the directory of the run: the report of the others names them.
+
+use super::warnings::{counted, named};
+use crate::model::report::{LeftReport, Node, NodeState, Nodes, Report, Topic, Warning};
+
+/// Notes in a report where those of other nodes are, which are in no figure of it. `directory`: that of the run, into which they can
+/// be copied.
+pub fn note_left_reports(report: &mut Report, left: Vec<LeftReport>, directory: &str) {
+    let (certain, possible): (Vec<&LeftReport>, Vec<&LeftReport>) =
+        left.iter().partition(|left| left.is_certain);
+    let texts = [
+        (Topic::Tracking, stayed(&certain, directory)),
+        (Topic::OtherNodes, may_have_stayed(&possible, directory)),
+    ];
+    let warnings = texts.into_iter().filter_map(|(topic, text)| Some(Warning::new(topic, text?)));
+    // First: the summary shows a few, and this one says what can be done.
+    report.warnings.splice(0..0, warnings);
+    for LeftReport { node, .. } in certain {
+        note_unseen(report, node);
+    }
+    report.coverage.left_reports = left;
+}
+
+/// Says where reports stayed. `None`: none did.
+fn stayed(left: &[&LeftReport], directory: &str) -> Option<String> {
+    let (on, is, sees) = match left.len() {
+        0 => return None,
+        1 => ("its node", "is", "That node does not see"),
+        _ => ("their nodes", "are", "Those nodes do not see"),
+    };
+    Some(format!(
+        "{} stayed on {on}, and {is} in no figure: {}. {sees} {directory}. Copied into that directory here, gpu-track merge makes one \
+         report of all.",
+        counted(left.len() as u64, "report"),
+        places(left)
+    ))
+}
+
+/// Says where reports may be. `None`: there can be none.
+fn may_have_stayed(left: &[&LeftReport], directory: &str) -> Option<String> {
+    let what = match left.len() {
+        0 => return None,
+        1 => "A report may have stayed on its node, and is in no figure then",
+        _ => "Reports may have stayed on their nodes, and are in no figure then",
+    };
+    Some(format!(
+        "{what}: {}. That is so where a node does not see {directory}. Copied into that directory here, gpu-track merge makes one \
+         report of all.",
+        places(left)
+    ))
+}
+
+/// Writes `n2:/path, n3:/path and 2 others`.
+fn places(left: &[&LeftReport]) -> String {
+    let all: Vec<String> = left.iter().map(|left| format!("{}:{}", left.node, left.path)).collect();
+    named(all.iter().map(String::as_str))
+}
+
+/// Counts a node without a report among those that are in no figure, unless it is there.
+fn note_unseen(report: &mut Report, node: &str) {
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let is_it = |name: &str| short(name) == short(node);
+    let has_report = report.host.hostname.as_deref().is_some_and(is_it)
+        || report.nodes.iter().any(|known| known.reports > 0 && is_it(&known.node));
+    if has_report {
+        return;
+    }
+    let unseen = report.coverage.nodes.get_or_insert_with(|| Nodes { unseen: 0, unseen_names: Vec::new() });
+    if !unseen.unseen_names.iter().any(|name| is_it(name)) {
+        unseen.unseen_names.push(node.to_owned());
+        unseen.unseen = unseen.unseen.max(unseen.unseen_names.len() as u64);
+    }
+    if report.merged.is_some() && !report.nodes.iter().any(|known| is_it(&known.node)) {
+        let state = NodeState::NeverCheckedIn;
+        report.nodes.push(Node { node: node.to_owned(), state, ..Node::default() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_core::samples;
+
+    use super::super::merge;
+    use super::*;
+
+    fn left(node: &str, is_certain: bool) -> LeftReport {
+        LeftReport { node: node.into(), path: format!("/var/{node}.json"), is_certain }
+    }
+
+    // Requirement: NODE-22
+    #[test]
+    fn node_of_a_report_that_stayed_there_is_named_and_counted_once() {
+        let mut report = samples::full();
+        report.coverage.nodes = Some(Nodes { unseen: 1, unseen_names: vec!["n2.example.org".into()] });
+        note_left_reports(&mut report, vec![left("n2", true), left("n3", true)], "/home/r.json.d");
+        let nodes = report.coverage.nodes.as_ref().unwrap();
+        assert_eq!(
+            (nodes.unseen, &nodes.unseen_names[..]),
+            (2, &["n2.example.org".to_owned(), "n3".into()][..])
+        );
+        let text = &report.warnings[0].text;
+        assert_eq!(
+            text,
+            "2 reports stayed on their nodes, and are in no figure: n2:/var/n2.json, n3:/var/n3.json. Those nodes do not see \
+             /home/r.json.d. Copied into that directory here, gpu-track merge makes one report of all."
+        );
+        let read = crate::read::read(&crate::json::json(&report, &Default::default())).unwrap().report;
+        assert_eq!(read.coverage.left_reports, [left("n2", true), left("n3", true)]);
+    }
+
+    // Requirement: NODE-22
+    #[test]
+    fn report_that_may_have_stayed_on_a_node_changes_no_count() {
+        let mut report = samples::full();
+        let before = report.coverage.nodes.clone();
+        note_left_reports(&mut report, vec![left("n2", false)], "/home/r.json.d");
+        assert_eq!(report.coverage.nodes, before);
+        let text = &report.warnings[0].text;
+        assert!(
+            text.contains("may have stayed on its node, and is in no figure then: n2:/var/n2.json."),
+            "{text}"
+        );
+    }
+
+    // Requirement: NODE-22
+    #[test]
+    fn node_that_has_another_report_is_not_missing() {
+        let mut report = merge(&samples::nodes()).unwrap().report;
+        let before = (report.coverage.nodes.clone(), report.nodes.len());
+        note_left_reports(&mut report, vec![left("n2", true)], "/d");
+        assert_eq!((report.coverage.nodes.clone(), report.nodes.len()), before);
+        note_left_reports(&mut report, vec![left("n7", true)], "/d");
+        assert_eq!(report.nodes.last().map(|node| node.state), Some(NodeState::NeverCheckedIn));
+    }
+}
