@@ -235,7 +235,7 @@ fn run_goes_on_where_other_nodes_cannot_be_tracked() {
 }
 
 /// The words that start four ranks on n1 and n2.
-fn launchers(cluster: &str) -> Vec<(&'static str, String)> {
+pub fn launchers(cluster: &str) -> Vec<(&'static str, String)> {
     let output = Command::new(cluster).arg("ssh").output().unwrap();
     let ssh = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let open_mpi = format!(

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests panic and print as tests do")]
 
 mod agents;
+mod agents_truth;
 mod attach;
 mod births_and_deaths;
 mod causes;

@@ -5,12 +5,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::cluster::{cluster, on_node, on_slurm};
-use crate::support::run::{Tracked, tracked};
-use crate::support::{kill, or_skip, wait_until};
+use crate::support::cluster::{IN_JOB, cluster, on_host, on_node, on_slurm, run_in};
+use crate::support::programs::compiled;
+use crate::support::run::{BINARY, Tracked, tracked};
+use crate::support::{kill, or_skip, program, skip, wait_until};
 
 /// A directory with this script as srun.
 fn with_srun(script: &str) -> tempfile::TempDir {
@@ -106,7 +108,7 @@ fn report_that_stays_on_a_node_is_named_with_its_path_and_can_be_merged() {
     wait_until("its last report", || read(&path)["stage"] == "final");
     let shared = PathBuf::from(format!("{}.d", report.display()));
     fs::copy(&path, shared.join(path.file_name().unwrap())).unwrap();
-    let mut merge = std::process::Command::new(env!("CARGO_BIN_EXE_gpu-track"));
+    let mut merge = Command::new(env!("CARGO_BIN_EXE_gpu-track"));
     let merged = merge.args(["merge", "-f", "json"]).arg(&shared).output().unwrap();
     let merged: Value = serde_json::from_slice(&merged.stdout).unwrap();
     assert_eq!(merged["merged"]["files"]["read"], 2, "{}", merged["merged"]);
@@ -173,6 +175,79 @@ fn command_runs_as_without_us_where_slurm_starts_no_agents() {
     let run = in_job("echo out; exit 3", waits.path(), &report).run();
     let line = "gpu-track-run: --nodes: the agents of 0 of 2 nodes are ready: the command starts without the others\n";
     assert_eq!((run.status.code(), &*run.stdout, &*run.stderr), (Some(3), "out\n", line));
+}
+
+/// Puts a program in the place of gpu-track-run on n2, which is that with a clock 3.7 s ahead. Gives the directory that it needs.
+fn put_clock_ahead_on_n2(cluster: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let (copy, stand_in) = (directory.path().join("gpu-track-run"), directory.path().join("stand-in"));
+    fs::copy(BINARY, &copy).unwrap();
+    let clock = compiled("clock_ahead", "cc", &["-shared", "-fPIC"]);
+    let script = format!("#!/bin/sh\nLD_PRELOAD={clock} exec {} \"$@\"\n", copy.display());
+    fs::write(&stand_in, script).unwrap();
+    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
+    on_host(cluster, "n2", &["mount", "--bind", stand_in.to_str().unwrap(), BINARY]);
+    directory
+}
+
+/// When a node's RAM was above half of its largest, seconds after the first start: begin and end.
+fn high(report: &Value, node: &str) -> (f64, f64) {
+    let series = |name: &str| report["merged"][name].as_array().unwrap();
+    let nodes = report["nodes"].as_array().unwrap();
+    let ram = &nodes.iter().find(|of| of["node"] == node).unwrap()["series"]["mean_ram_bytes"];
+    let ram: Vec<f64> = ram.as_array().unwrap().iter().map(|bytes| bytes.as_f64().unwrap_or(0.0)).collect();
+    let most = ram.iter().copied().fold(0.0, f64::max);
+    let is_high = |bytes: &f64| *bytes > most / 2.0;
+    let [first, last] = [ram.iter().position(is_high), ram.iter().rposition(is_high)].map(Option::unwrap);
+    (series("node_start_s")[first].as_f64().unwrap(), series("node_end_s")[last].as_f64().unwrap())
+}
+
+// Requirement: NODE-23
+#[test]
+fn clock_of_a_node_that_is_ahead_is_put_right_in_the_sums() {
+    let (cluster, _turn) = or_skip!(cluster());
+    if !cfg!(target_arch = "x86_64") {
+        skip!("the library that moves the clock is for x86-64");
+    }
+    or_skip!(on_slurm(&cluster, ":", false).map(drop));
+    let (stand_in, directory) = (put_clock_ahead_on_n2(&cluster), tempfile::tempdir().unwrap());
+    // Each rank holds its memory at the same time as the other, for less than the clock is ahead.
+    let held = 100 << 20;
+    let line = format!("TRACK srun -n2 --ntasks-per-node=1 {} hold {held} 1500", program("touch"));
+    let (status, _, report) = run_in(&directory, &cluster, IN_JOB, &line, true);
+    on_host(&cluster, "n2", &["umount", BINARY]);
+    drop(stand_in);
+    let report = report.unwrap();
+    assert_eq!((status, &report["merged"]["files"]["read"]), (Some(0), &2.into()), "{}", report["merged"]);
+    let read = |path: &Path| serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap();
+    let path = directory.path().join("r.json");
+    let (own, agent) = (of_node(&path, false).unwrap(), of_node(&path, true).unwrap());
+    let ahead_s = agent["node_part"]["clock_ahead_s"].as_f64().unwrap();
+    // As far as a busy machine lets the agent compare it.
+    assert!((ahead_s - 3.7).abs() < 0.5, "{ahead_s}");
+    let offset_s = report["nodes"][1]["clock_offset_s"].as_f64().unwrap();
+    let own_s = own["node_part"]["clock_ahead_s"].as_f64().unwrap();
+    assert!((offset_s - (ahead_s - own_s)).abs() < 1e-6, "{offset_s}");
+
+    let largest = |report: &Value| report["max_ram_bytes"]["combined"]["total_rss"].as_f64().unwrap();
+    let sum = largest(&own) + largest(&agent);
+    assert!(largest(&report) > 0.95 * sum, "{} of {sum}", largest(&report));
+    // Both began and ended to hold it at one time, but for what srun and samples of 0.1 s need.
+    let [one, other] = ["n1", "n2"].map(|node| high(&report, node));
+    assert!((one.0 - other.0).abs() < 0.5 && (one.1 - other.1).abs() < 0.5, "{one:?} {other:?}");
+
+    // Without what the agent found out, the two do not meet.
+    let wrong = directory.path().join("wrong");
+    fs::create_dir(&wrong).unwrap();
+    for (name, mut of_node) in [("1.json", own), ("2.json", agent)] {
+        of_node["node_part"]["clock_ahead_s"] = Value::Null;
+        fs::write(wrong.join(name), of_node.to_string()).unwrap();
+    }
+    let mut merge = Command::new(env!("CARGO_BIN_EXE_gpu-track"));
+    let status = merge.args(["merge", "-o"]).arg(directory.path().join("wrong.json")).arg(&wrong).status();
+    assert!(status.unwrap().success());
+    let apart = largest(&read(&directory.path().join("wrong.json")));
+    assert!(apart < 0.75 * sum, "{apart} of {sum}");
 }
 
 // Requirement: NODE-14

@@ -44,6 +44,17 @@ pub struct KernelProcess {
     pub hiwater_rss_bytes: u64,
 }
 
+/// How many events the kernel sent of a process and all of its descendants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Forks, that of the process itself included: so many processes there were.
+    pub processes: u64,
+    /// Execs.
+    pub execs: u64,
+    /// Ends.
+    pub ended: u64,
+}
+
 /// All processes since the subscription.
 #[derive(Debug, Default)]
 pub struct Tree {
@@ -122,6 +133,24 @@ impl Tree {
         }
         self.members_alive = self.processes.iter().filter(|p| p.is_member && p.end_ns.is_none()).count();
         true
+    }
+
+    /// Counts the events of a process and its descendants, whether they are the counted tree or not. `None`: it was not forked since
+    /// the subscription.
+    #[must_use]
+    pub fn counts(&self, pid: u32) -> Option<Counts> {
+        let first = self.processes.iter().rposition(|process| process.pid == pid)?;
+        let mut counts = Counts::default();
+        let mut is_in = vec![false; self.processes.len()];
+        for (index, process) in self.processes.iter().enumerate().skip(first) {
+            is_in[index] = index == first || process.parent_index.is_some_and(|parent| is_in[parent]);
+            if is_in[index] {
+                counts.processes += 1;
+                counts.execs += process.execs;
+                counts.ended += u64::from(process.end_ns.is_some());
+            }
+        }
+        Some(counts)
     }
 
     /// Whether both the fork and the exit of a process with this pid were seen.
@@ -227,6 +256,25 @@ mod tests {
             processes.iter().map(|p| (p.pid, p.ppid, p.status, p.hiwater_rss_bytes)).collect();
         assert_eq!(figures, [(10, 1, 256, 10), (11, 10, 9, 11), (12, 11, 9, 12)]);
         assert_eq!((processes[1].start_s, processes[1].end_s), (2.0, 9.0));
+    }
+
+    #[test]
+    fn trees_beside_each_other_are_counted_each() {
+        let exec = |tgid| What::Exec { tgid };
+        let events = [
+            fork(1, 10),
+            exec(10),
+            fork(1, 20),
+            fork(10, 11),
+            exec(11),
+            fork(20, 21),
+            exit(11, 0),
+            fork(11, 99),
+        ];
+        let tree = tree(&events);
+        assert_eq!(tree.counts(10), Some(Counts { processes: 2, execs: 2, ended: 1 }));
+        assert_eq!(tree.counts(20), Some(Counts { processes: 2, execs: 0, ended: 0 }));
+        assert_eq!(tree.counts(30), None);
     }
 
     #[test]

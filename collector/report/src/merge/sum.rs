@@ -154,12 +154,14 @@ impl Sum {
         }
     }
 
-    /// Adds a point to the means of the bins that it touches.
+    /// Adds a point to the means of the bins that it touches. What is behind the end of the grid is in none: the last bin can be
+    /// longer than that.
     fn add_over_time(&mut self, point: &Point) {
         let Some(mean) = point.mean else { return };
         let (first, last) = self.grid.touched(point.start_us, point.end_us);
         for bin in first..=last {
-            let inside_us = overlap_us(self.grid.window(bin, 1), (point.start_us, point.end_us));
+            let inside_us =
+                overlap_us(self.grid.window(bin, 1), (point.start_us, point.end_us.min(self.grid.end_us)));
             self.bins.time_sums[bin] += u128::from(mean) * u128::from(inside_us);
             self.bins.is_known[bin] = true;
         }
@@ -298,20 +300,26 @@ impl Lower {
 }
 
 /// Adds to the sum over time of each window of so many bins what a point has in it for certain. If the point is within one
-/// window, that is its mean. Else its smallest value counts, because the mean of a part of the point is unknown.
+/// window, that is its mean. Else its smallest value counts, because the mean of a part of the point is unknown. What is outside
+/// of the grid counts in no window: so is a part of the report of an agent whose clock is wrong.
 fn add_to_windows(time_sums: &mut [u128], point: &Point, grid: Grid, bins_per_window: usize) {
-    let (first_bin, last_bin) = grid.touched(point.start_us, point.end_us.saturating_add(START_ROUNDING_US));
+    let grid_end_us = grid.end_us.saturating_add(START_ROUNDING_US);
+    let is_inside = grid.start_us <= point.start_us && point.end_us <= grid_end_us;
+    let (start_us, end_us) = (point.start_us.max(grid.start_us), point.end_us.min(grid_end_us));
+    if start_us >= end_us {
+        return;
+    }
+    let (first_bin, last_bin) = grid.touched(start_us, end_us.saturating_add(START_ROUNDING_US));
     let (first, last) = (first_bin / bins_per_window, last_bin / bins_per_window);
-    let length_us = u64::try_from(point.end_us - point.start_us).unwrap_or(0);
-    if first == last {
+    let length_us = u64::try_from(end_us - start_us).unwrap_or(0);
+    if first == last && is_inside {
         time_sums[first] += u128::from(point.mean.unwrap_or(0)) * u128::from(length_us);
         return;
     }
     for (number, time_sum) in time_sums.iter_mut().enumerate().take(last + 1).skip(first) {
         let window = grid.window(number, bins_per_window);
-        let overlap_if_later = |by_us: i64| {
-            overlap_us(window, (point.start_us.saturating_add(by_us), point.end_us.saturating_add(by_us)))
-        };
+        let overlap_if_later =
+            |by_us: i64| overlap_us(window, (start_us.saturating_add(by_us), end_us.saturating_add(by_us)));
         // The start is rounded down, so the point can have been later by that.
         let inside_us = overlap_if_later(0).min(overlap_if_later(START_ROUNDING_US));
         *time_sum += u128::from(point.min.unwrap_or(0)) * u128::from(inside_us);

@@ -99,6 +99,31 @@ fn node_on_which_nothing_ran_has_used_nothing_and_leaves_the_figures_of_the_run(
     assert_eq!(all.warnings.iter().filter(|warning| warning.topic == Topic::Tracking).count(), 0);
 }
 
+// Requirement: NODE-2
+#[test]
+fn ram_of_an_agent_at_times_outside_of_the_run_is_no_sum_of_its_moments() {
+    let launcher = part("n1", false, 0.0);
+    let largest = |report: &Report| report.max_ram.combined.footprint_bytes.unwrap();
+    // Its clock is ahead, and no file time tells that: by a part of the run, and by more.
+    for ahead_s in [launcher.wall_s / 2.0, launcher.wall_s * 2.0] {
+        let mut agent = part("n2", true, ahead_s);
+        agent.command.clear();
+        agent.node_part = Some(NodePart { is_agent: true, clock_ahead_s: None });
+        let all = merged(&[launcher.clone(), agent.clone()]);
+        assert!((all.wall_s - launcher.wall_s).abs() < 0.001, "the run is the launcher's: {}", all.wall_s);
+        let sum = largest(&launcher) + largest(&agent);
+        assert!((largest(&launcher)..=sum).contains(&largest(&all)), "{} of {sum}, {ahead_s}", largest(&all));
+        // No mean is above the largest value, in the last bin neither, which the run does not fill.
+        let most = largest(&agent) as f64;
+        let means = &all.nodes[1].series.mean_ram_bytes;
+        assert!(means.iter().flatten().all(|mean| *mean <= most), "{means:?} {most}");
+        let at_most = all.max_ram_at_most.combined.unwrap();
+        let sum: u64 =
+            [&launcher, &agent].map(|report| report.max_ram_at_most.combined.unwrap()).iter().sum();
+        assert!((largest(&all)..=sum).contains(&at_most), "{at_most} of {sum}, {ahead_s}");
+    }
+}
+
 // Requirement: NODE-14
 #[test]
 fn time_without_an_agent_is_said() {
