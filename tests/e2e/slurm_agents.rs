@@ -10,9 +10,13 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::cluster::{IN_JOB, cluster, on_host, on_node, on_slurm, run_in};
-use crate::support::programs::compiled;
+use crate::support::programs::{can_build, compiled};
 use crate::support::run::{BINARY, Tracked, tracked};
 use crate::support::{kill, or_skip, program, skip, wait_until};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
 
 /// A directory with this script as srun.
 fn with_srun(script: &str) -> tempfile::TempDir {
@@ -248,6 +252,81 @@ fn clock_of_a_node_that_is_ahead_is_put_right_in_the_sums() {
     assert!(status.unwrap().success());
     let apart = largest(&read(&directory.path().join("wrong.json")));
     assert!(apart < 0.75 * sum, "{apart} of {sum}");
+}
+
+/// A directory that n1 and n2 see by mounts of their own, each of which shows the other's names some seconds late.
+struct LateNames<'a> {
+    cluster: &'a str,
+    place: tempfile::TempDir,
+    _behind: tempfile::TempDir,
+}
+
+impl<'a> LateNames<'a> {
+    fn mount(cluster: &'a str, program: &str) -> Self {
+        let [place, behind] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [at, of] = [&place, &behind].map(|directory| directory.path().to_str().unwrap());
+        ["n1", "n2"].iter().for_each(|host| on_host(cluster, host, &[program, of, at, "6"]));
+        Self { cluster, place, _behind: behind }
+    }
+
+    /// Runs a command on a host. Gives what it wrote.
+    fn output(&self, host: &str, command: &[&str]) -> std::process::Output {
+        Command::new(self.cluster).args(["exec", host]).args(command).output().unwrap()
+    }
+}
+
+impl Drop for LateNames<'_> {
+    fn drop(&mut self) {
+        for host in ["n1", "n2"] {
+            self.output(host, &["umount", self.place.path().to_str().unwrap()]);
+        }
+    }
+}
+
+// Requirement: NODE-13, NODE-22, NODE-64
+#[test]
+fn node_whose_names_show_late_is_named_and_its_report_is_there_for_a_merge() {
+    let (cluster, _turn) = or_skip!(cluster());
+    or_skip!(on_slurm(&cluster, ":", false).map(drop));
+    // Flags come before the source: the linker must not leave the library out for that.
+    let flags = ["-Wl,--no-as-needed", "-lfuse3"];
+    if !can_build("late_names", "cc", &flags) || !Path::new("/dev/fuse").exists() {
+        skip!("needs /dev/fuse and libfuse3-dev");
+    }
+    let shared = LateNames::mount(&cluster, &compiled("late_names", "cc", &flags));
+    let (path, state) = (shared.place.path().to_str().unwrap(), tempfile::tempdir().unwrap());
+    let (report, reports) = (format!("{path}/r.json"), format!("{path}/r.json.d"));
+    let home = format!("XDG_STATE_HOME={}", state.path().display());
+    let run = || {
+        let srun = "srun -n2 --ntasks-per-node=1 sh -c '/bin/true; sleep 0.3; :'";
+        let line = format!("{home} {BINARY} --nodes=auto -q -o {report} -- {srun}");
+        let output = shared.output("n1", &[IN_JOB, &[&line]].concat());
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+        serde_json::from_slice::<Value>(&shared.output("n1", &["cat", &report]).stdout).unwrap()
+    };
+    let unseen = |report: &Value| report["coverage"]["nodes"]["unseen_names"].clone();
+    // n2 does not see the directory yet, so the report stays there.
+    let first = run();
+    assert_eq!(unseen(&first), serde_json::json!(["n2"]));
+    let left = &first["coverage"]["left_reports"][0];
+    assert_eq!((&left["node"], &left["is_certain"]), (&"n2".into(), &true.into()), "{}", first["coverage"]);
+    let stayed = Path::new(left["path"].as_str().unwrap()).to_owned();
+    wait_until("the report that stayed", || fs::read(&stayed).is_ok_and(|text| !text.is_empty()));
+
+    // Now it does, but n1 does not see the file of n2 yet.
+    let mark = format!("{reports}/run");
+    wait_until("the directory on n2", || shared.output("n2", &["test", "-e", &mark]).status.success());
+    let second = run();
+    assert_eq!(unseen(&second), serde_json::json!(["n2"]));
+    assert!(second["coverage"]["left_reports"].is_null(), "{}", second["coverage"]);
+    assert!(second["warnings"].to_string().contains("n2"), "{}", second["warnings"]);
+    let merged = || {
+        let merge = [env!("CARGO_BIN_EXE_gpu-track"), "merge", "-f", "json", &reports];
+        serde_json::from_slice::<Value>(&shared.output("n1", &merge).stdout).unwrap()
+    };
+    wait_until("the name of n2's file", || merged()["merged"]["files"]["read"] == 2);
+    let merged = merged();
+    assert_eq!((on_node(&merged, "n2"), unseen(&merged)), (Some(3), Value::Null));
 }
 
 // Requirement: NODE-14

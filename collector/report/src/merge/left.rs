@@ -25,8 +25,8 @@ pub fn note_left_reports(report: &mut Report, left: Vec<LeftReport>, directory: 
 fn stayed(left: &[&LeftReport], directory: &str) -> Option<String> {
     let (on, is, sees) = match left.len() {
         0 => return None,
-        1 => ("its node", "is", "That node does not see"),
-        _ => ("their nodes", "are", "Those nodes do not see"),
+        1 => ("its node", "is", "That node did not see"),
+        _ => ("their nodes", "are", "Those nodes did not see"),
     };
     Some(format!(
         "{} stayed on {on}, and {is} in no figure: {}. {sees} {directory}. Copied into that directory here, gpu-track merge makes one \
@@ -101,7 +101,7 @@ mod tests {
         let text = &report.warnings[0].text;
         assert_eq!(
             text,
-            "2 reports stayed on their nodes, and are in no figure: n2:/var/n2.json, n3:/var/n3.json. Those nodes do not see \
+            "2 reports stayed on their nodes, and are in no figure: n2:/var/n2.json, n3:/var/n3.json. Those nodes did not see \
              /home/r.json.d. Copied into that directory here, gpu-track merge makes one report of all."
         );
         let read = crate::read::read(&crate::json::json(&report, &Default::default())).unwrap().report;
