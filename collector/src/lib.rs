@@ -27,8 +27,8 @@ pub use bounded_lines::bounded_lines;
 pub use model::attached::{Attached, UsedBefore};
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
-    Config, DiscoveryConfig, JointReport, Keep, Layer, Message, ReportConfig, ReportTarget, SessionStart,
-    TrackingConfig,
+    Bundles, Config, DiscoveryConfig, JointReport, Keep, Layer, Message, ReportConfig, ReportTarget,
+    SessionStart, TrackingConfig,
 };
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, Figure, GpuConfig, Vendor};
@@ -60,6 +60,7 @@ pub use report::study;
 pub use report::sub_track;
 pub use report::tracking_line;
 pub use session::{Inheritance, KnownToParent, Left, limit_ram, serve, untracked};
+pub use sinks::bundle;
 pub use sinks::kept;
 pub use sinks::output::{output_at, write_report};
 pub use sinks::tracking;

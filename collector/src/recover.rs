@@ -14,8 +14,7 @@ use serde::de::IgnoredAny;
 use thiserror::Error;
 
 use crate::build::{self, Inputs};
-use crate::model::cgroup::RunCgroup;
-use crate::model::config::{Config, ReportConfig, ReportTarget};
+use crate::model::config::{Config, ReportConfig};
 use crate::model::host_info::HostInfo;
 use crate::model::journal::Journal;
 use crate::model::kernel_event::KernelEvent;
@@ -26,6 +25,7 @@ use crate::model::report::{Report, Stage, Topic, Warning};
 use crate::model::run_end::RunEnd;
 use crate::run::RunState;
 use crate::sample_passes::Passes;
+use crate::sinks::bundle;
 use crate::sources::cgroup::{self, run_cgroup};
 use crate::sources::overflow::Overflow;
 use crate::sources::records::RecordReader;
@@ -71,8 +71,7 @@ pub enum NotRecovered {
 pub struct Recovered {
     /// The report.
     pub report: Report,
-    cgroup: Option<RunCgroup>,
-    targets: Vec<ReportTarget>,
+    config: Config,
 }
 
 /// Writes what a recovery needs besides the run state: the configuration and the machine.
@@ -139,7 +138,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
         },
     });
     add_warnings(&mut report, &Known::until(known_ns, &config, &run), is_here, has_living);
-    Ok(Recovered { report, cgroup: config.cgroups.own.and_then(Result::ok), targets: config.report.targets })
+    Ok(Recovered { report, config })
 }
 
 /// What a session left behind.
@@ -238,12 +237,20 @@ impl NotRecovered {
 }
 
 impl Recovered {
+    /// Makes the bundle of evidence (`--record`), if the run asked for it.
+    ///
+    /// # Errors
+    /// If it can't be written. Nothing of it is left then.
+    pub fn write_bundle(&self) -> io::Result<()> {
+        bundle::of_recovered(&self.config, &self.report)
+    }
+
     /// Removes what the run left besides its files: its cgroup and the locks of its reports. The report must be written.
     pub fn clean_up(&self) {
-        if let Some(cgroup) = &self.cgroup {
+        if let Some(Ok(cgroup)) = &self.config.cgroups.own {
             run_cgroup::remove(cgroup);
         }
-        for path in self.targets.iter().filter_map(|target| target.output.file()) {
+        for path in self.config.report.targets.iter().filter_map(|target| target.output.file()) {
             // Once taken and given back, it is removed.
             drop(OutputLock::take(path));
         }

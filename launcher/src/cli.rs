@@ -2,6 +2,7 @@
 
 mod agent_spec;
 mod args;
+mod bundles;
 mod docs;
 mod gpu_trace;
 mod gpu_tracker;
@@ -21,7 +22,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 use gpu_track_abi::ENV_SESSION;
-use gpu_track_collector::{Layer, format};
+use gpu_track_collector::{Layer, bundle, format};
 
 pub(crate) use agent_spec::{AgentSpec, is_plain};
 use args::Arguments;
@@ -117,6 +118,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         gpu_tracker::apply_to(&mut options);
     }
     let split = if as_gpu_tracker { gpu_tracker::split } else { split };
+    prepare_bundles(&mut options)?;
     // An agent of Slurm has no command.
     let is_agent = options.diagnosis.agent.is_some();
     if options.command.attach.is_some() {
@@ -133,6 +135,19 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.command.words =
         command(std::mem::take(&mut options.command.words), options.command.execute.as_deref(), split)?;
     Ok(Request::Run(options))
+}
+
+/// Makes the directory of `--record`. The collector's working directory may be another one.
+///
+/// # Errors
+/// If it can't be made or written to.
+fn prepare_bundles(options: &mut Options) -> Result<(), UsageError> {
+    let Some(bundles) = &mut options.tracking.bundles else { return Ok(()) };
+    let made = std::path::absolute(&bundles.directory).and_then(|directory| {
+        bundles.directory = directory;
+        bundle::prepare(&bundles.directory)
+    });
+    made.map_err(|error| UsageError::of_file("--record", &bundles.directory, error))
 }
 
 /// Gives what names the job, if this is a rank of it and all ranks are to make one report. An agent is a task of Slurm, and no rank.

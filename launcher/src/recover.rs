@@ -65,6 +65,9 @@ fn report(run: &Stale, targets: &[ReportTarget], recovered: &Recovered, style: S
             return false;
         }
     }
+    if let Err(error) = recovered.write_bundle() {
+        message(format_args!("--record: cannot write the bundle of the run: {error}"));
+    }
     recovered.clean_up();
     run.remove();
     true

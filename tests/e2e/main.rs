@@ -8,6 +8,7 @@ mod agents;
 mod agents_truth;
 mod attach;
 mod births_and_deaths;
+mod bundles;
 mod causes;
 mod companion;
 mod completions;

@@ -120,6 +120,31 @@ fn a_killed_run_is_recovered_once() {
     assert!(shm.refused().contains("nothing to recover"));
 }
 
+// Requirement: RECORD-1
+#[test]
+fn recovered_run_leaves_a_bundle() {
+    let (shm, records) = (Shm::new(), tempfile::tempdir().unwrap());
+    let options =
+        ["--session-dir", shm.0.path().to_str().unwrap(), "--record", records.path().to_str().unwrap()];
+    let running = tracked(["sh", "-c", SCRIPT]).options(&options).piped_stdin().leaves_processes().start();
+    running.wait_for_output("ready");
+    shm.wait_for_collector(&running);
+    kill_all(&running);
+    running.wait();
+    shm.report();
+    let bundles: Vec<_> = fs::read_dir(records.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [bundle] = &bundles[..] else { panic!("{bundles:?}") };
+    let read = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(bundle.join(name)).unwrap()).unwrap()
+    };
+    let manifest = read("manifest.json");
+    assert_eq!(
+        (&manifest["trigger"], &manifest["missing"][0]["name"]),
+        (&"recovered".into(), &"tail.jsonl".into())
+    );
+    assert_eq!(read("report.json")["stage"], "recovered");
+}
+
 // Requirement: FAULT-3, FAULT-74
 #[test]
 fn storm_killed_at_any_moment_is_counted_exactly() {

@@ -6,6 +6,7 @@
 //! A sink gets everything at least once. Its keys are a sample's `at_ns`, and (host pid, `start_ns`) of a process. After a
 //! restart an item may come again, and the process ids of this run may be others.
 
+pub mod bundle;
 mod gpu_trace;
 mod grid;
 pub mod kept;
@@ -44,13 +45,14 @@ struct Row {
 }
 
 /// All outputs.
-const SINKS: [Row; 5] = [
+const SINKS: [Row; 6] = [
     Row { make: live_ring::make, is_in_loop: true },
     // It ends when it gets the report, before that is written.
     Row { make: progress::make, is_in_loop: true },
     Row { make: report_file::make, is_in_loop: true },
     Row { make: tracking::make, is_in_loop: false },
     Row { make: gpu_trace::make, is_in_loop: false },
+    Row { make: bundle::make, is_in_loop: false },
 ];
 
 /// The outputs of a run.

@@ -7,9 +7,11 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::{
-    DiscoveryConfig, GpuConfig, Layer, RamUnit, ReportConfig, Style, TimeUnit, TrackingConfig, Vendor,
+    Bundles, DiscoveryConfig, GpuConfig, Layer, RamUnit, ReportConfig, Style, TimeUnit, TrackingConfig,
+    Vendor,
 };
 
+use super::bundles::bundles;
 use super::gpu_trace::{AskedTrace, asked};
 use super::values::{Uuids, cores, duration, one_of, seconds, uuids};
 
@@ -79,6 +81,12 @@ pub(super) struct TrackingArgs {
     #[arg(long, value_name = "FILE[,every=TIME][,fields=A,B]", value_hint = ValueHint::FilePath,
           allow_hyphen_values = true, value_parser = OsStringValueParser::new().try_map(|given| asked(&given)))]
     trace_gpu: Option<AskedTrace>,
+
+    /// If something ends COMMAND (out of memory, a limit, a fatal signal), make a bundle of evidence in DIR: the report, the last minute
+    /// (TIME) sample by sample, what the kernel says of memory. "gpu-track report" shows it. There are 5 bundles (N) of 256M together (BYTES) at most
+    #[arg(long, value_name = "DIR[,keep=N][,max=BYTES][,tail=TIME]", value_hint = ValueHint::DirPath,
+          value_parser = OsStringValueParser::new().try_map(|given| bundles(&given)))]
+    record: Option<Bundles>,
 
     /// Replace the files of --tf and --trace-gpu that exist
     #[arg(long)]
@@ -189,6 +197,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             config,
             tracking_files,
             trace_gpu,
+            record,
             overwrite,
             every,
             disable_logs,
@@ -200,6 +209,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             expected_cores,
             every,
             disable_logs,
+            bundles: record,
             ..TrackingConfig::default()
         };
         (tracking, Preparations { config, tracking_files, gpu_trace: trace_gpu, overwrite, nodes, cgroup })

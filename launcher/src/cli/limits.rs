@@ -111,7 +111,7 @@ fn threshold(quantity: Quantity, given: &str) -> Result<Threshold, ValueError> {
 }
 
 /// Parses bytes. K, M, G and T are binary, as for Slurm and ulimit; with B they are decimal, as in reports.
-fn bytes(given: &str) -> Result<u64, ValueError> {
+pub(super) fn bytes(given: &str) -> Result<u64, ValueError> {
     const UNITS: [(&str, f64); 13] = [
         ("KiB", 1024.0),
         ("MiB", 1_048_576.0),
@@ -141,7 +141,7 @@ fn kill_after(given: &str) -> Result<Duration, ValueError> {
 }
 
 /// Parses a time: a number of seconds, or one with a unit. `None`: it is none, or longer than a century.
-fn time(given: &str) -> Option<Duration> {
+pub(super) fn time(given: &str) -> Option<Duration> {
     // ms stands first, because it ends with s, too.
     const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
     let unit = UNITS.into_iter().find_map(|(unit, s)| Some((given.strip_suffix(unit)?, s)));

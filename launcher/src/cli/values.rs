@@ -38,6 +38,9 @@ pub(crate) enum ValueError {
     /// It is no descriptor.
     #[error("\"{0}\" is not allowed: the number of a descriptor, at least 3")]
     Descriptor(String),
+    /// It is nothing that `--record` takes.
+    #[error("\"{0}\" is not allowed: DIR[,keep=N][,max=BYTES][,tail=TIME]")]
+    Record(String),
     /// It is no limit.
     #[error("\"{0}\" is not allowed: NAME=VALUE, such as ram=8G, wall=1h or processes=500")]
     Limit(String),

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
-use gpu_track_collector::{ReportConfig, ReportTarget, Style, format, read_recording, write_report};
+use gpu_track_collector::{ReportConfig, ReportTarget, Style, bundle, format, read_recording, write_report};
 
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
 use crate::console::{self, message};
@@ -25,7 +25,7 @@ const CSV: &str = "csv";
 // A report itself has no form in CSV.
 #[command(mut_arg("format", |format| format.value_parser(PossibleValuesParser::new(names()))))]
 pub(super) struct ReportArguments {
-    /// A report in JSON, a tracking file (.csv, .jsonl, .sqlite), or a directory of reports [default: the newest report that was
+    /// A report in JSON, a tracking file (.csv, .jsonl, .sqlite), a bundle of --record, or a directory of reports [default: the newest report that was
     /// kept]
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     file: Option<PathBuf>,
@@ -75,6 +75,11 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
                 Ok(ExitCode::FAILURE)
             }
         };
+    };
+    // A bundle of evidence is a directory, too.
+    let path = match path.join(bundle::MANIFEST).is_file() {
+        true => path.join(if is_report { bundle::REPORT } else { bundle::TAIL }),
+        false => path,
     };
     if path.is_dir() {
         return directory::show(&path, &places);

@@ -154,6 +154,8 @@ pub struct TrackingConfig {
     pub tells_waiting: bool,
     /// What the run may not exceed.
     pub limits: RunLimits,
+    /// `--record`: where a bundle of evidence is made if something ends the run.
+    pub bundles: Option<Bundles>,
 }
 
 impl TrackingConfig {
@@ -212,6 +214,20 @@ pub struct Keep {
     pub directory: PathBuf,
     /// How many there are at most.
     pub most: usize,
+}
+
+/// Bundles of evidence: what is known of a run that something ended, in a directory of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundles {
+    /// The directory of all bundles.
+    #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
+    pub directory: PathBuf,
+    /// How many there are at most.
+    pub most: usize,
+    /// How large they are at most, all together, bytes.
+    pub most_bytes: u64,
+    /// How much of the run before its end is kept sample by sample.
+    pub tail: Duration,
 }
 
 /// A place that the report is written to.

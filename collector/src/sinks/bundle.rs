@@ -1,0 +1,184 @@
+//! `--record DIR`: a bundle of evidence of a run that something ended, for whoever looks the next morning.
+//!
+//! A bundle is a directory: the report, the last minute of the run sample by sample, what the kernel says of memory, and the
+//! variables that change how programs use memory and cores. It is there as a whole or not at all, and only its owner may
+//! read it. In memory there is no more than the tail.
+
+mod directory;
+mod evidence;
+mod tail;
+
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+
+use self::directory::Bundle;
+use self::tail::Tail;
+use super::sink::{Place, Resume, Sink};
+use crate::model::config::{Bundles, Config, ReportTarget};
+use crate::model::report::{Cause, Report, Stage};
+use crate::model::style::Style;
+use crate::model::timestamp::rfc3339;
+use crate::model::tree_sample::{Event, TreeSample, Wants};
+use crate::report::format::{JSON_NAME, render};
+use crate::run::tree::ProcessSummary;
+
+/// The file that says what a bundle is, and has.
+pub const MANIFEST: &str = "manifest.json";
+/// The report in a bundle.
+pub const REPORT: &str = "report.json";
+/// The run before its end, as a tracking file.
+pub const TAIL: &str = "tail.jsonl";
+/// Version of the form. It goes up when a file or key changes its name or meaning, or is removed.
+const FORM_VERSION: u32 = 1;
+
+/// What a bundle is.
+#[derive(Serialize)]
+struct Manifest<'a> {
+    form_version: u32,
+    gpu_track_version: &'static str,
+    made_at: String,
+    /// Why it was made: a kind of `exit.cause`, or `recovered`.
+    trigger: String,
+    command: &'a [String],
+    started_at: String,
+    files: Vec<FileEntry>,
+    missing: Vec<Missing>,
+}
+
+/// A file of the bundle.
+#[derive(Debug, Serialize)]
+struct FileEntry {
+    name: &'static str,
+    bytes: u64,
+}
+
+/// What a bundle lacks.
+#[derive(Debug, Clone, Serialize)]
+struct Missing {
+    name: &'static str,
+    reason: String,
+}
+
+struct Recorder {
+    config: Config,
+    bundles: Bundles,
+    tail: Tail,
+}
+
+/// Gives the sink, if bundles are asked for.
+pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
+    let bundles = place.config.tracking.bundles.clone();
+    let recorder = bundles.map(|bundles| -> Box<dyn Sink> {
+        let tail = Tail::new(place, bundles.tail);
+        Box::new(Recorder { config: place.config.clone(), bundles, tail })
+    });
+    recorder.into_iter().collect()
+}
+
+/// Gives why a bundle is made of this run: the kind of its cause. `None`: nothing ended it but itself, or a request to end.
+fn trigger(report: &Report) -> Option<String> {
+    let cause = report.ending.cause.as_ref()?;
+    let is_asked =
+        |signal: i32| matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT);
+    if matches!(cause, Cause::Signal(end) if is_asked(end.signal)) {
+        return None;
+    }
+    let cause = serde_json::to_value(cause).ok()?;
+    Some(cause.get("kind")?.as_str()?.to_owned())
+}
+
+/// Makes the directory of bundles, and sees whether there can be one.
+///
+/// # Errors
+/// If there can't.
+pub fn prepare(directory: &Path) -> io::Result<()> {
+    Bundle::begin(directory).map(drop)
+}
+
+/// Makes the bundle of a run that was recovered: it was killed with its launcher and its collector.
+///
+/// # Errors
+/// If it can't be written. Nothing of it is left then.
+pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
+    let Some(bundles) = &config.tracking.bundles else { return Ok(()) };
+    let lacking = Missing { name: TAIL, reason: "the collector that had it was killed".to_owned() };
+    write(config, bundles, report, "recovered".to_owned(), Err(lacking))
+}
+
+/// Writes a bundle, and removes the oldest ones that are too many. `tail`: the run before its end, or why it is missing.
+fn write(
+    config: &Config,
+    bundles: &Bundles,
+    report: &Report,
+    trigger: String,
+    tail: Result<String, Missing>,
+) -> io::Result<()> {
+    let mut bundle = Bundle::begin(&bundles.directory)?;
+    let target = ReportTarget { format: JSON_NAME.to_owned(), ..ReportTarget::default() };
+    let mut contents = vec![(REPORT, Ok(render(report, &target, Style::default()))), (TAIL, tail)];
+    contents.extend(evidence::all(config));
+    let (mut files, mut missing) = (Vec::new(), Vec::new());
+    for (name, content) in contents {
+        match content {
+            Ok(text) => {
+                bundle.add(name, text.as_bytes())?;
+                files.push(FileEntry { name, bytes: text.len() as u64 });
+            }
+            Err(lacking) => missing.push(lacking),
+        }
+    }
+    let manifest = Manifest {
+        form_version: FORM_VERSION,
+        gpu_track_version: env!("CARGO_PKG_VERSION"),
+        made_at: rfc3339(std::time::SystemTime::now()),
+        trigger,
+        command: &report.command,
+        started_at: rfc3339(report.started_at),
+        files,
+        missing,
+    };
+    bundle.add(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
+    bundle.finish()?;
+    directory::remove_oldest(&bundles.directory, bundles.most, bundles.most_bytes)
+}
+
+impl Sink for Recorder {
+    fn name(&self) -> String {
+        format!("The bundle in {}", self.bundles.directory.display())
+    }
+
+    fn open(&mut self, _resume: Resume) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { samples: true, ended: true, events: true, ..Wants::default() }
+    }
+
+    fn wants_report(&self, stage: Stage) -> bool {
+        stage == Stage::Over
+    }
+
+    fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
+        self.tail.add_sample(sample);
+        Ok(())
+    }
+
+    fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {
+        self.tail.add_process(process.ended());
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.tail.add_event(event);
+        Ok(())
+    }
+
+    /// Writes the bundle, if something ended the run.
+    fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
+        let Some(trigger) = trigger(report) else { return Ok(()) };
+        write(&self.config, &self.bundles, report, trigger, Ok(self.tail.text(report)))
+    }
+}

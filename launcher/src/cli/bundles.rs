@@ -1,0 +1,66 @@
+//! `--record DIR[,keep=N][,max=BYTES][,tail=TIME]`: where bundles of evidence are made.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use gpu_track_collector::Bundles;
+
+use super::limits::{bytes, time};
+use super::values::ValueError;
+
+/// What can follow the directory's name.
+const KEYS: [&[u8]; 3] = [b",keep=", b",max=", b",tail="];
+const KEEP: usize = 5;
+const MOST_BYTES: u64 = 256 << 20;
+const TAIL: Duration = Duration::from_secs(60);
+
+/// Parses the option's value.
+pub(super) fn bundles(given: &OsStr) -> Result<Bundles, ValueError> {
+    let all = given.as_bytes();
+    let is_key = |at: &usize| KEYS.iter().any(|key| all.get(*at..).unwrap_or_default().starts_with(key));
+    // A name may have commas.
+    let end = (0..all.len()).find(is_key).unwrap_or(all.len());
+    let (directory, rest) = all.split_at(end);
+    if directory.is_empty() {
+        return Err(ValueError::Record(given.to_string_lossy().into_owned()));
+    }
+    let mut bundles = Bundles {
+        directory: OsStr::from_bytes(directory).into(),
+        most: KEEP,
+        most_bytes: MOST_BYTES,
+        tail: TAIL,
+    };
+    for part in String::from_utf8_lossy(rest).split(',').skip(1) {
+        let refused = || ValueError::Record(part.to_owned());
+        match part.split_once('=') {
+            Some(("keep", count)) => {
+                bundles.most = count.parse().ok().filter(|n| *n > 0).ok_or_else(refused)?
+            }
+            Some(("max", size)) => bundles.most_bytes = bytes(size)?,
+            Some(("tail", length)) => bundles.tail = time(length).ok_or_else(refused)?,
+            _ => return Err(refused()),
+        }
+    }
+    Ok(bundles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: RECORD-1
+    #[test]
+    fn directory_and_what_follows_it_are_read() {
+        let of = |given: &str| bundles(OsStr::new(given));
+        let plain = of("a,b/c").unwrap();
+        assert_eq!((plain.directory.to_str().unwrap(), plain.most, plain.tail), ("a,b/c", KEEP, TAIL));
+        let all = of("dir,keep=2,max=1M,tail=5m").unwrap();
+        assert_eq!((all.directory.to_str().unwrap(), all.most, all.most_bytes), ("dir", 2, 1 << 20));
+        assert_eq!(all.tail, Duration::from_secs(300));
+        for wrong in ["", ",keep=2", "d,keep=0", "d,keep=x", "d,max=x", "d,tail=-1", "d,keep=1,other=2"] {
+            let error = of(wrong).unwrap_err().to_string();
+            assert!(!error.contains('\n'), "{wrong}: {error}");
+        }
+    }
+}
