@@ -30,6 +30,7 @@ pub use model::config::{
     Bundles, Config, DiscoveryConfig, JointReport, Keep, Layer, Message, ReportConfig, ReportTarget,
     SessionStart, TrackingConfig,
 };
+pub use model::counts_in_words::processes as processes_in_words;
 pub use model::gpu::listing::Listing;
 pub use model::gpu::{Device, ENV_NVML_LIB, Figure, GpuConfig, Vendor};
 pub use model::gpu_trace::{Field as GpuTraceField, GpuTrace};
@@ -81,7 +82,7 @@ pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::ProcRoot;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};
 pub use sys::{clock, pidfd, priority, safe_path};
-pub use tree_end::{TreeToEnd, of_exit_code as tree_end_of, serve_if_started_as_ender};
+pub use tree_end::{Member as TreeMember, TreeToEnd, of_exit_code as tree_end_of, serve_if_started_as_ender};
 
 /// What tests hand garbage to: parsers and the core.
 pub mod hostile_input {

@@ -22,7 +22,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 use gpu_track_abi::ENV_SESSION;
-use gpu_track_collector::{Layer, bundle, format};
+use gpu_track_collector::{Layer, Quantity, RunLimit, bundle, format};
 
 pub(crate) use agent_spec::{AgentSpec, is_plain};
 use args::Arguments;
@@ -118,6 +118,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         gpu_tracker::apply_to(&mut options);
     }
     let split = if as_gpu_tracker { gpu_tracker::split } else { split };
+    check_limits_of_nodes(&options)?;
     prepare_bundles(&mut options)?;
     // An agent of Slurm has no command.
     let is_agent = options.diagnosis.agent.is_some();
@@ -135,6 +136,22 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.command.words =
         command(std::mem::take(&mut options.command.words), options.command.execute.as_deref(), split)?;
     Ok(Request::Run(options))
+}
+
+/// Refuses limits of idleness in a run over several nodes: the launcher's node may wait while others work.
+///
+/// # Errors
+/// If there is one.
+fn check_limits_of_nodes(options: &Options) -> Result<(), UsageError> {
+    let is_of_idleness = |limit: &&RunLimit| matches!(limit.quantity, Quantity::Stall | Quantity::GpuIdle);
+    let limit = options.tracking.limits.list.iter().find(is_of_idleness);
+    match limit.filter(|_| options.preparations.tracks_nodes()) {
+        Some(limit) => Err(UsageError::of(
+            "--limit",
+            format_args!("\"{}\" is not for several nodes: others may work meanwhile (--nodes)", limit.words),
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Makes the directory of `--record`. The collector's working directory may be another one.

@@ -4,46 +4,60 @@ use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
     Action, Exceeded, LimitAction, OrderId, OrderResult, Quantity, Rule, RunLimit, Threshold, TrackingConfig,
-    TreeEnd, TreeToEnd, limit_in_words, tree_end_of,
+    TreeEnd, TreeMember, TreeToEnd, limit_in_words, processes_in_words, tree_end_of,
 };
 
 use crate::console;
 use crate::main_process::MainProcess;
+use crate::supervise::Started;
 
 /// Exit status where SIGTERM has ended the tree, and where SIGKILL was needed: those of timeout(1).
 const ENDED: i32 = 124;
 const KILLED: i32 = 137;
 
+/// Enders that may be killed before the launcher does their work.
+const MOST_ENDERS: u32 = 5;
+
 /// What the launcher does for a run.
 pub(crate) struct Hands {
-    /// The command's first process, which gets signals.
+    /// The command's first process, which gets signals. `None`: it has been reaped, or there is none.
     main: Option<MainProcess>,
     /// The segment's path; empty without a session.
     segment: PathBuf,
+    /// Children of this process that are not of the run.
+    strangers: Vec<TreeMember>,
     kill_after: Duration,
     is_quiet: bool,
     /// The limit of wall time, and when it is reached, CLOCK_MONOTONIC nanoseconds.
     wall: Option<(OrderId, RunLimit, u64)>,
-    /// The process that ends the tree.
+    start_ns: u64,
+    /// How the tree is ended. `None`: no limit has acted.
+    ending: Option<Ending>,
+}
+
+/// The tree is being ended, or was: never twice.
+struct Ending {
+    since: Instant,
+    /// The process that does it. `None`: it is done.
     ender: Option<u32>,
-    /// The tree is being ended, or was: never twice.
-    is_ending: bool,
+    /// Enders that were started.
+    enders: u32,
     end: Option<TreeEnd>,
 }
 
 impl Hands {
-    /// Makes the hands of a run that began at `start_ns`, CLOCK_MONOTONIC nanoseconds.
+    /// Makes the hands of a run that has just been started.
     pub(crate) fn new(
-        main: Option<MainProcess>,
+        started: &Started,
         segment: PathBuf,
         tracking: &TrackingConfig,
         is_quiet: bool,
-        start_ns: u64,
     ) -> Self {
+        let start_ns = started.at_ns;
         let ends_at =
             |(number, limit): (u32, &RunLimit)| match (limit.quantity, limit.threshold, limit.action) {
                 (Quantity::Wall, Threshold::Amount(ns), LimitAction::End) => {
@@ -54,15 +68,20 @@ impl Hands {
             };
         let walls = (0..).zip(&tracking.limits.list).filter_map(ends_at);
         Self {
-            main,
+            main: started.subject.main(),
             segment,
+            strangers: started.strangers.clone(),
             kill_after: tracking.limits.kill_after,
             is_quiet: is_quiet || tracking.disable_logs,
             wall: walls.min_by_key(|(_, _, at_ns)| *at_ns),
-            ender: None,
-            is_ending: false,
-            end: None,
+            start_ns,
+            ending: None,
         }
+    }
+
+    /// The command's first process was reaped: its pid can be another process's from now on.
+    pub(crate) fn main_was_reaped(&mut self) {
+        self.main = None;
     }
 
     /// Carries an order out. `None`: that is not possible now, and the collector issues the order again.
@@ -73,30 +92,25 @@ impl Hands {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => None,
                 Err(error) => Some(OrderResult::Failed { errno: error.raw_os_error().unwrap_or(libc::EIO) }),
             },
-            Action::EndTree { limit, exceeded } => self.end_tree(limit, exceeded),
-            Action::Signal(signal) => {
-                if let Some(main) = self.main {
+            Action::EndTree { limit, exceeded } => Some(self.end_tree(limit, exceeded)),
+            Action::Signal(signal) => Some(match self.main {
+                Some(main) => {
                     main.send(*signal);
+                    OrderResult::Done
                 }
-                Some(OrderResult::Done)
-            }
+                None => OrderResult::Failed { errno: libc::ESRCH },
+            }),
         }
     }
 
     /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC. Gives the order that this stands for, and what
     /// came of it.
     pub(crate) fn look_at_wall(&mut self, now_ns: u64) -> Option<(OrderId, OrderResult)> {
-        let (id, limit, at_ns) = self.wall.take_if(|(_, _, at_ns)| now_ns >= *at_ns)?;
+        let (id, limit, _) = self.wall.take_if(|(_, _, at_ns)| now_ns >= *at_ns)?;
         let Threshold::Amount(allowed) = limit.threshold else { return None };
-        let exceeded = Exceeded { at_ns, allowed, amount: allowed, largest: None };
-        match self.end_tree(&limit, &exceeded) {
-            Some(result) => Some((id, result)),
-            None => {
-                // No process could be made: once more, a little later.
-                self.wall = Some((id, limit, now_ns.saturating_add(100_000_000)));
-                None
-            }
-        }
+        let amount = now_ns.saturating_sub(self.start_ns);
+        let exceeded = Exceeded { at_ns: now_ns, allowed, amount, largest: None };
+        Some((id, self.end_tree(&limit, &exceeded)))
     }
 
     /// Gives how long it is until the limit of wall time. `None`: there is none, or it is over.
@@ -106,28 +120,31 @@ impl Hands {
 
     /// Whether this child is no process of the run.
     pub(crate) fn is_ender(&self, pid: u32) -> bool {
-        self.ender == Some(pid)
+        self.ending.as_ref().is_some_and(|ending| ending.ender == Some(pid))
     }
 
     /// Whether the tree is being ended now.
     pub(crate) fn is_at_work(&self) -> bool {
-        self.ender.is_some()
+        self.ending.as_ref().is_some_and(|ending| ending.end.is_none())
     }
 
-    /// Takes in that the ender has ended, with this wait status. If it was killed, another one goes on. Gives what came of it, if it
-    /// is known now.
-    pub(crate) fn ender_ended(&mut self, status: i32) -> Option<TreeEnd> {
-        self.ender = None;
-        self.end = tree_end_of(ExitStatus::from_raw(status).code());
-        if self.end.is_none() {
+    /// Takes in that the ender has ended, with this wait status. If it was killed, another one goes on.
+    pub(crate) fn ender_ended(&mut self, status: i32) {
+        let Some(ending) = &mut self.ending else { return };
+        ending.ender = None;
+        ending.end = tree_end_of(ExitStatus::from_raw(status).code());
+        if ending.end.is_none() {
             self.start_ender();
         }
-        let end = self.end?;
+    }
+
+    /// Gives what came of ending the tree, when that is known. Says so if processes are left.
+    pub(crate) fn end(&self) -> Option<TreeEnd> {
+        let end = self.ending.as_ref()?.end?;
         if end.left > 0 && !self.is_quiet {
-            let processes = if end.left == 1 { "process" } else { "processes" };
             console::message(format_args!(
-                "{} {processes} could not be ended: the report names what still runs",
-                end.left
+                "{} could not be ended: the report names what still runs",
+                processes_in_words(end.left.into())
             ));
         }
         Some(end)
@@ -135,27 +152,41 @@ impl Hands {
 
     /// Gives how the launcher ends after it has ended the tree. `None`: it has not.
     pub(crate) fn status(&self) -> Option<ExitStatus> {
-        let is_killed = self.end.is_none_or(|end| end.is_killed);
-        self.is_ending.then(|| ExitStatus::from_raw(if is_killed { KILLED } else { ENDED } << 8))
+        let ending = self.ending.as_ref()?;
+        let is_killed = ending.end.is_none_or(|end| end.is_killed);
+        Some(ExitStatus::from_raw(if is_killed { KILLED } else { ENDED } << 8))
     }
 
-    fn end_tree(&mut self, limit: &RunLimit, exceeded: &Exceeded) -> Option<OrderResult> {
-        if self.is_ending {
-            return Some(OrderResult::Done);
+    fn end_tree(&mut self, limit: &RunLimit, exceeded: &Exceeded) -> OrderResult {
+        if self.ending.is_none() {
+            self.ending = Some(Ending { since: Instant::now(), ender: None, enders: 0, end: None });
+            self.start_ender();
+            if !self.is_quiet {
+                // A reader that does not read must not keep the tree from being ended.
+                let _ = console::message_without_waiting(limit_in_words(limit, exceeded, self.kill_after));
+            }
         }
-        self.start_ender();
-        self.is_ending = self.ender.is_some();
-        if self.is_ending && !self.is_quiet {
-            // A reader that does not read must not keep the tree from being ended.
-            let _ = console::message_without_waiting(limit_in_words(limit, exceeded, self.kill_after));
-        }
-        self.is_ending.then_some(OrderResult::Done)
+        OrderResult::Done
     }
 
+    /// Starts a process that ends the tree. Where there can be none (`ulimit -u`), or enders are killed again and again, this one does
+    /// that, and does nothing else meanwhile.
     fn start_ender(&mut self) {
-        let launcher = Some(std::process::id());
-        let (segment, kill_after) = (self.segment.clone(), self.kill_after);
-        let tree = TreeToEnd { launcher, segment, kill_after, known: Vec::new() };
-        self.ender = tree.start().ok().map(|child| child.id());
+        let Some(ending) = &mut self.ending else { return };
+        let tree = TreeToEnd {
+            launcher: Some(std::process::id()),
+            main: self.main.map(|main| main.pid),
+            segment: self.segment.clone(),
+            kill_after: self.kill_after.saturating_sub(ending.since.elapsed()),
+            is_told: ending.enders > 0,
+            known: Vec::new(),
+            strangers: self.strangers.clone(),
+        };
+        ending.enders += 1;
+        ending.ender =
+            if ending.enders <= MOST_ENDERS { tree.start().ok().map(|child| child.id()) } else { None };
+        if ending.ender.is_none() {
+            ending.end = Some(tree.end());
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use gpu_track_collector::{Attached, KnownToParent, Layer, Message, OutputLock, ProcRoot, clock};
+use gpu_track_collector::{Attached, KnownToParent, Layer, Message, OutputLock, ProcRoot, TreeMember, clock};
 use rustix::process::{child_subreaper, getpid, set_child_subreaper};
 
 use crate::attach::Attachment;
@@ -185,6 +185,7 @@ fn attach(
         at_ns: attached.before.at_ns,
         children_before: reap::usage_of(libc::RUSAGE_CHILDREN),
         early_signals: Vec::new(),
+        strangers: Vec::new(),
     };
     Ok((Tracked::new(session, collector, None, options), started))
 }
@@ -224,8 +225,10 @@ fn spawn(
             at_ns: clock::monotonic_ns(),
             children_before,
             early_signals: Vec::new(),
+            strangers: Vec::new(),
         });
     }
+    let strangers = strangers(options);
     let early_signals = signals::take_requests();
     let at_ns = clock::monotonic_ns();
     let spawned = spawn::spawn(words, env, &ready.inherited, cgroup_procs);
@@ -234,7 +237,18 @@ fn spawn(
         set_child_subreaper(None).ok();
     }
     let subject = Subject::Command(MainProcess { pid: spawned? });
-    Ok(Started { subject, at_ns, children_before, early_signals })
+    Ok(Started { subject, at_ns, children_before, early_signals, strangers })
+}
+
+/// Gives the children that this process has before the command, so that no limit ends them: those of the program that it was (a shell's
+/// background jobs before its `exec`), the collector, what starts agents. None without limits, which alone ask for them.
+fn strangers(options: &Options) -> Vec<TreeMember> {
+    if options.tracking.limits.list.is_empty() {
+        return Vec::new();
+    }
+    let root = ProcRoot::default();
+    let children = root.children(std::process::id(), 1);
+    children.into_iter().filter_map(|pid| TreeMember::of(&root, pid)).collect()
 }
 
 /// Runs the command without a session, because of this error: tracking must not keep it from running. The launcher reports

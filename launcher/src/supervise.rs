@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpu_track_abi::record::Usage;
-use gpu_track_collector::{Message, ProcRoot, clock};
+use gpu_track_collector::{Message, ProcRoot, TreeMember, clock};
 
 use crate::cli::Options;
 use crate::collector::Collector;
@@ -64,6 +64,16 @@ pub(crate) enum Subject {
     Attached { pid: u32, has_ended: Arc<AtomicBool> },
 }
 
+impl Subject {
+    /// Gives the command's first process. `None`: there is no command.
+    pub(crate) fn main(&self) -> Option<MainProcess> {
+        match self {
+            Self::Command(main) => Some(*main),
+            Self::Input(_) | Self::Attached { .. } => None,
+        }
+    }
+}
+
 /// What has been started.
 pub(crate) struct Started {
     pub(crate) subject: Subject,
@@ -73,6 +83,8 @@ pub(crate) struct Started {
     pub(crate) children_before: Usage,
     /// Requests to end that came before the fork: the command did not get them.
     pub(crate) early_signals: Vec<Received>,
+    /// Children of the launcher that are not of the run, as far as a limit may have to tell them apart.
+    pub(crate) strangers: Vec<TreeMember>,
 }
 
 /// The state of the launcher while the command runs.
@@ -107,13 +119,8 @@ fn cpu_us(usage: &Usage) -> u64 {
 impl<A: Account> Supervisor<A> {
     /// Makes the supervisor of what was started. `signals` are blocked.
     pub(crate) fn new(account: A, started: Started, options: &Options, signals: SignalSet) -> Self {
-        let Started { subject, at_ns, children_before, early_signals } = started;
-        let main = match subject {
-            Subject::Command(main) => Some(main),
-            Subject::Input(_) | Subject::Attached { .. } => None,
-        };
-        let is_quiet = options.report.style.quiet;
-        let hands = Hands::new(main, account.segment(), &options.tracking, is_quiet, at_ns);
+        let hands = Hands::new(&started, account.segment(), &options.tracking, options.report.style.quiet);
+        let Started { subject, at_ns, children_before, early_signals, .. } = started;
         let mut supervisor = Self {
             account,
             subject,
@@ -184,6 +191,15 @@ impl<A: Account> Supervisor<A> {
         if let Some((id, result)) = self.hands.look_at_wall(clock::monotonic_ns()) {
             self.account.tell(Message::OrderAnswered { id, result });
         }
+        self.tell_end_of_tree();
+    }
+
+    /// Tells the account once what came of ending the tree.
+    fn tell_end_of_tree(&mut self) {
+        let is_told = self.account.messages().iter().any(|message| matches!(message, Message::TreeEnded(_)));
+        if !is_told && let Some(end) = self.hands.end() {
+            self.account.tell(Message::TreeEnded(end));
+        }
     }
 
     /// Whether a collector has written the report.
@@ -244,7 +260,7 @@ impl<A: Account> Supervisor<A> {
 
     /// Takes in a child that has ended or stopped: the command, an orphan, or one that is not of the run.
     fn child_changed(&mut self, change: &ChildChange) {
-        let main = self.main().filter(|main| main.pid == change.pid && self.exit.is_none());
+        let main = self.subject.main().filter(|main| main.pid == change.pid && self.exit.is_none());
         if libc::WIFSTOPPED(change.status) {
             if let Some(main) = main {
                 main.stop_with_it(libc::WSTOPSIG(change.status));
@@ -253,9 +269,7 @@ impl<A: Account> Supervisor<A> {
         }
         if self.hands.is_ender(change.pid) {
             self.foreign_cpu_us += cpu_us(&change.usage);
-            if let Some(end) = self.hands.ender_ended(change.status) {
-                self.account.tell(Message::TreeEnded(end));
-            }
+            self.hands.ender_ended(change.status);
             return;
         }
         if self.account.is_foreign(change.pid) {
@@ -273,6 +287,7 @@ impl<A: Account> Supervisor<A> {
         }
         self.account.child_ended(change, main.is_some());
         if main.is_some() {
+            self.hands.main_was_reaped();
             self.exit = Some(exit);
         }
     }
@@ -292,7 +307,7 @@ impl<A: Account> Supervisor<A> {
             return;
         }
         let Some((sender_pid, sender_uid)) = received.sender else { return };
-        if let Some(main) = self.main() {
+        if let Some(main) = self.subject.main() {
             main.send(received.signal);
         }
         // A program may send the same signal again and again: only the first one is a cause of anything.
@@ -314,13 +329,6 @@ impl<A: Account> Supervisor<A> {
         } else if matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
             // SAFETY: raise has no preconditions; this returns after a SIGCONT.
             unsafe { libc::raise(libc::SIGSTOP) };
-        }
-    }
-
-    fn main(&self) -> Option<MainProcess> {
-        match self.subject {
-            Subject::Command(main) => Some(main),
-            Subject::Input(_) | Subject::Attached { .. } => None,
         }
     }
 

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use crate::figures::{bytes, readable};
 use crate::model::counts_in_words::processes;
-use crate::model::run_limit::{Exceeded, Quantity, RunLimit, Unit};
+use crate::model::run_limit::{Exceeded, LargestProcess, Quantity, RunLimit, Unit};
+use crate::quote;
+
+/// Columns of a command's name.
+const LONGEST_COMMAND: usize = 40;
 
 /// Gives a line for the user when the tree is being ended at a limit.
 #[must_use]
@@ -16,10 +20,7 @@ pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duratio
         Unit::Seconds => readable(amount),
         Unit::Processes => processes(exceeded.amount),
     };
-    let held = exceeded.largest.as_ref().map(|process| {
-        let pid = process.pid.map(|pid| format!("pid {pid} ")).unwrap_or_default();
-        format!("; {pid}({}) held most RAM, {}", process.command, bytes(process.rss_bytes))
-    });
+    let held = exceeded.largest.as_ref().map(|process| held_most(process, &bytes(process.rss_bytes)));
     format!(
         "limit {} exceeded: {}{}. SIGTERM to all processes, SIGKILL after {}",
         limit.words,
@@ -27,6 +28,12 @@ pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duratio
         held.unwrap_or_default(),
         readable(kill_after.as_secs_f64())
     )
+}
+
+/// Says which process held most.
+pub(crate) fn held_most(process: &LargestProcess, rss: &str) -> String {
+    let pid = process.pid.map(|pid| format!("pid {pid} ")).unwrap_or_default();
+    format!("; {pid}({}) held most RAM, {rss}", quote::cut(&process.command, LONGEST_COMMAND))
 }
 
 /// Says what there was too much of.

@@ -62,11 +62,17 @@ impl Membership {
         self.maps_segment(pid).or(is_of_kernel.then_some(false))
     }
 
+    /// Whether a line of /proc/PID/maps is about the segment. Readers map the live file beside it, whose name begins with the segment's.
+    fn is_segment(&self, line: &[u8]) -> bool {
+        let line = line.strip_suffix(b" (deleted)").unwrap_or(line);
+        let name = line.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        !name.is_empty() && name == self.segment.as_bytes()
+    }
+
     /// Whether the process maps the segment. `None`: it has no memory (left), or its maps may not be read.
     pub(crate) fn maps_segment(&self, pid: u32) -> Option<bool> {
-        let name = self.segment.as_bytes();
         let maps = self.root.read(pid, "maps").filter(|maps| !maps.is_empty())?;
-        Some(!name.is_empty() && maps.windows(name.len()).any(|part| part == name))
+        Some(maps.split(|byte| *byte == b'\n').any(|line| self.is_segment(line)))
     }
 }
 
@@ -124,8 +130,10 @@ mod tests {
     fn process_that_maps_the_segment_is_a_member() {
         let machine = Machine::new();
         let maps = |name: &str| format!("7f0000000000-7f0000001000 rw-s 00000000 00:1a 7  /dev/shm/{name}\n");
-        machine.has(1, 0, "").has(60, 1, &maps("gpu-track-x-1")).has(61, 1, &maps("gpu-track-x-2"));
-        assert_eq!((machine.is_member(60), machine.is_member(61)), (Some(true), Some(false)));
+        machine.has(1, 0, "");
+        let names = ["gpu-track-x-1", "gpu-track-x-1 (deleted)", "gpu-track-x-2", "gpu-track-x-1.live"];
+        let members = (60..).zip(names).map(|(pid, name)| machine.has(pid, 1, &maps(name)).is_member(pid));
+        assert!(members.eq([true, true, false, false].map(Some)), "readers of the live file are none");
     }
 
     #[test]

@@ -30,6 +30,13 @@ pub(crate) fn process_cpu_ns() -> u64 {
     now_ns(ClockId::ProcessCPUTime)
 }
 
+/// Gives the time since boot, in the clock ticks in which /proc/PID/stat has the start of a process.
+pub(crate) fn boot_ticks() -> u64 {
+    let ticks_per_second = u128::from(rustix::param::clock_ticks_per_second());
+    let ticks = u128::from(now_ns(ClockId::Boottime)) * ticks_per_second / 1_000_000_000;
+    u64::try_from(ticks).unwrap_or(u64::MAX)
+}
+
 /// Comes due at its first use, and from then on when a period is over.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {

@@ -7,19 +7,29 @@ use super::TreeToEnd;
 use crate::sources::membership::Membership;
 use crate::sys::proc_fs::{ProcRoot, Stat};
 
-/// A process that lives. Two of one pid differ by their start.
+/// A process. Two of one pid differ by their start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Member {
+pub struct Member {
+    /// Its pid.
     pub pid: u32,
-    /// Clock ticks after boot.
+    /// When it started, clock ticks after boot.
     pub start_ticks: u64,
+}
+
+impl Member {
+    /// Finds the process that has this pid now.
+    #[must_use]
+    pub fn of(root: &ProcRoot, pid: u32) -> Option<Self> {
+        Some(Self { pid, start_ticks: root.stat(pid)?.start_ticks })
+    }
 }
 
 /// Finds the processes of a run.
 pub(super) struct Members<'a> {
     root: &'a ProcRoot,
     tree: &'a TreeToEnd,
-    membership: Membership,
+    /// `None`: the run has no segment.
+    membership: Option<Membership>,
     launcher: Option<Member>,
     known: BTreeSet<Member>,
     own: u32,
@@ -27,19 +37,20 @@ pub(super) struct Members<'a> {
 
 impl<'a> Members<'a> {
     pub(super) fn new(root: &'a ProcRoot, tree: &'a TreeToEnd) -> Self {
-        let member = |pid: u32| Some(Member { pid, start_ticks: root.stat(pid)?.start_ticks });
+        let has_segment = !tree.segment.as_os_str().is_empty();
+        let membership = || Membership::new(root.clone(), &tree.segment, tree.launcher.unwrap_or(0));
         Self {
             root,
             tree,
-            membership: Membership::new(root.clone(), &tree.segment, tree.launcher.unwrap_or(0)),
-            launcher: tree.launcher.and_then(member),
-            known: tree.known.iter().copied().filter_map(member).collect(),
+            membership: has_segment.then(membership),
+            launcher: tree.launcher.and_then(|pid| Member::of(root, pid)),
+            known: tree.known.iter().copied().collect(),
             own: std::process::id(),
         }
     }
 
-    /// Gives those that live now.
-    pub(super) fn look(&mut self) -> Vec<Member> {
+    /// Gives those that live now, each with the pid of its parent.
+    pub(super) fn look(&mut self) -> BTreeMap<Member, u32> {
         let all: BTreeMap<u32, Stat> =
             self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
         let lives = |member: &Member| {
@@ -50,47 +61,56 @@ impl<'a> Members<'a> {
         for (pid, stat) in &all {
             children.entry(stat.ppid).or_default().push(*pid);
         }
-        let is_own = |pid: u32| pid == self.own || self.is_collector(pid, all.get(&pid));
         let mut next: Vec<u32> =
             self.known.iter().filter(|known| lives(known)).map(|known| known.pid).collect();
         next.extend(launcher.iter().flat_map(|launcher| children.get(&launcher.pid)).flatten());
         if launcher.is_none() {
-            let maps = |pid: &u32| self.membership.maps_segment(*pid) == Some(true);
+            let maps = |pid: &u32| {
+                self.membership.as_ref().is_some_and(|membership| membership.maps_segment(*pid) == Some(true))
+            };
             next.extend(all.keys().copied().filter(maps));
         }
-        let mut found = BTreeSet::new();
+        let mut found = BTreeMap::new();
         while let Some(pid) = next.pop() {
             let is_launcher = launcher.is_some_and(|launcher| launcher.pid == pid);
-            let Some(stat) = all.get(&pid).filter(|_| !is_launcher && !is_own(pid)) else { continue };
-            if found.insert(Member { pid, start_ticks: stat.start_ticks }) {
+            let Some(stat) = all.get(&pid).filter(|_| !is_launcher) else { continue };
+            let member = Member { pid, start_ticks: stat.start_ticks };
+            let is_other = self.tree.strangers.contains(&member) || self.is_own_helper(pid, stat);
+            if !is_other && found.insert(member, stat.ppid).is_none() {
                 next.extend(children.get(&pid).into_iter().flatten());
             }
         }
-        self.known.extend(&found);
+        self.known.extend(found.keys());
         self.known.retain(|known| lives(known));
         // The other threads of one whose first thread is dead run on.
-        found.into_iter().filter(|member| all.get(&member.pid).is_some_and(|stat| !stat.is_over())).collect()
+        found.retain(|member, _| all.get(&member.pid).is_some_and(|stat| !stat.is_over()));
+        found
     }
 
-    /// Whether this is a collector of the run, or another of its helpers: this very program, whose arguments name the segment.
-    fn is_collector(&self, pid: u32, stat: Option<&Stat>) -> bool {
-        let is_child = |launcher: Member| stat.is_some_and(|stat| stat.ppid == launcher.pid);
-        if self.launcher.is_some_and(|launcher| !is_child(launcher)) {
+    /// Whether this is a launcher or collector of a run within the run: this very program.
+    pub(super) fn is_launcher_or_collector(&self, member: Member) -> bool {
+        let own = self.root.executable(self.own);
+        own.is_some() && self.root.executable(member.pid) == own
+    }
+
+    /// Whether this is the ender, a collector of the run, or another of its helpers: this very program, whose arguments name the
+    /// segment.
+    fn is_own_helper(&self, pid: u32, stat: &Stat) -> bool {
+        if pid == self.own {
+            return true;
+        }
+        if self.membership.is_none() || self.launcher.is_some_and(|launcher| stat.ppid != launcher.pid) {
             return false;
         }
-        let own = self.root.executable(self.own);
         let segment = self.tree.segment.as_os_str().as_bytes();
         let names_segment = |args: Vec<u8>| args.split(|byte| *byte == 0).any(|arg| arg == segment);
-        own.is_some()
-            && self.root.executable(pid) == own
+        self.is_launcher_or_collector(Member { pid, start_ticks: stat.start_ticks })
             && self.root.read(pid, "cmdline").is_some_and(names_segment)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const LAUNCHER: u32 = 50;
@@ -138,11 +158,13 @@ mod tests {
     }
 
     fn tree(launcher: Option<u32>, known: &[u32]) -> TreeToEnd {
-        TreeToEnd { launcher, segment: SEGMENT.into(), kill_after: Duration::ZERO, known: known.to_vec() }
+        // The start of each process of these tests is its pid.
+        let known = known.iter().map(|pid| Member { pid: *pid, start_ticks: u64::from(*pid) }).collect();
+        TreeToEnd { launcher, segment: SEGMENT.into(), known, ..TreeToEnd::default() }
     }
 
     fn pids(members: &mut Members) -> Vec<u32> {
-        members.look().into_iter().map(|member| member.pid).collect()
+        members.look().into_keys().map(|member| member.pid).collect()
     }
 
     // Requirement: LIMIT-4

@@ -13,6 +13,8 @@ pub(super) const MOST: usize = 64;
 const LONGEST_S: f64 = 100.0 * 365.0 * 86_400.0;
 /// The largest number of bytes or processes that is told apart from its neighbours.
 const LARGEST: f64 = 9.0e15;
+/// Longest text of a limit, bytes: an order has it, which has to fit into a line.
+const LONGEST: usize = 100;
 /// Highest number of a signal.
 const LAST_SIGNAL: i32 = 64;
 
@@ -56,11 +58,15 @@ fn limits(given: &str) -> Result<List, ValueError> {
 /// Parses `NAME=VALUE` or `NAME=VALUE:SIGNAL`.
 fn limit(given: &str) -> Result<RunLimit, ValueError> {
     let (name, rest) = given.split_once('=').ok_or_else(|| ValueError::Limit(given.to_owned()))?;
-    let (value, signal) = match rest.split_once(':') {
-        Some((value, signal)) => (value, Some(signal)),
-        None => (rest, None),
-    };
+    if given.len() > LONGEST {
+        return Err(ValueError::Limit(format!("{}...", given.chars().take(LONGEST).collect::<String>())));
+    }
     let quantity = quantity(name)?;
+    // A time can be 01:30:00.
+    let (value, signal) = match rest.rsplit_once(':') {
+        Some((value, signal)) if !(is_time(quantity) && clock_time(rest).is_some()) => (value, Some(signal)),
+        _ => (rest, None),
+    };
     Ok(RunLimit {
         words: given.to_owned(),
         quantity,
@@ -74,6 +80,9 @@ fn limit(given: &str) -> Result<RunLimit, ValueError> {
 
 /// Parses `NAME>VALUE=SIGNAL`.
 fn signal_at(given: &str) -> Result<RunLimit, ValueError> {
+    if given.len() > LONGEST {
+        return Err(ValueError::SignalAt(format!("{}...", given.chars().take(LONGEST).collect::<String>())));
+    }
     let parts = given.split_once('>').and_then(|(name, rest)| Some((name, rest.rsplit_once('=')?)));
     let (name, (value, signal)) = parts.ok_or_else(|| ValueError::SignalAt(given.to_owned()))?;
     let quantity = quantity(name)?;
@@ -103,16 +112,34 @@ fn threshold(quantity: Quantity, given: &str) -> Result<Threshold, ValueError> {
             Ok(count) if count > 0 && count as f64 <= LARGEST => Ok(Threshold::Amount(count)),
             _ => Err(ValueError::Count(given.to_owned())),
         },
-        Quantity::Cpu | Quantity::Wall | Quantity::Stall | Quantity::GpuIdle => match time(given) {
-            Some(time) if !time.is_zero() => Ok(Threshold::Amount(nanoseconds(time))),
-            _ => Err(ValueError::Time(given.to_owned())),
-        },
+        Quantity::Cpu | Quantity::Wall | Quantity::Stall | Quantity::GpuIdle => {
+            match clock_time(given).or_else(|| time(given)) {
+                Some(time) if !time.is_zero() => Ok(Threshold::Amount(nanoseconds(time))),
+                _ => Err(ValueError::Time(given.to_owned())),
+            }
+        }
     }
+}
+
+fn is_time(quantity: Quantity) -> bool {
+    matches!(quantity, Quantity::Cpu | Quantity::Wall | Quantity::Stall | Quantity::GpuIdle)
+}
+
+/// Parses a time as Slurm has it: hours:minutes:seconds. `None`: it is none.
+fn clock_time(given: &str) -> Option<Duration> {
+    let [hours, minutes, seconds] = given.split(':').collect::<Vec<_>>()[..] else { return None };
+    let number = |text: &str, below: u64| text.parse::<u64>().ok().filter(|number| *number < below);
+    let (hours, minutes, seconds) = (number(hours, 876_000)?, number(minutes, 60)?, number(seconds, 60)?);
+    Some(Duration::from_secs(hours * 3600 + minutes * 60 + seconds))
 }
 
 /// Parses bytes. K, M, G and T are binary, as for Slurm and ulimit; with B they are decimal, as in reports.
 pub(super) fn bytes(given: &str) -> Result<u64, ValueError> {
-    const UNITS: [(&str, f64); 13] = [
+    const UNITS: [(&str, f64); 17] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
         ("KiB", 1024.0),
         ("MiB", 1_048_576.0),
         ("GiB", 1_073_741_824.0),
@@ -127,7 +154,12 @@ pub(super) fn bytes(given: &str) -> Result<u64, ValueError> {
         ("T", 1_099_511_627_776.0),
         ("B", 1.0),
     ];
-    let unit = UNITS.into_iter().find_map(|(unit, factor)| Some((given.strip_suffix(unit)?, factor)));
+    let ends_in = |unit: &str| {
+        let at = given.len().checked_sub(unit.len())?;
+        let (number, end) = (given.get(..at)?, given.get(at..)?);
+        end.eq_ignore_ascii_case(unit).then_some(number)
+    };
+    let unit = UNITS.into_iter().find_map(|(unit, factor)| Some((ends_in(unit)?, factor)));
     let (number, factor) = unit.unwrap_or((given, 1.0));
     match number.parse::<f64>().map(|number| number * factor) {
         Ok(bytes) if (1.0..=LARGEST).contains(&bytes) => Ok(bytes as u64),
@@ -140,14 +172,29 @@ fn kill_after(given: &str) -> Result<Duration, ValueError> {
     time(given).ok_or_else(|| ValueError::Time(given.to_owned()))
 }
 
-/// Parses a time: a number of seconds, or one with a unit. `None`: it is none, or longer than a century.
+/// Parses a time: a number of seconds, or numbers with units, such as 1h30m. `None`: it is none, or longer than a century.
 pub(super) fn time(given: &str) -> Option<Duration> {
-    // ms stands first, because it ends with s, too.
-    const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
-    let unit = UNITS.into_iter().find_map(|(unit, s)| Some((given.strip_suffix(unit)?, s)));
-    let (number, unit_s) = unit.unwrap_or((given, 1.0));
-    let seconds = number.parse::<f64>().ok()? * unit_s;
-    (0.0..=LONGEST_S).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+    if let Ok(seconds) = given.parse::<f64>() {
+        return (0.0..=LONGEST_S).contains(&seconds).then(|| Duration::from_secs_f64(seconds));
+    }
+    let (mut rest, mut seconds) = (given, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+        let letters = rest.get(digits..)?;
+        let length = letters.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(letters.len());
+        let (unit, next) = letters.split_at(length);
+        let unit_s = match unit {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        seconds += rest.get(..digits)?.parse::<f64>().ok()? * unit_s;
+        rest = next;
+    }
+    (!given.is_empty() && (0.0..=LONGEST_S).contains(&seconds)).then(|| Duration::from_secs_f64(seconds))
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -197,6 +244,16 @@ mod tests {
                 (Quantity::GpuIdle, Amount(500_000_000), Signal(12)),
             ]
         );
+        assert_eq!(
+            parsed("wall=01:30:00,cpu=1h30m,ram=8g,gpu_ram=8Gi,wall=00:10:00:USR2"),
+            [
+                (Quantity::Wall, Amount(5_400_000_000_000), End),
+                (Quantity::Cpu, Amount(5_400_000_000_000), End),
+                (Quantity::Ram, Amount(8 << 30), End),
+                (Quantity::GpuRam, Amount(8 << 30), End),
+                (Quantity::Wall, Amount(600_000_000_000), Signal(libc::SIGUSR2)),
+            ]
+        );
         let at = signal_at("ram>95%=sigterm").unwrap();
         assert_eq!((at.threshold, at.action), (Percent(95.0), Signal(libc::SIGTERM)));
         assert_eq!(at.words, "ram>95%=sigterm");
@@ -232,6 +289,9 @@ mod tests {
             "ram=8G,",
             "cpu=80%",
             "ram=8G;wall=1h",
+            "wall=1h30",
+            "wall=1:99:00",
+            &format!("ram={}8G", "0".repeat(200)),
         ] {
             let error = limits(wrong).unwrap_err().to_string();
             assert!(!error.contains('\n') && error.len() < 300, "{wrong}: {error}");

@@ -5,6 +5,9 @@ use crate::model::report::{Cause, Cgroup, Enforcer, LimitExceeded, MaxRam, RunLi
 use crate::model::run_limit::{Exceeded, KernelLimit, LimitAction, Quantity, RunLimit};
 use crate::model::signal::signal_name;
 
+/// The kernel kills at a limit when the charge is above this part of it: charges come in pages, or huge ones.
+const NEAR: f64 = 0.9;
+
 /// Gives each limit of the run.
 pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
     let run = inputs.run;
@@ -22,10 +25,7 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
                 LimitAction::Signal(signal) => signal_name(signal),
             },
             enforced_by: enforcer(inputs, limit),
-            reason: kernel_limit(inputs, limit).and_then(|kernel| match kernel {
-                KernelLimit::Refused(reason) => Some(reason.clone()),
-                KernelLimit::Set(_) => None,
-            }),
+            reason: reason(inputs, limit, gpu.expected),
             exceeded_at_s: exceeded.map(|exceeded| since_start_s(inputs, exceeded.at_ns)),
             amount: exceeded.map(|exceeded| unit.of_report(exceeded.amount)),
         }
@@ -70,7 +70,9 @@ fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
     let unit = limit.quantity.unit();
     let charged = cgroup.and_then(|cgroup| cgroup.memory_peak_bytes);
     let amount = charged.or(max_ram.combined.footprint_bytes)?;
-    killed.then(|| {
+    // Else another limit, or the machine's, was meant: the counter has kills of groups within this one, too.
+    let is_reached = amount as f64 >= allowed as f64 * NEAR;
+    (killed && is_reached).then(|| {
         Cause::Limit(LimitExceeded {
             limit: limit.words.clone(),
             quantity: limit.quantity,
@@ -96,6 +98,21 @@ fn is_kept_by_kernel(inputs: &Inputs, limit: &RunLimit) -> bool {
 fn kernel_limit<'a>(inputs: &Inputs<'a>, limit: &RunLimit) -> Option<&'a KernelLimit> {
     let is_ram = limit.quantity == Quantity::Ram && limit.action == LimitAction::End;
     inputs.config.cgroups.ram_limit.as_ref().filter(|_| is_ram)
+}
+
+/// Gives why a limit is not held, or not by the kernel. `gpus`: how many GPUs the run may use.
+fn reason(inputs: &Inputs, limit: &RunLimit, gpus: u32) -> Option<String> {
+    let is_timed = limit.quantity == Quantity::Wall && limit.action == LimitAction::End;
+    if inputs.config.discovery.untracked.is_some() && !is_timed {
+        return Some("it was not held: the run was not tracked".to_owned());
+    }
+    if matches!(limit.quantity, Quantity::GpuRam | Quantity::GpuIdle) && gpus == 0 {
+        return Some("it was not held: no GPU is tracked".to_owned());
+    }
+    match kernel_limit(inputs, limit)? {
+        KernelLimit::Refused(reason) => Some(format!("samples held it: {reason}")),
+        KernelLimit::Set(_) => None,
+    }
 }
 
 fn enforcer(inputs: &Inputs, limit: &RunLimit) -> Enforcer {

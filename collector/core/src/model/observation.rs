@@ -437,6 +437,8 @@ pub struct Vitals {
     pub virtual_bytes: u64,
     /// Address of the bottom of the stack, which an exec changes; 0: not known.
     pub start_stack: u64,
+    /// A signal or a debugger has stopped it.
+    pub is_stopped: bool,
 }
 
 impl Vitals {

@@ -19,6 +19,8 @@ use crate::model::tree_sample::{GpuSample, GpuSums, IoBytes};
 const WALL_GRACE_NS: u64 = 1_000_000_000;
 /// Activity is looked for in stretches of at least this length, nanoseconds.
 const SHORTEST_STRETCH_NS: u64 = 1_000_000_000;
+/// After more than this many intervals without a sample, nobody has looked.
+const LONGEST_GAP: u64 = 20;
 /// A tree that uses less than this part of one core does nothing: it polls, or waits with a timer.
 const BUSY_PART_OF_CORE: f64 = 0.01;
 
@@ -35,6 +37,8 @@ pub(super) struct Facts<'a> {
     pub cpu_ns: u64,
     /// The most live processes since the sample before.
     pub processes: u64,
+    /// All live processes are stopped (Ctrl-Z).
+    pub are_all_stopped: bool,
     /// Block I/O; `None`: not known.
     pub io: Option<IoBytes>,
     /// The GPUs.
@@ -47,6 +51,8 @@ pub(crate) struct LimitRules {
     rules: Vec<LimitRule>,
     /// Memory that the run may use, bytes.
     usable_ram_bytes: Option<u64>,
+    /// The time between two samples, nanoseconds.
+    interval_ns: u64,
     idle: Idle,
     /// The process that held most at the last sample.
     pub(crate) largest: Option<LargestProcess>,
@@ -59,6 +65,8 @@ pub(crate) struct LimitRules {
 struct LimitRule {
     limit: RunLimit,
     exceeded: Option<Exceeded>,
+    /// What it orders was done.
+    has_acted: bool,
 }
 
 /// Since when nothing happens.
@@ -74,22 +82,25 @@ struct Idle {
 }
 
 impl Idle {
-    /// Looks for activity since the last time. An unknown figure is no proof of idleness.
-    fn look(&mut self, facts: &Facts) {
+    /// Looks for activity since the last time. A GPU whose use is not known may be at work. Block I/O that the kernel does not count is
+    /// none.
+    fn look(&mut self, facts: &Facts, interval_ns: u64) {
         let Facts { now_ns, cpu_ns, io, gpu, .. } = *facts;
-        if self.looked_ns == 0 {
-            (self.active_ns, self.gpu_active_ns) = (facts.start_ns, facts.start_ns);
+        let stretch_ns = now_ns.saturating_sub(self.looked_ns);
+        // Nobody has looked for a while: this program was stopped, too, or a successor has just begun. Or the user has stopped the run.
+        let is_paused = stretch_ns > SHORTEST_STRETCH_NS + LONGEST_GAP * interval_ns || facts.are_all_stopped;
+        if is_paused {
+            *self = Self { looked_ns: now_ns, cpu_ns, io, active_ns: now_ns, gpu_active_ns: now_ns };
+            return;
         }
         // A GPU that was busy between two readings is seen at each sample only.
         let is_gpu_idle = gpu.busy_percent.is_some_and(|percent| percent <= 0.0);
         if !is_gpu_idle {
             self.gpu_active_ns = now_ns;
         }
-        let has_gpu = gpu.expected > 0;
-        if has_gpu && gpu.busy_percent.is_some_and(|percent| percent > 0.0) {
+        if gpu.expected > 0 && !is_gpu_idle {
             self.active_ns = now_ns;
         }
-        let stretch_ns = now_ns.saturating_sub(self.looked_ns);
         if stretch_ns < SHORTEST_STRETCH_NS {
             return;
         }
@@ -102,25 +113,15 @@ impl Idle {
 }
 
 impl LimitRules {
-    /// Makes the rules. `usable_ram_bytes`: the memory that the run may use, if it is known.
-    pub(super) fn new(limits: &[RunLimit], usable_ram_bytes: Option<u64>) -> Self {
-        let rule = |limit: &RunLimit| LimitRule { limit: limit.clone(), exceeded: None };
-        Self { rules: limits.iter().map(rule).collect(), usable_ram_bytes, ..Self::default() }
+    /// Makes the rules. `usable_ram_bytes`: the memory that the run may use, if it is known. `interval_ns`: the time between two samples.
+    pub(super) fn new(limits: &[RunLimit], usable_ram_bytes: Option<u64>, interval_ns: u64) -> Self {
+        let rule = |limit: &RunLimit| LimitRule { limit: limit.clone(), exceeded: None, has_acted: false };
+        Self { rules: limits.iter().map(rule).collect(), usable_ram_bytes, interval_ns, ..Self::default() }
     }
 
     /// Whether there are no limits.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
-    }
-
-    /// Whether so many live processes exceed a limit that has not acted.
-    pub(super) fn allows_less_than(&self, processes: u64) -> bool {
-        let is_exceeded = |rule: &LimitRule| {
-            rule.exceeded.is_none()
-                && rule.limit.quantity == Quantity::Processes
-                && matches!(rule.limit.threshold, Threshold::Amount(most) if processes > most)
-        };
-        self.rules.iter().any(is_exceeded)
     }
 
     /// Gives the limits, in the order of the command line, and how far each was exceeded.
@@ -142,16 +143,21 @@ impl LimitRules {
 
     /// Gives the limit because of which the tree was ended first, if one was.
     pub(crate) fn that_ended(&self) -> Option<(&RunLimit, &Exceeded)> {
-        let ending = self.rules.iter().filter(|rule| rule.limit.action == LimitAction::End);
+        self.first_to_end(|rule| rule.has_acted)
+    }
+
+    /// Gives the first of those limits which end the tree, are exceeded, and fit.
+    fn first_to_end(&self, fits: impl Fn(&LimitRule) -> bool) -> Option<(&RunLimit, &Exceeded)> {
+        let ending = self.rules.iter().filter(|rule| rule.limit.action == LimitAction::End && fits(rule));
         let exceeded = ending.filter_map(|rule| Some((&rule.limit, rule.exceeded.as_ref()?)));
         exceeded.min_by_key(|(_, exceeded)| exceeded.at_ns)
     }
 
     /// Orders what is due. After the tree was ended by one limit, no other acts.
     pub(super) fn decide(&mut self, facts: &Facts, orders: &mut Orders) {
-        self.idle.look(facts);
+        self.idle.look(facts, self.interval_ns);
         for index in 0..self.rules.len() {
-            if self.that_ended().is_some() {
+            if self.first_to_end(|_| true).is_some() {
                 return;
             }
             if let Some(exceeded) = self.exceeded(index, facts) {
@@ -168,10 +174,11 @@ impl LimitRules {
             return;
         };
         let Some(rule) = self.rules.get_mut(index) else { return };
-        let at_ns =
-            if rule.limit.quantity == Quantity::Wall { start_ns.saturating_add(allowed) } else { now_ns };
+        let is_wall = rule.limit.quantity == Quantity::Wall;
+        let amount = if is_wall { now_ns.saturating_sub(start_ns).max(allowed) } else { allowed };
         let largest = self.largest.clone();
-        rule.exceeded.get_or_insert(Exceeded { at_ns, allowed, amount: allowed, largest });
+        rule.exceeded.get_or_insert(Exceeded { at_ns: now_ns, allowed, amount, largest });
+        rule.has_acted = true;
     }
 
     /// Gives how far a limit is exceeded. `None`: it is not, was before, or can't be compared.
@@ -245,7 +252,7 @@ mod tests {
     }
 
     fn rules(limits: &[RunLimit]) -> (LimitRules, Orders) {
-        (LimitRules::new(limits, Some(8 * GIB)), Orders::default())
+        (LimitRules::new(limits, Some(8 * GIB), S / 10), Orders::default())
     }
 
     /// GPUs of which the run used so much memory, and so much of their time.
@@ -256,7 +263,16 @@ mod tests {
 
     fn facts(at_s: u64, gpu: &GpuSums) -> Facts<'_> {
         let now_ns = 100 * S + at_s * S;
-        Facts { now_ns, start_ns: 100 * S, max_ram_bytes: 0, cpu_ns: 0, processes: 1, io: None, gpu }
+        Facts {
+            now_ns,
+            start_ns: 100 * S,
+            max_ram_bytes: 0,
+            cpu_ns: 0,
+            processes: 1,
+            are_all_stopped: false,
+            io: None,
+            gpu,
+        }
     }
 
     /// The actions that are ordered at this time.
@@ -276,7 +292,9 @@ mod tests {
         let [Action::EndTree { limit, exceeded }] = &actions[..] else { panic!("{actions:?}") };
         assert_eq!((limit.quantity, exceeded.allowed, exceeded.amount), (Quantity::Ram, GIB, GIB + 1));
         assert_eq!(exceeded.at_ns, 102 * S);
+        assert!(rules.that_ended().is_none(), "the command may end by itself before the launcher acts");
         orders.answer(OrderId { rule: Rule::Limit(0), epoch: 0 });
+        rules.acted(0, 103 * S, 100 * S, &none);
         // The other limit is exceeded by then: the tree ends already.
         let later = Facts { cpu_ns: 2 * S, ..at(3, 9 * GIB) };
         assert_eq!(ordered(&mut rules, &mut orders, &later), []);
@@ -292,7 +310,8 @@ mod tests {
         let at = |bytes| Facts { max_ram_bytes: bytes, ..facts(1, &used) };
         assert_eq!(ordered(&mut rules, &mut orders, &at(4 * GIB)), []);
         assert_eq!(ordered(&mut rules, &mut orders, &at(4 * GIB + 1)).len(), 1);
-        let (mut unknown, mut orders) = (LimitRules::new(&[percent(Quantity::Ram)], None), Orders::default());
+        let (mut unknown, mut orders) =
+            (LimitRules::new(&[percent(Quantity::Ram)], None, S / 10), Orders::default());
         assert_eq!(ordered(&mut unknown, &mut orders, &at(u64::MAX)), []);
     }
 
@@ -318,7 +337,7 @@ mod tests {
         assert_eq!(ordered(&mut rules, &mut orders, &facts(6, &none)), [], "the launcher has its timer");
         rules.acted(0, 105 * S + 7, 100 * S, &none);
         let (_, exceeded) = rules.that_ended().unwrap();
-        assert_eq!((exceeded.at_ns, exceeded.amount), (105 * S, 5 * S));
+        assert_eq!((exceeded.at_ns, exceeded.amount), (105 * S + 7, 5 * S + 7));
         let (mut rules, mut orders) = super::tests::rules(&[ends_at(Quantity::Wall, 5 * S)]);
         assert_eq!(ordered(&mut rules, &mut orders, &facts(7, &none)).len(), 1, "it is gone");
     }
@@ -337,7 +356,7 @@ mod tests {
                 let io = io.map(|read| IoBytes { read, written: 0 });
                 let facts = Facts { cpu_ns, io, ..facts(s, gpu) };
                 rules.decide(&facts, &mut orders);
-                rules.that_ended().map(|(limit, _)| (limit.quantity, s))
+                rules.first_to_end(|_| true).map(|(limit, _)| (limit.quantity, s))
             })
         };
         let [idle, busy, unknown] = [idle, busy, unknown].map(|gpu| &*Box::leak(Box::new(gpu)));
@@ -350,7 +369,22 @@ mod tests {
         assert_eq!(acts(&|s| (s * S / 200, None, idle)), Some((Quantity::Stall, 11)), "0.5% is polling");
         assert_eq!(acts(&|s| (0, Some(s), idle)), Some((Quantity::GpuIdle, 21)));
         assert_eq!(acts(&|_| (0, None, busy)), None);
-        assert_eq!(acts(&|_| (0, None, unknown)), Some((Quantity::Stall, 11)), "an unknown GPU is not idle");
+        assert_eq!(acts(&|_| (0, None, unknown)), None, "a GPU of unknown use may be at work");
         assert_eq!(acts(&|s| (0, None, if s == 5 { busy } else { idle })), Some((Quantity::Stall, 16)));
+    }
+
+    // Requirement: LIMIT-9
+    #[test]
+    fn time_in_which_nobody_looked_or_all_were_stopped_is_no_stall() {
+        let none = GpuSums::default();
+        let (mut rules, mut orders) = rules(&[ends_at(Quantity::Stall, 10 * S)]);
+        for (s, are_all_stopped) in (0..9).map(|s| (s, false)).chain((9..40).map(|s| (s, true))) {
+            rules.decide(&Facts { are_all_stopped, ..facts(s, &none) }, &mut orders);
+        }
+        // Suspended with the collector: the next sample comes an hour later.
+        for s in (3640..3650).chain([3650]) {
+            assert_eq!(ordered(&mut rules, &mut orders, &facts(s, &none)), [], "{s}");
+        }
+        assert_eq!(ordered(&mut rules, &mut orders, &facts(3651, &none)).len(), 1);
     }
 }

@@ -24,7 +24,7 @@ use crate::model::ids::Target;
 use crate::model::kernel_event::{KernelEvent, What};
 use crate::model::live::LiveProcesses;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
-use crate::model::order::{Order, OrderId, Rule};
+use crate::model::order::{Order, OrderId, OrderResult, Rule};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
 use crate::model::run_limit::LargestProcess;
 use crate::model::signal::SignalReceived;
@@ -151,7 +151,8 @@ impl RunState {
         let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
         run.waiting.is_told = config.tracking.tells_waiting;
         let usable = usable_at_start(config, host);
-        run.limits = LimitRules::new(&config.tracking.limits.list, usable.memory.bytes);
+        let interval_ns = config.tracking.interval_ns();
+        run.limits = LimitRules::new(&config.tracking.limits.list, usable.memory.bytes, interval_ns);
         run
     }
 
@@ -241,10 +242,6 @@ impl RunState {
             Observation::Tick => {
                 self.tree.tick(now_ns);
                 self.waiting.decide(now_ns, &self.tree, &mut self.orders);
-                // Records tell of many processes before a sample has read them all.
-                if self.limits.allows_less_than(self.tree.alive().len() as u64) {
-                    self.decide_limits(now_ns);
-                }
             }
             Observation::Finalize { complete_ns } => {
                 self.tree.finalize(now_ns, *complete_ns);
@@ -271,7 +268,7 @@ impl RunState {
             Observation::TaskTimes(times) => self.cores.add_tasks(*times),
             Observation::SignalReceived(received) => self.note_signal(received),
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
-            Observation::OrderAnswered { id, .. } => self.note_answer(*id, now_ns),
+            Observation::OrderAnswered { id, result } => self.note_answer(*id, *result, now_ns),
             Observation::TreeEnded(end) => self.limits.tree_end = Some(*end),
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
@@ -419,7 +416,8 @@ impl RunState {
             start_ns: self.start_ns,
             max_ram_bytes: now.max_ram.combined.bytes,
             cpu_ns: now.cpu.combined.time_ns,
-            processes: now.processes.max.max(self.tree.alive().len() as u64),
+            processes: now.processes.max,
+            are_all_stopped: self.sampling.are_all_stopped(),
             io: now.io.map(|io| io.bytes),
             gpu: &now.gpu,
         };
@@ -427,9 +425,9 @@ impl RunState {
     }
 
     /// Notes that the launcher has answered an order.
-    fn note_answer(&mut self, id: OrderId, now_ns: u64) {
+    fn note_answer(&mut self, id: OrderId, result: OrderResult, now_ns: u64) {
         self.orders.answer(id);
-        if let Rule::Limit(index) = id.rule {
+        if let (Rule::Limit(index), OrderResult::Done) = (id.rule, result) {
             let gpu = self.gpu.usage.now(now_ns);
             self.limits.acted(index, now_ns, self.start_ns, &gpu);
         }

@@ -282,7 +282,7 @@ fn run_limits() -> Vec<RunLimitUse> {
     vec![
         RunLimitUse { enforced_by: Enforcer::Kernel, ..entry("ram=16GB", Quantity::Ram, Some(16e9)) },
         RunLimitUse {
-            reason: Some("/sys/fs/cgroup has no memory controller".into()),
+            reason: Some("samples held it: /sys/fs/cgroup has no memory controller".into()),
             ..entry("ram=80%", Quantity::Ram, Some(12.8e9))
         },
         RunLimitUse {

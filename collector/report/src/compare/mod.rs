@@ -176,7 +176,7 @@ fn remarks(runs: &[Run]) -> Vec<String> {
         }
         let ending = &run.report.ending;
         // With a reason, how an attached process ended is not known.
-        if run.report.stage == Stage::Over && ending.exit.code != Some(0) && ending.reason.is_none() {
+        if run.report.stage == Stage::Over && !ending.is_success() && ending.reason.is_none() {
             remarks.push(format!("{file}: the command did not succeed."));
         }
         if run.report.contention.is_contended == Some(true) {

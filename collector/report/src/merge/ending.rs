@@ -43,10 +43,9 @@ impl Endings {
         self.recovered += u64::from(report.stage == Stage::Recovered);
         self.wait_known += u64::from(wait_interrupted.is_some());
         self.wait_interrupted += u64::from(*wait_interrupted == Some(true));
-        let is_limited = matches!(cause, Some(Cause::Limit(_)));
-        if is_success(*exit) && !is_limited {
+        if report.ending.is_success() {
             self.succeeded += 1;
-        } else if is_failure(*exit) || is_limited {
+        } else if is_failure(*exit) || report.ending.is_by_limit() {
             let is_before = |failed: &Failure| (end_us, file) < (failed.end_us, failed.file.as_str());
             if self.failed.as_ref().is_none_or(is_before) {
                 self.failed =

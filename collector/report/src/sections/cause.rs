@@ -1,7 +1,7 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
 use crate::figures::{bytes, exit};
-use crate::limits_in_words::what;
+use crate::limits_in_words::{held_most, what};
 use crate::model::counts_in_words;
 use crate::model::report::{
     Cause, DeadProcess, DiskRole, Enforcer, LimitExceeded, OutOfMemory, TimeLimitSource,
@@ -111,19 +111,12 @@ fn limit(end: &LimitExceeded, units: Units) -> String {
     let over = end.overshoot_bytes.filter(|bytes| *bytes > 0);
     let over =
         over.map(|bytes| format!(", up to {} more than allowed", units.bytes(bytes))).unwrap_or_default();
-    let held = end.process.as_ref().map(|process| {
-        let pid = process.pid.map(|pid| format!("pid {pid} ")).unwrap_or_default();
-        format!(
-            "; {pid}({}) held most RAM, {}",
-            quote::cut(&process.command, COMMAND),
-            units.bytes(process.rss_bytes)
-        )
-    });
+    let held = end.process.as_ref().map(|process| held_most(process, &units.bytes(process.rss_bytes)));
     let how = match (end.enforced_by, end.was_killed) {
         (Enforcer::Kernel, _) => "; the kernel killed all processes",
         (_, Some(true)) => "; SIGTERM, then SIGKILL ended all processes",
         (_, Some(false)) => "; SIGTERM ended all processes",
-        (_, None) => "; its processes were ended",
+        (_, None) => "",
     };
     let left = end.left.filter(|left| *left > 0);
     let left = left.map(|left| format!(", but for {}", counts_in_words::processes(left.into())));

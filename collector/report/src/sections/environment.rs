@@ -40,9 +40,9 @@ pub(super) fn limits(report: &Report, units: Units) -> Section {
 pub(super) fn run_limits(report: &Report, units: Units) -> Section {
     let row = |limit: &RunLimitUse| {
         let action = if limit.action == "end" { "ends all processes" } else { &limit.action };
-        let held_by = match (limit.enforced_by, &limit.reason) {
-            (Enforcer::Kernel, _) => " (held by the kernel)".to_owned(),
-            (_, Some(reason)) => format!(" (held by samples: {reason})"),
+        let how = match (limit.enforced_by, &limit.reason) {
+            (_, Some(reason)) => format!(" ({reason})"),
+            (Enforcer::Kernel, None) => " (held by the kernel)".to_owned(),
             _ => String::new(),
         };
         let exceeded = match (limit.allowed, limit.exceeded_at_s) {
@@ -53,7 +53,7 @@ pub(super) fn run_limits(report: &Report, units: Units) -> Section {
                 format!("exceeded {}{}", units.after_the_start(at_s), amount.unwrap_or_default())
             }
         };
-        format!("{action}{held_by}; {exceeded}")
+        format!("{action}{how}; {exceeded}")
     };
     report
         .run_limits

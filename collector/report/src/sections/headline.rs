@@ -3,7 +3,7 @@
 use super::{cause, crashes};
 use crate::document::{Block, Tone};
 use crate::figures::{duration, readable, short, signal_name};
-use crate::model::report::{Cause, Exit, Report, Stage};
+use crate::model::report::{Exit, Report, Stage};
 use crate::units::Units;
 
 /// With the time as exact as it is known.
@@ -83,7 +83,7 @@ fn exit(report: &Report) -> (Tone, String, String) {
         _ if report.stage != Stage::Over && report.merged.is_none() => {
             (Tone::Caution, "STILL RUNNING", "still running")
         }
-        Exit { code: Some(0), .. } if matches!(report.ending.cause, Some(Cause::Limit(_))) => {
+        Exit { code: Some(0), .. } if report.ending.is_by_limit() => {
             (Tone::Bad, "ENDED, exit 0", "exited with code 0")
         }
         Exit { code: Some(0), .. } => match crashes::in_headline(report) {

@@ -13,7 +13,7 @@ pub fn is_over(report: &Report) -> bool {
 /// Says how the command of a run failed, and after what time. `None`: it succeeded. A run without a whole report failed.
 #[must_use]
 pub fn failure(report: &Report) -> Option<String> {
-    let is_success = is_over(report) && report.ending.exit.code == Some(0);
+    let is_success = is_over(report) && report.ending.is_success();
     (!is_success).then(|| format!("{} after {}", brief_end(report), readable(report.wall_s)))
 }
 

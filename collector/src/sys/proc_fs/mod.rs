@@ -246,6 +246,13 @@ impl ProcRoot {
         read_all(&self.top_path("stat"))
     }
 
+    /// Whether this /proc is mounted, and shows processes by the pids of this process's namespace.
+    #[must_use]
+    pub(crate) fn is_of_this_namespace(&self) -> bool {
+        let own = std::fs::read_link(self.top_path("self"));
+        own.is_ok_and(|pid| pid.to_str() == Some(&std::process::id().to_string()))
+    }
+
     /// Whether /proc/stat is a file of FUSE, as lxcfs mounts it in containers: their cores have other numbers, and other
     /// processes are left out.
     #[must_use]

@@ -93,6 +93,12 @@ impl Stat {
         self.is_dead() && self.threads <= 1
     }
 
+    /// Whether a signal or a debugger has stopped the first thread.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+
     /// Whether it is a thread of the kernel (PF_KTHREAD).
     #[must_use]
     pub fn is_of_kernel(&self) -> bool {

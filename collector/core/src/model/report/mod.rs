@@ -176,6 +176,20 @@ pub struct Ending {
     pub wait_interrupted: Option<bool>,
 }
 
+impl Ending {
+    /// Whether a limit of the run ended the command, whatever its exit status then was.
+    #[must_use]
+    pub fn is_by_limit(&self) -> bool {
+        matches!(self.cause, Some(Cause::Limit(_)))
+    }
+
+    /// Whether the command exited with 0 of itself.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.exit.code == Some(0) && !self.is_by_limit()
+    }
+}
+
 /// How far a run is when its report is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -20,7 +20,7 @@ pub struct RunLimitUse {
     pub action: String,
     /// What holds it.
     pub enforced_by: Enforcer,
-    /// Why the kernel does not hold a limit of RAM although the command was to have a cgroup of its own.
+    /// Why it was not held; or why samples hold a limit of RAM although the command was to have a cgroup of its own.
     pub reason: Option<String>,
     /// When it was seen to be exceeded, seconds after the command's start; `None`: it was not.
     pub exceeded_at_s: Option<f64>,

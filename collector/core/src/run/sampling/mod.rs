@@ -231,6 +231,12 @@ impl Sampling {
         ran.iter().filter_map(|(id, _)| of(id)).take(most).collect()
     }
 
+    /// Whether all live processes were stopped when they were read last.
+    pub(crate) fn are_all_stopped(&self) -> bool {
+        let is_stopped = |id| self.readings.get(id).is_some_and(|reading| reading.vitals.is_stopped);
+        !self.alive.is_empty() && self.alive.iter().all(is_stopped)
+    }
+
     /// Gives the processes whose image is newer than what is known of its peak.
     pub fn new_images(&self, tree: &Tree) -> Vec<ProcessId> {
         self.alive.iter().copied().filter(|id| self.is_new_image(tree, *id)).collect()

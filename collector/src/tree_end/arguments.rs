@@ -1,0 +1,120 @@
+//! What an ender is to end, and how it is started.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::members::Member;
+
+/// argv\[0\] of an ender. Its arguments are the fields of [`TreeToEnd`].
+const ENDER: &str = "gpu-track-ender";
+/// Stands for what is not there, and between the two lists.
+const NONE: &str = "-";
+
+/// What is to be ended, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TreeToEnd {
+    /// The launcher, whose descendants all processes are. `None`: it is gone.
+    pub launcher: Option<u32>,
+    /// The command's first process. `None`: it has ended.
+    pub main: Option<u32>,
+    /// The segment's path; empty if the run has none.
+    pub segment: PathBuf,
+    /// From SIGTERM to SIGKILL.
+    pub kill_after: Duration,
+    /// SIGTERM was sent by another ender.
+    pub is_told: bool,
+    /// Processes of the tree that are known besides.
+    pub known: Vec<Member>,
+    /// Children of the launcher that are not of the run.
+    pub strangers: Vec<Member>,
+}
+
+impl TreeToEnd {
+    /// Starts the ender, in a session of its own: no signal to the command's process group reaches it.
+    ///
+    /// # Errors
+    /// If no process can be made.
+    pub fn start(&self) -> io::Result<Child> {
+        let mut ender = Command::new("/proc/self/exe");
+        ender.arg0(ENDER).env_clear().args(self.to_args());
+        ender.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // SAFETY: setsid(2) is async-signal-safe.
+        unsafe {
+            ender.pre_exec(|| {
+                libc::setsid();
+                Ok(())
+            });
+        }
+        ender.spawn()
+    }
+
+    /// Reads the arguments of an ender, with the program's name before them. `None`: this is none.
+    pub(super) fn of_ender(args: &[OsString]) -> Option<Self> {
+        let (program, args) = args.split_first()?;
+        if program == OsStr::new(ENDER) { Self::from_args(args) } else { None }
+    }
+
+    fn to_args(&self) -> Vec<OsString> {
+        let pid = |pid: Option<u32>| pid.map_or_else(|| NONE.into(), |pid| OsString::from(pid.to_string()));
+        let member = |member: &Member| format!("{}:{}", member.pid, member.start_ticks).into();
+        let kill_after = self.kill_after.as_millis().to_string().into();
+        let is_told = u8::from(self.is_told).to_string().into();
+        let segment = self.segment.clone().into_os_string();
+        let fixed = [pid(self.launcher), pid(self.main), segment, kill_after, is_told];
+        let lists =
+            self.known.iter().map(member).chain([NONE.into()]).chain(self.strangers.iter().map(member));
+        fixed.into_iter().chain(lists).collect()
+    }
+
+    fn from_args(args: &[OsString]) -> Option<Self> {
+        let [launcher, main, segment, kill_after, is_told, lists @ ..] = args else { return None };
+        let number = |arg: &OsString| arg.to_str()?.parse().ok();
+        let member = |arg: &OsString| {
+            let (pid, start_ticks) = arg.to_str()?.split_once(':')?;
+            Some(Member { pid: pid.parse().ok()?, start_ticks: start_ticks.parse().ok()? })
+        };
+        let mut lists = lists.split(|arg| arg == NONE);
+        let mut members = || lists.next()?.iter().map(member).collect::<Option<Vec<_>>>();
+        Some(Self {
+            launcher: number(launcher),
+            main: number(main),
+            segment: segment.into(),
+            kill_after: Duration::from_millis(kill_after.to_str()?.parse().ok()?),
+            is_told: is_told == "1",
+            known: members()?,
+            strangers: members()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read_as_they_were_written() {
+        let member = |pid| Member { pid, start_ticks: 100 + u64::from(pid) };
+        for (launcher, known, strangers) in
+            [(Some(7), vec![], vec![member(3)]), (None, vec![member(8), member(9)], vec![])]
+        {
+            let tree = TreeToEnd {
+                launcher,
+                main: launcher.map(|pid| pid + 1),
+                segment: "/dev/shm/gpu-track.0.7.1".into(),
+                kill_after: Duration::from_millis(1500),
+                is_told: launcher.is_none(),
+                known,
+                strangers,
+            };
+            assert_eq!(TreeToEnd::from_args(&tree.to_args()), Some(tree));
+        }
+        for wrong in ["", "- - x", "- - x y 0 -", "- - x 1 0", "- - x 1 0 z -", "- - x 1 0 1:2"] {
+            let args: Vec<OsString> = wrong.split(' ').map(OsString::from).collect();
+            assert_eq!(TreeToEnd::from_args(&args), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Whether SIGKILL still ends processes, or finds others.
+
+use std::time::{Duration, Instant};
+
+use super::members::Member;
+
+/// Processes that SIGKILL has not ended by then are left: they are in a system call that does not return.
+const WITHIN: Duration = Duration::from_secs(10);
+/// Processes that start faster than they are killed are left after this time.
+const AT_ALL_WITHIN: Duration = Duration::from_secs(120);
+
+/// What was left when it last changed.
+pub(super) struct Progress {
+    since: Instant,
+    until: Instant,
+    left: Vec<Member>,
+}
+
+impl Progress {
+    /// `deadline`: when SIGKILL is sent first.
+    pub(super) fn new(deadline: Instant) -> Self {
+        Self { since: deadline, until: deadline + AT_ALL_WITHIN, left: Vec::new() }
+    }
+
+    /// Takes in what is left now. False: nothing has changed for [`WITHIN`], or it has taken too long in all.
+    pub(super) fn is_made(&mut self, now: Instant, left: &[Member]) -> bool {
+        if self.left != left {
+            self.left = left.to_vec();
+            self.since = self.since.max(now);
+        }
+        now < self.since + WITHIN && now < self.until
+    }
+}
