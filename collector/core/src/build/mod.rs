@@ -249,8 +249,13 @@ fn coverage(inputs: &Inputs) -> Coverage {
     let seen = &inputs.run.totals.coverage;
     Coverage {
         processes: seen.processes + failed_spawns,
+        exact: seen.exact,
+        sampled: seen.sampled,
         unknown: seen.unknown + failed_spawns,
+        joined: seen.joined,
         failed_spawns,
+        uninstrumented: seen.uninstrumented,
+        peaks: seen.peaks.clone(),
         untracked_reason: inputs.config.discovery.untracked.clone(),
         uncounted_reason: uncounted_reason(inputs, absent.is_some()),
         layers: Layers {
@@ -281,7 +286,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
         static_executables: inputs.run.totals.static_executables(),
         dropped_events: inputs.end.dropped_events,
         records_untrusted: records_untrusted(inputs),
-        ..seen.clone()
+        left_reports: Vec::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Floor;
 use super::heaviest::Heaviest;
 use crate::model::groups::Groups;
-use crate::model::report::{CommandUsage, Coverage, Exit, Peaks, Running};
+use crate::model::report::{CommandUsage, Exit, Peaks, Running};
 use crate::run::nodes::RemoteStarts;
 use crate::run::tree::{FoundBy, ProcessSummary, Quality, Rusage};
 
@@ -39,8 +39,8 @@ pub(crate) struct Totals {
     pub ram_missing: u64,
     /// Processes that still ran at the end.
     pub survivors: Survivors,
-    /// Where the figures come from.
-    pub coverage: Coverage,
+    /// How many processes are known from which source.
+    pub coverage: CoverageCounts,
     /// What was started on other machines.
     pub remote: RemoteStarts,
     /// By layer, in the order of [`FoundBy`].
@@ -48,6 +48,26 @@ pub(crate) struct Totals {
     static_executables: BTreeSet<String>,
     commands: HashMap<Arc<str>, Command>,
     heaviest: Heaviest,
+}
+
+/// The counts of a report's [`Coverage`](crate::model::report::Coverage), for the processes that are finalized. It is a type of its
+/// own because it is part of the run state: keys that a report leaves out can't be left out there.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CoverageCounts {
+    /// All processes.
+    pub processes: u64,
+    /// CPU time from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.
+    pub exact: u64,
+    /// CPU time from the last sample only.
+    pub sampled: u64,
+    /// CPU time unknown, or only a bound of it known.
+    pub unknown: u64,
+    /// Carried the session, and no known process is the parent.
+    pub joined: u64,
+    /// Ended without an EXIT record although they exited.
+    pub uninstrumented: u64,
+    /// How the peak RSS is known.
+    pub peaks: Peaks,
 }
 
 /// The run's first process.
