@@ -32,6 +32,34 @@ fn gpu_process_lists_are_read_in_every_layout() {
     }
 }
 
+// Requirement: WHY-11
+#[test]
+fn exhausted_gpu_memory_is_the_cause_of_a_command_that_fails_with_it() {
+    for (used, exit, is_cause) in
+        [(85_000_000_000u64, 1, true), (85_000_000_000, 0, false), (60_000_000_000, 1, false)]
+    {
+        let gpus = FakeGpus::new(1, &format!("0.memory_used {used}"));
+        let holder = gpus.line(&["hold:0:50000000000,c", "sampled", "sampled"]);
+        let run = gpus.tracked(["sh", "-c", &format!("{holder}; exit {exit}")]).run();
+        assert_eq!(run.status.code(), Some(exit), "{}", run.stderr);
+        let cause = run.report().at("exit.cause");
+        if !is_cause {
+            assert!(cause.is_null(), "{cause}");
+            continue;
+        }
+        assert_eq!(
+            (&cause["kind"], &cause["device"]),
+            (&"gpu_memory_exhausted".into(), &GPU0.into()),
+            "{cause}"
+        );
+        assert_eq!((&cause["used_bytes"], &cause["total_bytes"]), (&used.into(), &85_899_345_920u64.into()));
+        assert_eq!(
+            (&cause["holders"][0]["command"], &cause["holders"][0]["bytes"]),
+            (&"gpu".into(), &50_000_000_000u64.into())
+        );
+    }
+}
+
 // Requirement: GPU-13
 #[test]
 fn gpu_lists_are_never_probed_with_a_null_buffer() {

@@ -223,6 +223,7 @@ fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
         memory_limits: &end.cgroups.memory_limits,
         limits: &inputs.host_info.limits,
         full_disks: &end.full_disks,
+        gpus: &run.gpu.usage,
     })
 }
 

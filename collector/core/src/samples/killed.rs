@@ -213,6 +213,16 @@ pub fn causes() -> Vec<(Exit, Cause)> {
         (killed, limit("processes=500", Quantity::Processes, 500.0, 512.0)),
         (
             failed,
+            Cause::GpuMemoryExhausted(GpuMemoryExhausted {
+                device: "GPU-8f6c2d1e".into(),
+                used_bytes: 84_900_000_000,
+                total_bytes: 85_899_345_920,
+                at_s: 83.0,
+                holders: vec![GpuHolder { pid: 4243, command: "solve".into(), bytes: 80_000_000_000 }],
+            }),
+        ),
+        (
+            failed,
             Cause::AddressSpaceLimit(AddressSpaceLimit {
                 process: process(Exit { code: None, signal: Some(6) }),
                 limit_bytes: 1_000_000_000,

@@ -107,7 +107,7 @@ fn golden_causes() {
             }
         }};
     }
-    check!("cause_limit_ram" "cause_limit_wall" "cause_limit_processes" "cause_address_space" "cause_cpu_time" "cause_file_size" "cause_time" "cause_disk_full");
+    check!("cause_limit_ram" "cause_limit_wall" "cause_limit_processes" "cause_gpu_memory" "cause_address_space" "cause_cpu_time" "cause_file_size" "cause_time" "cause_disk_full");
 }
 
 // Requirement: OUT-9

@@ -92,6 +92,13 @@ fn filled_causes() -> Vec<Cause> {
             was_killed: Some(true),
             left: Some(5),
         }),
+        Cause::GpuMemoryExhausted(GpuMemoryExhausted {
+            device: "GPU-1".into(),
+            used_bytes: 2,
+            total_bytes: 3,
+            at_s: 1.5,
+            holders: vec![GpuHolder { pid: 4, command: "c".into(), bytes: 5 }],
+        }),
         Cause::DiskFull(DiskFull { path: "/b".into(), role: DiskRole::Temporary, available_bytes: 5 }),
     ]
 }

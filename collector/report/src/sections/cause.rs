@@ -4,7 +4,8 @@ use crate::figures::{bytes, exit};
 use crate::limits_in_words::{held_most, what};
 use crate::model::counts_in_words;
 use crate::model::report::{
-    Cause, DeadProcess, DiskRole, Enforcer, LimitExceeded, OutOfMemory, TimeLimitSource,
+    Cause, DeadProcess, DiskRole, Enforcer, GpuHolder, GpuMemoryExhausted, LimitExceeded, OutOfMemory,
+    TimeLimitSource,
 };
 use crate::model::run_limit::{Quantity, Unit};
 use crate::model::signal::Sender;
@@ -23,6 +24,7 @@ pub(super) fn title(cause: &Cause) -> Option<&'static str> {
         Cause::CpuTimeLimit(_) => Some("CPU TIME LIMIT"),
         Cause::FileSizeLimit(_) => Some("FILE SIZE LIMIT"),
         Cause::TimeLimit(_) => Some("TIME LIMIT"),
+        Cause::GpuMemoryExhausted(_) => Some("GPU MEMORY EXHAUSTED"),
         Cause::Signal(_) => None,
         Cause::DiskFull(_) => Some("DISK FULL"),
     }
@@ -70,6 +72,7 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
             let limit = end.limit_s.map(|s| format!(", {}", units.seconds(s))).unwrap_or_default();
             format!("{} ended {ended} at {whose}{limit}", end.signal_name)
         }
+        Cause::GpuMemoryExhausted(end) => gpu_memory(end, units),
         Cause::Signal(end) => {
             let sender = end.sender.as_ref().map(|from| format!("; {} sent it", sender(from)));
             if end.process.is_main && sender.is_none() {
@@ -86,6 +89,23 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
             format!("the disk of {} ({role}) has {} left", disk.path, bytes(disk.available_bytes))
         }
     })
+}
+
+/// Says which GPU had no free memory, and who held it.
+fn gpu_memory(end: &GpuMemoryExhausted, units: Units) -> String {
+    let holder = |holder: &GpuHolder| {
+        let command = quote::cut(&holder.command, COMMAND);
+        format!("pid {} ({command}) {}", holder.pid, units.gpu_bytes(holder.bytes))
+    };
+    let holders: Vec<_> = end.holders.iter().map(holder).collect();
+    format!(
+        "{} of {} on {} were in use {}: {}",
+        units.gpu_bytes(end.used_bytes),
+        units.gpu_bytes(end.total_bytes),
+        end.device,
+        units.after_the_start(end.at_s),
+        holders.join(", ")
+    )
 }
 
 fn limit_title(quantity: Quantity) -> &'static str {

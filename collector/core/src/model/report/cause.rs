@@ -22,6 +22,8 @@ pub enum Cause {
     FileSizeLimit(FileSizeLimit),
     /// A limit of wall time: the batch system's, or that of `timeout`.
     TimeLimit(TimeLimit),
+    /// The memory of a GPU was exhausted when the command failed.
+    GpuMemoryExhausted(GpuMemoryExhausted),
     /// A signal of another kind.
     Signal(FatalSignal),
     /// A file system that the command writes to is full.
@@ -159,6 +161,32 @@ pub enum TimeLimitSource {
     Slurm,
     /// coreutils' `timeout`.
     Timeout,
+}
+
+/// Evidence of exhausted GPU memory: the last reading without free memory, shortly before the end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GpuMemoryExhausted {
+    /// The device, as `gpus[].id`.
+    pub device: String,
+    /// Memory in use by all processes of the machine, bytes.
+    pub used_bytes: u64,
+    /// The device's memory, bytes.
+    pub total_bytes: u64,
+    /// When it was read, seconds after the command's start.
+    pub at_s: f64,
+    /// The processes of the run that held most of it, most first.
+    pub holders: Vec<GpuHolder>,
+}
+
+/// A process that held memory of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuHolder {
+    /// Its pid, as the launcher sees it.
+    pub pid: u32,
+    /// Its command name.
+    pub command: String,
+    /// What it held on the device, bytes.
+    pub bytes: u64,
 }
 
 /// Evidence of any other signal.

@@ -29,7 +29,7 @@ use super::groups::Groups;
 pub use attached::AttachedTo;
 pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, Enforcer, FatalSignal,
-    FileSizeLimit, LimitExceeded, OutOfMemory, TimeLimit, TimeLimitSource,
+    FileSizeLimit, GpuHolder, GpuMemoryExhausted, LimitExceeded, OutOfMemory, TimeLimit, TimeLimitSource,
 };
 pub use contention::Contention;
 pub use coverage::{Coverage, Layers, LeftReport, Nodes, Peaks, UnseenRanks};

@@ -9,11 +9,12 @@ pub(super) mod tests;
 mod timeout;
 
 use super::failures::Failures;
+use super::gpu::GpuUsage;
 use super::tree::{ProcessSummary, Quality};
 use crate::model::cgroup::MemoryLimitUse;
 pub(crate) use crate::model::report::{
-    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, FatalSignal, FileSizeLimit, OutOfMemory, TimeLimit,
-    TimeLimitSource,
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, FatalSignal, FileSizeLimit, GpuHolder,
+    GpuMemoryExhausted, OutOfMemory, TimeLimit, TimeLimitSource,
 };
 use crate::model::report::{DiskFull, Exit, Limits};
 use crate::model::signal::{SignalReceived, signal_name};
@@ -97,6 +98,8 @@ pub(crate) struct Facts<'a> {
     pub limits: &'a Limits,
     /// File systems without space.
     pub full_disks: &'a [DiskFull],
+    /// What the run used of GPUs.
+    pub gpus: &'a GpuUsage,
 }
 
 /// Concludes what ended the command. `None`: it succeeded, has not ended, or failed by itself as far as is known.
@@ -112,6 +115,7 @@ pub(crate) fn cause(facts: &Facts) -> Option<Cause> {
         .or_else(|| facts.file_size_limit().map(Cause::FileSizeLimit))
         .or_else(|| facts.time_limit().map(Cause::TimeLimit))
         .or_else(|| facts.address_space_limit().map(Cause::AddressSpaceLimit))
+        .or_else(|| facts.gpu_memory_exhausted().map(Cause::GpuMemoryExhausted))
         .or_else(|| facts.signal().map(Cause::Signal))
         .or_else(|| facts.full_disks.first().cloned().map(Cause::DiskFull))
 }
@@ -300,6 +304,28 @@ impl Facts<'_> {
         });
         let (process, signal) = last_of_each.max_by_key(|(process, _)| process.end_ns())?;
         self.is_followed_by_the_end(process.end_ns()).then(|| self.fatal(process, signal))
+    }
+
+    /// Finds a GPU that had no free memory shortly before the command failed, if processes of the run held some of it. A command fails
+    /// for that by an error of its own, or aborts.
+    fn gpu_memory_exhausted(&self) -> Option<GpuMemoryExhausted> {
+        if !matches!(self.exit.signal, None | Some(libc::SIGABRT)) {
+            return None;
+        }
+        let full = self.gpus.devices.iter().filter_map(|device| Some((device, device.full.as_ref()?)));
+        let at_the_end = full.filter(|(_, full)| self.is_followed_by_the_end(full.at_ns));
+        let (device, full) = at_the_end.max_by_key(|(_, full)| full.at_ns)?;
+        let holder = |(id, bytes): &(u64, u64)| {
+            let process = self.gpus.processes.by_id.get(id)?;
+            Some(GpuHolder { pid: process.pid, command: process.command.to_string(), bytes: *bytes })
+        };
+        Some(GpuMemoryExhausted {
+            device: device.device.id.clone(),
+            used_bytes: full.used_bytes,
+            total_bytes: full.total_bytes,
+            at_s: full.at_ns.saturating_sub(self.span_ns.0) as f64 / 1e9,
+            holders: full.holders.iter().filter_map(holder).collect(),
+        })
     }
 
     /// Describes a process that this signal ended, and what sent the launcher the same signal, if it received it.

@@ -7,6 +7,7 @@ use crate::model::ids::{FoundBy, Key, ProcessId};
 use crate::model::observation::ProcessLimits;
 use crate::model::report::DiskRole;
 use crate::model::signal::Sender;
+use crate::run::gpu::GpuUsage;
 use crate::run::tree::Rusage;
 use crate::run::tree::cpu::OwnUsage;
 use crate::run::tree::process::{Bounds, Ids, Name};
@@ -141,6 +142,7 @@ impl Run {
             memory_limits: &self.memory_limits,
             limits: &self.limits,
             full_disks: &self.full_disks,
+            gpus: &GpuUsage::default(),
         })
     }
 
@@ -150,8 +152,9 @@ impl Run {
         let opt = |process: &Option<DeadProcess>| process.as_ref().map_or("none".into(), name);
         match self.cause() {
             None => "nothing".into(),
-            // The limits of the run are looked at before.
+            // The limits of the run are looked at before; a run with GPUs is driven end to end.
             Some(Cause::Limit(cause)) => cause.limit,
+            Some(Cause::GpuMemoryExhausted(cause)) => cause.device,
             Some(Cause::OutOfMemory(cause)) => {
                 let certain = if cause.is_certain { "certainly" } else { "perhaps" };
                 let limit =

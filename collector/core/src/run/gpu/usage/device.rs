@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::availability::{Availability, Gap};
+use super::full_memory::FullMemory;
 use super::maxima::Maxima;
 use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
 use super::process_lists::ProcessLists;
@@ -127,6 +128,8 @@ pub struct DeviceUsage {
     pub lists: ProcessLists,
     /// The run's processes on it.
     pub run: RunOnDevice,
+    /// When it had no free memory last; `None`: never, or it is a part of a device.
+    pub full: Option<FullMemory>,
     /// Memory in use by all processes of the machine at the last reading, bytes.
     used_bytes: Option<u64>,
     /// What samples have of it.
@@ -365,6 +368,10 @@ impl DeviceUsage {
             self.run.has_unreported.add(is_main, true, |a, b| a || b);
         }
         self.lists.forget_unlisted(at_ns);
+        if !self.is_part {
+            let full = FullMemory::of(&self.device, at_ns, self.used_bytes, &sums.by_process);
+            self.full = full.or(self.full.take());
+        }
         seen.add_memory(number, &self.device.id, at_ns, &sums.by_process);
         if self.run.has_foreign && self.run.listed_since_ns.is_none() {
             // Any of the foreign pids may be a process of the run, and no process of it was ever listed by a known pid.

@@ -5,6 +5,7 @@ mod amount;
 pub(crate) mod availability;
 mod busy;
 pub(crate) mod device;
+mod full_memory;
 mod gpu_sums;
 mod held_sum;
 mod live;
