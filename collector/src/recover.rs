@@ -43,25 +43,25 @@ use crate::sys::{clock, pidfd};
 /// Only the version that wrote a state can read it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Why there is no report of it.
+/// Why a run can't be recovered; a line about "it", the run.
 #[derive(Debug, Error)]
 pub enum NotRecovered {
-    /// No state.
+    /// The state file has nothing from which a report could be made.
     #[error("nothing was kept of it: it was killed as it began, or there was no room")]
     Nothing,
-    /// It was killed after that.
+    /// The collector was killed after it had written the report.
     #[error("its report was written")]
     Reported,
-    /// What is there can't be read as a state.
+    /// The state file has something that can't be read as a state.
     #[error("its state is damaged")]
     Damaged,
-    /// Only that version knows what is in it.
+    /// Another version wrote the state file, and only that version can read it.
     #[error("it was tracked by gpu-track-run {0}, which alone can recover it")]
     OtherVersion(String),
-    /// The kernel refused.
+    /// The kernel refused to read the state file.
     #[error("it can't be read: {0}")]
     Io(#[from] io::Error),
-    /// The kernel refused.
+    /// The segment can't be opened or mapped.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }
@@ -74,7 +74,7 @@ pub struct Recovered {
     config: Config,
 }
 
-/// Writes what a recovery needs besides the run state: the configuration and the machine.
+/// Writes what a recovery needs besides the run state into the state file: the configuration and the machine.
 pub fn note(state: &StateFile, config: &Config, host: &HostInfo) {
     if let Ok(bytes) = serde_json::to_vec(&(VERSION, config, host)) {
         // If there is no space for it, there is none for a checkpoint either.
@@ -100,8 +100,9 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, NotRecovered> {
     serde_json::from_slice(bytes).map_err(|_| NotRecovered::Damaged)
 }
 
-/// Makes the report of a session that was left behind. It reaches to the last thing known (`known_ns`). If processes still
-/// run and can be seen from here, it reaches to now, with a last sample of them. `root`: /proc, to see which still live.
+/// Makes the report of a session that was left behind. The report ends at the last time at which anything is known of the run
+/// (`known_ns`). If processes still run and can be seen from here, it ends now, with a last sample of them. `root` is /proc, which
+/// shows the processes that still run.
 ///
 /// # Errors
 /// See [`NotRecovered`].
@@ -137,7 +138,7 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
             largest_rss_bytes: None,
         },
     });
-    add_warnings(&mut report, &Known::until(known_ns, &config, &run), is_here, has_living);
+    add_warnings(&mut report, &KnownUntil::new(known_ns, &config, &run), is_here, has_living);
     Ok(Recovered { report, config })
 }
 
@@ -171,7 +172,7 @@ fn load_run(stale: &Stale, now_ns: u64) -> Result<Left, NotRecovered> {
     read_rest(segment.as_ref(), &state, &mut run, now_ns);
     // A spoilt segment may have had records that nothing else has.
     run.health.damage.is_untrusted |= is_spoilt;
-    // What came of the records that were read is lost, or no process was ever known.
+    // No snapshot has what the records told that a collector had read, or no process was ever known.
     let is_lost = snapshot_number == 0 && run.health.is_state_lost;
     if is_lost || run.tree.counts().created == 0 {
         let is_damaged = snapshot_number == 0 && state.has_snapshot();
@@ -182,7 +183,7 @@ fn load_run(stale: &Stale, now_ns: u64) -> Result<Left, NotRecovered> {
 
 /// Warns, before the report's other warnings, about what a recovered report lacks. `is_here`: this process sees the run's pids.
 /// `has_living`: processes of the run still live.
-fn add_warnings(report: &mut Report, known: &Known, is_here: bool, has_living: bool) {
+fn add_warnings(report: &mut Report, known: &KnownUntil, is_here: bool, has_living: bool) {
     let elsewhere = "It ran in another pid namespace: which processes still run can't be seen from here.";
     let warnings = [Some(known.warning(has_living)), (!is_here).then(|| elsewhere.to_owned())];
     let warnings = warnings.into_iter().flatten().map(|text| Warning::new(Topic::Tracking, text));
@@ -251,7 +252,7 @@ impl Recovered {
             run_cgroup::remove(cgroup);
         }
         for path in self.config.report.targets.iter().filter_map(|target| target.output.file()) {
-            // Once taken and given back, it is removed.
+            // To drop a lock removes its file. One that another run holds can't be taken, and stays.
             drop(OutputLock::take(path));
         }
     }
@@ -298,18 +299,19 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, n
     run.apply(now_ns, &Observation::Findings(findings));
 }
 
-/// Notes the end of each process that is gone. If the kernel did not tell when it ended, the time is `known_ns`, the last at
-/// which anything is known of the run. `now_ns` is the time of the recovery. Returns whether a process still lives.
+/// Notes the end of each process of the run that no longer runs. The end's time is that of the connector's event. Without one it
+/// is `known_ns`, the last time at which anything is known of the run. `now_ns` is the time of the recovery. Returns whether a
+/// process still runs.
 fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns: u64, now_ns: u64) -> bool {
     let mut has_living = false;
     for id in run.tree.alive().to_vec() {
         let Some(process) = run.tree.get(id) else { continue };
         let Some(target) = process.target() else { continue };
         // Another process may have its pid by now.
-        let is_it =
+        let is_same_process =
             |start_ns| target.identity.can_be_shown(start_ns, || pidfd::inode(target.pid).unwrap_or(0));
         let stat = root.stat(target.pid);
-        if stat.is_some_and(|stat| !stat.is_over() && is_it(stat.start_ns(host.tick_us()))) {
+        if stat.is_some_and(|stat| !stat.is_over() && is_same_process(stat.start_ns(host.tick_us()))) {
             has_living = true;
         } else {
             let at_ns = process.end.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
@@ -320,32 +322,35 @@ fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns:
     has_living
 }
 
-/// Up to when the run is known.
-struct Known {
-    at: SystemTime,
-    /// The same time, in seconds after the begin.
-    after_s: f64,
-    /// What the run began with, and what it is about: `the attach`, `process`.
+/// The last time at which anything is known of a recovered run, as its report's warning names it.
+struct KnownUntil {
+    /// That time.
+    date: SystemTime,
+    /// Seconds from the run's begin to that time.
+    after_begin_s: f64,
+    /// With what the run began: `the attach` or `the command's start`.
     begin: &'static str,
-    what: &'static str,
+    /// What the run tracked: `process` or `command`.
+    tracked: &'static str,
 }
 
-impl Known {
-    /// Gives the last time at which something is known, of CLOCK_MONOTONIC, as a date and after the run's begin.
-    fn until(known_ns: u64, config: &Config, run: &RunState) -> Self {
-        let (begin, what) = match config.attached {
+impl KnownUntil {
+    /// Converts that time, `known_ns` (CLOCK_MONOTONIC nanoseconds), and takes the run's words from its configuration.
+    fn new(known_ns: u64, config: &Config, run: &RunState) -> Self {
+        let (begin, tracked) = match config.attached {
             Some(_) => ("the attach", "process"),
             None => ("the command's start", "command"),
         };
         Self {
-            at: config.start.date(known_ns),
-            after_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9,
+            date: config.start.date(known_ns),
+            after_begin_s: known_ns.saturating_sub(run.start_ns) as f64 / 1e9,
             begin,
-            what,
+            tracked,
         }
     }
 
-    /// Gives the report's warning about what is missing after that time.
+    /// Gives the warning that the report ends there, and what it lacks therefore. `has_living`: processes of the run still run,
+    /// and the report has a sample of them at the recovery.
     fn warning(&self, has_living: bool) -> String {
         let missing = if has_living {
             "nothing was sampled after that, and processes that started and ended since may be missing,"
@@ -355,10 +360,10 @@ impl Known {
         format!(
             "gpu-track-run and its collector were killed: this was recovered from what they had kept until {}, {:.3} s \
              after {}; {missing} and how the {} ended is not known.",
-            humantime::format_rfc3339_seconds(self.at),
-            self.after_s,
+            humantime::format_rfc3339_seconds(self.date),
+            self.after_begin_s,
             self.begin,
-            self.what
+            self.tracked
         )
     }
 }

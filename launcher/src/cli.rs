@@ -32,7 +32,7 @@ pub(crate) use groups::{GpuArgs, ReportArgs};
 pub(crate) use man::companion_page;
 pub(crate) use output::PatternValues;
 pub(crate) use targets::{locks, number_files, targets};
-pub(crate) use tracking_files::{HeldTrackingFile, files_of_nodes, tracking_files};
+pub(crate) use tracking_files::{HeldTrackingFile, make_files_of_nodes, make_tracking_files};
 pub(crate) use usage_error::UsageError;
 pub(crate) use values::seconds;
 
@@ -105,8 +105,8 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     let of_places = PatternValues { number: patterns.number.filter(|_| is_numbered), ..patterns.clone() };
     options.report.targets = targets(&options.places, &of_places)?;
     options.preparations.tracking_files =
-        tracking_files::paths(&options.preparations.tracking_files, &options.report, patterns)?;
-    tracking_files::find_trace(&mut options.preparations, &options.report, patterns)?;
+        tracking_files::find_tracking_files(&options.preparations.tracking_files, &options.report, patterns)?;
+    tracking_files::find_gpu_log(&mut options.preparations, &options.report, patterns)?;
     if options.information.recover {
         return Ok(Request::Recover(options));
     }

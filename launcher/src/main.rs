@@ -118,7 +118,7 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             let mut locks = if is_joint { Vec::new() } else { cli::locks(&mut options.report)? };
             let nodes = nodes::are_tracked(&options);
             let nodes = nodes.then(|| NodeRun::prepare(&mut options, &mut locks)).flatten();
-            let tracking = cli::tracking_files(&mut options)?;
+            let tracking = cli::make_tracking_files(&mut options)?;
             // Last: others count on a rank that has joined them, so nothing may refuse the run from here on.
             let ranks = RankLock::prepare(&mut options);
             if is_joint {

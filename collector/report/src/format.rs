@@ -130,7 +130,7 @@ pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
 /// wrong with tracking.
 #[must_use]
 pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
-    let style = target.style(asked);
+    let style = target.style_here(asked);
     let format = if style.quiet { &TEXT } else { named(&target.format) };
     let mut text = (format.report)(report, &style);
     if !format.is_complete && matches!(target.output, Output::File(_)) {

@@ -12,7 +12,7 @@ pub(super) fn text(report: &Report, style: &Style) -> String {
     sections(report, Units::choose(report, style)).iter().map(|section| lines_of(section, "")).collect()
 }
 
-/// Renders a section and those in it, indented.
+/// Renders a section and those in it, each line behind `indent`.
 fn lines_of(section: &Section, indent: &str) -> String {
     let inner = format!("{indent}   ");
     let unit = section.unit.map(|name| format!("{inner}Unit: {name}\n")).unwrap_or_default();
@@ -37,7 +37,7 @@ fn value(cell: &Cell) -> String {
     }
 }
 
-/// Writes `1.200` as `1.2`, and `3.000` as `3.0`.
+/// Cuts a decimal number as Python writes it: `1.200` to `1.2`, and `3.000` to `3.0`.
 fn python(number: &str) -> &str {
     let digits = number.trim_end_matches('0');
     let is_whole = digits.ends_with('.');
@@ -104,10 +104,12 @@ fn gpu_utilization(report: &Report) -> Section {
     Section::new("GPU utilization")
         .count("System GPU count", gpu.system_gpu_count.map(u64::from))
         .count("Number of expected GPUs", gpu.expected_gpus.map(u64::from))
+        // If a driver failed, the number of GPUs is unknown, and this form has 0 for what is unknown.
         .section(percentages("GPU percentages", gpu.percent, gpu.expected_gpus.unwrap_or(0)))
 }
 
-/// Makes a section of four percentages: sums, and divided by `units`.
+/// Makes a section of four percentages: the largest and the mean sum, and each divided by `units`, the number of cores or GPUs. With
+/// 0 units, as on a machine without a GPU, gpu_tracker gives 0, and so does the division.
 fn percentages(title: &str, percent: Percent, units: u32) -> Section {
     Section::new(title)
         .number("Max sum percent", percent.max_sum, "")

@@ -1,4 +1,4 @@
-//! Reports: the one so far, and the last one.
+//! The reports of a session: those so far, and the last one, with which the session ends.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::sys::clock;
 
 /// Most time between two reports-so-far.
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
-/// Most time between two that a program scrapes: Prometheus does so every 15 to 60 s.
+/// Most time between two reports-so-far of a form that a program scrapes: Prometheus does so every 15 to 60 s.
 const LONGEST_SCRAPED_NS: u64 = 15_000_000_000;
 
 /// Gives how long the next report-so-far waits after one of a run of this age: until the run is twice as old, or for the most time.
@@ -31,8 +31,8 @@ fn wait_of_interim_ns(age_ns: u64, is_scraped: bool) -> u64 {
 }
 
 impl Session {
-    /// Writes the report as it would be if the run ended now, and plans the next. It is what remains if everything is killed at
-    /// once.
+    /// Writes a report-so-far, if a sink wants one: the report as it would be if the run ended now. Plans the next. If launcher and
+    /// collector are killed at once, that report remains.
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(self.run.start_ns);
         let is_scraped = self.config.report.targets.iter().any(|target| is_scraped(&target.format));
@@ -53,7 +53,8 @@ impl Session {
         build::report(&Inputs { config: &self.config, host_info: &self.host, run, end })
     }
 
-    /// Gives how the run ended, or how far it is at this time, CLOCK_MONOTONIC nanoseconds.
+    /// Gives how the run ended, or how it stands if `stage` is [`Stage::SoFar`]. `at_ns`, CLOCK_MONOTONIC nanoseconds, is its end or
+    /// the present.
     fn run_end(&self, at_ns: u64, stage: Stage) -> RunEnd {
         RunEnd {
             at_ns,
@@ -68,7 +69,8 @@ impl Session {
         }
     }
 
-    /// Finds the full file systems. Asks none unless the command exited with a failure: a file system can take long to answer.
+    /// Finds the full file systems among those that the run writes to, as far as they are known. Asks none unless the run is over and the command
+    /// exited with a failure: a file system can take long to answer.
     fn full_disks(&self, stage: Stage) -> Vec<DiskFull> {
         let has_failed = |exit: CommandExit| {
             exit.status.is_some_and(|status| libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0)
@@ -82,8 +84,8 @@ impl Session {
         self.told.is_cancelled
     }
 
-    /// Ends the session: takes in the last that happened, writes the report, and leaves nothing behind. For a command that
-    /// could not be executed, the launcher does that.
+    /// Ends the session: takes in what is left to be read, writes the report, and removes what the session has in shared memory. If
+    /// the command could not be executed, there is no report, and the launcher removes that.
     pub(super) fn finish(mut self) -> Result<(), SessionError> {
         if self.told.is_cancelled {
             return Ok(());
@@ -108,46 +110,61 @@ impl Session {
         written
     }
 
-    /// Takes the last sample, takes in the last records, and finalizes all processes. Returns when the run ended, CLOCK_MONOTONIC
-    /// nanoseconds.
+    /// Takes in what is left to be read of the run, in three steps, and finalizes all processes. Returns when the run ended,
+    /// CLOCK_MONOTONIC nanoseconds: when the command did, or at the last sample if the launcher did not tell.
     fn take_in_rest(&mut self) -> u64 {
-        // The last sample, with all that the sources have. What is not read yet is waited for again below.
+        let sampled_ns = self.take_last_sample();
+        let end_ns = self.told.exit.map_or(sampled_ns, |exit| exit.at_ns);
+        self.run.apply_now(Observation::WindowsEnd { end_ns });
+        self.readers.note_survivors(&mut self.run);
+        self.take_last_records();
+        self.readers.finish(&mut self.run);
+        // A process that still runs counts until the last sample, which has the last of its figures. The steps since then can have
+        // taken long: they wait for the pump and for drivers.
+        self.run.apply(sampled_ns, Observation::FinalizeAll);
+        self.hand_on();
+        end_ns
+    }
+
+    /// Takes the last sample of the live processes, after all that the sources have by now. Returns when it began, CLOCK_MONOTONIC
+    /// nanoseconds.
+    fn take_last_sample(&mut self) -> u64 {
+        // What does not come in time is waited for once more, after the sample.
         let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
         let now_ns = clock::monotonic_ns();
         self.sample(Terms::default());
-        let end_ns = self.told.exit.map_or(now_ns, |exit| exit.at_ns);
-        self.run.apply_now(Observation::WindowsEnd { end_ns });
-        self.readers.note_survivors(&mut self.run);
+        now_ns
+    }
+
+    /// Closes the segment to records, takes in those that were written by then, and finalizes the processes that are over.
+    fn take_last_records(&mut self) {
         // Processes are told to write no more records.
         self.segment.close();
-        // The name is of no use any more, and nothing may be left behind.
+        // No process can find the segment by its name any more. It is removed now, so that it can't be left behind.
         let _ = self.segment.named().unlink();
-        // The last records of processes that the sample found dead.
+        // Among them are the last records of processes that the sample found dead.
         if !self.pump.await_last(clock::monotonic_ns()) {
             self.run.apply_now(Observation::Unread(self.pump.unread()));
         }
         let complete_ns = self.drain();
         self.finalize(complete_ns, true);
-        // Processes that were finalized since the sample enter the figures over time by one more.
+        // What these processes used since the last sample enters the figures over time by one more sample.
         if !self.run.tree.waiting_intervals().is_empty() {
             self.sample(Terms::default());
         }
-        self.readers.finish(&mut self.run);
-        self.run.apply(now_ns, Observation::FinalizeAll);
-        self.hand_on();
-        end_ns
     }
 }
 
-/// Writes what sinks said after the report to stderr. Without a report that has warnings, the lines look like gpu_tracker's own.
+/// Writes what sinks said too late for the report to stderr, unless logs are disabled. If no report is in a form that has warnings,
+/// the lines look like gpu_tracker's own.
 fn tell_late(config: &Config, late: &[String]) {
     if config.tracking.disable_logs {
         return;
     }
-    let has_place = config.report.targets.iter().any(|target| is_complete(&target.format));
-    let who = if has_place { "gpu-track-run: " } else { "WARNING:root:" };
-    let lines = late.iter().map(|line| format!("{who}{}\n", quote::escape(line)));
+    let has_warnings = config.report.targets.iter().any(|target| is_complete(&target.format));
+    let prefix = if has_warnings { "gpu-track-run: " } else { "WARNING:root:" };
+    let lines = late.iter().map(|line| format!("{prefix}{}\n", quote::escape(line)));
     let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
 }
 

@@ -23,7 +23,7 @@ use crate::model::style::Output;
 /// The name of a file begins so until it is whole.
 pub(crate) const TEMPORARY_PREFIX: &str = ".gpu-track.";
 
-/// Writes a report there.
+/// Writes a report to an output. What is in a file is replaced; a stream is appended to.
 ///
 /// # Errors
 /// If the file can't be opened or written.
@@ -76,7 +76,7 @@ pub fn output_at(path: &Path) -> io::Result<Output> {
     Ok(output)
 }
 
-/// Whether permissions or a file system that is read-only forbid to create a file.
+/// Whether an error says that a file can't be created because of permissions or a read-only file system.
 fn is_denied(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
@@ -102,8 +102,9 @@ pub(crate) fn replace(
     result
 }
 
-/// Gives the mode of an earlier report. `None`: there is none, or it is another user's. With that user's 0777, root's report
-/// would be one that all may change.
+/// Gives the mode of an earlier report, which its replacement is to have, without the bits of setuid, setgid and sticky. `None`: there
+/// is none, it is no regular file or can't be looked at, or it is another user's. With that user's 0777, root's report would be one
+/// that all may change.
 fn mode_to_keep(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u32> {
     let old = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_own = FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
@@ -111,7 +112,8 @@ fn mode_to_keep(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u32> {
     is_own.then_some(old.st_mode & 0o777)
 }
 
-/// Writes into the existing file. It is emptied only when it is known to be one that may be written to.
+/// Writes into an existing regular file, in place of what it has. Refuses a file of another user in a directory where all users may
+/// write. The file is emptied only when all of that is checked.
 fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let mut file = File::from(openat(directory, name, flags, Mode::empty())?);
@@ -132,7 +134,8 @@ fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Resul
     file.write_all(bytes)
 }
 
-/// Opens the directory of a path that had no symbolic links when it was resolved.
+/// Opens the directory of a path that had no symbolic links when it was resolved. Fails if one is in it by now, where the kernel can
+/// refuse that (Linux 5.6).
 pub(crate) fn directory_of(target: &Path) -> io::Result<OwnedFd> {
     // O_PATH alone does not trigger an automount (autofs); to resolve "." in the directory does.
     let parent = &target.parent().unwrap_or(target).join(".");

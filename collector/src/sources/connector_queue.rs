@@ -1,11 +1,11 @@
 //! Holds the process connector's events of one tree until the records that were written before them are read. So the tree sees
 //! one order of time.
 //!
-//! - A program that exec'd and has not written START in time, or ended without, is uninstrumented. What /proc showed by then is
-//!   all that is known.
+//! - A program counts as uninstrumented if it exec'd and wrote no START record in time, or ended without one. What /proc showed
+//!   by then is all that is known of it.
 //! - A child that only a scan of /proc shows is added when everything up to its sighting is applied, if it is still unknown. A
 //!   scan can be ahead of the events, and an earlier process may have had the pid.
-//! - Lost events, and giving up, are events in the same order.
+//! - That events were lost, or that the connector was given up, is queued as an event of its own.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc::Receiver;
@@ -34,23 +34,31 @@ const REMOVE_ENDED_NS: u64 = 200_000_000;
 /// Reads the connector for one tree.
 #[derive(Debug)]
 pub(crate) struct ConnectorQueue {
+    /// `None`: there is none, or it was given up or ended.
     connector: Option<Connector>,
+    /// The processes of the tree, by pid: events of others are dropped.
     members: Members,
+    /// Asks /proc whether a process is of the tree.
     membership: Membership,
+    /// The collector's pid namespace, which the connector's pids are of.
     pid_ns: u32,
+    /// Sends pids of members that other layers find.
     newcomers: Receiver<u32>,
+    /// Events about the tree that were read and not passed on, in order of time.
     pending: VecDeque<KernelEvent>,
     unreported: Unreported,
     /// Buffer of one read.
     read: Vec<KernelEvent>,
+    /// It was checked that events arrive: that is done once, at a run's first read.
     has_proof: bool,
     /// Number of lost events in the last [`What::Lost`].
     dropped: u32,
     /// An earlier collector may have been killed after the kernel reported a loss to it and before it journaled that.
     may_have_dropped_more: bool,
     cost: Cost,
-    /// Members that had ended before the last read, so that the next read has their last events.
+    /// Members that had ended at the last look, by pid and time of the exit event. The read after that look has their last events.
     ended: Vec<(u32, u64)>,
+    /// When to look for ended members again.
     ended_timer: Timer,
 }
 
@@ -63,7 +71,7 @@ struct Cost {
     used_ns: u64,
 }
 
-/// What the socket had at one look.
+/// What one read of the socket gave.
 struct Received {
     /// Number of events of the whole machine.
     all: usize,
@@ -74,8 +82,8 @@ struct Received {
 }
 
 impl Cost {
-    /// Adds CPU time, nanoseconds. Returns whether it is too much for the current window, which is longer if nothing was read
-    /// for a while. `now_ns`: CLOCK_MONOTONIC.
+    /// Adds CPU time, nanoseconds. Returns whether the current window has more than [`SHARE_OF_CORE`] of its time. A window is
+    /// longer than [`WINDOW_NS`] if nothing was read for a while. `now_ns`: CLOCK_MONOTONIC.
     fn add(&mut self, used_ns: u64, now_ns: u64) -> bool {
         self.used_ns += used_ns;
         let elapsed_ns = now_ns.saturating_sub(self.since_ns);
@@ -98,7 +106,7 @@ struct Unreported {
 }
 
 impl Unreported {
-    /// Takes in an event: after a fork or exec, a record of the process is awaited.
+    /// Takes in an event. A process that forks or execs is listed, one that exits is not any more.
     fn note_event(&mut self, event: &KernelEvent) {
         let pid = event.pid;
         match event.what {
@@ -114,14 +122,14 @@ impl Unreported {
         }
     }
 
-    /// Notes that a process has written a record.
+    /// Takes a process that has written a record off the list.
     fn note_record(&mut self, pid: u32) {
         self.new.remove(&pid);
         self.processes.remove(&pid);
     }
 
-    /// Forgets the processes that forked or exec'd by `by_ns` and have written no record. Returns whether there was one, or
-    /// one has ended since the last call: then /proc must be looked at.
+    /// Returns whether /proc must be looked at: a process was forked or exec'd by `by_ns` (CLOCK_MONOTONIC nanoseconds) and has
+    /// written no record, or one ended without. Each counts at one call only.
     fn take(&mut self, by_ns: u64) -> bool {
         let before = self.new.len();
         self.new.retain(|_, at_ns| *at_ns > by_ns);
@@ -141,8 +149,8 @@ pub(crate) struct Backlog {
 }
 
 impl ConnectorQueue {
-    /// Makes a queue for the tree of these `members`, in this pid namespace. `newcomers` sends members that other layers find.
-    /// `connector`: `None` if there is none. `backlog`: what an earlier collector left, empty for the first.
+    /// Makes a queue for the tree of these `members`. `connector`: `None` if there is none. `backlog` is what an earlier collector
+    /// left; a run's first collector has an empty one. The others are as the fields.
     pub(crate) fn new(
         connector: Option<Connector>,
         mut members: Members,
@@ -251,7 +259,8 @@ impl ConnectorQueue {
         has_lost
     }
 
-    /// Removes members that were found ended at the last look, and looks again when that is due.
+    /// Removes the members that had ended at the last look, since their last events were read after it. Looks for ended members again
+    /// if that is due.
     fn remove_ended(&mut self) {
         self.members.forget(&self.ended);
         self.ended.clear();
@@ -260,7 +269,7 @@ impl ConnectorQueue {
         }
     }
 
-    /// Queues what happened to the connector itself.
+    /// Queues an event about the connector itself, after it went to `journal`.
     fn push(&mut self, what: What, journal: &mut impl FnMut(&[KernelEvent])) {
         let event = KernelEvent { at_ns: clock::monotonic_ns(), pid: 0, what };
         journal(&[event]);
@@ -273,14 +282,14 @@ impl ConnectorQueue {
         self.push(What::GivenUp(reason), journal);
     }
 
-    /// End the subscription.
+    /// Ends the subscription, so that the kernel sends no more events. What is queued stays.
     pub(crate) fn end(&mut self) {
         if let Some(connector) = self.connector.take() {
             connector.end();
         }
     }
 
-    /// Gives the next event, if it happened by `at_ns`.
+    /// Takes the oldest event off the queue, if it happened by `at_ns` (CLOCK_MONOTONIC nanoseconds).
     pub(crate) fn next_by(&mut self, at_ns: u64) -> Option<KernelEvent> {
         if self.pending.front()?.at_ns > at_ns {
             return None;
@@ -295,26 +304,27 @@ impl ConnectorQueue {
         self.pending.len()
     }
 
-    /// Whether a process must be read from /proc soon. It was made or exec'd by this time and has not reported since. Or it
-    /// ended without a record, and its zombie has its CPU time. Each event counts once.
+    /// Returns whether a process must be read from /proc soon. It was forked or exec'd by `by_ns` (CLOCK_MONOTONIC nanoseconds) and
+    /// has written no record since. Or it ended without one, and its zombie has its CPU time. Each process counts at one call only.
     pub(crate) fn take_unreported(&mut self, by_ns: u64) -> bool {
         self.unreported.take(by_ns)
     }
 
-    /// Note a record of a process. A process of this pid namespace that /proc shows in the tree becomes a member. Its fork
-    /// event was lost, or it joined the session.
+    /// Takes in that a process wrote a record. With START or FORK, it needs not be read from /proc any more. If it is no member and
+    /// /proc shows it in the tree, it becomes one, so that its events count: its fork event was lost, or it joined the session.
+    ///
+    /// Other records change nothing. Nor do those of other pid namespaces, since the connector's pids are of the collector's.
     pub(crate) fn note_record(&mut self, record: &StoredRecord) {
         let pid = record.origin.pid;
-        if self.connector.is_some()
-            && record.origin.pid_ns == self.pid_ns
-            && matches!(record.event, Event::Start { .. } | Event::Fork { .. })
-        {
-            let is_known = |pid| self.members.contains(pid);
-            if !is_known(pid) && self.membership.is_member(pid, is_known) == Some(true) {
-                self.members.add(pid);
-            }
-            self.unreported.note_record(pid);
+        let begins_image = matches!(record.event, Event::Start { .. } | Event::Fork { .. });
+        if self.connector.is_none() || record.origin.pid_ns != self.pid_ns || !begins_image {
+            return;
         }
+        let is_member = |pid| self.members.contains(pid);
+        if !is_member(pid) && self.membership.is_member(pid, is_member) == Some(true) {
+            self.members.add(pid);
+        }
+        self.unreported.note_record(pid);
     }
 }
 

@@ -1,5 +1,5 @@
-//! `--tf FILE` and `--trace-gpu FILE`: where the run over time goes. All that can be wrong with it is said before the command
-//! starts.
+//! The files of `--tf FILE` and of `--trace-gpu FILE`, which the run over time is written to. First the files are found, then they
+//! are locked and made. Both is done before the command starts, so that no problem shows only then.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,12 @@ use super::output::{self, PatternValues};
 use super::usage_error::UsageError;
 use crate::console::message;
 
-/// The option of the files that have all.
-const OPTION: &str = "--tf";
-/// The option of the log of GPUs.
-const TRACE_OPTION: &str = "--trace-gpu";
+/// Names a tracking file: the whole run over time.
+const TRACKING_OPTION: &str = "--tf";
+/// Names the GPU log: the figures of GPUs over time, or stdout for it.
+const GPU_LOG_OPTION: &str = "--trace-gpu";
 
-/// A tracking file, and the lock that keeps other runs from it.
+/// A tracking file or GPU log, and the lock that keeps other runs from it.
 #[derive(Debug)]
 pub(crate) struct HeldTrackingFile {
     pub(crate) file: TrackingFile,
@@ -25,37 +25,43 @@ pub(crate) struct HeldTrackingFile {
     lock: Option<OutputLock>,
 }
 
-/// Finds the paths that the options name. Refuses what is no file, the report's, or named twice.
-pub(super) fn paths(
+/// Finds the files that `--tf` names, in the given order. Refuses one without a known form, one that is no file, the report's file,
+/// and a file that two of them name.
+pub(super) fn find_tracking_files(
     all_given: &[PathBuf],
     report: &ReportConfig,
     patterns: &PatternValues,
 ) -> Result<Vec<PathBuf>, UsageError> {
     let mut paths = Vec::new();
     for given in all_given {
-        check_form(given).map_err(|error| UsageError::of_file(OPTION, given, error))?;
-        let path = match place(OPTION, given, report, patterns)? {
+        check_form(given).map_err(|error| UsageError::of_file(TRACKING_OPTION, given, error))?;
+        let path = match find_output(TRACKING_OPTION, given, report, patterns)? {
             Output::File(path) => path,
-            _ => return Err(UsageError::of_file(OPTION, given, "is no file: give the name of one")),
+            _ => return Err(UsageError::of_file(TRACKING_OPTION, given, "is no file: give the name of one")),
         };
         if paths.contains(&path) {
-            return Err(UsageError::of_file(OPTION, given, "stands for the same file as another --tf"));
+            return Err(UsageError::of_file(
+                TRACKING_OPTION,
+                given,
+                "stands for the same file as another --tf",
+            ));
         }
         paths.push(path);
     }
     Ok(paths)
 }
 
-/// Finds where the log of `--trace-gpu` goes. Refuses what is neither a file nor stdout, or has another output's name.
-pub(super) fn find_trace(
+/// Finds the output of the GPU log, and notes it in `preparations`, which has what was given. Refuses one that is neither a file
+/// nor stdout, and the file of a report or of `--tf`.
+pub(super) fn find_gpu_log(
     preparations: &mut Preparations,
     report: &ReportConfig,
     patterns: &PatternValues,
 ) -> Result<(), UsageError> {
     let Some(trace) = &mut preparations.gpu_trace else { return Ok(()) };
     let given = trace.file.clone();
-    let refused = |problem: &str| Err(UsageError::of_file(TRACE_OPTION, &given, problem));
-    match place(TRACE_OPTION, &given, report, patterns)? {
+    let refused = |problem: &str| Err(UsageError::of_file(GPU_LOG_OPTION, &given, problem));
+    match find_output(GPU_LOG_OPTION, &given, report, patterns)? {
         Output::Stdout => trace.is_stdout = true,
         Output::File(path) if preparations.tracking_files.contains(&path) => {
             return refused("is the file of --tf: give another name");
@@ -66,8 +72,9 @@ pub(super) fn find_trace(
     Ok(())
 }
 
-/// Finds the place that `given` names. Refuses the report's file.
-fn place(
+/// Finds the output that `given`, a value of `option`, names: its patterns are filled in, and symbolic links are resolved. Refuses
+/// one that can't be written, and a file that the report goes to.
+fn find_output(
     option: &str,
     given: &Path,
     report: &ReportConfig,
@@ -78,23 +85,24 @@ fn place(
         Output::File(path) if report.files().any(|file| file == path) => {
             Err(refused(&"is the file of the report: give another name"))
         }
-        place => Ok(place),
+        output => Ok(output),
     }
 }
 
-/// Makes the tracking files, and writes into the options how collectors find them.
+/// Locks and makes the tracking files and the GPU log that were found, and writes into the options how collectors find them.
 ///
 /// # Errors
 /// If one exists and is not to be replaced, another run writes to it, or it can't be made.
-pub(crate) fn tracking_files(options: &mut Options) -> Result<Vec<HeldTrackingFile>, UsageError> {
+pub(crate) fn make_tracking_files(options: &mut Options) -> Result<Vec<HeldTrackingFile>, UsageError> {
     let (overwrite, warnings) = (options.preparations.overwrite, &mut options.report.warnings);
     let mut held = Vec::new();
     for path in options.preparations.tracking_files.clone() {
-        held.push(hold(OPTION, path, overwrite, warnings, TrackingFile::create)?);
+        held.push(lock_and_make(TRACKING_OPTION, path, overwrite, warnings, TrackingFile::create)?);
     }
     options.tracking.tracking_files = held.iter().map(|held| held.file.target()).collect();
     if let Some(trace) = options.preparations.gpu_trace.clone() {
-        let make = || hold(TRACE_OPTION, trace.file, overwrite, warnings, TrackingFile::create_lines);
+        let make =
+            || lock_and_make(GPU_LOG_OPTION, trace.file, overwrite, warnings, TrackingFile::create_lines);
         let log = if trace.is_stdout { None } else { Some(make()?) };
         let file = log.as_ref().map(|held| held.file.target());
         options.tracking.gpu_trace = Some(GpuTrace { file, every: trace.every, fields: trace.fields });
@@ -103,11 +111,11 @@ pub(crate) fn tracking_files(options: &mut Options) -> Result<Vec<HeldTrackingFi
     Ok(held)
 }
 
-/// Makes the files that `gpu-track merge` writes the figures of all nodes to.
+/// Finds, locks and makes the tracking files of `gpu-track merge`, which have the figures of all nodes.
 ///
 /// # Errors
-/// If one has a form without a place for them, or as [`paths`] and [`tracking_files`].
-pub(crate) fn files_of_nodes(
+/// If the form of one has no place for nodes, or as [`find_tracking_files`] and [`make_tracking_files`].
+pub(crate) fn make_files_of_nodes(
     given: &[PathBuf],
     overwrite: bool,
     report: &ReportConfig,
@@ -115,18 +123,19 @@ pub(crate) fn files_of_nodes(
 ) -> Result<Vec<HeldTrackingFile>, UsageError> {
     if let Some(other) = given.iter().find(|path| !of_nodes::has_place(path)) {
         let problem = "has no form for several nodes: name a file that ends in .jsonl or .sqlite";
-        return Err(UsageError::of_file(OPTION, other, problem));
+        return Err(UsageError::of_file(TRACKING_OPTION, other, problem));
     }
     let mut warnings = Vec::new();
-    let paths = paths(given, report, patterns)?;
-    let hold = |path| hold(OPTION, path, overwrite, &mut warnings, TrackingFile::create);
-    let held = paths.into_iter().map(hold).collect::<Result<_, _>>()?;
+    let paths = find_tracking_files(given, report, patterns)?;
+    let make = |path| lock_and_make(TRACKING_OPTION, path, overwrite, &mut warnings, TrackingFile::create);
+    let held = paths.into_iter().map(make).collect::<Result<_, _>>()?;
     warnings.iter().for_each(message);
     Ok(held)
 }
 
-/// Makes the file of an option, and takes its lock. What keeps it from being locked becomes a warning.
-fn hold(
+/// Locks and makes the file at `path`, a value of `option`. Another user can have taken the lock's name: then the file is made
+/// without a lock, and a warning added.
+fn lock_and_make(
     option: &str,
     path: PathBuf,
     overwrite: bool,

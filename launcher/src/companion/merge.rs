@@ -67,7 +67,7 @@ pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
     let (style, targets): (Style, _) = (config.style, &config.targets);
     let outputs: Vec<&Path> = config.files().collect();
     let files = files(&paths, &outputs)?;
-    let tracking = cli::files_of_nodes(&tracking_files, overwrite, &config, &patterns)?;
+    let tracking = cli::make_files_of_nodes(&tracking_files, overwrite, &config, &patterns)?;
     let MergedReport { report, ranks } =
         merged(&files, &clock_offsets).map_err(|files| no_report(&paths, &files))?;
     if let Some(files) = report.merged.as_ref().map(|merged| &merged.files)

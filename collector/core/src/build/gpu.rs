@@ -343,22 +343,22 @@ fn has_idle_energy_counter(gpu: &DeviceUsage) -> bool {
     gpu.counted(Figure::Energy) == Some(0.0) && gpu.max(Figure::Power).is_some_and(|watts| watts > 0.0)
 }
 
-/// Lists the processes that used a device, given by its id, largest peak first.
+/// Lists the processes of the run that used a device, given by its id, with their use of it. The largest peak comes first.
 fn processes_on(usage: &GpuUsage, device: &str) -> Vec<GpuProcess> {
-    let on = |used: &Used| {
-        let on = used.devices.get(device)?;
+    let use_of_device = |process: &Used| {
+        let used_here = process.devices.get(device)?;
         Some(GpuProcess {
-            pid: used.pid,
-            driver_pid: used.driver_pid,
-            command: used.command.to_string(),
-            is_main: used.is_main,
-            peak_bytes: on.peak_bytes,
-            mean_sm_percent: on.busy.mean().or(on.accounted_percent),
-            max_sm_percent: on.busy.max,
-            accounted: on.is_accounted,
+            pid: process.pid,
+            driver_pid: process.driver_pid,
+            command: process.command.to_string(),
+            is_main: process.is_main,
+            peak_bytes: used_here.peak_bytes,
+            mean_sm_percent: used_here.busy.mean().or(used_here.accounted_percent),
+            max_sm_percent: used_here.busy.max,
+            accounted: used_here.is_accounted,
         })
     };
-    let mut list: Vec<GpuProcess> = usage.processes.by_id.values().filter_map(on).collect();
+    let mut list: Vec<GpuProcess> = usage.processes.by_id.values().filter_map(use_of_device).collect();
     list.sort_by(|a, b| b.peak_bytes.cmp(&a.peak_bytes).then(a.pid.cmp(&b.pid)));
     list
 }

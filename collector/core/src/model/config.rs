@@ -240,10 +240,10 @@ pub struct ReportTarget {
 }
 
 impl ReportTarget {
-    /// Gives how the report is written there, if the user asks for this style. A summary is for the terminal. What is written
-    /// elsewhere is read later, when nothing can be asked again.
+    /// Gives the style of the report at this place. On stderr it is `asked`, the style that the user asked for. Elsewhere, the report
+    /// is always in full, never quiet, and not made for a terminal: it is read later, when nothing can be asked of the run any more.
     #[must_use]
-    pub fn style(&self, asked: Style) -> Style {
+    pub fn style_here(&self, asked: Style) -> Style {
         match self.output {
             Output::Stderr => asked,
             _ => Style { full: true, quiet: false, console: Console::default(), ..asked },

@@ -1,5 +1,5 @@
-//! Reports of older schemas, made into the form of today's: a function for each version. What they lack stays unknown, and a
-//! note names it.
+//! Converts reports of older schemas to today's schema, one schema after the other. What a report lacks stays unknown, or has the
+//! stand-in that this schema needs. A note to the user names both.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,8 @@ use crate::model::style::{RamUnit, TimeUnit};
 
 type Object = Map<String, Value>;
 
-/// Makes the document as if this version had written it, and a note on what it lacks.
+/// Converts a report of `schema`, an older one, to today's. Gives it, and a note that names what it lacks. A document that is no
+/// report stays as it is, and can't be read then.
 pub(super) fn upgraded(mut document: Value, schema: u64) -> (Value, String) {
     let mut lacking = Vec::new();
     if let Value::Object(report) = &mut document {
@@ -20,7 +21,7 @@ pub(super) fn upgraded(mut document: Value, schema: u64) -> (Value, String) {
     (document, format!("Its schema_version is {schema}. It lacks: {}.", lacking.join(", ")))
 }
 
-/// Makes schema 2 of schema 1: `coverage.silent` became `coverage.uninstrumented`.
+/// Converts schema 1 to 2: `coverage.silent` became `coverage.uninstrumented`.
 fn from_1(report: &mut Object) {
     if let Some(Value::Object(coverage)) = report.get_mut("coverage") {
         let count = coverage.remove("silent");
@@ -28,10 +29,11 @@ fn from_1(report: &mut Object) {
     }
 }
 
-/// Makes schema 3 of schema 2. The exact figures are made of gpu_tracker's objects. Sections were added while this schema
-/// was in use.
+/// Converts schema 2 to 3. Figures that schema 2 had only in gpu_tracker's objects, in units that were chosen, move to keys of
+/// their own. Sections were added while schema 2 was in use, so a report may have them already. Adds to `lacking` what there is
+/// nothing for.
 fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
-    let exact = [
+    let converted = [
         ("cpu", report.get("cpu_utilization").cloned()),
         ("gpu", report.get("gpu_utilization").cloned()),
         ("max_ram_bytes", part(report, "max_ram").and_then(in_bytes)),
@@ -40,26 +42,27 @@ fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
         ("stage", stage(report, lacking)),
         ("series", Some(no_series(lacking))),
     ];
-    for (key, value) in exact {
+    for (key, value) in converted {
         report.extend(value.map(|value| (key.to_owned(), value)));
     }
-    warnings(report, lacking);
-    usable(report, lacking);
-    cpus_hint(report);
-    gaps(report, lacking);
-    peak_processes(report, lacking);
+    give_topics_to_warnings(report, lacking);
+    add_usable(report, lacking);
+    complete_cpus_hint(report);
+    add_gaps(report, lacking);
+    complete_peak(report, lacking);
     lacking.push("processes that crashed");
 }
 
-/// Adds that the hint about cores was no lower bound: it was not looked at whether others had cores.
-fn cpus_hint(report: &mut Object) {
+/// Adds to the hint about cores that it is no lower bound. Schema 2 did not look whether other processes kept cores busy, which
+/// is what makes it one.
+fn complete_cpus_hint(report: &mut Object) {
     let hint = report.get_mut("hints").and_then(|hints| hints.get_mut("cpus"));
     if let Some(Value::Object(hint)) = hint {
         hint.entry("is_lower_bound").or_insert(Value::Bool(false));
     }
 }
 
-/// Makes `stage` of `finished`.
+/// Gives `stage`, as `finished` tells it. `None`: the report has no `finished`.
 fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {
     let is_finished = report.get("finished")?.as_bool()?;
     if !is_finished {
@@ -68,14 +71,14 @@ fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {
     Some(if is_finished { "final" } else { "so_far" }.into())
 }
 
-/// Gives a series without points, and notes that it is lacking.
+/// Gives a run over time without points, and adds it to `lacking`.
 fn no_series(lacking: &mut Vec<&'static str>) -> Value {
     lacking.push("the run over time");
     serde_json::to_value(Series::default()).unwrap_or_default()
 }
 
-/// Makes warnings with a topic of warnings that were texts.
-fn warnings(report: &mut Object, lacking: &mut Vec<&'static str>) {
+/// Makes objects of warnings, which were texts, with the topic "figures".
+fn give_topics_to_warnings(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let mut has_any = false;
     for warning in entries(report.get_mut("warnings")) {
         *warning = json!({"topic": "figures", "text": warning.take()});
@@ -84,8 +87,9 @@ fn warnings(report: &mut Object, lacking: &mut Vec<&'static str>) {
     lacking.extend(has_any.then_some("the topics of warnings (shown as warnings about figures)"));
 }
 
-/// Adds what the command could use: the cores that percentages were of are the only ones that are known.
-fn usable(report: &mut Object, lacking: &mut Vec<&'static str>) {
+/// Adds what the command could use, if the report does not say. Of that only the expected cores are known, which percentages were
+/// of.
+fn add_usable(report: &mut Object, lacking: &mut Vec<&'static str>) {
     if report.contains_key("usable") {
         return;
     }
@@ -96,8 +100,8 @@ fn usable(report: &mut Object, lacking: &mut Vec<&'static str>) {
     report.insert("usable".into(), json!({"cores": {"count": expected, "source": source}}));
 }
 
-/// Adds that GPUs had no gaps, where nothing is said of them.
-fn gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
+/// Adds an empty list of gaps to GPUs that have none, since this schema needs one.
+fn add_gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let mut has_lacked = false;
     for device in entries(report.get_mut("gpus")).filter_map(Value::as_object_mut) {
         if !device.contains_key("gaps") {
@@ -108,9 +112,9 @@ fn gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
     lacking.extend(has_lacked.then_some("how long GPUs could not be read"));
 }
 
-/// Gives the RAM peak today's form. Its processes are removed if one lacks `added_bytes`, without which they can't be read.
-/// `by_command` stays empty: only the largest processes are listed, so sums by command can't be made of them.
-fn peak_processes(report: &mut Object, lacking: &mut Vec<&'static str>) {
+/// Converts the moment of the largest RAM. Its processes are removed if one lacks `added_bytes`, without which they can't be read.
+/// `by_command` is empty: only the largest processes are listed, so sums by command can't be made of them.
+fn complete_peak(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let Some(peak) = report.get_mut("peak").and_then(Value::as_object_mut) else { return };
     let is_lacking = |process: &mut Value| process.get("added_bytes").is_none();
     if entries(peak.get_mut("processes")).any(is_lacking) {
@@ -122,36 +126,37 @@ fn peak_processes(report: &mut Object, lacking: &mut Vec<&'static str>) {
     peak.insert("by_command".into(), json!([]));
 }
 
-/// Gives the object of this key.
+/// Gives the object of this key. `None`: there is none.
 fn part<'a>(report: &'a Object, key: &str) -> Option<&'a Object> {
     report.get(key).and_then(Value::as_object)
 }
 
-/// Gives the entries of a list.
+/// Gives the entries of a list. What is no list has none.
 fn entries(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Converts gpu_tracker's RAM in its unit, which it names, to bytes. Bytes are whole numbers, so rounding gives them back.
+/// Converts all numbers of gpu_tracker's RAM object to bytes, from the unit that it names. Bytes are whole numbers, so rounding
+/// gives them back. `None`: it names no known unit.
 fn in_bytes(ram: &Object) -> Option<Value> {
-    fn converted(value: &Value, bytes_of_unit: f64) -> Value {
+    fn to_bytes(value: &Value, bytes_of_unit: f64) -> Value {
         match value {
             Value::Number(number) => {
                 number.as_f64().map(|number| (number * bytes_of_unit).round() as u64).into()
             }
             Value::Object(parts) => {
-                parts.iter().map(|(key, part)| (key.clone(), converted(part, bytes_of_unit))).collect()
+                parts.iter().map(|(key, part)| (key.clone(), to_bytes(part, bytes_of_unit))).collect()
             }
-            // The unit's name: today's form has none.
+            // The unit's name, which today's schema does not have.
             _ => Value::Null,
         }
     }
     let unit =
         RamUnit::ALL.into_iter().find(|unit| ram.get("unit").is_some_and(|name| name == unit.name()))?;
-    Some(converted(&Value::Object(ram.clone()), unit.bytes()))
+    Some(to_bytes(&Value::Object(ram.clone()), unit.bytes()))
 }
 
-/// Converts the wall time in its unit, which it names, to seconds.
+/// Converts gpu_tracker's time to seconds, from the unit that it names. `None`: it names no known unit.
 fn in_seconds(time: &Object) -> Option<f64> {
     let unit =
         TimeUnit::ALL.into_iter().find(|unit| time.get("unit").is_some_and(|name| name == unit.name()))?;

@@ -48,7 +48,7 @@ fn report_with_the_name_of_a_tracking_file_has_a_form_that_is_asked_for() {
 fn summary_is_for_stderr_and_a_file_is_full() {
     let style = |args: &[&str]| {
         let ReportConfig { style, targets, .. } = run(args).report;
-        targets[0].style(style)
+        targets[0].style_here(style)
     };
     let [quiet, full] = [Style { quiet: true, ..Style::default() }, Style { full: true, ..Style::default() }];
     assert_eq!(style(&["x"]), Style::default());
@@ -95,7 +95,7 @@ fn summary_is_written_beside_files() {
     assert_eq!(forms("--summary x"), ["stderr text"]);
     assert_eq!(forms("--summary -o /dev/stderr x"), ["stderr text"]);
     let options = run(&["--summary", "-o", "a.json", "x"]);
-    assert!(!options.report.targets[1].style(options.report.style).full);
+    assert!(!options.report.targets[1].style_here(options.report.style).full);
     for other in ["--quiet", "--full"] {
         assert!(refused(&["--summary", other, "x"]).contains("cannot be used with"));
     }
@@ -110,7 +110,7 @@ fn recover_takes_output_and_style() {
     let style = Style { ram_unit: Some(RamUnit::Bytes), full: true, ..Style::default() };
     assert_eq!(options.places.outputs, [PathBuf::from("r.%p")]);
     let [target] = &options.report.targets[..] else { panic!("{:?}", options.report.targets) };
-    assert_eq!((target.format.as_str(), target.style(options.report.style)), ("json", style));
+    assert_eq!((target.format.as_str(), target.style_here(options.report.style)), ("json", style));
     assert_eq!(
         refused(&["--recover", "-o", "/no/such"]),
         "--output: \"/no/such\" needs the directory \"/no\", which does not exist: create it first"

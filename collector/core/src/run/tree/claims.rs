@@ -1,17 +1,19 @@
-//! Which process waited for one that ended without a REAPED record: it waited inside libc, by a raw system call, or for an
-//! orphan (a subreaper, its pid namespace's init). What the ended one used is subtracted from that reaper's sums. The most
-//! likely one, best first:
+//! Which process waited for one that ended without a REAPED record. The reaper waited inside libc, by a raw system call, or for an
+//! orphan (a subreaper, or the init of a pid namespace). The kernel added what the ended process used to the reaper's sums of
+//! waited-for children, so here it is subtracted from them: the reaper is charged. The candidates, the most likely first:
 //!
-//! 1. Its parent, if that lived when the process was gone, or if no other process can have reaped it. As long as the parent
-//!    lives, it waited, or it ignores SIGCHLD and the kernel reaped the child.
-//! 2. A parent that had ended by then, if the process is one of those that fit best into its sums. They must all be known. Not
-//!    if the EXIT record names another parent: that adopted an orphan. If the parent was killed and reports its waits, it may
-//!    have left a zombie instead: then the adopter's sums have more than is known, and the parent's own time is a lower bound.
-//! 3. That adopter, or the nearest uninstrumented ancestor that may be a subreaper, one with enough CPU time first.
-//! 4. Its pid namespace's init.
+//! 1. The process's parent, if the parent still lived when the process was gone, or if no other process can have reaped it. A parent
+//!    that lives either waited, or it ignores SIGCHLD and the kernel reaped the process.
+//! 2. A parent that had ended by then, if the process is one of those that fit best into the parent's sums, once all its children are
+//!    known. Not if the process's EXIT record names another parent, which adopted it as an orphan. A parent that was killed and
+//!    writes REAPED records may have left the process as a zombie instead. Then the adopter's sums have more than is known, and the
+//!    parent's own time is a lower bound.
+//! 3. The adopter, or the nearest uninstrumented ancestor that may be a subreaper, one with enough CPU time first.
+//! 4. The init of the process's pid namespace.
 //!
-//! Of a process without an EXIT record, REAPED has its own time and what it waited for. Children that do not fit into that
-//! beside its clock were reaped by the kernel. Then its clock is its own time, and the kernel's sum of the run is unknown.
+//! If a process has no EXIT record, its REAPED record has the sum of its own time and of what it waited for. Children that do not fit
+//! into the rest of that beside its own CPU clock were reaped by the kernel. Then its clock is its own time, and the kernel's sum of
+//! the run is unknown.
 
 use super::cpu::OwnUsage;
 use super::process::Claim;
@@ -19,11 +21,11 @@ use super::tolerance::Tolerance;
 use super::{Parent, Process, ProcessId, Quality, Tree};
 
 impl Tree {
-    /// Subtracts the usage of a process without a REAPED record from its most likely reaper's: see the head of this file. The
-    /// kernel may also have reaped it by itself. A parent keeps it as a claim, which is settled when all of its children are
-    /// known.
+    /// Charges the most likely reaper of an ended process that has no REAPED record: see the head of this file. Its parent keeps it
+    /// as a claim, which [`Self::settle_claims`] decides when all children of the parent are known. If the kernel or the launcher
+    /// must have reaped it, it is only counted.
     pub(super) fn charge_reaper(&mut self, process: &Process, own: &OwnUsage) {
-        // A REAPED record has added it to its reaper's children. A live process is in no sums.
+        // A REAPED record has added the process to its reaper's children. A live process is in no sums.
         if process.end.reaped.is_some() || process.is_alive() {
             return;
         }
@@ -45,7 +47,7 @@ impl Tree {
             return;
         };
         claim.is_by_parent = parent.is_only_reaper_of(process, &claim);
-        // With too many claims, those that its sums would have to decide go to others at once.
+        // With too many claims, those that the parent's sums would have to decide go to other reapers at once.
         if parent.claims.len() < Tolerance::MOST_CLAIMS {
             parent.claims.push(claim);
         } else if claim.is_by_parent {
@@ -55,8 +57,8 @@ impl Tree {
         }
     }
 
-    /// Makes the claim of an ended process on its reaper. `adopted_by`: the parent that it had at its EXIT record, if
-    /// another process had made it. Whether only its parent can have reaped it is to be decided yet.
+    /// Makes the claim of an ended process on its reaper. `adopted_by`: the parent that its EXIT record names, if another process
+    /// had made it. `is_by_parent` is left open.
     fn claim_of(&self, process: &Process, own: &OwnUsage, adopted_by: Option<Parent>) -> Claim {
         let adopter = adopted_by.and_then(Parent::known);
         Claim {
@@ -72,9 +74,9 @@ impl Tree {
         }
     }
 
-    /// Charges another possible reaper, or counts why there is none. Where none of those that are left can have waited for
-    /// it, the kernel reaped it. Where none is left, its parent was finalized before, and the launcher has not reaped it.
-    /// Processes that joined are counted where they are finalized.
+    /// Charges a possible reaper other than the parent. If there is none, counts the process: as reaped by the kernel if candidates
+    /// are still in the tree, else as an orphan that the launcher had not reaped yet. Processes that joined (`has_joined`) are counted
+    /// where they are finalized.
     fn charge_another_or_none(&mut self, claim: &Claim, has_joined: bool) {
         let is_any_left = claim.others.iter().any(|id| self.processes.contains_key(id));
         if self.charge_another(claim) || has_joined {
@@ -87,12 +89,14 @@ impl Tree {
         }
     }
 
-    /// Charges the nearest other reaper whose sums can have it: the parent did not wait for it. Returns whether there is one.
+    /// Charges the nearest of `claim.others` whose sums can contain the process, as the parent did not wait for it. Returns whether
+    /// there is one.
     #[must_use]
     fn charge_another(&mut self, claim: &Claim) -> bool {
-        let can = |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
-        let Some(other) = claim.others.iter().find(can).copied() else { return false };
-        // What the kernel kills with an init, it reaps itself: that is in no sums.
+        let can_have_reaped =
+            |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
+        let Some(other) = claim.others.iter().find(can_have_reaped).copied() else { return false };
+        // The kernel itself reaps the processes that it kills with an init: they are in no sums.
         let init = self.processes.get(&other).filter(|_| claim.init == Some(other));
         if init.is_some_and(|init| self.was_killed_with_init(init, claim)) {
             self.count_killed_with_init(claim);
@@ -106,8 +110,8 @@ impl Tree {
         true
     }
 
-    /// Notes that an adopter's sums may have more than what is known of its children: the parent may have left the process
-    /// as a zombie.
+    /// Notes that the adopter's sums may have more than what is known of its children, though the parent was charged: the parent may
+    /// have left the process as a zombie, which the adopter reaped.
     fn mark_possible_adopter(&mut self, claim: &Claim) {
         let adopter = claim.others.iter().find(|id| self.processes.contains_key(id));
         if let Some(adopter) = adopter.and_then(|id| self.processes.get_mut(id)) {
@@ -136,13 +140,13 @@ impl Tree {
         !is_alive && claim.end_ns > since_ns && claim.was_killed && !has_waited
     }
 
-    /// Decides which claims on a process count, when it is finalized. All are known, and its sums are final: those that fit into
-    /// them best are its children's. The others go to the next possible reaper.
+    /// Decides which claims on a process count. It is called when the process is finalized: all claims are known by then, and its
+    /// sums are final. It is charged with the claims that fit best into its sums. The others go to the next possible reaper.
     pub(super) fn settle_claims(&mut self, process: &mut Process) {
         let (by_parent, mut claims): (Vec<_>, Vec<_>) =
             std::mem::take(&mut process.claims).into_iter().partition(|claim| claim.is_by_parent);
         self.settle_own(process, &by_parent);
-        // Without sums of its own, those of its parent tell, as far as that has room for claims.
+        // The process has no sums: its parent's sums have its children, too. So its parent takes the claims, up to the most.
         if !process.has_sums()
             && let Some(parent) = process.ancestry.parent.known()
             && let Some(parent) = self.processes.get_mut(&parent)
@@ -177,8 +181,9 @@ impl Tree {
         }
     }
 
-    /// Decides which children the process reaped, and which the kernel. Its REAPED record has those that it waited for,
-    /// beside its own time. What does not fit into that beside its clock, the kernel reaped: SIGCHLD was ignored.
+    /// Settles `claims`, of children that only the process or the kernel can have reaped. Its REAPED record has its own time and that
+    /// of the children that it waited for. Children that do not fit into the rest beside its own CPU clock were reaped by the kernel,
+    /// as SIGCHLD was ignored.
     fn settle_own(&mut self, process: &mut Process, claims: &[Claim]) {
         let room_us = process.room_beside_clock_us().unwrap_or(u64::MAX);
         let all_us = claims.iter().fold(0, |sum: u64, claim| sum.saturating_add(claim.used.cpu_us()));
@@ -205,18 +210,24 @@ impl Tree {
 }
 
 impl Process {
-    /// Whether no other process can have reaped this child of it. No other is known, or it lived when the child was
-    /// gone, or it ignores SIGCHLD. Then only it or the kernel can have.
+    /// Whether no process but this one, the parent of `child`, can have reaped it. The kernel may have. One of three conditions
+    /// is enough, as below.
     fn is_only_reaper_of(&self, child: &Process, claim: &Claim) -> bool {
-        // An init that is the parent need not have waited: the kernel reaps what it kills with the init.
-        let has_no_other =
+        // No other candidate is known. An init that is the parent need not have waited: the kernel itself reaps the processes that
+        // it kills with the init.
+        let is_only_candidate =
             claim.others.iter().all(|other| *other == self.ids.id && claim.init != Some(*other));
-        let was_gone_before = |end_ns: u64| child.lifetime.gone_ns.is_some_and(|gone_ns| gone_ns < end_ns);
-        let lived_until_gone = self.lifetime.end_ns.is_none_or(was_gone_before);
-        has_no_other || self.ignores_children() || lived_until_gone
+        // The parent still lived when the child left /proc, so the child was never an orphan.
+        let has_outlived_child = self
+            .lifetime
+            .end_ns
+            .is_none_or(|end_ns| child.lifetime.gone_ns.is_some_and(|gone_ns| gone_ns < end_ns));
+        // The parent ignored SIGCHLD: the kernel reaps such children as they end, and leaves no zombie to be adopted.
+        let leaves_no_zombies = self.ignores_children();
+        is_only_candidate || has_outlived_child || leaves_no_zombies
     }
 
-    /// Adds what a child used to what its sums contain.
+    /// Charges the process with a child: adds what the child used to what the process's sums contain.
     fn charge(&mut self, child: &Claim) {
         self.cpu.unreaped_children = self.cpu.unreaped_children.plus(&child.used);
         self.cpu.unreaped_count += 1;
@@ -225,15 +236,15 @@ impl Process {
     }
 }
 
-/// Finds which of these sizes add up to the most that is not above `room`. Gives whether each is one of them. Of more than a
-/// few, the largest are taken first: that is not always the most.
+/// Chooses those of `sizes` that add up to the most that is not above `room`. Gives for each whether it is chosen. Of more than a few
+/// sizes, the largest are chosen first, which is not always the most.
 fn best_fit(sizes: &[u64], room: u64) -> Vec<bool> {
     /// Up to this number of sizes, all sets of them are tried: 4096 at most.
     const FEW: usize = 12;
     if sizes.len() <= FEW { best_of_all_sets(sizes, room) } else { largest_first(sizes, room) }
 }
 
-/// Tries all sets of these sizes, each as the bits of a number.
+/// Chooses the best of all sets of these sizes, each as the bits of a number.
 fn best_of_all_sets(sizes: &[u64], room: u64) -> Vec<bool> {
     let is_in = |set: u32, at: usize| set >> at & 1 == 1;
     let sum_of = |set: u32| {
@@ -245,7 +256,7 @@ fn best_of_all_sets(sizes: &[u64], room: u64) -> Vec<bool> {
     (0..sizes.len()).map(|at| is_in(best, at)).collect()
 }
 
-/// Takes each size that still fits, the largest first.
+/// Chooses each size that still fits beside those chosen before, the largest first.
 fn largest_first(sizes: &[u64], room: u64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(sizes[*at]));

@@ -1,4 +1,4 @@
-//! How processes enter the tree and end, and which share an image.
+//! How processes enter the tree, move between image groups, end, and leave the tree.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Tree {
         }
     }
 
-    /// Adds the process that the run attached to. It counts from then on.
+    /// Adds the process that the run attached to. What it used before the attach does not count.
     pub(crate) fn attach(&mut self, attached: &Attached, command: &str) {
         let id = self.insert(attached.key, Parent::Unknown, FoundBy::Scan, attached.before.at_ns);
         self.main = Some(id);
@@ -89,7 +89,7 @@ impl Tree {
         id
     }
 
-    /// Makes the ids of a new process, of which only this pid is known.
+    /// Makes the ids of a new process. Its only known pid is that of `key`.
     fn ids_of_new(&self, id: ProcessId, key: Key, parent: Parent, found_by: FoundBy) -> Ids {
         Ids {
             id,
@@ -105,7 +105,8 @@ impl Tree {
         }
     }
 
-    /// Puts a new process on the lists of those that something is still unknown of, and makes it findable by its pid.
+    /// Makes a new process findable by its pid. Also puts it on a list for each thing that is still unknown of it: its parent, its
+    /// pid in the collector's namespace, whether it writes records, whether it is of the tree.
     fn list_new(&mut self, ids: &Ids, parent: Parent, found_by: FoundBy) {
         let &Ids { id, key, host_pid, .. } = ids;
         let by_state = &mut self.by_state;
@@ -124,8 +125,8 @@ impl Tree {
         by_state.index.entry(key).or_default().push(id);
     }
 
-    /// Finalizes the oldest process of a pid, if it has ended and too many have that pid. Those that nobody reaped
-    /// would add up without bound. `now_ns` is CLOCK_MONOTONIC.
+    /// Finalizes the oldest process of a pid, if it has ended and more than [`Tolerance::MOST_OF_ONE_PID`] of the tree had that
+    /// pid. Ended processes without a REAPED record would add up without bound. `now_ns` is CLOCK_MONOTONIC.
     fn finalize_oldest_of_pid(&mut self, key: Key, now_ns: u64) {
         let Some(of_pid) = self.by_state.index.get(&key) else { return };
         let oldest = of_pid.first().copied().filter(|_| of_pid.len() > Tolerance::MOST_OF_ONE_PID);
@@ -147,38 +148,44 @@ impl Tree {
         }
     }
 
-    /// Ends a process at this time, CLOCK_MONOTONIC nanoseconds. What it used since its last sample waits for the next one, as
-    /// intervals: of the process with its CPU time, and of its memory. It is finalized later.
+    /// Ends a process at `at_ns`, CLOCK_MONOTONIC nanoseconds: it leaves the live processes and its image group. It stays in the
+    /// tree until it is finalized. What it used since its last sample is queued for the next sample.
     pub(super) fn end(&mut self, id: ProcessId, at_ns: u64) {
         // A program that has not reported by its end counts as uninstrumented.
         self.confirm_uninstrumented(id);
-        let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.note_alive(at_ns);
         let end_ns = at_ns.max(process.lifetime.start_ns);
         process.lifetime.end_ns = Some(end_ns);
-        let cpu_ns = process.own(tick_us).usage.cpu_us().saturating_mul(1000);
-        // A sample can see a process after its EXIT record; the process lived until that sample, which counted it.
-        let until_ns = end_ns.max(process.observed.at_ns);
-        // The process, with the CPU time that no sample has counted.
-        self.intervals.push(LiveInterval {
-            counted_at_ns: process.cpu.counted_at_ns,
-            cpu_ns: i64::try_from(cpu_ns.saturating_sub(process.cpu.counted_cpu_ns)).unwrap_or(i64::MAX),
-            ..process.process_interval(until_ns)
-        });
-        let memory = process.contribution_since_sample(page_bytes);
-        self.intervals.extend(process.memory_intervals(until_ns, memory));
-        // What was counted so far: a later report of its end adds only what is more.
-        process.lifetime.counted = Some(memory);
-        process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(cpu_ns);
         let group = process.program.group;
+        self.queue_unsampled_use(id, end_ns);
         self.groups.remove(id, group);
         self.no_longer_alive(id);
         self.by_state.ended.push(id);
     }
 
-    /// Ends the live process that had this pid before, if there is one: a new process has it at `at_ns`, CLOCK_MONOTONIC
-    /// nanoseconds. If the connector reported its end, it ends then.
+    /// Queues what a process that ended at `end_ns` used since its last sample, as intervals for the next sample: one of the
+    /// process with its CPU time, the others of its memory. Notes what was queued. Reports that come later queue only what is more.
+    fn queue_unsampled_use(&mut self, id: ProcessId, end_ns: u64) {
+        let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        // A sample can see a process after its EXIT record. Then the process lived until that sample.
+        let until_ns = end_ns.max(process.observed.at_ns);
+        let cpu_ns = process.own(tick_us).usage.cpu_us().saturating_mul(1000);
+        let unsampled_cpu_ns = cpu_ns.saturating_sub(process.cpu.counted_cpu_ns);
+        self.intervals.push(LiveInterval {
+            counted_at_ns: process.cpu.counted_at_ns,
+            cpu_ns: i64::try_from(unsampled_cpu_ns).unwrap_or(i64::MAX),
+            ..process.process_interval(until_ns)
+        });
+        process.cpu.counted_cpu_ns = process.cpu.counted_cpu_ns.max(cpu_ns);
+        let memory = process.contribution_since_sample(page_bytes);
+        self.intervals.extend(process.memory_intervals(until_ns, memory));
+        process.lifetime.queued_memory = Some(memory);
+    }
+
+    /// Ends the live process with this pid, if there is one: a new process has the pid at `at_ns`, CLOCK_MONOTONIC nanoseconds.
+    /// The old one ended by then, or earlier if the connector says so.
     pub(super) fn end_stale(&mut self, key: Key, at_ns: u64) {
         if let Some(old) = self.youngest_alive(key) {
             let exit = self.processes.get(&old).and_then(|process| process.end.kernel_exit);
@@ -189,7 +196,7 @@ impl Tree {
         }
     }
 
-    /// Takes a process off the list of live ones.
+    /// Takes a process off the lists of live processes: all, and those that a sample found dead.
     fn no_longer_alive(&mut self, id: ProcessId) {
         // Ids ascend, and so does the list.
         if let Ok(at) = self.by_state.alive.binary_search(&id) {
@@ -198,7 +205,7 @@ impl Tree {
         self.by_state.seen_dead.remove(&id);
     }
 
-    /// Notes that the process wrote a record.
+    /// Notes that the process wrote a record, so that the kernel is not its only source.
     pub(super) fn note_record(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.program.has_record = true;
@@ -206,7 +213,7 @@ impl Tree {
         self.by_state.known_by_kernel_alone.remove(&id);
     }
 
-    /// Removes what turned out to be no process of its own.
+    /// Removes a process that turned out to be none of its own, as if it had never been in the tree.
     pub(super) fn forget(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.remove(&id) {
             self.drop_from_lists(&process);

@@ -209,8 +209,8 @@ pub struct Lifetime {
     pub seen_dead_ns: Option<u64>,
     /// When it was first found to be no longer in /proc.
     pub gone_ns: Option<u64>,
-    /// What its memory counted with since the last sample when its end was known.
-    pub counted: Option<Contribution>,
+    /// The memory since its last sample that was queued for the next one when its end became known. `None`: it has not ended.
+    pub queued_memory: Option<Contribution>,
     /// The time of the sample that found it dead. From then on what it shared counts with others.
     pub missing_ns: Option<u64>,
 }

@@ -213,15 +213,16 @@ impl Process {
         }
     }
 
-    /// Takes what a source that came after its end reports beyond what was counted then. Only the connector dates an
-    /// end well enough: the memory of a process that a sample found dead may have been used by others since. One with
-    /// an EXIT record ended at the time of that, not of the connector's event. `None`: there is no more, or it has not
-    /// ended.
+    /// Gives the memory that became known after the end of the process was noted, beyond what was queued by then, and counts it
+    /// as queued. `None`: there is no more, or the process has not ended.
+    ///
+    /// Only the connector dates an end well enough: others may have used the memory of a process since a sample found it dead.
+    /// One with an EXIT record ended at the time of that, not of the connector's event.
     pub(super) fn take_late_memory(&mut self, page_bytes: u64) -> Option<LiveInterval> {
-        let (end_ns, counted) = self.lifetime.end_ns.zip(self.lifetime.counted)?;
+        let (end_ns, queued) = self.lifetime.end_ns.zip(self.lifetime.queued_memory)?;
         let memory = self.contribution_since_sample(page_bytes);
-        let more = memory.minus(counted);
-        self.lifetime.counted = Some(counted.max(memory));
+        let more = memory.minus(queued);
+        self.lifetime.queued_memory = Some(queued.max(memory));
         let is_end_rough = self.end.kernel_exit.is_none() || self.end.exit.is_some();
         (!more.is_zero()).then(|| LiveInterval { memory: more, is_end_rough, ..self.image_interval(end_ns) })
     }

@@ -104,24 +104,31 @@ pub struct RamUsage {
     recent: VecDeque<Window>,
 }
 
-/// Windows that are kept: with 25 ms between samples, a reaper on a busy machine is no later than they are long. A collector that was
-/// stopped for a while takes late records in over many samples: with 8 windows, 2 of 150 such runs had a tenth less RAM than there was.
+/// How many windows are kept for late records. With 25 ms between samples, they are longer than a reaper on a busy machine is late. A
+/// collector that was stopped for a while takes late records in over many samples: with 8 windows, 2 of 150 such runs had a tenth
+/// less RAM than there was.
 const WINDOWS: usize = 64;
-/// Intervals of memory kept of each, the largest. With 32, it was 1 of 200 runs.
+/// How many intervals of memory are kept of each window, the largest. With 32, 1 of 200 such runs had less RAM than there was.
 const KEPT_INTERVALS: usize = 128;
-/// Intervals of all windows together, at most: they take memory, and go into the state file.
+/// How many intervals all windows together have at most: they take memory, and go into the state file.
 const MOST_INTERVALS: usize = 2048;
-/// Smaller ones are not kept, bytes.
+/// Intervals with less memory than this are not kept, bytes.
 const KEPT_BYTES: u64 = 1 << 20;
 
-/// The time between two samples, the memory that was held during all of it, and the largest that was for a part of it.
+/// The time between two samples, what was there during all of it, and what was there for a part of it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Window {
+    /// Time of the sample before, CLOCK_MONOTONIC nanoseconds.
     from_ns: u64,
+    /// Time of the sample that ends it, CLOCK_MONOTONIC nanoseconds.
     until_ns: u64,
+    /// Sums of the processes that both samples saw, each with the smaller of its two contributions.
     steady: TreeSums,
+    /// The same sums with the larger of the two.
     steady_at_most: TreeSums,
+    /// What held `steady`.
     steady_holders: SteadyHolders,
+    /// What was there for a part of it. Of a window that is kept, only the largest: see [`Self::drop_small_intervals`].
     intervals: Vec<LiveInterval>,
 }
 
@@ -131,8 +138,8 @@ impl Window {
         life.end_ns >= self.from_ns && life.start_ns.min(life.end_ns) < self.until_ns
     }
 
-    /// Gives where intervals begin and end within this window, in order of time. At one time the ends come first: what
-    /// ends when another begins was not there with it.
+    /// Gives the begin and the end of each interval within this window, in order of time. Of those at one time, the ends come first:
+    /// an interval that ends when another begins was not there together with it.
     fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::with_capacity(self.intervals.len() * 2);
         for life in self.intervals.iter().filter(|life| self.overlaps(life)) {
@@ -157,15 +164,18 @@ impl Window {
         self.overlaps(life) && !life.is_end_rough && self.time_of(life).contains(&at_ns)
     }
 
-    /// Keeps what later records may overlap: the largest memory, and the processes that had it.
-    fn keep_largest(&mut self) {
+    /// Drops the intervals that are too small to matter for late records. Late memory is added to what was there at its time, so only
+    /// the largest memory is kept: [`KEPT_INTERVALS`] intervals of at least [`KEPT_BYTES`]. Of the processes, those are kept that had
+    /// this memory. The window's own figures are in the maxima by then.
+    fn drop_small_intervals(&mut self) {
         let (processes, mut memory): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.intervals).into_iter().partition(|life| life.is_process);
         memory.retain(|life| life.memory.added_bytes >= KEPT_BYTES);
         memory.sort_by_key(|life| std::cmp::Reverse(life.memory.added_bytes));
         memory.truncate(KEPT_INTERVALS);
-        let kept: FxHashSet<ProcessId> = memory.iter().map(|life| life.id).collect();
-        self.intervals = processes.into_iter().filter(|life| kept.contains(&life.id)).chain(memory).collect();
+        let with_memory: FxHashSet<ProcessId> = memory.iter().map(|life| life.id).collect();
+        let processes = processes.into_iter().filter(|life| with_memory.contains(&life.id));
+        self.intervals = processes.chain(memory).collect();
         self.steady_holders.keep_largest();
     }
 }
@@ -188,7 +198,7 @@ fn sums_of(life: &LiveInterval) -> TreeSums {
     TreeSums { processes: life.is_process.into(), ..sums }
 }
 
-/// Converts a sum to `u64`; 0 for less than that.
+/// Converts a sum to `u64`. One below 0 becomes 0.
 fn positive(n: i128) -> u64 {
     n.clamp(0, u64::MAX.into()) as u64
 }
@@ -204,8 +214,8 @@ impl RamUsage {
         (wall_s > 0.0).then(|| self.byte_s.map(|byte_s| byte_s / wall_s))
     }
 
-    /// Takes in a window with the sample at its end. Takes the sample's intervals, and keeps the largest for records that come
-    /// late.
+    /// Takes in the window that ends at `sample`, with the intervals of the sample, which has none afterwards. Keeps the window with
+    /// its largest intervals: records that come late may add to it.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
         let intervals = std::mem::take(&mut sample.intervals);
         self.add_moment(tree, sample);
@@ -215,20 +225,22 @@ impl RamUsage {
         self.sweep(&window);
         self.add_late(sample, &window.intervals);
         self.add_means(sample, &window.intervals);
-        window.keep_largest();
+        window.drop_small_intervals();
         self.recent.push_back(window);
         self.forget_oldest();
     }
 
-    /// Forgets windows that are too many, or have too many intervals; never the last.
+    /// Forgets the oldest windows while there are more than [`WINDOWS`], or all of them have more than [`MOST_INTERVALS`] intervals.
+    /// The last window stays.
     fn forget_oldest(&mut self) {
-        let mut kept: usize = self.recent.iter().map(|window| window.intervals.len()).sum();
-        while self.recent.len() > WINDOWS || (kept > MOST_INTERVALS && self.recent.len() > 1) {
-            kept -= self.recent.pop_front().map_or(0, |window| window.intervals.len());
+        let mut intervals: usize = self.recent.iter().map(|window| window.intervals.len()).sum();
+        while self.recent.len() > WINDOWS || (intervals > MOST_INTERVALS && self.recent.len() > 1) {
+            intervals -= self.recent.pop_front().map_or(0, |window| window.intervals.len());
         }
     }
 
-    /// Adds intervals that began before this window to the windows that they overlap: a record can come late.
+    /// Adds those of a sample's intervals that began before its window to the earlier windows that they overlap, and raises the
+    /// maxima where there is more now. Such intervals come of records that came late.
     fn add_late(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let late: Vec<&LiveInterval> =
             intervals.iter().filter(|life| life.start_ns < sample.from_ns).collect();
@@ -236,23 +248,22 @@ impl RamUsage {
             return;
         }
         let mut recent = std::mem::take(&mut self.recent);
-        // One window stands for all time before them, whose steady part is no longer known.
+        // One window stands for all time before those that are kept. What was steady then is no longer known.
         let until_ns = recent.front().map_or(sample.from_ns, |window| window.from_ns);
         let mut earlier = Window { until_ns, ..Window::default() };
         for window in recent.iter_mut().chain([&mut earlier]) {
-            let kept = window.intervals.len();
-            let of_it: Vec<_> =
+            let overlapping: Vec<_> =
                 late.iter().filter(|life| window.overlaps(life)).map(|life| (*life).clone()).collect();
-            window.intervals.extend(of_it);
-            if window.intervals.len() > kept {
+            if !overlapping.is_empty() {
+                window.intervals.extend(overlapping);
                 self.sweep(window);
-                window.keep_largest();
+                window.drop_small_intervals();
             }
         }
         self.recent = recent;
     }
 
-    /// Takes in the sample itself.
+    /// Raises the maxima by the moment of the sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let all = sample.now.groups();
         // Both parts together are the sum of what counts of each: at most its footprint.
@@ -265,9 +276,9 @@ impl RamUsage {
         self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with, holders);
     }
 
-    /// Notes that the tree was this large at `at_ns`, in the time of the sample `key_ns`. `raised` takes the sums into a
-    /// maximum. `holders` are asked for if the RAM is the largest so far. If they are empty,
-    /// [`Self::find_holders`] finds them later.
+    /// Raises the maxima by the tree's sums at `at_ns`, in the window of the sample at `key_ns` (both CLOCK_MONOTONIC nanoseconds).
+    /// `raised` takes sums into a maximum. `holders` gives what held the RAM, and is called only if that is the largest so far. If it
+    /// gives none, [`Self::find_holders`] finds them later.
     fn raise(
         &mut self,
         now: &TreeSums,
@@ -288,14 +299,14 @@ impl RamUsage {
         }
     }
 
-    /// Raises what the footprints were at most.
+    /// Raises the upper bounds of the largest footprints by these sums.
     fn raise_at_most(&mut self, sums: &TreeSums) {
         self.at_most_bytes =
             self.at_most_bytes.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
     }
 
-    /// Goes through the time of a window, and raises the maxima. It begins with what was there all the time, and goes
-    /// up where an interval begins and down where one ends. A late interval counts in each window that it overlaps.
+    /// Goes through the time of a window, and raises the maxima by what was there at each moment. The sums begin with what was there
+    /// all the time. They go up where an interval begins, and down where one ends.
     fn sweep(&mut self, window: &Window) {
         // What was there for certain, and at most. Both are signed and wide: intervals are subtracted, too, and the
         // sums must not saturate before that, whatever size a record claims.
@@ -318,8 +329,8 @@ impl RamUsage {
         self.find_holders(window);
     }
 
-    /// Finds what held the peak, if a moment of this window has set it: then that is not known yet. It is done once a
-    /// window, since each of many processes that start may set a new peak.
+    /// Finds what held the RAM at the peak, if a moment of this window has set the peak: then its holders are not known yet. This is
+    /// done once a window, since each of many processes that start may set a new peak.
     fn find_holders(&mut self, window: &Window) {
         let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) else { return };
         let there: Vec<&LiveInterval> =
@@ -327,8 +338,8 @@ impl RamUsage {
         peak.set_holders(PeakHolders::between_samples(&window.steady_holders, &there));
     }
 
-    /// Adds the window to the footprints over time, of which means are made: what was held all the time, and intervals by their
-    /// length.
+    /// Adds a window to the byte-seconds, of which means are made: what was there all the time by the window's length, and each
+    /// interval by its own.
     fn add_means(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));

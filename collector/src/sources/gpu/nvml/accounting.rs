@@ -1,5 +1,6 @@
-//! The driver's accounting mode, which records the peak of processes that no sample saw. It is off by default; only root
-//! can switch it on.
+//! The driver's accounting mode. While it is on, the driver keeps an entry of each process that uses the device, with its peak of
+//! memory: also of one that no sample saw. The entry stays after the process's end, in a ring buffer. The mode is off by default,
+//! and only root can switch it on.
 
 use std::collections::HashSet;
 
@@ -16,74 +17,81 @@ const ENABLED: u32 = 1;
 /// Accounting of one device.
 #[derive(Debug)]
 pub(super) struct Accounting {
-    state: Reading<()>,
-    /// The collector switched it on.
+    /// Whether the mode is on. `Err`: why there are no entries.
+    availability: Reading<()>,
+    /// The collector switched the mode on, and not off again.
     must_restore: bool,
+    /// Why the driver did not switch the mode on.
     refused: Option<Missing>,
-    /// Final entries that were read: pid and start.
-    closed: HashSet<(u32, u64)>,
-    /// Room that the list of pids needed last.
-    needed: usize,
+    /// Entries of ended processes that were given, by pid and start (microseconds since the epoch). They don't change any more.
+    given_final: HashSet<(u32, u64)>,
+    /// Capacity of the buffer that the list of pids fitted into last; 0: not read yet.
+    pids_capacity: usize,
 }
 
 impl Accounting {
-    /// Asks whether it is on. If it is not and `is_wanted`, tries to switch it on.
+    /// Asks whether the mode is on. If it is not, or can't be asked for, and `is_wanted`, tries to switch it on.
     pub(super) fn start(api: &Api, device: nvmlDevice_t, is_wanted: bool) -> Self {
         let mode = get(|mode| call!(api, nvmlDeviceGetAccountingMode(device, mode)));
         let off = Missing::Failed("accounting mode is off".into());
         let mut this = Self {
-            state: mode.and_then(|mode| if mode == ENABLED { Ok(()) } else { Err(off) }),
+            availability: mode.and_then(|mode| if mode == ENABLED { Ok(()) } else { Err(off) }),
             must_restore: false,
             refused: None,
-            closed: HashSet::new(),
-            needed: 0,
+            given_final: HashSet::new(),
+            pids_capacity: 0,
         };
-        if is_wanted && this.state.is_err() {
+        if is_wanted && this.availability.is_err() {
             match call!(api, nvmlDeviceSetAccountingMode(device, ENABLED)) {
-                Ok(()) => (this.state, this.must_restore) = (Ok(()), true),
+                Ok(()) => (this.availability, this.must_restore) = (Ok(()), true),
                 Err(failure) => this.refused = Some(failure.into()),
             }
         }
         this
     }
 
-    /// Whether the collector switched it on, and not off again.
+    /// Whether the collector switched the mode on, and not off again.
     pub(super) fn must_restore(&self) -> bool {
         self.must_restore
     }
 
-    /// Gives why it could not be switched on. `None`: it was, or was not to be.
+    /// Gives a warning if the mode could not be switched on. `None`: it was on, was switched on, or was not to be.
     pub(super) fn warning(&self) -> Option<String> {
         self.refused.as_ref().map(|missing| format!("accounting could not be switched on ({missing})"))
     }
 
-    /// Reads the entries of these processes; a final one is read once.
+    /// Reads the entries of processes of the run. `pids` are those by which the driver may name them. An entry is given at each
+    /// call while its process runs, and once more after its end. It is final then. `Err`: the mode is off, or the entries can't
+    /// be listed.
     pub(super) fn read(
         &mut self,
         api: &Api,
         device: nvmlDevice_t,
         pids: &[u32],
     ) -> Reading<Vec<AccountingEntry>> {
-        self.state.clone()?;
+        if let Err(missing) = &self.availability {
+            return Err(missing.clone());
+        }
         let of_run: HashSet<u32> = pids.iter().copied().collect();
+        let accounted = accounted_pids(api, device, &mut self.pids_capacity)?;
         let mut entries = Vec::new();
-        for pid in
-            accounted_pids(api, device, &mut self.needed)?.into_iter().filter(|pid| of_run.contains(pid))
-        {
-            // The driver's ring buffer may have dropped the entry meanwhile.
+        for pid in accounted.into_iter().filter(|pid| of_run.contains(pid)) {
+            // The driver's ring buffer may have dropped the entry since the list was read.
             let Ok(entry) = stats(api, device, pid) else { continue };
-            if self.closed.contains(&(pid, entry.started_us)) {
+            // The start, too: a later process can have the pid.
+            let key = (pid, entry.started_us);
+            if self.given_final.contains(&key) {
                 continue;
             }
             if !entry.is_running {
-                self.closed.insert((pid, entry.started_us));
+                self.given_final.insert(key);
             }
             entries.push(entry);
         }
         Ok(entries)
     }
 
-    /// Switches it off if the collector switched it on. Gives a warning if that failed.
+    /// Switches the mode off if the collector switched it on. Gives a warning if that failed.
     pub(super) fn restore(&mut self, api: &Api, device: nvmlDevice_t) -> Option<String> {
         if !std::mem::take(&mut self.must_restore) {
             return None;
@@ -93,15 +101,17 @@ impl Accounting {
     }
 }
 
-/// Asks for the pids with accounting entries.
-fn accounted_pids(api: &Api, device: nvmlDevice_t, needed: &mut usize) -> Reading<Vec<u32>> {
-    let pids = list(CALLS.first_processes, needed, |count, pids| {
+/// Asks for the pids of the processes that the driver keeps accounting entries of, running or ended. `capacity` is that of the
+/// buffer that the list fitted into last, and is updated.
+fn accounted_pids(api: &Api, device: nvmlDevice_t, capacity: &mut usize) -> Reading<Vec<u32>> {
+    let pids = list(CALLS.first_processes, capacity, |count, pids| {
         call!(api, nvmlDeviceGetAccountingPids(device, count, pids))
     })?;
+    // The buffer was filled with zeros: 0 is a place that the driver counted and did not write.
     Ok(pids.into_iter().filter(|pid| *pid != 0).collect())
 }
 
-/// Asks for the entry of a process.
+/// Asks for the accounting entry of the latest process that had this pid.
 fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> {
     let mut stats = nvmlAccountingStats_t::zeroed();
     call!(api, nvmlDeviceGetAccountingStats(device, pid, &mut stats))?;
@@ -114,8 +124,8 @@ fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> 
     })
 }
 
-/// Gives the utilization over a process's life, percent. The driver takes its samples into the accounts once a second, and
-/// has 0% for a process that ended before (open-gpu-kernel-modules, gpu_acct.c).
+/// Gives the mean utilization over a process's life, percent. `None`: it is not known. The driver takes its samples into the
+/// accounts once a second, and has 0% for a process that ended before the first of them (open-gpu-kernel-modules, gpu_acct.c).
 fn utilization(stats: &nvmlAccountingStats_t) -> Option<u32> {
     let is_sampled = stats.gpuUtilization > 0 || stats.time >= SAMPLES.accounted_ms;
     Some(stats.gpuUtilization).filter(|percent| is_sampled && *percent <= 100)

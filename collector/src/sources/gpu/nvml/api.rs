@@ -229,14 +229,15 @@ pub(super) fn grow<T>(
     }
 }
 
-/// Reads a list that a call writes into a buffer. `ask` is given the capacity, in which the call returns its count, and the
-/// buffer. `needed` is the capacity that was enough last time: some calls ask for room for all that the driver could have.
+/// Reads a list that a call writes into a buffer of zeros. `ask` is given the capacity, in whose place the call returns its count,
+/// and the buffer. `last_capacity` is that which was enough last time, and is updated: some calls want room for all that the driver
+/// could have, and to ask again costs a call. `first_capacity` is tried if that is less.
 pub(super) fn list<T: Plain>(
     first_capacity: usize,
-    needed: &mut usize,
+    last_capacity: &mut usize,
     mut ask: impl FnMut(*mut c_uint, *mut T) -> Result<(), Failure>,
 ) -> Result<Vec<T>, Failure> {
-    let grown = grow(first_capacity.max(*needed), |capacity| {
+    let grown = grow(first_capacity.max(*last_capacity), |capacity| {
         let mut entries = vec![T::zeroed(); capacity];
         let mut count = c_uint::try_from(capacity).unwrap_or(c_uint::MAX);
         let result = ask(&mut count, entries.as_mut_ptr());
@@ -244,7 +245,7 @@ pub(super) fn list<T: Plain>(
         (result.map(|()| entries), count as usize)
     });
     grown.map(|(capacity, entries)| {
-        *needed = capacity;
+        *last_capacity = capacity;
         entries
     })
 }

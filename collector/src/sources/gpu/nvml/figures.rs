@@ -97,8 +97,9 @@ pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
     Some(lane * u64::from(width)).filter(|rate| *rate > 0)
 }
 
-/// Asks by the first call, or by the second if the device lacks the first. `has_first` remembers which; `None`: not known yet.
-/// While it is not, an error of the first that may pass also leads to the second.
+/// Reads a figure by the first of two calls, or by the second if the device lacks the first. `has_first` remembers whether it has
+/// the first; `None`: that is not known yet. Until the first has worked once, the second stands in for any failure of it. After
+/// that, a failure of the first is the result: the second may mean something else.
 fn either<T>(
     has_first: &mut Option<bool>,
     first: impl FnOnce() -> Reading<T>,
@@ -123,20 +124,21 @@ pub(super) fn energy(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(device, v))).map(|mj: u64| mj as f64 / 1e3)
 }
 
-/// Reads power, and the throttle reasons.
-fn power(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
+/// Reads the power that the device draws, watts. The field has the power of this moment, but older devices and drivers lack it. The
+/// call that all have gives a mean over a second on many devices (nvml.h), which hides short peaks.
+fn power(api: &Api, handle: &mut Handle) -> Reading<f64> {
     let device = handle.raw;
-    let instant = || {
-        let [power] = fields(api, device, [field_id::NVML_FI_DEV_POWER_INSTANT]);
-        power
+    let instant_mw = || {
+        let [mw] = fields(api, device, [field_id::NVML_FI_DEV_POWER_INSTANT]);
+        mw
     };
-    let mean = || gauge(|v| call!(api, nvmlDeviceGetPowerUsage(device, v)));
-    let mw = either(&mut handle.sensors.instant_power, instant, mean);
-    sample.values.push((Figure::Power, mw.map(|mw| mw / 1e3)));
-    sample.throttle = Some(throttle(api, device));
+    let mean_mw = || gauge(|v| call!(api, nvmlDeviceGetPowerUsage(device, v)));
+    let mw = either(&mut handle.sensors.has_instant_power, instant_mw, mean_mw);
+    mw.map(|mw| mw / 1e3)
 }
 
-/// Reads figures that go up and down.
+/// Reads the figures of this moment that go up and down, but for power: utilization of memory, encoder and decoder, temperature,
+/// clocks, performance state.
 fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
@@ -148,7 +150,7 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let decoder = gauge(|v| call!(api, nvmlDeviceGetDecoderUtilization(device, v, &mut period_us)));
     put(Figure::DecoderUtilization, decoder);
     let plain = || gauge(|v| call!(api, nvmlDeviceGetTemperature(device, GPU_SENSOR, v)));
-    let has_versioned = &mut handle.sensors.versioned_temperature;
+    let has_versioned = &mut handle.sensors.has_versioned_temperature;
     put(Figure::Temperature, either(has_versioned, || temperature(api, device), plain));
     for (figure, clock) in CLOCKS {
         put(figure, gauge(|v| call!(api, nvmlDeviceGetClockInfo(device, clock, v))));
@@ -156,7 +158,7 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     put(Figure::Pstate, pstate(api, device));
 }
 
-/// Counts memory errors.
+/// Reads the counters of memory errors since the driver was loaded.
 fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
     for (figure, kind) in ECC {
         let errors = get(|v| call!(api, nvmlDeviceGetTotalEccErrors(handle.raw, kind, SINCE_LOAD, v)));
@@ -179,8 +181,9 @@ fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     sample.values.extend([(Figure::PcieTx, tx), (Figure::PcieRx, rx)]);
 }
 
-/// Reads the memory in use, and the processes; notes whether the device is lost. Gives when the memory in use was known,
-/// CLOCK_MONOTONIC nanoseconds, and whether the lists were read after that.
+/// Reads the memory in use and the lists of processes into a sample, and notes whether the device is lost. `kind` and `pids` say
+/// which lists are to be read: see [`Lists::read`]. Gives when the memory in use was known, CLOCK_MONOTONIC nanoseconds, and
+/// whether lists were read after that.
 pub(super) fn lists(
     api: &Api,
     lists: &Lists,
@@ -211,14 +214,17 @@ pub(super) fn lists(
     (used_known_ns, is_read)
 }
 
-/// Reads a kind of figures into a sample. Memory, lists, details and critical errors are read elsewhere. `pids`: the processes
-/// of the run.
+/// Reads a kind of figures into a sample. [`lists`] reads memory and lists; details and critical errors are read elsewhere.
+/// `pids`: those by which the driver may name processes of the run.
 pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, kind: Kind, pids: &[u32]) {
     match kind {
         Kind::Utilization => utilization(api, handle, sample),
         Kind::ProcessUtilization => process_utilization(api, handle, sample),
         Kind::Energy => sample.values.push((Figure::Energy, energy(api, handle.raw))),
-        Kind::Power => power(api, handle, sample),
+        Kind::Power => {
+            sample.values.push((Figure::Power, power(api, handle)));
+            sample.throttle = Some(throttle(api, handle.raw));
+        }
         Kind::Gauges => gauges(api, handle, sample),
         Kind::Accounting => {
             let start = || Accounting::start(api, handle.raw, false);
@@ -231,7 +237,8 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
     }
 }
 
-/// Reads the utilization of the device. For an instance, of which the driver has none, GPM stands in.
+/// Reads the utilization of the device. The driver has none of an instance (MIG). There it is read through GPM, the counters of the
+/// device that the instance is a part of.
 fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     if handle.is_divided {
         sample.busy = Some(Err(Missing::ReportedByInstances));
@@ -275,7 +282,8 @@ fn pstate(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     if state <= 15.0 { Ok(state) } else { Err(Missing::NotReported) }
 }
 
-/// Reads the names of the throttle reasons, by the call's new name or its old one.
+/// Reads why the clocks are lower than they could be now, as names of [`REASONS`]. Libraries before the call's new name have it by
+/// its old one.
 fn throttle(api: &Api, device: nvmlDevice_t) -> Reading<Vec<Cow<'static, str>>> {
     let mut bits = get(|v| call!(api, nvmlDeviceGetCurrentClocksEventReasons(device, v)));
     if bits == Err(Missing::NoCall) {
@@ -285,7 +293,7 @@ fn throttle(api: &Api, device: nvmlDevice_t) -> Reading<Vec<Cow<'static, str>>> 
     Ok(REASONS.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.into()).collect())
 }
 
-/// Reads fields, each with a result of its own.
+/// Reads the fields with these ids by one call, in their order. Each has a result of its own.
 fn fields<const N: usize>(api: &Api, device: nvmlDevice_t, ids: [u32; N]) -> [Reading<f64>; N] {
     let field =
         |id| nvmlFieldValue_t { fieldId: id, nvmlReturn: code::NOT_SUPPORTED, ..nvmlFieldValue_t::zeroed() };

@@ -72,11 +72,11 @@ impl Handle {
     }
 }
 
-/// Which of two calls for one figure a device has.
+/// Whether a device has the better of two calls for a figure, once that is known.
 #[derive(Debug, Default)]
 pub(super) struct Sensors {
-    /// It has the present power; the usual call gives a mean over a second on many devices.
-    pub instant_power: Option<bool>,
+    /// It has the field of the present power.
+    pub has_instant_power: Option<bool>,
     /// It has the versioned call for the temperature.
-    pub versioned_temperature: Option<bool>,
+    pub has_versioned_temperature: Option<bool>,
 }

@@ -249,9 +249,9 @@ pub(super) fn utilization(
     api: &Api,
     device: nvmlDevice_t,
     (since_us, latest_us): (u64, u64),
-    needed: &mut usize,
+    capacity: &mut usize,
 ) -> Reading<Vec<(u32, u64, u32)>> {
-    let given = list(CALLS.first_samples, needed, |count, samples| {
+    let given = list(CALLS.first_samples, capacity, |count, samples| {
         call!(api, nvmlDeviceGetProcessUtilization(device, samples, count, since_us))
     });
     match given {

@@ -23,8 +23,8 @@ pub(super) struct Progress {
     /// The longest time between the samples of one reading, microseconds: the driver keeps them for this long at least.
     memory_us: u64,
     processes: Newest,
-    /// Room that both kinds of samples needed last.
-    needed: [usize; 2],
+    /// Capacity that was enough last for the samples of the device, and for those of its processes; 0: not read yet.
+    capacities: [usize; 2],
 }
 
 impl Progress {
@@ -144,7 +144,7 @@ pub(super) fn busy(
     let uncovered_us = last.age_us(now_ns).saturating_sub(progress.rated_us);
     // The newest sample is asked for again: if the driver no longer has it, it has overwritten others, too.
     let since_us = last.newest_us.saturating_sub(1);
-    let (mut samples, has_calls) = match own_samples(api, device, since_us, &mut progress.needed[0]) {
+    let (mut samples, has_calls) = match own_samples(api, device, since_us, &mut progress.capacities[0]) {
         Ok(samples) => (samples, true),
         Err(Failure(code::NOT_FOUND)) => (Vec::new(), true),
         Err(_) => (Vec::new(), false),
@@ -238,10 +238,10 @@ fn own_samples(
     api: &Api,
     device: nvmlDevice_t,
     since_us: u64,
-    needed: &mut usize,
+    capacity: &mut usize,
 ) -> Result<Vec<(u64, f64)>, Failure> {
     let mut kind = 0;
-    let samples: Vec<nvmlSample_t> = list(CALLS.first_samples, needed, |count, samples| {
+    let samples: Vec<nvmlSample_t> = list(CALLS.first_samples, capacity, |count, samples| {
         call!(api, nvmlDeviceGetSamples(device, GPU_UTILIZATION_SAMPLES, since_us, &mut kind, count, samples))
     })?;
     let mut read: Vec<(u64, f64)> = samples
@@ -264,7 +264,7 @@ pub(super) fn process_busy(
     let latest_us = progress.device.latest_us(now_ns);
     let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
     let times_us = (last.newest_us, latest_us);
-    let samples = processes::utilization(api, device, times_us, &mut progress.needed[1])?;
+    let samples = processes::utilization(api, device, times_us, &mut progress.capacities[1])?;
     if !progress.processes.take(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
         return Ok(Vec::new());
     }
