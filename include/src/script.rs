@@ -27,7 +27,7 @@ enum Language {
 /// What an option is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// No more than itself.
+    /// It stands alone: the next argument is an option or the script.
     Flag,
     /// Before code, so that there is no script.
     Code,
@@ -117,9 +117,11 @@ pub enum Found<'a> {
 
 /// The search for a program's script.
 pub struct Search {
+    /// `None`: the program is no known interpreter.
     language: Option<Language>,
-    /// What the last option makes of the next argument.
+    /// What the next argument is, by the option before it. `Flag`: it belongs to no option.
     next: Meaning,
+    /// How many arguments were taken.
     arguments: usize,
 }
 
@@ -140,7 +142,8 @@ impl Search {
         self.language.is_some()
     }
 
-    /// Takes the next argument behind the program's name. After anything but `NotYet` none is needed.
+    /// Takes one more of the arguments behind the program's name, and gives what it tells. As long as that is [`Found::NotYet`], the
+    /// next one is needed. Anything else ends the search. After [`MOST_ARGUMENTS`] it ends with [`Found::Nothing`].
     pub fn add<'a>(&mut self, argument: &'a [u8]) -> Found<'a> {
         let Some(language) = self.language else { return Found::Nothing };
         self.arguments += 1;
@@ -148,16 +151,17 @@ impl Search {
             return Found::Nothing;
         }
         match core::mem::replace(&mut self.next, Flag) {
-            Flag => self.any(language, argument),
+            Flag => self.option_or_script(language, argument),
             Code => Found::Nothing,
+            // It is the value of the option before it.
             Value | Rest => Found::NotYet,
             Script => Found::Script(argument),
             Module => Found::Module(argument),
         }
     }
 
-    /// Takes an argument that is no value of an option: another option, or the script.
-    fn any<'a>(&mut self, language: Language, argument: &'a [u8]) -> Found<'a> {
+    /// Takes an argument that belongs to no option before it: it is an option, or the script.
+    fn option_or_script<'a>(&mut self, language: Language, argument: &'a [u8]) -> Found<'a> {
         match argument {
             // The script comes next.
             b"--" => self.option(Script, None),
@@ -181,7 +185,7 @@ impl Search {
         self.option(language.word(name), option.get(length + 1..))
     }
 
-    /// Takes options of single letters.
+    /// Takes options of single letters, without the dash before them. The first one that takes a value has the rest of them as it.
     fn letters<'a>(&mut self, language: Language, mut letters: &'a [u8]) -> Found<'a> {
         while let [letter, rest @ ..] = letters {
             match language.letter(*letter) {
@@ -193,7 +197,8 @@ impl Search {
         Found::NotYet
     }
 
-    /// Takes an option, with the value that stands in the same argument.
+    /// Takes an option of this meaning. `value` is what stands behind it in the same argument. If the option takes a value and has none
+    /// there, the next argument is it.
     fn option<'a>(&mut self, meaning: Meaning, value: Option<&'a [u8]>) -> Found<'a> {
         match (meaning, value) {
             (Code, _) => Found::Nothing,

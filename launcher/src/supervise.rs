@@ -32,11 +32,11 @@ const ENDING_ORPHANS_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What accounts for a run: a collector, or the launcher itself where there can be none.
 pub(crate) trait Account {
-    /// The collector, while there is one.
+    /// The run's collector. `None`: there is none, or none any more.
     fn collector(&self) -> Option<&Collector>;
-    /// What it was told.
+    /// What the account was told so far.
     fn messages(&self) -> &[Message];
-    /// Tells it what happens to the command.
+    /// Tells the account what happens to the command.
     fn tell(&mut self, message: Message);
     /// Whether this child of the launcher is not the run's: a collector, or a child from before this program's exec.
     fn is_foreign(&self, pid: u32) -> bool;
@@ -44,11 +44,11 @@ pub(crate) trait Account {
     fn foreign_ended(&mut self, status: i32);
     /// A child of the run has ended.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool);
-    /// What it has to do before each wait; `hands` do what is ordered. Gives the time after which that is due again.
+    /// Does what is due before each wait of the launcher, and obeys orders by `hands`. Gives the time after which it is due again.
     fn attend(&mut self, hands: &mut Hands) -> Option<Duration>;
     /// The segment's path; empty without a session.
     fn segment(&self) -> PathBuf;
-    /// It was told of the end: the report is written.
+    /// Has the report written, and waits for it. The account was told before that the run has ended.
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()>;
     /// Whether a collector has written the report.
     fn is_reported_by_collector(&self) -> bool;

@@ -61,7 +61,9 @@ impl Tracked {
         }
     }
 
-    /// Replaces a collector that a signal ended. One that exited has written the report, or a message that says why it can't work.
+    /// Notes that the collector ended, with this wait status, and replaces it if a signal ended it. It is not replaced after
+    /// [`MAX_SHORT_LIVES`] short lives in a row. A collector that exited has written the report, or a line that says why it can't
+    /// work. In the second case the launcher's own account takes over.
     fn collector_ended(&mut self, status: i32) {
         let Some(ended) = self.collector.take() else { return };
         if !libc::WIFSIGNALED(status) {
@@ -99,6 +101,11 @@ impl Tracked {
         }
     }
 
+    /// Whether the present collector has this pid.
+    fn is_collector(&self, pid: u32) -> bool {
+        self.collector.as_ref().is_some_and(|collector| collector.pid == pid)
+    }
+
     /// Whether the collector's main thread is dead. It cannot be reaped while another thread is in an uninterruptible
     /// call (state D) of a GPU driver. Such a call may never return, so the launcher does not wait for it.
     fn is_collector_dead(&self) -> bool {
@@ -113,17 +120,19 @@ impl Tracked {
         }
     }
 
-    /// Waits until the collector has written the report and ended, or a user asks [`MAX_END_REQUESTS`] times to end. A
-    /// collector that was killed meanwhile is replaced. One whose main thread is dead at two looks is given up: see
-    /// [`Self::is_collector_dead`].
+    /// Waits for the collector, which has been told that the run is over, until it has written the report and ended. Gives up when the
+    /// user has asked [`MAX_END_REQUESTS`] times to end. A collector that is killed meanwhile is replaced. One whose main thread is
+    /// dead at two checks in a row counts as ended, though it can't be reaped: see [`Self::is_collector_dead`].
     fn wait_for_report(&mut self, wakeups: &Wakeups) -> io::Result<()> {
         // The signal that ended the command (Ctrl-C) was sent to the launcher too. It must not end the wait.
         wakeups.discard_pending();
         let mut end_requests = 0;
         let mut was_dead = false;
         loop {
+            // Orphans of the tree may still end. They are reaped, and no record is written of them.
             while let Some(change) = reap::next() {
-                if self.is_foreign(change.pid) && !libc::WIFSTOPPED(change.status) {
+                let has_ended = !libc::WIFSTOPPED(change.status);
+                if self.is_collector(change.pid) && has_ended {
                     self.collector_ended(change.status);
                 }
             }
@@ -159,7 +168,7 @@ impl Account for Tracked {
         &self.messages
     }
 
-    /// Tells this collector and those that replace it.
+    /// Sends a message to the collector, and keeps it for those that replace it.
     fn tell(&mut self, message: Message) {
         self.messages.push(message);
         if let Some(collector) = &mut self.collector {
@@ -168,7 +177,7 @@ impl Account for Tracked {
     }
 
     fn is_foreign(&self, pid: u32) -> bool {
-        self.collector.as_ref().is_some_and(|collector| collector.pid == pid)
+        self.is_collector(pid)
     }
 
     fn foreign_ended(&mut self, status: i32) {
@@ -180,15 +189,16 @@ impl Account for Tracked {
         self.fallback.child_ended(ended, is_main);
     }
 
-    /// Sends what has found the collector's pipe full, and obeys the orders that have come. Upkeep of the shim's file is due now and then.
+    /// Sends the messages that found the collector's pipe full, obeys the orders that have come, and does the upkeep of the shim's
+    /// file, whose next time is the result.
     fn attend(&mut self, hands: &mut Hands) -> Option<Duration> {
         if let Some(collector) = &mut self.collector {
             collector.messages.flush();
         }
         while let Some(order) = self.collector.as_mut().and_then(|collector| collector.orders.next()) {
-            let is_its =
+            let answers_it =
                 |message: &&Message| matches!(message, Message::OrderAnswered { id, .. } if *id == order.id);
-            let answer = self.messages.iter().find(is_its).copied();
+            let answer = self.messages.iter().find(answers_it).copied();
             match (answer, &mut self.collector) {
                 // The collector that got the answer was killed, or this one had issued the order before it came.
                 (Some(answer), Some(collector)) => collector.messages.send(&answer),
@@ -213,7 +223,7 @@ impl Account for Tracked {
         if !self.is_untracked {
             return Ok(());
         }
-        // What the collector was told, the launcher's own account learns now.
+        // The collector could not work, so the launcher's own account makes the report. It learns now what the collector was told.
         for message in &self.messages {
             self.fallback.tell(*message);
         }

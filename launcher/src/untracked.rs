@@ -25,12 +25,12 @@ const MOST_REAPED: usize = 10_000;
 /// How often the launcher looks at signals while the report is written.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What becomes of the command, and the report's configuration.
+/// The account that the launcher itself keeps: what it is told of the command, and the report's configuration.
 pub(crate) struct Untracked {
     config: Config,
     known: KnownToParent,
     has_split_rss: bool,
-    /// Children that this process had before, from the program that it was.
+    /// Children that this process had before the command, of the program that it ran before its exec.
     before: Vec<u32>,
 }
 
@@ -44,7 +44,8 @@ impl Untracked {
         untracked
     }
 
-    /// Makes an account beside the collector of a run with this configuration, which may turn out to be unable to work.
+    /// Makes an account beside the collector of a run with this configuration. It is used only if the collector turns out to be
+    /// unable to work.
     pub(crate) fn beside(config: &Config) -> Self {
         Self {
             config: config.clone(),
@@ -54,15 +55,16 @@ impl Untracked {
         }
     }
 
-    /// Notes that from now on this account is the run's only one, for this reason. Of the layers, those remain that a parent has.
+    /// Makes this account the run's only one. `reason`: why the run is not tracked. Of the layers that find processes, those remain that
+    /// need no collector: wait and subreaper.
     pub(crate) fn begin(&mut self, reason: String) {
         let discovery = &mut self.config.discovery;
         discovery.layers.retain(|layer| matches!(layer, Layer::Wait | Layer::Subreaper));
         discovery.untracked = Some(reason);
     }
 
-    /// Writes a report without figures to the report's files: that of an earlier run there would be taken for this run's.
-    /// `why`: why it stays so, if it does.
+    /// Writes a report without figures to the report's files, so that a report of an earlier run there is not taken for this run's. The
+    /// report of the run's end replaces it. If there will be none, `why` is the warning that says why.
     pub(crate) fn write_files(&self, why: Option<String>) {
         let mut config = self.config.clone();
         config.report.warnings.extend(why);
@@ -84,7 +86,7 @@ impl Untracked {
     }
 }
 
-/// Writes a report of what is known to the files whose form has a place for reasons.
+/// Writes a report of what is known to those of the report's files whose form has a place for the reasons of nulls.
 pub(crate) fn report_to_files(config: &Config, known: &KnownToParent) {
     if has_files(&config.report)
         && let Err(error) = write_files(&config.report, &untracked(config, known))

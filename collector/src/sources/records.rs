@@ -64,18 +64,20 @@ enum Stop {
 }
 
 impl RecordReader {
-    /// Gives a reader that continues at `position`, after the records that an earlier collector has read.
+    /// Gives a reader that continues behind the records that an earlier collector has read. `position` is that of the next one, as far
+    /// as the run state has it. Ring and state can differ by what was done last before that collector was killed.
     pub(crate) fn resume(segment: &Segment, position: u64) -> Self {
         let freed = segment.header().tail.0.load(Ordering::Relaxed);
         let capacity = RING_CAPACITY as u64;
-        // The earlier collector may have died before it freed the last slots, or after it skipped slots without a
-        // record. No collector leaves any other tail.
         if position.wrapping_sub(freed) <= capacity {
+            // It was killed before it freed the last slots.
             (freed..position).for_each(|position| segment.ring().release(position));
             Self { position, ..Self::default() }
         } else if freed.wrapping_sub(position) <= capacity {
+            // It was killed after it freed slots without a record, which are not in the state.
             Self { position: freed, ..Self::default() }
         } else {
+            // No collector leaves such a tail: a process of the tree has overwritten it.
             Self { position, untrusted: true, damaged: 1, ..Self::default() }
         }
     }

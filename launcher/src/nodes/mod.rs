@@ -122,7 +122,7 @@ impl NodeRun {
         is_reaper: bool,
     ) -> Environment {
         let Some(job) = SlurmJob::here(&keep::own_variable) else {
-            return self.carry(segment);
+            return self.make_carriers_start_agents(segment);
         };
         let agent = self.carriers.agent(Some(segment));
         let started = if is_reaper {
@@ -138,13 +138,14 @@ impl NodeRun {
             }
             Err(problem) => {
                 console::message(format_args!("--nodes: Slurm starts no agents: {problem}"));
-                self.carry(segment)
+                self.make_carriers_start_agents(segment)
             }
         }
     }
 
-    /// Gives the variables that make MPI launchers start agents.
-    fn carry(&mut self, segment: &Path) -> Environment {
+    /// Prepares MPI launchers to start agents, and notes whether any is prepared. Gives the variables of the command that make them do
+    /// so.
+    fn make_carriers_start_agents(&mut self, segment: &Path) -> Environment {
         let variables = self.carriers.environment(segment);
         self.has_carriers = !variables.is_empty();
         variables

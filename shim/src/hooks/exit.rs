@@ -105,13 +105,14 @@ unsafe extern "C" fn _exit(status: c_int) -> ! {
     }
 }
 
+/// Hooks `_Exit`, ISO C's name of `_exit`, by our own hook of that. libc's own `_Exit` does not pass through it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    // SAFETY: the caller keeps libc's contract.
+    // SAFETY: `_exit` takes a number.
     unsafe { _exit(status) }
 }
 
-/// Hooks quick_exit: keeps the status, which its handlers do not get.
+/// Hooks `quick_exit`: keeps the status for the EXIT record, which a handler writes. Handlers of `quick_exit` do not get it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     if state::is_active() && state::may_call_kernel() && sys::getpid() == state::PID.load(Relaxed) {

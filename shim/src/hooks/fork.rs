@@ -36,7 +36,10 @@ extern "C" fn before() {
     }
 }
 
-/// Corrects the state, which is a copy of the parent's, and writes FORK.
+/// Runs in a fork child: makes the shim's state, which is a copy of the parent's, that of this process, and writes FORK.
+///
+/// A pid namespace of 0 in the state is an unknown one, which `identify` finds out. It is unknown if the child is the first process
+/// of a new namespace. It is also unknown if the parent is such a process that no hook has seen, which its pid of 1 shows.
 extern "C" fn in_child() {
     if !state::is_active() {
         return;
@@ -48,8 +51,7 @@ extern "C" fn in_child() {
     }
     state::sessions().for_each(Header::fault_in_for_writing);
     let parent = state::FORK_CALLER.load(Relaxed);
-    // A raw clone system call made the parent in a new pid namespace, which the state does not know (see
-    // `emit::origin`).
+    // Then a raw clone system call has made the parent, in a namespace that the state does not know (see `emit::origin`).
     let parent_is_first_in_namespace = parent == 1 && state::PID.load(Relaxed) != 1;
     let mut parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
     let pid = sys::getpid();

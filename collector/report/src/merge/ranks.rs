@@ -190,7 +190,8 @@ impl RankTable {
         self.ranks.values()
     }
 
-    /// Sums up the ranks. `None`: there are none.
+    /// Makes the report's part on ranks: how many there are and which are missing, how those of the heaviest job differ, the ranks with
+    /// the most and the least RAM, and their series. `None`: there are no ranks.
     pub(super) fn summary(&self) -> Option<Ranks> {
         if self.ranks.is_empty() {
             return None;
@@ -202,11 +203,12 @@ impl RankTable {
         // No rank is in both lists.
         let lightest = others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED);
         let as_f64 = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-        // Ranks of different jobs do different work.
-        let compared = self.heaviest_job();
-        let of_job = || self.ranks.iter().filter(|((job, of, _), _)| Some((*job, *of)) == compared);
-        let of_job: Vec<&RankUsage> = of_job().map(|(_, rank)| rank).collect();
-        let gpu_ram = spread_of(&of_job, |rank| as_f64(rank.peak_gpu_ram_bytes));
+        // Only ranks of one job are compared: those of different jobs do different work.
+        let job_of_compared = self.heaviest_job();
+        let is_compared = |(job, of, _): &Key| Some((*job, *of)) == job_of_compared;
+        let compared = self.ranks.iter().filter(|(key, _)| is_compared(key));
+        let compared: Vec<&RankUsage> = compared.map(|(_, rank)| rank).collect();
+        let gpu_ram = spread_of(&compared, |rank| as_f64(rank.peak_gpu_ram_bytes));
         let series: Vec<RankSeries> = self.series.values().cloned().collect();
         let (series_start_s, series_end_s) = match series.is_empty() {
             true => Default::default(),
@@ -217,8 +219,8 @@ impl RankTable {
             expected: self.expected(&jobs),
             jobs: jobs.len() as u64,
             missing: self.missing(&jobs),
-            peak_ram_bytes: spread_of(&of_job, |rank| as_f64(rank.peak_ram_bytes)),
-            cpu_s: spread_of(&of_job, |rank| rank.cpu_s),
+            peak_ram_bytes: spread_of(&compared, |rank| as_f64(rank.peak_ram_bytes)),
+            cpu_s: spread_of(&compared, |rank| rank.cpu_s),
             // Ranks that used no GPU do not differ in it.
             peak_gpu_ram_bytes: gpu_ram.filter(|spread| spread.max > 0.0),
             heaviest: heaviest.iter().map(|rank| (*rank).clone()).collect(),

@@ -13,7 +13,7 @@ const COMMAND: usize = 100;
 /// Most commands in the summary.
 const MOST: usize = 5;
 
-/// Makes the section of all processes.
+/// Makes the section of all processes. An untracked run has only what its launcher was told.
 pub(super) fn processes(report: &Report, units: Units) -> Section {
     let processes = &report.processes;
     if report.coverage.untracked_reason.is_some() {
@@ -24,6 +24,7 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
     }
     Section::new("Processes")
         .text("Total", processes.total.to_string())
+        // The label has the words "at most" already. Those of a lower bound before them stay.
         .text(
             "Most at one time",
             most_at_once(report).map(|most| most.trim_start_matches("at most ").to_owned()),

@@ -99,7 +99,7 @@ pub(super) struct Process {
     pub(super) pid: Option<u64>,
     /// Its parent's pid.
     pub(super) parent_pid: Option<u64>,
-    /// Its start, CLOCK_MONOTONIC nanoseconds.
+    /// Its start, CLOCK_MONOTONIC nanoseconds; 0: unknown. It is not shown: with the pid, it tells a process from later ones of that pid.
     pub(super) start_ns: u64,
     /// Its command name.
     pub(super) command: String,

@@ -66,7 +66,7 @@ pub(super) struct Model {
     pub(super) unlisted: u64,
     /// The row that keys are for.
     pub(super) selected: usize,
-    /// Readings of a running command change history and peaks alone.
+    /// The user has frozen the view: readings of a run that goes on change only history and peaks.
     pub(super) is_frozen: bool,
     /// Keys are explained.
     pub(super) has_help: bool,
@@ -82,11 +82,11 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Takes in a reading. Gives whether the view is to be drawn anew. While that of a running command is frozen, only history and
-    /// peaks grow. Of a finished run, the user has asked for the moment that the reading is of.
+    /// Takes in a reading. Gives whether the view is to be drawn anew. While the user has frozen the view, readings of a run that goes
+    /// on change only history and peaks. Readings of a finished run are always shown, since the user has asked for their moment.
     pub(super) fn take(&mut self, reading: Reading) -> bool {
         let Reading { run, frame, points, peaks } = reading;
-        // Without a command the reading has no summary: then the run stays as it was known.
+        // A reading without a command has no summary of the run: the last one stays.
         let is_known = !run.command.is_empty();
         points.into_iter().for_each(|point| self.history.push(point));
         self.peaks.raise(&peaks);

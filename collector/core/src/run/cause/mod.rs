@@ -189,7 +189,8 @@ impl Facts<'_> {
         self.limit_outside().or_else(|| self.limit_inside())
     }
 
-    /// Finds a time limit by a signal to the launcher: from `timeout`, or at the end time of the Slurm job.
+    /// Finds a time limit by a signal that the launcher received before the command ended: from `timeout`, or at the end time of the
+    /// Slurm job.
     fn limit_outside(&self) -> Option<TimeLimit> {
         self.signals.iter().find_map(|received| {
             if !self.is_followed_by_the_end(received.at_ns) {
@@ -209,13 +210,15 @@ impl Facts<'_> {
         })
     }
 
-    /// Whether the signal is the one by which Slurm ends a job: at its end time or up to a minute later, never before.
+    /// Whether the signal can be the SIGTERM by which Slurm ends a job at its end time. Slurm sends it up to a minute after that time,
+    /// never before. So each SIGTERM from then on is taken for it.
     fn is_at_slurm_end(&self, received: &SignalReceived) -> bool {
+        // The run's end is known as a date, and both times by CLOCK_MONOTONIC.
         let before_end_s = self.span_ns.1.saturating_sub(received.at_ns) as f64 / 1e9;
         let received_s = self.ended_s - before_end_s;
-        let end_s = self.limits.slurm_number("SLURM_JOB_END_TIME");
+        let job_end_s = self.limits.slurm_number("SLURM_JOB_END_TIME");
         received.signal == libc::SIGTERM
-            && end_s.is_some_and(|end_s| received_s >= end_s as f64 - POLICY.clock_slack_s)
+            && job_end_s.is_some_and(|job_end_s| received_s >= job_end_s as f64 - POLICY.clock_slack_s)
     }
 
     /// Gives the time limit of the Slurm job, seconds.

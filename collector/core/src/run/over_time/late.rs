@@ -16,15 +16,15 @@ pub(crate) struct LateUse {
     pub cpu_ns: Groups<f64>,
 }
 
-/// Gives what a sample tells of the time before it.
+/// Gives what the intervals of a sample tell of the time before its window.
 pub(in crate::run) fn late_uses(sample: &Sample) -> Vec<LateUse> {
     let parts =
         sample.intervals.iter().flat_map(|life| [ram(life, sample.from_ns), cpu(life, sample.from_ns)]);
     parts.flatten().collect()
 }
 
-/// Gives the RAM that an interval tells of the time before `until_ns`, CLOCK_MONOTONIC nanoseconds. `None`: it held none then,
-/// or its end is only roughly known, so how long it held it is not.
+/// Gives the part of an interval's RAM over time that is before `until_ns`, CLOCK_MONOTONIC nanoseconds. `None`: there is none, or
+/// the interval's end is known only roughly, so how long the memory was held is not known.
 fn ram(life: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     if life.is_end_rough || life.memory.added_bytes == 0 {
         return None;
@@ -36,8 +36,8 @@ fn ram(life: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     Some(LateUse { time, byte_s: groups, cpu_ns: Groups::default() })
 }
 
-/// Gives the CPU time that an interval tells of the time before `until_ns`, CLOCK_MONOTONIC nanoseconds, as if it had been used
-/// evenly. `None`: it used none then.
+/// Gives the part of an interval's CPU time that was used before `until_ns`, CLOCK_MONOTONIC nanoseconds. The interval's CPU time
+/// counts as used evenly since it was last counted. It is negative if more had been counted than was used. `None`: there is none.
 fn cpu(life: &LiveInterval, until_ns: u64) -> Option<LateUse> {
     let time = before(life.counted_at_ns, life.end_ns, until_ns).filter(|_| life.cpu_ns != 0)?;
     let all = Stretch { start_ns: life.counted_at_ns, end_ns: life.end_ns };

@@ -13,8 +13,11 @@ use super::{Parent, Process, ProcessId, Tree};
 use crate::model::ids::Target;
 
 impl Tree {
-    /// Gives the processes whose absence from /proc would allow to finalize something. They ended and were not reaped
-    /// (without `all`: only if an ancestor waits for them), or are live children of processes that ended.
+    /// Gives the processes of which it is to be found whether they have left /proc, which would allow to finalize a process. These
+    /// are processes that ended and have no REAPED record, and live children of processes that ended.
+    ///
+    /// A process that ended often leaves /proc without a record. So the session asks for all of them now and then (`all`). Without
+    /// `all`, those are left out whose reaper can still write REAPED: see [`Self::ended_before_a_reaped_ancestor`].
     #[must_use]
     pub fn absence_questions(&self, all: bool) -> Vec<Target> {
         let mut ended_parents = FxHashSet::default();
@@ -30,7 +33,7 @@ impl Tree {
                 questions.extend(process.target());
             }
         }
-        // A live child of an ended process may have ended, too: what reaped it need not have written a record.
+        // A child of an ended process can have ended though it counts as live: its reaper need not have written a record.
         if !ended_parents.is_empty() {
             let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
             let is_orphan = |process: &&Process| {
@@ -42,11 +45,11 @@ impl Tree {
         questions
     }
 
-    /// Finalizes ended processes for which no record can follow. One waits while a process that it may have waited for is open:
-    /// that one's usage is subtracted from its sums.
+    /// Finalizes ended processes for which no record can follow. A possible reaper of a process that is not finalized yet is left for
+    /// a later call: the usage of that process may have to be subtracted from the reaper's sums.
     ///
-    /// All records that were written before `complete_ns` are applied: a process that was seen dead by then has no EXIT
-    /// record still to come. `now_ns` is the present. Both are CLOCK_MONOTONIC.
+    /// All records that were written before `complete_ns` are applied: no EXIT record can follow of a process that was seen dead by
+    /// then. `now_ns` is the present. Both are CLOCK_MONOTONIC nanoseconds.
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
         self.add_found_ahead(complete_ns);
         // Until the command's first process is known, an ancestor that may reap orphans is not.
@@ -108,8 +111,9 @@ impl Tree {
         ended_first || complete_ns.saturating_sub(end_ns) >= Tolerance::REAPED_AFTER_UNSEEN_END_NS
     }
 
-    /// Whether its parent was reaped after its end, or the parent's parent after the parent's end, and so on. Then the
-    /// process that waited for it can't write REAPED any more. An orphan has another reaper, which can.
+    /// Whether the process ended before its parent did, and the parent was reaped. Or the parent ended before its own parent did, which
+    /// was reaped, and so on. Then its reaper can't write REAPED any more. An orphan, which outlived its parent, has another reaper,
+    /// which can.
     fn ended_before_a_reaped_ancestor(&self, process: &Process) -> bool {
         let mut child = process;
         for _ in 0..Tolerance::MOST_ANCESTORS {
@@ -126,7 +130,8 @@ impl Tree {
         false
     }
 
-    /// Finalizes all processes at the end of the run, at `now_ns` (CLOCK_MONOTONIC), the living as they are.
+    /// Finalizes all processes at the end of the run, the live ones as they are. For these, `now_ns` (CLOCK_MONOTONIC nanoseconds)
+    /// stands for their end.
     pub fn finalize_all(&mut self, now_ns: u64) {
         self.end_seen_dead(u64::MAX);
         self.by_state.alive.clear();

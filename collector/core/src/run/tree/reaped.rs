@@ -10,7 +10,9 @@ use super::{FoundBy, Key, Parent, Process, ProcessId, Tree};
 /// The writer of a REAPED record.
 #[derive(Clone, Copy)]
 struct Reaper {
+    /// Its pid, in its own pid namespace.
     key: Key,
+    /// `None`: it is the launcher, or a process that the tree does not have.
     id: Option<ProcessId>,
     is_launcher: bool,
     /// It waited for a tracee, which need not be its child.
@@ -18,8 +20,11 @@ struct Reaper {
 }
 
 impl Tree {
-    /// Applies a REAPED: the writer has reaped `child`, which it names by its pid in its own pid namespace. That ends the
-    /// process, if nothing has ended it before. `now_ns` is CLOCK_MONOTONIC.
+    /// Applies a REAPED record, which says that its writer, `reaper_key`, has reaped `child`. That is the child's pid in the writer's
+    /// pid namespace. Finds the child in the tree, or adds it. Gives it the record, and its reaper the usage. The child ends, if
+    /// nothing has ended it before.
+    ///
+    /// The record is left out if it can't be about a live process of the run. `now_ns` is CLOCK_MONOTONIC nanoseconds.
     pub(super) fn reaped(
         &mut self,
         reaper_key: Key,
@@ -38,7 +43,7 @@ impl Tree {
         let at_ns = self.time_of(reaper.id, origin, now_ns);
         let child_key = Key { pid_ns: reaper_key.pid_ns, pid: child };
         let mut found = self.reaped_instance(child_key, reaper, &record);
-        // In another pid namespace, the connector may have reported it by its pid here alone.
+        // A child in another pid namespace may be known only by its pid in the collector's, which the connector has reported.
         if found.is_none() && reaper.id.is_some() && !reaper.is_tracer {
             let evidence = Evidence::Reaped(record.status);
             let parent_pid = reaper_key.pid;
@@ -49,7 +54,7 @@ impl Tree {
         if found.is_none() && (reaper.is_tracer || self.is_late_reaping(child_key, now_ns)) {
             return;
         }
-        // It had ended before the run began, so none of the record is the run's.
+        // The child had ended before the run began, so none of the record is the run's.
         if found.is_none() && self.forget_over_before(child_key) {
             return;
         }

@@ -88,7 +88,7 @@ impl PeakHolders {
         for life in there {
             commands.add(&life.command, life.is_process.into(), life.memory.added_bytes);
         }
-        commands.into_holders(with_memory(steady.largest.clone(), there))
+        commands.into_holders(with_memory_of_intervals(steady.largest.clone(), there))
     }
 
     /// Adds up what all commands held, bytes.
@@ -164,7 +164,7 @@ impl Commands {
         sum.added_bytes = sum.added_bytes.saturating_add(added_bytes);
     }
 
-    /// Keeps the names of the [`COMMANDS`] largest, and the sum of the others. Gives them, the largest first.
+    /// Keeps the sums of the [`COMMANDS`] largest commands, and adds the others to `others`. Gives those kept, the largest first.
     fn keep_largest(&mut self) -> Vec<(Arc<str>, Sum)> {
         let mut all: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
         all.sort_unstable_by(|(a_name, a), (b_name, b)| {
@@ -180,7 +180,7 @@ impl Commands {
         all
     }
 
-    /// Lists the largest commands, and sums up the others. Adds `largest`, the largest processes, as they are.
+    /// Makes what a peak is reported with: `largest`, the largest processes, the largest commands, and the sum of other commands.
     fn into_holders(mut self, largest: Vec<Holder>) -> PeakHolders {
         let by_command = self.keep_largest().into_iter().map(|(name, Sum { count, added_bytes })| {
             CommandHolders { command: name.to_string(), count, added_bytes }
@@ -220,25 +220,26 @@ fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
     largest(holders.collect())
 }
 
-/// Gives the largest of `holders` and of the memory that was there for a part of the time.
-fn with_memory(mut holders: Vec<Holder>, there: &[&LiveInterval]) -> Vec<Holder> {
-    let mut memory: Vec<_> = there.iter().filter(|life| !life.is_process).collect();
-    memory.sort_unstable_by_key(|life| Reverse(life.rss_bytes));
-    for life in memory.into_iter().take(LARGEST) {
-        let Contribution { added_bytes, private_bytes, .. } = life.memory;
-        let is_read = life.unread_bytes.is_some_and(|unread| is_private_known(unread, life.rss_bytes));
-        let private_bytes = Some(private_bytes).filter(|_| is_read);
-        match holders.iter_mut().find(|holder| holder.pid == life.pid) {
-            // A live process that held this for a part of the time, or an earlier image of it.
+/// Adds the memory of `intervals`, which was there at the peak but not all the time between two samples, to `holders`, which held
+/// theirs all that time. A process that is in both counts once, with the larger figures. Gives the [`LARGEST`] by RSS.
+fn with_memory_of_intervals(mut holders: Vec<Holder>, intervals: &[&LiveInterval]) -> Vec<Holder> {
+    let mut memory: Vec<_> = intervals.iter().filter(|interval| !interval.is_process).collect();
+    memory.sort_unstable_by_key(|interval| Reverse(interval.rss_bytes));
+    for interval in memory.into_iter().take(LARGEST) {
+        let Contribution { added_bytes, private_bytes, .. } = interval.memory;
+        let is_known = |unread_bytes| is_private_known(unread_bytes, interval.rss_bytes);
+        let private_bytes = Some(private_bytes).filter(|_| interval.unread_bytes.is_some_and(is_known));
+        match holders.iter_mut().find(|holder| holder.pid == interval.pid) {
+            // A process that grew for a part of the time, or an earlier image of it.
             Some(holder) => {
-                holder.rss_bytes = holder.rss_bytes.max(life.rss_bytes);
+                holder.rss_bytes = holder.rss_bytes.max(interval.rss_bytes);
                 holder.private_bytes = holder.private_bytes.zip(private_bytes).map(|(a, b)| a.max(b));
                 holder.added_bytes = holder.added_bytes.max(added_bytes);
             }
             None => holders.push(Holder {
-                pid: life.pid,
-                command: life.command.to_string(),
-                rss_bytes: life.rss_bytes,
+                pid: interval.pid,
+                command: interval.command.to_string(),
+                rss_bytes: interval.rss_bytes,
                 private_bytes,
                 added_bytes,
             }),

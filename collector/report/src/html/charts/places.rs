@@ -27,22 +27,23 @@ struct Place {
     name: String,
     /// A value for each point, in the chart's unit.
     values: Vec<Option<f64>>,
-    /// The figure by which the largest are chosen.
+    /// The figure by which the largest are chosen, and which is written beside each.
     size: Option<f64>,
-    /// That in words.
+    /// It as text, with its unit; empty: it is unknown.
     figure: String,
 }
 
-/// What is shown of each place.
+/// The quantity that is shown of each place: how it is called, and where its values are.
 struct Shown<'a> {
-    /// `RAM`, or what is like it.
+    /// Its name: `RAM` or `CPU`.
     name: &'static str,
+    /// The unit of nodes.
     unit: &'static str,
     /// The unit of ranks, which can be much smaller than nodes.
     rank_unit: &'static str,
-    /// What the largest have most of.
+    /// What the nodes that are drawn have most of: `the largest RAM`.
     most: &'static str,
-    /// What the figure of each place is.
+    /// What the figure beside each place is: `the largest of each at any time`.
     figure: &'static str,
     of_node: &'a dyn Fn(&Node) -> Place,
     of_rank: &'a dyn Fn(&RankSeries) -> Vec<Option<f64>>,
@@ -121,7 +122,8 @@ impl Shown<'_> {
         of_nodes.into_iter().chain([of_ranks]).flatten().collect()
     }
 
-    /// Draws a line for each of the largest nodes of which anything is known, and one for the mean of the others.
+    /// Draws a line for each of the first [`place_lines::MOST`] of `nodes`, the largest first, and one for the mean of the others. Nodes
+    /// of which nothing is known are left out.
     fn node_lines(&self, nodes: &[Place], time: &Time) -> Option<Figure> {
         let Self { name, unit, most, figure, .. } = self;
         let title = format!("{name} by node");
@@ -139,7 +141,7 @@ impl Shown<'_> {
             values,
             figure: String::new(),
         });
-        let what = match others_line {
+        let lines_note = match others_line {
             Some(_) => format!(
                 "means of the {} of {} nodes with {most}; dotted: the mean of all others",
                 drawn.len(),
@@ -161,7 +163,7 @@ impl Shown<'_> {
         let table = samples::table(time, &title, samples::PARTS, &quantities);
         let label = "A line for each node".to_owned();
         let panel = PlaceLines { label, unit, lines, others: others_line }.panel(time)?;
-        let note = format!("Lines: {what}. Numbers below: {figure}.");
+        let note = format!("Lines: {lines_note}. Numbers below: {figure}.");
         Some(Figure { title, note, panels: vec![panel], table })
     }
 

@@ -215,23 +215,24 @@ impl List {
     }
 }
 
-/// Finds the size of an entry, bytes, from how much of the pattern was overwritten. The driver wrote `count` entries to a
-/// buffer for `capacity` ones. `named` is the size that the function's version stands for: it counts if the buffer does not
-/// tell.
+/// Finds the size of an entry, bytes, from how much of the pattern was overwritten. The driver wrote `count` entries to `bytes`, a
+/// buffer for `capacity` ones. `named` is the size that the function's version stands for: it counts if the buffer does not tell.
 fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     let written = bytes.iter().rposition(|byte| *byte != PATTERN).map_or(0, |last| last + 1);
-    // The last entry was written beyond the next smaller size, and not beyond its own.
-    let fits = |stride: &usize| {
+    // With the true size, the driver wrote up to the last entry, and more of that entry than one of the next smaller size has. It
+    // need not have written all of it: the end of a struct can be padding.
+    let is_size = |stride: &usize| {
         let smaller = STRIDES.into_iter().rev().find(|other| other < stride).unwrap_or(0);
-        let end = count * stride;
-        count > 0 && written <= end && written > end - (stride - smaller)
+        let entries_before_last = count.saturating_sub(1) * stride;
+        count > 0 && (entries_before_last + smaller + 1..=entries_before_last + stride).contains(&written)
     };
-    // Some drivers clear the whole buffer.
-    let cleared = || STRIDES.into_iter().find(|stride| written == capacity * stride);
-    STRIDES.into_iter().find(fits).or_else(cleared).unwrap_or(named)
+    // Some drivers clear the whole buffer, with entries of the true size.
+    let size_of_cleared = || STRIDES.into_iter().find(|stride| written == capacity * stride);
+    STRIDES.into_iter().find(is_size).or_else(size_of_cleared).unwrap_or(named)
 }
 
-/// Gives pid and memory of each entry, which have the same offsets in each layout.
+/// Gives pid and bytes of each of `count` entries of `stride` bytes. They have the same offsets in each layout. An entry without a
+/// pid is left out.
 fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
     let entry = |entry: &[u8]| {
         let pid = u32::from_ne_bytes(entry.get(..4)?.try_into().ok()?);

@@ -158,8 +158,8 @@ pub(super) fn busy(
     }
     progress.spacing.take(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
-    // Whether the samples follow those of the last reading without a gap.
-    let is_joined = last.newest_us == 0 || oldest_us.is_some_and(|oldest_us| oldest_us <= last.newest_us);
+    // Whether the driver still has the newest sample of the last reading, so that none was overwritten since.
+    let follows_last = last.newest_us == 0 || oldest_us.is_some_and(|oldest_us| oldest_us <= last.newest_us);
     // Some drivers repeat samples.
     samples.retain(|(at_us, _)| *at_us > last.newest_us);
     if let (Some(oldest_us), Some((newest_us, _))) = (oldest_us, samples.last()) {
@@ -179,10 +179,10 @@ pub(super) fn busy(
         };
     }
     let rated_us = std::mem::take(&mut progress.rated_us);
-    stretches(&samples, &progress.spacing, last, is_joined, rated_us, now_ns)
+    stretches(&samples, &progress.spacing, last, follows_last, rated_us, now_ns)
 }
 
-/// Gives the driver's present rate for the last `uncovered_us` microseconds, but for no more than `longest_us` of them: the time
+/// Gives the driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them. The time
 /// before that is lost.
 fn rated(
     progress: &mut Progress,
@@ -196,15 +196,18 @@ fn rated(
     Utilization { lost_us: if busy.is_ok() { uncovered_us - us } else { 0 }, busy }
 }
 
-/// Makes the stretches of time that samples stand for: time of the driver's clock in microseconds and percent, oldest first.
-/// They are `spacing` apart. `last` is the newest sample of the reading before, and `is_joined`, whether the driver still had
-/// it. A rate covers the first `rated_us` microseconds after it.
+/// Makes the stretches of time that the driver's samples stand for, one after another. The time between two samples is busy as the
+/// later one says, up to as much as a sample covers by `spacing`. The rest of it was idle, or is lost.
+///
+/// `samples`: times of the driver's clock in microseconds, and percent; the oldest first. `last` is the newest sample of the reading
+/// before. `follows_last`: the driver still had that one, so none between it and `samples` was overwritten. The first `rated_us`
+/// microseconds after `last` were counted already, by a rate. `now_ns` is CLOCK_MONOTONIC.
 fn stretches(
     samples: &[(u64, f64)],
     spacing: &Spacing,
     last: Newest,
-    mut is_joined: bool,
-    mut rated_us: u64,
+    follows_last: bool,
+    rated_us: u64,
     now_ns: u64,
 ) -> Utilization {
     let newest_us = samples.last().map_or(0, |(at_us, _)| *at_us);
@@ -214,21 +217,23 @@ fn stretches(
     };
     let mut before = last;
     let (mut busy, mut lost_us) = (Vec::new(), 0);
+    // Of the first sample. Those after it follow each other, and no rate was counted between them.
+    let (mut counted_us, mut is_joined) = (rated_us, follows_last);
     for (at_us, percent) in samples.iter().copied() {
-        let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(rated_us);
-        let mut us = spacing.covered_us(gap_us);
+        let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(counted_us);
+        let mut covered_us = spacing.covered_us(gap_us);
         if is_joined {
-            // The driver took no sample in this time: it was idle.
-            busy.extend((gap_us > us).then_some(Busy { us: gap_us - us, percent: 0.0 }));
+            // The driver takes no samples while the device is idle.
+            let idle_us = gap_us - covered_us;
+            busy.extend((idle_us > 0).then_some(Busy { us: idle_us, percent: 0.0 }));
         } else {
-            // It has overwritten the samples of this time.
-            us = us.min(period_us);
-            lost_us += gap_us - us;
+            // The driver has overwritten the samples of this time.
+            covered_us = covered_us.min(period_us);
+            lost_us += gap_us - covered_us;
         }
-        busy.push(Busy { us, percent: percent.min(100.0) });
+        busy.push(Busy { us: covered_us, percent: percent.min(100.0) });
         before = Newest { newest_us: at_us, has_sample: true, ..before };
-        // The samples after the first follow each other.
-        (rated_us, is_joined) = (0, true);
+        (counted_us, is_joined) = (0, true);
     }
     Utilization { busy: Ok(busy), lost_us }
 }

@@ -147,7 +147,7 @@ impl Processes {
         }
     }
 
-    /// Takes over the last name of a process that ended. It holds no memory any more.
+    /// Notes that a process ended: it takes the name that it had last, and holds no memory any more.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         if let Some(process) = self.by_id.get_mut(&ended.id) {
             process.identify(ended);
@@ -156,7 +156,7 @@ impl Processes {
     }
 }
 
-/// The processes that ran on a device before a reading.
+/// The processes that ran on a device before a reading, each for a stretch of time that ended at the reading.
 #[derive(Debug, Default)]
 pub(super) struct BusyProcesses {
     /// Whether each is the main process, and its busy time, by id.
@@ -164,20 +164,21 @@ pub(super) struct BusyProcesses {
 }
 
 impl BusyProcesses {
-    /// Adds a stretch in which a process ran, and which ended at the reading. Of several stretches of one process the
-    /// largest counts.
+    /// Adds a stretch in which a process ran. Of several stretches of one process, the longest time and the largest percentage count.
     pub(super) fn add(&mut self, process: &PidEntry, busy: Busy) {
         let (_, known) = self.by_id.entry(process.id).or_insert((process.is_main, busy));
         *known = Busy { us: known.us.max(busy.us), percent: known.percent.max(busy.percent) };
     }
 
-    /// Gives the sum of their utilisation in each part of that time, percent, oldest first, with the part's length in
-    /// nanoseconds. All stretches end at the reading. So a part lies between the beginnings of two stretches, and has those that
-    /// are as long.
+    /// Divides the time before the reading into parts in each of which the same processes ran. Gives the length of each part,
+    /// nanoseconds, and the sum of the processes' utilisation in it, percent; the oldest part first.
+    ///
+    /// All stretches end at the reading. So each part goes from the beginning of one to that of the next shorter one. The processes
+    /// in it are those whose stretch is at least as long.
     pub(super) fn sums(&self) -> Vec<(u64, Groups<f64>)> {
         let lengths: BTreeSet<u64> = self.by_id.values().map(|(_, busy)| busy.us).collect();
         let mut sums = Vec::new();
-        // How far before the reading the part that follows this one in time begins.
+        // How far before the reading the part ends: where the next one in time begins.
         let mut newer_us = 0;
         for us in lengths {
             let mut sum = Groups::default();

@@ -105,8 +105,9 @@ impl Estimates {
         Some(Unit { members, order, credit })
     }
 
-    /// Gives the processes whose private and proportional sizes are not known any more, the most wrong first. They are no
-    /// part of the footprint. The first process has figures of its own, however small it is beside the others.
+    /// Gives the processes whose private and proportional sizes have become too uncertain since they were read, the most uncertain
+    /// first. The footprint does not depend on these sizes. What is too uncertain is measured by all descendants. For the first
+    /// process it is measured by that process alone, since it has figures of its own.
     pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
         let all_descendants_bytes = self.descendants_footprint_bytes + self.uncertain_bytes;
         let is_stale = |(id, estimate): &(&ProcessId, &Estimate)| {
@@ -119,8 +120,8 @@ impl Estimates {
         stale.into_iter().map(|(id, _)| target(tree, *id)).collect()
     }
 
-    /// Gives what reading these may cost beyond the budget. They have credit if the sample may set a new peak, of which more is
-    /// uncertain than does not matter.
+    /// Gives what it may cost beyond the budget to read these processes. There is credit only if the sample may set a new peak (above
+    /// `mark`) and more of it is uncertain than is negligible.
     fn credit(
         &self,
         tree: &Tree,
@@ -167,8 +168,8 @@ impl Estimates {
         groups
     }
 
-    /// Gives the unread file pages by program. Of two processes with equally many, the older is the largest, so that the choice
-    /// is always the same.
+    /// Sums up, by program, the file pages of processes whose mappings were not read for this sample. Each sum names the process with
+    /// the most. Of two with equally many it names the older, so that the choice is always the same.
     fn unread_programs<'a>(&self, tree: &'a Tree, tried: &Tried) -> HashMap<&'a Arc<str>, UnreadProgram> {
         let mut programs: HashMap<&Arc<str>, UnreadProgram> = HashMap::new();
         for (id, estimate) in &self.by_id {
@@ -186,13 +187,14 @@ impl Estimates {
         programs
     }
 
-    /// Gives in which order to read the members of a group. Those that were not read since the group last changed come
-    /// first; once all were, the most uncertain do.
+    /// Gives which `members` of an image group to read, in order. These are only those that were not read since processes last
+    /// joined or left the group. If all were read since, these are all members, the most uncertain first.
     fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
-        let is_read = |id: &ProcessId| {
-            is_borrowed(tree, *id) || is_current(readings.by_id.get(id), super::epoch(tree, *id))
+        // A process that runs in its parent's memory needs no reading.
+        let needs_reading = |id: &ProcessId| {
+            !is_borrowed(tree, *id) && !is_current(readings.by_id.get(id), super::epoch(tree, *id))
         };
-        let mut order: Vec<ProcessId> = members.iter().copied().filter(|id| !is_read(id)).collect();
+        let mut order: Vec<ProcessId> = members.iter().copied().filter(needs_reading).collect();
         if order.is_empty() {
             order = members.to_vec();
             order.sort_by_key(|id| {
@@ -203,19 +205,20 @@ impl Estimates {
     }
 }
 
-/// Gives what to read of a process to know its sharing. What the first process alone has of its fork children's pages is
-/// known from its mappings only.
+/// Gives what to read of a process to know its sharing. The first process has a figure of its own, without its fork children. Which
+/// pages it shares with them only its mappings tell.
 fn target(tree: &Tree, id: ProcessId) -> SharingTarget {
     let has_relatives =
         |process: &Process| process.ids.is_main && !super::is_alone(tree, process.program.group);
     SharingTarget { id, wants_mappings: tree.get(id).is_some_and(has_relatives) }
 }
 
-/// Memory grows if it is more than one part in this many larger than at the sample before. Less is what a process touches that
-/// works with what it has.
+/// Memory grows if it is larger than at the sample before by more than this part of it (a divisor). A process that only works with the
+/// memory that it has grows by less.
 const GROWTH_PART: u64 = 1000;
 
-/// Whether a process's RSS is larger than at its last sample. One without a last sample grows; one without a reading does not.
+/// Whether a process's RSS has grown since its last sample by more than [`GROWTH_PART`]. One without a last sample grows. One without
+/// a reading for this sample does not.
 fn is_growing(tree: &Tree, readings: Readings, id: ProcessId) -> bool {
     let before = tree.get(id).map_or(0, |process| process.observed.rss_bytes);
     readings
