@@ -65,7 +65,8 @@ mod tests {
     #[test]
     fn limits_and_environment_are_those_of_the_attached_process() {
         let mut child = Command::new("sh")
-            .args(["-c", "ulimit -n 77; echo ready; exec cat"])
+            // It does not exec after it is ready: /proc shows no environment in the middle of an exec.
+            .args(["-c", "ulimit -n 77; echo ready; read line"])
             .env("SLURM_JOB_ID", "17")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
