@@ -142,8 +142,8 @@ impl Search {
         self.language.is_some()
     }
 
-    /// Takes one more of the arguments behind the program's name, and gives what it tells. As long as that is [`Found::NotYet`], the
-    /// next one is needed. Anything else ends the search. After [`MOST_ARGUMENTS`] it ends with [`Found::Nothing`].
+    /// Takes one more of the arguments behind the program's name, and gives what it tells. As long as that is [`Found::NotYet`],
+    /// the next one is needed. Anything else ends the search. After [`MOST_ARGUMENTS`] it ends with [`Found::Nothing`].
     pub fn add<'a>(&mut self, argument: &'a [u8]) -> Found<'a> {
         let Some(language) = self.language else { return Found::Nothing };
         self.arguments += 1;
@@ -197,8 +197,8 @@ impl Search {
         Found::NotYet
     }
 
-    /// Takes an option of this meaning. `value` is what stands behind it in the same argument. If the option takes a value and has none
-    /// there, the next argument is it.
+    /// Takes an option of this meaning. `value` is what stands behind it in the same argument. If the option takes a value and
+    /// has none there, the next argument is it.
     fn option<'a>(&mut self, meaning: Meaning, value: Option<&'a [u8]>) -> Found<'a> {
         match (meaning, value) {
             (Code, _) => Found::Nothing,

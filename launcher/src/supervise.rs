@@ -25,7 +25,8 @@ use crate::{console, exit};
 /// they have ended; the kernel needs tens of milliseconds to free 1 GB.
 const KILLED_ORPHANS_WAIT_NS: u64 = 500_000_000;
 /// How long it waits for orphans that nobody killed. Helpers end when they see that the command has ended, such as the resource
-/// tracker of Python's multiprocessing, which needs some 20 ms where others keep the cores busy. Whoever leaves a daemon behind waits as long.
+/// tracker of Python's multiprocessing, which needs some 20 ms where others keep the cores busy. Whoever leaves a daemon behind
+/// waits as long.
 const ENDING_ORPHANS_WAIT_NS: u64 = 20_000_000;
 /// How often the launcher looks at orphans that may end.
 const ENDING_ORPHANS_INTERVAL: Duration = Duration::from_millis(5);
@@ -176,8 +177,8 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Gives how the launcher ends: as the command did, or as timeout(1) does at a limit. It does not take over the end of an attached
-    /// process.
+    /// Gives how the launcher ends: as the command did, or as timeout(1) does at a limit. It does not take over the end of an
+    /// attached process.
     fn own_status(&self, exit: CommandExit) -> ExitStatus {
         if let Some(status) = self.hands.status() {
             return status;

@@ -120,9 +120,9 @@ impl Tracked {
         }
     }
 
-    /// Waits for the collector, which has been told that the run is over, until it has written the report and ended. Gives up when the
-    /// user has asked [`MAX_END_REQUESTS`] times to end. A collector that is killed meanwhile is replaced. One whose main thread is
-    /// dead at two checks in a row counts as ended, though it can't be reaped: see [`Self::is_collector_dead`].
+    /// Waits for the collector, which has been told that the run is over, until it has written the report and ended. Gives up
+    /// when the user has asked [`MAX_END_REQUESTS`] times to end. A collector that is killed meanwhile is replaced. One whose
+    /// main thread is dead at two checks in a row counts as ended, though it can't be reaped: see [`Self::is_collector_dead`].
     fn wait_for_report(&mut self, wakeups: &Wakeups) -> io::Result<()> {
         // The signal that ended the command (Ctrl-C) was sent to the launcher too. It must not end the wait.
         wakeups.discard_pending();

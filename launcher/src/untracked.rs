@@ -55,16 +55,16 @@ impl Untracked {
         }
     }
 
-    /// Makes this account the run's only one. `reason`: why the run is not tracked. Of the layers that find processes, those remain that
-    /// need no collector: wait and subreaper.
+    /// Makes this account the run's only one. `reason`: why the run is not tracked. Of the layers that find processes, those
+    /// remain that need no collector: wait and subreaper.
     pub(crate) fn begin(&mut self, reason: String) {
         let discovery = &mut self.config.discovery;
         discovery.layers.retain(|layer| matches!(layer, Layer::Wait | Layer::Subreaper));
         discovery.untracked = Some(reason);
     }
 
-    /// Writes a report without figures to the report's files, so that a report of an earlier run there is not taken for this run's. The
-    /// report of the run's end replaces it. If there will be none, `why` is the warning that says why.
+    /// Writes a report without figures to the report's files, so that a report of an earlier run there is not taken for this
+    /// run's. The report of the run's end replaces it. If there will be none, `why` is the warning that says why.
     pub(crate) fn write_files(&self, why: Option<String>) {
         let mut config = self.config.clone();
         config.report.warnings.extend(why);

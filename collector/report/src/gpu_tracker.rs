@@ -108,8 +108,8 @@ fn gpu_utilization(report: &Report) -> Section {
         .section(percentages("GPU percentages", gpu.percent, gpu.expected_gpus.unwrap_or(0)))
 }
 
-/// Makes a section of four percentages: the largest and the mean sum, and each divided by `units`, the number of cores or GPUs. With
-/// 0 units, as on a machine without a GPU, gpu_tracker gives 0, and so does the division.
+/// Makes a section of four percentages: the largest and the mean sum, and each divided by `units`, the number of cores or GPUs.
+/// With 0 units, as on a machine without a GPU, gpu_tracker gives 0, and so does the division.
 fn percentages(title: &str, percent: Percent, units: u32) -> Section {
     Section::new(title)
         .number("Max sum percent", percent.max_sum, "")

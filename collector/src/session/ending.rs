@@ -53,8 +53,8 @@ impl Session {
         build::report(&Inputs { config: &self.config, host_info: &self.host, run, end })
     }
 
-    /// Gives how the run ended, or how it stands if `stage` is [`Stage::SoFar`]. `at_ns`, CLOCK_MONOTONIC nanoseconds, is its end or
-    /// the present.
+    /// Gives how the run ended, or how it stands if `stage` is [`Stage::SoFar`]. `at_ns`, CLOCK_MONOTONIC nanoseconds, is its
+    /// end or the present.
     fn run_end(&self, at_ns: u64, stage: Stage) -> RunEnd {
         RunEnd {
             at_ns,
@@ -69,8 +69,8 @@ impl Session {
         }
     }
 
-    /// Finds the full file systems among those that the run writes to, as far as they are known. Asks none unless the run is over and the command
-    /// exited with a failure: a file system can take long to answer.
+    /// Finds the full file systems among those that the run writes to, as far as they are known. Asks none unless the run is
+    /// over and the command exited with a failure: a file system can take long to answer.
     fn full_disks(&self, stage: Stage) -> Vec<DiskFull> {
         let has_failed = |exit: CommandExit| {
             exit.status.is_some_and(|status| libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0)

@@ -122,8 +122,8 @@ impl Sink for LiveRing {
         "The live file".into()
     }
 
-    /// Opens the live file. A collector that follows a killed one goes on in the file of that one. If the run begins, or if that file is
-    /// missing or can't be gone on with, a new file is created.
+    /// Opens the live file. A collector that follows a killed one goes on in the file of that one. If the run begins, or if that
+    /// file is missing or can't be gone on with, a new file is created.
     fn open(&mut self, resume: Resume) -> io::Result<()> {
         let left = (resume == Resume::Continued).then(|| LiveFile::resume(&self.path, self.session_id));
         self.file = Some(match left {

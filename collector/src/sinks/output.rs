@@ -102,9 +102,9 @@ pub(crate) fn replace(
     result
 }
 
-/// Gives the mode of an earlier report, which its replacement is to have, without the bits of setuid, setgid and sticky. `None`: there
-/// is none, it is no regular file or can't be looked at, or it is another user's. With that user's 0777, root's report would be one
-/// that all may change.
+/// Gives the mode of an earlier report, which its replacement is to have, without the bits of setuid, setgid and sticky. `None`:
+/// there is none, it is no regular file or can't be looked at, or it is another user's. With that user's 0777, root's report
+/// would be one that all may change.
 fn mode_to_keep(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u32> {
     let old = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_own = FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
@@ -134,8 +134,8 @@ fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Resul
     file.write_all(bytes)
 }
 
-/// Opens the directory of a path that had no symbolic links when it was resolved. Fails if one is in it by now, where the kernel can
-/// refuse that (Linux 5.6).
+/// Opens the directory of a path that had no symbolic links when it was resolved. Fails if one is in it by now, where the kernel
+/// can refuse that (Linux 5.6).
 pub(crate) fn directory_of(target: &Path) -> io::Result<OwnedFd> {
     // O_PATH alone does not trigger an automount (autofs); to resolve "." in the directory does.
     let parent = &target.parent().unwrap_or(target).join(".");

@@ -259,8 +259,8 @@ impl ConnectorQueue {
         has_lost
     }
 
-    /// Removes the members that had ended at the last look, since their last events were read after it. Looks for ended members again
-    /// if that is due.
+    /// Removes the members that had ended at the last look, since their last events were read after it. Looks for ended members
+    /// again if that is due.
     fn remove_ended(&mut self) {
         self.members.forget(&self.ended);
         self.ended.clear();

@@ -64,8 +64,8 @@ enum Stop {
 }
 
 impl RecordReader {
-    /// Gives a reader that continues behind the records that an earlier collector has read. `position` is that of the next one, as far
-    /// as the run state has it. Ring and state can differ by what was done last before that collector was killed.
+    /// Gives a reader that continues behind the records that an earlier collector has read. `position` is that of the next one,
+    /// as far as the run state has it. Ring and state can differ by what was done last before that collector was killed.
     pub(crate) fn resume(segment: &Segment, position: u64) -> Self {
         let freed = segment.header().tail.0.load(Ordering::Relaxed);
         let capacity = RING_CAPACITY as u64;

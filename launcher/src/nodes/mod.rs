@@ -112,9 +112,9 @@ impl NodeRun {
         })
     }
 
-    /// Has Slurm start the agents, in a job of several nodes. Elsewhere, gives the variables that make MPI launchers start them, for
-    /// the command. `segment`: that of this node. `inherited`: the signal state that programs get back. `is_reaper`: orphans of
-    /// processes from before this one become its children.
+    /// Has Slurm start the agents, in a job of several nodes. Elsewhere, gives the variables that make MPI launchers start them,
+    /// for the command. `segment`: that of this node. `inherited`: the signal state that programs get back. `is_reaper`: orphans
+    /// of processes from before this one become its children.
     pub(crate) fn start_agents(
         &mut self,
         segment: &Path,
@@ -143,8 +143,8 @@ impl NodeRun {
         }
     }
 
-    /// Prepares MPI launchers to start agents, and notes whether any is prepared. Gives the variables of the command that make them do
-    /// so.
+    /// Prepares MPI launchers to start agents, and notes whether any is prepared. Gives the variables of the command that make
+    /// them do so.
     fn make_carriers_start_agents(&mut self, segment: &Path) -> Environment {
         let variables = self.carriers.environment(segment);
         self.has_carriers = !variables.is_empty();

@@ -240,8 +240,9 @@ pub struct ReportTarget {
 }
 
 impl ReportTarget {
-    /// Gives the style of the report at this place. On stderr it is `asked`, the style that the user asked for. Elsewhere, the report
-    /// is always in full, never quiet, and not made for a terminal: it is read later, when nothing can be asked of the run any more.
+    /// Gives the style of the report at this place. On stderr it is `asked`, the style that the user asked for. Elsewhere, the
+    /// report is always in full, never quiet, and not made for a terminal: it is read later, when nothing can be asked of the
+    /// run any more.
     #[must_use]
     pub fn style_here(&self, asked: Style) -> Style {
         match self.output {

@@ -253,8 +253,8 @@ impl Merger {
         }
     }
 
-    /// Gives the processes of all reports: counts, commands and the heaviest. Those that still run are listed in the nodes' reports. The
-    /// largest SM utilization is a sum at one time, which can't be told from the largest of each report.
+    /// Gives the processes of all reports: counts, commands and the heaviest. Those that still run are listed in the nodes'
+    /// reports. The largest SM utilization is a sum at one time, which can't be told from the largest of each report.
     fn all_processes(&self) -> Processes {
         Processes {
             total: self.totals.processes.sum().map_or(0, saturated),

@@ -75,8 +75,8 @@ impl RankTable {
         }
     }
 
-    /// Adds the ranks of a report of this node, whose command ran at `span`: its own, with its RAM and CPU utilisation over time, and
-    /// those that it started.
+    /// Adds the ranks of a report of this node, whose command ran at `span`: its own, with its RAM and CPU utilisation over
+    /// time, and those that it started.
     pub(super) fn add(
         &mut self,
         node: &str,
@@ -190,8 +190,8 @@ impl RankTable {
         self.ranks.values()
     }
 
-    /// Makes the report's part on ranks: how many there are and which are missing, how those of the heaviest job differ, the ranks with
-    /// the most and the least RAM, and their series. `None`: there are no ranks.
+    /// Makes the report's part on ranks: how many there are and which are missing, how those of the heaviest job differ, the
+    /// ranks with the most and the least RAM, and their series. `None`: there are no ranks.
     pub(super) fn summary(&self) -> Option<Ranks> {
         if self.ranks.is_empty() {
             return None;

@@ -65,8 +65,8 @@ pub(super) struct Frame {
     pub(super) at_s: f64,
     /// How far it is.
     pub(super) stage: Stage,
-    /// RAM of the tree, shared memory counted once, bytes. Of a finished run it is the most of the sample that contains the moment, and
-    /// so are processes and threads.
+    /// RAM of the tree, shared memory counted once, bytes. Of a finished run it is the most of the sample that contains the
+    /// moment, and so are processes and threads.
     pub(super) ram_bytes: Option<u64>,
     /// The largest RAM up to this moment (of a finished run: of all of it), bytes.
     pub(super) max_ram_bytes: Option<u64>,
@@ -99,7 +99,8 @@ pub(super) struct Process {
     pub(super) pid: Option<u64>,
     /// Its parent's pid.
     pub(super) parent_pid: Option<u64>,
-    /// Its start, CLOCK_MONOTONIC nanoseconds; 0: unknown. It is not shown: with the pid, it tells a process from later ones of that pid.
+    /// Its start, CLOCK_MONOTONIC nanoseconds; 0: unknown. It is not shown: with the pid, it tells a process from later ones of
+    /// that pid.
     pub(super) start_ns: u64,
     /// Its command name.
     pub(super) command: String,

@@ -82,8 +82,9 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Takes in a reading. Gives whether the view is to be drawn anew. While the user has frozen the view, readings of a run that goes
-    /// on change only history and peaks. Readings of a finished run are always shown, since the user has asked for their moment.
+    /// Takes in a reading. Gives whether the view is to be drawn anew. While the user has frozen the view, readings of a run
+    /// that goes on change only history and peaks. Readings of a finished run are always shown, since the user has asked for
+    /// their moment.
     pub(super) fn take(&mut self, reading: Reading) -> bool {
         let Reading { run, frame, points, peaks } = reading;
         // A reading without a command has no summary of the run: the last one stays.

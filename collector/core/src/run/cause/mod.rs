@@ -189,8 +189,8 @@ impl Facts<'_> {
         self.limit_outside().or_else(|| self.limit_inside())
     }
 
-    /// Finds a time limit by a signal that the launcher received before the command ended: from `timeout`, or at the end time of the
-    /// Slurm job.
+    /// Finds a time limit by a signal that the launcher received before the command ended: from `timeout`, or at the end time of
+    /// the Slurm job.
     fn limit_outside(&self) -> Option<TimeLimit> {
         self.signals.iter().find_map(|received| {
             if !self.is_followed_by_the_end(received.at_ns) {
@@ -210,8 +210,8 @@ impl Facts<'_> {
         })
     }
 
-    /// Whether the signal can be the SIGTERM by which Slurm ends a job at its end time. Slurm sends it up to a minute after that time,
-    /// never before. So each SIGTERM from then on is taken for it.
+    /// Whether the signal can be the SIGTERM by which Slurm ends a job at its end time. Slurm sends it up to a minute after that
+    /// time, never before. So each SIGTERM from then on is taken for it.
     fn is_at_slurm_end(&self, received: &SignalReceived) -> bool {
         // The run's end is known as a date, and both times by CLOCK_MONOTONIC.
         let before_end_s = self.span_ns.1.saturating_sub(received.at_ns) as f64 / 1e9;

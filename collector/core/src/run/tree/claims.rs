@@ -2,18 +2,18 @@
 //! orphan (a subreaper, or the init of a pid namespace). The kernel added what the ended process used to the reaper's sums of
 //! waited-for children, so here it is subtracted from them: the reaper is charged. The candidates, the most likely first:
 //!
-//! 1. The process's parent, if the parent still lived when the process was gone, or if no other process can have reaped it. A parent
-//!    that lives either waited, or it ignores SIGCHLD and the kernel reaped the process.
-//! 2. A parent that had ended by then, if the process is one of those that fit best into the parent's sums, once all its children are
-//!    known. Not if the process's EXIT record names another parent, which adopted it as an orphan. A parent that was killed and
-//!    writes REAPED records may have left the process as a zombie instead. Then the adopter's sums have more than is known, and the
-//!    parent's own time is a lower bound.
+//! 1. The process's parent, if the parent still lived when the process was gone, or if no other process can have reaped it. A
+//!    parent that lives either waited, or it ignores SIGCHLD and the kernel reaped the process.
+//! 2. A parent that had ended by then, if the process is one of those that fit best into the parent's sums, once all its
+//!    children are known. Not if the process's EXIT record names another parent, which adopted it as an orphan. A parent that
+//!    was killed and writes REAPED records may have left the process as a zombie instead. Then the adopter's sums have more than
+//!    is known, and the parent's own time is a lower bound.
 //! 3. The adopter, or the nearest uninstrumented ancestor that may be a subreaper, one with enough CPU time first.
 //! 4. The init of the process's pid namespace.
 //!
-//! If a process has no EXIT record, its REAPED record has the sum of its own time and of what it waited for. Children that do not fit
-//! into the rest of that beside its own CPU clock were reaped by the kernel. Then its clock is its own time, and the kernel's sum of
-//! the run is unknown.
+//! If a process has no EXIT record, its REAPED record has the sum of its own time and of what it waited for. Children that do
+//! not fit into the rest of that beside its own CPU clock were reaped by the kernel. Then its clock is its own time, and the
+//! kernel's sum of the run is unknown.
 
 use super::cpu::OwnUsage;
 use super::process::Claim;
@@ -74,9 +74,9 @@ impl Tree {
         }
     }
 
-    /// Charges a possible reaper other than the parent. If there is none, counts the process: as reaped by the kernel if candidates
-    /// are still in the tree, else as an orphan that the launcher had not reaped yet. Processes that joined (`has_joined`) are counted
-    /// where they are finalized.
+    /// Charges a possible reaper other than the parent. If there is none, counts the process: as reaped by the kernel if
+    /// candidates are still in the tree, else as an orphan that the launcher had not reaped yet. Processes that joined
+    /// (`has_joined`) are counted where they are finalized.
     fn charge_another_or_none(&mut self, claim: &Claim, has_joined: bool) {
         let is_any_left = claim.others.iter().any(|id| self.processes.contains_key(id));
         if self.charge_another(claim) || has_joined {
@@ -110,8 +110,8 @@ impl Tree {
         true
     }
 
-    /// Notes that the adopter's sums may have more than what is known of its children, though the parent was charged: the parent may
-    /// have left the process as a zombie, which the adopter reaped.
+    /// Notes that the adopter's sums may have more than what is known of its children, though the parent was charged: the parent
+    /// may have left the process as a zombie, which the adopter reaped.
     fn mark_possible_adopter(&mut self, claim: &Claim) {
         let adopter = claim.others.iter().find(|id| self.processes.contains_key(id));
         if let Some(adopter) = adopter.and_then(|id| self.processes.get_mut(id)) {
@@ -181,9 +181,9 @@ impl Tree {
         }
     }
 
-    /// Settles `claims`, of children that only the process or the kernel can have reaped. Its REAPED record has its own time and that
-    /// of the children that it waited for. Children that do not fit into the rest beside its own CPU clock were reaped by the kernel,
-    /// as SIGCHLD was ignored.
+    /// Settles `claims`, of children that only the process or the kernel can have reaped. Its REAPED record has its own time and
+    /// that of the children that it waited for. Children that do not fit into the rest beside its own CPU clock were reaped by
+    /// the kernel, as SIGCHLD was ignored.
     fn settle_own(&mut self, process: &mut Process, claims: &[Claim]) {
         let room_us = process.room_beside_clock_us().unwrap_or(u64::MAX);
         let all_us = claims.iter().fold(0, |sum: u64, claim| sum.saturating_add(claim.used.cpu_us()));
@@ -236,8 +236,8 @@ impl Process {
     }
 }
 
-/// Chooses those of `sizes` that add up to the most that is not above `room`. Gives for each whether it is chosen. Of more than a few
-/// sizes, the largest are chosen first, which is not always the most.
+/// Chooses those of `sizes` that add up to the most that is not above `room`. Gives for each whether it is chosen. Of more than
+/// a few sizes, the largest are chosen first, which is not always the most.
 fn best_fit(sizes: &[u64], room: u64) -> Vec<bool> {
     /// Up to this number of sizes, all sets of them are tried: 4096 at most.
     const FEW: usize = 12;

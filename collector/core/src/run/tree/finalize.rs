@@ -45,8 +45,8 @@ impl Tree {
         questions
     }
 
-    /// Finalizes ended processes for which no record can follow. A possible reaper of a process that is not finalized yet is left for
-    /// a later call: the usage of that process may have to be subtracted from the reaper's sums.
+    /// Finalizes ended processes for which no record can follow. A possible reaper of a process that is not finalized yet is
+    /// left for a later call: the usage of that process may have to be subtracted from the reaper's sums.
     ///
     /// All records that were written before `complete_ns` are applied: no EXIT record can follow of a process that was seen dead by
     /// then. `now_ns` is the present. Both are CLOCK_MONOTONIC nanoseconds.
@@ -111,9 +111,9 @@ impl Tree {
         ended_first || complete_ns.saturating_sub(end_ns) >= Tolerance::REAPED_AFTER_UNSEEN_END_NS
     }
 
-    /// Whether the process ended before its parent did, and the parent was reaped. Or the parent ended before its own parent did, which
-    /// was reaped, and so on. Then its reaper can't write REAPED any more. An orphan, which outlived its parent, has another reaper,
-    /// which can.
+    /// Whether the process ended before its parent did, and the parent was reaped. Or the parent ended before its own parent
+    /// did, which was reaped, and so on. Then its reaper can't write REAPED any more. An orphan, which outlived its parent, has
+    /// another reaper, which can.
     fn ended_before_a_reaped_ancestor(&self, process: &Process) -> bool {
         let mut child = process;
         for _ in 0..Tolerance::MOST_ANCESTORS {

@@ -179,8 +179,8 @@ impl Process {
         }
     }
 
-    /// Notes that an image that is replaced by now had this peak, bytes. `None`: it is unknown. One of 0 says nothing, and would make
-    /// an unknown peak count as sampled.
+    /// Notes that an image that is replaced by now had this peak, bytes. `None`: it is unknown. One of 0 says nothing, and would
+    /// make an unknown peak count as sampled.
     pub(super) fn note_earlier_peak(&mut self, peak_bytes: Option<u64>) {
         let peak = peak_bytes.filter(|peak| *peak > 0);
         self.program.earlier_images_peak_bytes = self.program.earlier_images_peak_bytes.max(peak);

@@ -20,9 +20,9 @@ struct Reaper {
 }
 
 impl Tree {
-    /// Applies a REAPED record, which says that its writer, `reaper_key`, has reaped `child`. That is the child's pid in the writer's
-    /// pid namespace. Finds the child in the tree, or adds it. Gives it the record, and its reaper the usage. The child ends, if
-    /// nothing has ended it before.
+    /// Applies a REAPED record, which says that its writer, `reaper_key`, has reaped `child`. That is the child's pid in the
+    /// writer's pid namespace. Finds the child in the tree, or adds it. Gives it the record, and its reaper the usage. The child
+    /// ends, if nothing has ended it before.
     ///
     /// The record is left out if it can't be about a live process of the run. `now_ns` is CLOCK_MONOTONIC nanoseconds.
     pub(super) fn reaped(

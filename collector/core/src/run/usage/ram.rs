@@ -104,9 +104,9 @@ pub struct RamUsage {
     recent: VecDeque<Window>,
 }
 
-/// How many windows are kept for late records. With 25 ms between samples, they are longer than a reaper on a busy machine is late. A
-/// collector that was stopped for a while takes late records in over many samples: with 8 windows, 2 of 150 such runs had a tenth
-/// less RAM than there was.
+/// How many windows are kept for late records. With 25 ms between samples, they are longer than a reaper on a busy machine is
+/// late. A collector that was stopped for a while takes late records in over many samples: with 8 windows, 2 of 150 such runs
+/// had a tenth less RAM than there was.
 const WINDOWS: usize = 64;
 /// How many intervals of memory are kept of each window, the largest. With 32, 1 of 200 such runs had less RAM than there was.
 const KEPT_INTERVALS: usize = 128;
@@ -138,8 +138,8 @@ impl Window {
         life.end_ns >= self.from_ns && life.start_ns.min(life.end_ns) < self.until_ns
     }
 
-    /// Gives the begin and the end of each interval within this window, in order of time. Of those at one time, the ends come first:
-    /// an interval that ends when another begins was not there together with it.
+    /// Gives the begin and the end of each interval within this window, in order of time. Of those at one time, the ends come
+    /// first: an interval that ends when another begins was not there together with it.
     fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::with_capacity(self.intervals.len() * 2);
         for life in self.intervals.iter().filter(|life| self.overlaps(life)) {
@@ -164,9 +164,9 @@ impl Window {
         self.overlaps(life) && !life.is_end_rough && self.time_of(life).contains(&at_ns)
     }
 
-    /// Drops the intervals that are too small to matter for late records. Late memory is added to what was there at its time, so only
-    /// the largest memory is kept: [`KEPT_INTERVALS`] intervals of at least [`KEPT_BYTES`]. Of the processes, those are kept that had
-    /// this memory. The window's own figures are in the maxima by then.
+    /// Drops the intervals that are too small to matter for late records. Late memory is added to what was there at its time, so
+    /// only the largest memory is kept: [`KEPT_INTERVALS`] intervals of at least [`KEPT_BYTES`]. Of the processes, those are
+    /// kept that had this memory. The window's own figures are in the maxima by then.
     fn drop_small_intervals(&mut self) {
         let (processes, mut memory): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.intervals).into_iter().partition(|life| life.is_process);
@@ -214,8 +214,8 @@ impl RamUsage {
         (wall_s > 0.0).then(|| self.byte_s.map(|byte_s| byte_s / wall_s))
     }
 
-    /// Takes in the window that ends at `sample`, with the intervals of the sample, which has none afterwards. Keeps the window with
-    /// its largest intervals: records that come late may add to it.
+    /// Takes in the window that ends at `sample`, with the intervals of the sample, which has none afterwards. Keeps the window
+    /// with its largest intervals: records that come late may add to it.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
         let intervals = std::mem::take(&mut sample.intervals);
         self.add_moment(tree, sample);
@@ -230,8 +230,8 @@ impl RamUsage {
         self.forget_oldest();
     }
 
-    /// Forgets the oldest windows while there are more than [`WINDOWS`], or all of them have more than [`MOST_INTERVALS`] intervals.
-    /// The last window stays.
+    /// Forgets the oldest windows while there are more than [`WINDOWS`], or all of them have more than [`MOST_INTERVALS`]
+    /// intervals. The last window stays.
     fn forget_oldest(&mut self) {
         let mut intervals: usize = self.recent.iter().map(|window| window.intervals.len()).sum();
         while self.recent.len() > WINDOWS || (intervals > MOST_INTERVALS && self.recent.len() > 1) {
@@ -276,9 +276,9 @@ impl RamUsage {
         self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with, holders);
     }
 
-    /// Raises the maxima by the tree's sums at `at_ns`, in the window of the sample at `key_ns` (both CLOCK_MONOTONIC nanoseconds).
-    /// `raised` takes sums into a maximum. `holders` gives what held the RAM, and is called only if that is the largest so far. If it
-    /// gives none, [`Self::find_holders`] finds them later.
+    /// Raises the maxima by the tree's sums at `at_ns`, in the window of the sample at `key_ns` (both CLOCK_MONOTONIC
+    /// nanoseconds). `raised` takes sums into a maximum. `holders` gives what held the RAM, and is called only if that is the
+    /// largest so far. If it gives none, [`Self::find_holders`] finds them later.
     fn raise(
         &mut self,
         now: &TreeSums,
@@ -305,8 +305,8 @@ impl RamUsage {
             self.at_most_bytes.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
     }
 
-    /// Goes through the time of a window, and raises the maxima by what was there at each moment. The sums begin with what was there
-    /// all the time. They go up where an interval begins, and down where one ends.
+    /// Goes through the time of a window, and raises the maxima by what was there at each moment. The sums begin with what was
+    /// there all the time. They go up where an interval begins, and down where one ends.
     fn sweep(&mut self, window: &Window) {
         // What was there for certain, and at most. Both are signed and wide: intervals are subtracted, too, and the
         // sums must not saturate before that, whatever size a record claims.
@@ -329,8 +329,8 @@ impl RamUsage {
         self.find_holders(window);
     }
 
-    /// Finds what held the RAM at the peak, if a moment of this window has set the peak: then its holders are not known yet. This is
-    /// done once a window, since each of many processes that start may set a new peak.
+    /// Finds what held the RAM at the peak, if a moment of this window has set the peak: then its holders are not known yet.
+    /// This is done once a window, since each of many processes that start may set a new peak.
     fn find_holders(&mut self, window: &Window) {
         let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) else { return };
         let there: Vec<&LiveInterval> =

@@ -122,8 +122,8 @@ impl Shown<'_> {
         of_nodes.into_iter().chain([of_ranks]).flatten().collect()
     }
 
-    /// Draws a line for each of the first [`place_lines::MOST`] of `nodes`, the largest first, and one for the mean of the others. Nodes
-    /// of which nothing is known are left out.
+    /// Draws a line for each of the first [`place_lines::MOST`] of `nodes`, the largest first, and one for the mean of the
+    /// others. Nodes of which nothing is known are left out.
     fn node_lines(&self, nodes: &[Place], time: &Time) -> Option<Figure> {
         let Self { name, unit, most, figure, .. } = self;
         let title = format!("{name} by node");

@@ -182,8 +182,8 @@ pub(super) fn busy(
     stretches(&samples, &progress.spacing, last, follows_last, rated_us, now_ns)
 }
 
-/// Gives the driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them. The time
-/// before that is lost.
+/// Gives the driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them.
+/// The time before that is lost.
 fn rated(
     progress: &mut Progress,
     uncovered_us: u64,
@@ -199,9 +199,9 @@ fn rated(
 /// Makes the stretches of time that the driver's samples stand for, one after another. The time between two samples is busy as the
 /// later one says, up to as much as a sample covers by `spacing`. The rest of it was idle, or is lost.
 ///
-/// `samples`: times of the driver's clock in microseconds, and percent; the oldest first. `last` is the newest sample of the reading
-/// before. `follows_last`: the driver still had that one, so none between it and `samples` was overwritten. The first `rated_us`
-/// microseconds after `last` were counted already, by a rate. `now_ns` is CLOCK_MONOTONIC.
+/// `samples`: times of the driver's clock in microseconds, and percent; the oldest first. `last` is the newest sample of the
+/// reading before. `follows_last`: the driver still had that one, so none between it and `samples` was overwritten. The first
+/// `rated_us` microseconds after `last` were counted already, by a rate. `now_ns` is CLOCK_MONOTONIC.
 fn stretches(
     samples: &[(u64, f64)],
     spacing: &Spacing,

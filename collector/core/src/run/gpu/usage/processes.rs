@@ -164,7 +164,8 @@ pub(super) struct BusyProcesses {
 }
 
 impl BusyProcesses {
-    /// Adds a stretch in which a process ran. Of several stretches of one process, the longest time and the largest percentage count.
+    /// Adds a stretch in which a process ran. Of several stretches of one process, the longest time and the largest percentage
+    /// count.
     pub(super) fn add(&mut self, process: &PidEntry, busy: Busy) {
         let (_, known) = self.by_id.entry(process.id).or_insert((process.is_main, busy));
         *known = Busy { us: known.us.max(busy.us), percent: known.percent.max(busy.percent) };

@@ -120,8 +120,8 @@ impl Estimates {
         stale.into_iter().map(|(id, _)| target(tree, *id)).collect()
     }
 
-    /// Gives what it may cost beyond the budget to read these processes. There is credit only if the sample may set a new peak (above
-    /// `mark`) and more of it is uncertain than is negligible.
+    /// Gives what it may cost beyond the budget to read these processes. There is credit only if the sample may set a new peak
+    /// (above `mark`) and more of it is uncertain than is negligible.
     fn credit(
         &self,
         tree: &Tree,
@@ -168,8 +168,8 @@ impl Estimates {
         groups
     }
 
-    /// Sums up, by program, the file pages of processes whose mappings were not read for this sample. Each sum names the process with
-    /// the most. Of two with equally many it names the older, so that the choice is always the same.
+    /// Sums up, by program, the file pages of processes whose mappings were not read for this sample. Each sum names the process
+    /// with the most. Of two with equally many it names the older, so that the choice is always the same.
     fn unread_programs<'a>(&self, tree: &'a Tree, tried: &Tried) -> HashMap<&'a Arc<str>, UnreadProgram> {
         let mut programs: HashMap<&Arc<str>, UnreadProgram> = HashMap::new();
         for (id, estimate) in &self.by_id {
@@ -213,12 +213,12 @@ fn target(tree: &Tree, id: ProcessId) -> SharingTarget {
     SharingTarget { id, wants_mappings: tree.get(id).is_some_and(has_relatives) }
 }
 
-/// Memory grows if it is larger than at the sample before by more than this part of it (a divisor). A process that only works with the
-/// memory that it has grows by less.
+/// Memory grows if it is larger than at the sample before by more than this part of it (a divisor). A process that only works
+/// with the memory that it has grows by less.
 const GROWTH_PART: u64 = 1000;
 
-/// Whether a process's RSS has grown since its last sample by more than [`GROWTH_PART`]. One without a last sample grows. One without
-/// a reading for this sample does not.
+/// Whether a process's RSS has grown since its last sample by more than [`GROWTH_PART`]. One without a last sample grows. One
+/// without a reading for this sample does not.
 fn is_growing(tree: &Tree, readings: Readings, id: ProcessId) -> bool {
     let before = tree.get(id).map_or(0, |process| process.observed.rss_bytes);
     readings
