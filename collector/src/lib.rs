@@ -24,6 +24,7 @@ use gpu_track_core::{build, model, run};
 use gpu_track_report as report;
 
 pub use bounded_lines::bounded_lines;
+pub use model::alert::{Alert, AlertQuantity, Alerts, RunEvent};
 pub use model::attached::{Attached, UsedBefore};
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
@@ -46,6 +47,7 @@ pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::tree_sample::{CommandSample, Event as TrackingEvent, GpuSample, TreeSample};
 pub use recording::read as read_recording;
 pub use recover::{NotRecovered, Recovered, recover, replay};
+pub use report::alerts_in_words::event_in_words;
 pub use report::compare;
 pub use report::events;
 pub use report::figures;

@@ -1,6 +1,7 @@
 //! The command line: what the user asks for, checked before anything is started.
 
 mod agent_spec;
+mod alerts;
 mod args;
 mod bundles;
 mod docs;
@@ -107,6 +108,7 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.preparations.tracking_files =
         tracking_files::find_tracking_files(&options.preparations.tracking_files, &options.report, patterns)?;
     tracking_files::find_gpu_log(&mut options.preparations, &options.report, patterns)?;
+    tracking_files::find_events(&mut options.preparations, &options.report, patterns)?;
     if options.information.recover {
         return Ok(Request::Recover(options));
     }

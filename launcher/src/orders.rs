@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
     Action, Exceeded, LimitAction, OrderId, OrderResult, Quantity, Rule, RunLimit, Threshold, TrackingConfig,
-    TreeEnd, TreeMember, TreeToEnd, limit_in_words, processes_in_words, tree_end_of,
+    TreeEnd, TreeMember, TreeToEnd, event_in_words, limit_in_words, processes_in_words, tree_end_of,
 };
 
 use crate::console;
@@ -87,11 +87,9 @@ impl Hands {
     /// Carries an order out. `None`: that is not possible now, and the collector issues the order again.
     pub(crate) fn obey(&mut self, action: &Action) -> Option<OrderResult> {
         match action {
-            Action::Tell(text) => match console::message_without_waiting(text) {
-                Ok(()) => Some(OrderResult::Done),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-                Err(error) => Some(OrderResult::Failed { errno: error.raw_os_error().unwrap_or(libc::EIO) }),
-            },
+            Action::Tell(text) => tell(text),
+            Action::TellEvent(_) if self.is_quiet => Some(OrderResult::Done),
+            Action::TellEvent(event) => tell(&event_in_words(event)),
             Action::EndTree { limit, exceeded } => Some(self.end_tree(limit, exceeded)),
             Action::Signal(signal) => Some(match self.main {
                 Some(main) => {
@@ -188,5 +186,14 @@ impl Hands {
         if ending.ender.is_none() {
             ending.end = Some(tree.end());
         }
+    }
+}
+
+/// Writes a line for the user. `None`: there is no room for it now.
+fn tell(text: &str) -> Option<OrderResult> {
+    match console::message_without_waiting(text) {
+        Ok(()) => Some(OrderResult::Done),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) => Some(OrderResult::Failed { errno: error.raw_os_error().unwrap_or(libc::EIO) }),
     }
 }

@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
+use crate::alerts_in_words::event_in_words;
 use crate::figures::{UNKNOWN, bytes, readable, signal_name};
+use crate::model::alert::{EventKind, RunEvent};
 use crate::model::report::{Exit, Report};
+use crate::model::run_limit::Unit;
 use crate::over_time::{RecordedProcess, Recording};
 use crate::quote;
 
@@ -25,12 +28,39 @@ pub enum Kind {
     Peak,
     /// More RAM became known of a time that was past.
     Revision,
+    /// The run ended.
+    Stop,
+    /// An alert of the run went on.
+    Warning,
+    /// An alert of memory at 95% or more went on.
+    Critical,
+    /// An alert went off.
+    Recovered,
+    /// The alert of growth went on.
+    Growth,
+    /// The alert of idle GPUs went on.
+    GpuIdle,
+    /// A limit of the run was exceeded.
+    Limit,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Start, Self::Exit, Self::Killed, Self::StillRunning, Self::Peak, Self::Revision];
+    pub const ALL: [Self; 13] = [
+        Self::Start,
+        Self::Exit,
+        Self::Killed,
+        Self::StillRunning,
+        Self::Peak,
+        Self::Revision,
+        Self::Stop,
+        Self::Warning,
+        Self::Critical,
+        Self::Recovered,
+        Self::Growth,
+        Self::GpuIdle,
+        Self::Limit,
+    ];
 
     /// Gives its name, as JSON and `--type` have it.
     #[must_use]
@@ -42,6 +72,28 @@ impl Kind {
             Self::StillRunning => "still_running",
             Self::Peak => "peak",
             Self::Revision => "revision",
+            Self::Stop => EventKind::Stop.name(),
+            Self::Warning => EventKind::Warning.name(),
+            Self::Critical => EventKind::Critical.name(),
+            Self::Recovered => EventKind::Recovered.name(),
+            Self::Growth => EventKind::Growth.name(),
+            Self::GpuIdle => EventKind::GpuIdle.name(),
+            Self::Limit => EventKind::Limit.name(),
+        }
+    }
+
+    /// Gives that of an event of the run.
+    fn of(kind: EventKind) -> Self {
+        match kind {
+            EventKind::Start => Self::Start,
+            EventKind::Stop => Self::Stop,
+            EventKind::Peak => Self::Peak,
+            EventKind::Warning => Self::Warning,
+            EventKind::Critical => Self::Critical,
+            EventKind::Recovered => Self::Recovered,
+            EventKind::Growth => Self::Growth,
+            EventKind::GpuIdle => Self::GpuIdle,
+            EventKind::Limit => Self::Limit,
         }
     }
 }
@@ -66,6 +118,21 @@ pub struct Event {
     pub cpu_s: Option<f64>,
     /// Its peak RSS, or the RAM of the tree, bytes.
     pub ram_bytes: Option<u64>,
+    /// The alert or limit of the run, in the user's words; null: the event is of none.
+    pub rule: Option<String>,
+    /// Unit of the next two; null: there are none.
+    pub unit: Option<Unit>,
+    /// How much there was.
+    pub amount: Option<f64>,
+    /// Where the rule begins to hold.
+    pub allowed: Option<f64>,
+    /// By how much RAM rises, bytes a second; null: it does not rise all the time.
+    pub rate_bytes_per_s: Option<f64>,
+    /// How long until what may be used is reached at this rate, seconds.
+    pub left_s: Option<f64>,
+    /// The event of the run, if it is one.
+    #[serde(skip)]
+    of_run: Option<RunEvent>,
 }
 
 /// Which events are shown.
@@ -87,14 +154,31 @@ pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -
     let of_processes = processes.flat_map(|process| of_process(process, at_s(process.start_ns)));
     let revisions = recording.revisions.iter();
     let of_tree = revisions.map(|&(ns, bytes)| of_tree(Kind::Revision, at_s(ns), Some(bytes)));
-    let all = of_processes.chain(of_tree).chain(report.and_then(peak)).collect();
+    // The start of the run is that of its first process.
+    let of_run = report.into_iter().flat_map(of_alerts).filter(|event| event.kind != Kind::Start);
+    let all = of_processes.chain(of_tree).chain(report.and_then(peak)).chain(of_run).collect();
     filtered(all, filter)
 }
 
-/// Gives the only event that a report without a tracking file tells: the RAM peak.
+/// Gives the events that a report without a tracking file tells: the RAM peak, and what alerts and limits did.
 #[must_use]
 pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
-    filtered(peak(report).into_iter().collect(), filter)
+    filtered(peak(report).into_iter().chain(of_alerts(report)).collect(), filter)
+}
+
+/// Gives the events of the run itself, but for its peak, which every report has.
+fn of_alerts(report: &Report) -> impl Iterator<Item = Event> {
+    let events = report.events.iter().flat_map(|events| &events.list);
+    events.filter(|event| event.kind != EventKind::Peak).map(|event| Event {
+        rule: event.rule.clone(),
+        unit: event.unit,
+        amount: event.amount,
+        allowed: event.allowed,
+        rate_bytes_per_s: event.rate_bytes_per_s,
+        left_s: event.left_s,
+        of_run: Some(event.clone()),
+        ..of_tree(Kind::of(event.kind), event.at_s, None)
+    })
 }
 
 fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
@@ -113,14 +197,10 @@ fn of_process(process: &RecordedProcess, start_s: f64) -> [Event; 2] {
         None => Kind::Exit,
     };
     let start = Event {
-        at_s: start_s,
-        kind: Kind::Start,
         pid: Some(process.pid),
         ppid: process.ppid,
         command: Some(process.command.clone()),
-        exit: None,
-        cpu_s: None,
-        ram_bytes: None,
+        ..of_tree(Kind::Start, start_s, None)
     };
     let end = Event {
         at_s: start_s + process.wall_s,
@@ -134,7 +214,23 @@ fn of_process(process: &RecordedProcess, start_s: f64) -> [Event; 2] {
 }
 
 fn of_tree(kind: Kind, at_s: f64, ram_bytes: Option<u64>) -> Event {
-    Event { at_s, kind, pid: None, ppid: None, command: None, exit: None, cpu_s: None, ram_bytes }
+    Event {
+        at_s,
+        kind,
+        pid: None,
+        ppid: None,
+        command: None,
+        exit: None,
+        cpu_s: None,
+        ram_bytes,
+        rule: None,
+        unit: None,
+        amount: None,
+        allowed: None,
+        rate_bytes_per_s: None,
+        left_s: None,
+        of_run: None,
+    }
 }
 
 fn peak(report: &Report) -> Option<Event> {
@@ -155,6 +251,7 @@ fn line(event: &Event) -> String {
     let cpu = cpu_s.map_or(UNKNOWN.to_owned(), readable);
     let used = format!("{cpu} CPU, peak RSS {ram}");
     let what = match kind {
+        _ if event.of_run.is_some() => event.of_run.as_ref().map(event_in_words).unwrap_or_default(),
         Kind::Start => format!("parent {}", ppid.map_or(UNKNOWN.to_owned(), |ppid| ppid.to_string())),
         Kind::Exit => {
             let code = exit.and_then(|exit| exit.code).map_or(UNKNOWN.to_owned(), |code| code.to_string());
@@ -167,6 +264,13 @@ fn line(event: &Event) -> String {
         Kind::StillRunning => used,
         Kind::Peak => format!("the tree held {ram}"),
         Kind::Revision => format!("the tree turned out to have held {ram}"),
+        Kind::Stop
+        | Kind::Warning
+        | Kind::Critical
+        | Kind::Recovered
+        | Kind::Growth
+        | Kind::GpuIdle
+        | Kind::Limit => event.rule.clone().unwrap_or_default(),
     };
     let who = if event.pid.is_some() { format!("{pid}{command:<15}  ") } else { String::new() };
     format!("{at_s:>12.3} s  {:<13}  {who}{what}", kind.name())
@@ -195,11 +299,19 @@ pub fn csv(events: &[Event]) -> String {
             number(signal.map(f64::from)),
             number(event.cpu_s),
             whole(event.ram_bytes),
+            event.rule.as_deref().map(quote::csv_cell).unwrap_or_default(),
+            event.unit.map(Unit::name).unwrap_or_default().to_owned(),
+            number(event.amount),
+            number(event.allowed),
+            number(event.rate_bytes_per_s),
+            number(event.left_s),
         ]
         .join(",")
             + "\n"
     };
-    let head = "at_s,type,pid,ppid,command,exit_code,exit_signal,cpu_s,ram_bytes\n".to_owned();
+    let head = "at_s,type,pid,ppid,command,exit_code,exit_signal,cpu_s,ram_bytes,rule,unit,amount,allowed,\
+                rate_bytes_per_s,left_s\n"
+        .to_owned();
     [head].into_iter().chain(events.iter().map(row)).collect()
 }
 
@@ -249,10 +361,45 @@ mod tests {
 ";
         assert_eq!(text(&all), expected);
         let rows = csv(&all);
-        assert!(rows.contains("\n2.5,exit,11,,\"a,\"\"b\\x1b\",3,,1.5,\n"), "{rows}");
+        assert!(rows.contains("\n2.5,exit,11,,\"a,\"\"b\\x1b\",3,,1.5,,,,,,,\n"), "{rows}");
         let read: serde_json::Value = serde_json::from_str(&json(&all)).unwrap();
         assert_eq!((&read[4]["type"], &read[4]["exit"]["signal"]), (&"killed".into(), &9.into()));
         assert!(read[4]["ram_bytes"].is_null());
+    }
+
+    // Requirement: ALERT-9
+    #[test]
+    fn events_of_alerts_are_in_order_with_those_of_processes_and_alone() {
+        let report = gpu_track_core::samples::killed();
+        let of_run = |all: &[Event]| -> Vec<_> {
+            let all = all.iter().filter(|event| event.pid.is_none());
+            all.map(|event| (event.at_s, event.kind.name())).collect()
+        };
+        let alone = of_report(&report, &Filter::default());
+        let expected = [
+            (0.0, "start"),
+            (1.5, "warning"),
+            (21.5, "recovered"),
+            (41.5, "peak"),
+            (61.5, "growth"),
+            (83.25, "stop"),
+        ];
+        assert_eq!(of_run(&alone), expected);
+        let with_processes = events(&recording(), Some(&report), &Filter::default());
+        assert_eq!(of_run(&with_processes)[1..], [&[(1.5, "warning")][..], &expected[2..]].concat()[..]);
+        assert!(with_processes.is_sorted_by(|a, b| a.at_s <= b.at_s));
+        let shown = text(&alone);
+        assert!(
+            shown.contains("warning        alert ram>80%, 1.50 s after the start: 13.0 GB of RAM\n"),
+            "{shown}"
+        );
+        let rows = csv(&alone);
+        assert!(
+            rows.contains(
+                "\n61.5,growth,,,\"\",,,,,\"growth\",bytes,12500000000,12800000000,2000000,840.5\n"
+            ),
+            "{rows}"
+        );
     }
 
     // Requirement: TIME-15

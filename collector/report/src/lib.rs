@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alerts_in_words;
 pub mod compare;
 mod document;
+pub mod event_line;
 pub mod events;
 pub mod figures;
 pub mod format;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::figures::{bytes, readable};
+use crate::figures::{bytes, percent, readable};
 use crate::model::counts_in_words::processes;
 use crate::model::run_limit::{Exceeded, LargestProcess, Quantity, RunLimit, Unit};
 use crate::quote;
@@ -19,6 +19,7 @@ pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duratio
         Unit::Bytes => bytes(exceeded.amount),
         Unit::Seconds => readable(amount),
         Unit::Processes => processes(exceeded.amount),
+        Unit::Percent => percent(amount / 100.0),
     };
     let held = exceeded.largest.as_ref().map(|process| held_most(process, &bytes(process.rss_bytes)));
     format!(

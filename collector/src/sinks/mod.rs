@@ -7,6 +7,7 @@
 //! restart an item may come again, and the process ids of this run may be others.
 
 pub mod bundle;
+mod events;
 mod gpu_trace;
 mod grid;
 pub mod kept;
@@ -53,6 +54,7 @@ const SINKS: [Row; 6] = [
     Row { make: tracking::make, is_in_loop: false },
     Row { make: gpu_trace::make, is_in_loop: false },
     Row { make: bundle::make, is_in_loop: false },
+    Row { make: events::make, is_in_loop: false },
 ];
 
 /// The outputs of a run.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
+use crate::model::alert::RunEvent;
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
 use crate::model::report::{Report, Stage, Usable};
@@ -64,6 +65,11 @@ pub(crate) trait Sink: Send {
 
     /// Takes what else became known, such as more RAM of a closed sample.
     fn event(&mut self, _event: &Event) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Takes what happened in the run.
+    fn happened(&mut self, _event: &RunEvent) -> io::Result<()> {
         Ok(())
     }
 

@@ -124,6 +124,7 @@ impl Worker {
             Outgoing::Sample(_) => self.wants.samples,
             Outgoing::Ended(_) => self.wants.ended,
             Outgoing::Event(_) => self.wants.events,
+            Outgoing::Happened(_) => self.wants.happened,
         };
         if is_wanted {
             match self.queue(Task::Item(number, Arc::clone(item))) {
@@ -254,6 +255,7 @@ fn work(mut sink: Box<dyn Sink>, resume: Resume, tasks: &Receiver<Task>, progres
                         Outgoing::Sample(sample) => sink.sample(sample)?,
                         Outgoing::Ended(process) => sink.process_ended(process)?,
                         Outgoing::Event(event) => sink.event(event)?,
+                        Outgoing::Happened(event) => sink.happened(event)?,
                     }
                     taken = number + 1;
                 }

@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use gpu_track_collector::{DiscoveryConfig, GpuConfig, ReportConfig, SamplingPolicy, TrackingConfig, format};
 
 use super::agent_spec::AgentSpec;
+use super::alerts::AlertArgs;
 use super::groups::{DiscoveryArgs, GpuArgs, Preparations, ReportArgs, TrackingArgs};
 use super::limits::LimitArgs;
 use super::values::{descriptor, pid};
@@ -88,6 +89,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
+    alerts: AlertArgs,
+    #[command(flatten)]
     gpu: GpuArgs,
     #[command(flatten)]
     pub(super) information: InformationOptions,
@@ -130,10 +133,21 @@ pub(crate) struct Options {
 
 impl From<Arguments> for Options {
     fn from(arguments: Arguments) -> Self {
-        let Arguments { command, places, report, tracking, limits, gpu, information, discovery, diagnosis } =
-            arguments;
-        let (mut tracking, preparations): (TrackingConfig, Preparations) = tracking.into();
+        let Arguments {
+            command,
+            places,
+            report,
+            tracking,
+            limits,
+            alerts,
+            gpu,
+            information,
+            discovery,
+            diagnosis,
+        } = arguments;
+        let (mut tracking, mut preparations): (TrackingConfig, Preparations) = tracking.into();
         tracking.limits = limits.into();
+        (tracking.alerts.list, preparations.events) = alerts.into();
         Self {
             command,
             places,

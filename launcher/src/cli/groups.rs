@@ -88,7 +88,7 @@ pub(super) struct TrackingArgs {
           value_parser = OsStringValueParser::new().try_map(|given| bundles(&given)))]
     record: Option<Bundles>,
 
-    /// Replace the files of --tf and --trace-gpu that exist
+    /// Replace the files of --tf, --trace-gpu and --events that exist
     #[arg(long)]
     overwrite: bool,
 
@@ -122,6 +122,8 @@ pub(crate) struct Preparations {
     pub(crate) tracking_files: Vec<PathBuf>,
     /// The log of `--trace-gpu`.
     pub(crate) gpu_trace: Option<AskedTrace>,
+    /// The file of `--events`.
+    pub(crate) events: Option<PathBuf>,
     /// They may replace files.
     pub(crate) overwrite: bool,
     /// Other nodes are tracked, too. `None`: the environment decides.
@@ -212,7 +214,16 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             bundles: record,
             ..TrackingConfig::default()
         };
-        (tracking, Preparations { config, tracking_files, gpu_trace: trace_gpu, overwrite, nodes, cgroup })
+        let preparations = Preparations {
+            config,
+            tracking_files,
+            gpu_trace: trace_gpu,
+            events: None,
+            overwrite,
+            nodes,
+            cgroup,
+        };
+        (tracking, preparations)
     }
 }
 

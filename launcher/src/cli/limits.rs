@@ -101,23 +101,37 @@ fn quantity(name: &str) -> Result<Quantity, ValueError> {
 /// Parses how much is too much.
 fn threshold(quantity: Quantity, given: &str) -> Result<Threshold, ValueError> {
     match quantity {
-        Quantity::Ram | Quantity::GpuRam => match given.strip_suffix('%') {
-            Some(percent) => match percent.parse() {
-                Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Threshold::Percent(percent)),
-                _ => Err(ValueError::Bytes(given.to_owned())),
-            },
-            None => bytes(given).map(Threshold::Amount),
-        },
+        Quantity::Ram | Quantity::GpuRam => memory(given),
         Quantity::Processes => match given.parse() {
             Ok(count) if count > 0 && count as f64 <= LARGEST => Ok(Threshold::Amount(count)),
             _ => Err(ValueError::Count(given.to_owned())),
         },
         Quantity::Cpu | Quantity::Wall | Quantity::Stall | Quantity::GpuIdle => {
-            match clock_time(given).or_else(|| time(given)) {
-                Some(time) if !time.is_zero() => Ok(Threshold::Amount(nanoseconds(time))),
-                _ => Err(ValueError::Time(given.to_owned())),
-            }
+            duration(given).map(Threshold::Amount)
         }
+    }
+}
+
+/// Parses bytes, or a part of what the run may use.
+pub(super) fn memory(given: &str) -> Result<Threshold, ValueError> {
+    match given.strip_suffix('%') {
+        Some(number) => {
+            percent(number).map(Threshold::Percent).ok_or_else(|| ValueError::Bytes(given.to_owned()))
+        }
+        None => bytes(given).map(Threshold::Amount),
+    }
+}
+
+/// Parses the number of a percentage. `None`: it is none, or more than all.
+pub(super) fn percent(number: &str) -> Option<f64> {
+    number.parse().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0)
+}
+
+/// Parses a time that is more than nothing, as nanoseconds.
+pub(super) fn duration(given: &str) -> Result<u64, ValueError> {
+    match clock_time(given).or_else(|| time(given)) {
+        Some(time) if !time.is_zero() => Ok(nanoseconds(time)),
+        _ => Err(ValueError::Time(given.to_owned())),
     }
 }
 

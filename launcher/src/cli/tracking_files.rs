@@ -1,5 +1,5 @@
-//! The files of `--tf FILE` and of `--trace-gpu FILE`, which the run over time is written to. First the files are found, then they
-//! are locked and made. Both is done before the command starts, so that no problem shows only then.
+//! The files of `--tf FILE`, `--trace-gpu FILE` and `--events FILE`, which the run over time is written to. First the files are found,
+//! then they are locked and made. Both is done before the command starts, so that no problem shows only then.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,8 @@ use crate::console::message;
 const TRACKING_OPTION: &str = "--tf";
 /// Names the GPU log: the figures of GPUs over time, or stdout for it.
 const GPU_LOG_OPTION: &str = "--trace-gpu";
+/// Names the file of events.
+const EVENTS_OPTION: &str = "--events";
 
 /// A tracking file or GPU log, and the lock that keeps other runs from it.
 #[derive(Debug)]
@@ -72,6 +74,25 @@ pub(super) fn find_gpu_log(
     Ok(())
 }
 
+/// Finds the file of `--events`. Refuses what is no file, or has another output's name.
+pub(super) fn find_events(
+    preparations: &mut Preparations,
+    report: &ReportConfig,
+    patterns: &PatternValues,
+) -> Result<(), UsageError> {
+    let Some(given) = preparations.events.clone() else { return Ok(()) };
+    let refused = |problem: &str| Err(UsageError::of_file(EVENTS_OPTION, &given, problem));
+    let Output::File(path) = find_output(EVENTS_OPTION, &given, report, patterns)? else {
+        return refused("is no file: give the name of one");
+    };
+    let is_traced = preparations.gpu_trace.as_ref().is_some_and(|trace| trace.file == path);
+    if is_traced || preparations.tracking_files.contains(&path) {
+        return refused("is the file of --tf or --trace-gpu: give another name");
+    }
+    preparations.events = Some(path);
+    Ok(())
+}
+
 /// Finds the output that `given`, a value of `option`, names: its patterns are filled in, and symbolic links are resolved. Refuses
 /// one that can't be written, and a file that the report goes to.
 fn find_output(
@@ -107,6 +128,11 @@ pub(crate) fn make_tracking_files(options: &mut Options) -> Result<Vec<HeldTrack
         let file = log.as_ref().map(|held| held.file.target());
         options.tracking.gpu_trace = Some(GpuTrace { file, every: trace.every, fields: trace.fields });
         held.extend(log);
+    }
+    if let Some(path) = options.preparations.events.clone() {
+        let events = hold(EVENTS_OPTION, path, options, TrackingFile::create_lines)?;
+        options.tracking.alerts.events_file = Some(events.file.target());
+        held.push(events);
     }
     Ok(held)
 }

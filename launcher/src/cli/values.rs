@@ -47,8 +47,16 @@ pub(crate) enum ValueError {
     /// It is no limit with a signal.
     #[error("\"{0}\" is not allowed: NAME>VALUE=SIGNAL, such as ram>95%=USR1")]
     SignalAt(String),
+    /// It is no alert.
+    #[error(
+        "\"{0}\" is not allowed: ram>80%, gpu_ram>80%, cpu>90%, disk<10G, gpu_idle>5m, growth, or default"
+    )]
+    Alert(String),
+    /// It is no part of the cores.
+    #[error("\"{0}\" is not allowed: a percentage of the cores that the run may use, such as 90%")]
+    PartOfCores(String),
     /// There are more limits than anybody means.
-    #[error("more than {} limits", super::limits::MOST)]
+    #[error("more than {} in one value", super::limits::MOST)]
     TooManyLimits,
     /// It is no amount of memory.
     #[error(

@@ -2,6 +2,7 @@
 
 mod attached;
 mod contention;
+mod events;
 mod gpu;
 mod hints;
 mod inputs;
@@ -57,6 +58,8 @@ pub fn report(inputs: &Inputs) -> Report {
         involuntary: counted(own.involuntary_switches),
     };
     let exit = exit(inputs);
+    let peak = peak(inputs.run);
+    let events = events::events(inputs, peak.as_ref(), wall_s);
     let ending = Ending {
         exit,
         reason: attached::exit_reason(inputs, exit),
@@ -87,7 +90,7 @@ pub fn report(inputs: &Inputs) -> Report {
         faults: faults(inputs, &coverage, counted),
         context_switches,
         processes: tracked_processes(inputs, &coverage),
-        peak: peak(inputs.run),
+        peak,
         warnings: warnings::warnings(&Context {
             inputs,
             coverage: &coverage,
@@ -105,6 +108,8 @@ pub fn report(inputs: &Inputs) -> Report {
         cgroup,
         limits,
         run_limits: run_limits::run_limits(inputs),
+        alerts: events::alerts(inputs),
+        events,
         coverage,
         rank: own_rank(inputs),
         job_ranks: inputs.run.ranks.used(&inputs.host_info.own_ranks, inputs.run.start_ns),

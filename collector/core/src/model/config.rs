@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
 use super::run_limit::{RunLimits, TreeEnd};
+use crate::model::alert::Alerts;
 use crate::model::attached::Attached;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
@@ -156,6 +157,8 @@ pub struct TrackingConfig {
     pub limits: RunLimits,
     /// `--record`: where a bundle of evidence is made if something ends the run.
     pub bundles: Option<Bundles>,
+    /// What the user is told of while it runs, and where its events go.
+    pub alerts: Alerts,
 }
 
 impl TrackingConfig {

@@ -1,6 +1,7 @@
 //! Data that several parts share: names, qualities, what sources find, what was asked for, and the report. It knows no
 //! other module and does no I/O.
 
+pub mod alert;
 pub mod attached;
 pub mod cgroup;
 pub mod command;

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::alert::RunEvent;
 use super::run_limit::{Exceeded, RunLimit};
 
 /// The longest line of an order, its newline included, bytes: what a pipe takes as a whole or not at all (PIPE_BUF).
@@ -36,6 +37,8 @@ pub enum Rule {
     WaitAll,
     /// A limit of the run, by its place on the command line.
     Limit(u32),
+    /// Alerts that went on or off: each is told.
+    Alert,
 }
 
 /// What the launcher can do.
@@ -43,6 +46,8 @@ pub enum Rule {
 pub enum Action {
     /// Tell the user this, in one line on stderr.
     Tell(String),
+    /// Tell the user of this event, in one line on stderr.
+    TellEvent(RunEvent),
     /// End every process of the tree, because a limit is exceeded.
     EndTree {
         /// The limit.

@@ -64,15 +64,28 @@ pub enum Unit {
     Seconds,
     /// Number of processes.
     Processes,
+    /// Percent.
+    Percent,
 }
 
 impl Unit {
-    /// Gives an amount as reports have it; `amount` is in bytes, nanoseconds or processes.
+    /// Its name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Seconds => "seconds",
+            Self::Processes => "processes",
+            Self::Percent => "percent",
+        }
+    }
+
+    /// Gives an amount as reports have it; `amount` is in bytes, nanoseconds, processes or percent.
     #[must_use]
     pub fn of_report(self, amount: u64) -> f64 {
         match self {
             Self::Seconds => amount as f64 / 1e9,
-            Self::Bytes | Self::Processes => amount as f64,
+            Self::Bytes | Self::Processes | Self::Percent => amount as f64,
         }
     }
 }

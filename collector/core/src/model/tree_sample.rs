@@ -198,6 +198,8 @@ pub struct Wants {
     pub ended: bool,
     /// Events.
     pub events: bool,
+    /// What happened in the run.
+    pub happened: bool,
     /// The live processes of the open sample.
     pub live: bool,
 }
@@ -210,6 +212,7 @@ impl Wants {
             samples: self.samples || other.samples,
             ended: self.ended || other.ended,
             events: self.events || other.events,
+            happened: self.happened || other.happened,
             live: self.live || other.live,
         }
     }

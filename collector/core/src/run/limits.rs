@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::idle::{Activity, Idle};
 use super::orders::Orders;
 use crate::model::order::{Action, Order, OrderId, Rule};
 use crate::model::run_limit::{
@@ -17,12 +18,6 @@ use crate::model::tree_sample::{GpuSample, GpuSums, IoBytes};
 
 /// So long after the limit of wall time the launcher has not acted: it is gone, nanoseconds.
 const WALL_GRACE_NS: u64 = 1_000_000_000;
-/// Activity is looked for in stretches of at least this length, nanoseconds.
-const SHORTEST_STRETCH_NS: u64 = 1_000_000_000;
-/// After more than this many intervals without a sample, nobody has looked.
-const LONGEST_GAP: u64 = 20;
-/// A tree that uses less than this part of one core does nothing: it polls, or waits with a timer.
-const BUSY_PART_OF_CORE: f64 = 0.01;
 
 /// What the rules look at.
 #[derive(Debug, Clone)]
@@ -69,54 +64,26 @@ struct LimitRule {
     has_acted: bool,
 }
 
-/// Since when nothing happens.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct Idle {
-    /// When activity was last looked for, and what had been used by then.
-    looked_ns: u64,
-    cpu_ns: u64,
-    io: Option<IoBytes>,
-    /// CLOCK_MONOTONIC nanoseconds of the last activity of any kind, and on a GPU.
-    active_ns: u64,
-    gpu_active_ns: u64,
-}
-
-impl Idle {
-    /// Looks for activity since the last time. A GPU whose use is not known may be at work. Block I/O that the kernel does not count is
-    /// none.
-    fn look(&mut self, facts: &Facts, interval_ns: u64) {
-        let Facts { now_ns, cpu_ns, io, gpu, .. } = *facts;
-        let stretch_ns = now_ns.saturating_sub(self.looked_ns);
-        // Nobody has looked for a while: this program was stopped, too, or a successor has just begun. Or the user has stopped the run.
-        let is_paused = stretch_ns > SHORTEST_STRETCH_NS + LONGEST_GAP * interval_ns || facts.are_all_stopped;
-        if is_paused {
-            *self = Self { looked_ns: now_ns, cpu_ns, io, active_ns: now_ns, gpu_active_ns: now_ns };
-            return;
-        }
-        // A GPU that was busy between two readings is seen at each sample only.
-        let is_gpu_idle = gpu.busy_percent.is_some_and(|percent| percent <= 0.0);
-        if !is_gpu_idle {
-            self.gpu_active_ns = now_ns;
-        }
-        if gpu.expected > 0 && !is_gpu_idle {
-            self.active_ns = now_ns;
-        }
-        if stretch_ns < SHORTEST_STRETCH_NS {
-            return;
-        }
-        let used_ns = cpu_ns.saturating_sub(self.cpu_ns);
-        if used_ns as f64 >= stretch_ns as f64 * BUSY_PART_OF_CORE || io != self.io {
-            self.active_ns = now_ns;
-        }
-        *self = Self { looked_ns: now_ns, cpu_ns, io, ..*self };
-    }
-}
-
 impl LimitRules {
     /// Makes the rules. `usable_ram_bytes`: the memory that the run may use, if it is known. `interval_ns`: the time between two samples.
     pub(super) fn new(limits: &[RunLimit], usable_ram_bytes: Option<u64>, interval_ns: u64) -> Self {
         let rule = |limit: &RunLimit| LimitRule { limit: limit.clone(), exceeded: None, has_acted: false };
         Self { rules: limits.iter().map(rule).collect(), usable_ram_bytes, interval_ns, ..Self::default() }
+    }
+
+    /// Gives the memory above which the run ends: what it may use, or the strictest limit of RAM that ends it. `None`: not known.
+    pub(super) fn most_ram(&self, usable_bytes: Option<u64>) -> Option<u64> {
+        let ends = self
+            .list()
+            .map(|(limit, _)| limit)
+            .filter(|limit| limit.quantity == Quantity::Ram && limit.action == LimitAction::End);
+        let allowed = ends.filter_map(|limit| self.allowed(limit, &GpuSums::default()));
+        allowed.chain(usable_bytes).min()
+    }
+
+    /// Gives the time between two samples, nanoseconds.
+    pub(super) fn interval_ns(&self) -> u64 {
+        self.interval_ns
     }
 
     /// Whether there are no limits.
@@ -155,7 +122,9 @@ impl LimitRules {
 
     /// Orders what is due. After the tree was ended by one limit, no other acts.
     pub(super) fn decide(&mut self, facts: &Facts, orders: &mut Orders) {
-        self.idle.look(facts, self.interval_ns);
+        let Facts { now_ns, cpu_ns, io, gpu, are_all_stopped, .. } = *facts;
+        let interval_ns = self.interval_ns;
+        self.idle.look(&Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped });
         for index in 0..self.rules.len() {
             if self.first_to_end(|_| true).is_some() {
                 return;

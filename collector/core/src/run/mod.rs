@@ -1,9 +1,13 @@
 //! The core: from observations to what the run used. It does no I/O and reads no clock.
 
+pub(crate) mod alerts;
 pub mod cause;
 pub(crate) mod crashes;
+mod event_log;
 pub(crate) mod failures;
 pub mod gpu;
+mod growth;
+mod idle;
 pub(crate) mod limits;
 mod live;
 mod live_summary;

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::tree::ProcessSummary;
+use crate::model::alert::RunEvent;
 use crate::model::tree_sample::{Event, TreeSample, Wants};
 
 /// Most items that are kept; beyond it the oldest ones are dropped. The sinks that are behind count what they miss.
@@ -20,6 +21,8 @@ pub enum Outgoing {
     Ended(Box<ProcessSummary>),
     /// Something else is known.
     Event(Event),
+    /// Something happened in the run.
+    Happened(Box<RunEvent>),
 }
 
 /// Items that were dropped before any sink was given them.
@@ -28,13 +31,19 @@ pub struct Missed {
     samples: u64,
     ended: u64,
     events: u64,
+    happened: u64,
 }
 
 impl Missed {
     /// Gives how many of them a sink would have taken.
     #[must_use]
     pub fn of(self, wants: Wants) -> u64 {
-        let each = [(wants.samples, self.samples), (wants.ended, self.ended), (wants.events, self.events)];
+        let each = [
+            (wants.samples, self.samples),
+            (wants.ended, self.ended),
+            (wants.events, self.events),
+            (wants.happened, self.happened),
+        ];
         each.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, count)| count).sum()
     }
 
@@ -44,6 +53,7 @@ impl Missed {
             Outgoing::Sample(_) => self.samples += 1,
             Outgoing::Ended(_) => self.ended += 1,
             Outgoing::Event(_) => self.events += 1,
+            Outgoing::Happened(_) => self.happened += 1,
         }
     }
 }
@@ -86,6 +96,13 @@ impl Outbox {
     pub(super) fn add_event(&mut self, event: Event) {
         if self.wants.events {
             self.push(Outgoing::Event(event));
+        }
+    }
+
+    /// Adds what happened in the run.
+    pub(super) fn add_happened(&mut self, event: RunEvent) {
+        if self.wants.happened {
+            self.push(Outgoing::Happened(Box::new(event)));
         }
     }
 
@@ -152,7 +169,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    const ALL: Wants = Wants { samples: true, ended: true, events: true, live: false };
+    const ALL: Wants = Wants { samples: true, ended: true, events: true, happened: false, live: false };
 
     fn sample(at_ns: u64) -> TreeSample {
         TreeSample { at_ns, ..TreeSample::default() }

@@ -4,6 +4,7 @@
 use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
 
+use super::alerts::{self, AlertRules};
 use super::failures::Failures;
 use super::gpu::GpuState;
 use super::limits::{self, LimitRules};
@@ -66,6 +67,8 @@ pub struct RunState {
     pub(super) waiting: Waiting,
     /// What the run may not exceed.
     pub(crate) limits: LimitRules,
+    /// Alerts and events; `None`: nobody asked for them.
+    pub(crate) alerts: Option<Box<AlertRules>>,
     /// The findings that are applied.
     pub found: ReadUpTo,
     trust: Trust,
@@ -153,6 +156,9 @@ impl RunState {
         let usable = usable_at_start(config, host);
         let interval_ns = config.tracking.interval_ns();
         run.limits = LimitRules::new(&config.tracking.limits.list, usable.memory.bytes, interval_ns);
+        let most_ram = run.limits.most_ram(usable.memory.bytes);
+        let usable = alerts::Usable { ram_bytes: most_ram, cores: usable.cores.count };
+        run.alerts = AlertRules::new(&config.tracking.alerts, usable);
         run
     }
 
@@ -179,6 +185,7 @@ impl RunState {
             orders: Orders::default(),
             waiting: Waiting::default(),
             limits: LimitRules::default(),
+            alerts: None,
             found: ReadUpTo::default(),
             trust,
             sampling: Sampling::default(),
@@ -200,6 +207,7 @@ impl RunState {
                 self.main_pid = Some(*pid);
                 self.gpu.usage.start_ns = *start_ns;
                 self.tree.set_main(*pid, *start_ns, command);
+                self.note_start();
             }
             Observation::Attached { process, command } => {
                 let since_ns = process.before.at_ns;
@@ -207,6 +215,7 @@ impl RunState {
                 self.main_pid = Some(process.pid);
                 self.gpu.usage.start_ns = since_ns;
                 self.tree.attach(process, command);
+                self.note_start();
             }
             Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
             // The connector may be about to report it, so it waits.
@@ -394,6 +403,41 @@ impl RunState {
         samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
         self.decide_limits(sample.at_ns);
+        self.look_at_alerts();
+    }
+
+    /// Notes the start of the run as an event.
+    fn note_start(&mut self) {
+        if let Some(alerts) = &mut self.alerts {
+            alerts.note_start();
+        }
+        self.pass_on_events();
+    }
+
+    /// Decides which alerts are on by the sample that is complete.
+    fn look_at_alerts(&mut self) {
+        if self.alerts.is_none() {
+            return;
+        }
+        if let (Some(sample), Some(alerts)) = (self.now(), &mut self.alerts) {
+            let facts = alerts::Facts {
+                start_ns: self.start_ns,
+                interval_ns: self.limits.interval_ns(),
+                are_all_stopped: self.sampling.are_all_stopped(),
+                sample: &sample,
+            };
+            alerts.look(&facts, &mut self.orders);
+        }
+        self.pass_on_events();
+    }
+
+    /// Hands new events to the sinks.
+    fn pass_on_events(&mut self) {
+        let Some(alerts) = &mut self.alerts else { return };
+        alerts.note_limits(&self.limits, self.start_ns);
+        for event in alerts.take_new() {
+            self.samples.outbox.add_happened(event);
+        }
     }
 
     /// Gives the process that holds most at this sample; `None` without limits, which alone ask for it.
@@ -430,6 +474,7 @@ impl RunState {
         if let (Rule::Limit(index), OrderResult::Done) = (id.rule, result) {
             let gpu = self.gpu.usage.now(now_ns);
             self.limits.acted(index, now_ns, self.start_ns, &gpu);
+            self.pass_on_events();
         }
     }
 

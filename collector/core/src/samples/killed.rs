@@ -1,6 +1,7 @@
 //! Reports of commands that something ended, one of them with GPUs.
 
 use super::{full, hints, percent, set_ram};
+use crate::model::alert::{AlertQuantity, EventKind, Events, RunEvent};
 use crate::model::gpu::Vendor;
 use crate::model::groups::Groups;
 use crate::model::report::Report;
@@ -124,6 +125,8 @@ pub fn killed() -> Report {
     report.job_ranks = [0, 1].map(job_rank).into();
     report.ending.exit = killed;
     report.run_limits = run_limits();
+    report.alerts = alerts();
+    report.events = Some(events());
     let crash = |command: &str, signal, signal_name: &str, count, is_probe| Crash {
         command: Some(command.into()),
         signal,
@@ -318,4 +321,65 @@ fn job_rank(rank: u32) -> JobRank {
         peak_gpu_ram_bytes: Some(1_000_000_000),
         exit: Exit { code: Some(0), signal: None },
     }
+}
+
+/// Alerts of a run: one that went on and off, one that is on, one without effect, and one that could not go on.
+fn alerts() -> Vec<AlertUse> {
+    let entry = |words: &str, quantity: AlertQuantity, allowed: Option<f64>| AlertUse {
+        alert: words.into(),
+        quantity,
+        unit: quantity.unit(),
+        allowed,
+        reason: None,
+        times: 0,
+        first_at_s: None,
+        on_s: 0.0,
+        is_on: false,
+    };
+    vec![
+        AlertUse {
+            times: 2,
+            first_at_s: Some(1.5),
+            on_s: 40.25,
+            ..entry("ram>80%", AlertQuantity::Ram, Some(12.8e9))
+        },
+        AlertUse {
+            times: 1,
+            first_at_s: Some(61.5),
+            on_s: 20.5,
+            is_on: true,
+            ..entry("growth", AlertQuantity::Growth, Some(16e9))
+        },
+        entry("disk<10G", AlertQuantity::Disk, Some(1e10)),
+        AlertUse {
+            reason: Some("no GPU told the memory of the run".into()),
+            ..entry("gpu_ram>95%", AlertQuantity::GpuRam, None)
+        },
+    ]
+}
+
+/// Some events of such a run.
+fn events() -> Events {
+    let of_alert = |at_s, kind, words: &str, quantity: AlertQuantity, amount| RunEvent {
+        rule: Some(words.into()),
+        quantity: Some(quantity),
+        unit: Some(quantity.unit()),
+        amount: Some(amount),
+        allowed: Some(12.8e9),
+        since_s: Some(0.25),
+        ..RunEvent::new(at_s, kind)
+    };
+    let growth = RunEvent {
+        rate_bytes_per_s: Some(2e6),
+        left_s: Some(840.5),
+        ..of_alert(61.5, EventKind::Growth, "growth", AlertQuantity::Growth, 1.25e10)
+    };
+    let list = vec![
+        RunEvent::new(0.0, EventKind::Start),
+        of_alert(1.5, EventKind::Warning, "ram>80%", AlertQuantity::Ram, 1.3e10),
+        of_alert(21.5, EventKind::Recovered, "ram>80%", AlertQuantity::Ram, 1.1e10),
+        growth,
+        RunEvent::new(83.25, EventKind::Stop),
+    ];
+    Events { count: 5, by_kind: list.iter().map(|event| (event.kind, 1)).collect(), list }
 }

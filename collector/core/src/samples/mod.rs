@@ -241,6 +241,8 @@ pub fn full() -> Report {
         cgroup: None,
         limits: limits(),
         run_limits: Vec::new(),
+        alerts: Vec::new(),
+        events: None,
         rank: None,
         job_ranks: Vec::new(),
         node_part: None,

@@ -107,6 +107,8 @@ impl Merger {
             cgroup: None,
             limits: self.common.limits(),
             run_limits: self.common.run_limits.clone(),
+            alerts: Vec::new(),
+            events: None,
             rank: None,
             job_ranks: Vec::new(),
             node_part: None,

@@ -134,6 +134,12 @@ fn filled() -> Vec<Report> {
     report.run_limits[0].reason = Some("no controller".into());
     report.run_limits[0].exceeded_at_s = Some(1.5);
     report.run_limits[0].amount = Some(2.5);
+    report.alerts.truncate(1);
+    report.alerts[0].reason = Some("not known".into());
+    // The growth has all figures.
+    if let Some(events) = &mut report.events {
+        events.list.retain(|event| event.rate_bytes_per_s.is_some());
+    }
     report.contention.reason = Some("not read".into());
     report.cpu_time.kernel_s_reason = Some("a process still runs".into());
     report.max_ram_proportional.reason = Some("not read".into());
@@ -323,14 +329,14 @@ fn missing_key_is_unknown_or_refused_by_its_name() {
     assert!(unknown > 6 * 100 && refused > 6 * 50, "{unknown} {refused}");
 }
 
-/// Puts a key that no version has into every object, but for those whose keys are names of limits and variables.
+/// Puts a key that no version has into every object, but for those whose keys are names of limits, variables and kinds.
 fn put_unknown_keys(value: &mut Value) {
     match value {
         Value::Array(list) => list.iter_mut().for_each(put_unknown_keys),
         Value::Object(object) => {
             for (key, value) in object.iter_mut() {
                 match key.as_str() {
-                    "slurm" => {}
+                    "slurm" | "by_kind" => {}
                     "ulimits" => value.as_object_mut().unwrap().values_mut().for_each(put_unknown_keys),
                     _ => put_unknown_keys(value),
                 }
@@ -377,6 +383,8 @@ fn report_of_schema_2_is_read_with_a_note() {
         job_ranks: Vec::new(),
         node_part: None,
         run_limits: Vec::new(),
+        alerts: Vec::new(),
+        events: None,
         ..original
     };
     assert_eq!(report, expected);

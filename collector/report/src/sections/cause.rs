@@ -1,6 +1,6 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
-use crate::figures::{bytes, exit};
+use crate::figures::{bytes, exit, percent};
 use crate::limits_in_words::{held_most, what};
 use crate::model::counts_in_words;
 use crate::model::report::{
@@ -154,6 +154,7 @@ pub(super) fn amount(amount: f64, unit: Unit, units: Units) -> String {
         Unit::Bytes => units.bytes(amount as u64),
         Unit::Seconds => units.seconds(amount),
         Unit::Processes => counts_in_words::processes(amount as u64),
+        Unit::Percent => percent(amount / 100.0),
     }
 }
 

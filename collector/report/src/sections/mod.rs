@@ -1,5 +1,6 @@
 //! What each form of a report says, as data: pure functions of the report.
 
+mod alerts;
 mod cause;
 mod contention;
 mod coverage;
@@ -61,11 +62,12 @@ fn usage_sections(report: &Report, units: Units) -> Vec<Section> {
 }
 
 /// Makes the sections of where the command ran, what to ask for next time, and how the figures are known.
-fn circumstances(report: &Report, units: Units) -> [Section; 5] {
+fn circumstances(report: &Report, units: Units) -> [Section; 6] {
     [
         environment::host(report),
         environment::limits(report, units),
         environment::run_limits(report, units),
+        alerts::section(report, units),
         next_job::next_job(report, units),
         coverage::coverage(&report.coverage),
     ]
@@ -90,6 +92,7 @@ pub(super) struct Page {
 /// Makes what a page says.
 pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     let mut summary: Vec<Block> = evidence(report, units).map(remark).into_iter().collect();
+    summary.extend(alerts::remark(report, units));
     summary.extend(usage::rows(report, units));
     summary.extend(usage::time_row(report, units));
     summary.extend(gpus::rows(report, units));
@@ -119,6 +122,7 @@ pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: 
     let crashes = crashes::remarks(report, free_lines);
     let command_lines = free_lines - crashes.len();
     blocks.extend(crashes);
+    blocks.extend(alerts::remark(report, units));
     blocks.extend(usage::rows(report, units));
     blocks.extend(gpus::rows(report, units));
     blocks.extend(nodes::rows(report, units));

@@ -34,7 +34,7 @@ impl LineFile {
 
     /// Hands the whole lines of the last `most` bytes to `take`, in their order, each with its line break. Lines that are not
     /// UTF-8 are left out.
-    pub(super) fn last_lines(&self, most: u64, mut take: impl FnMut(&str)) -> io::Result<()> {
+    pub(in crate::sinks) fn last_lines(&self, most: u64, mut take: impl FnMut(&str)) -> io::Result<()> {
         let mut begin = self.0.end().saturating_sub(most);
         // The first line that is read may have lost its beginning: it is left out.
         let mut is_cut = begin > 0;

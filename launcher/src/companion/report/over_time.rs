@@ -29,7 +29,7 @@ pub(super) struct TimeArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "list_events", value_hint = ValueHint::FilePath)]
     metrics: Vec<PathBuf>,
 
-    /// List what happened: starts and ends of processes, and the RAM peak. Processes are in .jsonl and .sqlite
+    /// List what happened: starts and ends of processes, the RAM peak, and what alerts and limits did. Processes are in .jsonl and .sqlite
     #[arg(long, conflicts_with = "every")]
     list_events: bool,
 
@@ -108,7 +108,7 @@ pub(super) fn of_recording(
     show_events(&events::events(&recording, report.as_ref(), &time.filter()), places)
 }
 
-/// Shows what a report has: its own points, and the RAM peak as its one event.
+/// Shows what a report has: its own points, or its RAM peak and what alerts and limits did.
 ///
 /// # Errors
 /// If it is no report, or a place can't be written to.

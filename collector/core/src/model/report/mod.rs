@@ -3,6 +3,7 @@
 //!
 //! `None` is "unknown": null in JSON and `n/a` in text, never 0. A warning or the coverage section says why.
 
+mod alerts;
 mod attached;
 mod cause;
 mod contention;
@@ -25,7 +26,9 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::alert::Events;
 use super::groups::Groups;
+pub use alerts::AlertUse;
 pub use attached::AttachedTo;
 pub use cause::{
     AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, Enforcer, FatalSignal,
@@ -137,6 +140,12 @@ pub struct Report {
     /// Limits that the user set for the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_limits: Vec<RunLimitUse>,
+    /// Alerts that the user set for the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alerts: Vec<AlertUse>,
+    /// What happened in the run; `None`: nobody asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<Events>,
     /// The rank that the command is in a job of several; `None`: it is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<OwnRank>,

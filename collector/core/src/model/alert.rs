@@ -1,0 +1,185 @@
+//! Alerts that the user sets for a run (`--alert`), and what happens in a run (`--events`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::run_limit::{Threshold, Unit};
+use super::style::StreamFile;
+
+/// What an alert is about. Each is of the whole tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlertQuantity {
+    /// The footprint now.
+    Ram,
+    /// Memory on GPUs: an amount is of the run on all of them, a percentage of the fullest one that it uses.
+    GpuRam,
+    /// CPU utilisation, percent of the cores that the run may use.
+    Cpu,
+    /// Free space of the fullest file system that the run may write to.
+    Disk,
+    /// Time without work on GPUs.
+    GpuIdle,
+    /// The footprint rises all the time.
+    Growth,
+}
+
+impl AlertQuantity {
+    /// All quantities.
+    pub const ALL: [Self; 6] = [Self::Ram, Self::GpuRam, Self::Cpu, Self::Disk, Self::GpuIdle, Self::Growth];
+
+    /// Its name in options.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ram => "ram",
+            Self::GpuRam => "gpu_ram",
+            Self::Cpu => "cpu",
+            Self::Disk => "disk",
+            Self::GpuIdle => "gpu_idle",
+            Self::Growth => "growth",
+        }
+    }
+
+    /// Its unit in a report.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Ram | Self::GpuRam | Self::Disk | Self::Growth => Unit::Bytes,
+            Self::Cpu => Unit::Percent,
+            Self::GpuIdle => Unit::Seconds,
+        }
+    }
+
+    /// Whether too little is what it warns of.
+    #[must_use]
+    pub fn warns_below(self) -> bool {
+        self == Self::Disk
+    }
+}
+
+/// An alert.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Alert {
+    /// The user's words, such as `ram>80%`.
+    pub words: String,
+    /// What it is about.
+    pub quantity: AlertQuantity,
+    /// Where it goes on; `None`: growth has no threshold.
+    pub threshold: Option<Threshold>,
+}
+
+/// The alerts of a run, and where its events go.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Alerts {
+    /// In the order of the command line.
+    pub list: Vec<Alert>,
+    /// The file of `--events`, which the launcher made.
+    pub events_file: Option<StreamFile>,
+}
+
+impl Alerts {
+    /// Whether what happens in the run is noted.
+    #[must_use]
+    pub fn are_asked_for(&self) -> bool {
+        !self.list.is_empty() || self.events_file.is_some()
+    }
+}
+
+/// What happened in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// The command started.
+    Start,
+    /// The run ended.
+    Stop,
+    /// The tree held most RAM.
+    Peak,
+    /// An alert went on.
+    Warning,
+    /// An alert of RAM or GPU RAM at 95% or more went on.
+    Critical,
+    /// An alert went off.
+    Recovered,
+    /// The alert of growth went on.
+    Growth,
+    /// The alert of idle GPUs went on.
+    GpuIdle,
+    /// A limit of the run was exceeded.
+    Limit,
+}
+
+impl EventKind {
+    /// Its name in files and options.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Peak => "peak",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+            Self::Recovered => "recovered",
+            Self::Growth => "growth",
+            Self::GpuIdle => "gpu_idle",
+            Self::Limit => "limit",
+        }
+    }
+}
+
+/// An event of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunEvent {
+    /// When, seconds after the command's start.
+    pub at_s: f64,
+    /// What happened.
+    pub kind: EventKind,
+    /// The alert or limit, in the user's words; `None`: the event is of none.
+    pub rule: Option<String>,
+    /// What the alert is about; `None`: the event is of no alert.
+    pub quantity: Option<AlertQuantity>,
+    /// Unit of the next two; `None`: there are none.
+    pub unit: Option<Unit>,
+    /// How much there was.
+    pub amount: Option<f64>,
+    /// Where the rule begins to hold; of growth: what may be used.
+    pub allowed: Option<f64>,
+    /// Since when it is so, seconds after the command's start. An alert that went off: since when it was on.
+    pub since_s: Option<f64>,
+    /// By how much RAM rises, bytes a second; `None`: it does not rise all the time.
+    pub rate_bytes_per_s: Option<f64>,
+    /// How long until what may be used is reached at this rate, seconds.
+    pub left_s: Option<f64>,
+}
+
+impl RunEvent {
+    /// Makes an event of which nothing but its time and kind is known.
+    #[must_use]
+    pub fn new(at_s: f64, kind: EventKind) -> Self {
+        Self {
+            at_s,
+            kind,
+            rule: None,
+            quantity: None,
+            unit: None,
+            amount: None,
+            allowed: None,
+            since_s: None,
+            rate_bytes_per_s: None,
+            left_s: None,
+        }
+    }
+}
+
+/// The events of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Events {
+    /// How many there were.
+    pub count: u64,
+    /// How many of each kind.
+    pub by_kind: BTreeMap<EventKind, u64>,
+    /// In the order of their times. Of very many, the older ones in part.
+    pub list: Vec<RunEvent>,
+}

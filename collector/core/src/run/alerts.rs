@@ -1,0 +1,630 @@
+//! Alerts (`--alert`) as states, and the events of a run: a pure function of its samples.
+//!
+//! An alert goes on when its figure was beyond the threshold for a second, and off when it came back by a tenth. A figure that
+//! trembles about its threshold must not be told again and again: each time that an alert comes back, its figure must stay away for
+//! longer until it goes off ([`STAYS_AWAY_NS`]). So whatever a figure does, there are at most 2 events an hour over a day.
+//!
+//! An unknown figure changes no alert.
+
+use serde::{Deserialize, Serialize};
+
+use super::event_log::EventLog;
+use super::growth::{Growth, Rise};
+use super::idle::{Activity, Idle};
+use super::limits::LimitRules;
+use super::orders::Orders;
+use crate::model::alert::{Alert, AlertQuantity, Alerts, EventKind, RunEvent};
+use crate::model::order::{Action, Order, OrderId, Rule};
+use crate::model::run_limit::{Exceeded, RunLimit, Threshold, Unit};
+use crate::model::tree_sample::{GpuSample, GpuSums, TreeSample};
+
+/// A figure must be beyond the threshold for so long, nanoseconds.
+const BEYOND_NS: u64 = 1_000_000_000;
+/// It is back when it is this part of the threshold away from it.
+const BACK_BY: f64 = 0.1;
+/// It must stay back for so long until the alert goes off, nanoseconds: the first time, the second, and so on.
+const STAYS_AWAY_NS: [u64; 4] = [1_000_000_000, 60_000_000_000, 900_000_000_000, 7_200_000_000_000];
+/// After so long without an alert it begins with the first of them again, nanoseconds.
+const FORGOTTEN_NS: u64 = 4 * 3_600_000_000_000;
+/// From one time that an alert goes on to the next, nanoseconds.
+const AGAIN_NS: u64 = 30_000_000_000;
+/// From this percentage on an alert of memory is critical.
+const CRITICAL_PERCENT: f64 = 95.0;
+
+/// The alerts of a run, and its events.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct AlertRules {
+    rules: Vec<AlertRule>,
+    pub(crate) log: EventLog,
+    usable: Usable,
+    idle: Idle,
+    growth: Growth,
+    has_started: bool,
+    /// The limits of which it was noted that they are exceeded, by their places.
+    exceeded: Vec<usize>,
+    /// Lines that were ordered.
+    told: u32,
+    /// Events that no sink has got yet.
+    #[serde(skip)]
+    new: Vec<RunEvent>,
+}
+
+/// What the run may use.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct Usable {
+    /// Memory, bytes; `None`: not known.
+    pub ram_bytes: Option<u64>,
+    pub cores: f64,
+}
+
+/// What the rules look at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'a> {
+    /// Start of the command, CLOCK_MONOTONIC nanoseconds.
+    pub start_ns: u64,
+    /// The time between two samples, nanoseconds.
+    pub interval_ns: u64,
+    /// All live processes are stopped (Ctrl-Z).
+    pub are_all_stopped: bool,
+    /// The sample that is complete.
+    pub sample: &'a TreeSample,
+}
+
+/// An alert, and whether it is on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AlertRule {
+    pub(crate) alert: Alert,
+    state: AlertState,
+    /// Where it goes on, in its unit, when its figure was last known.
+    pub(crate) allowed: Option<f64>,
+}
+
+/// The state of an alert. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct AlertState {
+    /// Since when its figure is beyond the threshold.
+    beyond_ns: Option<u64>,
+    /// Since when it is back.
+    back_ns: Option<u64>,
+    on_ns: Option<u64>,
+    last_on_ns: Option<u64>,
+    last_off_ns: Option<u64>,
+    /// Which of [`STAYS_AWAY_NS`] holds.
+    returns: usize,
+    /// How often it went on, when first, and how long it was on, nanoseconds.
+    times: u64,
+    first_on_ns: Option<u64>,
+    was_on_ns: u64,
+}
+
+/// What came of a look at an alert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// It went on; its figure is beyond the threshold since then.
+    On { since_ns: u64 },
+    /// It went off, and had been on since then.
+    Off { since_ns: u64 },
+}
+
+/// The figure of an alert, in the unit of its quantity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Level {
+    amount: f64,
+    /// `None`: it has no threshold.
+    allowed: Option<f64>,
+    is_beyond: bool,
+    is_back: bool,
+}
+
+impl AlertState {
+    /// Takes in a figure at `now_ns`.
+    fn look(&mut self, level: Level, now_ns: u64) -> Option<Change> {
+        let since = |begin: Option<u64>, is_so: bool| is_so.then(|| begin.unwrap_or(now_ns));
+        self.beyond_ns = since(self.beyond_ns, level.is_beyond);
+        self.back_ns = since(self.back_ns, level.is_back);
+        let lasts = |begin: Option<u64>, ns: u64| begin.filter(|begin| now_ns.saturating_sub(*begin) >= ns);
+        let Some(on_ns) = self.on_ns else {
+            let since_ns = lasts(self.beyond_ns, BEYOND_NS)?;
+            if self.last_on_ns.is_some_and(|last| now_ns.saturating_sub(last) < AGAIN_NS) {
+                return None;
+            }
+            self.go_on(now_ns);
+            return Some(Change::On { since_ns });
+        };
+        let away_ns = STAYS_AWAY_NS.get(self.returns).copied().unwrap_or(u64::MAX);
+        lasts(self.back_ns, away_ns)?;
+        self.was_on_ns = self.was_on_ns.saturating_add(now_ns.saturating_sub(on_ns));
+        (self.on_ns, self.last_off_ns) = (None, Some(now_ns));
+        Some(Change::Off { since_ns: on_ns })
+    }
+
+    fn go_on(&mut self, now_ns: u64) {
+        let is_return = self.last_off_ns.is_some_and(|off| now_ns.saturating_sub(off) < FORGOTTEN_NS);
+        self.returns = if is_return { (self.returns + 1).min(STAYS_AWAY_NS.len() - 1) } else { 0 };
+        self.times += 1;
+        self.first_on_ns.get_or_insert(now_ns);
+        (self.on_ns, self.last_on_ns) = (Some(now_ns), Some(now_ns));
+    }
+}
+
+impl AlertRule {
+    fn new(alert: Alert) -> Self {
+        Self { alert, state: AlertState::default(), allowed: None }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.state.on_ns.is_some()
+    }
+
+    /// Gives how often it went on.
+    pub(crate) fn times(&self) -> u64 {
+        self.state.times
+    }
+
+    /// Gives when it first went on, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) fn first_on_ns(&self) -> Option<u64> {
+        self.state.first_on_ns
+    }
+
+    /// Gives how long it was on until `now_ns`, nanoseconds.
+    pub(crate) fn on_ns_until(&self, now_ns: u64) -> u64 {
+        let open_ns = self.state.on_ns.map_or(0, |on| now_ns.saturating_sub(on));
+        self.state.was_on_ns.saturating_add(open_ns)
+    }
+
+    /// Gives what an alert that goes on is.
+    fn kind(&self) -> EventKind {
+        match (self.alert.quantity, self.alert.threshold) {
+            (AlertQuantity::Growth, _) => EventKind::Growth,
+            (AlertQuantity::GpuIdle, _) => EventKind::GpuIdle,
+            (AlertQuantity::Ram | AlertQuantity::GpuRam, Some(Threshold::Percent(percent)))
+                if percent >= CRITICAL_PERCENT =>
+            {
+                EventKind::Critical
+            }
+            _ => EventKind::Warning,
+        }
+    }
+}
+
+impl AlertRules {
+    /// Makes the rules. `None`: nothing is asked for.
+    pub(super) fn new(asked: &Alerts, usable: Usable) -> Option<Box<Self>> {
+        let rules = asked.list.iter().cloned().map(AlertRule::new).collect();
+        asked.are_asked_for().then(|| Box::new(Self { rules, usable, ..Self::default() }))
+    }
+
+    /// Gives the alerts, in the order of the command line.
+    pub(crate) fn list(&self) -> &[AlertRule] {
+        &self.rules
+    }
+
+    /// Notes that the command has started. A restarted collector is told again.
+    pub(super) fn note_start(&mut self) {
+        if !std::mem::replace(&mut self.has_started, true) {
+            self.add(RunEvent::new(0.0, EventKind::Start));
+        }
+    }
+
+    /// Notes the limits that are exceeded and were not before.
+    pub(super) fn note_limits(&mut self, limits: &LimitRules, start_ns: u64) {
+        let exceeded: Vec<(usize, &RunLimit, &Exceeded)> = limits
+            .list()
+            .enumerate()
+            .filter_map(|(index, (limit, exceeded))| Some((index, limit, exceeded?)))
+            .filter(|(index, ..)| !self.exceeded.contains(index))
+            .collect();
+        for (index, limit, exceeded) in exceeded {
+            let unit = limit.quantity.unit();
+            self.exceeded.push(index);
+            self.add(RunEvent {
+                rule: Some(limit.words.clone()),
+                unit: Some(unit),
+                amount: Some(unit.of_report(exceeded.amount)),
+                allowed: Some(unit.of_report(exceeded.allowed)),
+                ..RunEvent::new(seconds(start_ns, exceeded.at_ns), EventKind::Limit)
+            });
+        }
+    }
+
+    /// Looks at a sample that is complete. Each alert that goes on or off is an event, and is told.
+    pub(super) fn look(&mut self, facts: &Facts, orders: &mut Orders) {
+        let Facts { start_ns, sample, .. } = *facts;
+        if self.rules.is_empty() {
+            return;
+        }
+        self.idle.look(&Activity {
+            now_ns: sample.at_ns,
+            interval_ns: facts.interval_ns,
+            are_all_stopped: facts.are_all_stopped,
+            cpu_ns: sample.cpu.combined.time_ns,
+            io: sample.io.map(|io| io.bytes),
+            gpu: &sample.gpu,
+        });
+        self.growth.add(start_ns, sample.at_ns, sample.footprint_bytes.combined.end);
+        let rise = self.growth.rise(self.usable.ram_bytes);
+        for index in 0..self.rules.len() {
+            if let Some(event) = self.look_at(index, facts, rise) {
+                let id = OrderId { rule: Rule::Alert, epoch: self.told };
+                self.told = self.told.saturating_add(1);
+                orders.issue(Order { id, action: Action::TellEvent(event.clone()) });
+                self.add(event);
+            }
+        }
+    }
+
+    /// Gives what happened to an alert. `None`: nothing.
+    fn look_at(&mut self, index: usize, facts: &Facts, rise: Option<Rise>) -> Option<RunEvent> {
+        let Facts { start_ns, sample, .. } = *facts;
+        let alert = &self.rules.get(index)?.alert;
+        let quantity = alert.quantity;
+        let level = self.level(alert, facts, rise);
+        let rule = self.rules.get_mut(index)?;
+        let Some(level) = level else {
+            // The time for which it was beyond the threshold, or back, is not known any more.
+            (rule.state.beyond_ns, rule.state.back_ns) = (None, None);
+            return None;
+        };
+        rule.allowed = level.allowed.or(rule.allowed);
+        let change = rule.state.look(level, sample.at_ns)?;
+        let (kind, since_ns) = match change {
+            Change::On { since_ns } => (rule.kind(), since_ns),
+            Change::Off { since_ns } => (EventKind::Recovered, since_ns),
+        };
+        let rise = rise.filter(|_| matches!(quantity, AlertQuantity::Ram | AlertQuantity::Growth));
+        let since_ns = match (kind, rise) {
+            (EventKind::Growth, Some(rise)) => rise.since_ns,
+            _ => since_ns,
+        };
+        let left_bytes = self.usable.ram_bytes.map(|usable| usable as f64 - level.amount);
+        let left_s = rise.zip(left_bytes).map(|(rise, bytes)| bytes.max(0.0) / rise.bytes_per_s);
+        Some(RunEvent {
+            rule: Some(rule.alert.words.clone()),
+            quantity: Some(quantity),
+            unit: Some(quantity.unit()),
+            amount: Some(level.amount),
+            allowed: level.allowed,
+            since_s: Some(seconds(start_ns, since_ns)),
+            rate_bytes_per_s: rise.map(|rise| rise.bytes_per_s),
+            left_s,
+            ..RunEvent::new(seconds(start_ns, sample.at_ns), kind)
+        })
+    }
+
+    /// Gives the figure of an alert. `None`: it is not known.
+    fn level(&self, alert: &Alert, facts: &Facts, rise: Option<Rise>) -> Option<Level> {
+        let Facts { sample, .. } = *facts;
+        let unit = alert.quantity.unit();
+        let amount_allowed = match alert.threshold {
+            Some(Threshold::Amount(amount)) => Some(unit.of_report(amount)),
+            Some(Threshold::Percent(_)) | None => None,
+        };
+        let part = |whole: u64| match alert.threshold {
+            Some(Threshold::Percent(percent)) => Some(whole as f64 * percent / 100.0),
+            _ => amount_allowed,
+        };
+        let above = |amount: f64, allowed: f64| Level {
+            amount,
+            allowed: Some(allowed),
+            is_beyond: amount > allowed,
+            is_back: amount < allowed * (1.0 - BACK_BY),
+        };
+        match alert.quantity {
+            AlertQuantity::Ram => {
+                let allowed = amount_allowed.or_else(|| part(self.usable.ram_bytes?))?;
+                Some(above(sample.footprint_bytes.combined.end as f64, allowed))
+            }
+            AlertQuantity::GpuRam => match amount_allowed {
+                Some(allowed) => sample.gpu.run_bytes.map(|bytes| above(bytes.combined as f64, allowed)),
+                None => {
+                    let (used, memory) = fullest(&sample.gpu)?;
+                    Some(above(used as f64, part(memory)?))
+                }
+            },
+            AlertQuantity::Cpu => {
+                let Some(Threshold::Percent(allowed)) = alert.threshold else { return None };
+                let percent = sample.cpu.combined.percent.filter(|_| self.usable.cores > 0.0)?;
+                Some(above(percent / self.usable.cores, allowed))
+            }
+            AlertQuantity::Disk => {
+                let free = sample.file_systems.iter().filter_map(|system| system.free_bytes).min()? as f64;
+                let allowed = amount_allowed?;
+                let (is_beyond, is_back) = (free < allowed, free > allowed * (1.0 + BACK_BY));
+                Some(Level { amount: free, allowed: Some(allowed), is_beyond, is_back })
+            }
+            AlertQuantity::GpuIdle => {
+                let idle_ns = sample.at_ns.saturating_sub(self.idle.gpu_active_ns);
+                (sample.gpu.expected > 0).then_some(())?;
+                Some(above(Unit::Seconds.of_report(idle_ns), amount_allowed?))
+            }
+            AlertQuantity::Growth => Some(Level {
+                amount: sample.footprint_bytes.combined.end as f64,
+                allowed: self.usable.ram_bytes.map(|bytes| bytes as f64),
+                is_beyond: rise.is_some(),
+                is_back: rise.is_none(),
+            }),
+        }
+    }
+
+    fn add(&mut self, event: RunEvent) {
+        self.new.push(event.clone());
+        self.log.add(event);
+    }
+
+    /// Gives the events since the last call.
+    pub(super) fn take_new(&mut self) -> Vec<RunEvent> {
+        std::mem::take(&mut self.new)
+    }
+}
+
+/// Gives a moment of CLOCK_MONOTONIC as seconds after the command's start.
+fn seconds(start_ns: u64, at_ns: u64) -> f64 {
+    at_ns.saturating_sub(start_ns) as f64 / 1e9
+}
+
+/// Gives the memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: that is where it fails next.
+/// Other programs' memory counts, too. If the run has none on any, it uses nothing of the largest. `None`: no GPU tells both.
+fn fullest(gpu: &GpuSums) -> Option<(u64, u64)> {
+    let known = |sample: &GpuSample| {
+        let memory = sample.device.memory_bytes.filter(|memory| *memory > 0)?;
+        let own = sample.run_bytes?.combined;
+        let used = sample.used_bytes.map_or(own, |used| used.max(own));
+        Some((if own > 0 { used } else { 0 }, memory))
+    };
+    let part = |(used, memory): &(u64, u64)| *used as f64 / *memory as f64;
+    let all = gpu.devices.iter().filter_map(known);
+    all.max_by(|a, b| part(a).total_cmp(&part(b)).then(a.1.cmp(&b.1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::gpu::Device;
+    use crate::model::groups::Groups;
+    use crate::model::tree_sample::{CpuSample, FileSystemSample, Span};
+
+    const S: u64 = 1_000_000_000;
+    const MB: u64 = 1_000_000;
+    const START_NS: u64 = 100 * S;
+    const INTERVAL_NS: u64 = S;
+    const USABLE: Usable = Usable { ram_bytes: Some(1000 * MB), cores: 2.0 };
+
+    fn alert(words: &str, quantity: AlertQuantity, threshold: Option<Threshold>) -> Alert {
+        Alert { words: words.into(), quantity, threshold }
+    }
+
+    fn ram(percent: f64) -> Alert {
+        alert("ram", AlertQuantity::Ram, Some(Threshold::Percent(percent)))
+    }
+
+    fn rules(list: &[Alert]) -> AlertRules {
+        *AlertRules::new(&Alerts { list: list.to_vec(), events_file: None }, USABLE).unwrap()
+    }
+
+    fn with_ram(at_ms: u64, bytes: u64) -> TreeSample {
+        let combined = Span::at_end(bytes);
+        let at_ns = START_NS + at_ms * 1_000_000;
+        TreeSample {
+            at_ns,
+            footprint_bytes: Groups { combined, ..Groups::default() },
+            ..TreeSample::default()
+        }
+    }
+
+    /// What a sample causes.
+    fn after(rules: &mut AlertRules, sample: &TreeSample) -> Vec<(EventKind, f64)> {
+        rules.look(
+            &Facts { start_ns: START_NS, interval_ns: INTERVAL_NS, are_all_stopped: false, sample },
+            &mut Orders::default(),
+        );
+        rules.take_new().into_iter().map(|event| (event.kind, event.at_s)).collect()
+    }
+
+    // Requirement: ALERT-2
+    #[test]
+    fn alert_goes_on_after_a_second_above_and_off_a_tenth_below() {
+        let mut rules = rules(&[ram(80.0)]);
+        let mut at = |ms, mb: u64| after(&mut rules, &with_ram(ms, mb * MB));
+        assert_eq!(at(0, 900), []);
+        assert_eq!(at(900, 700), [], "it was above for less than a second");
+        assert_eq!(at(1000, 801), []);
+        assert_eq!(at(1900, 801), []);
+        assert_eq!(at(2000, 801), [(EventKind::Warning, 2.0)]);
+        assert_eq!([at(3000, 800), at(9000, 721)], [[], []], "not a tenth below");
+        assert_eq!([at(9500, 719), at(10_400, 719)], [[], []]);
+        assert_eq!(at(10_500, 719), [(EventKind::Recovered, 10.5)]);
+        assert_eq!([at(11_000, 900), at(31_900, 900)], [[], []], "again after 30 s");
+        assert_eq!(at(32_000, 900), [(EventKind::Warning, 32.0)]);
+        let [rule] = rules.list() else { panic!() };
+        assert!(rule.is_on());
+        assert_eq!((rule.times(), rule.first_on_ns()), (2, Some(START_NS + 2 * S)));
+        assert_eq!(rule.on_ns_until(START_NS + 40 * S), 8_500_000_000 + 8 * S);
+        assert_eq!(rule.allowed, Some(800e6));
+    }
+
+    // Requirement: ALERT-2
+    #[test]
+    fn memory_at_95_percent_is_critical() {
+        let mut rules = rules(&[ram(80.0), ram(95.0)]);
+        after(&mut rules, &with_ram(0, 990 * MB));
+        let kinds: Vec<_> =
+            after(&mut rules, &with_ram(1000, 990 * MB)).iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [EventKind::Warning, EventKind::Critical]);
+    }
+
+    /// Events of a day in which RAM is this much at each half of a second.
+    fn events_of_a_day(mut megabytes: impl FnMut(u64, &AlertRules) -> u64) -> usize {
+        let mut rules = rules(&[ram(80.0)]);
+        let mut count = 0;
+        for half_s in 0..2 * 86_400 {
+            let mb = megabytes(half_s, &rules);
+            count += after(&mut rules, &with_ram(half_s * 500, mb * MB)).len();
+        }
+        assert!(count > 0);
+        count
+    }
+
+    // Requirement: ALERT-3
+    #[test]
+    fn figure_that_trembles_for_a_day_causes_at_most_two_events_an_hour() {
+        const MOST: usize = 48;
+        // Half of the time at 850 MB, half at 700, with periods from 5 s to 4 h.
+        for period_s in [5, 20, 45, 60, 90, 130, 300, 600, 1000, 1801, 3600, 5400, 7300, 14_400] {
+            let count = events_of_a_day(|half_s, _| if half_s / period_s % 2 == 0 { 850 } else { 700 });
+            assert!(count <= MOST, "period of {period_s} s: {count} events");
+        }
+        let (mut random, mut mb) = (1_u64, 0);
+        let noise = events_of_a_day(|half_s, _| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            mb = if half_s % 8 == 0 { 650 + (random >> 33) % 300 } else { mb };
+            mb
+        });
+        assert!(noise <= MOST, "noise: {noise} events");
+        // The worst that it can do: it changes sides whenever the alert did.
+        let worst = events_of_a_day(|_, rules| if rules.list()[0].is_on() { 0 } else { 999 });
+        assert!((8..=MOST).contains(&worst), "{worst} events");
+        // Or it waits until that is forgotten.
+        let mut off = 0;
+        let patient = events_of_a_day(|_, rules| {
+            let rule = &rules.list()[0];
+            off = if rule.is_on() { 0 } else { off + 1 };
+            let waits = rule.state.returns == 2 && off <= 2 * 4 * 3600;
+            if rule.is_on() || waits { 0 } else { 999 }
+        });
+        assert!((8..=MOST).contains(&patient), "{patient} events");
+    }
+
+    // Requirement: ALERT-4
+    #[test]
+    fn unknown_figure_changes_no_alert() {
+        let gpu_ram = |words, threshold| alert(words, AlertQuantity::GpuRam, Some(threshold));
+        let list = [
+            ram(80.0),
+            gpu_ram("gpu_ram>80%", Threshold::Percent(80.0)),
+            gpu_ram("gpu_ram>1M", Threshold::Amount(MB)),
+            alert("cpu>1%", AlertQuantity::Cpu, Some(Threshold::Percent(1.0))),
+            alert("disk<1T", AlertQuantity::Disk, Some(Threshold::Amount(1 << 40))),
+            alert("gpu_idle>1s", AlertQuantity::GpuIdle, Some(Threshold::Amount(S))),
+        ];
+        let mut rules = *AlertRules::new(
+            &Alerts { list: list.to_vec(), events_file: None },
+            Usable { ram_bytes: None, cores: 2.0 },
+        )
+        .unwrap();
+        for s in 0..100 {
+            assert_eq!(after(&mut rules, &with_ram(s * 1000, 990 * MB)), []);
+        }
+        assert!(rules.list().iter().all(|rule| rule.allowed.is_none() && rule.times() == 0));
+    }
+
+    /// A GPU of 1,000 MB of which so much is used, by the run and by all.
+    fn gpu(run_mb: u64, used_mb: u64) -> GpuSample {
+        let device = Device { memory_bytes: Some(1000 * MB), ..Device::default() };
+        GpuSample {
+            device: Arc::new(device),
+            used_bytes: Some(used_mb * MB),
+            run_bytes: Some(Groups { combined: run_mb * MB, ..Groups::default() }),
+            ..GpuSample::default()
+        }
+    }
+
+    // Requirement: ALERT-1
+    #[test]
+    fn gpu_memory_is_that_of_the_fullest_gpu_that_the_run_uses() {
+        let all = |devices: Vec<GpuSample>| fullest(&GpuSums { devices, ..GpuSums::default() });
+        assert_eq!(all(vec![gpu(100, 200), gpu(10, 900), gpu(0, 999)]), Some((900 * MB, 1000 * MB)));
+        assert_eq!(all(vec![gpu(0, 999)]), Some((0, 1000 * MB)));
+        assert_eq!(all(vec![GpuSample { run_bytes: None, ..gpu(1, 1) }]), None);
+        assert_eq!(all(Vec::new()), None);
+    }
+
+    // Requirement: ALERT-1
+    #[test]
+    fn cpu_disk_and_idle_gpus_have_their_own_figures() {
+        let list = [
+            alert("cpu>90%", AlertQuantity::Cpu, Some(Threshold::Percent(90.0))),
+            alert("disk<1G", AlertQuantity::Disk, Some(Threshold::Amount(1 << 30))),
+            alert("gpu_idle>5s", AlertQuantity::GpuIdle, Some(Threshold::Amount(5 * S))),
+        ];
+        let mut rules = rules(&list);
+        let sample = |s: u64, cpu, free, busy| {
+            let system = FileSystemSample { free_bytes: Some(free), ..FileSystemSample::default() };
+            let combined = CpuSample { time_ns: 0, percent: Some(cpu) };
+            TreeSample {
+                cpu: Groups { combined, ..Groups::default() },
+                file_systems: vec![system],
+                gpu: GpuSums { busy_percent: Some(busy), expected: 1, ..GpuSums::default() },
+                ..with_ram(s * 1000, 0)
+            }
+        };
+        let calm: Vec<_> =
+            (0..20).flat_map(|s| after(&mut rules, &sample(s, 170.0, 2 << 30, 50.0))).collect();
+        assert_eq!(calm, []);
+        let busy: Vec<_> =
+            (20..30).flat_map(|s| after(&mut rules, &sample(s, 199.0, 1 << 29, 0.0))).collect();
+        let expected = [(EventKind::Warning, 21.0), (EventKind::Warning, 21.0), (EventKind::GpuIdle, 26.0)];
+        assert_eq!(busy, expected);
+        let after: Vec<_> =
+            (30..33).flat_map(|s| after(&mut rules, &sample(s, 10.0, 2 << 30, 9.0))).collect();
+        assert_eq!(after, [(EventKind::Recovered, 31.0); 3]);
+    }
+
+    // Requirement: ALERT-6
+    #[test]
+    fn growth_is_told_with_its_rate_and_the_time_that_is_left() {
+        let mut rules = rules(&[alert("growth", AlertQuantity::Growth, None), ram(80.0)]);
+        let mut events = Vec::new();
+        for s in 0..=380 {
+            let sample = with_ram(s * 1000, (100 + 2 * s) * MB);
+            rules.look(
+                &Facts {
+                    start_ns: START_NS,
+                    interval_ns: INTERVAL_NS,
+                    are_all_stopped: false,
+                    sample: &sample,
+                },
+                &mut Orders::default(),
+            );
+            events.extend(rules.take_new());
+        }
+        let [growth, warning] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((growth.kind, growth.allowed), (EventKind::Growth, Some(1e9)));
+        assert!((growth.at_s - 121.0).abs() < 2.0 && growth.since_s.unwrap() < 60.0, "{growth:?}");
+        assert!((growth.rate_bytes_per_s.unwrap() / 2e6 - 1.0).abs() < 0.01, "{growth:?}");
+        assert_eq!(warning.kind, EventKind::Warning);
+        let left_s = (1e9 - warning.amount.unwrap()) / warning.rate_bytes_per_s.unwrap();
+        assert!(
+            (warning.left_s.unwrap() - left_s).abs() < 1e-6 && (left_s - 99.0).abs() < 3.0,
+            "{warning:?}"
+        );
+    }
+
+    // Requirement: ALERT-5
+    #[test]
+    fn limit_is_noted_once_and_the_start_too() {
+        let mut rules = rules(&[ram(80.0)]);
+        rules.note_start();
+        rules.note_start();
+        let limit = RunLimit {
+            words: "ram=1G".into(),
+            quantity: crate::model::run_limit::Quantity::Ram,
+            threshold: Threshold::Amount(1 << 30),
+            action: crate::model::run_limit::LimitAction::End,
+        };
+        let mut limits = LimitRules::new(&[limit], None, INTERVAL_NS);
+        rules.note_limits(&limits, START_NS);
+        limits.acted(0, START_NS + 3 * S, START_NS, &GpuSums::default());
+        rules.note_limits(&limits, START_NS);
+        rules.note_limits(&limits, START_NS);
+        let kinds: Vec<_> = rules.take_new().iter().map(|event| (event.kind, event.at_s)).collect();
+        assert_eq!(kinds, [(EventKind::Start, 0.0), (EventKind::Limit, 3.0)]);
+    }
+
+    // Requirement: ALERT-10
+    #[test]
+    fn run_without_alerts_and_events_keeps_nothing() {
+        assert!(AlertRules::new(&Alerts::default(), USABLE).is_none());
+    }
+}

@@ -1,0 +1,54 @@
+//! What happened in a run: counted, and listed as far as there is room.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::alert::{EventKind, RunEvent};
+
+/// Most events in the list. Of more, every second one of the older half is dropped.
+pub(super) const MOST: usize = 10_000;
+
+/// See the module.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct EventLog {
+    pub(crate) count: u64,
+    pub(crate) by_kind: BTreeMap<EventKind, u64>,
+    pub(crate) list: Vec<RunEvent>,
+}
+
+impl EventLog {
+    /// Adds an event.
+    pub(super) fn add(&mut self, event: RunEvent) {
+        self.count += 1;
+        *self.by_kind.entry(event.kind).or_default() += 1;
+        self.list.push(event);
+        if self.list.len() > MOST {
+            let mut index = 0;
+            self.list.retain(|_| {
+                index += 1;
+                index > MOST / 2 || index % 2 == 0
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: ALERT-5
+    #[test]
+    fn list_of_very_many_events_has_the_younger_ones_whole_and_older_ones_in_part() {
+        let mut log = EventLog::default();
+        for n in 0..50_000_u32 {
+            log.add(RunEvent::new(f64::from(n), EventKind::Warning));
+        }
+        assert_eq!((log.count, log.by_kind[&EventKind::Warning]), (50_000, 50_000));
+        assert!(log.list.len() <= MOST && log.list.len() > MOST / 2, "{}", log.list.len());
+        let young: Vec<f64> = log.list.iter().rev().take(MOST / 4).map(|event| event.at_s).collect();
+        assert!(young.windows(2).all(|two| two[0] - two[1] == 1.0), "the younger ones are all there");
+        assert!(log.list[0].at_s < 20_000.0, "some of the first are there: {}", log.list[0].at_s);
+        assert!(log.list.is_sorted_by(|a, b| a.at_s < b.at_s));
+    }
+}

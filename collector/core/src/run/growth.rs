@@ -1,0 +1,170 @@
+//! Whether RAM rises all the time: a fact of the run so far, not a verdict about the program.
+//!
+//! The run is cut into stretches of equal length, of each of which the smallest footprint is kept. RAM grows if, over the last half of
+//! the run, the minima of 8 equal windows all rise, and by enough together. A program that has filled its caches has a flat end, and
+//! one that works in rounds comes back to the same minimum.
+
+use serde::{Deserialize, Serialize};
+
+/// Minima that are kept at most; then two become one.
+const MOST: usize = 128;
+/// The first stretches are so long, nanoseconds.
+const FIRST_WIDTH_NS: u64 = 1_000_000_000;
+/// Windows over the last half of the run.
+const WINDOWS: usize = 8;
+/// A shorter run is not judged, nanoseconds: most programs read their data and fill their caches by then.
+const SHORTEST_RUN_NS: u64 = 120_000_000_000;
+/// Less is no growth, bytes.
+const LEAST_RISE_BYTES: u64 = 64_000_000;
+/// Less of what the run may use is no growth.
+const LEAST_PART: f64 = 0.05;
+
+/// Minima of the footprint over the run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Growth {
+    /// Length of a stretch, nanoseconds; 0: nothing was added yet.
+    width_ns: u64,
+    /// Start of the first stretch, CLOCK_MONOTONIC nanoseconds.
+    begin_ns: u64,
+    /// Of each stretch that is over.
+    minima: Vec<u64>,
+    /// Of the stretch that has begun. `None`: it has no sample yet.
+    open: Option<u64>,
+}
+
+/// By how much RAM rises.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rise {
+    /// Begin of the windows, CLOCK_MONOTONIC nanoseconds.
+    pub since_ns: u64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+}
+
+impl Growth {
+    /// Adds a footprint of a run that began at `start_ns`. The times never go back.
+    pub(super) fn add(&mut self, start_ns: u64, at_ns: u64, bytes: u64) {
+        if self.width_ns == 0 {
+            (self.width_ns, self.begin_ns) = (FIRST_WIDTH_NS, start_ns);
+        }
+        // A long gap without samples adds one stretch after the other, which become wider.
+        while at_ns.saturating_sub(self.end_ns()) >= self.width_ns {
+            // A stretch without a sample tells nothing: it does not rise.
+            let minimum = self.open.take().or(self.minima.last().copied()).unwrap_or(bytes);
+            self.minima.push(minimum);
+            if self.minima.len() == MOST {
+                self.minima = self.minima.chunks(2).filter_map(|two| two.iter().min().copied()).collect();
+                self.width_ns = self.width_ns.saturating_mul(2);
+            }
+        }
+        self.open = Some(self.open.map_or(bytes, |open| open.min(bytes)));
+    }
+
+    /// Gives the end of the last stretch that is over.
+    fn end_ns(&self) -> u64 {
+        self.begin_ns.saturating_add(self.width_ns.saturating_mul(self.minima.len() as u64))
+    }
+
+    /// Gives how RAM rises. `usable_bytes`: what the run may use. `None`: it does not rise all the time, or the run is too short.
+    pub(super) fn rise(&self, usable_bytes: Option<u64>) -> Option<Rise> {
+        let count = self.minima.len();
+        if self.width_ns.saturating_mul(count as u64) < SHORTEST_RUN_NS {
+            return None;
+        }
+        // At least half of the run.
+        let in_window = count.div_ceil(2 * WINDOWS);
+        let first = count.checked_sub(in_window * WINDOWS)?;
+        let windows: Vec<u64> = self
+            .minima
+            .get(first..)?
+            .chunks(in_window)
+            .filter_map(|window| window.iter().min().copied())
+            .collect();
+        let (from, to) = (*windows.first()?, *windows.last()?);
+        let part = usable_bytes.map_or(0, |usable| (usable as f64 * LEAST_PART) as u64);
+        let does_rise = windows.is_sorted_by(|before, after| before < after);
+        if !does_rise || to - from < part.max(LEAST_RISE_BYTES) {
+            return None;
+        }
+        let between_ns = self.width_ns.saturating_mul((in_window * (WINDOWS - 1)) as u64);
+        Some(Rise {
+            since_ns: self.begin_ns.saturating_add(self.width_ns.saturating_mul(first as u64)),
+            bytes_per_s: (to - from) as f64 / (between_ns as f64 / 1e9),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const MB: f64 = 1e6;
+
+    /// Whether growth is seen at each second of a run that has this footprint, MB, at each second.
+    fn seen(seconds: u64, usable_mb: Option<u64>, megabytes: impl Fn(f64) -> f64) -> Vec<Option<Rise>> {
+        let mut growth = Growth::default();
+        let at = |s: u64| {
+            growth.add(100 * S, (100 + s) * S, (megabytes(s as f64) * MB) as u64);
+            growth.rise(usable_mb.map(|mb| mb * 1_000_000))
+        };
+        (0..seconds).map(at).collect()
+    }
+
+    // Requirement: ALERT-6
+    #[test]
+    fn steady_rise_is_seen_with_its_rate_and_its_beginning() {
+        for (seconds, rate) in [(200, 2.0), (7200, 0.5), (86_400, 0.01)] {
+            let rises = seen(seconds, Some(1000), |s| 100.0 + rate * s);
+            let last = rises.last().unwrap().unwrap();
+            assert!((last.bytes_per_s / MB / rate - 1.0).abs() < 0.01, "{rate}: {last:?}");
+            let half = (last.since_ns - 100 * S) as f64 / S as f64 / seconds as f64;
+            assert!((0.3..=0.5).contains(&half), "{seconds}: from {half} of the run on");
+            assert!(rises[..119].iter().all(Option::is_none));
+        }
+    }
+
+    // Requirement: ALERT-6
+    #[test]
+    fn rise_is_seen_through_rounds_of_work_that_come_and_go() {
+        let rises = seen(3600, Some(8000), |s| 100.0 + s + 500.0 * (s / 7.0).sin().abs());
+        assert!(rises.last().unwrap().is_some());
+    }
+
+    // Requirement: ALERT-6
+    #[test]
+    fn caches_that_fill_and_rounds_that_come_back_are_no_growth() {
+        type Footprint = fn(f64) -> f64;
+        let programs: [(&str, Footprint); 7] = [
+            ("fills at once and stays", |s| 100.0 + 400.0 * (s / 60.0).min(1.0)),
+            ("trembles", |s| 500.0 + 100.0 * (s * 12.9898).sin()),
+            ("saw tooth of a garbage collector", |s| 300.0 + 10.0 * (s % 40.0)),
+            ("rises by little", |s| 300.0 + 0.001 * s),
+            ("steps at the start of each of three phases", |s| 100.0 * (1.0 + (s / 1300.0).floor())),
+            ("falls", |s| 4000.0 - s),
+            ("fills a cache ever more slowly", |s| 100.0 + 60.0 * (1.0 - (-s / 200.0).exp())),
+        ];
+        for (what, footprint) in programs {
+            let rises = seen(3900, Some(16_000), footprint);
+            assert!(rises.iter().all(Option::is_none), "{what}: {:?}", rises.iter().flatten().next());
+        }
+    }
+
+    // Requirement: ALERT-6
+    #[test]
+    fn less_than_a_part_of_what_may_be_used_is_no_growth() {
+        let last = |usable_mb| *seen(3600, usable_mb, |s| 100.0 + 0.2 * s).last().unwrap();
+        assert!(last(Some(4000)).is_some() && last(None).is_some());
+        assert_eq!(last(Some(64_000)), None);
+    }
+
+    #[test]
+    fn gap_of_a_day_without_samples_is_bridged_and_the_minima_stay_few() {
+        let mut growth = Growth::default();
+        for s in [0, 1, 2, 86_400, 86_401] {
+            growth.add(0, s * S, 500_000_000 + s);
+        }
+        assert!(growth.minima.len() < MOST);
+        assert_eq!(growth.rise(None), None);
+    }
+}

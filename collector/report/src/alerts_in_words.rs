@@ -1,0 +1,117 @@
+//! An event of a run, in words.
+
+use crate::figures::{bytes, percent, readable};
+use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
+use crate::model::run_limit::Unit;
+
+/// Gives a line for the user when an alert goes on or off.
+#[must_use]
+pub fn event_in_words(event: &RunEvent) -> String {
+    let rule = event.rule.as_deref().unwrap_or_default();
+    let at = readable(event.at_s);
+    match event.kind {
+        EventKind::Start => "the command started".to_owned(),
+        EventKind::Stop => format!("the run ended after {at}"),
+        EventKind::Peak => format!("most RAM, {}", amount(event)),
+        EventKind::Limit => {
+            format!("limit {rule} exceeded {at} after the start: {}", amount(event))
+        }
+        EventKind::Recovered => {
+            let on_s = event.since_s.map_or(0.0, |since_s| event.at_s - since_s);
+            format!("alert {rule} is over after {}: {}", readable(on_s), what(event))
+        }
+        EventKind::Warning | EventKind::Critical | EventKind::GpuIdle => {
+            format!("alert {rule}, {at} after the start: {}{}", what(event), rise(event))
+        }
+        EventKind::Growth => {
+            let since = event.since_s.map(|since_s| format!(" since {}", readable(since_s)));
+            format!(
+                "alert {rule}, {at} after the start: {}, and it has risen{}{}",
+                what(event),
+                since.unwrap_or_default(),
+                rise(event)
+            )
+        }
+    }
+}
+
+/// Says what there is of what an event is about.
+fn what(event: &RunEvent) -> String {
+    let amount = amount(event);
+    match event.quantity {
+        Some(AlertQuantity::Ram | AlertQuantity::Growth) => format!("{amount} of RAM"),
+        Some(AlertQuantity::GpuRam) => format!("{amount} of GPU RAM"),
+        Some(AlertQuantity::Cpu) => format!("{amount} of the cores in use"),
+        Some(AlertQuantity::Disk) => format!("{amount} free where the run may write"),
+        Some(AlertQuantity::GpuIdle) if event.kind == EventKind::Recovered => "a GPU works again".to_owned(),
+        Some(AlertQuantity::GpuIdle) => format!("no GPU worked for {amount}"),
+        None => amount,
+    }
+}
+
+/// Says how fast RAM rises, and how long that can go on.
+fn rise(event: &RunEvent) -> String {
+    let Some(rate) = event.rate_bytes_per_s else { return String::new() };
+    let left = event.left_s.map(|left_s| format!(": about {} left", readable(left_s)));
+    format!(", by {} a minute{}", bytes((rate * 60.0) as u64), left.unwrap_or_default())
+}
+
+/// Writes the amount of an event.
+#[must_use]
+pub(crate) fn amount(event: &RunEvent) -> String {
+    let Some(amount) = event.amount else { return crate::figures::UNKNOWN.to_owned() };
+    match event.unit {
+        Some(Unit::Bytes) => bytes(amount as u64),
+        Some(Unit::Seconds) => readable(amount),
+        Some(Unit::Percent) => percent(amount / 100.0),
+        Some(Unit::Processes) | None => amount.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: ALERT-7
+    #[test]
+    fn line_says_what_there_is_since_when_and_how_long_it_can_go_on() {
+        let event = |kind, quantity: AlertQuantity, amount| RunEvent {
+            rule: Some("x".into()),
+            quantity: Some(quantity),
+            unit: Some(quantity.unit()),
+            amount: Some(amount),
+            since_s: Some(60.0),
+            ..RunEvent::new(125.0, kind)
+        };
+        let rising = RunEvent {
+            rate_bytes_per_s: Some(2e6),
+            left_s: Some(840.0),
+            ..event(EventKind::Growth, AlertQuantity::Growth, 9.1e8)
+        };
+        let lines = [
+            event(EventKind::Critical, AlertQuantity::Ram, 9.5e8),
+            RunEvent { kind: EventKind::Warning, quantity: Some(AlertQuantity::Ram), ..rising.clone() },
+            rising,
+            event(EventKind::Recovered, AlertQuantity::Ram, 5e8),
+            event(EventKind::Warning, AlertQuantity::Cpu, 97.0),
+            event(EventKind::Warning, AlertQuantity::Disk, 9e8),
+            event(EventKind::GpuIdle, AlertQuantity::GpuIdle, 300.0),
+            event(EventKind::Recovered, AlertQuantity::GpuIdle, 0.0),
+        ];
+        let lines = lines.map(|event| event_in_words(&event));
+        assert_eq!(
+            lines.each_ref().map(String::as_str),
+            [
+                "alert x, 2 min 5 s after the start: 950 MB of RAM",
+                "alert x, 2 min 5 s after the start: 910 MB of RAM, by 120 MB a minute: about 14 min 0 s left",
+                "alert x, 2 min 5 s after the start: 910 MB of RAM, and it has risen since 1 min 0 s, by 120 MB a minute: \
+                 about 14 min 0 s left",
+                "alert x is over after 1 min 5 s: 500 MB of RAM",
+                "alert x, 2 min 5 s after the start: 97 % of the cores in use",
+                "alert x, 2 min 5 s after the start: 900 MB free where the run may write",
+                "alert x, 2 min 5 s after the start: no GPU worked for 5 min 0 s",
+                "alert x is over after 1 min 5 s: a GPU works again",
+            ]
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! `--events FILE`: what happens in the run, an object of JSON a line, as it happens.
+//!
+//! [`event_line`] has what the lines are. After a restart, events can come again: those that the file has are not written twice.
+
+use std::collections::HashSet;
+use std::io;
+
+use gpu_track_report::event_line::{EventLine, FORM_VERSION, Header, Sources};
+
+use super::sink::{Loss, Place, Resume, Sink};
+use super::tracking::LineFile;
+use crate::model::alert::{EventKind, RunEvent};
+use crate::model::report::{Report, Stage};
+use crate::model::style::StreamFile;
+use crate::model::timestamp::rfc3339;
+use crate::model::tree_sample::Wants;
+
+/// After a restart, events within so many bytes of the file's end can come again.
+const COMES_AGAIN: u64 = 1024 * 1024;
+
+/// What tells an event from others: its time to the nanosecond, its kind, and its rule.
+type Key = (u64, EventKind, Option<String>);
+
+fn key(event: &RunEvent) -> Key {
+    (event.at_s.to_bits(), event.kind, event.rule.clone())
+}
+
+struct EventFile {
+    target: StreamFile,
+    header: Header,
+    lines: Option<LineFile>,
+    /// What the file had when it was opened.
+    known: HashSet<Key>,
+}
+
+/// Gives the sink, if it is asked for.
+pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
+    let config = place.config;
+    let Some(target) = config.tracking.alerts.events_file.clone() else { return Vec::new() };
+    let start = &config.start;
+    let header = Header {
+        form_version: FORM_VERSION,
+        gpu_track_version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: config.command.clone(),
+        begun_at: rfc3339(start.date(start.monotonic_ns)),
+        monotonic_ns: start.monotonic_ns,
+        host: place.host.host.clone(),
+        sources: Sources {
+            layers: config.discovery.layers.iter().map(|layer| layer.name().to_owned()).collect(),
+            connector_absent: config.discovery.connector_absent.clone(),
+            alerts: config.tracking.alerts.list.iter().map(|alert| alert.words.clone()).collect(),
+            limits: config.tracking.limits.list.iter().map(|limit| limit.words.clone()).collect(),
+        },
+    };
+    vec![Box::new(EventFile { target, header, lines: None, known: HashSet::new() })]
+}
+
+impl Sink for EventFile {
+    fn name(&self) -> String {
+        format!("The file of events {}", self.target.path.display())
+    }
+
+    /// Opens the file and goes on behind its last lines. A new one gets its first line.
+    fn open(&mut self, _resume: Resume) -> io::Result<()> {
+        let mut lines = LineFile::open(&self.target)?;
+        lines.last_lines(COMES_AGAIN, |line| {
+            if let Some(EventLine::Event(event)) = EventLine::read(line) {
+                self.known.insert(key(&event));
+            }
+        })?;
+        if lines.is_empty() {
+            lines.append(&[EventLine::Run(Box::new(self.header.clone())).text()])?;
+        }
+        self.lines = Some(lines);
+        Ok(())
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { happened: true, ..Wants::default() }
+    }
+
+    fn wants_report(&self, stage: Stage) -> bool {
+        stage == Stage::Over
+    }
+
+    fn happened(&mut self, event: &RunEvent) -> io::Result<()> {
+        self.write(event)
+    }
+
+    /// Writes what only the report knows: the RAM peak and the end.
+    fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
+        let of_end = |event: &&RunEvent| matches!(event.kind, EventKind::Peak | EventKind::Stop);
+        let events = report.events.iter().flat_map(|events| &events.list).filter(of_end);
+        for event in events {
+            self.write(event)?;
+        }
+        Ok(())
+    }
+
+    fn loss(&self) -> Loss {
+        self.lines.as_ref().map(LineFile::loss).unwrap_or_default()
+    }
+}
+
+impl EventFile {
+    /// Writes an event, unless the file has had it when it was opened.
+    fn write(&mut self, event: &RunEvent) -> io::Result<()> {
+        match &mut self.lines {
+            Some(lines) if !self.known.contains(&key(event)) => {
+                lines.append(&[EventLine::Event(event.clone()).text()]).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_core::samples;
+
+    use super::*;
+    use crate::sinks::tracking::TrackingFile;
+
+    fn sink(target: StreamFile) -> EventFile {
+        let header = Header {
+            form_version: FORM_VERSION,
+            gpu_track_version: "0.1.0".into(),
+            command: vec!["app".into()],
+            begun_at: "2026-01-01T00:00:00Z".into(),
+            monotonic_ns: 1,
+            host: samples::full().host,
+            sources: Sources {
+                layers: vec!["wait".into()],
+                connector_absent: Some("not root".into()),
+                alerts: vec!["ram>80%".into()],
+                limits: Vec::new(),
+            },
+        };
+        let mut sink = EventFile { target, header, lines: None, known: HashSet::new() };
+        sink.open(Resume::Continued).unwrap();
+        sink
+    }
+
+    // Requirement: ALERT-8
+    #[test]
+    fn file_that_was_cut_anywhere_goes_on_without_an_event_twice_or_torn() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("events");
+        let file = TrackingFile::create_lines(path.clone(), false).unwrap();
+        let give = |sink: &mut EventFile, count: u32| {
+            for n in 0..count {
+                for kind in [EventKind::Warning, EventKind::Recovered] {
+                    let rule = Some("ram>80%".to_owned());
+                    sink.happened(&RunEvent { rule, ..RunEvent::new(f64::from(n) / 3.0, kind) }).unwrap();
+                }
+            }
+        };
+        let read = || {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.ends_with('\n'), "{text}");
+            text.lines().map(|line| EventLine::read(line).expect(line)).collect::<Vec<_>>()
+        };
+        give(&mut sink(file.target()), 20);
+        let (whole, first) = (std::fs::read(&path).unwrap(), read());
+        assert!(matches!(first[0], EventLine::Run(_)) && first.len() == 41);
+        for cut in (0..=whole.len()).rev().step_by(97) {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            give(&mut sink(file.target()), 22);
+            let again = read();
+            assert_eq!(again.len(), 1 + 2 * 22, "cut at {cut} of {}", whole.len());
+            assert!(first.iter().all(|line| again.contains(line)), "cut at {cut}");
+        }
+    }
+
+    // Requirement: ALERT-8
+    #[test]
+    fn peak_and_end_come_with_the_report() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("events");
+        let file = TrackingFile::create_lines(path.clone(), false).unwrap();
+        let mut report = samples::killed();
+        let events = report.events.get_or_insert_default();
+        events.list.push(RunEvent::new(41.5, EventKind::Peak));
+        sink(file.target()).report(&report, Stage::Over).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let kinds: Vec<_> = text
+            .lines()
+            .filter_map(|line| match EventLine::read(line) {
+                Some(EventLine::Event(event)) => Some(event.kind),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(kinds, [EventKind::Stop, EventKind::Peak]);
+    }
+}

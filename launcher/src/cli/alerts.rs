@@ -1,0 +1,149 @@
+//! `--alert` and `--events`: what the user is told of while the run goes on, and where its events go.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, ValueHint};
+use gpu_track_collector::{Alert, AlertQuantity, Threshold};
+
+use super::limits::{self, MOST};
+use super::values::{ValueError, named};
+
+/// More characters than any alert needs: an order has to fit a line.
+const LONGEST: usize = 64;
+/// What `default` stands for.
+const DEFAULT: [&str; 4] = ["ram>80%", "ram>95%", "gpu_ram>80%", "gpu_ram>95%"];
+
+/// What the user is told of.
+#[derive(Debug, Clone, PartialEq, Args)]
+#[command(next_help_heading = "Alerts")]
+pub(super) struct AlertArgs {
+    /// Say on stderr when a figure is too large for 1 s, and when it is not any more: ram>80% and gpu_ram>80% (or 8G), cpu>90%, disk<10G
+    /// (free), gpu_idle>5m, growth (RAM that rises all the time). "default": 80% and 95% of RAM and GPU RAM. The command is not ended
+    #[arg(long = "alert", value_name = "NAME>VALUE,...", action = ArgAction::Append, value_parser = alerts)]
+    alerts: Vec<List>,
+
+    /// Write what happens in the run to FILE, a line of JSON for each event: start, alerts on and off, limits, RAM peak, stop
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    events: Option<PathBuf>,
+}
+
+/// A list in one value. For a bare `Vec`, clap would expect the option several times.
+type List = Vec<Alert>;
+
+impl From<AlertArgs> for (List, Option<PathBuf>) {
+    /// An alert that is given twice counts once.
+    fn from(args: AlertArgs) -> Self {
+        let mut list = List::new();
+        for alert in args.alerts.into_iter().flatten() {
+            if !list.contains(&alert) {
+                list.push(alert);
+            }
+        }
+        (list, args.events)
+    }
+}
+
+/// Parses a list of alerts.
+fn alerts(given: &str) -> Result<List, ValueError> {
+    let parts: Vec<&str> = given.split(',').map(str::trim).collect();
+    if parts.len() > MOST {
+        return Err(ValueError::TooManyLimits);
+    }
+    let parts = parts.into_iter().flat_map(|part| match part {
+        "default" => DEFAULT.to_vec(),
+        one => vec![one],
+    });
+    parts.map(alert).collect()
+}
+
+/// Parses `NAME>VALUE`, `disk<VALUE` or `growth`.
+fn alert(given: &str) -> Result<Alert, ValueError> {
+    let problem = || ValueError::Alert(given.to_owned());
+    if given.len() > LONGEST {
+        return Err(problem());
+    }
+    let begin = given.find(['>', '<']).unwrap_or(given.len());
+    let (name, rest) = given.split_at(begin);
+    let quantity = named(name, &AlertQuantity::ALL, AlertQuantity::name).map_err(|_| problem())?;
+    let sign = if quantity.warns_below() { '<' } else { '>' };
+    let value = match quantity {
+        AlertQuantity::Growth => rest.is_empty().then_some(rest),
+        _ => rest.strip_prefix(sign),
+    };
+    let value = value.ok_or_else(problem)?;
+    let threshold = match quantity {
+        AlertQuantity::Growth => None,
+        AlertQuantity::Ram | AlertQuantity::GpuRam => Some(limits::memory(value)?),
+        AlertQuantity::Disk => Some(Threshold::Amount(limits::bytes(value)?)),
+        AlertQuantity::GpuIdle => Some(Threshold::Amount(limits::duration(value)?)),
+        AlertQuantity::Cpu => {
+            let percent = value.strip_suffix('%').and_then(limits::percent);
+            let percent = percent.ok_or_else(|| ValueError::PartOfCores(value.to_owned()))?;
+            Some(Threshold::Percent(percent))
+        }
+    };
+    Ok(Alert { words: given.to_owned(), quantity, threshold })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: ALERT-1
+    #[test]
+    fn alerts_are_read_in_the_units_of_limits() {
+        use AlertQuantity::{Cpu, Disk, GpuIdle, GpuRam, Growth, Ram};
+        use Threshold::{Amount, Percent};
+        let list = alerts("ram>80%, gpu_ram>8G,cpu>90%,disk<10GB,gpu_idle>5m,growth").unwrap();
+        let parsed: Vec<_> = list.into_iter().map(|alert| (alert.quantity, alert.threshold)).collect();
+        assert_eq!(
+            parsed,
+            [
+                (Ram, Some(Percent(80.0))),
+                (GpuRam, Some(Amount(8 << 30))),
+                (Cpu, Some(Percent(90.0))),
+                (Disk, Some(Amount(10_000_000_000))),
+                (GpuIdle, Some(Amount(300_000_000_000))),
+                (Growth, None),
+            ]
+        );
+        let words: Vec<_> = alerts("default").unwrap().into_iter().map(|alert| alert.words).collect();
+        assert_eq!(words, DEFAULT);
+        let given = AlertArgs { alerts: vec![alerts("default,ram>80%").unwrap()], events: None };
+        assert_eq!(<(List, Option<PathBuf>)>::from(given).0.len(), 4, "one that is given twice counts once");
+    }
+
+    // Requirement: ALERT-1
+    #[test]
+    fn what_is_no_alert_is_refused_in_one_line() {
+        let long = format!("ram>{}80%", "0".repeat(LONGEST));
+        for wrong in [
+            "",
+            "ram",
+            "ram>",
+            "ram=80%",
+            "ram<80%",
+            "ram>101%",
+            "ram>0%",
+            "ram>-1G",
+            "ram>nan%",
+            "disk>1G",
+            "disk<10%",
+            "cpu>2",
+            "cpu>90",
+            "cpu>200%",
+            "gpu_idle>0",
+            "gpu_idle>80%",
+            "growth>1M",
+            "speed>1",
+            "ram>80%,",
+            "ram>80%;cpu>90%",
+            ">80%",
+            &long,
+        ] {
+            let error = alerts(wrong).unwrap_err().to_string();
+            assert!(!error.contains('\n') && error.len() < 300, "{wrong}: {error}");
+        }
+        assert!(alerts(&vec!["growth"; MOST + 1].join(",")).is_err());
+    }
+}
