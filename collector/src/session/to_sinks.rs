@@ -8,6 +8,7 @@ impl Session {
     pub(super) fn hand_on(&mut self) {
         // A collector that is killed now leaves it to the next one.
         self.checkpoint.keep(self.run.outbox());
+        self.checkpoint.save_if_happened(&self.run);
         let (seen, taken) = self.sinks.hand_on(&self.run.samples.outbox);
         self.run.outbox().given();
         self.note(seen);

@@ -46,7 +46,7 @@ struct Row {
 }
 
 /// All outputs.
-const SINKS: [Row; 6] = [
+const SINKS: [Row; 7] = [
     Row { make: live_ring::make, is_in_loop: true },
     // It ends when it gets the report, before that is written.
     Row { make: progress::make, is_in_loop: true },

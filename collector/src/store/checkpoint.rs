@@ -68,6 +68,8 @@ pub(crate) struct CheckpointWriter {
     next_ns: u64,
     /// Items for the sinks before this number are in the state file.
     kept: u64,
+    /// Number of the run's events in the last snapshot.
+    happened: u64,
 }
 
 impl CheckpointWriter {
@@ -86,7 +88,8 @@ impl CheckpointWriter {
         }
         let saved = run_state.found.count;
         let kept = run_state.samples.outbox.end();
-        (Self { state, sequence, saved, next_ns: 0, kept }, run_state)
+        let happened = run_state.happened();
+        (Self { state, sequence, saved, next_ns: 0, kept, happened }, run_state)
     }
 
     /// The state file.
@@ -116,7 +119,22 @@ impl CheckpointWriter {
     pub(crate) fn save_if_due(&mut self, run_state: &RunState, is_interval_over: bool) {
         let is_due = is_interval_over && clock::monotonic_ns() >= self.next_ns;
         let in_journal = run_state.found.count.saturating_sub(self.saved);
-        if self.state.is_discarded() || !(is_due || in_journal > MAX_IN_JOURNAL) {
+        if is_due || in_journal > MAX_IN_JOURNAL {
+            self.save(run_state);
+        }
+    }
+
+    /// Saves the run state at once if an event happened in the run: another collector must not decide it again. Events are rare.
+    pub(crate) fn save_if_happened(&mut self, run_state: &RunState) {
+        let happened = run_state.happened();
+        if happened != self.happened {
+            self.happened = happened;
+            self.save(run_state);
+        }
+    }
+
+    fn save(&mut self, run_state: &RunState) {
+        if self.state.is_discarded() {
             return;
         }
         let start = clock::thread_cpu_ns();

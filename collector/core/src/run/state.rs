@@ -414,6 +414,11 @@ impl RunState {
         self.pass_on_events();
     }
 
+    /// Gives how many events of the run were noted.
+    pub fn happened(&self) -> u64 {
+        self.alerts.as_ref().map_or(0, |alerts| alerts.log.count)
+    }
+
     /// Decides which alerts are on by the sample that is complete.
     fn look_at_alerts(&mut self) {
         if self.alerts.is_none() {

@@ -122,7 +122,9 @@ pub(super) fn of_report(
     let problem = |problem| UsageError::new(format_args!("\"{}\" is no report: {problem}", path.display()));
     let report: Report = read_report(json).map_err(problem)?.report;
     if time.list_events {
-        message("a report has no events of processes: gpu-track-run --tf FILE.jsonl writes them");
+        if report.events.is_none() {
+            message("a report has no events of processes: gpu-track-run --tf FILE.jsonl writes them");
+        }
         return show_events(&events::of_report(&report, &time.filter()), places);
     }
     let points = over_time::from_report(&report);
