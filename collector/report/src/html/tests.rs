@@ -23,6 +23,7 @@ const MOST_BYTES_OF_GPU: usize = 6_000;
 const MOST_BYTES_OF_PLACE: usize = 2_000;
 const MOST_BYTES_OF_RANKS: usize = 5_000;
 const MOST_BYTES_OF_METRIC: usize = 2_500;
+const MOST_BYTES_OF_ALERT: usize = 400;
 
 /// Text that a page must not take for markup, style or script.
 const HOSTILE: &str =
@@ -113,6 +114,8 @@ fn large(gpus: usize) -> Report {
     const POINTS: usize = 300;
     let mut report = with_all();
     report.job_ranks.clear();
+    report.alerts.clear();
+    report.events = None;
     let device = GpuDevice { name: Some("NVIDIA H100 80GB HBM3".into()), ..report.gpus[0].clone() };
     let id = |at: usize| format!("GPU-8a56d1c2-5a0e-4a35-9d3b-0123456789{at:02}");
     let index = |at: usize| u32::try_from(at).ok();
@@ -305,6 +308,11 @@ fn page_stays_within_its_bytes_however_busy_the_run_was() {
         let bytes = page(&large(gpus)).len();
         assert!(bytes <= MOST_BYTES + gpus * MOST_BYTES_OF_GPU, "{gpus} GPUs: {bytes}");
     }
+    let mut report = large(0);
+    let alert = with_all().alerts[0].clone();
+    report.alerts = vec![alert; 64];
+    let bytes = page(&report).len();
+    assert!(bytes <= MOST_BYTES + 64 * MOST_BYTES_OF_ALERT, "alerts: {bytes}");
     // However long the names of its commands are.
     let mut report = large(0);
     let lengthen = |name: &mut String| name.insert_str(0, &"x".repeat(500));
