@@ -130,7 +130,7 @@ pub(crate) fn make_tracking_files(options: &mut Options) -> Result<Vec<HeldTrack
         held.extend(log);
     }
     if let Some(path) = options.preparations.events.clone() {
-        let events = hold(EVENTS_OPTION, path, options, TrackingFile::create_lines)?;
+        let events = lock_and_make(EVENTS_OPTION, path, overwrite, warnings, TrackingFile::create_lines)?;
         options.tracking.alerts.events_file = Some(events.file.target());
         held.push(events);
     }
