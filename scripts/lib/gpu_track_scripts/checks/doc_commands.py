@@ -42,7 +42,11 @@ NOT_RUN = {
     "gpu-track-run -- srun": "an option, without the command behind it",
 }
 # Commands that end with another status than 0 here, and why.
-STATUS = {"gpu-track-run --recover": (1, "no run was killed here")}
+STATUS = {
+    "gpu-track-run --recover": (1, "no run was killed here"),
+    "gpu-track-run --limit ram=100M": (124, "the limit ends it"),
+    "gpu-track-run --record ~/crashes --limit": (124, "the limit ends it"),
+}
 # Reports that the stand-ins give no figure for, by what asks for it.
 MAY_BE_NULL = {"killed.json": "nothing is killed here"}
 
@@ -72,6 +76,8 @@ done
     "tracked.py": re.findall(r"(?ms)^```python\n(import subprocess.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
     # That of the section about metrics.
     "fit.py": re.findall(r"(?ms)^```python\n(import math.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
+    # Grows by 1 GB/s.
+    "grow.py": "import time\ndata = []\nfor _ in range(25):\n    data.append(bytearray(20_000_000))\n    time.sleep(0.02)\n",
     "mem.py": "import time\ndata = bytearray(10_000_000)\ntime.sleep(2)\n",
 }
 
