@@ -77,7 +77,8 @@ done
     # That of the section about metrics.
     "fit.py": re.findall(r"(?ms)^```python\n(import math.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
     # Grows by 1 GB/s.
-    "grow.py": "import time\ndata = []\nfor _ in range(25):\n    data.append(bytearray(20_000_000))\n    time.sleep(0.02)\n",
+    "grow.py": "import time\ndata = []\nfor _ in range(25):\n"
+    "    data.append(bytearray(20_000_000))\n    time.sleep(0.02)\n",
     "mem.py": "import time\ndata = bytearray(10_000_000)\ntime.sleep(2)\n",
 }
 
