@@ -43,7 +43,7 @@ fn wall_time_ends_the_command_with_the_status_of_timeout() {
 
 /// The status of a script under timeout(1), as a shell says it.
 fn under_timeout(script: &str) -> Option<i32> {
-    let status = Command::new("timeout").args(["-k", "0.2", "0.3", "sh", "-c", script]).status().unwrap();
+    let status = Command::new("timeout").args(["-k", "0.2", "1", "sh", "-c", script]).status().unwrap();
     status.code().or(status.signal().map(|signal| 128 + signal))
 }
 
@@ -56,7 +56,7 @@ fn statuses_are_those_of_timeout() {
         ("trap '' TERM; while :; do sleep 0.01; done", 137),
         ("exit 3", 3),
     ] {
-        let limit = if code == 3 { "wall=1h" } else { "wall=300ms" };
+        let limit = if code == 3 { "wall=1h" } else { "wall=1s" };
         let run = limited(&["--limit", limit, "--kill-after", "200ms"], script);
         assert_eq!(
             (run.status.code(), under_timeout(script)),
@@ -134,7 +134,7 @@ fn every_process_of_the_tree_is_ended() {
          setsid sleep {LONG} & wait",
         file.display()
     );
-    let options = ["--limit", "wall=700ms", "--kill-after", "300ms"];
+    let options = ["--limit", "wall=2s", "--kill-after", "300ms"];
     let run = limited(&options, &script);
     assert!(file.exists(), "the daemon ran");
     assert_eq!(run.status.code(), Some(137), "{}", run.stderr);
@@ -149,7 +149,7 @@ fn process_that_cleans_up_at_sigterm_may_start_others() {
     let file = directory.path().join("saved").display().to_string();
     let script =
         format!("trap 'sh -c \"sleep 0.3; echo state >{file}\"; exit 0' TERM; while :; do sleep 0.01; done");
-    let run = limited(&["--limit", "wall=300ms"], &script);
+    let run = limited(&["--limit", "wall=1s"], &script);
     assert_eq!(run.status.code(), Some(124), "{}", run.stderr);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "state\n", "its clean-up was not disturbed");
     assert_eq!((run.report().at("exit.code"), &cause(&run)["was_killed"]), (&0.into(), &false.into()));
@@ -201,7 +201,7 @@ fn run_within_the_run_ends_with_its_command_and_writes_its_report() {
     let (report, terms) = (path("inner.json"), path("terms"));
     let inner = format!("trap 'echo >>{terms}; exit 5' TERM; while :; do sleep 0.01; done");
     let words = [crate::support::run::BINARY, "-o", &report, "--", "sh", "-c", &inner];
-    let run = tracked(words).options(&["--limit", "wall=700ms"]).run();
+    let run = tracked(words).options(&["--limit", "wall=3s"]).run();
     assert_eq!(run.status.code(), Some(124), "{}", run.stderr);
     let inner: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     assert_eq!((&inner["stage"], &inner["exit"]["code"]), (&"final".into(), &5.into()));
@@ -255,13 +255,13 @@ fn command_that_ended_before_its_limit_could_act_is_not_ended_by_it() {
 #[test]
 fn command_gets_its_signal_once_and_runs_on() {
     let script =
-        "n=0; trap 'n=$((n+1))' USR1; i=0; while [ $i -lt 80 ]; do sleep 0.01; i=$((i+1)); done; echo $n";
-    for options in [["--limit", "wall=200ms:USR1"], ["--signal-at", "wall>200ms=USR1"]] {
+        "n=0; trap 'n=$((n+1))' USR1; i=0; while [ $i -lt 150 ]; do sleep 0.01; i=$((i+1)); done; echo $n";
+    for options in [["--limit", "wall=1s:USR1"], ["--signal-at", "wall>1s=USR1"]] {
         let run = limited(&options, script);
         assert_eq!((run.status.code(), run.stdout.as_str()), (Some(0), "1\n"), "{}", run.stderr);
         let limits = run.report().array("run_limits");
         assert_eq!(limits[0]["action"], "SIGUSR1");
-        assert!(limits[0]["exceeded_at_s"].as_f64().unwrap() >= 0.2, "{limits:?}");
+        assert!(limits[0]["exceeded_at_s"].as_f64().unwrap() >= 1.0, "{limits:?}");
         assert!(run.report().at("exit.cause").is_null());
     }
 }
@@ -321,7 +321,7 @@ fn samples_hold_the_limit_of_ram_where_the_kernel_does_not() {
 // Requirement: LIMIT-6
 #[test]
 fn limit_holds_after_the_collector_was_killed() {
-    let running = tracked(["sleep", LONG]).options(&["--limit", "wall=800ms"]).start();
+    let running = tracked(["sleep", LONG]).options(&["--limit", "wall=4s"]).start();
     running.wait_for_collector();
     running.replace_collector();
     let run = running.wait();
