@@ -34,6 +34,7 @@ mod shim_file;
 mod show;
 mod signals;
 mod spawn;
+mod started;
 mod supervise;
 mod time_limit;
 mod tracked;

@@ -13,7 +13,7 @@ use gpu_track_collector::{
 
 use crate::console;
 use crate::main_process::MainProcess;
-use crate::supervise::Started;
+use crate::started::Started;
 
 /// Exit status where SIGTERM has ended the tree, and where SIGKILL was needed: those of timeout(1).
 const ENDED: i32 = 124;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::{Alert, AlertQuantity, Threshold};
 
-use super::limits::{self, MOST};
-use super::values::{ValueError, named};
+use super::limits;
+use super::values::{MOST_LIMITS, ValueError, named};
 
 /// More characters than any alert needs: an order has to fit a line.
 const LONGEST: usize = 64;
@@ -46,7 +46,7 @@ impl From<AlertArgs> for (List, Option<PathBuf>) {
 /// Parses a list of alerts.
 fn alerts(given: &str) -> Result<List, ValueError> {
     let parts: Vec<&str> = given.split(',').map(str::trim).collect();
-    if parts.len() > MOST {
+    if parts.len() > MOST_LIMITS {
         return Err(ValueError::TooManyLimits);
     }
     let parts = parts.into_iter().flat_map(|part| match part {
@@ -144,6 +144,6 @@ mod tests {
             let error = alerts(wrong).unwrap_err().to_string();
             assert!(!error.contains('\n') && error.len() < 300, "{wrong}: {error}");
         }
-        assert!(alerts(&vec!["growth"; MOST + 1].join(",")).is_err());
+        assert!(alerts(&vec!["growth"; MOST_LIMITS + 1].join(",")).is_err());
     }
 }

@@ -5,10 +5,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use gpu_track_collector::{LimitAction, Quantity, RunLimit, RunLimits, Threshold, signal_number};
 
-use super::values::{ValueError, named};
+use super::values::{MOST_LIMITS, ValueError, named};
 
-/// More limits than anybody means.
-pub(super) const MOST: usize = 64;
 /// A century.
 const LONGEST_S: f64 = 100.0 * 365.0 * 86_400.0;
 /// The largest number of bytes or processes that is told apart from its neighbours.
@@ -49,7 +47,7 @@ impl From<LimitArgs> for RunLimits {
 /// Parses a list of limits.
 fn limits(given: &str) -> Result<List, ValueError> {
     let parts: Vec<&str> = given.split(',').map(str::trim).collect();
-    if parts.len() > MOST {
+    if parts.len() > MOST_LIMITS {
         return Err(ValueError::TooManyLimits);
     }
     parts.into_iter().map(limit).collect()
@@ -313,7 +311,7 @@ mod tests {
         for wrong in ["", "ram", "ram>1G", "ram=1G", "ram>1G=", "ram>=USR1", ">1G=USR1"] {
             assert!(signal_at(wrong).is_err(), "{wrong}");
         }
-        assert!(limits(&vec!["ram=1G"; MOST + 1].join(",")).is_err());
+        assert!(limits(&vec!["ram=1G"; MOST_LIMITS + 1].join(",")).is_err());
         assert!(kill_after("0").is_ok() && kill_after("-1").is_err() && kill_after("x").is_err());
     }
 }

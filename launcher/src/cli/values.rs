@@ -12,6 +12,9 @@ const MIN_DURATION_S: f64 = 0.1;
 /// A year: longer than any batch system lets a job run.
 const MAX_INTERVAL_S: f64 = 365.0 * 86_400.0;
 
+/// Limits and alerts that one value can have: more than anybody means.
+pub(super) const MOST_LIMITS: usize = 64;
+
 /// Why a value is not allowed.
 #[derive(Debug, Error)]
 pub(crate) enum ValueError {
@@ -56,7 +59,7 @@ pub(crate) enum ValueError {
     #[error("\"{0}\" is not allowed: a percentage of the cores that the run may use, such as 90%")]
     PartOfCores(String),
     /// There are more limits than anybody means.
-    #[error("more than {} in one value", super::limits::MOST)]
+    #[error("more than {} in one value", MOST_LIMITS)]
     TooManyLimits,
     /// It is no amount of memory.
     #[error(
