@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::quote::escape_json;
+use super::quote::json_line;
 use crate::model::alert::RunEvent;
 use crate::model::report::Host;
 
@@ -57,7 +57,7 @@ impl EventLine {
     /// Gives its text, with its line break, and no hidden characters in it.
     #[must_use]
     pub fn text(&self) -> String {
-        serde_json::to_string(self).map_or(String::new(), |line| escape_json(&line) + "\n")
+        json_line(self)
     }
 
     /// Reads a line. `None`: it is torn, or of a kind that a later version writes.

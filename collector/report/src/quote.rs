@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Longest word of a command that is shown whole, in columns.
@@ -45,6 +46,12 @@ fn is_visible_format(c: char) -> bool {
     matches!(c,
         '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{110bd}' | '\u{110cd}'
         | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+}
+
+/// Gives a value as a line of JSON, with its line break and no hidden characters. A value that JSON can't have gives no line; there is none.
+#[must_use]
+pub fn json_line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).map_or(String::new(), |line| escape_json(&line) + "\n")
 }
 
 /// Puts `\uXXXX` in place of control and format characters (Unicode's Cc and Cf). JSON itself escapes U+0000 to U+001F only.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::json;
-use super::quote::escape_json;
+use super::quote::json_line;
 use crate::model::ended_process::EndedProcess;
 use crate::model::groups::Groups;
 use crate::model::report::{Host, Report};
@@ -107,8 +107,7 @@ impl Line {
     /// Gives its text, with its line break, and no hidden characters in it.
     #[must_use]
     pub fn text(&self) -> String {
-        // What can't be written in JSON has no line: there is no such value.
-        serde_json::to_string(self).map_or(String::new(), |line| escape_json(&line) + "\n")
+        json_line(self)
     }
 
     /// Reads a line. `None`: it is torn, or of a kind that a later version writes.

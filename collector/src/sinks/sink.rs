@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
+use gpu_track_report::tracking_line::{FORM_VERSION, Run};
+
 use crate::model::alert::RunEvent;
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
@@ -110,4 +112,19 @@ pub(crate) struct Place<'a> {
     pub usable: &'a Usable,
     /// The segment's path and number of its session.
     pub segment: (&'a Path, u64),
+}
+
+impl Place<'_> {
+    /// Gives the first line of a tracking file: what does not change during the run.
+    pub(crate) fn run(&self) -> Run {
+        let Self { config, host, .. } = self;
+        Run {
+            form_version: FORM_VERSION,
+            command: config.command.clone(),
+            monotonic_ns: config.start.monotonic_ns,
+            realtime_ns: config.start.realtime_ns,
+            interval_ns: config.tracking.interval_ns(),
+            host: host.host.clone(),
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gpu_track_report::tracking_line::{FORM_VERSION, Line, Run};
+use gpu_track_report::tracking_line::{Line, Run};
 
 use crate::model::ended_process::EndedProcess;
 use crate::model::report::Report;
@@ -25,16 +25,8 @@ pub(super) struct Tail {
 
 impl Tail {
     pub(super) fn new(place: &Place, length: Duration) -> Self {
-        let start = place.config.start;
         Self {
-            run: Run {
-                form_version: FORM_VERSION,
-                command: place.config.command.clone(),
-                monotonic_ns: start.monotonic_ns,
-                realtime_ns: start.realtime_ns,
-                interval_ns: place.config.tracking.interval_ns(),
-                host: place.host.host.clone(),
-            },
+            run: place.run(),
             length_ns: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX),
             lines: VecDeque::new(),
             bytes: 0,

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use gpu_track_report::tracking_line::{FORM_VERSION, Line, Run};
+use gpu_track_report::tracking_line::{Line, Run};
 
 use super::intervals::{Intervals, Row};
 use super::lines::LineFile;
@@ -47,16 +47,7 @@ struct JsonLines {
 
 /// Gives the sink of a file.
 pub(super) fn make(place: &Place, target: StreamFile) -> Box<dyn Sink> {
-    let (config, interval_ns) = (place.config, place.config.tracking.interval_ns());
-    let run = Run {
-        form_version: FORM_VERSION,
-        command: config.command.clone(),
-        monotonic_ns: config.start.monotonic_ns,
-        realtime_ns: config.start.realtime_ns,
-        interval_ns,
-        host: place.host.host.clone(),
-    };
-    Box::new(JsonLines::new(target, run))
+    Box::new(JsonLines::new(target, place.run()))
 }
 
 impl Sink for JsonLines {
@@ -159,6 +150,8 @@ impl JsonLines {
 
 #[cfg(test)]
 mod tests {
+    use gpu_track_report::tracking_line::FORM_VERSION;
+
     use std::path::Path;
 
     use gpu_track_core::samples;
