@@ -1,8 +1,8 @@
 //! `--record DIR`: a bundle of evidence of a run that something ended, for whoever looks the next morning.
 //!
-//! A bundle is a directory: the report, the last minute of the run sample by sample, what the kernel says of memory, and the
-//! variables that change how programs use memory and cores. It is there as a whole or not at all, and only its owner may
-//! read it. In memory there is no more than the tail.
+//! A bundle is a directory. It has the report, and the last minute of the run sample by sample. It has what the kernel says of
+//! memory, and the variables that change how programs use memory and cores. The bundle is there as a whole or not at all, and only its owner may
+//! read it. While the run goes on, the sink keeps the tail in memory and nothing else.
 
 mod directory;
 mod evidence;

@@ -190,8 +190,8 @@ impl RankTable {
         self.ranks.values()
     }
 
-    /// Makes the report's part on ranks: how many there are and which are missing, how those of the heaviest job differ, the
-    /// ranks with the most and the least RAM, and their series. `None`: there are no ranks.
+    /// Makes the report's part on ranks. It counts them, names those that are missing, and says how the ranks of the heaviest job
+    /// differ. It has the ranks with the most and the least RAM, and their series. `None`: there are no ranks.
     pub(super) fn summary(&self) -> Option<Ranks> {
         if self.ranks.is_empty() {
             return None;

@@ -91,7 +91,7 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
     })
 }
 
-/// Says which GPU had no free memory, and who held it.
+/// Says which GPU had no free memory, and which processes held it.
 fn gpu_memory(end: &GpuMemoryExhausted, units: Units) -> String {
     let holder = |holder: &GpuHolder| {
         let command = quote::cut(&holder.command, COMMAND);

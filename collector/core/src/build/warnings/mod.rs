@@ -238,7 +238,7 @@ const REPORT_OF_EACH_RANK: &str = " With --nodes=auto, what mpirun and srun star
 
 /// Names other machines, or counts ranks, whose processes are in no figure.
 fn unseen_nodes(context: &Context) -> Option<String> {
-    // A user who asked for all nodes needs no such advice.
+    // The advice is to track the other nodes, too: a part of a run over several nodes does that.
     let is_asked = context.inputs.config.report.node_part.is_some();
     let advice = if is_asked { "" } else { REPORT_OF_EACH_RANK };
     let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));

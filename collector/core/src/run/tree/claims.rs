@@ -4,10 +4,10 @@
 //!
 //! 1. The process's parent, if the parent still lived when the process was gone, or if no other process can have reaped it. A
 //!    parent that lives either waited, or it ignores SIGCHLD and the kernel reaped the process.
-//! 2. A parent that had ended by then, if the process is one of those that fit best into the parent's sums, once all its
-//!    children are known. Not if the process's EXIT record names another parent, which adopted it as an orphan. A parent that
-//!    was killed and writes REAPED records may have left the process as a zombie instead. Then the adopter's sums have more than
-//!    is known, and the parent's own time is a lower bound.
+//! 2. A parent that had ended by then. All its children must be known, and the process must be one of those that fit best into
+//!    the parent's sums. Such a parent is no candidate if the process's EXIT record names another parent, which adopted it as
+//!    an orphan. A parent that was killed and writes REAPED records may have left the process as a zombie instead. Then the
+//!    adopter's sums have more than is known, and the parent's own time is a lower bound.
 //! 3. The adopter, or the nearest uninstrumented ancestor that may be a subreaper, one with enough CPU time first.
 //! 4. The init of the process's pid namespace.
 //!

@@ -220,8 +220,8 @@ fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
     largest(holders.collect())
 }
 
-/// Adds the memory of `intervals`, which was there at the peak but not all the time between two samples, to `holders`, which held
-/// theirs all that time. A process that is in both counts once, with the larger figures. Gives the [`LARGEST`] by RSS.
+/// Adds memory that was there for a part of the time between two samples, the peak included. `holders` held theirs all that time;
+/// `intervals` have the rest. A process that is in both counts once, with the larger figures. Gives the [`LARGEST`] by RSS.
 fn with_memory_of_intervals(mut holders: Vec<Holder>, intervals: &[&LiveInterval]) -> Vec<Holder> {
     let mut memory: Vec<_> = intervals.iter().filter(|interval| !interval.is_process).collect();
     memory.sort_unstable_by_key(|interval| Reverse(interval.rss_bytes));

@@ -239,8 +239,8 @@ impl RamUsage {
         }
     }
 
-    /// Adds those of a sample's intervals that began before its window to the earlier windows that they overlap, and raises the
-    /// maxima where there is more now. Such intervals come of records that came late.
+    /// Adds intervals of late records, which began before the sample's window, to the earlier windows that they overlap. Raises the
+    /// maxima where those windows have more now.
     fn add_late(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let late: Vec<&LiveInterval> =
             intervals.iter().filter(|life| life.start_ns < sample.from_ns).collect();

@@ -1,4 +1,4 @@
-//! When the memory of a device was last exhausted, and who held it.
+//! Notes the last reading at which a device had no free memory, and the run's processes that held most of it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
