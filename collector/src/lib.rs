@@ -41,7 +41,9 @@ pub use model::order::{self, Action, Order, OrderId, OrderResult, Rule};
 pub use model::policy::SamplingPolicy;
 pub use model::record_or_event::StoredRecord;
 pub use model::report::{Crash, LeftReport, NodePart, Report, ReportFiles, Stage, Usable};
-pub use model::run_limit::{Exceeded, LimitAction, Quantity, RunLimit, RunLimits, Threshold, TreeEnd};
+pub use model::run_limit::{
+    Exceeded, Excess, LimitAction, Quantity, RunLimit, RunLimits, Threshold, TreeEnd,
+};
 pub use model::signal::{signal_name, signal_number};
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::tree_sample::{CommandSample, Event as TrackingEvent, GpuSample, TreeSample};

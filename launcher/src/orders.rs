@@ -7,8 +7,9 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
-    Action, Exceeded, LimitAction, OrderId, OrderResult, Quantity, Rule, RunLimit, Threshold, TrackingConfig,
-    TreeEnd, TreeMember, TreeToEnd, event_in_words, limit_in_words, processes_in_words, tree_end_of,
+    Action, Exceeded, Excess, LimitAction, OrderId, OrderResult, Quantity, Rule, RunLimit, Threshold,
+    TrackingConfig, TreeEnd, TreeMember, TreeToEnd, event_in_words, limit_in_words, processes_in_words,
+    tree_end_of,
 };
 
 use crate::console;
@@ -91,7 +92,7 @@ impl Hands {
             Action::TellEvent(_) if self.is_quiet => Some(OrderResult::Done),
             Action::TellEvent(event) => tell(&event_in_words(event)),
             Action::EndTree { limit, exceeded } => Some(self.end_tree(limit, exceeded)),
-            Action::Signal(signal) => Some(match self.main {
+            Action::Signal { signal, .. } => Some(match self.main {
                 Some(main) => {
                     main.send(*signal);
                     OrderResult::Done
@@ -101,14 +102,14 @@ impl Hands {
         }
     }
 
-    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC. Gives the order that this stands for, and what
-    /// came of it.
-    pub(crate) fn look_at_wall(&mut self, now_ns: u64) -> Option<(OrderId, OrderResult)> {
+    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC. Gives the order that this stands for, what
+    /// came of it, and by how much the limit is exceeded.
+    pub(crate) fn look_at_wall(&mut self, now_ns: u64) -> Option<(OrderId, OrderResult, Excess)> {
         let (id, limit, _) = self.wall.take_if(|(_, _, at_ns)| now_ns >= *at_ns)?;
         let Threshold::Amount(allowed) = limit.threshold else { return None };
         let amount = now_ns.saturating_sub(self.start_ns);
-        let exceeded = Exceeded { at_ns: now_ns, allowed, amount, largest: None };
-        Some((id, self.end_tree(&limit, &exceeded)))
+        let by = Excess { at_ns: now_ns, allowed, amount };
+        Some((id, self.end_tree(&limit, &Exceeded { by, largest: None }), by))
     }
 
     /// Gives how long it is until the limit of wall time. `None`: there is none, or it is over.

@@ -167,7 +167,7 @@ mod tests {
     fn pipe_of_an_ended_collector_takes_nothing_and_blocks_nobody() {
         let (reader, mut pipe) = message_pipe();
         drop(reader);
-        pipe.send(&Message::OrderAnswered { id: ID, result: OrderResult::Done });
+        pipe.send(&Message::OrderAnswered { id: ID, result: OrderResult::Done, excess: None });
         pipe.flush_all();
         assert!(pipe.blocked().is_none());
     }

@@ -155,8 +155,8 @@ impl<A: Account> Supervisor<A> {
 
     /// Ends the tree when the limit of wall time is reached.
     fn look_at_wall(&mut self) {
-        if let Some((id, result)) = self.hands.look_at_wall(clock::monotonic_ns()) {
-            self.account.tell(Message::OrderAnswered { id, result });
+        if let Some((id, result, excess)) = self.hands.look_at_wall(clock::monotonic_ns()) {
+            self.account.tell(Message::OrderAnswered { id, result, excess: Some(excess) });
         }
         self.tell_end_of_tree();
     }

@@ -204,7 +204,8 @@ impl Account for Tracked {
                 (Some(answer), Some(collector)) => collector.messages.send(&answer),
                 _ => {
                     if let Some(result) = hands.obey(&order.action) {
-                        self.tell(Message::OrderAnswered { id: order.id, result });
+                        let excess = order.action.excess();
+                        self.tell(Message::OrderAnswered { id: order.id, result, excess });
                     }
                 }
             }

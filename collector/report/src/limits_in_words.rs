@@ -14,11 +14,11 @@ const LONGEST_COMMAND: usize = 40;
 #[must_use]
 pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duration) -> String {
     let unit = limit.quantity.unit();
-    let amount = unit.of_report(exceeded.amount);
+    let amount = unit.of_report(exceeded.by.amount);
     let amount = match unit {
-        Unit::Bytes => bytes(exceeded.amount),
+        Unit::Bytes => bytes(exceeded.by.amount),
         Unit::Seconds => readable(amount),
-        Unit::Processes => processes(exceeded.amount),
+        Unit::Processes => processes(exceeded.by.amount),
         Unit::Percent => percent(amount / 100.0),
     };
     let held = exceeded.largest.as_ref().map(|process| held_most(process, &bytes(process.rss_bytes)));

@@ -41,7 +41,9 @@ impl Told {
                 run.apply_now(Observation::SignalReceived(received));
             }
             Message::WaitingForTree { since_ns } => run.apply_now(Observation::WaitingForTree { since_ns }),
-            Message::OrderAnswered { id, result } => run.apply_now(Observation::OrderAnswered { id, result }),
+            Message::OrderAnswered { id, result, excess } => {
+                run.apply_now(Observation::OrderAnswered { id, result, excess });
+            }
             Message::TreeEnded(end) => run.apply_now(Observation::TreeEnded(end)),
             Message::Cancelled => self.is_cancelled = true,
             Message::Ended { status, runs_on, is_wait_interrupted, monotonic_ns: at_ns, children_cpu_us } => {

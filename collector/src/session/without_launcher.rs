@@ -43,7 +43,8 @@ impl OwnEnder {
             // If there can be no process now, the order comes again.
             if self.start(&tree) {
                 self.tree = Some((tree, Instant::now() + kill_after));
-                run.apply_now(Observation::OrderAnswered { id: order.id, result: OrderResult::Done });
+                let (result, excess) = (OrderResult::Done, order.action.excess());
+                run.apply_now(Observation::OrderAnswered { id: order.id, result, excess });
             }
         }
     }

@@ -14,7 +14,7 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
     let gpu = run.gpu.usage.now(inputs.end.at_ns);
     let entry = |(limit, exceeded): (&RunLimit, Option<&Exceeded>)| {
         let unit = limit.quantity.unit();
-        let allowed = run.limits.allowed(limit, &gpu).or(exceeded.map(|exceeded| exceeded.allowed));
+        let allowed = run.limits.allowed(limit, &gpu).or(exceeded.map(|exceeded| exceeded.by.allowed));
         RunLimitUse {
             limit: limit.words.clone(),
             quantity: limit.quantity,
@@ -26,8 +26,8 @@ pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
             },
             enforced_by: enforcer(inputs, limit),
             reason: reason(inputs, limit, gpu.expected),
-            exceeded_at_s: exceeded.map(|exceeded| since_start_s(inputs, exceeded.at_ns)),
-            amount: exceeded.map(|exceeded| unit.of_report(exceeded.amount)),
+            exceeded_at_s: exceeded.map(|exceeded| since_start_s(inputs, exceeded.by.at_ns)),
+            amount: exceeded.map(|exceeded| unit.of_report(exceeded.by.amount)),
         }
     };
     run.limits.list().map(entry).collect()
@@ -49,11 +49,11 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
         limit: limit.words.clone(),
         quantity: limit.quantity,
         unit,
-        allowed: unit.of_report(exceeded.allowed),
-        amount: unit.of_report(exceeded.amount),
-        at_s: Some(since_start_s(inputs, exceeded.at_ns)),
+        allowed: unit.of_report(exceeded.by.allowed),
+        amount: unit.of_report(exceeded.by.amount),
+        at_s: Some(since_start_s(inputs, exceeded.by.at_ns)),
         enforced_by: if limit.quantity == Quantity::Wall { Enforcer::Timer } else { Enforcer::Samples },
-        overshoot_bytes: most.map(|most| most.saturating_sub(exceeded.allowed)),
+        overshoot_bytes: most.map(|most| most.saturating_sub(exceeded.by.allowed)),
         process: exceeded.largest.clone(),
         was_killed: run.limits.tree_end.map(|end| end.is_killed),
         left: run.limits.tree_end.map(|end| end.left),

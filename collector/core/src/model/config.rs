@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
-use super::run_limit::{RunLimits, TreeEnd};
+use super::run_limit::{Excess, RunLimits, TreeEnd};
 use crate::model::alert::Alerts;
 use crate::model::attached::Attached;
 use crate::model::cgroup::Cgroups;
@@ -310,6 +310,8 @@ pub enum Message {
         id: OrderId,
         /// What came of it.
         result: OrderResult,
+        /// Of a limit: by how much it was exceeded when it acted. A collector that resumes an older state may not know it.
+        excess: Option<Excess>,
     },
     /// All processes of the tree were ended at a limit, as far as they could be.
     TreeEnded(TreeEnd),

@@ -11,7 +11,7 @@ use super::ids::{Key, ProcessId, Target};
 use super::order::{OrderId, OrderResult};
 use super::record_or_event::{Damage, Finding};
 use super::report::DiskRole;
-use super::run_limit::TreeEnd;
+use super::run_limit::{Excess, TreeEnd};
 use super::signal::SignalReceived;
 use super::tree_sample::{IoBytes, Wants};
 
@@ -157,6 +157,8 @@ pub enum Observation {
         id: OrderId,
         /// What came of it.
         result: OrderResult,
+        /// Of a limit: by how much it was exceeded when it acted. A collector that resumes an older state may not know it.
+        excess: Option<Excess>,
     },
     /// The segment's name was removed during the run.
     SegmentUnlinked,

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::alert::RunEvent;
-use super::run_limit::{Exceeded, RunLimit};
+use super::run_limit::{Exceeded, Excess, RunLimit};
 
 /// The longest line of an order, its newline included, bytes: what a pipe takes as a whole or not at all (PIPE_BUF).
 pub const LONGEST_LINE_BYTES: usize = 4096;
@@ -55,8 +55,25 @@ pub enum Action {
         /// How far.
         exceeded: Exceeded,
     },
-    /// Send this signal to the command's first process.
-    Signal(i32),
+    /// Send a signal to the command's first process, because a limit is exceeded.
+    Signal {
+        /// Its number.
+        signal: i32,
+        /// By how much, and when.
+        excess: Excess,
+    },
+}
+
+impl Action {
+    /// Gives by how much a limit is exceeded, if that is why.
+    #[must_use]
+    pub fn excess(&self) -> Option<Excess> {
+        match self {
+            Self::EndTree { exceeded, .. } => Some(exceeded.by),
+            Self::Signal { excess, .. } => Some(*excess),
+            Self::Tell(_) | Self::TellEvent(_) => None,
+        }
+    }
 }
 
 /// What came of an order.

@@ -139,14 +139,21 @@ impl Default for RunLimits {
 /// A limit that was exceeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exceeded {
+    /// By how much, and when.
+    pub by: Excess,
+    /// The process that held most memory at the last sample.
+    pub largest: Option<LargestProcess>,
+}
+
+/// By how much a limit was exceeded, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Excess {
     /// When that was seen, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// How much is allowed: bytes, nanoseconds or processes.
     pub allowed: u64,
     /// How much there was then, in the same unit.
     pub amount: u64,
-    /// The process that held most memory at the last sample.
-    pub largest: Option<LargestProcess>,
 }
 
 /// The process with the largest RSS.

@@ -220,9 +220,9 @@ impl AlertRules {
             self.add(RunEvent {
                 rule: Some(limit.words.clone()),
                 unit: Some(unit),
-                amount: Some(unit.of_report(exceeded.amount)),
-                allowed: Some(unit.of_report(exceeded.allowed)),
-                ..RunEvent::new(seconds(start_ns, exceeded.at_ns), EventKind::Limit)
+                amount: Some(unit.of_report(exceeded.by.amount)),
+                allowed: Some(unit.of_report(exceeded.by.allowed)),
+                ..RunEvent::new(seconds(start_ns, exceeded.by.at_ns), EventKind::Limit)
             });
         }
     }
@@ -383,6 +383,7 @@ mod tests {
     use super::*;
     use crate::model::gpu::Device;
     use crate::model::groups::Groups;
+    use crate::model::run_limit::Excess;
     use crate::model::tree_sample::{CpuSample, FileSystemSample, Span};
 
     const S: u64 = 1_000_000_000;
@@ -615,7 +616,7 @@ mod tests {
         };
         let mut limits = LimitRules::new(&[limit], None, INTERVAL_NS);
         rules.note_limits(&limits, START_NS);
-        limits.acted(0, START_NS + 3 * S, START_NS, &GpuSums::default());
+        limits.acted(0, Excess { at_ns: START_NS + 3 * S, allowed: 1 << 30, amount: 2 << 30 });
         rules.note_limits(&limits, START_NS);
         rules.note_limits(&limits, START_NS);
         let kinds: Vec<_> = rules.take_new().iter().map(|event| (event.kind, event.at_s)).collect();

@@ -12,7 +12,7 @@ use super::idle::{Activity, Idle};
 use super::orders::Orders;
 use crate::model::order::{Action, Order, OrderId, Rule};
 use crate::model::run_limit::{
-    Exceeded, LargestProcess, LimitAction, Quantity, RunLimit, Threshold, TreeEnd,
+    Exceeded, Excess, LargestProcess, LimitAction, Quantity, RunLimit, Threshold, TreeEnd,
 };
 use crate::model::tree_sample::{GpuSample, GpuSums, IoBytes};
 
@@ -117,7 +117,7 @@ impl LimitRules {
     fn first_to_end(&self, fits: impl Fn(&LimitRule) -> bool) -> Option<(&RunLimit, &Exceeded)> {
         let ending = self.rules.iter().filter(|rule| rule.limit.action == LimitAction::End && fits(rule));
         let exceeded = ending.filter_map(|rule| Some((&rule.limit, rule.exceeded.as_ref()?)));
-        exceeded.min_by_key(|(_, exceeded)| exceeded.at_ns)
+        exceeded.min_by_key(|(_, exceeded)| exceeded.by.at_ns)
     }
 
     /// Orders what is due. After the tree was ended by one limit, no other acts.
@@ -135,18 +135,12 @@ impl LimitRules {
         }
     }
 
-    /// Notes that the launcher has acted because of a limit. That of wall time is its own decision. A collector that resumes an older
-    /// state may not have decided another one: then the amount is known to be more than is allowed.
-    pub(super) fn acted(&mut self, index: u32, now_ns: u64, start_ns: u64, gpu: &GpuSums) {
-        let Ok(index) = usize::try_from(index) else { return };
-        let Some(allowed) = self.rules.get(index).and_then(|rule| self.allowed(&rule.limit, gpu)) else {
-            return;
-        };
-        let Some(rule) = self.rules.get_mut(index) else { return };
-        let is_wall = rule.limit.quantity == Quantity::Wall;
-        let amount = if is_wall { now_ns.saturating_sub(start_ns).max(allowed) } else { allowed };
-        let largest = self.largest.clone();
-        rule.exceeded.get_or_insert(Exceeded { at_ns: now_ns, allowed, amount, largest });
+    /// Notes that the launcher has acted because of a limit, which was exceeded by so much. That of wall time is its own decision. A
+    /// collector that resumes an older state may not have decided another one.
+    pub(super) fn acted(&mut self, index: u32, excess: Excess) {
+        let index = usize::try_from(index).ok();
+        let Some(rule) = index.and_then(|index| self.rules.get_mut(index)) else { return };
+        rule.exceeded.get_or_insert(Exceeded { by: excess, largest: self.largest.clone() });
         rule.has_acted = true;
     }
 
@@ -161,9 +155,7 @@ impl LimitRules {
             0
         };
         (amount > allowed.saturating_add(slack)).then(|| Exceeded {
-            at_ns: facts.now_ns,
-            allowed,
-            amount,
+            by: Excess { at_ns: facts.now_ns, allowed, amount },
             largest: self.largest.clone(),
         })
     }
@@ -173,7 +165,7 @@ impl LimitRules {
         let (Some(rule), Ok(number)) = (self.rules.get_mut(index), u32::try_from(index)) else { return };
         let action = match rule.limit.action {
             LimitAction::End => Action::EndTree { limit: rule.limit.clone(), exceeded: exceeded.clone() },
-            LimitAction::Signal(signal) => Action::Signal(signal),
+            LimitAction::Signal(signal) => Action::Signal { signal, excess: exceeded.by },
         };
         orders.issue(Order { id: OrderId { rule: Rule::Limit(number), epoch: 0 }, action });
         rule.exceeded = Some(exceeded);
@@ -259,11 +251,11 @@ mod tests {
         assert_eq!(ordered(&mut rules, &mut orders, &at(1, GIB)), []);
         let actions = ordered(&mut rules, &mut orders, &at(2, GIB + 1));
         let [Action::EndTree { limit, exceeded }] = &actions[..] else { panic!("{actions:?}") };
-        assert_eq!((limit.quantity, exceeded.allowed, exceeded.amount), (Quantity::Ram, GIB, GIB + 1));
-        assert_eq!(exceeded.at_ns, 102 * S);
+        assert_eq!((limit.quantity, exceeded.by.allowed, exceeded.by.amount), (Quantity::Ram, GIB, GIB + 1));
+        assert_eq!(exceeded.by.at_ns, 102 * S);
         assert!(rules.that_ended().is_none(), "the command may end by itself before the launcher acts");
         orders.answer(OrderId { rule: Rule::Limit(0), epoch: 0 });
-        rules.acted(0, 103 * S, 100 * S, &none);
+        rules.acted(0, exceeded.by);
         // The other limit is exceeded by then: the tree ends already.
         let later = Facts { cpu_ns: 2 * S, ..at(3, 9 * GIB) };
         assert_eq!(ordered(&mut rules, &mut orders, &later), []);
@@ -291,7 +283,10 @@ mod tests {
         let signal = limit(Quantity::Wall, Threshold::Amount(5 * S), LimitAction::Signal(10));
         let (mut rules, mut orders) = rules(&[signal, ends_at(Quantity::Cpu, S)]);
         assert_eq!(ordered(&mut rules, &mut orders, &facts(5, &none)), []);
-        assert_eq!(ordered(&mut rules, &mut orders, &facts(6, &none)), [Action::Signal(10)]);
+        assert_eq!(
+            ordered(&mut rules, &mut orders, &facts(6, &none)),
+            [Action::Signal { signal: 10, excess: Excess { at_ns: 106 * S, allowed: 5 * S, amount: 6 * S } }]
+        );
         orders.answer(OrderId { rule: Rule::Limit(0), epoch: 0 });
         assert_eq!(ordered(&mut rules, &mut orders, &facts(7, &none)), []);
         let used = Facts { cpu_ns: 2 * S, ..facts(8, &none) };
@@ -304,11 +299,22 @@ mod tests {
         let none = GpuSums::default();
         let (mut rules, mut orders) = rules(&[ends_at(Quantity::Wall, 5 * S)]);
         assert_eq!(ordered(&mut rules, &mut orders, &facts(6, &none)), [], "the launcher has its timer");
-        rules.acted(0, 105 * S + 7, 100 * S, &none);
+        let excess = Excess { at_ns: 105 * S + 7, allowed: 5 * S, amount: 5 * S + 7 };
+        rules.acted(0, excess);
         let (_, exceeded) = rules.that_ended().unwrap();
-        assert_eq!((exceeded.at_ns, exceeded.amount), (105 * S + 7, 5 * S + 7));
+        assert_eq!((exceeded.by.at_ns, exceeded.by.amount), (105 * S + 7, 5 * S + 7));
         let (mut rules, mut orders) = super::tests::rules(&[ends_at(Quantity::Wall, 5 * S)]);
         assert_eq!(ordered(&mut rules, &mut orders, &facts(7, &none)).len(), 1, "it is gone");
+    }
+
+    // Requirement: LIMIT-6
+    #[test]
+    fn collector_that_resumes_an_older_state_learns_by_how_much_a_limit_was_exceeded() {
+        let (mut rules, _) = rules(&[ends_at(Quantity::Ram, GIB)]);
+        let excess = Excess { at_ns: 103 * S, allowed: GIB, amount: GIB + 7 };
+        rules.acted(0, excess);
+        rules.acted(0, Excess { amount: GIB, ..excess });
+        assert_eq!(rules.that_ended().unwrap().1.by, excess, "what was told first stays");
     }
 
     // Requirement: LIMIT-9

@@ -27,7 +27,7 @@ use crate::model::live::LiveProcesses;
 use crate::model::observation::{Observation, ProgramQuestion, ProgramSeen, Request};
 use crate::model::order::{Order, OrderId, OrderResult, Rule};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
-use crate::model::run_limit::LargestProcess;
+use crate::model::run_limit::{Excess, LargestProcess};
 use crate::model::signal::SignalReceived;
 use crate::model::tree_sample::TreeSample;
 
@@ -277,7 +277,7 @@ impl RunState {
             Observation::TaskTimes(times) => self.cores.add_tasks(*times),
             Observation::SignalReceived(received) => self.note_signal(received),
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
-            Observation::OrderAnswered { id, result } => self.note_answer(*id, *result, now_ns),
+            Observation::OrderAnswered { id, result, excess } => self.note_answer(*id, *result, *excess),
             Observation::TreeEnded(end) => self.limits.tree_end = Some(*end),
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
@@ -474,11 +474,10 @@ impl RunState {
     }
 
     /// Notes that the launcher has answered an order.
-    fn note_answer(&mut self, id: OrderId, result: OrderResult, now_ns: u64) {
+    fn note_answer(&mut self, id: OrderId, result: OrderResult, excess: Option<Excess>) {
         self.orders.answer(id);
-        if let (Rule::Limit(index), OrderResult::Done) = (id.rule, result) {
-            let gpu = self.gpu.usage.now(now_ns);
-            self.limits.acted(index, now_ns, self.start_ns, &gpu);
+        if let (Rule::Limit(index), OrderResult::Done, Some(excess)) = (id.rule, result, excess) {
+            self.limits.acted(index, excess);
             self.pass_on_events();
         }
     }

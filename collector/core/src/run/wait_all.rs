@@ -172,7 +172,7 @@ mod tests {
               the wait."
             ]
         );
-        let answer = Observation::OrderAnswered { id: ID, result: OrderResult::Done };
+        let answer = Observation::OrderAnswered { id: ID, result: OrderResult::Done, excess: None };
         run.apply(END_NS + 2 * S, &answer);
         run.apply(END_NS + 2 * S, &exit(MAIN + 1, MAIN));
         assert_eq!(told(&mut run, END_NS + 100 * S), [""; 0]);
