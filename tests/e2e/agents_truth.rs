@@ -117,10 +117,12 @@ fn each_node_has_the_processes_that_the_kernel_reported_there() {
     if !is_root() {
         skip!("needs root (process connector)");
     }
-    let mut ways: Vec<(&str, String, &[&str])> =
-        launchers(&cluster).into_iter().map(|(name, line)| (name, line, &["sh", "-c"][..])).collect();
+    let mut ways: Vec<(String, String, &[&str])> = launchers(&cluster)
+        .into_iter()
+        .map(|launcher| (launcher.name, launcher.line, &["sh", "-c"][..]))
+        .collect();
     if on_slurm(&cluster, ":", false).is_ok() {
-        ways.push(("srun", "TRACK srun".to_owned(), IN_JOB));
+        ways.push(("srun".to_owned(), "TRACK srun".to_owned(), IN_JOB));
     }
     for (name, launcher, shell) in ways {
         let mut listener = or_skip!(Listener::subscribe());
