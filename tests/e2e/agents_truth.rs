@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::iter::successors;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::thread;
@@ -67,12 +68,12 @@ fn seen() -> Vec<Seen> {
     pids.filter_map(of).collect()
 }
 
-/// The processes of the job on each host, from which all others descend: children of a launcher or an agent, and ranks that
-/// another program started, as Slurm's daemon does. `None`: not all ranks wait yet.
+/// The processes of the job on each host, from which all others descend: children of a launcher or an agent, and what Slurm's daemon
+/// started, a rank or the daemon of an MPI launcher. `None`: not all ranks wait yet.
 fn roots() -> Option<BTreeMap<String, Vec<u32>>> {
     let all = seen();
     let is_ours = |process: &Seen| process.program == BINARY.as_bytes();
-    let of_pid = |pid: u32| all.iter().find(|process| process.pid == pid);
+    let parent = |process: &Seen| all.iter().find(|other| other.pid == process.parent);
     // `sh -c SCRIPT`; Slurm gives the path of the shell.
     let is_rank =
         |process: &&Seen| process.words.get(2).is_some_and(|word| word.starts_with(MARK.as_bytes()));
@@ -81,21 +82,16 @@ fn roots() -> Option<BTreeMap<String, Vec<u32>>> {
     if ranks.len() < RANKS {
         return None;
     }
-    let mut roots: Vec<&Seen> = all
-        .iter()
-        .filter(|process| !is_ours(process) && of_pid(process.parent).is_some_and(is_ours))
-        .collect();
-    let ancestors = |process: &Seen| {
-        let mut of: Vec<u32> = vec![process.pid];
-        while let Some(next) = of.last().and_then(|pid| of_pid(*pid)) {
-            of.push(next.parent);
+    let mut roots: Vec<&Seen> =
+        all.iter().filter(|process| !is_ours(process) && parent(process).is_some_and(is_ours)).collect();
+    for rank in ranks {
+        let ancestors: Vec<&Seen> = successors(Some(rank), |process| parent(process)).collect();
+        let is_known = |process: &&Seen| roots.iter().any(|root| root.pid == process.pid);
+        if !ancestors.iter().any(is_known) {
+            let slurm = ancestors.iter().position(|process| process.words[0].starts_with(b"slurmstepd"))?;
+            roots.push(ancestors[slurm - 1]);
         }
-        of
-    };
-    let is_apart =
-        |rank: &&&Seen| !ancestors(rank).iter().any(|pid| roots.iter().any(|root| root.pid == *pid));
-    let apart: Vec<&Seen> = ranks.iter().filter(is_apart).copied().collect();
-    roots.extend(apart);
+    }
     let mut of_hosts: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for root in roots {
         of_hosts.entry(root.host.clone()).or_default().push(root.pid);
@@ -117,11 +113,15 @@ fn each_node_has_the_processes_that_the_kernel_reported_there() {
     if !is_root() {
         skip!("needs root (process connector)");
     }
-    let mut ways: Vec<(String, String, &[&str])> = launchers(&cluster)
-        .into_iter()
-        .map(|launcher| (launcher.name, launcher.line, &["sh", "-c"][..]))
-        .collect();
-    if on_slurm(&cluster, ":", false).is_ok() {
+    let mut ways: Vec<(String, String, &[&str])> = Vec::new();
+    let has_slurm = on_slurm(&cluster, ":", false).is_ok();
+    for launcher in launchers(&cluster) {
+        if has_slurm {
+            ways.push((format!("{} in a job", launcher.name), launcher.line.clone(), IN_JOB));
+        }
+        ways.push((launcher.name, launcher.line, &["sh", "-c"]));
+    }
+    if has_slurm {
         ways.push(("srun".to_owned(), "TRACK srun".to_owned(), IN_JOB));
     }
     for (name, launcher, shell) in ways {
