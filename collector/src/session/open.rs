@@ -18,7 +18,7 @@ use crate::run::RunState;
 use crate::run::schedule::Schedule;
 use crate::run::usable_at_start::usable_at_start;
 use crate::sinks::{Place, Sinks};
-use crate::sources::connector::{Connector, Members, Subscription};
+use crate::sources::connector::{Connector, Launcher, Members, Subscription};
 use crate::sources::host;
 use crate::sources::membership::Membership;
 use crate::sources::pump::{Pump, Sources};
@@ -142,16 +142,12 @@ fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now
 /// Gives the processes whose connector events count. What waits in the connector's socket may be about a process that has ended
 /// since, so all that the tree has are among them. It may be about the command, too, before the run state knows of that.
 fn members(run: &RunState, config: &Config) -> Members {
-    let launcher = config.start.launcher_pid;
     let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
-    let own = std::process::id();
-    if let Some(attached) = config.attached {
-        // The launcher can be a descendant of the process: it and its collectors are no part of the run.
-        return Members::new(run.tree.host_pids().chain([attached.pid]), own, Some(launcher));
-    }
-    let known = run.tree.host_pids().chain([launcher]).chain(unknown_main);
-    let launcher_of_replaced = (config.restarts > 0).then_some(launcher);
-    Members::new(known, own, launcher_of_replaced)
+    let attached = config.attached.map(|process| process.pid);
+    let known = run.tree.host_pids().chain(unknown_main).chain(attached);
+    let is_first_of_command = config.restarts == 0 && attached.is_none() && !config.command.is_empty();
+    let launcher = Launcher { pid: config.start.launcher_pid, starts_command: is_first_of_command };
+    Members::new(known, std::process::id(), launcher)
 }
 
 /// Gives when the first report-so-far is written, CLOCK_MONOTONIC nanoseconds.

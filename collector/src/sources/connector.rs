@@ -10,6 +10,7 @@
 //!   socket, the inbox or the journal.
 //! - A collector that replaces another takes all processes that are not finalized, and the command, for members: events may
 //!   wait of processes that have ended since.
+//! - Of the launcher's children, only the command is a member, by the order of the forks: no message could come early enough.
 //! - Each collector asks the socket how many events it dropped (SO_MEMINFO): the kernel reports the error to one reader only.
 //!
 //! Without the connector, samples find execs: the bottom of the stack in /proc/PID/stat changes ([`super::scan`]). Ends are
@@ -242,29 +243,36 @@ impl Connector {
     }
 }
 
-/// The pids of the tree, as far as connector events tell: the launcher and its descendants, without the collector and
-/// its descendants.
+/// The launcher, whose children are not all of the tree: besides the command it starts collectors, enders, and what `--on-alert` runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Launcher {
+    /// Its pid.
+    pub pid: u32,
+    /// The next child of it is the command, unless it is the collector. Forks of one process come in their order.
+    pub starts_command: bool,
+}
+
+/// The pids of the tree, as far as connector events tell: the command and its descendants.
 #[derive(Debug, Default)]
 pub struct Members {
     /// Each with the time of the first thread's exit event, if there was one.
     pids: HashMap<u32, Option<u64>>,
     collector: u32,
-    launcher: Option<u32>,
+    launcher: Launcher,
 }
 
 impl Members {
-    /// Start with the `known` pids of the tree.
-    ///
-    /// Children of the `collector` (drivers run programs) are no members. `launcher` is given to a replacement collector:
-    /// the command is known by then, and other children of the launcher are earlier collectors.
+    /// Starts with the `known` pids of the tree. Children of the `collector` (drivers run programs) are no members.
     #[must_use]
-    pub fn new(known: impl IntoIterator<Item = u32>, collector: u32, launcher: Option<u32>) -> Self {
+    pub fn new(known: impl IntoIterator<Item = u32>, collector: u32, launcher: Launcher) -> Self {
         Self { pids: known.into_iter().map(|pid| (pid, None)).collect(), collector, launcher }
     }
 
     /// Add a process of the tree.
     pub fn add(&mut self, pid: u32) {
         self.pids.insert(pid, None);
+        // The command was started before any other process of the tree.
+        self.launcher.starts_command = false;
     }
 
     /// Whether this pid is a process of the tree.
@@ -272,17 +280,20 @@ impl Members {
         self.pids.contains_key(&pid)
     }
 
+    /// Whether what descends from this pid, and writes records, is of the tree: of the launcher, those are orphans.
+    pub(crate) fn is_ancestor(&self, pid: u32) -> bool {
+        self.contains(pid) || pid == self.launcher.pid
+    }
+
     /// Takes in an event. Returns whether it is about the tree, or about the connector itself.
     pub fn take(&mut self, event: &KernelEvent) -> bool {
         match event.what {
-            // `launcher` is set in a replacement only: a child of it that is not known is a collector.
-            What::Fork { parent } if Some(parent) == self.launcher => self.contains(event.pid),
-            What::Fork { parent } if self.pids.contains_key(&parent) && event.pid != self.collector => {
+            What::Fork { parent } if self.is_member_by_fork(event.pid, parent) => {
                 self.add(event.pid);
                 true
             }
             What::Fork { .. } => {
-                // The collector, or a process outside the tree, has this pid now.
+                // A process outside the tree has this pid now.
                 self.pids.remove(&event.pid);
                 false
             }
@@ -291,6 +302,17 @@ impl Members {
             What::Exit { .. } => self.note_exited(event.pid, Some(event.at_ns)),
             What::Lost { .. } | What::GivenUp(_) => true,
         }
+    }
+
+    /// Whether a process that `parent` has forked is a member.
+    fn is_member_by_fork(&self, pid: u32, parent: u32) -> bool {
+        if parent != self.launcher.pid {
+            return self.contains(parent);
+        }
+        // One that lives and is a member already was found before this event was read: the command, or a process that it started
+        // as its sibling (CLONE_PARENT).
+        let is_known = self.pids.get(&pid) == Some(&None);
+        is_known || (self.launcher.starts_command && pid != self.collector)
     }
 
     /// Sets when the first thread of a process exited, CLOCK_MONOTONIC nanoseconds. `None`: an exec has replaced it, so it runs.
@@ -378,19 +400,19 @@ pub(crate) mod tests {
         assert_eq!(parse(&message), None);
     }
 
+    /// Of a run whose launcher has the pid 1, and its collector the pid 8.
+    fn launcher(starts_command: bool) -> Launcher {
+        Launcher { pid: 1, starts_command }
+    }
+
     // Requirement: SEE-7
     #[test]
     fn only_processes_of_the_tree_are_members() {
-        let mut members = Members::new([1], 8, None);
+        let mut members = Members::new([], 8, launcher(true));
         // A driver runs a program in the collector.
         assert!(!members.take(&event(8, What::Fork { parent: 1 })));
         assert!(!members.take(&event(9, What::Fork { parent: 8 })));
-        // So did an earlier collector; its replacement reads of that.
-        let mut later = Members::new([1, 2], 8, Some(1));
-        assert!(later.take(&event(2, What::Fork { parent: 1 })), "the command");
-        assert!(!later.take(&event(7, What::Fork { parent: 1 })));
-        assert!(!later.take(&event(9, What::Fork { parent: 7 })));
-        assert!(members.take(&event(2, What::Fork { parent: 1 })));
+        assert!(members.take(&event(2, What::Fork { parent: 1 })), "the command");
         assert!(members.take(&event(3, What::Fork { parent: 2 })));
         assert!(!members.take(&event(4, What::Fork { parent: 99 })));
         assert!(members.take(&event(2, What::Exit { status: 0 })));
@@ -401,11 +423,38 @@ pub(crate) mod tests {
         assert!(!members.take(&event(2, What::Exec)) && !members.take(&event(6, What::Fork { parent: 2 })));
     }
 
+    // Requirement: SEE-7, ALERT-11
+    #[test]
+    fn what_the_launcher_starts_after_the_command_is_no_member() {
+        let mut first = Members::new([], 8, launcher(true));
+        assert!(first.take(&event(2, What::Fork { parent: 1 })), "the command");
+        // That which replaces a killed collector reads of earlier ones, and maybe of the command, which it knows.
+        let mut later = Members::new([2], 8, launcher(false));
+        assert!(later.take(&event(2, What::Fork { parent: 1 })), "the command");
+        // Another layer was faster.
+        let mut found_first = Members::new([], 8, launcher(true));
+        found_first.add(2);
+        let without_command = Members::new([], 8, launcher(false));
+        for mut members in [first, later, found_first, without_command] {
+            assert!(!members.take(&event(7, What::Fork { parent: 1 })));
+            assert!(!members.take(&event(9, What::Fork { parent: 7 })));
+            assert!(!members.take(&event(9, What::Exec)));
+        }
+    }
+
+    #[test]
+    fn helper_of_the_launcher_that_gets_an_ended_members_pid_is_no_member() {
+        let mut members = Members::new([2, 3], 8, launcher(false));
+        assert!(members.take(&event(3, What::Exit { status: 0 })));
+        assert!(!members.take(&event(3, What::Fork { parent: 1 })));
+        assert!(!members.contains(3));
+    }
+
     #[test]
     fn ended_processes_are_removed_unless_a_thread_execs() {
         // Above the kernel's largest pid, so no such process exists.
         let (ended, execs, again, own) = (5_000_001, 5_000_002, 5_000_003, std::process::id());
-        let mut members = Members::new([ended, execs, again, own], 8, None);
+        let mut members = Members::new([ended, execs, again, own], 8, launcher(false));
         for pid in [ended, execs, again, own] {
             assert!(members.take(&event(pid, What::Exit { status: 0 })));
         }

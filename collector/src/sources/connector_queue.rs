@@ -320,8 +320,8 @@ impl ConnectorQueue {
         if self.connector.is_none() || record.origin.pid_ns != self.pid_ns || !begins_image {
             return;
         }
-        let is_member = |pid| self.members.contains(pid);
-        if !is_member(pid) && self.membership.is_member(pid, is_member) == Some(true) {
+        let is_ancestor = |pid| self.members.is_ancestor(pid);
+        if !self.members.contains(pid) && self.membership.is_member(pid, is_ancestor) == Some(true) {
             self.members.add(pid);
         }
         self.unreported.note_record(pid);
@@ -334,7 +334,7 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     use super::super::connector::tests::message;
-    use super::super::connector::{Subscription, subscribe};
+    use super::super::connector::{Launcher, Subscription, subscribe};
     use super::super::inbox;
     use super::*;
     use crate::sys::proc_fs::ProcRoot;
@@ -352,7 +352,14 @@ mod tests {
         let (_, newcomers) = std::sync::mpsc::channel();
         let membership = Membership::new(ProcRoot::default(), std::path::Path::new("segment"), 1);
         let backlog = Backlog { pending: pending.into(), has_proof: true, dropped: 0 };
-        ConnectorQueue::new(connector, Members::new(members, 0, None), membership, 10, newcomers, backlog)
+        ConnectorQueue::new(
+            connector,
+            Members::new(members, 0, Launcher::default()),
+            membership,
+            10,
+            newcomers,
+            backlog,
+        )
     }
 
     // Requirement: FAULT-17
