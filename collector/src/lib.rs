@@ -24,7 +24,7 @@ use gpu_track_core::{build, model, run};
 use gpu_track_report as report;
 
 pub use bounded_lines::bounded_lines;
-pub use model::alert::{Alert, AlertQuantity, Alerts, RunEvent};
+pub use model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, RunEvent};
 pub use model::attached::{Attached, UsedBefore};
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{
@@ -42,7 +42,7 @@ pub use model::policy::SamplingPolicy;
 pub use model::record_or_event::StoredRecord;
 pub use model::report::{Crash, LeftReport, NodePart, Report, ReportFiles, Stage, Usable};
 pub use model::run_limit::{
-    Exceeded, Excess, LimitAction, Quantity, RunLimit, RunLimits, Threshold, TreeEnd,
+    Exceeded, Excess, LargestProcess, LimitAction, Quantity, RunLimit, RunLimits, Threshold, TreeEnd,
 };
 pub use model::signal::{signal_name, signal_number};
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};

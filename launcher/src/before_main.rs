@@ -1,6 +1,8 @@
 //! The state that Rust's runtime changes before `main`: it ignores SIGPIPE, and opens /dev/null in place of closed
-//! standard descriptors. A constructor records both before that, so that the command can get them back.
+//! standard descriptors. A constructor records both before that, so that the command can get them back. And what this process has
+//! inherited besides those.
 
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::signals;
@@ -26,4 +28,15 @@ pub(crate) fn was_sigpipe_ignored() -> bool {
 /// Gives the standard descriptors that were closed when the launcher was started.
 pub(crate) fn closed_descriptors() -> impl Iterator<Item = i32> {
     (0..).zip(&CLOSED).filter(|(_, closed)| closed.load(Ordering::Relaxed)).map(|(fd, _)| fd)
+}
+
+/// Closes what this process has inherited besides its standard streams: a reader of a pipe must see its end, however long the process
+/// lives. Nothing in it may have opened a descriptor yet.
+pub(crate) fn close_inherited() {
+    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in numbers.into_iter().filter(|fd| *fd > libc::STDERR_FILENO) {
+        // SAFETY: nothing in this process has a descriptor of its own yet; that of the directory above is closed.
+        unsafe { libc::close(fd) };
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use gpu_track_abi::ENV_SESSION;
 use gpu_track_collector::kept::{KEEPER, directory};
 use gpu_track_collector::{Keep, batch_system};
 
+use crate::before_main::close_inherited;
 use crate::{exit, signals};
 
 /// How many reports are kept, or 0. It holds wherever the run is.
@@ -78,16 +79,6 @@ pub(crate) fn serve_if_started_as_keeper(args: &[OsString]) {
     let [report, directory] = [0, 1].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     let result = directory::write(&mut File::from(report), directory, most);
     exit::without_handlers(i32::from(result.is_err()))
-}
-
-/// Closes what the launcher inherited: a reader of a pipe must see its end, however long the keeper lives.
-fn close_inherited() {
-    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let numbers: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for fd in numbers.into_iter().filter(|fd| *fd > libc::STDERR_FILENO) {
-        // SAFETY: nothing in this process has a descriptor of its own yet; that of the directory above is closed.
-        unsafe { libc::close(fd) };
-    }
 }
 
 /// Reads a variable of this process's environment, where no test stands in for it. `None`: it is not set.

@@ -3,6 +3,8 @@
 //! A run has three processes: the launcher, the [`collector`] (the same executable again), and the command. The
 //! launcher is the command's parent and subreaper: it forwards signals, reaps, and ends as the command ended.
 
+mod alert_commands;
+mod alert_runner;
 mod attach;
 mod before_main;
 mod cli;
@@ -59,6 +61,9 @@ fn main() -> ExitCode {
     gpus::serve_if_started_as_lister(&args);
     keep::serve_if_started_as_keeper(&args);
     if let Some(status) = serve_if_started_as_ender(&args) {
+        exit::without_handlers(status);
+    }
+    if let Some(status) = alert_runner::serve_if_started_as_runner(&args) {
         exit::without_handlers(status);
     }
     if let Some(status) = nodes::serve_if_started_as_remote_shell(&args) {

@@ -7,11 +7,13 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
-    Action, Exceeded, Excess, LimitAction, OrderId, OrderResult, Quantity, Rule, RunLimit, Threshold,
-    TrackingConfig, TreeEnd, TreeMember, TreeToEnd, event_in_words, limit_in_words, processes_in_words,
+    Action, Exceeded, Excess, LimitAction, Message, Order, OrderId, OrderResult, Quantity, Rule, RunLimit,
+    Threshold, TreeEnd, TreeMember, TreeToEnd, event_in_words, limit_in_words, processes_in_words,
     tree_end_of,
 };
 
+use crate::alert_commands::AlertCommands;
+use crate::cli::Options;
 use crate::console;
 use crate::main_process::MainProcess;
 use crate::started::Started;
@@ -33,6 +35,7 @@ pub(crate) struct Hands {
     strangers: Vec<TreeMember>,
     kill_after: Duration,
     is_quiet: bool,
+    alert_commands: AlertCommands,
     /// The limit of wall time, and when it is reached, CLOCK_MONOTONIC nanoseconds.
     wall: Option<(OrderId, RunLimit, u64)>,
     start_ns: u64,
@@ -52,12 +55,10 @@ struct Ending {
 
 impl Hands {
     /// Makes the hands of a run that has just been started.
-    pub(crate) fn new(
-        started: &Started,
-        segment: PathBuf,
-        tracking: &TrackingConfig,
-        is_quiet: bool,
-    ) -> Self {
+    pub(crate) fn new(started: &Started, segment: PathBuf, options: &Options) -> Self {
+        let tracking = &options.tracking;
+        let is_quiet = options.report.style.quiet || tracking.disable_logs;
+        let on_alert = options.preparations.on_alert.clone();
         let start_ns = started.at_ns;
         let ends_at =
             |(number, limit): (u32, &RunLimit)| match (limit.quantity, limit.threshold, limit.action) {
@@ -70,10 +71,11 @@ impl Hands {
         let walls = (0..).zip(&tracking.limits.list).filter_map(ends_at);
         Self {
             main: started.subject.main(),
+            alert_commands: AlertCommands::new(on_alert, &options.command.words, segment.clone(), is_quiet),
             segment,
             strangers: started.strangers.clone(),
             kill_after: tracking.limits.kill_after,
-            is_quiet: is_quiet || tracking.disable_logs,
+            is_quiet,
             wall: walls.min_by_key(|(_, _, at_ns)| *at_ns),
             start_ns,
             ending: None,
@@ -86,11 +88,16 @@ impl Hands {
     }
 
     /// Carries an order out. `None`: that is not possible now, and the collector issues the order again.
-    pub(crate) fn obey(&mut self, action: &Action) -> Option<OrderResult> {
-        match action {
+    pub(crate) fn obey(&mut self, order: &Order) -> Option<OrderResult> {
+        match &order.action {
             Action::Tell(text) => tell(text),
             Action::TellEvent(_) if self.is_quiet => Some(OrderResult::Done),
             Action::TellEvent(event) => tell(&event_in_words(event)),
+            Action::RunAlertCommand { event, largest } => {
+                let main = self.main.map(|main| main.pid);
+                self.alert_commands.add(order.id.epoch, event, largest.as_ref(), main);
+                Some(OrderResult::Done)
+            }
             Action::EndTree { limit, exceeded } => Some(self.end_tree(limit, exceeded)),
             Action::Signal { signal, .. } => Some(match self.main {
                 Some(main) => {
@@ -117,9 +124,32 @@ impl Hands {
         self.wall.as_ref().map(|(_, _, at_ns)| Duration::from_nanos(at_ns.saturating_sub(now_ns)))
     }
 
-    /// Whether this child is no process of the run.
-    pub(crate) fn is_ender(&self, pid: u32) -> bool {
+    /// Whether this child is no process of the run: it ends the tree, or is of the command of `--on-alert`.
+    pub(crate) fn is_helper(&self, pid: u32) -> bool {
+        self.is_ender(pid) || self.alert_commands.has(pid)
+    }
+
+    fn is_ender(&self, pid: u32) -> bool {
         self.ending.as_ref().is_some_and(|ending| ending.ender == Some(pid))
+    }
+
+    /// Takes in that a helper has ended, with this wait status.
+    pub(crate) fn helper_ended(&mut self, pid: u32, status: i32) {
+        if self.is_ender(pid) {
+            self.ender_ended(status);
+        } else {
+            self.alert_commands.ended(pid, status);
+        }
+    }
+
+    /// Runs the command of `--on-alert` for no more alerts: the run has ended.
+    pub(crate) fn give_up_alerts(&mut self) {
+        self.alert_commands.give_up();
+    }
+
+    /// Takes the failures of the command of `--on-alert` of which the account has not been told.
+    pub(crate) fn take_failures(&mut self) -> Vec<Message> {
+        self.alert_commands.take_failures()
     }
 
     /// Whether the tree is being ended now.
@@ -128,7 +158,7 @@ impl Hands {
     }
 
     /// Takes in that the ender has ended, with this wait status. If it was killed, another one goes on.
-    pub(crate) fn ender_ended(&mut self, status: i32) {
+    fn ender_ended(&mut self, status: i32) {
         let Some(ending) = &mut self.ending else { return };
         ending.ender = None;
         ending.end = tree_end_of(ExitStatus::from_raw(status).code());

@@ -86,7 +86,7 @@ fn cpu_us(usage: &Usage) -> u64 {
 impl<A: Account> Supervisor<A> {
     /// Makes the supervisor of what was started. `signals` are blocked.
     pub(crate) fn new(account: A, started: Started, options: &Options, signals: SignalSet) -> Self {
-        let hands = Hands::new(&started, account.segment(), &options.tracking, options.report.style.quiet);
+        let hands = Hands::new(&started, account.segment(), options);
         let Started { subject, at_ns, children_before, early_signals, .. } = started;
         let mut supervisor = Self {
             account,
@@ -131,6 +131,7 @@ impl<A: Account> Supervisor<A> {
                 self.note_waiting(exit);
             }
             let due = self.account.attend(&mut self.hands);
+            self.tell_failures();
             let due = due.into_iter().chain(self.hands.due(clock::monotonic_ns())).min();
             let received = self.wakeups.wait(self.account.collector(), due)?;
             let Some(received) = received else { continue };
@@ -166,6 +167,13 @@ impl<A: Account> Supervisor<A> {
         let is_told = self.account.messages().iter().any(|message| matches!(message, Message::TreeEnded(_)));
         if !is_told && let Some(end) = self.hands.end() {
             self.account.tell(Message::TreeEnded(end));
+        }
+    }
+
+    /// Tells the account of failures of the command of `--on-alert`.
+    fn tell_failures(&mut self) {
+        for failure in self.hands.take_failures() {
+            self.account.tell(failure);
         }
     }
 
@@ -234,9 +242,9 @@ impl<A: Account> Supervisor<A> {
             }
             return;
         }
-        if self.hands.is_ender(change.pid) {
+        if self.hands.is_helper(change.pid) {
             self.foreign_cpu_us += cpu_us(&change.usage);
-            self.hands.ender_ended(change.status);
+            self.hands.helper_ended(change.pid, change.status);
             return;
         }
         if self.account.is_foreign(change.pid) {
@@ -307,7 +315,7 @@ impl<A: Account> Supervisor<A> {
         }
         // Those of the first thread: it has forked them all, and inherits the orphans.
         let mut children = ProcRoot::default().children(std::process::id(), 1);
-        children.retain(|pid| !self.account.is_foreign(*pid) && !self.hands.is_ender(*pid));
+        children.retain(|pid| !self.account.is_foreign(*pid) && !self.hands.is_helper(*pid));
         children
     }
 
@@ -322,6 +330,8 @@ impl<A: Account> Supervisor<A> {
         if let Some(line) = self.exit_manner.line(self.own_status(exit)) {
             console::print(&line);
         }
+        self.hands.give_up_alerts();
+        self.tell_failures();
         let is_wait_interrupted = self.wait_all && self.has_children();
         self.account.tell(Message::Ended {
             status: exit.status,

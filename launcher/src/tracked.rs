@@ -203,7 +203,7 @@ impl Account for Tracked {
                 // The collector that got the answer was killed, or this one had issued the order before it came.
                 (Some(answer), Some(collector)) => collector.messages.send(&answer),
                 _ => {
-                    if let Some(result) = hands.obey(&order.action) {
+                    if let Some(result) = hands.obey(&order) {
                         let excess = order.action.excess();
                         self.tell(Message::OrderAnswered { id: order.id, result, excess });
                     }

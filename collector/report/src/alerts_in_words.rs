@@ -16,6 +16,7 @@ pub fn event_in_words(event: &RunEvent) -> String {
         EventKind::Limit => {
             format!("limit {rule} exceeded {at} after the start: {}", amount(event))
         }
+        EventKind::Error => format!("{}, {at} after the start", event.message.as_deref().unwrap_or_default()),
         EventKind::Recovered => {
             let on_s = event.since_s.map_or(0.0, |since_s| event.at_s - since_s);
             format!("alert {rule} is over after {}: {}", readable(on_s), what(event))

@@ -42,11 +42,13 @@ pub enum Kind {
     GpuIdle,
     /// A limit of the run was exceeded.
     Limit,
+    /// The command of `--on-alert` failed.
+    Error,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Start,
         Self::Exit,
         Self::Killed,
@@ -60,6 +62,7 @@ impl Kind {
         Self::Growth,
         Self::GpuIdle,
         Self::Limit,
+        Self::Error,
     ];
 
     /// Gives its name, as JSON and `--type` have it.
@@ -79,6 +82,7 @@ impl Kind {
             Self::Growth => EventKind::Growth.name(),
             Self::GpuIdle => EventKind::GpuIdle.name(),
             Self::Limit => EventKind::Limit.name(),
+            Self::Error => EventKind::Error.name(),
         }
     }
 
@@ -94,6 +98,7 @@ impl Kind {
             EventKind::Growth => Self::Growth,
             EventKind::GpuIdle => Self::GpuIdle,
             EventKind::Limit => Self::Limit,
+            EventKind::Error => Self::Error,
         }
     }
 }
@@ -130,6 +135,8 @@ pub struct Event {
     pub rate_bytes_per_s: Option<f64>,
     /// How long until what may be used is reached at this rate, seconds.
     pub left_s: Option<f64>,
+    /// What failed, and why; null: the event is no error.
+    pub message: Option<String>,
     /// The event of the run, if it is one.
     #[serde(skip)]
     of_run: Option<RunEvent>,
@@ -176,6 +183,7 @@ fn of_alerts(report: &Report) -> impl Iterator<Item = Event> {
         allowed: event.allowed,
         rate_bytes_per_s: event.rate_bytes_per_s,
         left_s: event.left_s,
+        message: event.message.clone(),
         of_run: Some(event.clone()),
         ..of_tree(Kind::of(event.kind), event.at_s, None)
     })
@@ -229,6 +237,7 @@ fn of_tree(kind: Kind, at_s: f64, ram_bytes: Option<u64>) -> Event {
         allowed: None,
         rate_bytes_per_s: None,
         left_s: None,
+        message: None,
         of_run: None,
     }
 }
@@ -270,7 +279,8 @@ fn line(event: &Event) -> String {
         | Kind::Recovered
         | Kind::Growth
         | Kind::GpuIdle
-        | Kind::Limit => event.rule.clone().unwrap_or_default(),
+        | Kind::Limit
+        | Kind::Error => event.rule.clone().unwrap_or_default(),
     };
     let who = if event.pid.is_some() { format!("{pid}{command:<15}  ") } else { String::new() };
     format!("{at_s:>12.3} s  {:<13}  {who}{what}", kind.name())
@@ -305,12 +315,13 @@ pub fn csv(events: &[Event]) -> String {
             number(event.allowed),
             number(event.rate_bytes_per_s),
             number(event.left_s),
+            event.message.as_deref().map(quote::csv_cell).unwrap_or_default(),
         ]
         .join(",")
             + "\n"
     };
     let head = "at_s,type,pid,ppid,command,exit_code,exit_signal,cpu_s,ram_bytes,rule,unit,amount,allowed,\
-                rate_bytes_per_s,left_s\n"
+                rate_bytes_per_s,left_s,message\n"
         .to_owned();
     [head].into_iter().chain(events.iter().map(row)).collect()
 }
@@ -361,7 +372,7 @@ mod tests {
 ";
         assert_eq!(text(&all), expected);
         let rows = csv(&all);
-        assert!(rows.contains("\n2.5,exit,11,,\"a,\"\"b\\x1b\",3,,1.5,,,,,,,\n"), "{rows}");
+        assert!(rows.contains("\n2.5,exit,11,,\"a,\"\"b\\x1b\",3,,1.5,,,,,,,,\n"), "{rows}");
         let read: serde_json::Value = serde_json::from_str(&json(&all)).unwrap();
         assert_eq!((&read[4]["type"], &read[4]["exit"]["signal"]), (&"killed".into(), &9.into()));
         assert!(read[4]["ram_bytes"].is_null());
@@ -396,7 +407,7 @@ mod tests {
         let rows = csv(&alone);
         assert!(
             rows.contains(
-                "\n61.5,growth,,,\"\",,,,,\"growth\",bytes,12500000000,12800000000,2000000,840.5\n"
+                "\n61.5,growth,,,\"\",,,,,\"growth\",bytes,12500000000,12800000000,2000000,840.5,\n"
             ),
             "{rows}"
         );

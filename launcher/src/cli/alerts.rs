@@ -1,9 +1,10 @@
-//! `--alert` and `--events`: what the user is told of while the run goes on, and where its events go.
+//! `--alert`, `--events` and `--on-alert`: what the user is told of while the run goes on, where its events go, and what runs then.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueHint};
-use gpu_track_collector::{Alert, AlertQuantity, Threshold};
+use gpu_track_collector::{Alert, AlertQuantity, Alerts, Threshold};
 
 use super::limits;
 use super::values::{MOST_LIMITS, ValueError, named};
@@ -25,13 +26,18 @@ pub(super) struct AlertArgs {
     /// Write what happens in the run to FILE, a line of JSON for each event: start, alerts on and off, limits, RAM peak, stop
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     events: Option<PathBuf>,
+
+    /// Run CMD (/bin/sh -c) when an alert goes on or off: one at a time, for 30 s at most, beside the tracked processes. GPU_TRACK_EVENT,
+    /// GPU_TRACK_ALERT, GPU_TRACK_MESSAGE and others in its environment say what happened
+    #[arg(long, value_name = "CMD", requires = "alerts", value_hint = ValueHint::CommandString)]
+    on_alert: Option<OsString>,
 }
 
 /// A list in one value. For a bare `Vec`, clap would expect the option several times.
 type List = Vec<Alert>;
 
-impl From<AlertArgs> for (List, Option<PathBuf>) {
-    /// An alert that is given twice counts once.
+impl From<AlertArgs> for (Alerts, Option<PathBuf>, Option<OsString>) {
+    /// Gives the alerts, the file of `--events`, and CMD. An alert that is given twice counts once.
     fn from(args: AlertArgs) -> Self {
         let mut list = List::new();
         for alert in args.alerts.into_iter().flatten() {
@@ -39,7 +45,8 @@ impl From<AlertArgs> for (List, Option<PathBuf>) {
                 list.push(alert);
             }
         }
-        (list, args.events)
+        let run_a_command = args.on_alert.is_some();
+        (Alerts { list, events_file: None, run_a_command }, args.events, args.on_alert)
     }
 }
 
@@ -109,8 +116,11 @@ mod tests {
         );
         let words: Vec<_> = alerts("default").unwrap().into_iter().map(|alert| alert.words).collect();
         assert_eq!(words, DEFAULT);
-        let given = AlertArgs { alerts: vec![alerts("default,ram>80%").unwrap()], events: None };
-        assert_eq!(<(List, Option<PathBuf>)>::from(given).0.len(), 4, "one that is given twice counts once");
+        let given = vec![alerts("default,ram>80%").unwrap()];
+        let given = AlertArgs { alerts: given, events: None, on_alert: Some("mail me".into()) };
+        let (alerts, _, on_alert) = given.into();
+        assert_eq!(alerts.list.len(), 4, "one that is given twice counts once");
+        assert_eq!((alerts.run_a_command, on_alert), (true, Some("mail me".into())));
     }
 
     // Requirement: ALERT-1

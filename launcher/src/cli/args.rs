@@ -147,7 +147,7 @@ impl From<Arguments> for Options {
         } = arguments;
         let (mut tracking, mut preparations): (TrackingConfig, Preparations) = tracking.into();
         tracking.limits = limits.into();
-        (tracking.alerts.list, preparations.events) = alerts.into();
+        (tracking.alerts, preparations.events, preparations.on_alert) = alerts.into();
         Self {
             command,
             places,

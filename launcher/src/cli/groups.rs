@@ -1,6 +1,7 @@
 //! The groups of options that the collector obeys, as clap knows them. Each becomes a part of the configuration.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -124,6 +125,8 @@ pub(crate) struct Preparations {
     pub(crate) gpu_trace: Option<AskedTrace>,
     /// The file of `--events`.
     pub(crate) events: Option<PathBuf>,
+    /// The command of `--on-alert`.
+    pub(crate) on_alert: Option<OsString>,
     /// They may replace files.
     pub(crate) overwrite: bool,
     /// Other nodes are tracked, too. `None`: the environment decides.
@@ -219,6 +222,7 @@ impl From<TrackingArgs> for (TrackingConfig, Preparations) {
             tracking_files,
             gpu_trace: trace_gpu,
             events: None,
+            on_alert: None,
             overwrite,
             nodes,
             cgroup,

@@ -1,10 +1,12 @@
 //! Alerts that the user sets for a run (`--alert`), and what happens in a run (`--events`).
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::run_limit::{Threshold, Unit};
+use super::signal::signal_name;
 use super::style::StreamFile;
 
 /// What an alert is about. Each is of the whole tree.
@@ -77,6 +79,8 @@ pub struct Alerts {
     pub list: Vec<Alert>,
     /// The file of `--events`, which the launcher made.
     pub events_file: Option<StreamFile>,
+    /// A command runs when one goes on or off (`--on-alert`). The launcher alone knows it: it can hold secrets.
+    pub run_a_command: bool,
 }
 
 impl Alerts {
@@ -109,6 +113,8 @@ pub enum EventKind {
     GpuIdle,
     /// A limit of the run was exceeded.
     Limit,
+    /// The command of `--on-alert` failed.
+    Error,
 }
 
 impl EventKind {
@@ -125,6 +131,7 @@ impl EventKind {
             Self::Growth => "growth",
             Self::GpuIdle => "gpu_idle",
             Self::Limit => "limit",
+            Self::Error => "error",
         }
     }
 }
@@ -152,6 +159,8 @@ pub struct RunEvent {
     pub rate_bytes_per_s: Option<f64>,
     /// How long until what may be used is reached at this rate, seconds.
     pub left_s: Option<f64>,
+    /// What failed, and why; `None`: the event is no error.
+    pub message: Option<String>,
 }
 
 impl RunEvent {
@@ -169,6 +178,58 @@ impl RunEvent {
             since_s: None,
             rate_bytes_per_s: None,
             left_s: None,
+            message: None,
+        }
+    }
+}
+
+/// Why the command of `--on-alert` did not do its work for an alert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlertCommandFailure {
+    /// It exited with this status.
+    Exited(i32),
+    /// This signal ended it.
+    Killed(i32),
+    /// It was ended after this time, with all that it had started.
+    TooLong {
+        /// The time, milliseconds.
+        after_ms: u64,
+        /// How many of its processes could not be ended.
+        left: u32,
+    },
+    /// No process could be made for it: errno.
+    NotStarted(i32),
+    /// The process that runs it was ended by this wait status, so its own end is not known.
+    RunnerKilled(i32),
+    /// So many others waited for their turn.
+    TooMany(usize),
+    /// The run ended before its turn.
+    RunEnded,
+}
+
+impl fmt::Display for AlertCommandFailure {
+    /// Says what is wrong with the command.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the command of --on-alert ")?;
+        match *self {
+            Self::Exited(status) => write!(f, "exited with status {status}"),
+            Self::Killed(signal) => write!(f, "was ended by {}", signal_name(signal)),
+            Self::TooLong { after_ms, left } => {
+                write!(f, "took more than {} s: it was ended", after_ms as f64 / 1e3)?;
+                if left > 0 { write!(f, ", but {left} of its processes could not be") } else { Ok(()) }
+            }
+            Self::NotStarted(errno) => {
+                write!(f, "could not be started: {}", std::io::Error::from_raw_os_error(errno))
+            }
+            Self::RunnerKilled(status) => {
+                write!(
+                    f,
+                    "may not have done its work: the process that ran it was killed (wait status {status})"
+                )
+            }
+            Self::TooMany(waiting) => write!(f, "was not run: {waiting} other alerts waited for it"),
+            Self::RunEnded => write!(f, "was not run: the run ended before"),
         }
     }
 }
@@ -182,4 +243,38 @@ pub struct Events {
     pub by_kind: BTreeMap<EventKind, u64>,
     /// In the order of their times. Of very many, the older ones in part.
     pub list: Vec<RunEvent>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: ALERT-12
+    #[test]
+    fn failure_of_an_alerts_command_says_what_came_of_it() {
+        let after_ms = 30_000;
+        let lines = [
+            AlertCommandFailure::Exited(5),
+            AlertCommandFailure::Killed(9),
+            AlertCommandFailure::TooLong { after_ms, left: 0 },
+            AlertCommandFailure::TooLong { after_ms, left: 2 },
+            AlertCommandFailure::NotStarted(11),
+            AlertCommandFailure::RunnerKilled(9),
+            AlertCommandFailure::TooMany(16),
+            AlertCommandFailure::RunEnded,
+        ]
+        .map(|failure| failure.to_string());
+        let expected = [
+            "exited with status 5",
+            "was ended by SIGKILL",
+            "took more than 30 s: it was ended",
+            "took more than 30 s: it was ended, but 2 of its processes could not be",
+            "could not be started: Resource temporarily unavailable (os error 11)",
+            "may not have done its work: the process that ran it was killed (wait status 9)",
+            "was not run: 16 other alerts waited for it",
+            "was not run: the run ended before",
+        ]
+        .map(|line| format!("the command of --on-alert {line}"));
+        assert_eq!(lines, expected);
+    }
 }

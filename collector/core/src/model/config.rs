@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::order::{OrderId, OrderResult};
 use super::policy::SamplingPolicy;
 use super::run_limit::{Excess, RunLimits, TreeEnd};
-use crate::model::alert::Alerts;
+use crate::model::alert::{AlertCommandFailure, Alerts};
 use crate::model::attached::Attached;
 use crate::model::cgroup::Cgroups;
 use crate::model::gpu::GpuConfig;
@@ -315,6 +315,15 @@ pub enum Message {
     },
     /// All processes of the tree were ended at a limit, as far as they could be.
     TreeEnded(TreeEnd),
+    /// The command of `--on-alert` failed.
+    AlertCommandFailed {
+        /// Which of its orders it ran for.
+        epoch: u32,
+        /// CLOCK_MONOTONIC when the launcher saw it, nanoseconds.
+        monotonic_ns: u64,
+        /// What failed.
+        failure: AlertCommandFailure,
+    },
     /// The command (with `--wait-all`: the whole tree) ended.
     Ended {
         /// The command's wait status. `None`: the launcher is not the parent of the process that it attached to.

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::alert::AlertCommandFailure;
 use super::attached::{Attached, UsedBefore};
 use super::exit_account::{ExitAccount, Remains};
 use super::gpu::GpuObservation;
@@ -151,6 +152,15 @@ pub enum Observation {
     },
     /// All processes of the tree were ended at a limit, as far as they could be.
     TreeEnded(TreeEnd),
+    /// The command of `--on-alert` failed. A restarted collector is told again.
+    AlertCommandFailed {
+        /// Which of its orders it ran for.
+        epoch: u32,
+        /// When the launcher saw it, CLOCK_MONOTONIC nanoseconds.
+        at_ns: u64,
+        /// What failed.
+        failure: AlertCommandFailure,
+    },
     /// The launcher has answered an order.
     OrderAnswered {
         /// The order.

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::alert::RunEvent;
-use super::run_limit::{Exceeded, Excess, RunLimit};
+use super::run_limit::{Exceeded, Excess, LargestProcess, RunLimit};
 
 /// The longest line of an order, its newline included, bytes: what a pipe takes as a whole or not at all (PIPE_BUF).
 pub const LONGEST_LINE_BYTES: usize = 4096;
@@ -39,6 +39,8 @@ pub enum Rule {
     Limit(u32),
     /// Alerts that went on or off: each is told.
     Alert,
+    /// Alerts that went on or off: a command of the user runs for each.
+    AlertCommand,
 }
 
 /// What the launcher can do.
@@ -48,6 +50,13 @@ pub enum Action {
     Tell(String),
     /// Tell the user of this event, in one line on stderr.
     TellEvent(RunEvent),
+    /// Run the command of `--on-alert`.
+    RunAlertCommand {
+        /// The alert that went on or off.
+        event: RunEvent,
+        /// The process that held most RAM then; `None`: not known.
+        largest: Option<LargestProcess>,
+    },
     /// End every process of the tree, because a limit is exceeded.
     EndTree {
         /// The limit.
@@ -71,7 +80,7 @@ impl Action {
         match self {
             Self::EndTree { exceeded, .. } => Some(exceeded.by),
             Self::Signal { excess, .. } => Some(*excess),
-            Self::Tell(_) | Self::TellEvent(_) => None,
+            Self::Tell(_) | Self::TellEvent(_) | Self::RunAlertCommand { .. } => None,
         }
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! An unknown figure changes no alert.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::event_log::EventLog;
@@ -13,9 +15,9 @@ use super::growth::{Growth, Rise};
 use super::idle::{Activity, Idle};
 use super::limits::LimitRules;
 use super::orders::Orders;
-use crate::model::alert::{Alert, AlertQuantity, Alerts, EventKind, RunEvent};
+use crate::model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, RunEvent};
 use crate::model::order::{Action, Order, OrderId, Rule};
-use crate::model::run_limit::{Exceeded, RunLimit, Threshold, Unit};
+use crate::model::run_limit::{Exceeded, LargestProcess, RunLimit, Threshold, Unit};
 use crate::model::tree_sample::{GpuSample, GpuSums, TreeSample};
 
 /// A figure must be beyond the threshold for so long, nanoseconds.
@@ -42,8 +44,11 @@ pub(crate) struct AlertRules {
     has_started: bool,
     /// The limits of which it was noted that they are exceeded, by their places.
     exceeded: Vec<usize>,
-    /// Lines that were ordered.
+    /// Lines that were ordered, and runs of the user's command.
     told: u32,
+    runs_a_command: bool,
+    /// The runs of that command whose failure was noted.
+    failed: BTreeSet<u32>,
     /// Events that no sink has got yet.
     #[serde(skip)]
     new: Vec<RunEvent>,
@@ -68,6 +73,8 @@ pub(super) struct Facts<'a> {
     pub are_all_stopped: bool,
     /// The sample that is complete.
     pub sample: &'a TreeSample,
+    /// The process that holds most RAM.
+    pub largest: Option<&'a LargestProcess>,
 }
 
 /// An alert, and whether it is on.
@@ -191,7 +198,13 @@ impl AlertRules {
     /// Makes the rules. `None`: nothing is asked for.
     pub(super) fn new(asked: &Alerts, usable: Usable) -> Option<Box<Self>> {
         let rules = asked.list.iter().cloned().map(AlertRule::new).collect();
-        asked.are_asked_for().then(|| Box::new(Self { rules, usable, ..Self::default() }))
+        let runs_a_command = asked.run_a_command;
+        asked.are_asked_for().then(|| Box::new(Self { rules, usable, runs_a_command, ..Self::default() }))
+    }
+
+    /// Whether a command of the user runs for each alert that goes on or off.
+    pub(super) fn runs_a_command(&self) -> bool {
+        self.runs_a_command
     }
 
     /// Gives the alerts, in the order of the command line.
@@ -227,7 +240,21 @@ impl AlertRules {
         }
     }
 
-    /// Looks at a sample that is complete. Each alert that goes on or off is an event, and is told.
+    /// Notes that the user's command failed at `at_ns`. A restarted collector is told again.
+    pub(super) fn note_failure(
+        &mut self,
+        epoch: u32,
+        at_ns: u64,
+        failure: AlertCommandFailure,
+        start_ns: u64,
+    ) {
+        if self.failed.insert(epoch) {
+            let message = Some(failure.to_string());
+            self.add(RunEvent { message, ..RunEvent::new(seconds(start_ns, at_ns), EventKind::Error) });
+        }
+    }
+
+    /// Looks at a sample that is complete. Each alert that goes on or off is an event, is told, and has the user's command run.
     pub(super) fn look(&mut self, facts: &Facts, orders: &mut Orders) {
         let Facts { start_ns, sample, .. } = *facts;
         if self.rules.is_empty() {
@@ -245,9 +272,14 @@ impl AlertRules {
         let rise = self.growth.rise(self.usable.ram_bytes);
         for index in 0..self.rules.len() {
             if let Some(event) = self.look_at(index, facts, rise) {
-                let id = OrderId { rule: Rule::Alert, epoch: self.told };
+                let epoch = self.told;
                 self.told = self.told.saturating_add(1);
-                orders.issue(Order { id, action: Action::TellEvent(event.clone()) });
+                let mut issue = |rule, action| orders.issue(Order { id: OrderId { rule, epoch }, action });
+                issue(Rule::Alert, Action::TellEvent(event.clone()));
+                if self.runs_a_command {
+                    let largest = facts.largest.cloned();
+                    issue(Rule::AlertCommand, Action::RunAlertCommand { event: event.clone(), largest });
+                }
                 self.add(event);
             }
         }
@@ -401,7 +433,7 @@ mod tests {
     }
 
     fn rules(list: &[Alert]) -> AlertRules {
-        *AlertRules::new(&Alerts { list: list.to_vec(), events_file: None }, USABLE).unwrap()
+        *AlertRules::new(&Alerts { list: list.to_vec(), ..Alerts::default() }, USABLE).unwrap()
     }
 
     fn with_ram(at_ms: u64, bytes: u64) -> TreeSample {
@@ -414,12 +446,13 @@ mod tests {
         }
     }
 
+    fn facts(sample: &TreeSample) -> Facts<'_> {
+        Facts { start_ns: START_NS, interval_ns: INTERVAL_NS, are_all_stopped: false, sample, largest: None }
+    }
+
     /// What a sample causes.
     fn after(rules: &mut AlertRules, sample: &TreeSample) -> Vec<(EventKind, f64)> {
-        rules.look(
-            &Facts { start_ns: START_NS, interval_ns: INTERVAL_NS, are_all_stopped: false, sample },
-            &mut Orders::default(),
-        );
+        rules.look(&facts(sample), &mut Orders::default());
         rules.take_new().into_iter().map(|event| (event.kind, event.at_s)).collect()
     }
 
@@ -510,7 +543,7 @@ mod tests {
             alert("gpu_idle>1s", AlertQuantity::GpuIdle, Some(Threshold::Amount(S))),
         ];
         let mut rules = *AlertRules::new(
-            &Alerts { list: list.to_vec(), events_file: None },
+            &Alerts { list: list.to_vec(), ..Alerts::default() },
             Usable { ram_bytes: None, cores: 2.0 },
         )
         .unwrap();
@@ -579,15 +612,7 @@ mod tests {
         let mut events = Vec::new();
         for s in 0..=380 {
             let sample = with_ram(s * 1000, (100 + 2 * s) * MB);
-            rules.look(
-                &Facts {
-                    start_ns: START_NS,
-                    interval_ns: INTERVAL_NS,
-                    are_all_stopped: false,
-                    sample: &sample,
-                },
-                &mut Orders::default(),
-            );
+            rules.look(&facts(&sample), &mut Orders::default());
             events.extend(rules.take_new());
         }
         let [growth, warning] = &events[..] else { panic!("{events:?}") };
@@ -621,6 +646,47 @@ mod tests {
         rules.note_limits(&limits, START_NS);
         let kinds: Vec<_> = rules.take_new().iter().map(|event| (event.kind, event.at_s)).collect();
         assert_eq!(kinds, [(EventKind::Start, 0.0), (EventKind::Limit, 3.0)]);
+    }
+
+    // Requirement: ALERT-11
+    #[test]
+    fn users_command_is_ordered_for_each_alert_that_goes_on_or_off() {
+        let largest = LargestProcess { pid: Some(7), command: "hold".into(), rss_bytes: 900 * MB };
+        let ordered = |run_a_command| {
+            let asked = Alerts { list: vec![ram(80.0)], run_a_command, ..Alerts::default() };
+            let (mut rules, mut orders) = (*AlertRules::new(&asked, USABLE).unwrap(), Orders::default());
+            for (at_ms, mb) in [(0, 900), (1000, 900), (2000, 100), (3000, 100)] {
+                let sample = with_ram(at_ms, mb * MB);
+                rules.look(&Facts { largest: Some(&largest), ..facts(&sample) }, &mut orders);
+            }
+            orders
+                .take(START_NS)
+                .into_iter()
+                .filter_map(|Order { id, action }| match action {
+                    Action::RunAlertCommand { event, largest } => Some((id.epoch, event.kind, largest)),
+                    _ => None,
+                })
+                .collect::<Vec<_>>()
+        };
+        let expected = [(0, EventKind::Warning), (1, EventKind::Recovered)];
+        let expected = expected.map(|(epoch, kind)| (epoch, kind, Some(largest.clone())));
+        assert_eq!(ordered(true), expected);
+        assert_eq!(ordered(false), []);
+    }
+
+    // Requirement: ALERT-12
+    #[test]
+    fn failure_of_the_users_command_is_one_event_however_often_it_is_told() {
+        let mut rules = rules(&[ram(80.0)]);
+        // One that waited for too long is told before an older one that took its time.
+        for (epoch, status) in [(3, 1), (0, 2), (3, 1), (0, 2)] {
+            let at_ns = START_NS + (4 - u64::from(epoch)) * S;
+            rules.note_failure(epoch, at_ns, AlertCommandFailure::Exited(status), START_NS);
+        }
+        let events = rules.take_new();
+        let told: Vec<_> = events.iter().map(|event| (event.kind, event.at_s)).collect();
+        assert_eq!(told, [(EventKind::Error, 1.0), (EventKind::Error, 4.0)]);
+        assert!(events[0].message.as_deref().is_some_and(|text| text.ends_with("exited with status 1")));
     }
 
     // Requirement: ALERT-10

@@ -279,6 +279,12 @@ impl RunState {
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
             Observation::OrderAnswered { id, result, excess } => self.note_answer(*id, *result, *excess),
             Observation::TreeEnded(end) => self.limits.tree_end = Some(*end),
+            Observation::AlertCommandFailed { epoch, at_ns, failure } => {
+                if let Some(alerts) = &mut self.alerts {
+                    alerts.note_failure(*epoch, *at_ns, *failure, self.start_ns);
+                }
+                self.pass_on_events();
+            }
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
@@ -430,6 +436,7 @@ impl RunState {
                 interval_ns: self.limits.interval_ns(),
                 are_all_stopped: self.sampling.are_all_stopped(),
                 sample: &sample,
+                largest: self.limits.largest.as_ref(),
             };
             alerts.look(&facts, &mut self.orders);
         }
@@ -445,10 +452,11 @@ impl RunState {
         }
     }
 
-    /// Gives the process that holds most at this sample; `None` without limits, which alone ask for it.
+    /// Gives the process that holds most at this sample; `None` also where neither a limit nor `--on-alert` asks for it.
     fn largest_process(&self, sample: &Sample) -> Option<LargestProcess> {
-        let held =
-            sample.holders.iter().filter(|_| !self.limits.is_empty()).max_by_key(|held| held.rss_bytes)?;
+        let runs_a_command = self.alerts.as_ref().is_some_and(|alerts| alerts.runs_a_command());
+        let is_asked_for = runs_a_command || !self.limits.is_empty();
+        let held = sample.holders.iter().filter(|_| is_asked_for).max_by_key(|held| held.rss_bytes)?;
         let process = self.tree.get(held.id)?;
         let (pid, command) = (process.ids.host_pid, process.name.command.to_string());
         Some(LargestProcess { pid, command, rss_bytes: held.rss_bytes })

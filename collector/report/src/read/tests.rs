@@ -139,6 +139,7 @@ fn filled() -> Vec<Report> {
     // The growth has all figures.
     if let Some(events) = &mut report.events {
         events.list.retain(|event| event.rate_bytes_per_s.is_some());
+        events.list.iter_mut().for_each(|event| event.message = Some("it exited with status 1".into()));
     }
     report.contention.reason = Some("not read".into());
     report.cpu_time.kernel_s_reason = Some("a process still runs".into());

@@ -1,0 +1,223 @@
+//! `--on-alert CMD` in the launcher: the alerts that wait for CMD, the one that it runs for, and what it is told.
+//!
+//! [`crate::alert_runner`] is the process that runs CMD. The launcher never waits for it, also not at the end of the run.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout};
+
+use gpu_track_collector::{AlertCommandFailure, LargestProcess, Message, RunEvent, clock, event_in_words};
+use rustix::process::{Pid, getsid};
+
+use crate::spawn::Environment;
+use crate::{alert_runner, console};
+
+/// So many alerts wait for CMD at most.
+const MOST_WAITING: usize = 16;
+/// Bytes of the tracked command's line that CMD is told at most. execve(2) takes 128 KiB a variable.
+const LONGEST_COMMAND: usize = 4096;
+
+/// All variables that CMD can have. A run within CMD must not tell its own CMD of this run's alert.
+const VARIABLES: [&str; 19] = [
+    "GPU_TRACK_EVENT",
+    "GPU_TRACK_ALERT",
+    "GPU_TRACK_MESSAGE",
+    "GPU_TRACK_AT_SECONDS",
+    "GPU_TRACK_SINCE_SECONDS",
+    "GPU_TRACK_VALUE_BYTES",
+    "GPU_TRACK_VALUE_PERCENT",
+    "GPU_TRACK_VALUE_SECONDS",
+    "GPU_TRACK_THRESHOLD_BYTES",
+    "GPU_TRACK_THRESHOLD_PERCENT",
+    "GPU_TRACK_THRESHOLD_SECONDS",
+    "GPU_TRACK_RATE_BYTES_PER_SECOND",
+    "GPU_TRACK_LEFT_SECONDS",
+    COMMAND,
+    COMMAND_PID,
+    LAUNCHER_PID,
+    "GPU_TRACK_LARGEST_PID",
+    "GPU_TRACK_LARGEST_COMMAND",
+    "GPU_TRACK_LARGEST_RSS_BYTES",
+];
+const COMMAND: &str = "GPU_TRACK_COMMAND";
+const COMMAND_PID: &str = "GPU_TRACK_COMMAND_PID";
+const LAUNCHER_PID: &str = "GPU_TRACK_LAUNCHER_PID";
+
+/// CMD, and the alerts that it runs for.
+pub(crate) struct AlertCommands {
+    /// CMD. `None`: there is none.
+    command: Option<OsString>,
+    /// The tracked command's words, with blanks between them.
+    tracked: OsString,
+    segment: PathBuf,
+    is_quiet: bool,
+    /// The alerts that wait, by their orders, with what CMD is told of each.
+    waiting: VecDeque<(u32, Environment)>,
+    /// The runner that is at work, and the order that it is for.
+    running: Option<(u32, Child)>,
+    /// Runners that have left processes behind, because they were killed or could not end them.
+    failed_runners: Vec<u32>,
+    /// What the collector has not been told.
+    failures: Vec<Message>,
+}
+
+impl AlertCommands {
+    /// `command`: CMD, if there is one. `tracked`: the tracked command.
+    pub(crate) fn new(
+        command: Option<OsString>,
+        tracked: &[OsString],
+        segment: PathBuf,
+        is_quiet: bool,
+    ) -> Self {
+        let mut tracked = tracked.join(OsStr::new(" ")).into_vec();
+        tracked.truncate(LONGEST_COMMAND);
+        Self {
+            command,
+            tracked: OsString::from_vec(tracked),
+            segment,
+            is_quiet,
+            waiting: VecDeque::new(),
+            running: None,
+            failed_runners: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Runs CMD for an alert, now or when those before have had their turn. `epoch`: which of the orders it is. `main`: pid of the
+    /// tracked command's first process.
+    pub(crate) fn add(
+        &mut self,
+        epoch: u32,
+        event: &RunEvent,
+        largest: Option<&LargestProcess>,
+        main: Option<u32>,
+    ) {
+        if self.waiting.len() >= MOST_WAITING {
+            self.note(epoch, AlertCommandFailure::TooMany(MOST_WAITING));
+            return;
+        }
+        let mut facts = facts_of(event, largest);
+        let mut add = |name: &str, value: OsString| facts.push((name.into(), value));
+        add(LAUNCHER_PID, std::process::id().to_string().into());
+        if let Some(main) = main {
+            add(COMMAND_PID, main.to_string().into());
+        }
+        if !self.tracked.is_empty() {
+            add(COMMAND, self.tracked.clone());
+        }
+        self.waiting.push_back((epoch, facts));
+        self.start_next();
+    }
+
+    /// Starts a runner for the alert that has waited longest, unless one is at work.
+    fn start_next(&mut self) {
+        while self.running.is_none()
+            && let Some(command) = &self.command
+            && let Some((epoch, facts)) = self.waiting.pop_front()
+        {
+            match alert_runner::start(command, &self.segment, &VARIABLES, facts) {
+                Ok(runner) => self.running = Some((epoch, runner)),
+                Err(error) => {
+                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                    self.note(epoch, AlertCommandFailure::NotStarted(errno));
+                }
+            }
+        }
+    }
+
+    /// Whether this child of the launcher is a runner, or was left by one. The runner leads the session of what it starts.
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        self.is_runner(pid) || (!self.failed_runners.is_empty() && self.is_left(pid))
+    }
+
+    fn is_runner(&self, pid: u32) -> bool {
+        self.running.as_ref().is_some_and(|(_, runner)| runner.id() == pid)
+    }
+
+    fn is_left(&self, pid: u32) -> bool {
+        let session = i32::try_from(pid).ok().and_then(Pid::from_raw).and_then(|pid| getsid(Some(pid)).ok());
+        session.is_some_and(|session| self.failed_runners.contains(&session.as_raw_pid().cast_unsigned()))
+    }
+
+    /// Takes in that this child has ended, with this wait status. If it is the runner, the next alert has its turn.
+    pub(crate) fn ended(&mut self, pid: u32, status: i32) {
+        if !self.is_runner(pid) {
+            return;
+        }
+        let Some((epoch, mut runner)) = self.running.take() else { return };
+        let failure = match runner.stdout.take().and_then(result) {
+            Some(failure) => failure,
+            None => Some(AlertCommandFailure::RunnerKilled(status)),
+        };
+        if let Some(failure) = failure {
+            if let AlertCommandFailure::RunnerKilled(_) | AlertCommandFailure::TooLong { left: 1.., .. } =
+                failure
+            {
+                self.failed_runners.push(pid);
+            }
+            self.note(epoch, failure);
+        }
+        self.start_next();
+    }
+
+    /// Gives up the alerts that wait: the run has ended. What runs goes on.
+    pub(crate) fn give_up(&mut self) {
+        for (epoch, _) in std::mem::take(&mut self.waiting) {
+            self.note(epoch, AlertCommandFailure::RunEnded);
+        }
+    }
+
+    /// Notes a failure, and tells the user.
+    fn note(&mut self, epoch: u32, failure: AlertCommandFailure) {
+        if !self.is_quiet {
+            let _ = console::message_without_waiting(failure);
+        }
+        let monotonic_ns = clock::monotonic_ns();
+        self.failures.push(Message::AlertCommandFailed { epoch, monotonic_ns, failure });
+    }
+
+    /// Takes what the collector is to be told.
+    pub(crate) fn take_failures(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.failures)
+    }
+}
+
+/// Reads what a runner that has ended has written: why CMD failed, if it did. `None`: nothing, so it was killed.
+fn result(mut stdout: ChildStdout) -> Option<Option<AlertCommandFailure>> {
+    // Nothing but the runner had the pipe, unless a process of CMD took it from there.
+    rustix::io::ioctl_fionbio(&stdout, true).ok()?;
+    let mut bytes = [0; 4096];
+    let length = stdout.read(&mut bytes).ok()?;
+    serde_json::from_slice(bytes.get(..length)?).ok()
+}
+
+/// Gives the variables that say what happened. What is not known has none.
+fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
+    let mut facts = Environment::new();
+    let mut add = |name: String, value: Option<String>| {
+        facts.extend(value.map(|value| (name.into(), value.into())));
+    };
+    let seconds = |seconds: f64| format!("{seconds:.3}");
+    add("GPU_TRACK_EVENT".into(), Some(event.kind.name().to_owned()));
+    add("GPU_TRACK_ALERT".into(), event.rule.clone());
+    add("GPU_TRACK_MESSAGE".into(), Some(event_in_words(event)));
+    add("GPU_TRACK_AT_SECONDS".into(), Some(seconds(event.at_s)));
+    add("GPU_TRACK_SINCE_SECONDS".into(), event.since_s.map(seconds));
+    if let Some(unit) = event.unit {
+        let name = unit.name().to_uppercase();
+        // Shells compare whole numbers.
+        let number =
+            |amount: f64| if name == "BYTES" { format!("{amount:.0}") } else { format!("{amount:.3}") };
+        add(format!("GPU_TRACK_VALUE_{name}"), event.amount.map(number));
+        add(format!("GPU_TRACK_THRESHOLD_{name}"), event.allowed.map(number));
+    }
+    add("GPU_TRACK_RATE_BYTES_PER_SECOND".into(), event.rate_bytes_per_s.map(|rate| format!("{rate:.0}")));
+    add("GPU_TRACK_LEFT_SECONDS".into(), event.left_s.map(seconds));
+    add("GPU_TRACK_LARGEST_PID".into(), largest.and_then(|process| process.pid).map(|pid| pid.to_string()));
+    add("GPU_TRACK_LARGEST_COMMAND".into(), largest.map(|process| process.command.clone()));
+    add("GPU_TRACK_LARGEST_RSS_BYTES".into(), largest.map(|process| process.rss_bytes.to_string()));
+    facts
+}
