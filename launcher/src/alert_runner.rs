@@ -18,8 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, wait};
 
 use crate::before_main::close_inherited;
-use crate::console;
 use crate::spawn::Environment;
+use crate::{console, signals};
 
 /// argv\[0\] of a runner. Its arguments are the segment, by which enders know it, the launcher's pid, the time that CMD may take in
 /// milliseconds, and CMD.
@@ -69,6 +69,8 @@ pub(crate) fn serve_if_started_as_runner(args: &[OsString]) -> Option<i32> {
     let launcher = launcher.to_str()?.parse().ok().and_then(Pid::from_raw)?;
     let most_ms = most_ms.to_str()?.parse().ok()?;
     close_inherited();
+    // The launcher blocks all signals, and CMD would inherit that.
+    signals::restore(&signals::of(&[]));
     rustix::thread::set_name(c"gpu-track-alert").ok();
     // Without it, what CMD leaves behind is the launcher's.
     set_child_subreaper(Some(getpid())).ok();

@@ -6,6 +6,7 @@
 
 mod agents;
 mod agents_truth;
+mod alert_commands;
 mod alerts;
 mod attach;
 mod births_and_deaths;

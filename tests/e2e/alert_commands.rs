@@ -1,0 +1,308 @@
+//! `--on-alert`: a command runs when an alert goes on or off, beside the tracked tree, and whatever it does the run is as without it.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::run::{BINARY, Run, Tracked, tracked};
+use crate::support::{kill, leftovers, or_skip, program, static_program, wait_until};
+
+/// Holds 200 MB until the file $2 is there, and waits for the file $3 after that. Its last argument has the markup of a shell.
+const HOLDS: &str = "\
+\"$1\" hold 200000000 1000000 & until [ -e \"$2\" ]; do sleep 0.02; done
+kill $!; wait; until [ -e \"$3\" ]; do sleep 0.02; done; exit 3";
+const HOSTILE: &str = "$(touch hacked); `touch hacked`\n'\"";
+
+/// A run that holds memory until the file "told" is there, and ends when "over" is.
+struct Alerted {
+    directory: tempfile::TempDir,
+}
+
+impl Alerted {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn make(&self, name: &str) {
+        std::fs::write(self.path(name), "").unwrap();
+    }
+
+    /// The run under these options, with CMD. CMD runs in the directory.
+    fn tracked(&self, command: &str, options: &[&str]) -> Tracked {
+        let path = |name| self.path(name).to_str().unwrap().to_owned();
+        let words = ["sh", "-c", HOLDS, "sh", &program("touch"), &path("told"), &path("over"), HOSTILE];
+        let command = format!("cd {}; {command}", self.directory.path().display());
+        let options = [&["--alert", "ram>100M", "--on-alert", &command], options].concat();
+        tracked(words).options(&options)
+    }
+}
+
+/// The events of this kind.
+fn events<'a>(run: &'a Run, kind: &str) -> Vec<&'a Value> {
+    run.report().array("events.list").iter().filter(|event| event["kind"] == kind).collect()
+}
+
+/// What failed, by the events of the run. stderr has said each, too.
+fn failures(run: &Run) -> Vec<String> {
+    let events = events(run, "error");
+    let messages: Vec<String> =
+        events.iter().map(|event| event["message"].as_str().unwrap().to_owned()).collect();
+    for message in &messages {
+        assert!(run.stderr.contains(message.as_str()), "{message}: {}", run.stderr);
+    }
+    messages
+}
+
+fn commands(run: &Run) -> Vec<&str> {
+    let commands = run.report().array("processes.by_command").iter();
+    commands.map(|command| command["command"].as_str().unwrap()).collect()
+}
+
+/// CMD uses 2 s of CPU time in a static program, leaves a process behind, and tells what it knows.
+// Requirement: ALERT-11
+#[test]
+fn command_gets_the_facts_and_is_not_of_the_tree() {
+    for layers in ["preload,wait,subreaper,scan,connector", "preload,wait,subreaper,scan"] {
+        let alerted = Alerted::new();
+        let burn = static_program("burn");
+        let command = format!(
+            "(cat /dev/null; exec sleep 0.5) & {burn} 2; \
+             env -0 >$GPU_TRACK_EVENT; echo $LD_PRELOAD >preload; \
+             ls -l /proc/self/fd | grep -c -- '->' >descriptors; grep SigBlk /proc/self/status >signals; \
+             case $GPU_TRACK_EVENT in warning) >told;; recovered) >over;; esac"
+        );
+        let options = ["--wait-all", "--layers", layers];
+        let run = alerted.tracked(&command, &options).run();
+        assert_eq!((run.status.code(), failures(&run)), (Some(3), vec![]), "{}", run.stderr);
+        let kernel_s = run.report().f64("cpu_time.kernel_s");
+        assert!(kernel_s < 2.0, "{kernel_s} s: CMD's are among them");
+        let commands = commands(&run);
+        assert!(commands.iter().all(|name| ["sh", "touch", "sleep"].contains(name)), "{commands:?}");
+        assert_eq!(run.report().command("sh").unwrap()["count"], 1);
+        assert_eq!(alerted.text("preload"), "\n", "the shim is not in CMD");
+        assert_eq!(alerted.text("signals"), "SigBlk:\t0000000000000000\n");
+        assert_eq!(alerted.text("descriptors"), "4\n", "the standard streams, and the one of ls");
+        assert!(!alerted.path("hacked").exists());
+        for event in ["warning", "recovered"] {
+            let environment = alerted.text(event);
+            let fact = |name: &str| {
+                let prefix = format!("GPU_TRACK_{name}=");
+                environment.split('\0').find_map(|pair| pair.strip_prefix(&prefix)).map(str::to_owned)
+            };
+            let number = |name: &str| fact(name).unwrap().parse::<u64>().unwrap();
+            assert_eq!(fact("ALERT").as_deref(), Some("ram>100M"));
+            assert_eq!(number("THRESHOLD_BYTES"), 104_857_600);
+            assert_eq!(number("VALUE_BYTES") > 104_857_600, event == "warning", "{environment}");
+            assert_eq!(fact("VALUE_SECONDS"), None);
+            assert!(fact("MESSAGE").unwrap().starts_with("alert ram>100M"));
+            assert!(fact("COMMAND").unwrap().starts_with("sh -c ") && fact("COMMAND").unwrap().ends_with(HOSTILE));
+            assert_eq!(number("LAUNCHER_PID"), u64::from(run.launcher));
+            assert!(number("COMMAND_PID") > 0);
+            if event == "warning" {
+                assert_eq!(fact("LARGEST_COMMAND").as_deref(), Some("touch"));
+                assert!(number("LARGEST_RSS_BYTES") > 104_857_600 && number("LARGEST_PID") > 0);
+            }
+        }
+    }
+}
+
+// Requirement: ALERT-12
+#[test]
+fn failure_is_an_event_in_the_report_in_the_file_and_on_stderr() {
+    for (command, failure) in [
+        ("exit 5", "the command of --on-alert exited with status 5"),
+        ("kill -9 $$", "the command of --on-alert was ended by SIGKILL"),
+    ] {
+        let alerted = Alerted::new();
+        let file = alerted.path("events.jsonl");
+        let command = format!("[ $GPU_TRACK_EVENT = warning ] || exit 0; {command}");
+        let running = alerted.tracked(&command, &["--events", file.to_str().unwrap()]).start();
+        wait_until("the failure", || alerted.text("events.jsonl").contains("\"error\""));
+        alerted.make("told");
+        alerted.make("over");
+        let run = running.wait();
+        assert_eq!((run.status.code(), failures(&run)), (Some(3), vec![failure.to_owned()]));
+        assert_eq!(run.report().u64("events.by_kind.error"), 1);
+        assert_eq!(alerted.text("events.jsonl").matches(failure).count(), 1);
+    }
+}
+
+/// Of 20 alerts that go on together, one has its turn, 16 wait, and 3 are dropped.
+// Requirement: ALERT-11, ALERT-12
+#[test]
+fn commands_run_one_at_a_time_and_too_many_are_dropped_and_told() {
+    let alerted = Alerted::new();
+    let command = "[ $GPU_TRACK_EVENT = warning ] || exit 0; \
+                   mkdir busy || exit 9; until [ -e go ]; do sleep 0.02; done; echo $GPU_TRACK_ALERT >>turns; rmdir busy";
+    let list: Vec<String> = (1..20).map(|n| format!("ram>{n}M")).collect();
+    let running = alerted.tracked(command, &["--alert", &list.join(",")]).start();
+    let lines = |name: &Path| std::fs::read_to_string(name).unwrap_or_default().lines().count();
+    let stderr = running.path("stderr");
+    wait_until("20 alerts, and what is said of three", || lines(&stderr) == 23);
+    alerted.make("go");
+    wait_until("17 turns", || lines(&alerted.path("turns")) == 17);
+    alerted.make("told");
+    alerted.make("over");
+    let run = running.wait();
+    let dropped = "the command of --on-alert was not run: 16 other alerts waited for it";
+    assert_eq!(failures(&run).iter().filter(|failure| *failure == dropped).count(), 3, "{}", run.stderr);
+    assert!(failures(&run).iter().all(|failure| !failure.contains("exited")), "{}", run.stderr);
+    let turns: std::collections::BTreeSet<String> = alerted.text("turns").lines().map(str::to_owned).collect();
+    assert_eq!(turns.len(), 17, "{turns:?}");
+}
+
+/// CMD writes all the time, and holds what it has inherited.
+// Requirement: ALERT-13
+#[test]
+fn run_ends_as_without_the_command_which_goes_on() {
+    let alerted = Alerted::new();
+    let command = "[ $GPU_TRACK_EVENT = warning ] || exit 0; >told; >over; \
+                   until [ -e go ]; do echo some text; sleep 0.02; done; echo done >ended";
+    let path = |name| alerted.path(name).to_str().unwrap().to_owned();
+    let mark = leftovers::new_mark();
+    let mut launcher = Command::new(BINARY)
+        .args(["-q", "--alert", "ram>100M", "--on-alert"])
+        .arg(format!("cd {}; {command}", alerted.directory.path().display()))
+        .args(["--", "sh", "-c", HOLDS, "sh", &program("touch"), &path("told"), &path("over")])
+        .env(leftovers::VARIABLE, &mark)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(launcher.wait().unwrap().code(), Some(3));
+    // Each end of file comes although CMD runs.
+    let mut text = String::new();
+    launcher.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "");
+    launcher.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.is_empty() || text.starts_with("some text\n"), "{text}");
+    assert_eq!(alerted.text("ended"), "");
+    alerted.make("go");
+    wait_until("the end of CMD", || alerted.text("ended") == "done\n");
+    wait_until("the end of its runner", || leftovers::processes(&mark).is_empty());
+}
+
+// Requirement: ALERT-53
+#[test]
+fn alerts_that_wait_at_the_end_of_the_run_are_told() {
+    let alerted = Alerted::new();
+    let command = "until [ -e go ]; do sleep 0.02; done";
+    let running = alerted.tracked(command, &["--alert", "ram>50M"]).leaves_processes().start();
+    let stderr = running.path("stderr");
+    wait_until("two alerts", || std::fs::read_to_string(&stderr).unwrap().lines().count() == 2);
+    alerted.make("told");
+    alerted.make("over");
+    let run = running.wait();
+    alerted.make("go");
+    let failures = failures(&run);
+    let are_told = failures.iter().all(|failure| failure.ends_with("the run ended before"));
+    assert!(!failures.is_empty() && are_told, "{failures:?} {}", run.stderr);
+}
+
+/// What is left of CMD when its runner is killed is in the runner's session.
+// Requirement: ALERT-12, ALERT-13
+#[test]
+fn what_a_killed_runner_leaves_behind_is_not_of_the_tree() {
+    let alerted = Alerted::new();
+    let command = "[ $GPU_TRACK_EVENT = warning ] || exit 0; echo $$ >shell; echo $PPID >runner; \
+                   (until [ -e go ]; do cat /dev/null; done) & wait";
+    let running = alerted.tracked(command, &["--wait-all"]).start();
+    wait_until("the runner's pid", || alerted.text("runner").ends_with('\n'));
+    kill(alerted.text("runner").trim().parse().unwrap(), libc::SIGKILL);
+    let stderr = running.path("stderr");
+    let is_told = || std::fs::read_to_string(&stderr).unwrap().contains("was killed (wait status 9)");
+    wait_until("what is said of it", is_told);
+    alerted.make("go");
+    let shell = Path::new("/proc").join(alerted.text("shell").trim());
+    wait_until("the end of what is left", || !shell.exists());
+    alerted.make("told");
+    alerted.make("over");
+    let run = running.wait();
+    assert_eq!((run.status.code(), failures(&run).len()), (Some(3), 1), "{}", run.stderr);
+    let commands = commands(&run);
+    assert!(commands.iter().all(|name| ["sh", "touch", "sleep"].contains(name)), "{commands:?}");
+    assert_eq!(run.report().command("sh").unwrap()["count"], 1);
+}
+
+// Requirement: ALERT-12
+#[test]
+fn command_that_can_not_be_started_is_told() {
+    let alerted = Alerted::new();
+    let mut permissions = std::fs::metadata(alerted.directory.path()).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o777);
+    std::fs::set_permissions(alerted.directory.path(), permissions).unwrap();
+    // A user of its own: the limit counts what the user has.
+    let running = or_skip!(alerted.tracked(":", &[]).by_user(64_531)).start();
+    let launcher = running.pid();
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the struct lives through the call.
+    let limited = unsafe { libc::prlimit(launcher.cast_signed(), libc::RLIMIT_NPROC, &none, std::ptr::null_mut()) };
+    assert_eq!(limited, 0);
+    let stderr = running.path("stderr");
+    wait_until("the failure", || std::fs::read_to_string(&stderr).unwrap().contains("could not be started"));
+    alerted.make("told");
+    alerted.make("over");
+    let run = running.wait();
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    let failure = "the command of --on-alert could not be started: Resource temporarily unavailable (os error 11)";
+    assert!(failures(&run).iter().any(|told| told == failure), "{}", run.stderr);
+}
+
+/// The result of a runner that gives CMD this time, and what it wrote to stderr. Nothing of CMD is left.
+fn run_by_runner(most_ms: u32, command: &str) -> (Value, Vec<u8>) {
+    let mark = leftovers::new_mark();
+    let runner = Command::new(BINARY)
+        .arg0("gpu-track-alert")
+        .args(["/no/segment", &std::process::id().to_string(), &most_ms.to_string(), command])
+        .env(leftovers::VARIABLE, &mark)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(leftovers::processes(&mark), [], "left of {command}");
+    assert_eq!(runner.status.code(), Some(0));
+    (serde_json::from_slice(&runner.stdout).unwrap(), runner.stderr)
+}
+
+// Requirement: ALERT-13
+#[test]
+fn command_that_takes_too_long_is_ended_with_all_that_it_started() {
+    let too_long = json!({"too_long": {"after_ms": 300, "left": 0}});
+    for command in [
+        "sleep 1000",
+        "trap '' TERM; while :; do sleep 0.01; done",
+        // Daemons, of which one ignores SIGTERM, and one is stopped.
+        "setsid sleep 1000 & (trap '' TERM; setsid sh -c 'sleep 1000' &) & setsid sh -c 'kill -STOP $$' & exit 0",
+        "kill -STOP $$",
+        // It has no output to be passed on.
+        "exec >&- 2>&-; sleep 1000",
+        "sleep 1000 | sleep 1000 & kill -9 $$",
+    ] {
+        assert_eq!(run_by_runner(300, command).0, too_long, "{command}");
+    }
+}
+
+// Requirement: ALERT-12, ALERT-13
+#[test]
+fn end_of_the_command_is_told_as_it_was_and_its_output_is_bounded() {
+    assert_eq!(run_by_runner(60_000, "echo out; echo err >&2"), (Value::Null, b"out\nerr\n".to_vec()));
+    assert_eq!(run_by_runner(60_000, "sleep 0.3 & exit 0").0, Value::Null, "what is left may end by itself");
+    assert_eq!(run_by_runner(60_000, "no-such-program-at-all").0, json!({"exited": 127}));
+    assert_eq!(run_by_runner(60_000, "kill -SEGV $$").0, json!({"killed": 11}));
+    let (result, stderr) = run_by_runner(60_000, "head -c 1000000000 /dev/zero");
+    assert_eq!(result, Value::Null);
+    let text = String::from_utf8_lossy(&stderr);
+    assert_eq!(text.matches('\0').count(), 64 * 1024);
+    assert!(text.contains("64 KiB at most"), "{}", text.trim_matches('\0'));
+}
