@@ -142,18 +142,18 @@ impl AlertCommands {
         session.is_some_and(|session| self.failed_runners.contains(&session.as_raw_pid().cast_unsigned()))
     }
 
-    /// Takes in that this child has ended, with this wait status. If it is the runner, the next alert has its turn.
-    pub(crate) fn ended(&mut self, pid: u32, status: i32) {
+    /// Takes in that this child has ended. If it is the runner, the next alert has its turn.
+    pub(crate) fn ended(&mut self, pid: u32) {
         if !self.is_runner(pid) {
             return;
         }
         let Some((epoch, mut runner)) = self.running.take() else { return };
         let failure = match runner.stdout.take().and_then(result) {
             Some(failure) => failure,
-            None => Some(AlertCommandFailure::RunnerKilled(status)),
+            None => Some(AlertCommandFailure::RunnerKilled),
         };
         if let Some(failure) = failure {
-            if let AlertCommandFailure::RunnerKilled(_) | AlertCommandFailure::TooLong { left: 1.., .. } =
+            if let AlertCommandFailure::RunnerKilled | AlertCommandFailure::TooLong { left: 1.., .. } =
                 failure
             {
                 self.failed_runners.push(pid);
@@ -220,4 +220,66 @@ fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
     add("GPU_TRACK_LARGEST_COMMAND".into(), largest.map(|process| process.command.clone()));
     add("GPU_TRACK_LARGEST_RSS_BYTES".into(), largest.map(|process| process.rss_bytes.to_string()));
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_collector::{AlertQuantity, EventKind};
+
+    use super::*;
+
+    fn event(quantity: AlertQuantity, amount: f64, allowed: Option<f64>) -> RunEvent {
+        RunEvent {
+            rule: Some("x".into()),
+            quantity: Some(quantity),
+            unit: Some(quantity.unit()),
+            amount: Some(amount),
+            allowed,
+            ..RunEvent::new(12.5, EventKind::Warning)
+        }
+    }
+
+    /// The variables whose names end so.
+    fn variables(facts: &Environment, ends: &[&str]) -> Vec<String> {
+        let is_asked = |name: &str| ends.iter().any(|end| name.ends_with(end));
+        let pairs = facts.iter().map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()));
+        pairs.filter(|(name, _)| is_asked(name)).map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    // Requirement: ALERT-11
+    #[test]
+    fn facts_have_their_unit_in_their_name_and_what_is_not_known_is_not_set() {
+        let amounts = ["_BYTES", "_PERCENT", "VALUE_SECONDS", "THRESHOLD_SECONDS"];
+        let of = |event: &RunEvent| variables(&facts_of(event, None), &amounts);
+        let percent = event(AlertQuantity::Cpu, 97.25, Some(90.0));
+        assert_eq!(of(&percent), ["GPU_TRACK_VALUE_PERCENT=97.250", "GPU_TRACK_THRESHOLD_PERCENT=90.000"]);
+        let idle = event(AlertQuantity::GpuIdle, 300.5, Some(300.0));
+        assert_eq!(of(&idle), ["GPU_TRACK_VALUE_SECONDS=300.500", "GPU_TRACK_THRESHOLD_SECONDS=300.000"]);
+        let growth = event(AlertQuantity::Growth, 9e9 + 0.6, None);
+        assert_eq!(of(&growth), ["GPU_TRACK_VALUE_BYTES=9000000001"]);
+        let unseen = LargestProcess { pid: None, command: "a".into(), rss_bytes: 5 };
+        let facts = facts_of(&RunEvent { left_s: Some(1.5), ..growth }, Some(&unseen));
+        assert_eq!(
+            variables(&facts, &["COMMAND", "PID", "RSS_BYTES", "LEFT_SECONDS", "RATE_BYTES_PER_SECOND"]),
+            ["GPU_TRACK_LEFT_SECONDS=1.500", "GPU_TRACK_LARGEST_COMMAND=a", "GPU_TRACK_LARGEST_RSS_BYTES=5"]
+        );
+    }
+
+    #[test]
+    fn all_variables_are_taken_off_the_launchers_environment() {
+        let all = [AlertQuantity::Growth, AlertQuantity::Cpu, AlertQuantity::GpuIdle].map(|quantity| {
+            let event = event(quantity, 1.0, Some(2.0));
+            let event =
+                RunEvent { since_s: Some(1.0), rate_bytes_per_s: Some(1.0), left_s: Some(1.0), ..event };
+            let largest = LargestProcess { pid: Some(1), command: "a".into(), rss_bytes: 5 };
+            facts_of(&event, Some(&largest))
+        });
+        let mut names: Vec<_> = all.iter().flatten().map(|(name, _)| name.to_str().unwrap()).collect();
+        names.extend([COMMAND, COMMAND_PID, LAUNCHER_PID]);
+        names.sort_unstable();
+        names.dedup();
+        let mut listed = VARIABLES;
+        listed.sort_unstable();
+        assert_eq!(names, listed);
+    }
 }

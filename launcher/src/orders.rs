@@ -138,7 +138,7 @@ impl Hands {
         if self.is_ender(pid) {
             self.ender_ended(status);
         } else {
-            self.alert_commands.ended(pid, status);
+            self.alert_commands.ended(pid);
         }
     }
 

@@ -7,13 +7,14 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::run::{BINARY, Run, Tracked, tracked};
+use crate::support::run::{BINARY, Run, Tracked, become_user, tracked};
 use crate::support::{kill, leftovers, or_skip, program, static_program, wait_until};
 
-/// Holds 200 MB until the file $2 is there, and waits for the file $3 after that. Its last argument has the markup of a shell.
+/// Holds 200 MB until the directory $2 has a file "told", and ends when that has a file "over".
 const HOLDS: &str = "\
-\"$1\" hold 200000000 1000000 & until [ -e \"$2\" ]; do sleep 0.02; done
-kill $!; wait; until [ -e \"$3\" ]; do sleep 0.02; done; exit 3";
+\"$1\" hold 200000000 1000000 & until [ -e \"$2/told\" ]; do sleep 0.02; done
+kill $!; wait; until [ -e \"$2/over\" ]; do sleep 0.02; done; exit 3";
+/// An argument of that, with the markup of a shell.
 const HOSTILE: &str = "$(touch hacked); `touch hacked`\n'\"";
 
 /// A run that holds memory until the file "told" is there, and ends when "over" is.
@@ -40,13 +41,16 @@ impl Alerted {
 
     /// The run under these options, with CMD. CMD runs in the directory.
     fn tracked(&self, command: &str, options: &[&str]) -> Tracked {
-        let path = |name| self.path(name).to_str().unwrap().to_owned();
-        let words = ["sh", "-c", HOLDS, "sh", &program("touch"), &path("told"), &path("over"), HOSTILE];
-        let command = format!("cd {}; {command}", self.directory.path().display());
+        let (touch, directory) = (program("touch"), self.directory.path().to_str().unwrap());
+        let words = ["sh", "-c", HOLDS, "sh", &touch, directory, HOSTILE];
+        let command = format!("cd {directory}; {command}");
         let options = [&["--alert", "ram>100M", "--on-alert", &command], options].concat();
         tracked(words).options(&options)
     }
 }
+
+/// A user without other processes.
+const USER: u32 = 64_531;
 
 /// The events of this kind.
 fn events<'a>(run: &'a Run, kind: &str) -> Vec<&'a Value> {
@@ -79,6 +83,7 @@ fn command_gets_the_facts_and_is_not_of_the_tree() {
         let command = format!(
             "(cat /dev/null; exec sleep 0.5) & {burn} 2; \
              env -0 >$GPU_TRACK_EVENT; echo $LD_PRELOAD >preload; \
+             echo $PPID >runner; cut -d' ' -f6 /proc/$$/stat >session; \
              ls -l /proc/self/fd | grep -c -- '->' >descriptors; grep SigBlk /proc/self/status >signals; \
              case $GPU_TRACK_EVENT in warning) >told;; recovered) >over;; esac"
         );
@@ -91,6 +96,11 @@ fn command_gets_the_facts_and_is_not_of_the_tree() {
         assert!(commands.iter().all(|name| ["sh", "touch", "sleep"].contains(name)), "{commands:?}");
         assert_eq!(run.report().command("sh").unwrap()["count"], 1);
         assert_eq!(alerted.text("preload"), "\n", "the shim is not in CMD");
+        assert_eq!(
+            alerted.text("session"),
+            alerted.text("runner"),
+            "a session without terminal and launcher"
+        );
         assert_eq!(alerted.text("signals"), "SigBlk:\t0000000000000000\n");
         assert_eq!(alerted.text("descriptors"), "4\n", "the standard streams, and the one of ls");
         assert!(!alerted.path("hacked").exists());
@@ -106,7 +116,9 @@ fn command_gets_the_facts_and_is_not_of_the_tree() {
             assert_eq!(number("VALUE_BYTES") > 104_857_600, event == "warning", "{environment}");
             assert_eq!(fact("VALUE_SECONDS"), None);
             assert!(fact("MESSAGE").unwrap().starts_with("alert ram>100M"));
-            assert!(fact("COMMAND").unwrap().starts_with("sh -c ") && fact("COMMAND").unwrap().ends_with(HOSTILE));
+            assert!(
+                fact("COMMAND").unwrap().starts_with("sh -c ") && fact("COMMAND").unwrap().ends_with(HOSTILE)
+            );
             assert_eq!(number("LAUNCHER_PID"), u64::from(run.launcher));
             assert!(number("COMMAND_PID") > 0);
             if event == "warning" {
@@ -158,7 +170,8 @@ fn commands_run_one_at_a_time_and_too_many_are_dropped_and_told() {
     let dropped = "the command of --on-alert was not run: 16 other alerts waited for it";
     assert_eq!(failures(&run).iter().filter(|failure| *failure == dropped).count(), 3, "{}", run.stderr);
     assert!(failures(&run).iter().all(|failure| !failure.contains("exited")), "{}", run.stderr);
-    let turns: std::collections::BTreeSet<String> = alerted.text("turns").lines().map(str::to_owned).collect();
+    let turns: std::collections::BTreeSet<String> =
+        alerted.text("turns").lines().map(str::to_owned).collect();
     assert_eq!(turns.len(), 17, "{turns:?}");
 }
 
@@ -169,12 +182,12 @@ fn run_ends_as_without_the_command_which_goes_on() {
     let alerted = Alerted::new();
     let command = "[ $GPU_TRACK_EVENT = warning ] || exit 0; >told; >over; \
                    until [ -e go ]; do echo some text; sleep 0.02; done; echo done >ended";
-    let path = |name| alerted.path(name).to_str().unwrap().to_owned();
+    let directory = alerted.directory.path().to_str().unwrap();
     let mark = leftovers::new_mark();
     let mut launcher = Command::new(BINARY)
         .args(["-q", "--alert", "ram>100M", "--on-alert"])
-        .arg(format!("cd {}; {command}", alerted.directory.path().display()))
-        .args(["--", "sh", "-c", HOLDS, "sh", &program("touch"), &path("told"), &path("over")])
+        .arg(format!("cd {directory}; {command}"))
+        .args(["--", "sh", "-c", HOLDS, "sh", &program("touch"), directory])
         .env(leftovers::VARIABLE, &mark)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -194,7 +207,7 @@ fn run_ends_as_without_the_command_which_goes_on() {
     wait_until("the end of its runner", || leftovers::processes(&mark).is_empty());
 }
 
-// Requirement: ALERT-53
+// Requirement: ALERT-58
 #[test]
 fn alerts_that_wait_at_the_end_of_the_run_are_told() {
     let alerted = Alerted::new();
@@ -222,7 +235,7 @@ fn what_a_killed_runner_leaves_behind_is_not_of_the_tree() {
     wait_until("the runner's pid", || alerted.text("runner").ends_with('\n'));
     kill(alerted.text("runner").trim().parse().unwrap(), libc::SIGKILL);
     let stderr = running.path("stderr");
-    let is_told = || std::fs::read_to_string(&stderr).unwrap().contains("was killed (wait status 9)");
+    let is_told = || std::fs::read_to_string(&stderr).unwrap().contains("the process that ran it was killed");
     wait_until("what is said of it", is_told);
     alerted.make("go");
     let shell = Path::new("/proc").join(alerted.text("shell").trim());
@@ -243,20 +256,20 @@ fn command_that_can_not_be_started_is_told() {
     let mut permissions = std::fs::metadata(alerted.directory.path()).unwrap().permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o777);
     std::fs::set_permissions(alerted.directory.path(), permissions).unwrap();
-    // A user of its own: the limit counts what the user has.
-    let running = or_skip!(alerted.tracked(":", &[]).by_user(64_531)).start();
-    let launcher = running.pid();
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the struct lives through the call.
-    let limited = unsafe { libc::prlimit(launcher.cast_signed(), libc::RLIMIT_NPROC, &none, std::ptr::null_mut()) };
-    assert_eq!(limited, 0);
+    let running = or_skip!(alerted.tracked(":", &[]).by_user(USER)).start();
+    wait_until("the run", || leftovers::collector(running.mark(), running.pid()).is_some());
+    let user = become_user(USER);
+    let mut limit = Command::new(&user[0]);
+    limit.args(&user[1..]).args(["prlimit", "--nproc=0:0", "--pid"]).arg(running.pid().to_string());
+    assert!(limit.status().unwrap().success());
     let stderr = running.path("stderr");
     wait_until("the failure", || std::fs::read_to_string(&stderr).unwrap().contains("could not be started"));
     alerted.make("told");
     alerted.make("over");
     let run = running.wait();
     assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
-    let failure = "the command of --on-alert could not be started: Resource temporarily unavailable (os error 11)";
+    let failure =
+        "the command of --on-alert could not be started: Resource temporarily unavailable (os error 11)";
     assert!(failures(&run).iter().any(|told| told == failure), "{}", run.stderr);
 }
 

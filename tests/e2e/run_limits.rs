@@ -67,6 +67,20 @@ fn statuses_are_those_of_timeout() {
     }
 }
 
+// Requirement: LIMIT-2
+#[test]
+fn process_that_ends_the_tree_is_not_of_it() {
+    for layers in ["preload,wait,subreaper,scan,connector", "preload,wait,subreaper,scan"] {
+        let options = ["--limit", "wall=300ms", "--kill-after", "300ms", "--layers", layers];
+        let run = limited(&options, "trap '' TERM; while :; do sleep 0.01; done");
+        assert_eq!(run.status.code(), Some(137), "{}", run.stderr);
+        let commands = run.report().array("processes.by_command");
+        let is_of_script = |command: &Value| command["command"] == "sh" || command["command"] == "sleep";
+        assert!(commands.iter().all(is_of_script), "{commands:?}");
+        assert_eq!(run.report().command("sh").unwrap()["count"], 1);
+    }
+}
+
 // Requirement: LIMIT-3
 #[test]
 fn ram_above_its_limit_ends_the_tree_with_the_process_that_held_most() {

@@ -5,6 +5,7 @@
 //! `scripts/soak` runs the same tests with more rounds (see [`rounds`]).
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod alert_commands;
 mod fuzz;
 mod garbage;
 mod hostile;

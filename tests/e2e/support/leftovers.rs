@@ -32,12 +32,13 @@ pub fn processes(mark: &str) -> Vec<(u32, String)> {
     found
 }
 
-/// The collector of a run: it has the launcher's executable and another command line. (The command, before its exec, has
-/// the launcher's command line.)
+/// The collector of a run: it has the launcher's executable and another command line, which is not that of a runner of `--on-alert`.
+/// (The command, before its exec, has the launcher's command line.)
 pub fn collector(mark: &str, launcher: u32) -> Option<u32> {
     let binary = std::fs::canonicalize(BINARY).unwrap();
     let cmdline = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).ok();
-    processes(mark).into_iter().map(|(pid, _)| pid).find(|pid| {
+    let others = processes(mark).into_iter().filter(|(_, line)| !line.starts_with("gpu-track-alert "));
+    others.map(|(pid, _)| pid).find(|pid| {
         cmdline(*pid) != cmdline(launcher)
             && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == binary)
     })

@@ -200,8 +200,8 @@ pub enum AlertCommandFailure {
     },
     /// No process could be made for it: errno.
     NotStarted(i32),
-    /// The process that runs it was ended by this wait status, so its own end is not known.
-    RunnerKilled(i32),
+    /// The process that runs it was killed, so its own end is not known.
+    RunnerKilled,
     /// So many others waited for their turn.
     TooMany(usize),
     /// The run ended before its turn.
@@ -222,12 +222,7 @@ impl fmt::Display for AlertCommandFailure {
             Self::NotStarted(errno) => {
                 write!(f, "could not be started: {}", std::io::Error::from_raw_os_error(errno))
             }
-            Self::RunnerKilled(status) => {
-                write!(
-                    f,
-                    "may not have done its work: the process that ran it was killed (wait status {status})"
-                )
-            }
+            Self::RunnerKilled => write!(f, "may not have ended: the process that ran it was killed"),
             Self::TooMany(waiting) => write!(f, "was not run: {waiting} other alerts waited for it"),
             Self::RunEnded => write!(f, "was not run: the run ended before"),
         }
@@ -259,7 +254,7 @@ mod tests {
             AlertCommandFailure::TooLong { after_ms, left: 0 },
             AlertCommandFailure::TooLong { after_ms, left: 2 },
             AlertCommandFailure::NotStarted(11),
-            AlertCommandFailure::RunnerKilled(9),
+            AlertCommandFailure::RunnerKilled,
             AlertCommandFailure::TooMany(16),
             AlertCommandFailure::RunEnded,
         ]
@@ -270,7 +265,7 @@ mod tests {
             "took more than 30 s: it was ended",
             "took more than 30 s: it was ended, but 2 of its processes could not be",
             "could not be started: Resource temporarily unavailable (os error 11)",
-            "may not have done its work: the process that ran it was killed (wait status 9)",
+            "may not have ended: the process that ran it was killed",
             "was not run: 16 other alerts waited for it",
             "was not run: the run ended before",
         ]
