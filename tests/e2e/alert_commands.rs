@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::run::{BINARY, Run, Tracked, become_user, tracked};
+use crate::support::run::{BINARY, Run, Running, Tracked, become_user, tracked};
 use crate::support::{kill, leftovers, or_skip, program, static_program, wait_until};
 
 /// Holds 200 MB until the directory $2 has a file "told", and ends when that has a file "over".
@@ -45,8 +45,16 @@ impl Alerted {
         let words = ["sh", "-c", HOLDS, "sh", &touch, directory, HOSTILE];
         let command = format!("cd {directory}; {command}");
         let options = [&["--alert", "ram>100M", "--on-alert", &command], options].concat();
-        tracked(words).options(&options)
+        tracked(words).options(&options).leaves_processes()
     }
+}
+
+/// Waits for the end of the run, then for that of CMD, which may be at work still.
+fn ended(running: Running) -> Run {
+    let mark = running.mark().to_owned();
+    let run = running.wait();
+    wait_until("the end of CMD", || leftovers::processes(&mark).is_empty());
+    run
 }
 
 /// A user without other processes.
@@ -88,7 +96,7 @@ fn command_gets_the_facts_and_is_not_of_the_tree() {
              case $GPU_TRACK_EVENT in warning) >told;; recovered) >over;; esac"
         );
         let options = ["--wait-all", "--layers", layers];
-        let run = alerted.tracked(&command, &options).run();
+        let run = ended(alerted.tracked(&command, &options).start());
         assert_eq!((run.status.code(), failures(&run)), (Some(3), vec![]), "{}", run.stderr);
         let kernel_s = run.report().f64("cpu_time.kernel_s");
         assert!(kernel_s < 2.0, "{kernel_s} s: CMD's are among them");
@@ -143,7 +151,7 @@ fn failure_is_an_event_in_the_report_in_the_file_and_on_stderr() {
         wait_until("the failure", || alerted.text("events.jsonl").contains("\"error\""));
         alerted.make("told");
         alerted.make("over");
-        let run = running.wait();
+        let run = ended(running);
         assert_eq!((run.status.code(), failures(&run)), (Some(3), vec![failure.to_owned()]));
         assert_eq!(run.report().u64("events.by_kind.error"), 1);
         assert_eq!(alerted.text("events.jsonl").matches(failure).count(), 1);
@@ -166,7 +174,7 @@ fn commands_run_one_at_a_time_and_too_many_are_dropped_and_told() {
     wait_until("17 turns", || lines(&alerted.path("turns")) == 17);
     alerted.make("told");
     alerted.make("over");
-    let run = running.wait();
+    let run = ended(running);
     let dropped = "the command of --on-alert was not run: 16 other alerts waited for it";
     assert_eq!(failures(&run).iter().filter(|failure| *failure == dropped).count(), 3, "{}", run.stderr);
     assert!(failures(&run).iter().all(|failure| !failure.contains("exited")), "{}", run.stderr);
@@ -212,13 +220,16 @@ fn run_ends_as_without_the_command_which_goes_on() {
 fn alerts_that_wait_at_the_end_of_the_run_are_told() {
     let alerted = Alerted::new();
     let command = "until [ -e go ]; do sleep 0.02; done";
-    let running = alerted.tracked(command, &["--alert", "ram>50M"]).leaves_processes().start();
+    let running = alerted.tracked(command, &["--alert", "ram>50M"]).start();
     let stderr = running.path("stderr");
     wait_until("two alerts", || std::fs::read_to_string(&stderr).unwrap().lines().count() == 2);
     alerted.make("told");
     alerted.make("over");
+    let mark = running.mark().to_owned();
     let run = running.wait();
+    assert!(!leftovers::processes(&mark).is_empty(), "CMD is at work");
     alerted.make("go");
+    wait_until("the end of CMD", || leftovers::processes(&mark).is_empty());
     let failures = failures(&run);
     let are_told = failures.iter().all(|failure| failure.ends_with("the run ended before"));
     assert!(!failures.is_empty() && are_told, "{failures:?} {}", run.stderr);
@@ -242,7 +253,7 @@ fn what_a_killed_runner_leaves_behind_is_not_of_the_tree() {
     wait_until("the end of what is left", || !shell.exists());
     alerted.make("told");
     alerted.make("over");
-    let run = running.wait();
+    let run = ended(running);
     assert_eq!((run.status.code(), failures(&run).len()), (Some(3), 1), "{}", run.stderr);
     let commands = commands(&run);
     assert!(commands.iter().all(|name| ["sh", "touch", "sleep"].contains(name)), "{commands:?}");
@@ -266,7 +277,7 @@ fn command_that_can_not_be_started_is_told() {
     wait_until("the failure", || std::fs::read_to_string(&stderr).unwrap().contains("could not be started"));
     alerted.make("told");
     alerted.make("over");
-    let run = running.wait();
+    let run = ended(running);
     assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
     let failure =
         "the command of --on-alert could not be started: Resource temporarily unavailable (os error 11)";

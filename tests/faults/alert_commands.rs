@@ -29,7 +29,7 @@ fn command_runs_once_for_each_alert_however_often_the_collector_is_killed() {
         let (events, command) = (path("events.jsonl"), format!("cd {place}; {COMMAND}"));
         let options = ["--alert", "ram>100M", "--events", events.to_str().unwrap(), "--on-alert", &command];
         let words = ["sh", "-c", HOLDS, "sh", &program("touch"), place];
-        let running = tracked(words).options(&options).start();
+        let running = tracked(words).options(&options).leaves_processes().start();
         let kill_one = |random: &mut Random| {
             std::thread::sleep(Duration::from_micros(random.below(200_000)));
             running.wait_for_collector();

@@ -41,6 +41,15 @@ const SECTIONS: [Section; 2] = [
                 "CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL",
                 "The GPUs that COMMAND may use. They are marked in the report, and --visible tracks them alone.",
             ),
+            (
+                "GPU_TRACK_EVENT, GPU_TRACK_ALERT, GPU_TRACK_MESSAGE, GPU_TRACK_AT_SECONDS, GPU_TRACK_SINCE_SECONDS, \
+                 GPU_TRACK_VALUE_BYTES, GPU_TRACK_VALUE_PERCENT, GPU_TRACK_VALUE_SECONDS, GPU_TRACK_THRESHOLD_BYTES, \
+                 GPU_TRACK_THRESHOLD_PERCENT, GPU_TRACK_THRESHOLD_SECONDS, GPU_TRACK_RATE_BYTES_PER_SECOND, \
+                 GPU_TRACK_LEFT_SECONDS, GPU_TRACK_LARGEST_PID, GPU_TRACK_LARGEST_COMMAND, GPU_TRACK_LARGEST_RSS_BYTES, \
+                 GPU_TRACK_COMMAND, GPU_TRACK_COMMAND_PID, GPU_TRACK_LAUNCHER_PID",
+                "Set for the command of --on-alert: what happened, the alert as it was given, the line that stderr gets, and the \
+                 figures. What is not known is not set.",
+            ),
             ("GPU_TRACK_KEEP", "How many reports are kept for --last, wherever the run is; 0: none."),
             (
                 "CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT",
