@@ -215,6 +215,29 @@ fn run_ends_as_without_the_command_which_goes_on() {
     wait_until("the end of its runner", || leftovers::processes(&mark).is_empty());
 }
 
+/// More processes than a limit allows, when the file "told" is there.
+const TOO_MANY: &str = "\
+\"$1\" hold 200000000 1000000 & until [ -e \"$2/told\" ]; do sleep 0.02; done
+n=0; while [ $n -lt 30 ]; do sleep 1000 & n=$((n + 1)); done; wait";
+
+// Requirement: ALERT-13
+#[test]
+fn limit_ends_the_tree_and_not_the_command_of_an_alert() {
+    let alerted = Alerted::new();
+    let directory = alerted.directory.path().to_str().unwrap();
+    let command = format!("cd {directory}; >told; until [ -e go ]; do sleep 0.02; done; >ended");
+    let options = ["--alert", "ram>100M", "--on-alert", &command, "--limit", "processes=20"];
+    let words = ["sh", "-c", TOO_MANY, "sh", &program("touch"), directory];
+    let running = tracked(words).options(&options).leaves_processes().start();
+    let mark = running.mark().to_owned();
+    let run = running.wait();
+    assert_eq!(run.status.code(), Some(124), "{}", run.stderr);
+    assert!(!alerted.path("ended").exists());
+    alerted.make("go");
+    wait_until("the end of CMD", || leftovers::processes(&mark).is_empty());
+    assert!(alerted.path("ended").exists(), "CMD was ended with the tree");
+}
+
 // Requirement: ALERT-58
 #[test]
 fn alerts_that_wait_at_the_end_of_the_run_are_told() {
