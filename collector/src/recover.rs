@@ -3,42 +3,37 @@
 //!
 //! The files are not changed, so a recovery that fails can be repeated.
 
+mod left;
+mod so_far;
+
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use gpu_track_abi::layout::FILE_SIZE;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use thiserror::Error;
 
+use self::left::{Collector, Left, load_run, note_the_dead};
+pub use self::so_far::{NotRecorded, SoFar, so_far};
 use crate::build::{self, Inputs};
 use crate::model::config::{Config, ReportConfig};
 use crate::model::host_info::HostInfo;
-use crate::model::journal::Journal;
-use crate::model::kernel_event::KernelEvent;
 use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
-use crate::model::record_or_event::{Damage, Finding, StoredRecord};
 use crate::model::report::{Report, Stage, Topic, Warning};
 use crate::model::run_end::RunEnd;
 use crate::run::RunState;
 use crate::sample_passes::Passes;
 use crate::sinks::bundle;
 use crate::sources::cgroup::{self, run_cgroup};
-use crate::sources::overflow::Overflow;
-use crate::sources::records::RecordReader;
 use crate::sources::sampler::Sampler;
-use crate::store::checkpoint;
 use crate::store::output_lock::OutputLock;
 use crate::store::replay_journal::{self, JournaledRun, ReplayError, Replayed};
 use crate::store::stale::Stale;
 use crate::store::state_file::StateFile;
+use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
-use crate::sys::segment::named::NamedFile;
 use crate::sys::segment::{Segment, SegmentError};
-use crate::sys::{clock, pidfd};
 
 /// Only the version that wrote a state can read it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -82,24 +77,6 @@ pub fn note(state: &StateFile, config: &Config, host: &HostInfo) {
     }
 }
 
-/// Reads what the collector noted at the start of the run: the configuration and the machine.
-fn noted(state: &StateFile) -> Result<(Config, HostInfo), NotRecovered> {
-    let is_empty = state.named().length() == 0;
-    let bytes =
-        state.load_run().ok_or(if is_empty { NotRecovered::Nothing } else { NotRecovered::Damaged })?;
-    // The version first: the configuration of another one may have other fields, which would look like damage.
-    let (version, ..): (String, IgnoredAny, IgnoredAny) = parse(&bytes)?;
-    if version != VERSION {
-        return Err(NotRecovered::OtherVersion(version));
-    }
-    let (_, config, host): (IgnoredAny, Config, HostInfo) = parse(&bytes)?;
-    Ok((config, host))
-}
-
-fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, NotRecovered> {
-    serde_json::from_slice(bytes).map_err(|_| NotRecovered::Damaged)
-}
-
 /// Makes the report of a session that was left behind. The report ends at the last time at which anything is known of the run
 /// (`known_ns`). If processes still run and can be seen from here, it ends now, with a last sample of them. `root` is /proc, which
 /// shows the processes that still run.
@@ -108,7 +85,9 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, NotRecovered> {
 /// See [`NotRecovered`].
 pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered> {
     let now_ns = clock::monotonic_ns();
-    let Left { config, host, segment, mut run, is_cut_short } = load_run(stale, now_ns)?;
+    let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
+    let left = load_run(&state, stale.segment.as_ref(), Collector::Gone, now_ns)?;
+    let Left { config, host, segment, mut run, is_cut_short } = left;
     let known_ns = run.tree.last_seen_ns().max(run.sampled_ns).min(now_ns);
     // Elsewhere the run's pids mean other processes.
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
@@ -142,45 +121,6 @@ pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered
     Ok(Recovered { report, config })
 }
 
-/// What a session left behind.
-struct Left {
-    config: Config,
-    host: HostInfo,
-    /// `None`: its name was removed, or a process of the tree has spoilt it.
-    segment: Option<Segment>,
-    /// The run as far as its files have it.
-    run: RunState,
-    /// Whether the segment's file was truncated.
-    is_cut_short: bool,
-}
-
-/// Loads the newest snapshot, then applies the journal, records and events behind it. A state in which no process is known
-/// gives no run: it is an error.
-fn load_run(stale: &Stale, now_ns: u64) -> Result<Left, NotRecovered> {
-    let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
-    if state.is_reported() {
-        return Err(NotRecovered::Reported);
-    }
-    let (config, host) = noted(&state)?;
-    // No segment: its name was removed when the report was about to be written; every record is in the journal then.
-    let segment = stale.segment.as_ref().map_or(Ok(None), map)?;
-    let is_spoilt = stale.segment.is_some() && segment.is_none();
-    let is_cut_short = stale.segment.as_ref().is_some_and(|file| file.length() < FILE_SIZE as u64);
-
-    let empty_run = || RunState::of_run(&config, &host);
-    let (snapshot_number, mut run) = checkpoint::load(&state, segment.as_ref(), now_ns, empty_run);
-    read_rest(segment.as_ref(), &state, &mut run, now_ns);
-    // A spoilt segment may have had records that nothing else has.
-    run.health.damage.is_untrusted |= is_spoilt;
-    // No snapshot has what the records told that a collector had read, or no process was ever known.
-    let is_lost = snapshot_number == 0 && run.health.is_state_lost;
-    if is_lost || run.tree.counts().created == 0 {
-        let is_damaged = snapshot_number == 0 && state.has_snapshot();
-        return Err(if is_damaged { NotRecovered::Damaged } else { NotRecovered::Nothing });
-    }
-    Ok(Left { config, host, segment, run, is_cut_short })
-}
-
 /// Warns, before the report's other warnings, about what a recovered report lacks. `is_here`: this process sees the run's pids.
 /// `has_living`: processes of the run still live.
 fn add_warnings(report: &mut Report, known: &KnownUntil, is_here: bool, has_living: bool) {
@@ -190,29 +130,25 @@ fn add_warnings(report: &mut Report, known: &KnownUntil, is_here: bool, has_livi
     report.warnings.splice(0..0, warnings);
 }
 
-/// Maps a copy of the segment. `None`: a process of the tree has spoilt it.
-fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
-    match Segment::copy_of(file.try_clone()?) {
-        Ok(segment) => Ok(Some(segment)),
-        Err(SegmentError::Foreign { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Takes a last sample, and finalizes all processes. `living` reads those that still live. `None`: none lives or can be seen, so
-/// the sample reads none.
-fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunState {
-    run.apply(end_ns, Observation::Finalize { complete_ns: u64::MAX });
+/// Takes a last sample, at `at_ns`, CLOCK_MONOTONIC nanoseconds. `living` reads the processes that still live. `None`: none lives or
+/// can be seen, so the sample reads none.
+fn last_sample(run: &mut JournaledRun, living: Option<Passes>, at_ns: u64) {
+    run.apply(at_ns, Observation::Finalize { complete_ns: u64::MAX });
     // Processes that ended since the last sample enter the figures over time by the next one.
     if let Some(mut passes) = living {
-        passes.read(&mut run, end_ns);
-        passes.conclude(&mut run, end_ns);
+        passes.read(run, at_ns);
+        passes.conclude(run, at_ns);
     } else {
-        run.apply(end_ns, Observation::Readings(Vec::new()));
-        run.apply(end_ns, Observation::Peaks(Vec::new()));
-        run.apply(end_ns, Observation::SampleRead);
+        run.apply(at_ns, Observation::Readings(Vec::new()));
+        run.apply(at_ns, Observation::Peaks(Vec::new()));
+        run.apply(at_ns, Observation::SampleRead);
     }
-    run.apply(end_ns, Observation::SampleComplete);
+    run.apply(at_ns, Observation::SampleComplete);
+}
+
+/// Takes a last sample, and finalizes all processes. `living`: as for [`last_sample`].
+fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunState {
+    last_sample(&mut run, living, end_ns);
     run.apply(end_ns, Observation::WindowsEnd { end_ns });
     run.apply(end_ns, Observation::GpuEnd);
     run.apply(end_ns, Observation::FinalizeAll);
@@ -256,70 +192,6 @@ impl Recovered {
             drop(OutputLock::take(path));
         }
     }
-}
-
-/// Applies the records that no collector had read, and the connector events that one had read but not yet merged. They are
-/// merged as the pump would: records in the order of their positions, each after the events that happened before it. Without a
-/// segment there are only events.
-fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, now_ns: u64) {
-    let events = state.events(run.found.events);
-    let mut events = events.iter().filter_map(|slot| KernelEvent::decode(slot)).peekable();
-    let mut findings = Vec::new();
-    if let Some(segment) = segment {
-        let mut reader = RecordReader::resume(segment, run.found.position);
-        let mut overflow = Overflow::resume(run.found.overflow);
-        overflow.note_appended(segment, u64::MAX);
-        let mut hand_on = |record: StoredRecord| {
-            // First the events that happened before it.
-            while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
-                findings.push(Finding::Kernel(event));
-            }
-            findings.push(Finding::Record(record));
-        };
-        reader.drain_rest(segment, |batch| {
-            for (record, _) in batch {
-                // Records that found the ring full, written before this one.
-                while let Some((earlier, _)) = overflow.next_before(segment, record.position) {
-                    hand_on(earlier);
-                }
-                hand_on(*record);
-            }
-        });
-        while let Some((record, _)) = overflow.next_before(segment, u64::MAX) {
-            hand_on(record);
-        }
-        let damage = Damage {
-            events: reader.damaged() + u64::from(overflow.is_damaged()),
-            is_untrusted: reader.is_untrusted() || overflow.is_damaged(),
-        };
-        run.health.damage = run.health.damage.plus(damage);
-    }
-    // The events after the last record.
-    findings.extend(events.map(Finding::Kernel));
-    run.apply(now_ns, &Observation::Findings(findings));
-}
-
-/// Notes the end of each process of the run that no longer runs. The end's time is that of the connector's event. Without one it
-/// is `known_ns`, the last time at which anything is known of the run. `now_ns` is the time of the recovery. Returns whether a
-/// process still runs.
-fn note_the_dead(run: &mut RunState, host: &HostInfo, root: &ProcRoot, known_ns: u64, now_ns: u64) -> bool {
-    let mut has_living = false;
-    for id in run.tree.alive().to_vec() {
-        let Some(process) = run.tree.get(id) else { continue };
-        let Some(target) = process.target() else { continue };
-        // Another process may have its pid by now.
-        let is_same_process =
-            |start_ns| target.identity.can_be_shown(start_ns, || pidfd::inode(target.pid).unwrap_or(0));
-        let stat = root.stat(target.pid);
-        if stat.is_some_and(|stat| !stat.is_over() && is_same_process(stat.start_ns(host.tick_us()))) {
-            has_living = true;
-        } else {
-            let at_ns = process.end.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
-            let ended = Observation::Ended { id, at_ns, gone_ns: Some(at_ns), remains: None };
-            run.apply(now_ns, &ended);
-        }
-    }
-    has_living
 }
 
 /// The last time at which anything is known of a recovered run, as its report's warning names it.

@@ -1,14 +1,14 @@
-//! `--record DIR`: the bundle of evidence of a run that something ended.
+//! `--record DIR`: the bundle of evidence of a run that something ended. `gpu-track record`: that of a run that goes on.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::run::{BINARY, Run};
-use crate::support::{is_root, program, skip, tracked};
+use crate::support::run::{BINARY, Run, Running};
+use crate::support::{is_root, kill, program, skip, tracked, wait_until};
 
 /// The directory of a test's bundles.
 struct Records(TempDir);
@@ -143,4 +143,123 @@ fn full_disk_costs_the_bundle_and_not_the_report() {
     let run = run.run();
     assert_eq!(run.report().at("exit.signal"), libc::SIGSEGV);
     assert!(run.stderr.contains("The bundle in") && run.stderr.contains("No space left"), "{}", run.stderr);
+}
+
+/// Bytes that the program of [`going_on`] holds.
+const HELD_BYTES: u64 = 60_000_000;
+
+/// A run of three processes that have ended, and of a shell and a program that hold memory until stdin is closed.
+fn going_on(options: &[&str]) -> Running {
+    let holds = format!("{} hold {HELD_BYTES} 3600000", program("touch"));
+    let script = format!("/bin/true; /bin/true; /bin/true; {holds} & read line; kill $!; wait; exit 3");
+    let running = tracked(["sh", "-c", &script])
+        .options(options)
+        .with(|command| command.env("OMP_NUM_THREADS", "3"))
+        .piped_stdin()
+        .start();
+    let live = running.live();
+    let is_held = |number: u64| live.sample(number).is_some_and(|sample| sample.combined_bytes > HELD_BYTES);
+    wait_until("a sample of what it holds", || live.count().checked_sub(1).is_some_and(is_held));
+    running
+}
+
+/// Runs `gpu-track record` for a run, with `options`.
+fn record(running: &Running, options: &[&str]) -> Output {
+    Command::new(Path::new(BINARY).with_file_name("gpu-track"))
+        .args(["record", &running.pid().to_string()])
+        .args(options)
+        .env_remove("GPU_TRACK_SESSION")
+        .output()
+        .unwrap()
+}
+
+/// Gives the path that it printed.
+fn recorded(output: &Output) -> PathBuf {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap().trim_end().into()
+}
+
+/// Asserts that a bundle has what the run of [`going_on`] used up to then.
+fn assert_so_far(bundle: &Path) {
+    let report = json(&bundle.join("report.json"));
+    assert_eq!((&report["stage"], &report["processes"]["total"]), (&"so_far".into(), &5.into()));
+    assert_eq!(report["processes"]["still_running"], 2);
+    let peak_bytes = report["max_ram_bytes"]["combined"]["total_rss"].as_u64().unwrap();
+    assert!(peak_bytes > HELD_BYTES, "{peak_bytes}");
+}
+
+// Requirement: RECORD-5, RECORD-6
+#[test]
+fn bundle_of_a_run_that_goes_on_has_its_figures_so_far_and_the_run_ends_as_without_it() {
+    let records = Records::new();
+    let directory = records.directory().display().to_string();
+    let mut running = going_on(&["--record", &directory]);
+    let output = record(&running, &["--context", "step 7", "--metadata", "{\"epoch\": 3}"]);
+    // Where the run has its bundles.
+    let bundle = records.bundle();
+    assert_eq!(recorded(&output), bundle);
+    assert_so_far(&bundle);
+    let manifest = json(&bundle.join("manifest.json"));
+    let about = ["trigger", "context"].map(|key| manifest[key].as_str().unwrap());
+    assert_eq!((about, &manifest["metadata"]["epoch"]), (["asked", "step 7"], &3.into()));
+    assert_eq!(manifest["missing"][0]["name"], "tail.jsonl");
+    assert_eq!(json(&bundle.join("environment.json"))["OMP_NUM_THREADS"], "3");
+    assert!(shown(&bundle, &[]).contains("STILL RUNNING"), "{}", shown(&bundle, &[]));
+    assert!(shown(&bundle, &["--every", "0.1"]).contains("ram_combined_bytes"));
+    drop(running.stdin());
+    let run = running.wait();
+    let so_far = json(&bundle.join("report.json"));
+    let report = run.assert_clean(3);
+    report.assert_all_exact(5);
+    let peak_bytes = so_far["max_ram_bytes"]["combined"]["total_rss"].as_u64().unwrap();
+    assert!(peak_bytes <= report.u64("max_ram_bytes.combined.total_rss"), "{peak_bytes}");
+    let commands = |report: &Value| {
+        let all = report["processes"]["by_command"].as_array().unwrap();
+        let mut all: Vec<_> = all.iter().map(|one| (one["command"].clone(), one["count"].clone())).collect();
+        all.sort_by_key(|(command, _)| command.to_string());
+        all
+    };
+    let all = Value::Object([("processes".to_owned(), report.at("processes").clone())].into_iter().collect());
+    assert_eq!(commands(&so_far), commands(&all));
+}
+
+// Requirement: RECORD-6
+#[test]
+fn run_is_recorded_while_its_collector_is_stopped_and_when_it_was_just_killed() {
+    let records = Records::new();
+    let directory = records.directory().display().to_string();
+    let mut running = going_on(&[]);
+    let collector = running.wait_for_collector();
+    kill(collector, libc::SIGSTOP);
+    assert_so_far(&recorded(&record(&running, &["--to", &directory])));
+    kill(collector, libc::SIGCONT);
+    kill(collector, libc::SIGKILL);
+    assert_so_far(&recorded(&record(&running, &["--to", &directory])));
+    drop(running.stdin());
+    let run = running.wait();
+    assert_eq!((run.status.code(), run.report().u64("processes.total")), (Some(3), 5));
+}
+
+// Requirement: RECORD-7
+#[test]
+fn what_can_not_be_recorded_is_said_in_one_line_and_leaves_nothing() {
+    let records = Records::new();
+    let mut running = going_on(&[]);
+    let refused = |options: &[&str], code: i32, said: &str| {
+        let output = record(&running, options);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(code), 0), "{stderr}");
+        assert!(stderr.contains(said) && stderr.lines().count() == 1, "{stderr}");
+    };
+    refused(&["--metadata", "{"], 2, "--metadata: this is no JSON");
+    refused(&["--to", "/proc/records"], 1, "cannot write a bundle to /proc/records");
+    refused(&["--to", "x,keep=0"], 2, "--to");
+    assert!(!records.directory().exists());
+    drop(running.stdin());
+    let pid = running.pid().to_string();
+    running.wait();
+    let companion = Path::new(BINARY).with_file_name("gpu-track");
+    let output = Command::new(companion).args(["record", &pid]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("no run of this user has the pid") && stderr.lines().count() == 1, "{stderr}");
 }

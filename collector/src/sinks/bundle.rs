@@ -1,4 +1,5 @@
-//! `--record DIR`: a bundle of evidence of a run that something ended, for whoever looks the next morning.
+//! `--record DIR`: a bundle of evidence of a run that something ended, for whoever looks the next morning. `gpu-track record` makes
+//! one of a run that goes on.
 //!
 //! A bundle is a directory. It has the report, and the last minute of the run sample by sample. It has what the kernel says of
 //! memory, and the variables that change how programs use memory and cores. The bundle is there as a whole or not at all, and only its owner may
@@ -6,14 +7,18 @@
 
 mod directory;
 mod evidence;
+mod live_tail;
 mod tail;
 
+use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use self::directory::Bundle;
+use self::evidence::Content;
 use self::tail::Tail;
 use super::sink::{Place, Resume, Sink};
 use crate::model::config::{Bundles, Config, ReportTarget};
@@ -23,6 +28,7 @@ use crate::model::timestamp::rfc3339;
 use crate::model::tree_sample::{Event, TreeSample, Wants};
 use crate::report::format::{JSON_NAME, render};
 use crate::run::tree::ProcessSummary;
+use crate::sys::segment::live::LiveFile;
 
 /// The file that says what a bundle is, and has.
 pub const MANIFEST: &str = "manifest.json";
@@ -30,6 +36,8 @@ pub const MANIFEST: &str = "manifest.json";
 pub const REPORT: &str = "report.json";
 /// The run before its end, as a tracking file.
 pub const TAIL: &str = "tail.jsonl";
+/// The last samples of a run that goes on, in the form of a tracking file with fewer figures.
+pub const LIVE_TAIL: &str = "tail.csv";
 /// Version of the form. It goes up when a file or key changes its name or meaning, or is removed.
 const FORM_VERSION: u32 = 1;
 
@@ -39,8 +47,10 @@ struct Manifest<'a> {
     form_version: u32,
     gpu_track_version: &'static str,
     made_at: String,
-    /// Why it was made: a kind of `exit.cause`, or `recovered`.
+    /// Why it was made: a kind of `exit.cause`, `recovered`, or `asked`.
     trigger: String,
+    context: Option<&'a str>,
+    metadata: Option<&'a Value>,
     command: &'a [String],
     started_at: String,
     files: Vec<FileEntry>,
@@ -59,6 +69,23 @@ struct FileEntry {
 struct Missing {
     name: &'static str,
     reason: String,
+}
+
+/// What a bundle that is asked for has of the one that asks.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// What the program did, in words.
+    pub context: Option<String>,
+    /// Anything else.
+    pub metadata: Option<Value>,
+}
+
+/// Why a bundle is made, and what its maker has for it.
+struct Occasion<'a> {
+    trigger: String,
+    asked: &'a Asked,
+    tails: Vec<Content>,
+    environment: Content,
 }
 
 struct Recorder {
@@ -89,6 +116,12 @@ fn trigger(report: &Report) -> Option<String> {
     Some(cause.get("kind")?.as_str()?.to_owned())
 }
 
+/// Gives the file of a bundle that has the run over time.
+#[must_use]
+pub fn tail_of(bundle: &Path) -> &'static str {
+    if bundle.join(TAIL).is_file() { TAIL } else { LIVE_TAIL }
+}
+
 /// Makes the directory of bundles, and sees whether there can be one.
 ///
 /// # Errors
@@ -103,22 +136,57 @@ pub fn prepare(directory: &Path) -> io::Result<()> {
 /// If it can't be written. Nothing of it is left then.
 pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
     let Some(bundles) = &config.tracking.bundles else { return Ok(()) };
-    let lacking = Missing { name: TAIL, reason: "the collector that had it was killed".to_owned() };
-    write(config, bundles, report, "recovered".to_owned(), Err(lacking))
+    let occasion = Occasion {
+        trigger: "recovered".to_owned(),
+        asked: &Asked::default(),
+        tails: vec![lacking(TAIL, "the collector that had it was killed")],
+        environment: evidence::environment(std::env::vars_os()),
+    };
+    write(config, bundles, report, occasion).map(drop)
 }
 
-/// Writes a bundle, and removes the oldest ones that are too many. `tail`: the run before its end, or why it is missing.
-fn write(
+/// Makes a bundle of a run that goes on, and gives its path. `live`: the live file, if it can be read. `environment`: that of the
+/// launcher, if it can be read.
+///
+/// # Errors
+/// If it can't be written. Nothing of it is left then.
+pub(crate) fn of_asked(
     config: &Config,
     bundles: &Bundles,
     report: &Report,
-    trigger: String,
-    tail: Result<String, Missing>,
-) -> io::Result<()> {
+    asked: &Asked,
+    live: Option<&LiveFile>,
+    environment: Option<&[(OsString, OsString)]>,
+) -> io::Result<PathBuf> {
+    let in_collector =
+        format!("the run goes on, and its collector has it; {LIVE_TAIL} has RAM, CPU and processes");
+    let live_tail = live.and_then(|live| live_tail::text(live, config.start));
+    let live_tail =
+        live_tail.map_or_else(|| lacking(LIVE_TAIL, "there is no live file"), |text| (LIVE_TAIL, Ok(text)));
+    let occasion = Occasion {
+        trigger: "asked".to_owned(),
+        asked,
+        tails: vec![lacking(TAIL, &in_collector), live_tail],
+        environment: match environment {
+            Some(variables) => evidence::environment(variables.iter().cloned()),
+            None => lacking(evidence::ENVIRONMENT, "that of gpu-track-run can't be read from here"),
+        },
+    };
+    write(config, bundles, report, occasion)
+}
+
+/// Gives a file that a bundle lacks, and why.
+fn lacking(name: &'static str, reason: &str) -> Content {
+    (name, Err(Missing { name, reason: reason.to_owned() }))
+}
+
+/// Writes a bundle, and removes the oldest ones that are too many. Gives its path.
+fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion) -> io::Result<PathBuf> {
+    let Occasion { trigger, asked, tails, environment } = occasion;
     let mut bundle = Bundle::begin(&bundles.directory)?;
     let target = ReportTarget { format: JSON_NAME.to_owned(), ..ReportTarget::default() };
-    let mut contents = vec![(REPORT, Ok(render(report, &target, Style::default()))), (TAIL, tail)];
-    contents.extend(evidence::all(config));
+    let mut contents = vec![(REPORT, Ok(render(report, &target, Style::default())))];
+    contents.extend(tails.into_iter().chain(evidence::of_kernel(config)).chain([environment]));
     let (mut files, mut missing) = (Vec::new(), Vec::new());
     for (name, content) in contents {
         match content {
@@ -134,14 +202,17 @@ fn write(
         gpu_track_version: env!("CARGO_PKG_VERSION"),
         made_at: rfc3339(std::time::SystemTime::now()),
         trigger,
+        context: asked.context.as_deref(),
+        metadata: asked.metadata.as_ref(),
         command: &report.command,
         started_at: rfc3339(report.started_at),
         files,
         missing,
     };
     bundle.add(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
-    bundle.finish()?;
-    directory::remove_oldest(&bundles.directory, bundles.most, bundles.most_bytes)
+    let path = bundle.finish()?;
+    directory::remove_oldest(&bundles.directory, bundles.most, bundles.most_bytes)?;
+    Ok(path)
 }
 
 impl Sink for Recorder {
@@ -179,6 +250,12 @@ impl Sink for Recorder {
     /// Writes the bundle, if something ended the run.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         let Some(trigger) = trigger(report) else { return Ok(()) };
-        write(&self.config, &self.bundles, report, trigger, Ok(self.tail.text(report)))
+        let occasion = Occasion {
+            trigger,
+            asked: &Asked::default(),
+            tails: vec![(TAIL, Ok(self.tail.text(report)))],
+            environment: evidence::environment(std::env::vars_os()),
+        };
+        write(&self.config, &self.bundles, report, occasion).map(drop)
     }
 }

@@ -256,9 +256,14 @@ impl StateFile {
         self.file.read_exact_at(&mut [0_u8; 1], REPORTED).is_ok()
     }
 
+    /// Gives the sequence number of the newest snapshot, valid or not. `None`: there is none.
+    pub(crate) fn newest_snapshot(&self) -> Option<u64> {
+        SNAPSHOTS.into_iter().filter_map(|at| Some(self.head(at)?.0)).max()
+    }
+
     /// Whether there is a snapshot, valid or not.
     pub(crate) fn has_snapshot(&self) -> bool {
-        SNAPSHOTS.into_iter().any(|at| self.head(at).is_some())
+        self.newest_snapshot().is_some()
     }
 
     /// Gives the space that the file takes, bytes. `None`: the kernel does not say it. No part is longer.

@@ -16,7 +16,7 @@ const MOST_BYTES: u64 = 256 << 20;
 const TAIL: Duration = Duration::from_secs(60);
 
 /// Parses the option's value.
-pub(super) fn bundles(given: &OsStr) -> Result<Bundles, ValueError> {
+pub(crate) fn bundles(given: &OsStr) -> Result<Bundles, ValueError> {
     let all = given.as_bytes();
     let is_key = |at: &usize| KEYS.iter().any(|key| all.get(*at..).unwrap_or_default().starts_with(key));
     // A name may have commas.

@@ -8,8 +8,10 @@ mod compare;
 mod gpus;
 pub(crate) mod merge;
 mod metrics;
+mod record;
 mod report;
 pub(crate) mod report_files;
+mod runs;
 mod study;
 mod sub_track;
 #[cfg(feature = "watch")]
@@ -61,6 +63,8 @@ enum Subcommand {
     /// Watch a run while it goes on, or a finished one: RAM, CPU, GPUs, and its process tree
     #[cfg(feature = "watch")]
     Watch(watch::WatchArguments),
+    /// Leave evidence of a run that goes on, in a bundle: what it used so far, its last samples, and what the kernel says of memory
+    Record(record::RecordArguments),
     /// Show what the code blocks of a program used, by the marks of gpu_tracker's SubTracker
     SubTrack(sub_track::SubTrackArguments),
     /// Show what the metrics of a program were, such as its loss: those of gpu_track.metric()
@@ -115,6 +119,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
         Some(Subcommand::Study(arguments)) => study::serve(arguments),
         #[cfg(feature = "watch")]
         Some(Subcommand::Watch(arguments)) => watch::serve(&arguments),
+        Some(Subcommand::Record(arguments)) => record::serve(&arguments),
         Some(Subcommand::SubTrack(arguments)) => sub_track::serve(arguments),
         Some(Subcommand::Metrics(arguments)) => metrics::serve(&arguments),
         Some(Subcommand::Merge(arguments)) => merge::serve(arguments),

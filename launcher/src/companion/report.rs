@@ -25,7 +25,7 @@ const CSV: &str = "csv";
 // A report itself has no form in CSV.
 #[command(mut_arg("format", |format| format.value_parser(PossibleValuesParser::new(names()))))]
 pub(super) struct ReportArguments {
-    /// A report in JSON, a tracking file (.csv, .jsonl, .sqlite), a bundle of --record, or a directory of reports [default: the newest report that was
+    /// A report in JSON, a tracking file (.csv, .jsonl, .sqlite), a bundle of --record or gpu-track record, or a directory of reports [default: the newest report that was
     /// kept]
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     file: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     };
     // A bundle of evidence is a directory, too.
     let path = match path.join(bundle::MANIFEST).is_file() {
-        true => path.join(if is_report { bundle::REPORT } else { bundle::TAIL }),
+        true => path.join(if is_report { bundle::REPORT } else { bundle::tail_of(&path) }),
         false => path,
     };
     if path.is_dir() {

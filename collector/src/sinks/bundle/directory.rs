@@ -38,11 +38,11 @@ impl Bundle {
         file.write_all(content)
     }
 
-    /// Gives it its name.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    /// Gives it its name. Gives its path.
+    pub(super) fn finish(mut self) -> io::Result<PathBuf> {
         fs::rename(&self.unfinished, &self.whole)?;
         self.is_finished = true;
-        Ok(())
+        Ok(self.whole.clone())
     }
 }
 
@@ -73,8 +73,8 @@ pub(super) fn remove_oldest(directory: &Path, most: usize, most_bytes: u64) -> i
         }
         if !name.to_string_lossy().ends_with(UNFINISHED) {
             bundles.push((path.clone(), size(&path)));
-        } else if entry.metadata()?.modified()?.elapsed().is_ok_and(|age| age > LONGEST) {
-            fs::remove_dir_all(path)?;
+        } else if age(&entry).is_some_and(|age| age > LONGEST) {
+            remove(&path)?;
         }
     }
     bundles.sort();
@@ -83,10 +83,23 @@ pub(super) fn remove_oldest(directory: &Path, most: usize, most_bytes: u64) -> i
         if count <= 1 || (count <= most && bytes <= most_bytes) {
             break;
         }
-        fs::remove_dir_all(path)?;
+        remove(&path)?;
         (count, bytes) = (count - 1, bytes - size);
     }
     Ok(())
+}
+
+/// Removes a bundle, unless another run has done so meanwhile.
+fn remove(bundle: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(bundle) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Gives how long ago an entry was changed. `None`: it is gone, or its time is in the future.
+fn age(entry: &fs::DirEntry) -> Option<Duration> {
+    entry.metadata().ok()?.modified().ok()?.elapsed().ok()
 }
 
 /// Adds up the lengths of the files of a bundle.

@@ -1,7 +1,7 @@
 //! What the kernel says of memory at the end of a run, and the variables that change how programs use memory, cores and GPUs.
 
 use std::collections::BTreeMap;
-use std::env;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -63,9 +63,12 @@ const SECRET: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "CREDENTIAL"];
 /// A file of a bundle, or why it is missing.
 pub(super) type Content = (&'static str, Result<String, Missing>);
 
-/// Gives all of it.
-pub(super) fn all(config: &Config) -> [Content; 3] {
-    [("machine.txt", Ok(files(MACHINE.iter().map(Path::new)))), cgroups(config), environment()]
+/// The file of variables.
+pub(super) const ENVIRONMENT: &str = "environment.json";
+
+/// Gives what the kernel says of the machine and of the cgroups.
+pub(super) fn of_kernel(config: &Config) -> [Content; 2] {
+    [("machine.txt", Ok(files(MACHINE.iter().map(Path::new)))), cgroups(config)]
 }
 
 /// Gives the memory files of the command's own cgroup, and of those with a limit that it is in.
@@ -93,12 +96,14 @@ fn files<'a>(paths: impl Iterator<Item = &'a Path>) -> String {
     paths.filter_map(read).collect()
 }
 
-fn environment() -> Content {
-    let named: BTreeMap<String, String> = env::vars_os()
+/// Gives those of these variables that may be written down.
+pub(super) fn environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Content {
+    let named: BTreeMap<String, String> = variables
+        .into_iter()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
         .filter(|(name, _)| is_told(name))
         .collect();
-    ("environment.json", Ok(serde_json::to_string_pretty(&named).unwrap_or_default()))
+    (ENVIRONMENT, Ok(serde_json::to_string_pretty(&named).unwrap_or_default()))
 }
 
 /// Whether a variable may be written down.

@@ -175,6 +175,13 @@ impl ProcRoot {
         Some(bytes.split(|b| *b == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect())
     }
 
+    /// Reads /proc/PID/environ, up to `limit` bytes: the variables that the process was started with, each with a zero byte behind
+    /// it. `None`: the process is gone, or another user's.
+    #[must_use]
+    pub(crate) fn environ(&self, pid: u32, limit: u64) -> Option<Vec<u8>> {
+        read_whole(&self.open(pid, "environ").ok()?, limit).ok()
+    }
+
     /// Reads /proc/PID/comm, without its newline.
     #[must_use]
     pub fn comm(&self, pid: u32) -> Option<String> {

@@ -7,12 +7,12 @@ mod frame;
 mod gpus;
 mod history;
 mod interactive;
+mod list;
 mod live;
 mod model;
 mod output;
 mod peaks;
 mod replay;
-mod runs;
 mod summary;
 mod terminal;
 mod tree;
@@ -27,10 +27,11 @@ use gpu_track_collector::clock;
 
 use self::frame::Reading;
 use self::interactive::Source;
+use self::list::list;
 use self::live::Live;
 use self::model::Model;
 use self::replay::Replay;
-use self::runs::Found;
+use super::runs::{self, no_run};
 use crate::cli::UsageError;
 use crate::console::{self, message};
 
@@ -135,7 +136,7 @@ fn of_live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
         return Ok(Chosen::Listed(list(&all, left_out)));
     }
     let path = match (&arguments.run, &all[..]) {
-        (Some(run), _) => named(run, &all, &find_hidden)?,
+        (Some(run), _) => runs::named(run, &all, &find_hidden)?,
         (None, [only]) => only.path.clone(),
         (None, []) => return Err(no_run(&arguments.session_dir, &find_hidden())),
         (None, _) => {
@@ -149,47 +150,6 @@ fn of_live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
     let mut model = Model { console: console::of_stdout(), ..Model::default() };
     model.take(look(&mut live));
     Ok(Chosen::Run(Box::new((Source::Live(live), model))))
-}
-
-/// Says that there is no run to watch. `hidden`: the pids of runs that can't be seen.
-fn no_run(session_dir: &Path, hidden: &[u32]) -> UsageError {
-    UsageError::new(runs::hidden_line(hidden).unwrap_or_else(|| {
-        format!(
-            "no run of this user has a file in {}: start one with gpu-track-run, or look where it runs (a container, another machine)",
-            session_dir.display()
-        )
-    }))
-}
-
-/// Finds the file of a run that the user names by a pid or a path. `find_hidden` finds the pids of runs that can't be seen.
-///
-/// # Errors
-/// If no run has the pid, or it can't be seen.
-fn named(run: &Path, all: &[Found], find_hidden: &dyn Fn() -> Vec<u32>) -> Result<PathBuf, UsageError> {
-    let Some(pid) = run.to_str().and_then(|text| text.parse::<u32>().ok()) else {
-        return Ok(run.to_path_buf());
-    };
-    if let Some(found) = all.iter().find(|found| found.launcher_pid == pid) {
-        return Ok(found.path.clone());
-    }
-    let hidden: Vec<u32> = find_hidden().into_iter().filter(|hidden| *hidden == pid).collect();
-    Err(UsageError::new(runs::hidden_line(&hidden).unwrap_or_else(|| {
-        format!("no run of this user has the pid {pid}: gpu-track watch --list shows them")
-    })))
-}
-
-/// Prints a table of the runs, and how many are left out of it.
-fn list(all: &[Found], left_out: usize) -> ExitCode {
-    let mut text = format!("{:>8}  {:>12}  {:>8}  {:>5}  {}\n", "PID", "TIME", "RAM", "LIVE", "COMMAND");
-    let now_ns = clock::monotonic_ns();
-    for found in all {
-        text += &gpu_track_collector::quote::escape(&runs::line(found, now_ns, is_alive));
-        text += "\n";
-    }
-    if left_out > 0 {
-        text += &format!("{left_out} more\n");
-    }
-    console::print(&text)
 }
 
 /// Looks at a run now.

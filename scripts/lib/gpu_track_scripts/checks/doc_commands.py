@@ -38,6 +38,7 @@ NOT_RUN = {
     "gpu-track watch #": "needs a run that goes on; tests/e2e/watch.rs tries it",
     "gpu-track watch --list": "shows the runs of the machine; tests/e2e/watch.rs tries it",
     "gpu-track watch 4711": "needs a run that goes on; tests/e2e/watch.rs tries it",
+    "gpu-track record 4711": "needs a run that goes on; tests/e2e/bundles.rs tries it",
     "gpu-track-run --cgroup": "an option, without the command behind it",
     "gpu-track-run -- srun": "an option, without the command behind it",
 }

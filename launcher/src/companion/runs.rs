@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gpu_track_abi::live::SUFFIX;
 
-use super::frame::{Frame, Reading, Stage};
-use super::live::Live;
+use crate::cli::UsageError;
 use crate::console;
 
 /// Most runs that are looked at.
@@ -84,23 +83,35 @@ pub(super) fn tell_hidden(pids: &[u32]) {
     hidden_line(pids).iter().for_each(console::message);
 }
 
-/// Makes a line about a run for the list of runs, or says why its file can't be read. `now_ns`: CLOCK_MONOTONIC.
-pub(super) fn line(found: &Found, now_ns: u64, is_alive: impl Fn(u32) -> bool) -> String {
-    let pid = found.launcher_pid;
-    match Live::open(&found.path) {
-        Err(problem) => format!("{pid:>8}  {} {problem}", found.path.display()),
-        Ok(mut live) => {
-            let Reading { run, frame, .. } = live.read(now_ns, is_alive);
-            let Frame { at_s, stage, ram_bytes, processes, .. } = frame;
-            let ram = ram_bytes.map_or("?".into(), |bytes| super::view::text::bytes(bytes, None));
-            let processes = processes.map_or("?".into(), |count| count.to_string());
-            let time = gpu_track_collector::figures::readable(at_s);
-            let note =
-                if stage == Stage::Killed { "killed: gpu-track recover writes its report  " } else { "" };
-            let command = gpu_track_collector::quote::words(&run.command);
-            format!("{pid:>8}  {time:>12}  {ram:>8}  {processes:>5}  {note}{command}")
-        }
+/// Says that there is no run. `hidden`: the pids of runs that can't be seen.
+pub(super) fn no_run(session_dir: &Path, hidden: &[u32]) -> UsageError {
+    UsageError::new(hidden_line(hidden).unwrap_or_else(|| {
+        format!(
+            "no run of this user has a file in {}: start one with gpu-track-run, or look where it runs (a container, another machine)",
+            session_dir.display()
+        )
+    }))
+}
+
+/// Finds the live file of a run that the user names by a pid or a path. `find_hidden` finds the pids of runs that can't be seen.
+///
+/// # Errors
+/// If no run has the pid, or it can't be seen.
+pub(super) fn named(
+    run: &Path,
+    all: &[Found],
+    find_hidden: &dyn Fn() -> Vec<u32>,
+) -> Result<PathBuf, UsageError> {
+    let Some(pid) = run.to_str().and_then(|text| text.parse::<u32>().ok()) else {
+        return Ok(run.to_path_buf());
+    };
+    if let Some(found) = all.iter().find(|found| found.launcher_pid == pid) {
+        return Ok(found.path.clone());
     }
+    let hidden: Vec<u32> = find_hidden().into_iter().filter(|hidden| *hidden == pid).collect();
+    Err(UsageError::new(hidden_line(&hidden).unwrap_or_else(|| {
+        format!("no run of this user has the pid {pid}: gpu-track watch --list shows them")
+    })))
 }
 
 #[cfg(test)]
@@ -122,8 +133,6 @@ mod tests {
         let (found, left_out) = all(directory.path(), uid);
         let pids: Vec<u32> = found.iter().map(|found| found.launcher_pid).collect();
         assert_eq!((pids, left_out), (vec![9, 70], 0));
-        let said = line(&found[0], 0, |_| true);
-        assert!(said.ends_with(".9.b.live is no live file of version 2"), "{said}");
         for pid in 100..200 {
             fs::write(path(format!("gpu-track.{uid}.{pid}.a.live")), "").unwrap();
         }

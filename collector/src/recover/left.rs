@@ -1,0 +1,178 @@
+//! What the files of a session have of its run: the checkpoint and the journal in the state file, and the records in the ring.
+//! The files are not changed.
+
+use std::sync::atomic::Ordering;
+
+use gpu_track_abi::layout::FILE_SIZE;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::{NotRecovered, VERSION};
+use crate::model::config::Config;
+use crate::model::host_info::HostInfo;
+use crate::model::journal::Journal;
+use crate::model::kernel_event::KernelEvent;
+use crate::model::observation::Observation;
+use crate::model::record_or_event::{Damage, Finding, StoredRecord};
+use crate::run::RunState;
+use crate::sources::overflow::Overflow;
+use crate::sources::records::RecordReader;
+use crate::store::checkpoint;
+use crate::store::state_file::StateFile;
+use crate::sys::pidfd;
+use crate::sys::proc_fs::ProcRoot;
+use crate::sys::segment::named::NamedFile;
+use crate::sys::segment::{Segment, SegmentError};
+
+/// What a session left behind.
+pub(super) struct Left {
+    pub(super) config: Config,
+    pub(super) host: HostInfo,
+    /// `None`: its name was removed, or a process of the tree has spoilt it.
+    pub(super) segment: Option<Segment>,
+    /// The run as far as its files have it.
+    pub(super) run: RunState,
+    /// Whether the segment's file was truncated.
+    pub(super) is_cut_short: bool,
+}
+
+/// Whether a collector can read the segment meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Collector {
+    /// It is gone: segment and state are as it left them.
+    Gone,
+    /// The state was read after the segment was copied, so it can have all that the copy has.
+    Reads,
+}
+
+/// Loads the newest snapshot, then applies the journal, records and events behind it. A state in which no process is known
+/// gives no run: it is an error.
+pub(super) fn load_run(
+    state: &StateFile,
+    segment_file: Option<&NamedFile>,
+    collector: Collector,
+    now_ns: u64,
+) -> Result<Left, NotRecovered> {
+    if state.is_reported() {
+        return Err(NotRecovered::Reported);
+    }
+    let (config, host) = noted(state)?;
+    // No segment: its name was removed when the report was about to be written; every record is in the journal then.
+    let segment = segment_file.map_or(Ok(None), map)?;
+    let is_spoilt = segment_file.is_some() && segment.is_none();
+    let is_cut_short = segment_file.is_some_and(|file| file.length() < FILE_SIZE as u64);
+
+    let empty_run = || RunState::of_run(&config, &host);
+    let (snapshot_number, mut run) = checkpoint::load(state, segment.as_ref(), now_ns, empty_run);
+    let has_unread = |segment: &&Segment| {
+        collector == Collector::Gone || segment.header().head.0.load(Ordering::Relaxed) > run.found.position
+    };
+    let unread = segment.as_ref().filter(has_unread);
+    read_rest(unread, state, &mut run, now_ns);
+    // A spoilt segment may have had records that nothing else has.
+    run.health.damage.is_untrusted |= is_spoilt;
+    // No snapshot has what the records told that a collector had read, or no process was ever known.
+    let is_lost = snapshot_number == 0 && run.health.is_state_lost;
+    if is_lost || run.tree.counts().created == 0 {
+        let is_damaged = snapshot_number == 0 && state.has_snapshot();
+        return Err(if is_damaged { NotRecovered::Damaged } else { NotRecovered::Nothing });
+    }
+    Ok(Left { config, host, segment, run, is_cut_short })
+}
+
+/// Maps a copy of the segment. `None`: a process of the tree has spoilt it.
+fn map(file: &NamedFile) -> Result<Option<Segment>, NotRecovered> {
+    match Segment::copy_of(file.try_clone()?) {
+        Ok(segment) => Ok(Some(segment)),
+        Err(SegmentError::Foreign { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads what the collector noted at the start of the run: the configuration and the machine.
+fn noted(state: &StateFile) -> Result<(Config, HostInfo), NotRecovered> {
+    let is_empty = state.named().length() == 0;
+    let bytes =
+        state.load_run().ok_or(if is_empty { NotRecovered::Nothing } else { NotRecovered::Damaged })?;
+    // The version first: the configuration of another one may have other fields, which would look like damage.
+    let (version, ..): (String, IgnoredAny, IgnoredAny) = parse(&bytes)?;
+    if version != VERSION {
+        return Err(NotRecovered::OtherVersion(version));
+    }
+    let (_, config, host): (IgnoredAny, Config, HostInfo) = parse(&bytes)?;
+    Ok((config, host))
+}
+
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, NotRecovered> {
+    serde_json::from_slice(bytes).map_err(|_| NotRecovered::Damaged)
+}
+
+/// Applies the records that no collector had read, and the connector events that one had read but not yet merged. They are
+/// merged as the pump would: records in the order of their positions, each after the events that happened before it. Without a
+/// segment there are only events.
+fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, now_ns: u64) {
+    let events = state.events(run.found.events);
+    let mut events = events.iter().filter_map(|slot| KernelEvent::decode(slot)).peekable();
+    let mut findings = Vec::new();
+    if let Some(segment) = segment {
+        let mut reader = RecordReader::resume(segment, run.found.position);
+        let mut overflow = Overflow::resume(run.found.overflow);
+        overflow.note_appended(segment, u64::MAX);
+        let mut hand_on = |record: StoredRecord| {
+            // First the events that happened before it.
+            while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
+                findings.push(Finding::Kernel(event));
+            }
+            findings.push(Finding::Record(record));
+        };
+        reader.drain_rest(segment, |batch| {
+            for (record, _) in batch {
+                // Records that found the ring full, written before this one.
+                while let Some((earlier, _)) = overflow.next_before(segment, record.position) {
+                    hand_on(earlier);
+                }
+                hand_on(*record);
+            }
+        });
+        while let Some((record, _)) = overflow.next_before(segment, u64::MAX) {
+            hand_on(record);
+        }
+        let damage = Damage {
+            events: reader.damaged() + u64::from(overflow.is_damaged()),
+            is_untrusted: reader.is_untrusted() || overflow.is_damaged(),
+        };
+        run.health.damage = run.health.damage.plus(damage);
+    }
+    // The events after the last record.
+    findings.extend(events.map(Finding::Kernel));
+    run.apply(now_ns, &Observation::Findings(findings));
+}
+
+/// Notes the end of each process of the run that no longer runs. The end's time is that of the connector's event. Without one it
+/// is `known_ns`, the last time at which anything is known of the run. `now_ns` is the time of the recovery. Returns whether a
+/// process still runs.
+pub(super) fn note_the_dead(
+    run: &mut RunState,
+    host: &HostInfo,
+    root: &ProcRoot,
+    known_ns: u64,
+    now_ns: u64,
+) -> bool {
+    let mut has_living = false;
+    for id in run.tree.alive().to_vec() {
+        let Some(process) = run.tree.get(id) else { continue };
+        let Some(target) = process.target() else { continue };
+        // Another process may have its pid by now.
+        let is_same_process =
+            |start_ns| target.identity.can_be_shown(start_ns, || pidfd::inode(target.pid).unwrap_or(0));
+        let stat = root.stat(target.pid);
+        if stat.is_some_and(|stat| !stat.is_over() && is_same_process(stat.start_ns(host.tick_us()))) {
+            has_living = true;
+        } else {
+            let at_ns = process.end.kernel_exit.map_or(known_ns, |exit| exit.at_ns);
+            let ended = Observation::Ended { id, at_ns, gone_ns: Some(at_ns), remains: None };
+            run.apply(now_ns, &ended);
+        }
+    }
+    has_living
+}

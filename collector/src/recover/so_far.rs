@@ -1,0 +1,202 @@
+//! Makes a report of a run that goes on, from outside. It reads the files of the session as a recovery does.
+//!
+//! Nothing in the run changes, and its collector takes no part: it can be stopped, or just killed.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use thiserror::Error;
+
+use super::left::{Collector, Left, load_run, note_the_dead};
+use super::{NotRecovered, last_sample};
+use crate::build::{self, Inputs};
+use crate::model::config::{Bundles, Config};
+use crate::model::host_info::HostInfo;
+use crate::model::observation::Observation;
+use crate::model::policy::BudgetPolicy;
+use crate::model::report::{Report, Stage, Topic, Warning};
+use crate::model::run_end::RunEnd;
+use crate::run::RunState;
+use crate::sample_passes::Passes;
+use crate::sinks::bundle::{self, Asked};
+use crate::sources::cgroup;
+use crate::sources::sampler::Sampler;
+use crate::store::live_session::LiveSession;
+use crate::store::replay_journal::JournaledRun;
+use crate::sys::clock;
+use crate::sys::proc_fs::ProcRoot;
+use crate::sys::segment::Segment;
+use crate::sys::segment::live::{self, LiveFile};
+
+/// Tries to read the state between two snapshots. One is enough but for chance: the collector spends at most 0.5% of a core on
+/// snapshots.
+const MOST_TRIES: usize = 100;
+/// Without a sample for so long, nanoseconds, a warning says so, unless samples are further apart.
+const SILENT_NS: u64 = 3_000_000_000;
+/// Without a sample for so many sampling intervals, a warning says so.
+const SILENT_INTERVALS: u64 = 2;
+/// Most bytes of an environment that are read.
+const MOST_ENVIRONMENT_BYTES: u64 = 4 << 20;
+
+/// Why there is no report of a run that goes on; a line about "it", the run.
+#[derive(Debug, Error)]
+pub enum NotRecorded {
+    /// There are no files of such a session.
+    #[error("it has no files in shared memory: it is over, or there was no room for them")]
+    NoFiles,
+    /// The files are another user's.
+    #[error("it is another user's: only that user can record it")]
+    OtherUser,
+    /// Launcher and collector were both killed.
+    #[error("it was killed as a whole: gpu-track recover writes its report")]
+    Killed,
+    /// The state file has nothing yet from which a report could be made.
+    #[error("nothing is known of it yet, or there was no room for it in shared memory")]
+    Nothing,
+    /// Its report was written, or it can't be read.
+    #[error(transparent)]
+    NotRead(NotRecovered),
+}
+
+impl From<NotRecovered> for NotRecorded {
+    fn from(reason: NotRecovered) -> Self {
+        if matches!(reason, NotRecovered::Nothing) { Self::Nothing } else { Self::NotRead(reason) }
+    }
+}
+
+/// A run as far as it has come.
+#[derive(Debug)]
+pub struct SoFar {
+    /// The report.
+    pub report: Report,
+    config: Config,
+    /// Path of the segment.
+    segment: PathBuf,
+    /// The environment that the launcher was started with. `None`: it can't be read from here.
+    environment: Option<Vec<(OsString, OsString)>>,
+}
+
+/// Makes the report so far of the run with this segment, with a sample of its processes now. `root`: /proc.
+///
+/// # Errors
+/// See [`NotRecorded`].
+pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
+    let session = LiveSession::open(segment).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => NotRecorded::NoFiles,
+        io::ErrorKind::PermissionDenied => NotRecorded::OtherUser,
+        _ => NotRecorded::NotRead(error.into()),
+    })?;
+    if session.is_stale() {
+        return Err(NotRecorded::Killed);
+    }
+    let Left { config, host, segment: copy, mut run, is_cut_short } = load(&session)?;
+    let now_ns = clock::monotonic_ns();
+    let sampled_ns = run.sampled_ns;
+    // Elsewhere the run's pids mean other processes.
+    let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
+    if is_here {
+        note_the_dead(&mut run, &host, root, now_ns, now_ns);
+    }
+    let run = sampled(run, &host, is_here.then_some(root), now_ns);
+    let end = RunEnd {
+        at_ns: now_ns,
+        stage: Stage::SoFar,
+        command_exit: None,
+        dropped_events: copy.as_ref().map_or(0, |segment| segment.ring().dropped()),
+        unreachable_programs: copy
+            .as_ref()
+            .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
+        is_truncated: is_cut_short || copy.as_ref().is_some_and(Segment::is_lost),
+        cgroups: cgroup::usage(&config.cgroups),
+        full_disks: Vec::new(),
+        largest_rss_bytes: None,
+    };
+    let mut report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
+    let silent_ns = now_ns.saturating_sub(sampled_ns);
+    let interval_ns = config.tracking.interval_ns();
+    let warnings = [silence(silent_ns, interval_ns), (!is_here).then(elsewhere)].into_iter().flatten();
+    report.warnings.splice(0..0, warnings.map(|text| Warning::new(Topic::Tracking, text)));
+    let environment = is_here.then(|| environment(root, config.start.launcher_pid)).flatten();
+    Ok(SoFar { report, config, segment: session.path, environment })
+}
+
+impl SoFar {
+    /// Where the run itself leaves bundles (`--record`), if it does.
+    #[must_use]
+    pub fn bundles(&self) -> Option<&Bundles> {
+        self.config.tracking.bundles.as_ref()
+    }
+
+    /// Makes a bundle, and gives its path.
+    ///
+    /// # Errors
+    /// If it can't be written. Nothing of it is left then.
+    pub fn write_bundle(&self, bundles: &Bundles, asked: &Asked) -> io::Result<PathBuf> {
+        let live = LiveFile::open(&live::path_of(&self.segment)).ok();
+        bundle::of_asked(
+            &self.config,
+            bundles,
+            &self.report,
+            asked,
+            live.as_ref(),
+            self.environment.as_deref(),
+        )
+    }
+}
+
+/// Loads the run. A snapshot that the collector saves meanwhile removes what an earlier one needs of the journal: then it is read
+/// again.
+fn load(session: &LiveSession) -> Result<Left, NotRecovered> {
+    for _ in 0..MOST_TRIES {
+        let copy = session.copy_segment()?;
+        let before = session.state().newest_snapshot();
+        let left = load_run(session.state(), copy.as_ref(), Collector::Reads, clock::monotonic_ns());
+        if session.state().newest_snapshot() == before {
+            return left;
+        }
+    }
+    Err(io::Error::other("its state changed during each of 100 tries").into())
+}
+
+/// Takes a sample of the live processes, and gives the run as it would be if it ended now. `root`: /proc; `None`: it shows other
+/// processes, so there is no sample.
+fn sampled(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now_ns: u64) -> RunState {
+    let mut run = JournaledRun::new(run);
+    if let Some(root) = root {
+        let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
+        let passes = Passes::new(sampler, BudgetPolicy::default(), run.sampled_ns);
+        last_sample(&mut run, Some(passes), now_ns);
+    }
+    run.apply(now_ns, Observation::FinalizeAll);
+    run.into_state()
+}
+
+/// Says that the collector has not sampled for this long, nanoseconds. `None`: it samples.
+fn silence(silent_ns: u64, interval_ns: u64) -> Option<String> {
+    let is_silent = silent_ns > SILENT_NS.max(interval_ns.saturating_mul(SILENT_INTERVALS));
+    is_silent.then(|| {
+        format!(
+            "The collector's last sample was {:.1} s before this report: what ended since, and was larger in between, may be \
+             missing.",
+            silent_ns as f64 / 1e9
+        )
+    })
+}
+
+fn elsewhere() -> String {
+    "The run is in another pid namespace: its processes could not be sampled from here.".to_owned()
+}
+
+/// Reads the environment that a process was started with. `None`: it can't be read.
+fn environment(root: &ProcRoot, pid: u32) -> Option<Vec<(OsString, OsString)>> {
+    let bytes = root.environ(pid, MOST_ENVIRONMENT_BYTES)?;
+    let variables = bytes.split(|byte| *byte == 0).filter_map(|variable| {
+        let equals = variable.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = variable.split_at(equals);
+        Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.get(1..)?.to_vec())))
+    });
+    Some(variables.collect())
+}

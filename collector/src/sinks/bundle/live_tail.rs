@@ -1,0 +1,94 @@
+//! The last samples of a run that goes on, by its live file, in the form of a tracking file in `.csv`: `gpu-track report` shows them.
+//!
+//! The live file has fewer figures than a sample of the collector: those of GPUs, of the machine and of the main process's CPU are
+//! empty cells.
+
+use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
+
+use crate::model::config::SessionStart;
+use crate::model::timestamp::rfc3339;
+use crate::sys::segment::live::LiveFile;
+
+/// What holds for all rows, and its values.
+const FIXED: [&str; 2] = ["ram_unit,gpu_ram_unit,from", "bytes,bytes"];
+/// The columns.
+const COLUMNS: &str = "timestamp,main_ram,descendants_ram,combined_ram,system_ram,cpu_main_sum_utilization_percent,\
+                       cpu_descendants_sum_utilization_percent,cpu_combined_sum_utilization_percent,\
+                       cpu_system_sum_utilization_percent,n_processes,n_threads,at_ns";
+
+/// Gives the samples that the file still has, the oldest first. `None`: there is none. `start`: the start of the run.
+pub(super) fn text(live: &LiveFile, start: SessionStart) -> Option<String> {
+    let end = live.count();
+    let first = end.saturating_sub(SAMPLE_CAPACITY as u64);
+    // One that is being written, or was overwritten meanwhile, is left out.
+    let samples: Vec<Sample> = (first..end).filter_map(|number| live.sample(number)).collect();
+    let from = rfc3339(start.date(samples.first()?.monotonic_ns));
+    let before = std::iter::once(None).chain(samples.iter().map(Some));
+    let rows = samples.iter().zip(before).map(|(sample, before)| row(sample, before, start));
+    let head = format!("{}\n{},{from}\n{COLUMNS}\n", FIXED[0], FIXED[1]);
+    Some(std::iter::once(head).chain(rows).collect())
+}
+
+/// Gives the row of a sample. `before`: the sample before it, if that is there.
+fn row(sample: &Sample, before: Option<&Sample>, start: SessionStart) -> String {
+    let since_epoch =
+        start.date(sample.monotonic_ns).duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let cpu_percent = before
+        .and_then(|before| cpu_percent(before, sample))
+        .map_or(String::new(), |percent| format!("{percent:.3}"));
+    let Sample { main_bytes, descendants_bytes, combined_bytes, processes, threads, monotonic_ns, .. } =
+        sample;
+    format!(
+        "{:.6},{main_bytes},{descendants_bytes},{combined_bytes},,,,{cpu_percent},,{processes},{threads},{monotonic_ns}\n",
+        since_epoch.as_secs_f64()
+    )
+}
+
+/// Gives the CPU utilization between two samples, percent of one core. `None`: no time is between them.
+fn cpu_percent(before: &Sample, sample: &Sample) -> Option<f64> {
+    let length_ns =
+        sample.monotonic_ns.checked_sub(before.monotonic_ns).filter(|length_ns| *length_ns > 0)?;
+    // It can go back a little: a process's CPU time turned out to be its child's.
+    Some(sample.cpu_ns.saturating_sub(before.cpu_ns) as f64 / length_ns as f64 * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::config::Config;
+    use crate::report::over_time;
+
+    const S: u64 = 1_000_000_000;
+
+    // Requirement: RECORD-5, RECORD-54
+    #[test]
+    fn samples_are_read_back_as_a_tracking_file_and_what_the_live_file_lacks_is_unknown() {
+        let directory = tempfile::tempdir().unwrap();
+        let live = LiveFile::create(&directory.path().join("live"), 1).unwrap();
+        let mut start = Config::of_test().start;
+        (start.monotonic_ns, start.realtime_ns) = (S, 1_700_000_000 * S);
+        assert_eq!(text(&live, start), None);
+        for at_s in 2..5 {
+            live.push(Sample {
+                monotonic_ns: at_s * S,
+                main_bytes: 100,
+                descendants_bytes: 20,
+                combined_bytes: 120 * at_s,
+                cpu_ns: at_s * S / 2,
+                processes: 3,
+                threads: 4,
+            });
+        }
+        let text = text(&live, start).unwrap();
+        assert!(over_time::from_csv(&text).is_ok(), "{text}");
+        let rows: Vec<&str> = text.lines().skip(3).collect();
+        assert_eq!(rows[0], "1700000001.000000,100,20,240,,,,,,3,4,2000000000");
+        assert_eq!(
+            rows[1..],
+            [
+                "1700000002.000000,100,20,360,,,,50.000,,3,4,3000000000",
+                "1700000003.000000,100,20,480,,,,50.000,,3,4,4000000000"
+            ]
+        );
+    }
+}

@@ -1,0 +1,161 @@
+//! The files of a session whose run goes on, for a reader outside. They are opened read-only and without a lock, so nothing in
+//! the run changes.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use gpu_track_abi::layout::{FILE_SIZE, HEADER_SIZE};
+use rustix::fs::{
+    CWD, FlockOperation, MemfdFlags, Mode, OFlags, SeekFrom, flock, memfd_create, openat, seek,
+};
+use rustix::io::Errno;
+
+use super::stale::state_name;
+use super::state_file::StateFile;
+use crate::sys::segment::named::NamedFile;
+
+/// Bytes that are copied with one call.
+const CHUNK: u64 = 1 << 20;
+
+/// The files of a session.
+#[derive(Debug)]
+pub(crate) struct LiveSession {
+    /// Path of the segment.
+    pub(crate) path: PathBuf,
+    state: StateFile,
+    /// `None`: its name was removed, because the report is about to be written.
+    segment: Option<File>,
+}
+
+impl LiveSession {
+    /// Opens the files of the session with this segment.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no state file. `PermissionDenied` if it is another user's.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let state_path = state_name(path);
+        let state = StateFile::of(NamedFile::held(&state_path, open_own(&state_path)?.into()))?;
+        let segment = match open_own(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        Ok(Self { path: path.to_owned(), state, segment })
+    }
+
+    /// Its state file, to which the collector still writes.
+    pub(crate) fn state(&self) -> &StateFile {
+        &self.state
+    }
+
+    /// Whether launcher and collector were both killed: no process has the state file locked.
+    pub(crate) fn is_stale(&self) -> bool {
+        let file = self.state.named().file();
+        let is_stale = flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let _ = flock(file, FlockOperation::Unlock);
+        is_stale
+    }
+
+    /// Copies the segment into memory of this process. `None`: its name was removed.
+    ///
+    /// The order makes the copy whole although processes write and the collector reads meanwhile. Records behind the segment come
+    /// first: each of them has its place before the head. The header comes before the ring: each slot before that head is claimed
+    /// by then. A slot that the collector has freed meanwhile has its record in the journal, which the caller reads afterwards.
+    ///
+    /// # Errors
+    /// If there is no memory, or no descriptor left.
+    pub(crate) fn copy_segment(&self) -> io::Result<Option<NamedFile>> {
+        let Some(segment) = &self.segment else { return Ok(None) };
+        let (header, end) = (HEADER_SIZE as u64, FILE_SIZE as u64);
+        let length = segment.metadata()?.len();
+        let copy = File::from(in_memory()?);
+        copy_range(segment, &copy, end.min(length)..length)?;
+        copy_range(segment, &copy, 0..header.min(length))?;
+        copy_range(segment, &copy, header.min(length)..end.min(length))?;
+        // Holes at its end are no part of what was written.
+        copy.set_len(length)?;
+        Ok(Some(NamedFile::held(&self.path, copy.into())))
+    }
+}
+
+/// Opens a regular file of this user for reading. No link is followed.
+fn open_own(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    let is_own = found.is_file() && found.uid() == rustix::process::geteuid().as_raw();
+    if is_own { Ok(file) } else { Err(ErrorKind::PermissionDenied.into()) }
+}
+
+/// Makes a file without a name: a memfd, or one in /dev/shm where a filter forbids that call.
+fn in_memory() -> io::Result<OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let unnamed = |_| rustix::fs::open("/dev/shm", flags, Mode::RUSR | Mode::WUSR);
+    Ok(memfd_create("gpu-track-segment", MemfdFlags::CLOEXEC).or_else(unnamed)?)
+}
+
+/// Copies a range of bytes to the same place of another file. Holes stay holes.
+fn copy_range(from: &File, to: &File, range: std::ops::Range<u64>) -> io::Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let begin = match seek(from.as_fd(), SeekFrom::Data(at)) {
+            Err(Errno::NXIO) => return Ok(()),
+            found => found?.min(range.end),
+        };
+        let hole = seek(from.as_fd(), SeekFrom::Hole(begin))?.min(range.end);
+        let mut bytes = vec![0; usize::try_from((hole - begin).min(CHUNK)).unwrap_or_default()];
+        let read = from.read_at(&mut bytes, begin)?;
+        to.write_all_at(bytes.get(..read).unwrap_or_default(), begin)?;
+        // Nothing is read where it was truncated meanwhile.
+        at = if read == 0 { range.end } else { begin + read as u64 };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn content(file: &File) -> Vec<u8> {
+        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    // Requirement: RECORD-5
+    #[test]
+    fn copy_of_a_segment_is_the_same_with_holes_and_the_file_does_not_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let written = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        written.set_len(FILE_SIZE as u64 + 40_000).unwrap();
+        for at in [7, HEADER_SIZE as u64 + 9, FILE_SIZE as u64 + 30_000] {
+            written.write_all_at(b"record", at).unwrap();
+        }
+        StateFile::create(&state_name(&path)).unwrap();
+        let before = content(&written);
+        let session = LiveSession::open(&path).unwrap();
+        let copy = session.copy_segment().unwrap().unwrap();
+        let copy = File::from(copy.file().try_clone_to_owned().unwrap());
+        assert_eq!((content(&copy), content(&written)), (before.clone(), before));
+        copy.write_all_at(b"x", 0).unwrap();
+        assert_eq!(content(&written)[0], 0, "the copy is this process's own");
+        std::fs::remove_file(&path).unwrap();
+        assert!(LiveSession::open(&path).unwrap().copy_segment().unwrap().is_none());
+    }
+
+    // Requirement: RECORD-5
+    #[test]
+    fn session_without_a_state_file_or_with_a_link_for_it_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        assert_eq!(LiveSession::open(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        std::fs::write(directory.path().join("other"), "").unwrap();
+        symlink(directory.path().join("other"), state_name(&path)).unwrap();
+        assert!(LiveSession::open(&path).is_err());
+    }
+}

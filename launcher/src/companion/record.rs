@@ -1,0 +1,220 @@
+//! `gpu-track record`: a bundle of evidence of a run that goes on. It only reads what the run has in shared memory.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf, absolute};
+use std::process::ExitCode;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueHint};
+use gpu_track_abi::ENV_SESSION;
+use gpu_track_abi::live::SUFFIX;
+use gpu_track_collector::bundle::Asked;
+use gpu_track_collector::{Bundles, ProcRoot, SoFar, so_far};
+
+use super::runs;
+use crate::cli::{UsageError, bundles};
+use crate::console::{self, message};
+use crate::keep;
+
+/// Most bytes of the context, and of the metadata.
+const MOST_BYTES: usize = 64 << 10;
+/// Where bundles go beside the reports that are kept.
+const DIRECTORY: &str = "bundles";
+
+/// The arguments of `gpu-track record`.
+#[derive(Debug, Args)]
+pub(super) struct RecordArguments {
+    /// The run: the pid of its gpu-track-run, or its live file [default: the run that this command is in, else the only one of this
+    /// user]
+    #[arg(value_name = "RUN", value_hint = ValueHint::AnyPath)]
+    run: Option<PathBuf>,
+
+    /// Make it in directory DIR, with keep and max as for gpu-track-run --record [default: that of the run's --record, else
+    /// $XDG_STATE_HOME/gpu-track/bundles]
+    #[arg(long, value_name = "DIR[,keep=N][,max=BYTES]", value_hint = ValueHint::DirPath,
+          value_parser = OsStringValueParser::new().try_map(|given| bundles(&given)))]
+    to: Option<Bundles>,
+
+    /// What the program does, for the manifest: at most 64 kB
+    #[arg(long, value_name = "TEXT")]
+    context: Option<String>,
+
+    /// Anything else for the manifest, as JSON of at most 64 kB; - reads it from stdin
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    metadata: Option<String>,
+
+    /// Directory of the runs' files, for tests
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm", hide = true)]
+    session_dir: PathBuf,
+}
+
+/// Makes a bundle, and prints its path.
+///
+/// # Errors
+/// If there is no such run, there are several and none is named, or a value is not allowed.
+pub(super) fn serve(arguments: &RecordArguments) -> Result<ExitCode, UsageError> {
+    let asked = asked(arguments)?;
+    let run = match arguments.run.as_deref() {
+        None => innermost(&env::var_os(ENV_SESSION).unwrap_or_default()),
+        Some(_) => None,
+    };
+    let segment = run.map_or_else(|| chosen(arguments), Ok)?;
+    let made = match so_far(&segment, &ProcRoot::default()) {
+        Ok(run) => bundle_of(&run, arguments.to.as_ref(), &asked)?,
+        Err(reason) => Err(format!("cannot record {}: {reason}", segment.display())),
+    };
+    match made {
+        Ok(path) => Ok(console::print(&format!("{}\n", path.display()))),
+        Err(problem) => {
+            message(problem);
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Makes the bundle where `to` says, or where the run or the user has its bundles. The inner error is a line for the user.
+///
+/// # Errors
+/// If nothing says where.
+fn bundle_of(
+    run: &SoFar,
+    to: Option<&Bundles>,
+    asked: &Asked,
+) -> Result<Result<PathBuf, String>, UsageError> {
+    let mut bundles = match to.or(run.bundles()).cloned() {
+        Some(bundles) => bundles,
+        None => of_this_user()?,
+    };
+    let made = absolute(&bundles.directory).and_then(|directory| {
+        bundles.directory = directory;
+        run.write_bundle(&bundles, asked)
+    });
+    Ok(made.map_err(|error| format!("cannot write a bundle to {}: {error}", bundles.directory.display())))
+}
+
+/// Gives the place of this user's bundles.
+///
+/// # Errors
+/// If there is no home.
+fn of_this_user() -> Result<Bundles, UsageError> {
+    let place = keep::place(&keep::own_variable).ok_or_else(|| {
+        UsageError::new("--to DIR is missing: neither XDG_STATE_HOME nor HOME names a directory")
+    })?;
+    let directory = place.directory.join(DIRECTORY);
+    bundles(directory.as_os_str()).map_err(|problem| UsageError::of("--to", problem))
+}
+
+/// Gives what the manifest is to have of the one that asks.
+///
+/// # Errors
+/// If it is too long, or is no JSON.
+fn asked(arguments: &RecordArguments) -> Result<Asked, UsageError> {
+    let context = arguments.context.clone();
+    if context.as_ref().is_some_and(|context| context.len() > MOST_BYTES) {
+        return Err(UsageError::of("--context", too_long()));
+    }
+    let metadata = arguments.metadata.as_deref().map(|given| {
+        let text = if given == "-" { from_stdin()? } else { given.to_owned() };
+        if text.len() > MOST_BYTES {
+            return Err(too_long());
+        }
+        serde_json::from_str(&text).map_err(|error| format!("this is no JSON: {error}"))
+    });
+    let metadata = metadata.transpose().map_err(|problem| UsageError::of("--metadata", problem))?;
+    Ok(Asked { context, metadata })
+}
+
+fn too_long() -> String {
+    format!("it has more than {MOST_BYTES} bytes")
+}
+
+/// Reads stdin, up to one byte more than is allowed.
+fn from_stdin() -> Result<String, String> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(MOST_BYTES as u64 + 1).read_to_string(&mut text);
+    read.map(|_| text).map_err(|error| format!("stdin can't be read: {error}"))
+}
+
+/// Gives the segment of the innermost run of a list of sessions whose files are there. `None`: there is none.
+fn innermost(sessions: &OsStr) -> Option<PathBuf> {
+    let paths = sessions.as_bytes().split(|byte| *byte == b':').filter(|path| !path.is_empty());
+    let paths: Vec<PathBuf> = paths.map(|path| OsStr::from_bytes(path).into()).collect();
+    paths.into_iter().rev().find(|path| path.exists())
+}
+
+/// Gives the segment of the run that the user names, or of the only one.
+///
+/// # Errors
+/// If there is no such run, or there are several and none is named.
+fn chosen(arguments: &RecordArguments) -> Result<PathBuf, UsageError> {
+    let uid = rustix::process::geteuid().as_raw();
+    let (all, _) = runs::all(&arguments.session_dir, uid);
+    let find_hidden = || runs::hidden(Path::new("/proc"), uid, &all);
+    let live = match (&arguments.run, &all[..]) {
+        (Some(run), _) => runs::named(run, &all, &find_hidden)?,
+        (None, [only]) => only.path.clone(),
+        (None, []) => return Err(runs::no_run(&arguments.session_dir, &find_hidden())),
+        (None, _) => {
+            return Err(UsageError::new(
+                "several runs go on: name one by its pid; gpu-track watch --list shows them",
+            ));
+        }
+    };
+    Ok(segment_of(&live))
+}
+
+/// Gives the segment beside a live file. Another path is that of a segment.
+fn segment_of(live: &Path) -> PathBuf {
+    let name = live.as_os_str().as_bytes();
+    let segment = name.strip_suffix(SUFFIX.as_bytes()).unwrap_or(name);
+    OsString::from(OsStr::from_bytes(segment)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(context: Option<&str>, metadata: Option<&str>) -> RecordArguments {
+        RecordArguments {
+            run: None,
+            to: None,
+            context: context.map(str::to_owned),
+            metadata: metadata.map(str::to_owned),
+            session_dir: PathBuf::new(),
+        }
+    }
+
+    // Requirement: RECORD-7
+    #[test]
+    fn context_and_metadata_are_bounded_and_metadata_is_json() {
+        let given = asked(&arguments(Some("step 7"), Some("{\"epoch\": 3}"))).unwrap();
+        assert_eq!(
+            (given.context.as_deref(), &given.metadata.unwrap()["epoch"]),
+            (Some("step 7"), &3.into())
+        );
+        let long = "x".repeat(MOST_BYTES + 1);
+        for (context, metadata) in
+            [(Some(&*long), None), (None, Some("{")), (None, Some(&*format!("\"{long}\"")))]
+        {
+            let error = asked(&arguments(context, metadata)).unwrap_err().to_string();
+            assert!(error.starts_with("--") && error.lines().count() == 1, "{error}");
+        }
+    }
+
+    // Requirement: RECORD-5
+    #[test]
+    fn innermost_run_that_is_there_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("outer"), "").unwrap();
+        std::fs::write(path("inner"), "").unwrap();
+        let sessions =
+            ["outer", "inner", "over"].map(|name| path(name).into_os_string()).join(OsStr::new(":"));
+        assert_eq!(innermost(&sessions), Some(path("inner")));
+        assert_eq!(innermost(OsStr::new("")), None);
+        assert_eq!(segment_of(&path("inner.live")), path("inner"));
+    }
+}
