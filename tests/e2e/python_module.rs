@@ -51,7 +51,7 @@ fn run_tests(words: &[String], tests: &[&str], cache: &Path) {
     wait_until("what the tests started is over", || leftovers::processes(&mark).is_empty());
 }
 
-// Requirement: PY-1, PY-2, PY-3, PY-4, PY-5, PY-6, PY-8, PY-11, PY-13, PY-14, PY-16, PY-17, PY-18, PY-19, PY-25, PY-26, PY-27, PY-28, PY-29, PY-30
+// Requirement: PY-1, PY-2, PY-3, PY-4, PY-5, PY-6, PY-8, PY-11, PY-13, PY-14, PY-16, PY-17, PY-18, PY-19, PY-25, PY-26, PY-27, PY-28, PY-29, PY-30, PY-31, PY-32, PY-33, PY-34, PY-35, PY-36
 #[test]
 fn python_module_does_what_its_tests_say() {
     run_tests(&or_skip!(python(&[])), &ALL, &cache_home());

@@ -11,17 +11,22 @@ if sys.version_info < (3, 9):  # noqa: UP036 (the wheel is for programs of older
     raise ImportError("the module gpu_track needs Python 3.9 or newer; gpu-track-run works without it")
 
 from gpu_track._metrics import metric, torch_metrics
+from gpu_track._record import capture_oom, record
+from gpu_track._watchdog import MemoryWatchdog
 from gpu_track.resource_usage import ResourceUsage
 from gpu_track.sub_tracker import SubTracker, SubTrackingAnalyzer, TrackingComparison, sub_track
 from gpu_track.tracker import Tracker
 
 __all__ = [
+    "MemoryWatchdog",
     "ResourceUsage",
     "SubTracker",
     "SubTrackingAnalyzer",
     "Tracker",
     "TrackingComparison",
+    "capture_oom",
     "metric",
+    "record",
     "sub_track",
     "torch_metrics",
 ]

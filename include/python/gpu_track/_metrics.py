@@ -10,12 +10,12 @@ import contextlib
 import errno
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any, SupportsFloat
 
+from gpu_track import _torch
 from gpu_track._descriptors import identity
 from gpu_track._marks import CHECK_EVERY_NS, CsvFile, first_cells
 
@@ -195,9 +195,8 @@ def torch_metrics() -> None:
 
 def _torch_stats() -> Iterator[tuple[int, dict[str, Any]]]:
     """What the allocator tells of each device that it has had memory of."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    # Asking for figures must not make the program use a GPU.
-    if cuda is None or not cuda.is_initialized():
+    cuda = _torch.cuda()
+    if cuda is None:
         return
     for device in range(cuda.device_count()):
         stats = cuda.memory_stats(device)

@@ -38,14 +38,29 @@ def find(name: str) -> str:
     return found
 
 
-def ask(arguments: Sequence[str], *, warns: bool = True, expected: str | None = None) -> str:
+def ask(
+    arguments: Sequence[str],
+    *,
+    warns: bool = True,
+    expected: str | None = None,
+    given: str | None = None,
+    timeout_s: float | None = None,
+) -> str:
     """What `gpu-track` prints to stdout. Its warnings are logged, but those with the text `expected`.
 
-    Raises ValueError with its message if it refuses something, FileNotFoundError if it is not installed.
+    It gets the text `given` as its stdin. Raises ValueError with its message if it refuses something, FileNotFoundError
+    if it is not installed, and subprocess.TimeoutExpired after `timeout_s`.
     """
     command = [find("gpu-track"), *arguments]
     # No tracker of this process is to have the helper's own start and end as a child's.
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=PROCESS.without())
+    done = subprocess.run(
+        command,
+        input=(given or "").encode("utf-8", "surrogateescape"),
+        capture_output=True,
+        check=False,
+        env=PROCESS.without(),
+        timeout=timeout_s,
+    )
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     messages = [without_name(line) for line in lines]
     if done.returncode:

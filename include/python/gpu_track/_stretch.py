@@ -75,6 +75,11 @@ class Stretch:
         """Whether there was a process to track."""
         return self._attached is not None
 
+    @property
+    def session(self) -> str | None:
+        """The segments of the run and of those around it, as programs get them. None: it does not run."""
+        return None if self._attached is None or self.is_over else self._attached.environment.get("GPU_TRACK_SESSION")
+
     def end(self, attempts: int, timeout_s: float) -> None:
         """Ends it, and reads its report. Waits for that `attempts` times, up to `timeout_s` each."""
         self.is_over = True

@@ -18,7 +18,9 @@ from collections.abc import Callable, Sequence, Set
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gpu_track._alerts import AlertEvent, Alerts
 from gpu_track._arguments import check_file, check_metrics_file, options
+from gpu_track._attached import NotTracked
 from gpu_track._metrics import MetricFile
 from gpu_track._program import ask_json, file_argument
 from gpu_track._stretch import Stretch
@@ -70,6 +72,8 @@ class Tracker:
     `reports` has all that gpu-track knows (docs/REPORT.md), one for each stretch between pauses. `tracking_file` can
     also end in .jsonl or .pftrace. If tracking is interrupted, `resource_usage_file` has the report so far, as JSON.
     `metrics_file` (.csv) keeps what `gpu_track.metric()` tells; `metrics()` and `timeline()` have it in any case.
+    `alerts` are rules as those of `--alert`, such as "default" or ["ram>80%", "growth"]. When one goes on or off,
+    `on_alert(event)` is called in a thread of its own, one at a time. `get_alerts()` has these events.
     """
 
     class State(enum.Enum):
@@ -97,7 +101,10 @@ class Tracker:
         overwrite: bool = False,
         *,
         metrics_file: str | None = None,
+        alerts: str | Sequence[str] | None = None,
+        on_alert: Callable[[AlertEvent], object] | None = None,
     ) -> None:
+        self._alerts = Alerts(alerts, on_alert)
         self._options = options(sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand)
         if tracking_file is not None:
             check_file(tracking_file, overwrite)
@@ -213,6 +220,7 @@ class Tracker:
         try:
             if not self._stretches[-1].is_over:
                 self._stretches[-1].end(self.n_join_attempts, self.join_timeout)
+            self._alerts.end()
             self._conclude()
         finally:
             self._clean()
@@ -228,6 +236,7 @@ class Tracker:
         if self.state is not Tracker.State.STARTED or self.is_paused:
             raise RuntimeError("Cannot pause tracking when tracking does not run.")
         self._stretches[-1].end(self.n_join_attempts, self.join_timeout)
+        self._alerts.end()
 
     def resume(self) -> None:
         """Goes on after `pause()`. Raises RuntimeError if tracking is not paused or can't begin."""
@@ -291,6 +300,30 @@ class Tracker:
         found: list[dict[str, Any]] = answer["metrics"]
         return found
 
+    def set_threshold(self, name: str, value: str | None) -> None:
+        """Sets the alert of ram, gpu_ram, cpu, disk or gpu_idle to a value such as "90%" or "8G". None: there is none.
+
+        It replaces all rules of that name. Raises ValueError for another name, TypeError for another value, and
+        RuntimeError while it tracks: between `pause()` and `resume()` it can be set. A value that gpu-track-run refuses
+        is a ValueError of `start()` or `resume()`.
+        """
+        if self._is_starting or (self.state is Tracker.State.STARTED and not self.is_paused):
+            raise RuntimeError("Cannot set a threshold while tracking runs: call pause() before, and resume().")
+        self._alerts.set_threshold(name, value)
+
+    def get_alerts(self, last_n: int | None = None) -> list[AlertEvent]:
+        """What alerts did so far, also after the end: the last `last_n` of their events, or all.
+
+        Keys are those of `events.list[]` in the report (docs/REPORT.md), with times from the first start on.
+        """
+        found = self._alerts.events()
+        return found if last_n is None else found[max(len(found) - last_n, 0) :]
+
+    @property
+    def alert_errors(self) -> int:
+        """How many calls of `on_alert` have raised. The first one is a warning."""
+        return self._alerts.errors
+
     def to_json(self) -> dict[str, Any]:
         """`resource_usage` as dictionaries. What is not known is None. Raises RuntimeError before the end."""
         if self.resource_usage is None:
@@ -318,17 +351,23 @@ class Tracker:
             # gpu-track-run does not append to a file.
             stem, end = os.path.splitext(file)
             file = f"{stem}.{number}{end}"
-        self._stretches.append(
-            Stretch(
+        events = os.path.join(self._directory, f"events.{number}.jsonl")
+        try:
+            stretch = Stretch(
                 self._directory,
                 process_id=self._process_id,
-                options=self._options,
+                options=[*self._options, *self._alerts.options(events)],
                 tracking_file=file,
                 kept_file=self._kept_file,
                 metrics=self._metrics,
                 warn=self._warn,
             )
-        )
+        except NotTracked as problem:
+            if str(problem).startswith("--alert"):
+                raise ValueError(str(problem)) from None
+            raise
+        self._stretches.append(stretch)
+        self._alerts.begin(events, stretch.begin_s - self._stretches[0].begin_s)
 
     def _conclude(self) -> None:
         """Makes `resource_usage`. Raises RuntimeError if no stretch has a report."""
@@ -419,6 +458,12 @@ def _in_thread(work: Callable[[], _Result]) -> Future[_Result]:
 _changing = threading.Lock()
 # Those that have started and not stopped, by this process or a parent of it.
 _running: list[Tracker] = []
+
+
+def session_of_newest() -> str | None:
+    """The segments of the newest tracker of this process that runs. None: none does."""
+    own = [tracker for tracker in _running if tracker._owner == os.getpid()]
+    return next((session for tracker in reversed(own) if (session := tracker._stretches[-1].session)), None)
 
 
 def _stop_at_exit() -> None:

@@ -75,6 +75,10 @@ done
     "blocks.py": re.findall(r"(?ms)^```python\n(import contextlib.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
     # That of the section about Python.
     "tracked.py": re.findall(r"(?ms)^```python\n(import subprocess.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
+    # That of the section about alerts.
+    "grow_and_go_on.py": re.findall(
+        r"(?ms)^```python\n(import time\nimport gpu_track.*?)^```$", (ROOT / "docs/GUIDE.md").read_text()
+    )[0],
     # That of the section about metrics.
     "fit.py": re.findall(r"(?ms)^```python\n(import math.*?)^```$", (ROOT / "docs/GUIDE.md").read_text())[0],
     # Grows by 1 GB/s.

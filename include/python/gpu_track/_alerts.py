@@ -1,0 +1,191 @@
+"""Alerts of a tracker: the rules that gpu-track-run gets, its events, and the function that they call."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpu_track._arguments import file_name
+
+LOG = logging.getLogger("gpu_track")
+
+AlertEvent = dict[str, Any]
+# What "default" stands for: launcher/src/cli/alerts.rs.
+_DEFAULT = ("ram>80%", "ram>95%", "gpu_ram>80%", "gpu_ram>95%")
+# What has a threshold, and the sign between. `growth` has none.
+_SIGNS = {"ram": ">", "gpu_ram": ">", "cpu": ">", "disk": "<", "gpu_idle": ">"}
+# The kinds of events that alerts cause: docs/REPORT.md, "Alerts and events".
+_KINDS = frozenset(("warning", "critical", "recovered", "growth", "gpu_idle"))
+# How often the thread looks for events. An alert itself waits for 1 s.
+_PERIOD_S = 0.2
+# How long the end of tracking may wait for a function that is called.
+_END_WITHIN_S = 1.0
+
+
+class Alerts:
+    """The alerts of a tracker. Each stretch has a file of events. A thread reads it if there is a function to call."""
+
+    def __init__(self, rules: str | Sequence[str] | None, on_alert: Callable[[AlertEvent], object] | None) -> None:
+        """Raises TypeError for what is no rule or no function."""
+        if on_alert is not None and not callable(on_alert):
+            raise TypeError(f"on_alert is no function: {on_alert!r}")
+        if rules is None and on_alert is not None:
+            rules = "default"
+        self.rules = _split(rules)
+        self._caller = None if on_alert is None else _Caller(on_alert)
+        # The events of stretches that are over, and the file of the one that is not. Replaced as a whole, so that any
+        # thread, or a forked child, can read it at any time.
+        self._known: tuple[tuple[AlertEvent, ...], _EventFile | None] = (), None
+        self._thread: _Thread | None = None
+
+    @property
+    def errors(self) -> int:
+        """How many calls of the function have raised."""
+        return 0 if self._caller is None else self._caller.errors
+
+    def set_threshold(self, name: str, value: str | None) -> None:
+        """Replaces the rules of a quantity by one. None: by none. Raises ValueError for another quantity."""
+        if name not in _SIGNS:
+            raise ValueError(f'"{name}" has no threshold. Supported values are {", ".join(_SIGNS)}.')
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f'a threshold is a text such as "80%" or "8G", not {value!r}')
+        begin = name + _SIGNS[name]
+        self.rules = [rule for rule in self.rules if not rule.startswith(begin)]
+        if value is not None:
+            self.rules.append(begin + value)
+
+    def options(self, path: str) -> list[str]:
+        """The options of gpu-track-run for a stretch whose events go to this file."""
+        if not self.rules:
+            return []
+        return [f"--alert={','.join(self.rules)}", "--events", file_name(path)]
+
+    def begin(self, path: str, later_s: float) -> None:
+        """Follows the events of a stretch that has begun, which started `later_s` after the first one."""
+        if self.rules:
+            self._known = self._known[0], _EventFile(path, later_s)
+            if self._caller is not None:
+                self._thread = _Thread(_EventFile(path, later_s), self._caller)
+                self._thread.start()
+
+    def end(self) -> None:
+        """Takes in the rest of a stretch that is over."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.end()
+        self._known = tuple(self.events()), None
+
+    def events(self) -> list[AlertEvent]:
+        """What alerts did so far, in all stretches."""
+        before, file = self._known
+        return [*before, *(file.all() if file is not None else ())]
+
+
+class _EventFile:
+    """A file of `--events` that is being written."""
+
+    def __init__(self, path: str, later_s: float) -> None:
+        self._path = path
+        self._later_s = later_s
+        self._read_bytes = 0
+
+    def all(self) -> list[AlertEvent]:
+        """All events that are there."""
+        return self._events_of(self._lines(0))
+
+    def new(self) -> list[AlertEvent]:
+        """Those since the last time."""
+        lines = self._lines(self._read_bytes)
+        self._read_bytes += sum(len(line) + 1 for line in lines)
+        return self._events_of(lines)
+
+    def _lines(self, begin: int) -> list[bytes]:
+        """The whole lines from this byte on."""
+        with contextlib.suppress(OSError), open(self._path, "rb") as file:
+            file.seek(begin)
+            # The end of the last line can be missing.
+            return file.read().split(b"\n")[:-1]
+        return []
+
+    def _events_of(self, lines: Sequence[bytes]) -> list[AlertEvent]:
+        found = [event for event in map(_event, lines) if event.get("kind") in _KINDS]
+        for event in found:
+            for key in ("at_s", "since_s"):
+                if event.get(key) is not None:
+                    event[key] += self._later_s
+        return found
+
+
+class _Caller:
+    """The program's function. What it raises is counted, and said once."""
+
+    def __init__(self, function: Callable[[AlertEvent], object]) -> None:
+        self._function = function
+        self.errors = 0
+
+    def call(self, event: AlertEvent) -> None:
+        try:
+            self._function(event)
+        except BaseException as error:
+            self.errors += 1
+            if self.errors == 1:
+                LOG.warning(
+                    "on_alert raised %s: %s; alerts go on, and more errors are only counted", _name(error), error
+                )
+
+
+class _Thread:
+    """Calls the function for each event of a file, one at a time."""
+
+    def __init__(self, file: _EventFile, caller: _Caller) -> None:
+        self._file = file
+        self._caller = caller
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="gpu_track alerts", daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        try:
+            self._thread.start()
+        except RuntimeError as problem:
+            LOG.warning("on_alert is not called: %s", problem)
+
+    def end(self) -> None:
+        """Calls it for what is left. A call that takes long, or is the one that ends tracking, is not waited for."""
+        self._is_over.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_END_WITHIN_S)
+
+    def _follow(self) -> None:
+        is_last = False
+        while not is_last:
+            is_last = self._is_over.wait(_PERIOD_S)
+            for event in self._file.new():
+                self._caller.call(event)
+
+
+def _split(rules: str | Sequence[str] | None) -> list[str]:
+    """The rules of a list, or of a text with commas. "default" is written out, so that a threshold of it can be set."""
+    given = [] if rules is None else [rules] if isinstance(rules, str) else list(rules)
+    if not all(isinstance(rule, str) for rule in given):
+        raise TypeError(f'alerts are texts such as "ram>80%", not {rules!r}')
+    parts = [part.strip() for rule in given for part in rule.split(",")]
+    written = [rule for part in parts for rule in (_DEFAULT if part == "default" else (part,))]
+    return list(dict.fromkeys(written))
+
+
+def _event(line: bytes) -> AlertEvent:
+    """The event of a line. Empty: it is of something else."""
+    with contextlib.suppress(ValueError, AttributeError):
+        event = json.loads(line).get("event")
+        if isinstance(event, dict):
+            return event
+    return {}
+
+
+def _name(error: BaseException) -> str:
+    return type(error).__name__

@@ -1,0 +1,224 @@
+"""Tests of the alerts of a tracker, with a program in the place of gpu-track-run, and with the built one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import threading
+import types
+import unittest
+from typing import Any
+from unittest import mock
+
+from gpu_track import MemoryWatchdog, Tracker
+from gpu_track._alerts import Alerts
+from gpu_track_tests.places import PATIENCE_S, wait_until
+from gpu_track_tests.test_installed import Installed
+from gpu_track_tests.test_tracker import GOOD, WithProgram
+
+
+def event(rule: str, kind: str = "warning", at_s: float = 1.0) -> dict[str, Any]:
+    """An event of an alert, with the keys that the module uses."""
+    return {"at_s": at_s, "kind": kind, "rule": rule, "quantity": rule.split(">", maxsplit=1)[0], "since_s": None}
+
+
+def line(of: dict[str, Any]) -> str:
+    return json.dumps({"event": of}) + "\n"
+
+
+class Following(WithProgram):
+    def setUp(self) -> None:
+        super().setUp()
+        # A busy machine takes its time.
+        self.enterContext(mock.patch("gpu_track._alerts._END_WITHIN_S", PATIENCE_S))
+        self.path = self.directory / "events.jsonl"
+        self.path.write_text(json.dumps({"run": {}}) + "\n" + line({"at_s": 0.0, "kind": "start"}), encoding="utf-8")
+
+    def add(self, text: str) -> None:
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(text)
+
+    # Requirement: PY-31
+    def test_each_event_of_an_alert_calls_the_function_once_and_a_torn_line_waits_for_its_end(self) -> None:
+        called: list[dict[str, Any]] = []
+        threads: set[str] = set()
+
+        def on_alert(of: dict[str, Any]) -> None:
+            threads.add(threading.current_thread().name)
+            called.append(of)
+
+        alerts = Alerts(["ram>1M"], on_alert)
+        alerts.begin(os.fspath(self.path), 0.0)
+        first, second = event("ram>1M"), event("ram>1M", "recovered", 2.0)
+        self.add(line(first) + line(second)[:20])
+        wait_until(lambda: called == [first])
+        self.assertEqual(alerts.events(), [first])
+        self.add(line(second)[20:] + line({"at_s": 3.0, "kind": "stop"}))
+        alerts.end()
+        self.assertEqual((called, alerts.events()), ([first, second], [first, second]))
+        self.assertEqual(threads, {"gpu_track alerts"})
+        # The next stretch began 10 s later.
+        self.path.write_text(line({**first, "since_s": 0.5}), encoding="utf-8")
+        alerts.begin(os.fspath(self.path), 10.0)
+        alerts.end()
+        later = {**first, "at_s": 11.0, "since_s": 10.5}
+        self.assertEqual((called[2:], alerts.events()), ([later], [first, second, later]))
+
+    # Requirement: PY-31
+    def test_no_thread_runs_without_a_function(self) -> None:
+        before = threading.active_count()
+        alerts = Alerts("ram>1M", None)
+        alerts.begin(os.fspath(self.path), 0.0)
+        self.assertEqual(threading.active_count(), before)
+        self.add(line(event("ram>1M")))
+        alerts.end()
+        self.assertEqual(alerts.events(), [event("ram>1M")])
+
+    # Requirement: PY-85
+    def test_forked_child_has_the_events_and_no_thread(self) -> None:
+        alerts = Alerts("ram>1M", lambda _event: None)
+        alerts.begin(os.fspath(self.path), 0.0)
+        self.add(line(event("ram>1M")))
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if alerts.events() == [event("ram>1M")] and threading.active_count() == 1 else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        alerts.end()
+
+    # Requirement: PY-32
+    def test_what_the_function_raises_is_counted_and_said_once(self) -> None:
+        def on_alert(of: dict[str, Any]) -> None:
+            raise (SystemExit if of["at_s"] > 1.5 else KeyError)("x")
+
+        alerts = Alerts("ram>1M", on_alert)
+        with self.warned("on_alert raised KeyError: 'x'"):
+            alerts.begin(os.fspath(self.path), 0.0)
+            self.add("".join(line(event("ram>1M", at_s=at_s)) for at_s in (1.0, 2.0, 3.0)))
+            alerts.end()
+        self.assertEqual(alerts.errors, 3)
+
+    # Requirement: PY-32, PY-83
+    def test_function_that_hangs_or_ends_tracking_does_not_keep_it_from_its_end(self) -> None:
+        is_let_go = threading.Event()
+        alerts = Alerts("ram>1M", lambda _event: is_let_go.wait(PATIENCE_S))
+        self.addCleanup(is_let_go.set)
+        self.add(line(event("ram>1M")))
+        with mock.patch("gpu_track._alerts._END_WITHIN_S", 0.01):
+            alerts.begin(os.fspath(self.path), 0.0)
+            alerts.end()
+        self.assertEqual(alerts.events(), [event("ram>1M")])
+        ends = Alerts("ram>1M", lambda _event: ends.end())
+        ends.begin(os.fspath(self.path), 0.0)
+        wait_until(lambda: ends._known[1] is None)
+        self.assertEqual((ends.errors, ends.events()), (0, [event("ram>1M")]))
+
+
+class Rules(WithProgram):
+    # Requirement: PY-33, PY-84
+    def test_rules_and_thresholds_are_options_of_the_next_start(self) -> None:
+        self.program(GOOD)
+        tracker = Tracker(disable_logs=True, alerts="default, growth")
+        tracker.set_threshold("ram", "50%")
+        tracker.set_threshold("disk", "10G")
+        tracker.set_threshold("gpu_ram", None)
+        tracker.start()
+        with self.assertRaisesRegex(RuntimeError, r"while tracking runs: call pause\(\) before"):
+            tracker.set_threshold("ram", "60%")
+        tracker.pause()
+        tracker.set_threshold("ram", "70%")
+        tracker.resume()
+        tracker.stop()
+        given = [word for word in self.arguments() if word.startswith("--alert")]
+        self.assertEqual(given, ["--alert=growth,ram>50%,disk<10G", "--alert=growth,disk<10G,ram>70%"])
+        files = [word for word in self.arguments() if "events" in word and word != "--events"]
+        self.assertEqual([pathlib.Path(file).name for file in files], ["events.1.jsonl", "events.2.jsonl"])
+
+    # Requirement: PY-33
+    def test_what_is_no_rule_is_refused(self) -> None:
+        for wrong in (3, ["ram>1M", 4], [None]):
+            with self.assertRaises(TypeError):
+                Tracker(alerts=wrong)  # type: ignore[arg-type]
+        with self.assertRaises(TypeError):
+            Tracker(on_alert="f")  # type: ignore[arg-type]
+        with self.assertRaisesRegex(ValueError, '"cores" has no threshold. Supported values are ram'):
+            Tracker().set_threshold("cores", "3")
+        with self.assertRaises(TypeError):
+            Tracker().set_threshold("ram", 3)  # type: ignore[arg-type]
+        self.program("echo 'gpu-track-run: --alert: \"x\" is not allowed' >&2; exit 2")
+        with self.assertRaisesRegex(ValueError, '^--alert: "x" is not allowed$'):
+            Tracker(alerts="x").start()
+        self.program("echo 'gpu-track-run: no room' >&2; exit 2")
+        with self.assertRaisesRegex(RuntimeError, "no room"):
+            Tracker(alerts="x").start()
+
+    # Requirement: PY-31
+    def test_function_without_rules_has_the_default_ones_and_a_tracker_without_both_has_none(self) -> None:
+        self.program(GOOD)
+        with Tracker(disable_logs=True, on_alert=print):
+            pass
+        self.assertIn("--alert=ram>80%,ram>95%,gpu_ram>80%,gpu_ram>95%", self.arguments())
+        (self.directory / "arguments").unlink()
+        with Tracker(disable_logs=True) as tracker:
+            pass
+        self.assertNotIn("--events", self.arguments())
+        self.assertEqual((tracker.get_alerts(), tracker.alert_errors), ([], 0))
+
+
+class Watchdog(unittest.TestCase):
+    # Requirement: PY-36
+    def test_it_cleans_up_at_most_once_in_its_interval(self) -> None:
+        now = [100.0]
+        watchdog = MemoryWatchdog(clock=lambda: now[0])
+        with mock.patch("gc.collect") as collect:
+            for of in (event("cpu>1%"), event("ram>1M", "recovered"), event("disk<1G"), {}):
+                watchdog(of)
+            self.assertEqual((watchdog.cleanups, watchdog.last_cleanup, collect.call_count), (0, None, 0))
+            for at_s, count in ((100.0, 1), (129.9, 1), (130.0, 2), (131.0, 2)):
+                now[0] = at_s
+                watchdog(event("gpu_ram>80%", "critical"))
+                self.assertEqual((watchdog.cleanups, collect.call_count), (count, count))
+        self.assertEqual(watchdog.last_cleanup, 130.0)
+
+    # Requirement: PY-36
+    def test_it_empties_the_cache_of_pytorch_after_the_garbage_if_the_program_uses_a_gpu_by_it(self) -> None:
+        done: list[str] = []
+        for is_initialized, expected in ((False, ["collect"]), (True, ["collect", "empty"])):
+            torch: Any = types.ModuleType("torch")
+            torch.cuda = types.SimpleNamespace(
+                is_initialized=lambda is_it=is_initialized: is_it, empty_cache=lambda: done.append("empty")
+            )
+            done.clear()
+            collect = mock.patch("gc.collect", lambda: done.append("collect"))
+            with mock.patch.dict("sys.modules", {"torch": torch}), collect:
+                self.assertTrue(MemoryWatchdog().clean_up())
+            self.assertEqual(done, expected)
+
+
+class WithTheProgram(Installed):
+    # Requirement: PY-31, PY-32, PY-33
+    def test_program_that_grows_is_told_and_its_watchdog_frees_memory(self) -> None:
+        held: list[bytearray] = []
+        dropped = MemoryWatchdog()
+
+        def on_alert(of: dict[str, Any]) -> None:
+            dropped(of)
+            held.clear()
+
+        tracker = Tracker(0.1, alerts="ram>200M", on_alert=on_alert, disable_logs=True)
+        with tracker:
+            held.append(bytearray(300_000_000))
+            wait_until(lambda: len(tracker.get_alerts()) == 2)
+        kinds = [of["kind"] for of in tracker.get_alerts()]
+        self.assertEqual((kinds, dropped.cleanups, tracker.alert_errors), (["warning", "recovered"], 1, 0))
+        (last,) = tracker.get_alerts(last_n=1)
+        self.assertEqual((last["rule"], last["quantity"]), ("ram>200M", "ram"))
+        reported = [of for of in tracker.reports[0]["events"]["list"] if of["rule"] is not None]
+        self.assertEqual(reported, tracker.get_alerts())
+
+    # Requirement: PY-33
+    def test_what_the_program_refuses_is_a_value_error_in_one_line(self) -> None:
+        for rule in ("ram>", "ram<1M", "--help", "x\ny"):
+            with self.assertRaises(ValueError) as refused:
+                Tracker(alerts=rule).start()
+            self.assertTrue(str(refused.exception).startswith("--alert: "), refused.exception)
