@@ -1,7 +1,7 @@
 """`python3 -m gpu_track ARG...` does what `python3 -m gpu_tracker ARG...` does, by the installed program.
 
-Pickles of sub-tracking hold classes of Python, so they are written and read here: `sub-track analyze -f pickle`, and
-`sub-track compare`.
+Pickles hold classes of Python, so they are written and read here: those of a run with `-f pickle`, of `sub-track
+analyze -f pickle`, and of `sub-track compare`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import os
 import pickle
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from gpu_track import _pickled_run
 from gpu_track._program import find
 from gpu_track.analysis import SubTrackingAnalyzer, SubTrackingResults
 from gpu_track.comparison import ComparisonResults, TrackingComparison
@@ -74,6 +76,12 @@ def _results(options: argparse.Namespace) -> SubTrackingResults | ComparisonResu
     return None
 
 
+def _fail(error: Exception) -> NoReturn:
+    """Ends as gpu_tracker does with an error."""
+    print(f"ERROR:root:{error}", file=sys.stderr)
+    sys.exit(1)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Does what gpu_tracker does with these arguments, and ends with its exit status."""
     is_help = not {"-h", "--help"}.isdisjoint(arguments)
@@ -85,8 +93,13 @@ def main(arguments: Sequence[str]) -> None:
                 _write(results, options.format, options.output)
                 return
         except (ValueError, OSError) as error:
-            print(f"ERROR:root:{error}", file=sys.stderr)
-            sys.exit(1)
+            _fail(error)
+    pickled = _pickled_run.options_of(arguments)
+    if pickled is not None:
+        try:
+            sys.exit(_pickled_run.run(pickled))
+        except (ValueError, OSError) as error:
+            _fail(error)
     os.execv(find("gpu-track-run"), ["gpu-tracker", *arguments])
 
 

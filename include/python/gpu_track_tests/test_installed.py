@@ -15,7 +15,7 @@ import time
 import unittest
 from typing import Any
 
-from gpu_track import SubTracker, SubTrackingAnalyzer, Tracker, TrackingComparison, sub_track
+from gpu_track import ResourceUsage, SubTracker, SubTrackingAnalyzer, Tracker, TrackingComparison, sub_track
 from gpu_track_tests import known_program
 from gpu_track_tests.places import MODULE, PATIENCE_S, InDirectory, await_end, wait_until
 
@@ -304,6 +304,31 @@ class Analysis(Installed):
             comparison = TrackingComparison({"A": "moved.json", "B": "lines.json"})
         self.assertIn("but they differ by line number", logs.output[0])
         self.assertIn("a.py:1 -> a.py:2", comparison.compare().to_json()["code_block_compute_time"])
+
+    # Requirement: PY-15, TIME-67
+    def test_pickle_of_a_run_has_its_usage_and_its_exit_status(self) -> None:
+        def run(*arguments: str) -> tuple[int, str, str]:
+            done = self.run_python(["-m", "gpu_track", *arguments])
+            return done.returncode, done.stdout, done.stderr
+
+        line = ["-e", "sh -c true", "--ru=bytes", "--tu", "seconds", "--disable-logs"]
+        json_line = run(*line, "-f", "json", "-o", "run.json")
+        self.assertEqual(run(*line, "--form=pickle", "-orun.pkl"), json_line)
+        usage = pickle.loads(pathlib.Path("run.pkl").read_bytes())
+        self.assertIsInstance(usage, ResourceUsage)
+        self.assertGreater(usage.max_ram.combined.total_rss, 0)
+        self.assertEqual((usage.max_ram.unit, usage.compute_time.unit), ("bytes", "seconds"))
+        self.assertEqual(usage.to_json().keys(), json.loads(self.text("run.json")).keys())
+        # What is wrong is one line, and no command runs.
+        for wrong, message in (
+            (["-f", "pickle"], "a pickle is no text: name a file with --output"),
+            (["-f", "pickle", "-o", "none/run.pkl"], "No such file or directory: 'none/run.pkl'"),
+            (["-f", "pickle", "-o", "x.pkl", "--st=x"], "--st"),
+        ):
+            status, text, error = run("-e", "touch ran", *wrong)
+            self.assertEqual((status, text, error.count("\n")), (1, "", 1))
+            self.assertTrue(error.startswith("ERROR:root:") and message in error, error)
+        self.assertEqual([name for name in ("ran", "x.pkl") if os.path.exists(name)], [])
 
     # Requirement: PY-15
     def test_module_is_a_program_like_gpu_tracker(self) -> None:

@@ -213,7 +213,7 @@ fn bad_values_get_one_line_with_what_is_allowed() {
         ("-f yaml x", "--format: \"yaml\" is not allowed: one of text, json, html, openmetrics".into()),
         (
             "-f pickle x",
-            "--format: \"pickle\" holds classes of Python, so only Python can write it: use -f json".into(),
+            "--format: \"pickle\" holds classes of Python, so only Python can write it: use -f json, or python3 -m gpu_track".into(),
         ),
         (
             "--guuids a,,b x",

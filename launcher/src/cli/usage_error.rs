@@ -55,7 +55,7 @@ impl From<clap::Error> for UsageError {
         let problem = match error.kind() {
             ErrorKind::InvalidValue if value.is_empty() => format!("the value is missing{allowed}"),
             ErrorKind::InvalidValue if option == "--format" && value == "pickle" => {
-                "\"pickle\" holds classes of Python, so only Python can write it: use -f json".to_owned()
+                "\"pickle\" holds classes of Python, so only Python can write it: use -f json, or python3 -m gpu_track".to_owned()
             }
             ErrorKind::InvalidValue => format!("\"{value}\" is not allowed{allowed}"),
             ErrorKind::ValueValidation => error.source().map(ToString::to_string).unwrap_or_default(),

@@ -21,7 +21,7 @@ Options:
     -v --version            Print the version of gpu_tracker whose command line this is.
     -e --execute=<command>  The command with its arguments, split at blanks; required.
     -o --output=<output>    Write the report to this file instead of stdout.
-    -f --format=<format>    text (the default) or json. pickle can't be written.
+    -f --format=<format>    text (the default) or json. pickle: by python3 -m gpu_track.
     --tconfig=<config-file> A JSON file with gpu_tracker's keywords; options override them.
     --st=<sleep-time>       Seconds between two samples; 1 by default, 0.001 at least.
     --ru=<ram-unit>         bytes, kilobytes, megabytes, gigabytes (the default) or terabytes.
