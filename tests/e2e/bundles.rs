@@ -282,10 +282,20 @@ fn what_can_not_be_recorded_is_said_in_one_line_and_leaves_nothing() {
     refused(&["--to", "/proc/records"], 1, "cannot write a bundle to /proc/records");
     refused(&["--to", "x,keep=0"], 2, "--to");
     assert!(!records.directory().exists());
-    drop(running.stdin());
     let pid = running.pid().to_string();
-    running.wait();
     let companion = Path::new(BINARY).with_file_name("gpu-track");
+    let limited = |limit: &str| {
+        let script = format!("ulimit {limit}; exec {} record {pid} --to \"$0\"", companion.display());
+        Command::new("sh").args(["-c", &script]).arg(records.directory()).output().unwrap()
+    };
+    // The soft limit of file size is raised.
+    assert_so_far(&recorded(&limited("-S -f 8")));
+    let output = limited("-f 8");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("File too large") && stderr.lines().count() == 1, "{stderr}");
+    assert_eq!((output.status.code(), records.bundles().len()), (Some(1), 1));
+    drop(running.stdin());
+    running.wait();
     let output = Command::new(companion).args(["record", &pid]).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("no run of this user has the pid") && stderr.lines().count() == 1, "{stderr}");

@@ -130,6 +130,14 @@ fn recovered_run_leaves_a_bundle() {
     running.wait_for_output("ready");
     shm.wait_for_collector(&running);
     kill_all(&running);
+    // It is no run that goes on any more.
+    let refused = Command::new(Path::new(BINARY).with_file_name("gpu-track"))
+        .args(["record", &running.pid().to_string(), "--session-dir"])
+        .arg(shm.0.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("it was killed as a whole: gpu-track recover"), "{said}");
     running.wait();
     shm.report();
     let bundles: Vec<_> = fs::read_dir(records.path()).unwrap().map(|entry| entry.unwrap().path()).collect();

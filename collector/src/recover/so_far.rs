@@ -28,6 +28,7 @@ use crate::store::live_session::LiveSession;
 use crate::store::replay_journal::JournaledRun;
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
+use crate::sys::rlimit;
 use crate::sys::segment::Segment;
 use crate::sys::segment::live::{self, LiveFile};
 
@@ -84,6 +85,7 @@ pub struct SoFar {
 /// # Errors
 /// See [`NotRecorded`].
 pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
+    rlimit::raise_own();
     let session = LiveSession::open(segment).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => NotRecorded::NoFiles,
         io::ErrorKind::PermissionDenied => NotRecorded::OtherUser,

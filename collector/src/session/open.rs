@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::error::SessionError;
 use super::orders::OrderPipe;
-use super::own_process;
 use super::readers::Readers;
 use super::run_loop::Session;
 use super::told::Told;
@@ -27,7 +26,7 @@ use crate::store::replay_journal::JournaledRun;
 use crate::store::state_file::StateFile;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::Segment;
-use crate::sys::{clock, pidfd, priority};
+use crate::sys::{clock, pidfd, priority, rlimit};
 
 /// The first report-so-far is written after this time.
 const FIRST_INTERIM_NS: u64 = 2_000_000_000;
@@ -46,7 +45,7 @@ impl Session {
         let root = ProcRoot::default();
         let host = host::of_this_machine(&root, config.attached.map(|process| process.pid));
         // `host` has the limits that the command runs under: those from before.
-        own_process::raise_limits();
+        rlimit::raise_own();
         // Orphans of a program that a driver starts are reparented to the collector, not to the launcher, which would
         // count them as the command's.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));

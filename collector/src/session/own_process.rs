@@ -1,17 +1,4 @@
-//! The collector's own process: its limits, and the memory that it keeps.
-
-use rustix::process::{Resource, Rlimit};
-
-/// Raises the soft limits of open files and of file size to the hard ones. Two files are held open per process, and the
-/// state file is long, though nearly empty.
-pub(super) fn raise_limits() {
-    for resource in [Resource::Nofile, Resource::Fsize] {
-        let limit = rustix::process::getrlimit(resource);
-        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // Where it fails the files are opened and closed at every reading, and there is no state for another collector.
-        let _ = rustix::process::setrlimit(resource, raised);
-    }
-}
+//! The collector's own process: the memory that it keeps.
 
 /// Makes glibc's allocator return freed memory. A burst of records takes memory for a moment; it would keep that, in an
 /// arena for each thread.

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use gpu_track_abi::layout::{FILE_SIZE, HEADER_SIZE};
+use gpu_track_abi::overflow::MAX_UNREAD_BYTES;
 use rustix::fs::{
     CWD, FlockOperation, MemfdFlags, Mode, OFlags, SeekFrom, flock, memfd_create, openat, seek,
 };
@@ -19,6 +20,8 @@ use crate::sys::segment::named::NamedFile;
 
 /// Bytes that are copied with one call.
 const CHUNK: u64 = 1 << 20;
+/// Most bytes that are copied of what is behind the segment. Writers leave at most 16 MiB there unread; more is damage.
+const MOST_BEHIND: u64 = 2 * MAX_UNREAD_BYTES;
 
 /// The files of a session.
 #[derive(Debug)]
@@ -71,9 +74,9 @@ impl LiveSession {
         let (header, end) = (HEADER_SIZE as u64, FILE_SIZE as u64);
         let length = segment.metadata()?.len();
         let copy = File::from(in_memory()?);
-        copy_range(segment, &copy, end.min(length)..length)?;
-        copy_range(segment, &copy, 0..header.min(length))?;
-        copy_range(segment, &copy, header.min(length)..end.min(length))?;
+        copy_range(segment, &copy, end.min(length)..length, MOST_BEHIND)?;
+        copy_range(segment, &copy, 0..header.min(length), header)?;
+        copy_range(segment, &copy, header.min(length)..end.min(length), end)?;
         // Holes at its end are no part of what was written.
         copy.set_len(length)?;
         Ok(Some(NamedFile::held(&self.path, copy.into())))
@@ -96,10 +99,10 @@ fn in_memory() -> io::Result<OwnedFd> {
     Ok(memfd_create("gpu-track-segment", MemfdFlags::CLOEXEC).or_else(unnamed)?)
 }
 
-/// Copies a range of bytes to the same place of another file. Holes stay holes.
-fn copy_range(from: &File, to: &File, range: std::ops::Range<u64>) -> io::Result<()> {
-    let mut at = range.start;
-    while at < range.end {
+/// Copies a range of bytes to the same place of another file, up to `most` bytes and a chunk. Holes stay holes.
+fn copy_range(from: &File, to: &File, range: std::ops::Range<u64>, most: u64) -> io::Result<()> {
+    let (mut at, mut copied) = (range.start, 0);
+    while at < range.end && copied < most {
         let begin = match seek(from.as_fd(), SeekFrom::Data(at)) {
             Err(Errno::NXIO) => return Ok(()),
             found => found?.min(range.end),
@@ -108,6 +111,7 @@ fn copy_range(from: &File, to: &File, range: std::ops::Range<u64>) -> io::Result
         let mut bytes = vec![0; usize::try_from((hole - begin).min(CHUNK)).unwrap_or_default()];
         let read = from.read_at(&mut bytes, begin)?;
         to.write_all_at(bytes.get(..read).unwrap_or_default(), begin)?;
+        copied += read as u64;
         // Nothing is read where it was truncated meanwhile.
         at = if read == 0 { range.end } else { begin + read as u64 };
     }

@@ -213,6 +213,16 @@ class WithTheProgram(Installed):
         largest = [one["max_ram_bytes"]["combined"]["total_rss"] for one in (report, tracker.reports[0])]
         self.assertGreater(largest[0], 100_000_000)
 
+    # Requirement: PY-34
+    def test_bundle_is_of_a_tracker_of_another_process_where_there_is_no_other_run(self) -> None:
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+            with Tracker(0.1, disable_logs=True, process_id=other.pid):
+                bundle = record("the other one")
+            other.communicate()
+        assert bundle is not None
+        report = json.loads((pathlib.Path(bundle) / "report.json").read_text(encoding="utf-8"))
+        self.assertEqual(report["attached"]["pid"], other.pid)
+
     # Requirement: PY-34, PY-35
     def test_program_under_gpu_track_run_leaves_a_bundle_of_its_out_of_memory_error(self) -> None:
         code = "import gpu_track\nwith gpu_track.capture_oom('in run', {'batch': 64}):\n    bytearray(1 << 60)\n"

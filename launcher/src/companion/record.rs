@@ -17,7 +17,7 @@ use gpu_track_collector::{Bundles, ProcRoot, SoFar, so_far};
 use super::runs;
 use crate::cli::{UsageError, bundles};
 use crate::console::{self, message};
-use crate::keep;
+use crate::{keep, signals};
 
 /// Most bytes of the context, and of the metadata.
 const MOST_BYTES: usize = 64 << 10;
@@ -56,6 +56,8 @@ pub(super) struct RecordArguments {
 /// # Errors
 /// If there is no such run, there are several and none is named, or a value is not allowed.
 pub(super) fn serve(arguments: &RecordArguments) -> Result<ExitCode, UsageError> {
+    // The error of a write says the same.
+    signals::set_ignored(libc::SIGXFSZ, true);
     let asked = asked(arguments)?;
     let run = match arguments.run.as_deref() {
         None => innermost(&env::var_os(ENV_SESSION).unwrap_or_default()),
