@@ -35,10 +35,10 @@ use crate::sys::segment::live::{self, LiveFile};
 /// Tries to read the state between two snapshots. One is enough but for chance: the collector spends at most 0.5% of a core on
 /// snapshots.
 const MOST_TRIES: usize = 100;
-/// Without a sample for so long, nanoseconds, a warning says so, unless samples are further apart.
-const SILENT_NS: u64 = 3_000_000_000;
-/// Without a sample for so many sampling intervals, a warning says so.
-const SILENT_INTERVALS: u64 = 2;
+/// A saved sample that is older than this, nanoseconds, is a warning, unless samples are further apart.
+const OLD_NS: u64 = 3_000_000_000;
+/// One that is older than so many sampling intervals is a warning.
+const OLD_INTERVALS: u64 = 2;
 /// Most bytes of an environment that are read.
 const MOST_ENVIRONMENT_BYTES: u64 = 4 << 20;
 
@@ -103,23 +103,10 @@ pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
         note_the_dead(&mut run, &host, root, now_ns, now_ns);
     }
     let run = sampled(run, &host, is_here.then_some(root), now_ns);
-    let end = RunEnd {
-        at_ns: now_ns,
-        stage: Stage::SoFar,
-        command_exit: None,
-        dropped_events: copy.as_ref().map_or(0, |segment| segment.ring().dropped()),
-        unreachable_programs: copy
-            .as_ref()
-            .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
-        is_truncated: is_cut_short || copy.as_ref().is_some_and(Segment::is_lost),
-        cgroups: cgroup::usage(&config.cgroups),
-        full_disks: Vec::new(),
-        largest_rss_bytes: None,
-    };
+    let end = end(&config, copy.as_ref(), is_cut_short, now_ns);
     let mut report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
-    let silent_ns = now_ns.saturating_sub(sampled_ns);
-    let interval_ns = config.tracking.interval_ns();
-    let warnings = [silence(silent_ns, interval_ns), (!is_here).then(elsewhere)].into_iter().flatten();
+    let saved = gap(now_ns.saturating_sub(sampled_ns), config.tracking.interval_ns());
+    let warnings = [saved, (!is_here).then(elsewhere)].into_iter().flatten();
     report.warnings.splice(0..0, warnings.map(|text| Warning::new(Topic::Tracking, text)));
     let environment = is_here.then(|| environment(root, config.start.launcher_pid)).flatten();
     Ok(SoFar { report, config, segment: session.path, environment })
@@ -176,14 +163,31 @@ fn sampled(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now_ns: u64)
     run.into_state()
 }
 
-/// Says that the collector has not sampled for this long, nanoseconds. `None`: it samples.
-fn silence(silent_ns: u64, interval_ns: u64) -> Option<String> {
-    let is_silent = silent_ns > SILENT_NS.max(interval_ns.saturating_mul(SILENT_INTERVALS));
-    is_silent.then(|| {
+/// Gives how the run stands at `now_ns`, CLOCK_MONOTONIC nanoseconds. `copy`: that of its segment.
+fn end(config: &Config, copy: Option<&Segment>, is_cut_short: bool, now_ns: u64) -> RunEnd {
+    RunEnd {
+        at_ns: now_ns,
+        stage: Stage::SoFar,
+        command_exit: None,
+        dropped_events: copy.map_or(0, |segment| segment.ring().dropped()),
+        unreachable_programs: copy
+            .map_or(0, |segment| segment.header().unreachable.0.load(Ordering::Relaxed)),
+        is_truncated: is_cut_short || copy.is_some_and(Segment::is_lost),
+        cgroups: cgroup::usage(&config.cgroups),
+        full_disks: Vec::new(),
+        largest_rss_bytes: None,
+    }
+}
+
+/// Says that the last sample that the collector saved is this old, nanoseconds. `None`: it is not old. A collector that is stopped
+/// saves none, and one with a large state saves less often.
+fn gap(age_ns: u64, interval_ns: u64) -> Option<String> {
+    let is_old = age_ns > OLD_NS.max(interval_ns.saturating_mul(OLD_INTERVALS));
+    is_old.then(|| {
         format!(
-            "The collector's last sample was {:.1} s before this report: what ended since, and was larger in between, may be \
-             missing.",
-            silent_ns as f64 / 1e9
+            "The collector last saved its samples {:.1} s before this report: larger RAM since then is missing, but for a sample \
+             of the report itself.",
+            age_ns as f64 / 1e9
         )
     })
 }
@@ -201,4 +205,19 @@ fn environment(root: &ProcRoot, pid: u32) -> Option<Vec<(OsString, OsString)>> {
         Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.get(1..)?.to_vec())))
     });
     Some(variables.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    // Requirement: RECORD-59
+    #[test]
+    fn samples_that_are_not_saved_are_said_after_3_s_or_two_intervals() {
+        assert_eq!([gap(0, S / 10), gap(3 * S, S / 10), gap(19 * S, 10 * S)], [None, None, None]);
+        assert!(gap(3 * S + S / 2, S / 10).unwrap().contains("last saved its samples 3.5 s before"));
+        assert!(gap(21 * S, 10 * S).is_some());
+    }
 }
