@@ -3,6 +3,7 @@
 use crate::figures::{bytes, percent, readable};
 use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
 use crate::model::run_limit::Unit;
+use crate::quote::escape;
 
 /// Gives a line for the user when an alert goes on or off.
 #[must_use]
@@ -16,6 +17,12 @@ pub fn event_in_words(event: &RunEvent) -> String {
         EventKind::Limit => {
             format!("limit {rule} exceeded {at} after the start: {}", amount(event))
         }
+        EventKind::Jump if event.device.is_some() => {
+            format!("GPU RAM of the run{} rose {}", place(event), step(event))
+        }
+        EventKind::Jump => format!("RAM rose {}", step(event)),
+        EventKind::Allocation => format!("GPU RAM{} rose {}", place(event), step(event)),
+        EventKind::Deallocation => format!("GPU RAM{} fell {}", place(event), step(event)),
         EventKind::Error => format!("{}, {at} after the start", event.message.as_deref().unwrap_or_default()),
         EventKind::Recovered => {
             let on_s = event.since_s.map_or(0.0, |since_s| event.at_s - since_s);
@@ -48,6 +55,18 @@ fn what(event: &RunEvent) -> String {
         Some(AlertQuantity::GpuIdle) => format!("no GPU worked for {amount}"),
         None => amount,
     }
+}
+
+/// Says on which device an event was.
+fn place(event: &RunEvent) -> String {
+    event.device.as_deref().map(|device| format!(" on {}", escape(device))).unwrap_or_default()
+}
+
+/// Says between which amounts a step was, and how long it took at most.
+fn step(event: &RunEvent) -> String {
+    let within = event.since_s.map(|since_s| format!(" within {}", readable(event.at_s - since_s)));
+    let from = RunEvent { amount: event.from, ..event.clone() };
+    format!("from {} to {}{}", amount(&from), amount(event), within.unwrap_or_default())
 }
 
 /// Says how fast RAM rises, and how long that can go on.
@@ -89,6 +108,12 @@ mod tests {
             left_s: Some(840.0),
             ..event(EventKind::Growth, AlertQuantity::Growth, 9.1e8)
         };
+        let step = |kind, quantity, device: Option<&str>| RunEvent {
+            from: Some(0.0),
+            since_s: Some(124.5),
+            device: device.map(str::to_owned),
+            ..event(kind, quantity, 2e9)
+        };
         let lines = [
             event(EventKind::Critical, AlertQuantity::Ram, 9.5e8),
             RunEvent { kind: EventKind::Warning, quantity: Some(AlertQuantity::Ram), ..rising.clone() },
@@ -98,6 +123,9 @@ mod tests {
             event(EventKind::Warning, AlertQuantity::Disk, 9e8),
             event(EventKind::GpuIdle, AlertQuantity::GpuIdle, 300.0),
             event(EventKind::Recovered, AlertQuantity::GpuIdle, 0.0),
+            step(EventKind::Jump, AlertQuantity::Ram, None),
+            step(EventKind::Jump, AlertQuantity::GpuRam, Some("GPU-1")),
+            step(EventKind::Deallocation, AlertQuantity::GpuRam, Some("GPU\x1b")),
         ];
         let lines = lines.map(|event| event_in_words(&event));
         assert_eq!(
@@ -112,6 +140,9 @@ mod tests {
                 "alert x, 2 min 5 s after the start: 900 MB free where the run may write",
                 "alert x, 2 min 5 s after the start: no GPU worked for 5 min 0 s",
                 "alert x is over after 1 min 5 s: a GPU works again",
+                "RAM rose from 0 B to 2.00 GB within 0.50 s",
+                "GPU RAM of the run on GPU-1 rose from 0 B to 2.00 GB within 0.50 s",
+                "GPU RAM on GPU\\x1b fell from 0 B to 2.00 GB within 0.50 s",
             ]
         );
     }

@@ -18,7 +18,7 @@ pub enum EventLine {
     /// The first one: what does not change.
     Run(Box<Header>),
     /// Something happened.
-    Event(RunEvent),
+    Event(Box<RunEvent>),
 }
 
 /// What does not change during a run.

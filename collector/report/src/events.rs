@@ -9,96 +9,48 @@ use crate::model::report::{Exit, Report};
 use crate::model::run_limit::Unit;
 use crate::over_time::{RecordedProcess, Recording};
 use crate::quote;
+use gpu_track_core::named;
 
 const NS_PER_S: f64 = 1e9;
+const START: Kind = Kind::Run(EventKind::Start);
+const PEAK: Kind = Kind::Run(EventKind::Peak);
+
+named! {
+    /// What a tracking file tells beside the events of a run.
+    pub enum Recorded {
+        /// A process exited.
+        Exit = "exit",
+        /// A signal ended a process.
+        Killed = "killed",
+        /// The run ended while a process lived.
+        StillRunning = "still_running",
+        /// More RAM became known of a time that was past.
+        Revision = "revision",
+    }
+}
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(untagged)]
 pub enum Kind {
-    /// A process started.
-    Start,
-    /// A process exited.
-    Exit,
-    /// A signal ended a process.
-    Killed,
-    /// The run ended while a process lived.
-    StillRunning,
-    /// The tree held most RAM.
-    Peak,
-    /// More RAM became known of a time that was past.
-    Revision,
-    /// The run ended.
-    Stop,
-    /// An alert of the run went on.
-    Warning,
-    /// An alert of memory at 95% or more went on.
-    Critical,
-    /// An alert went off.
-    Recovered,
-    /// The alert of growth went on.
-    Growth,
-    /// The alert of idle GPUs went on.
-    GpuIdle,
-    /// A limit of the run was exceeded.
-    Limit,
-    /// The command of `--on-alert` failed.
-    Error,
+    /// Something that only a tracking file tells.
+    Recorded(Recorded),
+    /// An event of the run. A tracking file has the start of each process.
+    Run(EventKind),
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::Start,
-        Self::Exit,
-        Self::Killed,
-        Self::StillRunning,
-        Self::Peak,
-        Self::Revision,
-        Self::Stop,
-        Self::Warning,
-        Self::Critical,
-        Self::Recovered,
-        Self::Growth,
-        Self::GpuIdle,
-        Self::Limit,
-        Self::Error,
-    ];
+    /// Gives all of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Recorded::ALL.into_iter().map(Self::Recorded).chain(EventKind::ALL.into_iter().map(Self::Run))
+    }
 
     /// Gives its name, as JSON and `--type` have it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Start => "start",
-            Self::Exit => "exit",
-            Self::Killed => "killed",
-            Self::StillRunning => "still_running",
-            Self::Peak => "peak",
-            Self::Revision => "revision",
-            Self::Stop => EventKind::Stop.name(),
-            Self::Warning => EventKind::Warning.name(),
-            Self::Critical => EventKind::Critical.name(),
-            Self::Recovered => EventKind::Recovered.name(),
-            Self::Growth => EventKind::Growth.name(),
-            Self::GpuIdle => EventKind::GpuIdle.name(),
-            Self::Limit => EventKind::Limit.name(),
-            Self::Error => EventKind::Error.name(),
-        }
-    }
-
-    /// Gives that of an event of the run.
-    fn of(kind: EventKind) -> Self {
-        match kind {
-            EventKind::Start => Self::Start,
-            EventKind::Stop => Self::Stop,
-            EventKind::Peak => Self::Peak,
-            EventKind::Warning => Self::Warning,
-            EventKind::Critical => Self::Critical,
-            EventKind::Recovered => Self::Recovered,
-            EventKind::Growth => Self::Growth,
-            EventKind::GpuIdle => Self::GpuIdle,
-            EventKind::Limit => Self::Limit,
-            EventKind::Error => Self::Error,
+            Self::Recorded(kind) => kind.name(),
+            Self::Run(kind) => kind.name(),
         }
     }
 }
@@ -125,16 +77,20 @@ pub struct Event {
     pub ram_bytes: Option<u64>,
     /// The alert or limit of the run, in the user's words; null: the event is of none.
     pub rule: Option<String>,
-    /// Unit of the next two; null: there are none.
+    /// Unit of the next three; null: there are none.
     pub unit: Option<Unit>,
-    /// How much there was.
+    /// How much there was; after a step of memory.
     pub amount: Option<f64>,
+    /// How much there was before a step; null: the event is none.
+    pub from: Option<f64>,
     /// Where the rule begins to hold.
     pub allowed: Option<f64>,
     /// By how much RAM rises, bytes a second; null: it does not rise all the time.
     pub rate_bytes_per_s: Option<f64>,
     /// How long until what may be used is reached at this rate, seconds.
     pub left_s: Option<f64>,
+    /// The id of the GPU; null: the event is of no single one.
+    pub device: Option<String>,
     /// What failed, and why; null: the event is no error.
     pub message: Option<String>,
     /// The event of the run, if it is one.
@@ -160,9 +116,10 @@ pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -
     let processes = recording.processes.iter().flatten();
     let of_processes = processes.flat_map(|process| of_process(process, at_s(process.start_ns)));
     let revisions = recording.revisions.iter();
-    let of_tree = revisions.map(|&(ns, bytes)| of_tree(Kind::Revision, at_s(ns), Some(bytes)));
+    let of_tree =
+        revisions.map(|&(ns, bytes)| of_tree(Kind::Recorded(Recorded::Revision), at_s(ns), Some(bytes)));
     // The start of the run is that of its first process.
-    let of_run = report.into_iter().flat_map(of_alerts).filter(|event| event.kind != Kind::Start);
+    let of_run = report.into_iter().flat_map(of_alerts).filter(|event| event.kind != START);
     let all = of_processes.chain(of_tree).chain(report.and_then(peak)).chain(of_run).collect();
     filtered(all, filter)
 }
@@ -177,15 +134,19 @@ pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
 fn of_alerts(report: &Report) -> impl Iterator<Item = Event> {
     let events = report.events.iter().flat_map(|events| &events.list);
     events.filter(|event| event.kind != EventKind::Peak).map(|event| Event {
+        pid: event.pid,
+        command: event.command.clone(),
         rule: event.rule.clone(),
         unit: event.unit,
         amount: event.amount,
+        from: event.from,
         allowed: event.allowed,
         rate_bytes_per_s: event.rate_bytes_per_s,
         left_s: event.left_s,
+        device: event.device.clone(),
         message: event.message.clone(),
         of_run: Some(event.clone()),
-        ..of_tree(Kind::of(event.kind), event.at_s, None)
+        ..of_tree(Kind::Run(event.kind), event.at_s, None)
     })
 }
 
@@ -200,19 +161,19 @@ fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
 /// Gives the start and the end of a process.
 fn of_process(process: &RecordedProcess, start_s: f64) -> [Event; 2] {
     let kind = match process.exit.signal {
-        _ if process.is_still_running => Kind::StillRunning,
-        Some(_) => Kind::Killed,
-        None => Kind::Exit,
+        _ if process.is_still_running => Recorded::StillRunning,
+        Some(_) => Recorded::Killed,
+        None => Recorded::Exit,
     };
     let start = Event {
         pid: Some(process.pid),
         ppid: process.ppid,
         command: Some(process.command.clone()),
-        ..of_tree(Kind::Start, start_s, None)
+        ..of_tree(START, start_s, None)
     };
     let end = Event {
         at_s: start_s + process.wall_s,
-        kind,
+        kind: Kind::Recorded(kind),
         exit: Some(process.exit),
         cpu_s: process.cpu_s,
         ram_bytes: process.peak_rss_bytes,
@@ -234,16 +195,18 @@ fn of_tree(kind: Kind, at_s: f64, ram_bytes: Option<u64>) -> Event {
         rule: None,
         unit: None,
         amount: None,
+        from: None,
         allowed: None,
         rate_bytes_per_s: None,
         left_s: None,
+        device: None,
         message: None,
         of_run: None,
     }
 }
 
 fn peak(report: &Report) -> Option<Event> {
-    report.peak.as_ref().map(|peak| of_tree(Kind::Peak, peak.at_s, Some(peak.footprint_bytes)))
+    report.peak.as_ref().map(|peak| of_tree(PEAK, peak.at_s, Some(peak.footprint_bytes)))
 }
 
 /// Writes events as text, a line for each.
@@ -259,28 +222,23 @@ fn line(event: &Event) -> String {
     let command = quote::escape(command.as_deref().unwrap_or_default());
     let cpu = cpu_s.map_or(UNKNOWN.to_owned(), readable);
     let used = format!("{cpu} CPU, peak RSS {ram}");
-    let what = match kind {
-        _ if event.of_run.is_some() => event.of_run.as_ref().map(event_in_words).unwrap_or_default(),
-        Kind::Start => format!("parent {}", ppid.map_or(UNKNOWN.to_owned(), |ppid| ppid.to_string())),
-        Kind::Exit => {
+    let what = match (kind, &event.of_run) {
+        (_, Some(event)) => event_in_words(event),
+        (Kind::Recorded(Recorded::Exit), None) => {
             let code = exit.and_then(|exit| exit.code).map_or(UNKNOWN.to_owned(), |code| code.to_string());
             format!("status {code}, {used}")
         }
-        Kind::Killed => {
+        (Kind::Recorded(Recorded::Killed), None) => {
             let signal = exit.and_then(|exit| exit.signal).map_or(UNKNOWN.to_owned(), signal_name);
             format!("{signal}, {used}")
         }
-        Kind::StillRunning => used,
-        Kind::Peak => format!("the tree held {ram}"),
-        Kind::Revision => format!("the tree turned out to have held {ram}"),
-        Kind::Stop
-        | Kind::Warning
-        | Kind::Critical
-        | Kind::Recovered
-        | Kind::Growth
-        | Kind::GpuIdle
-        | Kind::Limit
-        | Kind::Error => event.rule.clone().unwrap_or_default(),
+        (Kind::Recorded(Recorded::StillRunning), None) => used,
+        (Kind::Recorded(Recorded::Revision), None) => format!("the tree turned out to have held {ram}"),
+        (&PEAK, None) => format!("the tree held {ram}"),
+        // The start of a process. Other events of the run have their words.
+        (Kind::Run(_), None) => {
+            format!("parent {}", ppid.map_or(UNKNOWN.to_owned(), |ppid| ppid.to_string()))
+        }
     };
     let who = if event.pid.is_some() { format!("{pid}{command:<15}  ") } else { String::new() };
     format!("{at_s:>12.3} s  {:<13}  {who}{what}", kind.name())
@@ -315,13 +273,15 @@ pub fn csv(events: &[Event]) -> String {
             number(event.allowed),
             number(event.rate_bytes_per_s),
             number(event.left_s),
+            number(event.from),
+            event.device.as_deref().map(quote::csv_cell).unwrap_or_default(),
             event.message.as_deref().map(quote::csv_cell).unwrap_or_default(),
         ]
         .join(",")
             + "\n"
     };
     let head = "at_s,type,pid,ppid,command,exit_code,exit_signal,cpu_s,ram_bytes,rule,unit,amount,allowed,\
-                rate_bytes_per_s,left_s,message\n"
+                rate_bytes_per_s,left_s,from,device,message\n"
         .to_owned();
     [head].into_iter().chain(events.iter().map(row)).collect()
 }
@@ -372,7 +332,7 @@ mod tests {
 ";
         assert_eq!(text(&all), expected);
         let rows = csv(&all);
-        assert!(rows.contains("\n2.5,exit,11,,\"a,\"\"b\\x1b\",3,,1.5,,,,,,,,\n"), "{rows}");
+        assert!(rows.contains("\n2.5,exit,11,,\"a,\"\"b\\x1b\",3,,1.5,,,,,,,,,,\n"), "{rows}");
         let read: serde_json::Value = serde_json::from_str(&json(&all)).unwrap();
         assert_eq!((&read[4]["type"], &read[4]["exit"]["signal"]), (&"killed".into(), &9.into()));
         assert!(read[4]["ram_bytes"].is_null());
@@ -391,6 +351,7 @@ mod tests {
             (0.0, "start"),
             (1.5, "warning"),
             (21.5, "recovered"),
+            (31.0, "jump"),
             (41.5, "peak"),
             (61.5, "growth"),
             (83.25, "stop"),
@@ -404,10 +365,24 @@ mod tests {
             shown.contains("warning        alert ram>80%, 1.50 s after the start: 13.0 GB of RAM\n"),
             "{shown}"
         );
+        assert!(
+            shown.contains(
+                "allocation         4242 python3 train.py  GPU RAM on GPU-8f6c2d1e-0000-1111-2222-333344445555 rose \
+                 from 0 B to 12.0 GB within 0.25 s\n"
+            ),
+            "{shown}"
+        );
         let rows = csv(&alone);
         assert!(
             rows.contains(
-                "\n61.5,growth,,,\"\",,,,,\"growth\",bytes,12500000000,12800000000,2000000,840.5,\n"
+                "\n30.25,allocation,4242,,\"python3 train.py\",,,,,,bytes,12000000000,,,,0,\
+                 \"GPU-8f6c2d1e-0000-1111-2222-333344445555\",\n"
+            ),
+            "{rows}"
+        );
+        assert!(
+            rows.contains(
+                "\n61.5,growth,,,\"\",,,,,\"growth\",bytes,12500000000,12800000000,2000000,840.5,,,\n"
             ),
             "{rows}"
         );
@@ -420,12 +395,12 @@ mod tests {
             let all = events(&recording(), None, &filter);
             all.iter().map(|event| (event.kind.name(), event.at_s)).collect::<Vec<_>>()
         };
-        let kinds = vec![Kind::Exit, Kind::Killed];
+        let kinds = [Recorded::Exit, Recorded::Killed].map(Kind::Recorded).into();
         assert_eq!(with(Filter { kinds, ..Filter::default() }), [("exit", 2.5), ("killed", 3.0)]);
         let last = with(Filter { since_s: 0.5, last: Some(2), ..Filter::default() });
         assert_eq!(last, [("start", 8.0), ("still_running", 10.5)]);
         assert_eq!(with(Filter { since_s: 0.6, last: Some(99), ..Filter::default() }).len(), 5);
-        for kind in Kind::ALL {
+        for kind in Kind::all() {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

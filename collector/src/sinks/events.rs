@@ -18,11 +18,20 @@ use crate::model::tree_sample::Wants;
 /// After a restart, events within so many bytes of the file's end can come again.
 const COMES_AGAIN: u64 = 1024 * 1024;
 
-/// What tells an event from others: its time to the nanosecond, its kind, and its rule.
-type Key = (u64, EventKind, Option<String>);
+/// What tells an event from others.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    /// Its time, to the nanosecond.
+    at: u64,
+    kind: EventKind,
+    rule: Option<String>,
+    pid: Option<u32>,
+    device: Option<String>,
+}
 
 fn key(event: &RunEvent) -> Key {
-    (event.at_s.to_bits(), event.kind, event.rule.clone())
+    let (rule, device) = (event.rule.clone(), event.device.clone());
+    Key { at: event.at_s.to_bits(), kind: event.kind, rule, pid: event.pid, device }
 }
 
 struct EventFile {
@@ -107,7 +116,7 @@ impl EventFile {
     fn write(&mut self, event: &RunEvent) -> io::Result<()> {
         match &mut self.lines {
             Some(lines) if !self.known.contains(&key(event)) => {
-                lines.append(&[EventLine::Event(event.clone()).text()]).map(drop)
+                lines.append(&[EventLine::Event(Box::new(event.clone())).text()]).map(drop)
             }
             _ => Ok(()),
         }

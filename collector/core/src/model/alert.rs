@@ -8,42 +8,27 @@ use serde::{Deserialize, Serialize};
 use super::run_limit::{Threshold, Unit};
 use super::signal::signal_name;
 use super::style::StreamFile;
+use crate::named;
 
-/// What an alert is about. Each is of the whole tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AlertQuantity {
-    /// The footprint now.
-    Ram,
-    /// Memory on GPUs: an amount is of the run on all of them, a percentage of the fullest one that it uses.
-    GpuRam,
-    /// CPU utilisation, percent of the cores that the run may use.
-    Cpu,
-    /// Free space of the fullest file system that the run may write to.
-    Disk,
-    /// Time without work on GPUs.
-    GpuIdle,
-    /// The footprint rises all the time.
-    Growth,
+named! {
+    /// What an alert is about. Each is of the whole tree.
+    pub enum AlertQuantity {
+        /// The footprint now.
+        Ram = "ram",
+        /// Memory on GPUs: an amount is of the run on all of them, a percentage of the fullest one that it uses.
+        GpuRam = "gpu_ram",
+        /// CPU utilisation, percent of the cores that the run may use.
+        Cpu = "cpu",
+        /// Free space of the fullest file system that the run may write to.
+        Disk = "disk",
+        /// Time without work on GPUs.
+        GpuIdle = "gpu_idle",
+        /// The footprint rises all the time.
+        Growth = "growth",
+    }
 }
 
 impl AlertQuantity {
-    /// All quantities.
-    pub const ALL: [Self; 6] = [Self::Ram, Self::GpuRam, Self::Cpu, Self::Disk, Self::GpuIdle, Self::Growth];
-
-    /// Its name in options.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ram => "ram",
-            Self::GpuRam => "gpu_ram",
-            Self::Cpu => "cpu",
-            Self::Disk => "disk",
-            Self::GpuIdle => "gpu_idle",
-            Self::Growth => "growth",
-        }
-    }
-
     /// Its unit in a report.
     #[must_use]
     pub fn unit(self) -> Unit {
@@ -91,48 +76,35 @@ impl Alerts {
     }
 }
 
-/// What happened in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventKind {
-    /// The command started.
-    Start,
-    /// The run ended.
-    Stop,
-    /// The tree held most RAM.
-    Peak,
-    /// An alert went on.
-    Warning,
-    /// An alert of RAM or GPU RAM at 95% or more went on.
-    Critical,
-    /// An alert went off.
-    Recovered,
-    /// The alert of growth went on.
-    Growth,
-    /// The alert of idle GPUs went on.
-    GpuIdle,
-    /// A limit of the run was exceeded.
-    Limit,
-    /// The command of `--on-alert` failed.
-    Error,
-}
-
-impl EventKind {
-    /// Its name in files and options.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Stop => "stop",
-            Self::Peak => "peak",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-            Self::Recovered => "recovered",
-            Self::Growth => "growth",
-            Self::GpuIdle => "gpu_idle",
-            Self::Limit => "limit",
-            Self::Error => "error",
-        }
+named! {
+    /// What happened in a run.
+    pub enum EventKind {
+        /// The command started.
+        Start = "start",
+        /// The run ended.
+        Stop = "stop",
+        /// The tree held most RAM.
+        Peak = "peak",
+        /// An alert went on.
+        Warning = "warning",
+        /// An alert of RAM or GPU RAM at 95% or more went on.
+        Critical = "critical",
+        /// An alert went off.
+        Recovered = "recovered",
+        /// The alert of growth went on.
+        Growth = "growth",
+        /// The alert of idle GPUs went on.
+        GpuIdle = "gpu_idle",
+        /// A limit of the run was exceeded.
+        Limit = "limit",
+        /// The RAM of the tree, or its memory on a GPU, rose by much at once.
+        Jump = "jump",
+        /// The memory of a process on a GPU rose by much between two readings.
+        Allocation = "allocation",
+        /// The memory of a process on a GPU fell by much between two readings.
+        Deallocation = "deallocation",
+        /// The command of `--on-alert` failed.
+        Error = "error",
     }
 }
 
@@ -145,20 +117,29 @@ pub struct RunEvent {
     pub kind: EventKind,
     /// The alert or limit, in the user's words; `None`: the event is of none.
     pub rule: Option<String>,
-    /// What the alert is about; `None`: the event is of no alert.
+    /// What the event is about; `None`: nothing that is measured.
     pub quantity: Option<AlertQuantity>,
-    /// Unit of the next two; `None`: there are none.
+    /// Unit of the next three; `None`: there are none.
     pub unit: Option<Unit>,
-    /// How much there was.
+    /// How much there was; after a step.
     pub amount: Option<f64>,
-    /// Where the rule begins to hold; of growth: what may be used.
+    /// How much there was before a step; `None`: the event is none.
+    pub from: Option<f64>,
+    /// Where the rule begins to hold; of growth and jumps: what may be used.
     pub allowed: Option<f64>,
-    /// Since when it is so, seconds after the command's start. An alert that went off: since when it was on.
+    /// Since when it is so, seconds after the command's start. An alert that went off: since when it was on. A step: when its first
+    /// amount was read.
     pub since_s: Option<f64>,
     /// By how much RAM rises, bytes a second; `None`: it does not rise all the time.
     pub rate_bytes_per_s: Option<f64>,
     /// How long until what may be used is reached at this rate, seconds.
     pub left_s: Option<f64>,
+    /// The process, by its pid; `None`: the event is of the whole tree.
+    pub pid: Option<u32>,
+    /// Its command name.
+    pub command: Option<String>,
+    /// The id of the GPU; `None`: the event is of no single one.
+    pub device: Option<String>,
     /// What failed, and why; `None`: the event is no error.
     pub message: Option<String>,
 }
@@ -174,10 +155,14 @@ impl RunEvent {
             quantity: None,
             unit: None,
             amount: None,
+            from: None,
             allowed: None,
             since_s: None,
             rate_bytes_per_s: None,
             left_s: None,
+            pid: None,
+            command: None,
+            device: None,
             message: None,
         }
     }

@@ -18,6 +18,7 @@ pub mod journal;
 pub mod kernel_event;
 pub mod live;
 pub mod mpi_daemons;
+pub mod named;
 pub mod node_list;
 pub mod observation;
 pub mod order;

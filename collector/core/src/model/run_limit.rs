@@ -4,45 +4,29 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a limit is about. Each is of the whole tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Quantity {
-    /// The footprint, bytes.
-    Ram,
-    /// Memory on all GPUs, bytes.
-    GpuRam,
-    /// CPU time, nanoseconds.
-    Cpu,
-    /// Time since the start of the command, nanoseconds.
-    Wall,
-    /// Live processes.
-    Processes,
-    /// Time without CPU time, block I/O and work on GPUs, nanoseconds.
-    Stall,
-    /// Time without work on GPUs, nanoseconds.
-    GpuIdle,
+use crate::named;
+
+named! {
+    /// What a limit is about. Each is of the whole tree.
+    pub enum Quantity {
+        /// The footprint, bytes.
+        Ram = "ram",
+        /// Memory on all GPUs, bytes.
+        GpuRam = "gpu_ram",
+        /// CPU time, nanoseconds.
+        Cpu = "cpu",
+        /// Time since the start of the command, nanoseconds.
+        Wall = "wall",
+        /// Live processes.
+        Processes = "processes",
+        /// Time without CPU time, block I/O and work on GPUs, nanoseconds.
+        Stall = "stall",
+        /// Time without work on GPUs, nanoseconds.
+        GpuIdle = "gpu_idle",
+    }
 }
 
 impl Quantity {
-    /// All quantities.
-    pub const ALL: [Self; 7] =
-        [Self::Ram, Self::GpuRam, Self::Cpu, Self::Wall, Self::Processes, Self::Stall, Self::GpuIdle];
-
-    /// Its name in options.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ram => "ram",
-            Self::GpuRam => "gpu_ram",
-            Self::Cpu => "cpu",
-            Self::Wall => "wall",
-            Self::Processes => "processes",
-            Self::Stall => "stall",
-            Self::GpuIdle => "gpu_idle",
-        }
-    }
-
     /// Its unit in a report.
     #[must_use]
     pub fn unit(self) -> Unit {
@@ -54,32 +38,21 @@ impl Quantity {
     }
 }
 
-/// The unit of a quantity in a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Bytes.
-    Bytes,
-    /// Seconds.
-    Seconds,
-    /// Number of processes.
-    Processes,
-    /// Percent.
-    Percent,
+named! {
+    /// The unit of a quantity in a report.
+    pub enum Unit {
+        /// Bytes.
+        Bytes = "bytes",
+        /// Seconds.
+        Seconds = "seconds",
+        /// Number of processes.
+        Processes = "processes",
+        /// Percent.
+        Percent = "percent",
+    }
 }
 
 impl Unit {
-    /// Its name in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Seconds => "seconds",
-            Self::Processes => "processes",
-            Self::Percent => "percent",
-        }
-    }
-
     /// Gives an amount as reports have it; `amount` is in bytes, nanoseconds, processes or percent.
     #[must_use]
     pub fn of_report(self, amount: u64) -> f64 {

@@ -11,10 +11,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::event_log::EventLog;
+use super::gpu::GpuUsage;
 use super::growth::{Growth, Rise};
 use super::idle::{Activity, Idle};
 use super::limits::LimitRules;
 use super::orders::Orders;
+use super::steps::jumps::Jumps;
 use crate::model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, RunEvent};
 use crate::model::order::{Action, Order, OrderId, Rule};
 use crate::model::run_limit::{Exceeded, LargestProcess, RunLimit, Threshold, Unit};
@@ -41,6 +43,7 @@ pub(crate) struct AlertRules {
     usable: Usable,
     idle: Idle,
     growth: Growth,
+    jumps: Jumps,
     has_started: bool,
     /// The limits of which it was noted that they are exceeded, by their places.
     exceeded: Vec<usize>,
@@ -257,6 +260,7 @@ impl AlertRules {
     /// Looks at a sample that is complete. Each alert that goes on or off is an event, is told, and has the user's command run.
     pub(super) fn look(&mut self, facts: &Facts, orders: &mut Orders) {
         let Facts { start_ns, sample, .. } = *facts;
+        self.note_jump(facts);
         if self.rules.is_empty() {
             return;
         }
@@ -378,6 +382,50 @@ impl AlertRules {
         }
     }
 
+    /// Notes a jump of RAM up to a sample.
+    fn note_jump(&mut self, facts: &Facts) {
+        let Facts { start_ns, interval_ns, sample, .. } = *facts;
+        let (allowed, ram) = (self.usable.ram_bytes, sample.footprint_bytes.combined.end);
+        let Some(jump) = self.jumps.look(sample.at_ns, ram, allowed, interval_ns) else { return };
+        let event = RunEvent {
+            allowed: allowed.map(|bytes| bytes as f64),
+            since_s: Some(seconds(start_ns, jump.from_ns)),
+            ..step(seconds(start_ns, sample.at_ns), EventKind::Jump, AlertQuantity::Ram, [jump.from, jump.to])
+        };
+        self.add_step(event, jump.is_told);
+    }
+
+    /// Notes the steps of the memory of processes on GPUs.
+    pub(super) fn note_gpu_steps(&mut self, usage: &mut GpuUsage, start_ns: u64) {
+        for (found, device, process) in usage.take_steps() {
+            let kind = match process {
+                None => EventKind::Jump,
+                Some(_) if found.to > found.from => EventKind::Allocation,
+                Some(_) => EventKind::Deallocation,
+            };
+            let (at_s, amounts) = (seconds(start_ns, found.at_ns), [found.from, found.to]);
+            let allowed = device.memory_bytes.filter(|_| kind == EventKind::Jump);
+            let event = RunEvent {
+                allowed: allowed.map(|bytes| bytes as f64),
+                since_s: Some(seconds(start_ns, found.from_ns)),
+                pid: process.map(|process| process.pid),
+                command: process.map(|process| process.command.to_string()),
+                device: Some(device.id.clone()),
+                ..step(at_s, kind, AlertQuantity::GpuRam, amounts)
+            };
+            self.add_step(event, found.is_told);
+        }
+    }
+
+    /// Adds a step of memory, or counts it alone.
+    fn add_step(&mut self, event: RunEvent, is_told: bool) {
+        if is_told {
+            self.add(event);
+        } else {
+            self.log.count(event.kind);
+        }
+    }
+
     fn add(&mut self, event: RunEvent) {
         self.new.push(event.clone());
         self.log.add(event);
@@ -386,6 +434,17 @@ impl AlertRules {
     /// Gives the events since the last call.
     pub(super) fn take_new(&mut self) -> Vec<RunEvent> {
         std::mem::take(&mut self.new)
+    }
+}
+
+/// Makes the event of a step of memory between two amounts, bytes.
+fn step(at_s: f64, kind: EventKind, quantity: AlertQuantity, [from, to]: [u64; 2]) -> RunEvent {
+    RunEvent {
+        quantity: Some(quantity),
+        unit: Some(quantity.unit()),
+        amount: Some(to as f64),
+        from: Some(from as f64),
+        ..RunEvent::new(at_s, kind)
     }
 }
 
@@ -450,10 +509,11 @@ mod tests {
         Facts { start_ns: START_NS, interval_ns: INTERVAL_NS, are_all_stopped: false, sample, largest: None }
     }
 
-    /// What a sample causes.
+    /// What a sample causes, but for jumps.
     fn after(rules: &mut AlertRules, sample: &TreeSample) -> Vec<(EventKind, f64)> {
         rules.look(&facts(sample), &mut Orders::default());
-        rules.take_new().into_iter().map(|event| (event.kind, event.at_s)).collect()
+        let of_alerts = rules.take_new().into_iter().filter(|event| event.kind != EventKind::Jump);
+        of_alerts.map(|event| (event.kind, event.at_s)).collect()
     }
 
     // Requirement: ALERT-2

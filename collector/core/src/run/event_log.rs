@@ -1,4 +1,4 @@
-//! What happened in a run: counted, and listed as far as there is room.
+//! What happened in a run: counted, and listed as far as it is told and there is room.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,15 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
+    /// Counts an event that is not told.
+    pub(super) fn count(&mut self, kind: EventKind) {
+        self.count += 1;
+        *self.by_kind.entry(kind).or_default() += 1;
+    }
+
     /// Adds an event.
     pub(super) fn add(&mut self, event: RunEvent) {
-        self.count += 1;
-        *self.by_kind.entry(event.kind).or_default() += 1;
+        self.count(event.kind);
         self.list.push(event);
         if self.list.len() > MOST {
             let mut index = 0;

@@ -23,6 +23,7 @@ pub mod sampling;
 pub mod schedule;
 pub(crate) mod sink_troubles;
 pub mod state;
+mod steps;
 mod storage;
 pub mod tree;
 pub mod trust;

@@ -29,7 +29,7 @@ use crate::model::order::{Order, OrderId, OrderResult, Rule};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
 use crate::model::run_limit::{Excess, LargestProcess};
 use crate::model::signal::SignalReceived;
-use crate::model::tree_sample::TreeSample;
+use crate::model::tree_sample::{GpuSums, TreeSample};
 
 /// The state of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -291,7 +291,10 @@ impl RunState {
             Observation::Unread(unread) => self.health.unread = *unread,
             Observation::GpuBackends(is_any) => self.gpu.is_active = *is_any,
             Observation::GpuTick => self.gpu.update(&self.tree),
-            Observation::Gpu(observation) => self.gpu.apply(observation),
+            Observation::Gpu(observation) => {
+                self.gpu.apply(observation);
+                self.note_gpu_steps();
+            }
             Observation::GpuEnd => self.gpu.finish(&self.tree),
             Observation::Survivor { id, blocks } => {
                 if let Some(process) = self.tree.get_mut(*id) {
@@ -403,13 +406,14 @@ impl RunState {
         let completed = Completed::new(&self.tree, &sample, window_percent);
         self.limits.largest = self.largest_process(&sample);
         self.ram.add(&self.tree, &mut sample);
+        let gpus = self.gpu.usage.now(self.sampled_ns);
         self.close_sample();
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
         let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };
         samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
-        self.decide_limits(sample.at_ns);
-        self.look_at_alerts();
+        self.decide_limits(sample.at_ns, &gpus);
+        self.look_at_alerts(gpus);
     }
 
     /// Notes the start of the run as an event.
@@ -420,17 +424,27 @@ impl RunState {
         self.pass_on_events();
     }
 
+    /// Notes the steps of the memory of processes on GPUs as events, if anybody asked for events.
+    fn note_gpu_steps(&mut self) {
+        match &mut self.alerts {
+            Some(alerts) => alerts.note_gpu_steps(&mut self.gpu.usage, self.start_ns),
+            None => drop(self.gpu.usage.take_steps()),
+        }
+        self.pass_on_events();
+    }
+
     /// Gives how many events of the run were noted.
     pub fn happened(&self) -> u64 {
         self.alerts.as_ref().map_or(0, |alerts| alerts.log.count)
     }
 
-    /// Decides which alerts are on by the sample that is complete.
-    fn look_at_alerts(&mut self) {
+    /// Decides which alerts are on by the sample that is complete. `gpu`: as in [`Self::decide_limits`].
+    fn look_at_alerts(&mut self, gpu: GpuSums) {
         if self.alerts.is_none() {
             return;
         }
-        if let (Some(sample), Some(alerts)) = (self.now(), &mut self.alerts) {
+        let sample = self.now().map(|sample| TreeSample { gpu, ..sample });
+        if let (Some(sample), Some(alerts)) = (sample, &mut self.alerts) {
             let facts = alerts::Facts {
                 start_ns: self.start_ns,
                 interval_ns: self.limits.interval_ns(),
@@ -462,8 +476,9 @@ impl RunState {
         Some(LargestProcess { pid, command, rss_bytes: held.rss_bytes })
     }
 
-    /// Orders what is due because of a limit, at `now_ns`.
-    fn decide_limits(&mut self, now_ns: u64) {
+    /// Orders what is due because of a limit, at `now_ns`. `gpu`: the GPUs as the sample before has them. Readings wait for a sample,
+    /// so what is known at the sample itself is too old, and says nothing of what was read between the two.
+    fn decide_limits(&mut self, now_ns: u64, gpu: &GpuSums) {
         if self.limits.is_empty() {
             return;
         }
@@ -476,7 +491,7 @@ impl RunState {
             processes: now.processes.max,
             are_all_stopped: self.sampling.are_all_stopped(),
             io: now.io.map(|io| io.bytes),
-            gpu: &now.gpu,
+            gpu,
         };
         self.limits.decide(&facts, &mut self.orders);
     }

@@ -374,12 +374,30 @@ fn events() -> Events {
         left_s: Some(840.5),
         ..of_alert(61.5, EventKind::Growth, "growth", AlertQuantity::Growth, 1.25e10)
     };
+    let step = |at_s, kind, quantity: AlertQuantity, from, amount| RunEvent {
+        quantity: Some(quantity),
+        unit: Some(quantity.unit()),
+        amount: Some(amount),
+        from: Some(from),
+        since_s: Some(at_s - 0.25),
+        ..RunEvent::new(at_s, kind)
+    };
+    let on_gpu = RunEvent {
+        pid: Some(4242),
+        command: Some("python3 train.py".into()),
+        device: Some("GPU-8f6c2d1e-0000-1111-2222-333344445555".into()),
+        ..step(30.25, EventKind::Allocation, AlertQuantity::GpuRam, 0.0, 1.2e10)
+    };
+    let jump =
+        RunEvent { allowed: Some(16e9), ..step(31.0, EventKind::Jump, AlertQuantity::Ram, 1.1e10, 1.25e10) };
     let list = vec![
         RunEvent::new(0.0, EventKind::Start),
         of_alert(1.5, EventKind::Warning, "ram>80%", AlertQuantity::Ram, 1.3e10),
         of_alert(21.5, EventKind::Recovered, "ram>80%", AlertQuantity::Ram, 1.1e10),
+        on_gpu,
+        jump,
         growth,
         RunEvent::new(83.25, EventKind::Stop),
     ];
-    Events { count: 5, by_kind: list.iter().map(|event| (event.kind, 1)).collect(), list }
+    Events { count: 7, by_kind: list.iter().map(|event| (event.kind, 1)).collect(), list }
 }

@@ -136,10 +136,14 @@ fn filled() -> Vec<Report> {
     report.run_limits[0].amount = Some(2.5);
     report.alerts.truncate(1);
     report.alerts[0].reason = Some("not known".into());
-    // The growth has all figures.
+    // The growth has nearly all figures.
     if let Some(events) = &mut report.events {
         events.list.retain(|event| event.rate_bytes_per_s.is_some());
-        events.list.iter_mut().for_each(|event| event.message = Some("it exited with status 1".into()));
+        for event in &mut events.list {
+            (event.pid, event.from) = (Some(6), Some(7.5));
+            event.message = Some("it exited with status 1".into());
+            (event.command, event.device) = (Some("d".into()), Some("GPU-1".into()));
+        }
     }
     report.contention.reason = Some("not read".into());
     report.cpu_time.kernel_s_reason = Some("a process still runs".into());

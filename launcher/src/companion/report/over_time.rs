@@ -39,7 +39,7 @@ pub(super) struct TimeArgs {
 
     /// List events of these kinds
     #[arg(long = "type", value_name = "KIND,...", value_delimiter = ',',
-          value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name)).map(kind))]
+          value_parser = PossibleValuesParser::new(Kind::all().map(Kind::name)).try_map(kind))]
     kinds: Vec<Kind>,
 
     /// List the last N events
@@ -47,9 +47,9 @@ pub(super) struct TimeArgs {
     last: Option<usize>,
 }
 
-/// Gives the kind of this name. The parser lets no others through.
-fn kind(name: String) -> Kind {
-    Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Start)
+/// Gives the kind of this name.
+fn kind(name: String) -> Result<Kind, String> {
+    Kind::all().find(|kind| kind.name() == name).ok_or(name)
 }
 
 impl TimeArgs {

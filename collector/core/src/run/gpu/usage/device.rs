@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::availability::{Availability, Gap};
 use super::full_memory::FullMemory;
 use super::maxima::Maxima;
+use super::memory_steps::{MemoryList, MemoryStep, MemorySteps};
 use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
 use super::process_lists::ProcessLists;
 use super::processes::{BusyProcesses, Processes};
@@ -71,6 +72,8 @@ struct ListSums {
     memory: Groups<u64>,
     /// That of each process whose figures are kept, by id, bytes. `None`: the list has it without memory.
     by_process: BTreeMap<u64, Option<u64>>,
+    /// The start of each of these that began during the run, by id, CLOCK_MONOTONIC nanoseconds.
+    starts: BTreeMap<u64, u64>,
     /// Processes that an entry has with memory, by id.
     with: BTreeSet<u64>,
     /// Processes that an older entry has without memory, by id, and whether it is the main one.
@@ -92,6 +95,7 @@ impl ListSums {
             // The driver may list it once for each of several thread ids.
             let held = self.by_process.entry(process.id).or_default();
             *held = bytes.map_or(*held, |bytes| Some(held.unwrap_or(0).saturating_add(bytes)));
+            self.starts.extend((!process.ran_before).then_some((process.id, process.start_ns)));
         }
     }
 
@@ -130,6 +134,8 @@ pub struct DeviceUsage {
     pub run: RunOnDevice,
     /// When it had no free memory last; `None`: never, or it is a part of a device.
     pub full: Option<FullMemory>,
+    /// The steps of the memory of the run's processes.
+    steps: MemorySteps,
     /// Memory in use by all processes of the machine at the last reading, bytes.
     used_bytes: Option<u64>,
     /// What samples have of it.
@@ -229,6 +235,16 @@ impl DeviceUsage {
         }
     }
 
+    /// Gives the steps of memory since the last call.
+    pub(super) fn take_steps(&mut self) -> Vec<MemoryStep> {
+        self.steps.take()
+    }
+
+    /// Notes that a process ended.
+    pub(super) fn ended(&mut self, id: u64) {
+        self.steps.ended(id);
+    }
+
     /// Takes in a reading: of the device, then of the run's processes on it.
     pub(super) fn add(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
         self.add_figures(reading, all);
@@ -250,6 +266,7 @@ impl DeviceUsage {
             self.loss.get_or_insert(Loss { at_ns, is_back: false }).is_back = false;
             self.used_bytes = None;
             self.recent = RecentFigures::default();
+            self.steps.lose();
             all.lose(reading.number, at_ns);
             return;
         }
@@ -373,6 +390,13 @@ impl DeviceUsage {
             self.full = full.or(self.full.take());
         }
         seen.add_memory(number, &self.device.id, at_ns, &sums.by_process);
+        self.steps.add(MemoryList {
+            at_ns,
+            oldest_ns: at_ns.saturating_sub(reading.most_unread_ns),
+            memory_bytes: self.device.memory_bytes,
+            by_process: &sums.by_process,
+            starts: &sums.starts,
+        });
         if self.run.has_foreign && self.run.listed_since_ns.is_none() {
             // Any of the foreign pids may be a process of the run, and no process of it was ever listed by a known pid.
             self.figures.withdraw(Figure::ProcessMemory, Missing::ForeignPids);

@@ -10,6 +10,7 @@ mod gpu_sums;
 mod held_sum;
 mod live;
 mod maxima;
+mod memory_steps;
 pub(crate) mod meters;
 mod process_lists;
 pub(crate) mod processes;
@@ -26,11 +27,12 @@ use serde::{Deserialize, Serialize};
 
 use super::pid_table::{PidEntry, PidResolver};
 use super::policy::{POLICY, most_unread_ns};
-use crate::model::gpu::{BackendsAtEnd, Batch, TrackedDevice};
+use crate::model::gpu::{BackendsAtEnd, Batch, Device, TrackedDevice};
 use crate::model::groups::Groups;
 use device::{DeviceReading, DeviceUsage};
 use maxima::Maxima;
-use processes::Processes;
+pub(crate) use memory_steps::MemoryStep;
+use processes::{ProcessGpu, Processes};
 
 /// The usage of all devices and processes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -97,6 +99,21 @@ impl GpuUsage {
         }
     }
 
+    /// Gives the steps of memory since the last call, each with its device and process, in the order of their times. No process: the
+    /// step is of all of them.
+    pub(crate) fn take_steps(&mut self) -> Vec<(MemoryStep, &Device, Option<&ProcessGpu>)> {
+        let mut steps: Vec<(MemoryStep, usize)> = Vec::new();
+        for (number, device) in self.devices.iter_mut().enumerate() {
+            steps.extend(device.take_steps().into_iter().map(|step| (step, number)));
+        }
+        steps.sort_by_key(|(step, _)| step.at_ns);
+        let process = |step: &MemoryStep| self.processes.by_id.get(&step.process?);
+        steps
+            .into_iter()
+            .map(|(step, number)| (step, &*self.devices[number].device, process(&step)))
+            .collect()
+    }
+
     /// Gives for how long the process lists of a device were not read though they could be, nanoseconds. It is the time
     /// between readings further apart than two intervals, or as far from the run's start or end.
     pub(crate) fn unread_ns(&self, device: &DeviceUsage) -> u64 {
@@ -132,6 +149,7 @@ impl GpuUsage {
     /// notes whether it may have used one.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
+        self.devices.iter_mut().for_each(|device| device.ended(ended.id));
         let end_ns = ended.end_ns.unwrap_or(u64::MAX);
         // Devices without lists, and those that the run can't see, are left out.
         let mut listed =

@@ -1,0 +1,48 @@
+//! Kinds that have a name in options, files and reports: one list gives the type, all of its values, and their names.
+
+/// Makes an enum of named kinds. Its form in JSON is the name.
+#[macro_export]
+macro_rules! named {
+    (
+        $(#[$about:meta])*
+        pub enum $Kind:ident {
+            $($(#[$doc:meta])* $Variant:ident = $name:literal,)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize,
+        )]
+        pub enum $Kind {
+            $($(#[$doc])* #[serde(rename = $name)] $Variant,)+
+        }
+
+        impl $Kind {
+            /// All of them.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$Variant),+];
+
+            /// Gives its name in options, files and reports.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::alert::{AlertQuantity, EventKind};
+    use crate::model::run_limit::{Quantity, Unit};
+
+    #[test]
+    fn kinds_are_written_by_their_names() {
+        let written = |kind: Result<serde_json::Value, _>| kind.unwrap().as_str().unwrap().to_owned();
+        assert!(EventKind::ALL.iter().all(|kind| written(serde_json::to_value(kind)) == kind.name()));
+        assert!(AlertQuantity::ALL.iter().all(|kind| written(serde_json::to_value(kind)) == kind.name()));
+        assert!(Quantity::ALL.iter().all(|kind| written(serde_json::to_value(kind)) == kind.name()));
+        assert!(Unit::ALL.iter().all(|kind| written(serde_json::to_value(kind)) == kind.name()));
+    }
+}

@@ -1,0 +1,240 @@
+//! Steps of the memory of the run's processes on a device: between two lists of the driver, that of a process rose or fell by much,
+//! or that of all of them together rose by very much (a jump).
+//!
+//! Both sides of a step are known: readings that the device gave within the time for which it may be left unread. A process that
+//! began during the run held nothing before its first list. One that is no longer listed holds nothing. Nothing is known of memory
+//! that a list does not tell, and of all memory on a lost device.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::steps::StepsTold;
+use crate::run::steps::policy::POLICY;
+
+/// A step. Times are CLOCK_MONOTONIC nanoseconds, amounts bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryStep {
+    /// The id of the process in the run; `None`: all of them together rose.
+    pub process: Option<u64>,
+    /// When the amount before was read, or was 0 for sure.
+    pub from_ns: u64,
+    pub at_ns: u64,
+    pub from: u64,
+    pub to: u64,
+    /// It is told; others are counted.
+    pub is_told: bool,
+}
+
+/// A list of the run's processes on a device.
+#[derive(Clone, Copy)]
+pub(super) struct MemoryList<'a> {
+    /// When it was read, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// What was read before is too old, CLOCK_MONOTONIC nanoseconds.
+    pub oldest_ns: u64,
+    /// The device's memory, bytes, if it is known.
+    pub memory_bytes: Option<u64>,
+    /// Memory of each process, by id, bytes; `None`: the list has the process without it.
+    pub by_process: &'a BTreeMap<u64, Option<u64>>,
+    /// The start of those that began during the run, by id, CLOCK_MONOTONIC nanoseconds.
+    pub starts: &'a BTreeMap<u64, u64>,
+}
+
+/// The processes that lists of a device had, and their steps.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct MemorySteps {
+    /// When the last list was read, CLOCK_MONOTONIC nanoseconds; 0: there was none.
+    listed_ns: u64,
+    /// By the id of the process.
+    held: BTreeMap<u64, Held>,
+    /// All of them together.
+    run: Held,
+    /// The steps that nobody has taken yet. They are taken as soon as a reading is applied.
+    #[serde(skip)]
+    found: Vec<MemoryStep>,
+}
+
+/// The memory of a process, or of all.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Held {
+    known: Known,
+    told: StepsTold,
+    has_ended: bool,
+}
+
+/// What is known of memory before a list. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+enum Known {
+    /// Nothing.
+    #[default]
+    No,
+    /// The process began during the run, and held nothing then: at its start, or at the last list that did not have it.
+    Began(u64),
+    /// So many bytes were held then.
+    Held(u64, u64),
+}
+
+impl Known {
+    /// Gives when how many bytes were held. `None`: it is not known, or was before `oldest_ns`.
+    fn since(self, oldest_ns: u64) -> Option<(u64, u64)> {
+        match self {
+            Self::No => None,
+            Self::Began(ns) => Some((ns, 0)),
+            Self::Held(ns, bytes) => (ns >= oldest_ns).then_some((ns, bytes)),
+        }
+    }
+}
+
+impl Held {
+    /// Takes in what a list tells: bytes; `None`: it does not tell them. Gives the step to that, of at least `least` bytes.
+    fn step(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
+        let before = self.known.since(list.oldest_ns);
+        let Some(to) = to else {
+            self.known = before.map_or(Known::No, |(ns, bytes)| Known::Held(ns, bytes));
+            return None;
+        };
+        self.known = Known::Held(list.at_ns, to);
+        let (from_ns, from) = before.filter(|(_, from)| from.abs_diff(to) >= least)?;
+        let is_told = self.told.tells(list.at_ns, from, to, least);
+        Some(MemoryStep { process: None, from_ns, at_ns: list.at_ns, from, to, is_told })
+    }
+}
+
+impl MemorySteps {
+    /// Takes in a list.
+    pub(super) fn add(&mut self, list: MemoryList) {
+        for id in list.by_process.keys() {
+            let began = list.starts.get(id).map(|ns| Known::Began(self.listed_ns.max(*ns)));
+            let new = Held { known: began.unwrap_or_default(), ..Held::default() };
+            self.held.entry(*id).or_insert(new);
+        }
+        let least = POLICY.least_on(list.memory_bytes);
+        for (id, held) in &mut self.held {
+            // One that is not listed holds nothing.
+            let to = list.by_process.get(id).copied().unwrap_or(Some(0));
+            let step = held.step(list, to, least);
+            self.found.extend(step.map(|step| MemoryStep { process: Some(*id), ..step }));
+        }
+        if let Some(least) = POLICY.least_jump(list.memory_bytes) {
+            let of_run = self.run.step(list, list.by_process.values().copied().sum(), least);
+            self.found.extend(of_run.filter(|step| step.to > step.from));
+        }
+        self.held.retain(|id, held| !held.has_ended || list.by_process.contains_key(id));
+        self.listed_ns = list.at_ns;
+    }
+
+    /// Notes that the device is lost.
+    pub(super) fn lose(&mut self) {
+        self.run.known = Known::No;
+        self.held.values_mut().for_each(|held| held.known = Known::No);
+    }
+
+    /// Notes that a process ended. Its memory may be listed once more.
+    pub(super) fn ended(&mut self, id: u64) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.has_ended = true;
+        }
+    }
+
+    /// Gives the steps since the last call.
+    pub(super) fn take(&mut self) -> Vec<MemoryStep> {
+        std::mem::take(&mut self.found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const MIB: u64 = 1 << 20;
+
+    /// The lists of a device, of one process.
+    #[derive(Default)]
+    struct Bench {
+        steps: MemorySteps,
+        start_ns: Option<u64>,
+    }
+
+    impl Bench {
+        /// A list after so many seconds. `held`: MiB of the process; `None`: it is not listed; `Some(None)`: without memory. Gives its
+        /// step: from how many MiB to how many.
+        fn at(&mut self, s: u64, held: Option<Option<u64>>) -> Option<(u64, u64)> {
+            let steps = self.all_at(s, held);
+            steps.iter().find(|step| step.process.is_some()).map(|step| (step.from / MIB, step.to / MIB))
+        }
+
+        /// The same with the jump of the run, if there is one.
+        fn all_at(&mut self, s: u64, held: Option<Option<u64>>) -> Vec<MemoryStep> {
+            let by_process = held.map(|mib| (1, mib.map(|mib| mib * MIB))).into_iter().collect();
+            self.steps.add(MemoryList {
+                at_ns: s * S,
+                oldest_ns: (s * S).saturating_sub(2 * S),
+                memory_bytes: Some(5000 * MIB),
+                by_process: &by_process,
+                starts: &self.start_ns.map(|ns| (1, ns)).into_iter().collect(),
+            });
+            self.steps.take()
+        }
+    }
+
+    // Requirement: ALERT-14
+    #[test]
+    fn process_that_began_in_the_run_held_nothing_before_its_first_list() {
+        let mut began = Bench { start_ns: Some(S), ..Bench::default() };
+        assert_eq!(began.at(9, Some(Some(500))), Some((0, 500)), "however long ago");
+        assert_eq!(began.at(10, Some(Some(563))), None, "63 MiB are no step");
+        assert_eq!(began.at(11, Some(Some(627))), Some((563, 627)));
+        assert_eq!(began.at(12, None), Some((627, 0)));
+        let mut ran_before = Bench::default();
+        assert_eq!(ran_before.at(1, Some(Some(500))), None, "what it held before is not known");
+        assert_eq!(ran_before.at(2, Some(Some(400))), Some((500, 400)));
+    }
+
+    // Requirement: ALERT-14
+    #[test]
+    fn old_readings_null_and_a_lost_device_make_no_step() {
+        let known = || {
+            let mut bench = Bench { start_ns: Some(S), ..Bench::default() };
+            bench.at(1, Some(Some(500)));
+            bench
+        };
+        assert_eq!(known().at(4, Some(Some(900))), None, "no list for 3 s");
+        assert_eq!(known().at(4, None), None);
+        let mut null = known();
+        assert_eq!((null.at(2, Some(None)), null.at(3, Some(Some(900)))), (None, Some((500, 900))));
+        let mut long_null = known();
+        assert_eq!([2, 3, 4].map(|s| long_null.at(s, Some(None))), [None; 3]);
+        assert_eq!((long_null.at(5, Some(Some(900))), long_null.at(6, None)), (None, Some((900, 0))));
+        let mut lost = known();
+        lost.steps.lose();
+        assert_eq!((lost.at(2, None), lost.at(3, Some(Some(900)))), (None, Some((0, 900))));
+        let mut began_null = Bench { start_ns: Some(S), ..Bench::default() };
+        assert_eq!([2, 3, 4].map(|s| began_null.at(s, Some(None))), [None; 3]);
+        assert_eq!(began_null.at(5, Some(Some(900))), None);
+    }
+
+    // Requirement: ALERT-14
+    #[test]
+    fn tenth_of_the_devices_memory_within_an_interval_is_a_jump_of_the_run() {
+        let mut bench = Bench { start_ns: Some(S), ..Bench::default() };
+        let mut jump = |s, held| {
+            let steps = bench.all_at(s, held);
+            steps.iter().find(|step| step.process.is_none()).map(|step| (step.from / MIB, step.to / MIB))
+        };
+        assert_eq!([jump(1, None), jump(2, Some(Some(499)))], [None; 2]);
+        assert_eq!(jump(3, Some(Some(999))), Some((499, 999)));
+        assert_eq!([jump(4, None), jump(5, Some(None)), jump(6, Some(None))], [None; 3]);
+        assert_eq!(jump(7, Some(Some(4000))), None, "the list before did not tell it");
+    }
+
+    #[test]
+    fn ended_process_frees_its_memory_at_the_next_list_and_is_forgotten() {
+        let mut bench = Bench { start_ns: Some(S), ..Bench::default() };
+        bench.at(1, Some(Some(500)));
+        bench.steps.ended(1);
+        assert_eq!((bench.at(2, Some(Some(500))), bench.at(3, None)), (None, Some((500, 0))));
+        assert!(bench.steps.held.is_empty());
+    }
+}

@@ -1,0 +1,68 @@
+//! Jumps of RAM: that of the tree rose between two samples by a large part of what it may use. Two samples that are too far apart show
+//! none: the rise may have been slow. Jumps on GPUs are in `run/gpu/usage/memory_steps.rs`.
+
+use serde::{Deserialize, Serialize};
+
+use super::StepsTold;
+use super::policy::POLICY;
+
+/// A jump. Amounts are bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Jump {
+    /// The sample before, CLOCK_MONOTONIC nanoseconds.
+    pub from_ns: u64,
+    pub from: u64,
+    pub to: u64,
+    /// It is told; others are counted.
+    pub is_told: bool,
+}
+
+/// The RAM at the last sample.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Jumps {
+    /// When it was, CLOCK_MONOTONIC nanoseconds, and bytes; `None`: there was none.
+    last: Option<(u64, u64)>,
+    told: StepsTold,
+}
+
+impl Jumps {
+    /// Takes in the RAM at a sample, bytes. `allowed`: what the run may use, bytes, if it is known. `interval_ns`: the time between
+    /// two samples.
+    pub(crate) fn look(
+        &mut self,
+        at_ns: u64,
+        to: u64,
+        allowed: Option<u64>,
+        interval_ns: u64,
+    ) -> Option<Jump> {
+        let (from_ns, from) = self.last.replace((at_ns, to))?;
+        let most_apart_ns = interval_ns.saturating_mul(POLICY.most_apart).max(POLICY.shortest_apart_ns);
+        let least = POLICY.least_jump(allowed)?;
+        let is_jump = to.saturating_sub(from) >= least && at_ns.saturating_sub(from_ns) <= most_apart_ns;
+        is_jump.then(|| Jump { from_ns, from, to, is_told: self.told.tells(at_ns, from, to, least) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// Where the jumps at these samples lead to, bytes: seconds and RAM. Samples are 1 s apart.
+    fn jumps(allowed: Option<u64>, samples: &[(u64, u64)]) -> Vec<u64> {
+        let mut jumps = Jumps::default();
+        let all = samples.iter().filter_map(|(at_s, ram)| jumps.look(at_s * S, *ram, allowed, S));
+        all.map(|jump| jump.to).collect()
+    }
+
+    // Requirement: ALERT-14
+    #[test]
+    fn tenth_of_what_may_be_used_within_an_interval_is_a_jump() {
+        let samples = [(1, 500), (2, 599), (3, 699), (4, 100)];
+        assert_eq!(jumps(Some(1000), &samples), [699]);
+        assert_eq!(jumps(None, &samples), [0; 0], "a part of what is not known");
+        assert_eq!(jumps(Some(1000), &[(1, 900)]), [0; 0], "nothing is known before the first sample");
+        assert_eq!(jumps(Some(1000), &[(1, 0), (4, 900)]), [0; 0], "nobody looked for 3 s");
+    }
+}

@@ -1,0 +1,58 @@
+//! Steps of memory: a large change between two readings. [`jumps`] has those of the tree, `run/gpu/usage/memory_steps.rs` those of its
+//! processes on GPUs.
+
+pub(super) mod jumps;
+pub(super) mod policy;
+
+use serde::{Deserialize, Serialize};
+
+use policy::POLICY;
+
+/// Decides which steps of a level are told, each as an event; the others are counted.
+///
+/// A step to a level well above all before is told: each one raises the highest level by at least a step, so they are few, and show how
+/// a program fills its memory. Any other is told if none in its direction was for a while ([`policy::StepPolicy::again_ns`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StepsTold {
+    /// The highest level of any step, bytes.
+    highest: u64,
+    /// When a fall, and a rise, was told last, CLOCK_MONOTONIC nanoseconds.
+    fall_ns: Option<u64>,
+    rise_ns: Option<u64>,
+}
+
+impl StepsTold {
+    /// Whether a step at `at_ns` is told. `least`: the bytes from which on a change is a step.
+    pub(crate) fn tells(&mut self, at_ns: u64, from: u64, to: u64, least: u64) -> bool {
+        let is_high = to >= self.highest.saturating_add(least);
+        self.highest = self.highest.max(from).max(to);
+        let last_ns = if to > from { &mut self.rise_ns } else { &mut self.fall_ns };
+        let is_told = is_high || last_ns.is_none_or(|last| at_ns.saturating_sub(last) >= POLICY.again_ns);
+        if is_told {
+            *last_ns = Some(at_ns);
+        }
+        is_told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    // Requirement: ALERT-5
+    #[test]
+    fn program_that_allocates_and_frees_all_the_time_is_told_seldom_and_each_new_height_always() {
+        let mut told = StepsTold::default();
+        let mut of_day = 0;
+        for at_s in 0..86_400 {
+            let (low, high) = (100, 200);
+            of_day += u32::from(told.tells(at_s * S, low, high, 50));
+            of_day += u32::from(told.tells(at_s * S, high, low, 50));
+        }
+        assert_eq!(of_day, 2 * 86_400 / 30);
+        let heights = (4..8).map(|level| told.tells(86_380 * S, (level - 1) * 50, level * 50, 50));
+        assert_eq!(heights.collect::<Vec<_>>(), [false, true, true, true], "200 was reached before");
+    }
+}
