@@ -19,8 +19,12 @@ pub(super) const PLACES: [(&str, &str); 5] =
     [("n1", FIRST), ("n2", SECOND), ("n3", "#1b7a43"), ("n4", "#8a3ea8"), ("n5", "#6b5b00")];
 /// The largest values of a heat map; class `heat`.
 pub(super) const HEAT: &str = "#08306b";
-/// A limit; class `lm`.
+/// A limit; classes `lm` and `mc`.
 pub(super) const LIMIT: &str = "#b3261e";
+/// Where an alert goes on; class `mw`.
+pub(super) const WARNING: &str = "#7d4e00";
+/// Where it goes off; class `mr`.
+pub(super) const RECOVERED: &str = "#116329";
 /// The page, around areas; class `a`.
 pub(super) const PAGE: &str = "#ffffff";
 
@@ -51,7 +55,10 @@ mod tests {
         for area in COMMANDS.iter().chain([&OTHERS]) {
             assert!(contrast(area, ON_AREA) >= 4.5, "{area}");
         }
-        for line in [FIRST, SECOND, LIMIT, HEAT].into_iter().chain(PLACES.map(|(_, colour)| colour)) {
+        for line in [FIRST, SECOND, LIMIT, WARNING, RECOVERED, HEAT]
+            .into_iter()
+            .chain(PLACES.map(|(_, colour)| colour))
+        {
             assert!(contrast(line, PAGE) >= 4.5, "{line}");
         }
     }
@@ -72,6 +79,10 @@ mod tests {
             }
         }
         for scheme in [schemes[0], schemes[2]] {
+            assert!(
+                scheme.contains(&format!("--good:{RECOVERED};--bad:{LIMIT};--caution:{WARNING};")),
+                "{scheme}"
+            );
             let lines: String =
                 PLACES.iter().zip(1..).map(|((_, colour), at)| format!("--l{at}:{colour};")).collect();
             assert!(scheme.ends_with(&format!("{lines}--heat:{HEAT}")), "{scheme}");

@@ -8,7 +8,7 @@ pub(super) const STYLE: &str = include_str!("page.css");
 pub(super) const SCRIPT: &str = include_str!("page.js");
 
 /// SHA-256 of [`STYLE`]. The policy allows this style alone.
-const STYLE_SHA256: &str = "lw45+NQOzkCGVZzCWm2zZSo5wgrxfOZ632qdtHkLkzU=";
+const STYLE_SHA256: &str = "fA2wjQzJzjjyahmbbVB7vMCMc+8hmDsNo3bSWeBP6Tc=";
 /// SHA-256 of [`SCRIPT`], likewise.
 const SCRIPT_SHA256: &str = "YEXvVeha6dcXyDrHkfZmY6VdskwGUGMqpmeTbmBBsns=";
 

@@ -1,5 +1,6 @@
 //! RAM and busy cores by command, with what the run may use.
 
+use super::alarms::Alarms;
 use super::figure::Figure;
 use super::samples::{self, Quantity};
 use super::stack::{Layer, Limit, Peak, Stack};
@@ -51,12 +52,13 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Option<Figure> 
         limit: ram_limit(report, units),
         peak: ram_peak(report, units, time),
     };
+    let alarms = Alarms::of_ram(report);
     if report.merged.is_some() {
-        return draw("RAM", BOUND, stack, time);
+        return draw("RAM", BOUND, stack, &alarms, time);
     }
     let note = "Areas: mean RAM that each command adds at samples; none where no sample saw it. Line: the largest of all at any \
                 time. Numbers below: the largest of each at samples.";
-    draw("RAM by command", note, stack, time)
+    draw("RAM by command", note, stack, &alarms, time)
 }
 
 /// Gives the memory that the run may use, in the report's unit, and whose limit that is. `None`: it is not known.
@@ -103,8 +105,9 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
         limit: core_limit(report),
         peak: None,
     };
+    let alarms = Alarms::of_cores(report);
     if report.merged.is_some() {
-        return draw("CPU", BOUND, stack, time);
+        return draw("CPU", BOUND, stack, &alarms, time);
     }
     let last_s = series.end_s.last().copied().unwrap_or(0.0);
     let span = if last_s < time.wall_s * (1.0 - NEGLIGIBLE) { "the time that is drawn" } else { "the run" };
@@ -112,7 +115,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
         "Areas: mean number of cores that each command kept busy. Line: the largest of all in a window of 100 ms or more, \
          which shorter areas can be above. Numbers below: means over {span}."
     );
-    draw("CPU by command", &note, stack, time)
+    draw("CPU by command", &note, stack, &alarms, time)
 }
 
 /// Gives the number of cores that the run may use, and whose limit that is. `None`: it is not known.
@@ -128,9 +131,9 @@ fn core_limit(report: &Report) -> Option<Limit> {
     (count > 0.0).then(|| Limit { value: count, words: format!("{whose} {}", cores(count)) })
 }
 
-/// Draws a stack of commands below a title and a note, with a table of the same values. `None`: no value is known, or all
+/// Draws a stack of commands below a title and a note, with marks of what alerts and limits did, and a table of the same values. `None`: no value is known, or all
 /// are zero.
-fn draw(title: &str, note: &str, stack: Stack, time: &Time) -> Option<Figure> {
+fn draw(title: &str, note: &str, stack: Stack, alarms: &Alarms, time: &Time) -> Option<Figure> {
     let unit = stack.unit.clone();
     let quantity = |name: &str, rule, values| {
         let name = quote::cut_middle(&quote::escape(name), NAME);
@@ -140,9 +143,15 @@ fn draw(title: &str, note: &str, stack: Stack, time: &Time) -> Option<Figure> {
     let mut quantities: Vec<Quantity> =
         layers.map(|layer| quantity(&layer.name, Rule::Mean, layer.values.as_slice())).collect();
     quantities.push(quantity(stack.largest_name, Rule::Largest, &stack.largest));
-    let table = samples::table(time, title, samples::PARTS, &quantities);
-    let panel = stack.panel(time)?;
-    Some(Figure { title: title.to_owned(), note: note.to_owned(), panels: vec![panel], table })
+    let table = samples::table(time, title, samples::PARTS, &quantities) + &alarms.table(title, time);
+    let mut panel = stack.panel(time)?;
+    panel.words.insert_str(0, &alarms.marks(time));
+    Some(Figure {
+        title: title.to_owned(),
+        note: note.to_owned() + alarms.note(),
+        panels: vec![panel],
+        table,
+    })
 }
 
 /// Converts the known values.

@@ -1,0 +1,147 @@
+//! What alerts and limits did, as marks on the time axis, and as a table beside the chart.
+
+use super::figure::{ABOVE, percent};
+use super::marks::HEIGHT;
+use super::time::Time;
+use crate::alerts_in_words::event_in_words;
+use crate::document::{Column, Table};
+use crate::html::colours;
+use crate::html::escape::escape;
+use crate::html::table::{self, MOST_ROWS};
+use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
+use crate::model::report::Report;
+use crate::quote;
+
+/// The events that a chart marks.
+pub(super) struct Alarms<'a> {
+    /// The first ones.
+    events: Vec<&'a RunEvent>,
+    /// How many there are.
+    count: usize,
+}
+
+impl<'a> Alarms<'a> {
+    /// Gives those of the chart of RAM: of memory, disks, and limits.
+    pub(super) fn of_ram(report: &'a Report) -> Self {
+        Self::new(report, |quantity| !is_of_work(quantity))
+    }
+
+    /// Gives those of the chart of cores: of idle cores and GPUs.
+    pub(super) fn of_cores(report: &'a Report) -> Self {
+        Self::new(report, is_of_work)
+    }
+
+    fn new(report: &'a Report, fits: impl Fn(Option<AlertQuantity>) -> bool) -> Self {
+        let all = report.events.iter().flat_map(|events| &events.list);
+        let fitting = || all.clone().filter(|event| shape(event.kind).is_some() && fits(event.quantity));
+        Self { events: fitting().take(MOST_ROWS).collect(), count: fitting().count() }
+    }
+
+    /// Explains the marks; nothing if there are none.
+    pub(super) fn note(&self) -> &'static str {
+        if self.events.is_empty() {
+            ""
+        } else {
+            " Triangles: an alert goes on, or off (empty), or a limit is exceeded; the table says which."
+        }
+    }
+
+    /// Draws a mark on the time axis for each, which says what it is. Where alerts go on, it is a full triangle; where they go off, an
+    /// empty one.
+    pub(super) fn marks(&self, time: &Time) -> String {
+        let y = ABOVE + HEIGHT;
+        let mark = |event: &&RunEvent| {
+            let (class, colour) = shape(event.kind)?;
+            let x = percent(time.part(event.at_s));
+            // A full one has an edge in the colour of the page, since it stands on areas of any colour.
+            let (fill, edge) = match event.kind {
+                EventKind::Recovered => (colours::PAGE, String::new()),
+                _ => (colour, format!(" class=\"halo\" stroke=\"{}\"", colours::PAGE)),
+            };
+            let words = escape(&quote::escape(&event_in_words(event)));
+            Some(format!(
+                "<g class=\"{class}\" stroke=\"{colour}\" fill=\"{fill}\"><title>{}: {words}</title><line x1=\"{x}%\" x2=\"{x}%\" \
+                 y1=\"{ABOVE}\" y2=\"{y}\" stroke-dasharray=\"2 3\"/><svg x=\"{x}%\" y=\"{y}\" overflow=\"visible\"><path{edge} \
+                 d=\"M0 0l-6-11h12z\"/></svg></g>\n",
+                event.kind.name(),
+            ))
+        };
+        self.events.iter().filter_map(mark).collect()
+    }
+
+    /// Renders a table of them; nothing if there are none. `title`: that of the chart.
+    pub(super) fn table(&self, title: &str, time: &Time) -> String {
+        if self.events.is_empty() {
+            return String::new();
+        }
+        let column = |name, is_text| Column { name, unit: "", is_text };
+        let row = |event: &&RunEvent| {
+            [time.text(event.at_s), event.kind.name().to_owned(), event_in_words(event)].into()
+        };
+        let table = Table {
+            columns: vec![column("at", false), column("event", true), column("what", true)],
+            rows: self.events.iter().map(row).collect(),
+            total: self.count,
+            parts: Vec::new(),
+        };
+        table::table(&format!("{title}: alerts and limits"), &table, MOST_ROWS)
+    }
+}
+
+/// Whether it is about work that is done, not about memory and disks.
+fn is_of_work(quantity: Option<AlertQuantity>) -> bool {
+    matches!(quantity, Some(AlertQuantity::Cpu | AlertQuantity::GpuIdle))
+}
+
+/// Gives the class of a mark, and its colour in the light. `None`: an event of this kind has none.
+fn shape(kind: EventKind) -> Option<(&'static str, &'static str)> {
+    match kind {
+        EventKind::Warning | EventKind::Growth | EventKind::GpuIdle => Some(("mw", colours::WARNING)),
+        EventKind::Critical | EventKind::Limit => Some(("mc", colours::LIMIT)),
+        EventKind::Recovered => Some(("mr", colours::RECOVERED)),
+        EventKind::Start
+        | EventKind::Stop
+        | EventKind::Peak
+        | EventKind::Jump
+        | EventKind::Allocation
+        | EventKind::Deallocation
+        | EventKind::Error => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::alert::Events;
+    use crate::model::style::Style;
+    use crate::units::Units;
+    use gpu_track_core::samples::killed;
+
+    // Requirement: OUT-34
+    #[test]
+    fn alerts_that_go_on_and_off_have_a_mark_with_words_on_the_chart_they_are_about() {
+        let mut report = killed();
+        let event = |at_s, kind, quantity: Option<AlertQuantity>| RunEvent {
+            rule: Some("<rule>".into()),
+            quantity,
+            ..RunEvent::new(at_s, kind)
+        };
+        let mut list = vec![
+            event(1.0, EventKind::Allocation, Some(AlertQuantity::GpuRam)),
+            event(2.0, EventKind::GpuIdle, Some(AlertQuantity::GpuIdle)),
+            event(3.0, EventKind::Limit, None),
+        ];
+        list.extend((0..100).map(|_| event(4.0, EventKind::Recovered, Some(AlertQuantity::Ram))));
+        report.events = Some(Events { list, ..Events::default() });
+        let time = Time::new(&report.series, 8.0, Units::choose(&report, &Style::default()));
+        let (ram, cores) = (Alarms::of_ram(&report), Alarms::of_cores(&report));
+        let (on_ram, on_cores) = (ram.marks(&time), cores.marks(&time));
+        assert_eq!([&on_ram, &on_cores].map(|marks| marks.matches("<title>").count()), [MOST_ROWS, 1]);
+        assert!(
+            on_ram.contains("<title>limit: limit &lt;rule&gt; exceeded") && on_ram.contains("x1=\"50%\"")
+        );
+        assert!(on_cores.contains("class=\"mw\"") && on_cores.contains("x1=\"25%\""), "{on_cores}");
+        assert!(ram.table("RAM", &time).contains("... and 61 more"));
+        assert!(ram.table("RAM", &time).contains("<td class=\"words\">recovered</td>"));
+    }
+}
