@@ -24,7 +24,7 @@ use gpu_track_core::{build, model, run};
 use gpu_track_report as report;
 
 pub use bounded_lines::bounded_lines;
-pub use model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, RunEvent};
+pub use model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, Events, RunEvent};
 pub use model::attached::{Attached, UsedBefore};
 pub use model::cgroup::{Cgroups, NoRunCgroup, RunCgroup};
 pub use model::config::{

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::alert::RunEvent;
 use super::groups::Groups;
 use super::report::CommandUsage;
 use super::tree_sample::RamMaximum;
@@ -47,6 +48,8 @@ pub struct LiveSummary {
     pub ended: Ended,
     /// How their figures are known.
     pub coverage: LiveCoverage,
+    /// The alerts that are on, each as the event that it would be now.
+    pub alerts: Vec<RunEvent>,
     /// What happened, the first ones of each kind.
     pub events: Vec<LiveEvent>,
     /// How many events are not in the list.

@@ -87,6 +87,9 @@ pub(crate) struct AlertRule {
     state: AlertState,
     /// Where it goes on, in its unit, when its figure was last known.
     pub(crate) allowed: Option<f64>,
+    /// While it is on: what it is about now, as far as its figure is known.
+    #[serde(skip)]
+    pub(crate) now: Option<RunEvent>,
 }
 
 /// The state of an alert. Times are CLOCK_MONOTONIC nanoseconds.
@@ -159,7 +162,7 @@ impl AlertState {
 
 impl AlertRule {
     fn new(alert: Alert) -> Self {
-        Self { alert, state: AlertState::default(), allowed: None }
+        Self { alert, state: AlertState::default(), allowed: None, now: None }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -302,19 +305,11 @@ impl AlertRules {
             return None;
         };
         rule.allowed = level.allowed.or(rule.allowed);
-        let change = rule.state.look(level, sample.at_ns)?;
-        let (kind, since_ns) = match change {
-            Change::On { since_ns } => (rule.kind(), since_ns),
-            Change::Off { since_ns } => (EventKind::Recovered, since_ns),
-        };
+        let change = rule.state.look(level, sample.at_ns);
         let rise = rise.filter(|_| matches!(quantity, AlertQuantity::Ram | AlertQuantity::Growth));
-        let since_ns = match (kind, rise) {
-            (EventKind::Growth, Some(rise)) => rise.since_ns,
-            _ => since_ns,
-        };
         let left_bytes = self.usable.ram_bytes.map(|usable| usable as f64 - level.amount);
         let left_s = rise.zip(left_bytes).map(|(rise, bytes)| bytes.max(0.0) / rise.bytes_per_s);
-        Some(RunEvent {
+        let event = |kind, since_ns| RunEvent {
             rule: Some(rule.alert.words.clone()),
             quantity: Some(quantity),
             unit: Some(quantity.unit()),
@@ -324,7 +319,17 @@ impl AlertRules {
             rate_bytes_per_s: rise.map(|rise| rise.bytes_per_s),
             left_s,
             ..RunEvent::new(seconds(start_ns, sample.at_ns), kind)
-        })
+        };
+        let rises_since = |since_ns| {
+            rise.filter(|_| quantity == AlertQuantity::Growth).map_or(since_ns, |rise| rise.since_ns)
+        };
+        let now = rule.state.on_ns.map(|on_ns| event(rule.kind(), rises_since(on_ns)));
+        let changed = change.map(|change| match change {
+            Change::On { since_ns } => event(rule.kind(), rises_since(since_ns)),
+            Change::Off { since_ns } => event(EventKind::Recovered, since_ns),
+        });
+        rule.now = now;
+        changed
     }
 
     /// Gives the figure of an alert. `None`: it is not known.

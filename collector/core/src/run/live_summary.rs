@@ -1,10 +1,13 @@
 //! The run so far, for programs that watch it: cheap enough to be made twice a second.
 
 use super::state::RunState;
+use crate::model::alert::RunEvent;
 use crate::model::live::{Ended, LiveCoverage, LiveEvent, LiveSummary};
 use crate::model::signal::signal_name;
 use crate::model::tree_sample::TreeSample;
 
+/// Most alerts in the list.
+const ALERTS: usize = 8;
 /// Most events of a kind in the list.
 const EVENTS: usize = 6;
 /// Most characters of a text that came from outside.
@@ -30,9 +33,17 @@ pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> L
             records_untrusted: run.health.records_untrusted(),
             unsampled_s: run.health.unsampled_ns as f64 / 1e9,
         },
+        alerts: alerts(run),
         events,
         other_events,
     }
+}
+
+/// Gives the first [`ALERTS`] of those that are on.
+fn alerts(run: &RunState) -> Vec<RunEvent> {
+    let rules = run.alerts.iter().flat_map(|alerts| alerts.list());
+    let is_on = rules.filter_map(|rule| rule.now.as_ref()).take(ALERTS);
+    is_on.map(|event| RunEvent { rule: event.rule.as_deref().map(short), ..event.clone() }).collect()
 }
 
 /// Gives the first [`EVENTS`] of each kind, and how many others there were.
@@ -98,6 +109,32 @@ mod tests {
         let named = |name: &str, count| (name.to_owned(), count);
         assert_eq!(listed(3), (8, vec![named("often", 3), named("a", 2), named("b", 2)], 1));
         assert_eq!((listed(9).1.len(), listed(9).2, listed(0).2), (4, 0, 4));
+    }
+
+    // Requirement: WATCH-14
+    #[test]
+    fn alerts_that_are_on_have_their_figure_of_now() {
+        use crate::model::alert::{Alert, AlertQuantity, Alerts};
+        use crate::model::run_limit::Threshold;
+        use crate::model::tree_sample::Span;
+        use crate::run::alerts::{AlertRules, Facts, Usable};
+        use crate::run::orders::Orders;
+        let threshold = Some(Threshold::Amount(100));
+        let alert = Alert { words: "ram>100".into(), quantity: AlertQuantity::Ram, threshold };
+        let asked = Alerts { list: vec![alert], ..Alerts::default() };
+        let mut run = new_run();
+        run.alerts = AlertRules::new(&asked, Usable::default());
+        let amounts = [(0, 200), (2, 300), (3, 400), (4, 0), (6, 0)].map(|(s, bytes)| {
+            let mut sample = TreeSample { at_ns: s * 1_000_000_000, ..TreeSample::default() };
+            sample.footprint_bytes.combined = Span::at_end(bytes);
+            let facts =
+                Facts { start_ns: 0, interval_ns: 1, are_all_stopped: false, sample: &sample, largest: None };
+            run.alerts.as_mut().unwrap().look(&facts, &mut Orders::default());
+            let on = live_summary(&run, &sample, 0).alerts;
+            on.first().map(|event| (event.amount, event.since_s))
+        });
+        let on = |amount| Some((Some(amount), Some(2.0)));
+        assert_eq!(amounts, [None, on(300.0), on(400.0), on(0.0), None]);
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub(super) struct Frame {
     pub(super) gpus: Vec<Gpu>,
     /// Processes that ended. `None`: not known yet.
     pub(super) ended: Option<Ended>,
+    /// The alerts that are on, a line each.
+    pub(super) alarms: Vec<String>,
     /// How figures are known, a part of a sentence each.
     pub(super) coverage: Vec<String>,
     /// What happened.

@@ -74,6 +74,7 @@ impl Live {
             ram_by_command: by_command.clone(),
             gpus: self.file.gpus().map(|table| table.entries.iter().map(gpu).collect()).unwrap_or_default(),
             ended: summary.and_then(Summary::ended),
+            alarms: summary.map(Summary::alarms).unwrap_or_default(),
             coverage: summary.map(Summary::coverage).unwrap_or_default(),
             events: summary.map(Summary::events).unwrap_or_default(),
         };

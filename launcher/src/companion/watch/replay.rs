@@ -5,7 +5,10 @@ use std::io::BufReader;
 use std::path::Path;
 
 use gpu_track_collector::tracking_line::{End, Line};
-use gpu_track_collector::{Report, TreeSample, Usable, bounded_lines, figures, read_report, signal_name};
+use gpu_track_collector::{
+    EventKind, Events, Report, RunEvent, TreeSample, Usable, bounded_lines, event_in_words, figures,
+    read_report, signal_name,
+};
 
 use super::frame::{Ended, Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
@@ -165,6 +168,7 @@ impl Replay {
             ram_by_command: Some(commands),
             gpus: gpus(sample),
             ended: Some(self.ended(at_ns)),
+            alarms: self.report.iter().flat_map(|report| alarms(report.events.as_ref(), at_s)).collect(),
             coverage: self.coverage(),
             events: self.events(),
         };
@@ -239,6 +243,22 @@ impl Replay {
         };
         exit.into_iter().chain(report.crashes.iter().flatten().map(crash)).collect()
     }
+}
+
+/// Says which alerts were on at a moment, seconds after the start, a line each: as it was when they went on.
+fn alarms(events: Option<&Events>, at_s: f64) -> Vec<String> {
+    let mut is_on: Vec<&RunEvent> = Vec::new();
+    let list = events.into_iter().flat_map(|events| &events.list);
+    for event in list.take_while(|event| event.at_s <= at_s) {
+        match event.kind {
+            EventKind::Warning | EventKind::Critical | EventKind::Growth | EventKind::GpuIdle => {
+                is_on.push(event);
+            }
+            EventKind::Recovered => is_on.retain(|other| other.rule != event.rule),
+            _ => {}
+        }
+    }
+    is_on.into_iter().map(event_in_words).collect()
 }
 
 /// Gives the CPU time of the tree from the start of the run to a sample, nanoseconds.
@@ -320,6 +340,25 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             assert!(Replay::read(&path).unwrap_err().ends_with(problem));
         }
+    }
+
+    // Requirement: WATCH-14
+    #[test]
+    fn moment_has_the_alerts_that_were_on_then() {
+        let event =
+            |at_s, kind, rule: &str| RunEvent { rule: Some(rule.into()), ..RunEvent::new(at_s, kind) };
+        let list = vec![
+            RunEvent::new(0.0, EventKind::Start),
+            event(1.0, EventKind::Warning, "ram>80%"),
+            event(2.0, EventKind::Critical, "ram>95%"),
+            event(3.0, EventKind::Recovered, "ram>80%"),
+        ];
+        let events = Events { list, ..Events::default() };
+        let on = |at_s| -> Vec<String> {
+            alarms(Some(&events), at_s).iter().map(|line| line[6..13].to_owned()).collect()
+        };
+        assert_eq!([on(0.5), on(1.0)], [vec![], vec!["ram>80%".to_owned()]]);
+        assert_eq!([on(2.5), on(9.0)], [vec!["ram>80%", "ram>95%"], vec!["ram>95%"]]);
     }
 
     // Requirement: WATCH-1

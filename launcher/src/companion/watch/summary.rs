@@ -1,7 +1,7 @@
 //! The summary of a live file, a JSON text, as far as the view shows it. Another program may have written anything there: what is
 //! missing or of another kind is unknown.
 
-use gpu_track_collector::{Usable, figures};
+use gpu_track_collector::{RunEvent, Usable, event_in_words, figures};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -24,6 +24,7 @@ pub(super) struct Summary {
     max_ram: Maxima,
     ended: Option<EndedProcesses>,
     coverage: Option<Coverage>,
+    alerts: Vec<Value>,
     events: Vec<Value>,
     other_events: u64,
 }
@@ -138,6 +139,12 @@ impl Summary {
         parts
     }
 
+    /// Says which alerts are on, a line each. Those that this version does not know are left out.
+    pub(super) fn alarms(&self) -> Vec<String> {
+        let read = |alert: &Value| serde_json::from_value::<RunEvent>(alert.clone()).ok();
+        self.alerts.iter().filter_map(read).map(|alert| event_in_words(&alert)).collect()
+    }
+
     /// Says what happened, a line each.
     pub(super) fn events(&self) -> Vec<String> {
         let mut lines: Vec<String> =
@@ -186,6 +193,18 @@ mod tests {
         let empty = Summary::read("{}").unwrap();
         assert_eq!((empty.run(), empty.ended(), empty.max_ram_bytes()), (Run::default(), None, None));
         assert!(empty.coverage().is_empty() && empty.events().is_empty());
+    }
+
+    // Requirement: WATCH-14
+    #[test]
+    fn alerts_that_are_on_are_said_with_the_time_left() {
+        let text = r#"{"alerts": [
+            {"at_s": 125.0, "kind": "growth", "rule": "growth", "quantity": "growth", "unit": "bytes", "amount": 9.1e8,
+             "since_s": 60.0, "rate_bytes_per_s": 2e6, "left_s": 840.0},
+            {"at_s": 125.0, "kind": "later"}, 5]}"#;
+        let growth = "alert growth, 2 min 5 s after the start: 910 MB of RAM, and it has risen since 1 min 0 s, by 120 MB a minute: \
+                      about 14 min 0 s left";
+        assert_eq!(Summary::read(text).unwrap().alarms(), [growth]);
     }
 
     #[test]

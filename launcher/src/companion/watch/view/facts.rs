@@ -1,4 +1,4 @@
-//! GPUs with the run's processes on them, how figures are known, and what happened.
+//! Alerts that are on, GPUs with the run's processes on them, how figures are known, and what happened.
 
 use gpu_track_collector::quote;
 
@@ -81,6 +81,11 @@ fn columns(first: &str, [busy, run, used, total, power, temperature]: [String; 6
     )
 }
 
+/// Says which alerts are on, in at most so many rows.
+pub(super) fn alarms(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
+    listed("ALERTS", &model.frame.alarms, rows, Look::Bad, canvas);
+}
+
 /// Gives how many rows the lines about how figures are known want.
 pub(super) fn coverage_rows(model: &Model) -> u16 {
     u16::try_from(model.frame.coverage.len()).unwrap_or(u16::MAX)
@@ -88,7 +93,7 @@ pub(super) fn coverage_rows(model: &Model) -> u16 {
 
 /// Says how figures are known, in at most so many rows.
 pub(super) fn coverage(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
-    listed("COVERAGE", &model.frame.coverage, rows, canvas);
+    listed("COVERAGE", &model.frame.coverage, rows, Look::Plain, canvas);
 }
 
 /// Gives how many rows the events want.
@@ -98,11 +103,11 @@ pub(super) fn event_rows(model: &Model) -> u16 {
 
 /// Says what happened, in at most so many rows.
 pub(super) fn events(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
-    listed("EVENTS", &model.frame.events, rows, canvas);
+    listed("EVENTS", &model.frame.events, rows, Look::Plain, canvas);
 }
 
 /// Writes lines in at most so many rows, with `head` before the first one. The last one that has room counts those that have none.
-fn listed(head: &str, lines: &[String], rows: u16, canvas: &mut Canvas<'_>) {
+fn listed(head: &str, lines: &[String], rows: u16, look: Look, canvas: &mut Canvas<'_>) {
     let shown = usize::from(rows);
     let hidden = lines.len().saturating_sub(shown);
     for (at, line) in lines.iter().take(shown).enumerate() {
@@ -114,10 +119,6 @@ fn listed(head: &str, lines: &[String], rows: u16, canvas: &mut Canvas<'_>) {
         // The count keeps its room.
         let room = canvas.width().saturating_sub(HEAD_WIDTH + more.len());
         let line = quote::cut(&quote::escape(line), room);
-        canvas.pieces(&[
-            (format!("{head:<HEAD_WIDTH$}"), Look::Head),
-            (line, Look::Plain),
-            (more, Look::Dim),
-        ]);
+        canvas.pieces(&[(format!("{head:<HEAD_WIDTH$}"), Look::Head), (line, look), (more, Look::Dim)]);
     }
 }

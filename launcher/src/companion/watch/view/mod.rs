@@ -1,6 +1,6 @@
 //! The view: a pure function of the model, onto a buffer of any size.
 //!
-//! From top to bottom: title, bars, RAM over time, processes, GPUs, coverage, events, keys. Alarms belong between title and bars.
+//! From top to bottom: title, alarms, bars, RAM over time, processes, GPUs, coverage, events, keys.
 //! What has no room is left out: the chart first, then events, coverage and GPUs.
 
 mod bars;
@@ -25,7 +25,7 @@ const LEAST_PROCESS_ROWS: u16 = 3;
 const MOST_CHART_ROWS: u16 = 8;
 /// Rows of the chart beside the chart itself: its head, its axis and its legend.
 const CHART_FRAME_ROWS: u16 = 4;
-/// Most rows of GPUs, of what is known, and of events where the terminal is small.
+/// Most rows of alarms; and of GPUs, of what is known, and of events where the terminal is small.
 const FEW: u16 = 3;
 /// A terminal with fewer rows is small.
 const SMALL_BELOW_ROWS: u16 = 40;
@@ -45,6 +45,7 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
         return;
     }
     bars::title(model, &mut canvas);
+    facts::alarms(model, FEW, &mut canvas);
     bars::draw(model, &mut canvas);
     let key_rows = u16::from(model.is_interactive);
     let left = area.height.saturating_sub(canvas.row() + key_rows);
