@@ -9,7 +9,7 @@
 
 use super::super::reading::{LastReading, Sharing};
 use crate::run::tree::Image;
-use crate::run::tree::program::fork_share;
+use crate::run::tree::program::unshared_after_fork;
 
 /// A fork child that has more than all older relatives by one part in this many has other pages. Less can be the file pages
 /// in its RSS at the fork.
@@ -116,7 +116,7 @@ impl Member<'_> {
             return Anonymous { certain_bytes: alone, uncertain_bytes: anonymous - alone };
         };
         let faulted = self.reading.vitals.minor_faults.saturating_mul(page_bytes);
-        let most = fork_share(self.reading.size.rss_bytes, rss_at_fork_bytes, faulted).min(anonymous);
+        let most = unshared_after_fork(self.reading.size.rss_bytes, rss_at_fork_bytes, faulted).min(anonymous);
         let certain_bytes = self.grown_since_fork().max(alone);
         Anonymous { certain_bytes, uncertain_bytes: most.saturating_sub(certain_bytes) }
     }
