@@ -3,8 +3,8 @@
 use super::warnings::{counted, named};
 use crate::model::report::{LeftReport, Node, NodeState, Nodes, Report, Topic, Warning};
 
-/// Notes in a report where those of other nodes are, which are in no figure of it. `directory`: that of the run, into which they can
-/// be copied.
+/// Notes in a report where the reports of other nodes stayed, whose processes are in none of its figures. `directory`: the
+/// directory of the run, into which they can be copied.
 pub fn note_left_reports(report: &mut Report, left: Vec<LeftReport>, directory: &str) {
     let (certain, possible): (Vec<&LeftReport>, Vec<&LeftReport>) =
         left.iter().partition(|left| left.is_certain);
@@ -56,7 +56,8 @@ fn places(left: &[&LeftReport]) -> String {
     named(all.iter().map(String::as_str))
 }
 
-/// Counts a node without a report among those that are in no figure, unless it is there.
+/// Counts the node, on which its report stayed, among the nodes without a report. It does not if `report` is of that node, or was
+/// made of a report of that node.
 fn note_unseen(report: &mut Report, node: &str) {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let is_it = |name: &str| short(name) == short(node);

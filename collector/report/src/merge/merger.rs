@@ -1,4 +1,4 @@
-//! Takes reports one by one, and keeps sums of them. Of each report there is no more than its first look and its rank.
+//! Takes reports one by one, and keeps sums of them. Of each report, only its first look and its rank are kept.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::model::report::{
 };
 use crate::read::ReadReport;
 
-/// Points of the series of all nodes together: with 1,000 nodes, 30 of each.
+/// Points that the series of all nodes have together: with 1,000 nodes, 30 each.
 const NODE_POINTS: usize = 30_000;
 /// Most nodes that are listed.
 const MOST_NODES: usize = 10_000;
@@ -31,7 +31,7 @@ const MOST_NODES: usize = 10_000;
 const MOST_GPUS: usize = 20_000;
 /// Most files that are named because they are not in the report.
 const MOST_UNREAD: usize = 1000;
-/// Most nodes that are known by the reports of others alone.
+/// Most nodes whose names are kept because a report names them.
 const MOST_TOLD: usize = 10_000;
 /// Slurm's variable with the nodes of a step.
 const STEP_NODES: &str = "SLURM_STEP_NODELIST";
@@ -66,7 +66,7 @@ pub struct Merger {
     pub(super) read_nodes: BTreeSet<usize>,
     /// The report, if there is a single one so far.
     pub(super) only: Option<Box<Report>>,
-    /// The number of the node whose reports are being read, and what is known of it so far.
+    /// The node whose reports are being read: its number, and the sums of its reports so far.
     open: Option<(usize, OpenNode)>,
 }
 
@@ -97,12 +97,12 @@ pub(super) struct Unlisted {
     listed_gpus: usize,
 }
 
-/// Nodes of the job, by what its reports tell of other nodes.
+/// The nodes of the job, as far as its reports tell of other nodes.
 #[derive(Default)]
 pub(super) struct Told {
     /// The names that reports have.
     pub names: BTreeSet<String>,
-    /// How many nodes there are at least: the most that one report tells of, its own included.
+    /// How many nodes the job has at least: the most that one report counts, its own included.
     pub most: u64,
 }
 
@@ -154,15 +154,15 @@ impl Merger {
         let ReadReport { mut report, note } = read;
         report.warnings.extend(note.map(|note| Warning::new(Topic::Figures, note)));
         let (span, is_apart) = (self.plan.span(number), self.plan.is_apart(number));
-        let is_agents = self.plan.is_agents(number);
-        if is_agents {
+        let is_of_agent = self.plan.is_of_agent(number);
+        if is_of_agent {
             as_part(&mut report);
         }
         if let Some((late_us, early_us)) = self.plan.absence_us(number) {
             note_absence(&mut report, late_us, early_us);
         }
-        if self.plan.has_several() && (is_agents || self.plan.is_launchers(number)) {
-            // Each names the nodes that it can't see. Those without a report are named below.
+        if self.plan.has_several() && (is_of_agent || self.plan.is_of_launcher(number)) {
+            // Each names the nodes that it can't see. The merged report itself names those without a report.
             report.warnings.retain(|warning| warning.topic != Topic::OtherNodes);
         }
         self.open_node(self.plan.node(number));
@@ -172,7 +172,7 @@ impl Merger {
         self.sums.add(&quantities, &report);
         self.machines.add(&report, &axis);
         // What an agent runs is a daemon of the launcher's command.
-        if !is_agents {
+        if !is_of_agent {
             self.endings.add(span.end_us, self.plan.file(number), &report);
             self.commands.add(&report.command, span.start_us);
         }
@@ -180,7 +180,7 @@ impl Merger {
         self.usable.add(&report);
         self.told.add(&report);
         if let Some((_, open)) = &mut self.open {
-            // Those of main and descendants together.
+            // The node and the rank have the figures of main and descendants together.
             let [_, _, ram] = &quantities.ram;
             let [_, _, cpu] = &quantities.cpu;
             open.add(self.plan.file(number), &report, span, ram.as_ref(), cpu.as_ref(), is_apart);
@@ -230,7 +230,8 @@ impl Merger {
         }
     }
 
-    /// Lists a node, or only counts it, unless it `is_listed`. The same goes for its GPUs, of which there can be too many.
+    /// Lists a node if it `is_listed`, else only counts it. Its GPUs are only counted, too, if it is not listed or there are too
+    /// many.
     fn list_node(&mut self, mut node: Node, is_listed: bool) {
         let gpus = node.gpus.len();
         if !is_listed || self.unlisted.listed_gpus + gpus > MOST_GPUS {
@@ -245,16 +246,16 @@ impl Merger {
         }
     }
 
-    /// Gives how many bins a point of a node's series has. Of more nodes, each has fewer points.
+    /// Gives how many bins a point of a node's series has. The more nodes there are, the fewer points each has.
     pub(super) fn bins_per_node_point(&self) -> usize {
         let points = (NODE_POINTS / self.plan.nodes.len().max(1)).clamp(1, MOST_POINTS);
         self.plan.grid.bins.div_ceil(points)
     }
 
-    /// Makes the report of all. If there was a single file, that is its report itself, unless it is of one rank of several.
+    /// Makes the report of all. If a single report was read, and no file and no rank is missing, that is the report of all.
     ///
     /// # Errors
-    /// If no file has a report: which files there are, and why not.
+    /// If no report was added: the files, and why each has no report.
     pub fn finish(mut self) -> Result<MergedReport, ReportFiles> {
         let only = self.only.take();
         if self.close_node().is_none() {
@@ -281,7 +282,7 @@ fn leave_out(files: &mut ReportFiles, file: UnreadFile) {
 }
 
 impl Usables {
-    /// Adds what sets the limits of a report. The sums are of closed nodes.
+    /// Adds what sets the limits of a report. What nodes may use is added when they are closed.
     fn add(&mut self, report: &Report) {
         let usable = &report.usable;
         let cores = [Some(usable.cores.source), self.cores_source].into_iter().flatten();
@@ -295,7 +296,7 @@ impl Usables {
 }
 
 impl Told {
-    /// Adds the nodes that a report has not seen, and those of its Slurm step.
+    /// Adds the nodes that a report names as not seen, and those of its Slurm step.
     fn add(&mut self, report: &Report) {
         let unseen = report.coverage.nodes.as_ref();
         self.most = self.most.max(unseen.map_or(0, |nodes| nodes.unseen.saturating_add(1)));

@@ -3,14 +3,15 @@
 use super::grid::{Grid, START_ROUNDING_US};
 use super::quantity::{Quantity, Span, is_about};
 
-/// What a report counts for in the bins that it touches.
+/// The values of a report in the bins that it touches.
 pub(super) struct Shape {
-    /// The first and the last of these bins.
+    /// The first of these bins.
     pub(super) first: usize,
+    /// The last of them.
     pub(super) last: usize,
-    /// The largest that it had in each of them.
+    /// The largest value that it can have had in each of them.
     pub(super) high: Vec<u64>,
-    /// The smallest; 0 where it did not run through the whole bin.
+    /// The smallest value in each of them; 0 where it did not run through the whole bin.
     pub(super) low: Vec<u64>,
 }
 
@@ -39,7 +40,7 @@ impl Shape {
                 low[at] = Some(low[at].map_or(min, |low| low.min(min)));
             }
         }
-        // A largest value that no point has can have been at any time.
+        // If no point has the largest value of the report, that can have been at any time.
         let largest = points.iter().filter_map(|point| point.max).max();
         let is_above = largest.is_none_or(|largest| !is_about(quantity.max, largest));
         let high = high.into_iter().map(|high| high.filter(|_| !is_above).unwrap_or(quantity.max));
