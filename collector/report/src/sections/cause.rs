@@ -1,7 +1,7 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
 use crate::figures::{bytes, exit, percent};
-use crate::limits_in_words::{held_most, what};
+use crate::limits_in_words::{excess, held_most};
 use crate::model::counts_in_words;
 use crate::model::report::{
     Cause, DeadProcess, DiskRole, Enforcer, GpuHolder, GpuMemoryExhausted, LimitExceeded, OutOfMemory,
@@ -38,7 +38,7 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
         Cause::AddressSpaceLimit(limit) => format!(
             "{} ended with {} when its address space was {}; its limit (ulimit -v) is {}",
             process(&limit.process),
-            how(&limit.process),
+            ended(&limit.process),
             units.bytes(limit.peak_bytes),
             units.bytes(limit.limit_bytes)
         ),
@@ -49,7 +49,7 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
             let used = used.unwrap_or_default();
             format!(
                 "{} ended {}{used}{}",
-                how(&end.process),
+                ended(&end.process),
                 process(&end.process),
                 limit.unwrap_or_default()
             )
@@ -59,18 +59,18 @@ pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
             let limit = limit.unwrap_or_else(|| " is not known".to_owned());
             format!(
                 "{} ended {}: it wrote beyond the largest size of a file; its limit (ulimit -f){limit}",
-                how(&end.process),
+                ended(&end.process),
                 process(&end.process)
             )
         }
         Cause::TimeLimit(end) => {
-            let ended = end.process.as_ref().map_or_else(|| "the command".to_owned(), process);
+            let victim = end.process.as_ref().map_or_else(|| "the command".to_owned(), process);
             let whose = match end.set_by {
                 TimeLimitSource::Slurm => "the time limit of the Slurm job",
                 TimeLimitSource::Timeout => "the time limit of timeout",
             };
             let limit = end.limit_s.map(|s| format!(", {}", units.seconds(s))).unwrap_or_default();
-            format!("{} ended {ended} at {whose}{limit}", end.signal_name)
+            format!("{} ended {victim} at {whose}{limit}", end.signal_name)
         }
         Cause::GpuMemoryExhausted(end) => gpu_memory(end, units),
         Cause::Signal(end) => {
@@ -120,12 +120,12 @@ fn limit_title(quantity: Quantity) -> &'static str {
     }
 }
 
-/// Says which limit of the run was exceeded, by how much, and what was done.
+/// Says which limit of the run was exceeded, when and by how much, which process held most, and what ended the tree.
 fn limit(end: &LimitExceeded, units: Units) -> String {
     let amount = amount(end.amount, end.unit, units);
-    let what = match end.enforced_by {
+    let excess = match end.enforced_by {
         Enforcer::Kernel => format!("the kernel charged {amount}"),
-        Enforcer::Timer | Enforcer::Samples => what(end.quantity, &amount),
+        Enforcer::Timer | Enforcer::Samples => excess(end.quantity, &amount),
     };
     let at = end.at_s.map(|at_s| format!(" {}", units.after_the_start(at_s))).unwrap_or_default();
     let over = end.overshoot_bytes.filter(|bytes| *bytes > 0);
@@ -141,14 +141,14 @@ fn limit(end: &LimitExceeded, units: Units) -> String {
     let left = end.left.filter(|left| *left > 0);
     let left = left.map(|left| format!(", but for {}", counts_in_words::processes(left.into())));
     format!(
-        "limit {}: {what}{at}{over}{}{how}{}",
+        "limit {}: {excess}{at}{over}{}{how}{}",
         end.limit,
         held.unwrap_or_default(),
         left.unwrap_or_default()
     )
 }
 
-/// Writes an amount of what a limit is about.
+/// Writes an amount of the quantity that a limit is about, with its unit.
 pub(super) fn amount(amount: f64, unit: Unit, units: Units) -> String {
     match unit {
         Unit::Bytes => units.bytes(amount as u64),
@@ -192,7 +192,7 @@ fn process(process: &DeadProcess) -> String {
 }
 
 /// Says how a process ended: `SIGKILL`, or `exit 1`.
-fn how(process: &DeadProcess) -> String {
+fn ended(process: &DeadProcess) -> String {
     match process.exit.code {
         Some(code) => format!("exit {code}"),
         None => exit(process.exit),

@@ -7,16 +7,16 @@ use crate::model::report::{Crash, Exit, Report};
 
 /// Most kinds of crashes that the summary names.
 const MOST: usize = 3;
-/// Most lines of each.
+/// Most lines of each of them.
 const MOST_LINES: usize = 1;
 
-/// Writes ", but 3 processes crashed,". Nothing for the test programs of build systems, which may crash.
+/// Writes `, but 3 processes crashed,`. The test programs of build systems do not count: they may crash. `None`: no other did.
 pub(super) fn in_headline(report: &Report) -> Option<String> {
     let count = count(report);
     (count > 0).then(|| format!(", but {} crashed,", processes(count)))
 }
 
-/// Counts the processes that crashed, without the test programs of build systems.
+/// Counts the processes that crashed, without the test programs of build systems (probes).
 fn count(report: &Report) -> u64 {
     sum(of_the_job(report))
 }
@@ -26,13 +26,15 @@ fn of_the_job(report: &Report) -> impl Iterator<Item = &Crash> {
     report.crashes.iter().flatten().filter(|crash| !crash.is_probe)
 }
 
-/// Counts the processes that crashed.
+/// Counts the processes of these crashes.
 fn sum<'a>(crashes: impl Iterator<Item = &'a Crash>) -> u64 {
     crashes.fold(0, |sum, crash| sum.saturating_add(crash.count))
 }
 
-/// Makes a line for each signal and command. What ended a command that failed is in the evidence: one crash is not said
-/// again. At most `most_lines`, the first ones.
+/// Makes a line for each signal and command, the first [`MOST`] of them. Two more lines count the other crashes and the probes.
+/// Gives the first `most_lines` of all these lines.
+///
+/// If the command failed and no more than one process crashed, there are no lines: the headline and the evidence tell of that.
 pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     let has_succeeded = matches!(report.ending.exit, Exit { code: Some(0), .. });
     if !has_succeeded && count(report) <= 1 {
@@ -57,7 +59,7 @@ pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     remarks
 }
 
-/// Writes what ended the processes of one kind, such as "SIGSEGV ended 3 processes of solve".
+/// Writes what ended the processes of one kind: `SIGSEGV ended 3 processes of solve`.
 fn sentence(crash: &Crash) -> String {
     let which = match (&crash.command, crash.count) {
         (None, count) => processes(count),
