@@ -12,7 +12,7 @@ pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| format!("{v:.3}"))
 }
 
-/// A whole number.
+/// Writes a whole number.
 pub(super) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| v.to_string())
 }
@@ -25,7 +25,7 @@ pub fn short(value: f64) -> String {
     if magnitude == 0.0 {
         "0".to_owned()
     } else if magnitude < 0.0995 {
-        // Two digits that say something.
+        // Two significant digits.
         let decimals = (1.0 - magnitude.log10().floor()).clamp(2.0, 9.0) as usize;
         format!("{value:.decimals$}")
     } else if magnitude < 9.995 {
@@ -37,7 +37,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Writes energy in the largest unit that fits.
+/// Writes energy in the largest unit of which there is at least one; less than a joule in joules.
 pub(super) fn energy(joules: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J")];
     let (size, symbol) = UNITS.into_iter().find(|(size, _)| joules >= *size).unwrap_or((1.0, "J"));
@@ -61,7 +61,7 @@ pub(super) fn thousands(whole: f64) -> String {
 pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     let decimals = match largest {
-        // Three digits that say something.
+        // Three significant digits.
         1e-12..0.009_995 => (2.0 - f64::log10(largest).floor()) as usize,
         ..9.9995 => 3,
         ..99.995 => 2,
@@ -76,12 +76,12 @@ pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     values.iter().map(cell).collect()
 }
 
-/// Writes whole numbers that stand below one another.
+/// Writes whole numbers that stand below one another, with commas between thousands.
 pub(super) fn counts(values: &[Option<f64>]) -> Vec<String> {
     values.iter().map(|value| value.map_or_else(|| UNKNOWN.to_owned(), thousands)).collect()
 }
 
-/// Writes a part of a whole, from 0 to 1, in percent.
+/// Writes a part of a whole (1 is all of it) in percent.
 pub(super) fn percent(part: f64) -> String {
     if part < 9.995 { format!("{:.0} %", part * 100.0) } else { ">999 %".to_owned() }
 }
@@ -92,7 +92,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
 }
 
-/// Writes a time that a person reads: in up to three units.
+/// Writes a time for a glance: `4.18 s`, `3 min 12 s`; from an hour on as [`duration`] does.
 #[must_use]
 pub fn readable(seconds: f64) -> String {
     let s = seconds.round() as u64;
@@ -103,7 +103,8 @@ pub fn readable(seconds: f64) -> String {
     }
 }
 
-/// Writes a time in one to three units; short times have milliseconds.
+/// Writes a time to the millisecond: `4.180 s`, `3 min 12.250 s`. From an hour on it is to the second, from a day on to the
+/// minute.
 pub(super) fn duration(seconds: f64) -> String {
     let ms = (seconds * 1e3).round() as u64;
     let s = seconds.round() as u64;
