@@ -1,6 +1,7 @@
 //! Metrics that a program tells, such as its loss: what the values of each were, and their last value at each point of a run.
 //!
-//! A metric belongs to a process: several that tell one of the same name have a row, a column and a chart each.
+//! A metric belongs to a process. If several processes tell a metric of the same name, each has a row, a column and a chart of
+//! its own.
 
 mod forms;
 mod points;

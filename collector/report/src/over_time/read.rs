@@ -1,4 +1,4 @@
-//! Makes the points from a report, and from what a tracking file has.
+//! Makes the points of the run over time, from a report or a tracking file.
 
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -15,7 +15,7 @@ use crate::tracking_line::Line;
 /// The parts of the tree, and the machine, in the order of their columns.
 const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
 const NS_PER_S: f64 = 1e9;
-/// How much earlier than its first row a run can have begun of which the file does not have the start: times the longest point.
+/// If a file does not have the start of its run, that was at most this many lengths of the longest point before the first row.
 const UNKNOWN_START_POINTS: f64 = 1.5;
 
 /// What a tracking file has.
@@ -29,7 +29,7 @@ pub struct Recording {
     pub clock: Option<Clock>,
     /// The processes that ended, in the order of the file. `None`: its form has no processes.
     pub processes: Option<Vec<RecordedProcess>>,
-    /// When more RAM became known of a time, CLOCK_MONOTONIC nanoseconds, and how much that is in all, bytes.
+    /// Times whose RAM turned out to be larger later: each with the RAM that became known, CLOCK_MONOTONIC nanoseconds and bytes.
     pub revisions: Vec<(u64, u64)>,
     /// The report in JSON. `None`: its form has none, or the run was killed.
     pub report: Option<String>,
@@ -170,11 +170,12 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
             Line::Nodes(nodes) => recording.report_of_nodes = Some(nodes.report.to_string()),
         }
     }
-    // The line of the run has when the launcher began. The first sample's time begins with the run.
+    // The line of the run has the begin of the launcher. The run begins later, with the time of the first sample.
     if let Some(first) = samples.first() {
         recording.start_ns = first.from_ns;
     }
     recording.clock = moment.map(|(monotonic_ns, realtime_ns)| {
+        // How much later than that moment the run began.
         let later_ns = i128::from(recording.start_ns) - i128::from(monotonic_ns);
         let zero_ns = i128::from(realtime_ns) + later_ns;
         Clock { zero_s: zero_ns as f64 / NS_PER_S, earlier_s: 0.0 }
@@ -183,8 +184,8 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
     recording
 }
 
-/// Raises the largest RAM of the sample in whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. A sample of a file can be
-/// several of the run's, joined, so that it ends later.
+/// Raises the largest RAM of the sample in whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. That sample can end later than
+/// `at_ns`, because a sample of a file can be several of the run's, joined.
 fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u64>) {
     let at = samples.partition_point(|sample| sample.at_ns < at_ns);
     if let Some(sample) = samples.get_mut(at) {
@@ -205,26 +206,26 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         numbers.entry(&gpu.device.id).or_insert(next);
     }
     let columns = columns(numbers.len());
-    // The columns of the GPUs are the last ones, as many for each.
+    // The columns of the GPUs are the last ones, the same number for each GPU.
     let first_of_gpus = columns.len() - numbers.len() * gpu_values(&GpuSample::default()).len();
     // CPU time at the sample before; none at the start of the run.
-    let mut before: Groups<u64> = Groups::default();
-    let point = |(sample, io): (&TreeSample, [Option<f64>; 2])| {
-        let cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
-        let mut values = tree_values(sample, before);
+    let mut cpu_before_ns: Groups<u64> = Groups::default();
+    let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
+    let mut points = Vec::with_capacity(samples.len());
+    for (sample, io) in samples.iter().zip(io_rates(samples)) {
+        let mut values = tree_values(sample, cpu_before_ns);
+        cpu_before_ns = sample.cpu.map(|cpu| cpu.time_ns);
         values.extend(io);
-        before = cpu_ns;
         // A GPU that the sample lacks is not known.
         values.resize(columns.len(), None);
         for gpu in &sample.gpu.devices {
-            let ours = gpu_values(gpu);
-            let at = first_of_gpus + numbers[&*gpu.device.id] * ours.len();
-            values[at..at + ours.len()].copy_from_slice(&ours);
+            let of_gpu = gpu_values(gpu);
+            let at = first_of_gpus + numbers[&*gpu.device.id] * of_gpu.len();
+            values[at..at + of_gpu.len()].copy_from_slice(&of_gpu);
         }
-        let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
-        Point { start_s: s(sample.from_ns), end_s: s(sample.at_ns), values }
-    };
-    OverTime { points: samples.iter().zip(io_rates(samples)).map(point).collect(), columns }
+        points.push(Point { start_s: s(sample.from_ns), end_s: s(sample.at_ns), values });
+    }
+    OverTime { points, columns }
 }
 
 /// Gives bytes per second, read and written, for the time of each sample.
@@ -233,10 +234,10 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
 /// of that time. `None`: there is no reading on one of its sides.
 fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
     let mut rates = vec![[None; 2]; samples.len()];
-    // The first sample that has no rate yet, and the reading before it.
+    // The first sample that has no rate yet, and the last reading before it.
     let (mut first_open, mut before) = (0, None::<IoSample>);
     for (at, io) in samples.iter().enumerate().filter_map(|(at, sample)| Some((at, sample.io?))) {
-        // Still the reading of the sample before. A damaged file can have one of before that.
+        // The sample carries the reading of an earlier sample. In a damaged file, the reading can even be older than that.
         if before.is_some_and(|before| io.read_ns <= before.read_ns) {
             continue;
         }
@@ -393,7 +394,7 @@ impl TableColumn {
 /// Finds the columns of a table in gpu_tracker's form: RAM, CPU, processes, and the sums over all GPUs.
 ///
 /// # Errors
-/// As [`from_table`].
+/// If a column or a unit is missing, as a text to put behind the file's name.
 fn table_columns(
     names: &[String],
     rows: &[Vec<Option<f64>>],

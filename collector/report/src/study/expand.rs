@@ -120,8 +120,8 @@ fn combinations<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<V
     Ok(combinations)
 }
 
-/// Puts values into a template. A value whose placeholder the template's name lacks is appended to the name. No variant of
-/// `others` has the same file names.
+/// Makes a variant: puts values into a template and the preparation. A value whose placeholder the template's name lacks is
+/// appended to the name. The names of the variant's files are none that `others` have.
 fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: &[Variant]) -> Variant {
     let appended = values.iter().filter(|(name, _)| !template.name.contains(&format!("{{{name}}}")));
     let parts =

@@ -15,7 +15,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Makes a column of numbers. Before whole ones, and before the head, pandas leaves room for a sign.
+    /// Makes a column of numbers. Before the head there is a space, as pandas leaves room for a sign.
     pub(super) fn numbers<'a>(head: &str, values: impl IntoIterator<Item = &'a Option<Number>>) -> Self {
         let cell = |value: &Option<Number>| match value {
             None => UNKNOWN.to_owned(),
@@ -24,7 +24,7 @@ impl Column {
         Self { head: format!(" {}", quote::escape(head)), cells: values.into_iter().map(cell).collect() }
     }
 
-    /// Makes a column of one cell, which is a number or a text.
+    /// Makes a column of one cell, which is a number or a text; `n/a` for any other value.
     pub(super) fn any(head: &str, value: &Value) -> Self {
         let cell = match value {
             Value::Number(value) => number(value),
