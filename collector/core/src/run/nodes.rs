@@ -1,6 +1,6 @@
-//! Other machines on which the tree started processes. They are in no figure, so the report must name them.
+//! Other machines on which the tree started processes. No figure has those processes, so the report must name the machines.
 //!
-//! The arguments of two programs of the tree tell: of ssh that starts an MPI launcher's daemon, and of srun.
+//! The arguments of two programs of the tree name them: ssh (or rsh), if it starts an MPI launcher's daemon, and srun.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,32 +10,47 @@ use crate::model::mpi_daemons::{host_at, is_daemon};
 use crate::model::node_list;
 use crate::model::report::Nodes;
 
-/// Most names that are kept.
+/// Most hosts of daemons that are kept, and most names that a list of nodes is expanded to.
 const MOST_NAMES: usize = 1000;
 
-/// What the processes' arguments told.
+/// The machines that the arguments of the tree's processes named.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RemoteStarts {
     /// Hosts of daemons.
     daemons: BTreeSet<String>,
     /// Nodes of `srun --nodelist`.
     listed: BTreeSet<String>,
-    /// The largest srun without such a list.
+    /// The largest srun without such a list, in the order of [`Srun`].
     srun: Option<Srun>,
 }
 
-/// What an srun without a list of nodes asked for.
+/// What an srun without a list of nodes asked for. Its order is that of the fields.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Srun {
+    /// `--nodes`; of a range, the most.
     nodes: Option<u64>,
+    /// `--ntasks`.
     tasks: Option<u64>,
 }
 
 impl Srun {
-    /// Gives on how many nodes it runs at most: as many as it asks for, or all that the job has, and no more than it has tasks.
+    /// Gives on how many nodes it runs at most: as many as it asks for, or all of the job (`allocated`), or 1 outside of a job.
+    /// There are no more than it has tasks.
     fn most_nodes(&self, allocated: &[String]) -> u64 {
         let asked_for = self.nodes.unwrap_or(allocated.len().max(1) as u64);
         asked_for.min(self.tasks.unwrap_or(u64::MAX))
+    }
+
+    /// Gives the names of the nodes on which it ran, if those are all nodes of the job. Otherwise no name is known, and the number
+    /// says how many machines besides this one there are.
+    fn nodes(&self, here: &Here) -> (Vec<String>, u64) {
+        let allocated = here.slurm.get("SLURM_JOB_NODELIST").map(|list| expanded(list)).unwrap_or_default();
+        let nodes = self.most_nodes(&allocated);
+        if !allocated.is_empty() && nodes >= allocated.len() as u64 {
+            return (allocated, 0);
+        }
+        // One is this machine, if tasks of the srun have joined the run here.
+        (Vec::new(), nodes.saturating_sub(u64::from(here.joined > 0)))
     }
 }
 
@@ -48,8 +63,17 @@ pub(crate) struct Here<'a> {
     pub(crate) joined: u64,
 }
 
+impl Here<'_> {
+    /// Whether this is a name of this machine. Names are compared up to the first dot.
+    fn is_named(&self, name: &str) -> bool {
+        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        let slurm_name = self.slurm.get("SLURMD_NODENAME").map_or("", String::as_str);
+        [self.hostname, slurm_name, "localhost"].iter().any(|own| short(own) == short(name))
+    }
+}
+
 impl RemoteStarts {
-    /// Takes in the arguments of one process.
+    /// Takes in the arguments of one process, its program first.
     pub(crate) fn add(&mut self, args: &[String]) {
         let Some((program, rest)) = args.split_first() else { return };
         match program.rsplit('/').next().unwrap_or_default() {
@@ -63,11 +87,11 @@ impl RemoteStarts {
         }
     }
 
-    /// Takes in the arguments of an srun: the nodes that it asks for. It may have started tasks on each of them.
+    /// Takes in the nodes that the arguments of an srun ask for. It may have started tasks on each of them.
     fn add_srun(&mut self, args: &[String]) {
         // `--nodes` can be a range, `2-4`: the most counts.
-        let number = |short, long| value(args, short, long)?.split('-').next_back()?.parse().ok();
-        match value(args, 'w', "nodelist") {
+        let number = |short, long| option_value(args, short, long)?.split('-').next_back()?.parse().ok();
+        match option_value(args, 'w', "nodelist") {
             Some(list) => self.listed.extend(expanded(list)),
             None => {
                 let srun = Srun { nodes: number('N', "nodes"), tasks: number('n', "ntasks") };
@@ -76,27 +100,14 @@ impl RemoteStarts {
         }
     }
 
-    /// Gives the machines besides this one on which processes were started, by name as far as names are known. `None`: nothing
-    /// was started elsewhere.
+    /// Gives the machines besides this one on which processes were started: how many, and the names that are known. `None`:
+    /// nothing was started elsewhere.
     pub(crate) fn unseen(&self, here: &Here) -> Option<Nodes> {
         let mut names: BTreeSet<String> = self.daemons.union(&self.listed).cloned().collect();
-        let mut unnamed = 0;
-        if let Some(srun) = self.srun {
-            let allocated =
-                here.slurm.get("SLURM_JOB_NODELIST").map(|list| expanded(list)).unwrap_or_default();
-            let nodes = srun.most_nodes(&allocated);
-            if !allocated.is_empty() && nodes >= allocated.len() as u64 {
-                names.extend(allocated);
-            } else {
-                // Which ones it took is not known. One is this machine, if tasks of it have joined the run here.
-                unnamed = nodes.saturating_sub(u64::from(here.joined > 0));
-            }
-        }
-        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-        let own = [here.hostname, here.slurm.get("SLURMD_NODENAME").map_or("", String::as_str), "localhost"]
-            .map(short);
-        names.retain(|name| !own.contains(&short(name)));
-        // The unnamed ones can be those that other arguments named.
+        let (named_by_job, unnamed) = self.srun.map(|srun| srun.nodes(here)).unwrap_or_default();
+        names.extend(named_by_job);
+        names.retain(|name| !here.is_named(name));
+        // The unnamed machines can be those that other arguments named.
         let unseen = (names.len() as u64).max(unnamed);
         (unseen > 0).then(|| Nodes { unseen, unseen_names: names.into_iter().collect() })
     }
@@ -107,8 +118,8 @@ fn expanded(list: &str) -> Vec<String> {
     node_list::expanded(list, MOST_NAMES)
 }
 
-/// Gives the host on which ssh starts an MPI daemon, by ssh's arguments: options, the host, and the command there. `None`: it
-/// starts something else.
+/// Gives the host on which ssh starts an MPI daemon. `args`: ssh's options, the host, and the command there. `None`: ssh starts
+/// something else.
 fn daemon_host(args: &[String]) -> Option<String> {
     let (host, command) = args.get(host_at(args)?..)?.split_first()?;
     let separators = |c: char| c.is_whitespace() || ";&|()'\"`".contains(c);
@@ -116,12 +127,13 @@ fn daemon_host(args: &[String]) -> Option<String> {
     words.any(is_daemon).then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
-/// Finds the last value of an option before the command, in any of its forms: `-N2`, `-N 2`, `--nodes=2` and `--nodes 2`.
-fn value<'a>(args: &'a [String], short: char, long: &str) -> Option<&'a str> {
+/// Finds the value of an srun option, in any of its forms: `-N2`, `-N 2`, `--nodes=2` and `--nodes 2`. The last one before the
+/// command counts.
+fn option_value<'a>(args: &'a [String], short: char, long: &str) -> Option<&'a str> {
     let mut found = None;
     let mut args = args.iter().map(String::as_str).peekable();
     while let Some(arg) = args.next_if(|arg| arg.starts_with('-')) {
-        // What follows the option's name in this word.
+        // What follows the option's name in this word; `None`: the word has another option.
         let after_short =
             arg.strip_prefix('-').and_then(|arg| arg.strip_prefix(short)).filter(|_| !arg.starts_with("--"));
         let after_long = arg.strip_prefix("--").and_then(|arg| arg.strip_prefix(long));
