@@ -14,12 +14,12 @@ const LONGEST_COMMAND: usize = 40;
 #[must_use]
 pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duration) -> String {
     let unit = limit.quantity.unit();
-    let amount = unit.of_report(exceeded.by.amount);
+    let whole = exceeded.by.amount;
     let amount = match unit {
-        Unit::Bytes => bytes(exceeded.by.amount),
-        Unit::Seconds => readable(amount),
-        Unit::Processes => processes(exceeded.by.amount),
-        Unit::Percent => percent(amount / 100.0),
+        Unit::Bytes => bytes(whole),
+        Unit::Seconds => readable(unit.of_report(whole)),
+        Unit::Processes => processes(whole),
+        Unit::Percent => percent(unit.of_report(whole) / 100.0),
     };
     let held = exceeded.largest.as_ref().map(|process| held_most(process, &bytes(process.rss_bytes)));
     format!(
