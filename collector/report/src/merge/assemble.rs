@@ -166,7 +166,7 @@ impl Merger {
         }
         let read = self.read_nodes.iter().filter_map(|number| self.plan.nodes.get(*number));
         let with_report: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
-        let told = self.told.names.iter().map(|name| (short(name), name));
+        let told = self.told_nodes.names.iter().map(|name| (short(name), name));
         // The names that reports tell are sorted. So a name without its domain comes before the same name with it, and is kept.
         let mut without_report: BTreeMap<&str, &String> = BTreeMap::new();
         for (short, name) in told.filter(|(short, _)| !with_report.contains(short)) {
@@ -174,7 +174,7 @@ impl Merger {
         }
         let names: Vec<String> = without_report.into_values().cloned().collect();
         // Reports can count more nodes than they name.
-        let unread = self.told.most.saturating_sub(self.read_nodes.len() as u64);
+        let unread = self.told_nodes.most.saturating_sub(self.read_nodes.len() as u64);
         let count = (names.len() as u64).max(unread);
         Missing { names, count }
     }

@@ -37,7 +37,7 @@ pub(super) struct Machines {
     energy: Known,
     /// The first report of some machine does not cover the run, so the machine's means are over another time.
     has_other_means: bool,
-    open: Open,
+    open: OpenMachine,
 }
 
 /// What a machine has.
@@ -50,7 +50,7 @@ pub(super) struct Size {
 
 /// The machine whose reports are being read.
 #[derive(Default)]
-struct Open {
+struct OpenMachine {
     reports: u64,
     /// The times of its reports. `None`: there is none.
     cover: Option<Cover>,
@@ -116,7 +116,7 @@ impl Machines {
             mean_busy: Known::default(),
             energy: Known::default(),
             has_other_means: false,
-            open: Open::default(),
+            open: OpenMachine::default(),
         }
     }
 
@@ -155,7 +155,7 @@ impl Machines {
         for (sum, seen, quantity) in
             [(&mut self.ram, &mut open.ram, ram), (&mut self.cpu, &mut open.cpu, cpu)]
         {
-            add_or_raise(sum, seen, quantity.as_ref(), Turn { is_first, is_covered });
+            add_or_raise(sum, seen, quantity.as_ref(), Standing { is_first, is_covered });
         }
     }
 
@@ -174,13 +174,14 @@ impl Machines {
             let max = max.filter(|_| shared == devices.len());
             let used = gpu_tracks(report, &seen.ids, |gpu| &gpu.memory_used_bytes);
             let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
+            // Without all of these GPUs, or without an upper bound, the quantity counts as unknown.
             let quantity = quantity.filter(|of| shared == seen.ids.len() && of.at_most.is_some());
             let is_covered = Cover::of(seen.span).holds(axis.span);
             add_or_raise(
                 &mut self.gpu_ram,
                 &mut seen.memory,
                 quantity.as_ref(),
-                Turn { is_first: false, is_covered },
+                Standing { is_first: false, is_covered },
             );
         }
     }
@@ -195,8 +196,8 @@ impl Machines {
         let quantity = axis.quantity(&used, Scale::Whole, max, at_most);
         let mut memory = Seen::default();
         // Whichever report it is, these GPUs are new to the sums.
-        let turn = Turn { is_first: true, is_covered: true };
-        add_or_raise(&mut self.gpu_ram, &mut memory, quantity.as_ref(), turn);
+        let standing = Standing { is_first: true, is_covered: true };
+        add_or_raise(&mut self.gpu_ram, &mut memory, quantity.as_ref(), standing);
         self.open.gpu_ram.push(SeenGpus { ids: new_gpus.to_vec(), memory, span: axis.span });
         // Of utilization, only the report's own maximum counts as an upper bound.
         let max = report.gpu.percent.max_sum.filter(|_| is_first);
@@ -312,7 +313,7 @@ fn bound_of(tracks: &[&Track]) -> Option<f64> {
 
 /// How a report stands to those of the same machine before it.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Standing {
     /// No report before was of this machine, or of these GPUs.
     is_first: bool,
     /// The command of the first report ran all of the time of this one.
@@ -321,19 +322,19 @@ struct Turn {
 
 /// Adds what the first report has of a quantity, or raises the sum where a later report saw more. `None`: the quantity is
 /// unknown. Then there is no upper bound, unless the first report covers all of the time of this one.
-fn add_or_raise(sum: &mut Sum, seen: &mut Seen, quantity: Option<&Quantity>, turn: Turn) {
-    if turn.is_first {
+fn add_or_raise(sum: &mut Sum, seen: &mut Seen, quantity: Option<&Quantity>, standing: Standing) {
+    if standing.is_first {
         sum.add(quantity);
     }
     match quantity {
-        Some(quantity) if turn.is_first => drop(seen.raise(quantity, sum.grid())),
+        Some(quantity) if standing.is_first => drop(seen.raise(quantity, sum.grid())),
         Some(quantity) => sum.raise_where_above(quantity, seen),
-        None if turn.is_covered => {}
+        None if standing.is_covered => {}
         None => sum.unbound(),
     }
 }
 
-impl Open {
+impl OpenMachine {
     /// Whether the means of the first report are those over the time of all reports.
     fn has_means(&self) -> bool {
         !self.is_apart && self.cover.is_some_and(Cover::is_whole)

@@ -15,7 +15,7 @@ use super::quantity::Axis;
 use super::ranks::RankTable;
 use super::sums::{Quantities, Sums};
 use super::totals::{Known, Totals};
-use super::usable::OfMachine;
+use super::usable::UsableOfMachine;
 use super::warnings::NodeWarnings;
 use crate::model::node_list;
 use crate::model::report::{
@@ -60,7 +60,7 @@ pub struct Merger {
     pub(super) usable: Usables,
     pub(super) nodes: Vec<Node>,
     pub(super) unlisted: Unlisted,
-    pub(super) told: Told,
+    pub(super) told_nodes: ToldNodes,
     pub(super) files: ReportFiles,
     /// Numbers of the nodes of which a report was read.
     pub(super) read_nodes: BTreeSet<usize>,
@@ -74,7 +74,7 @@ pub struct Merger {
 #[derive(Default)]
 pub(super) struct Usables {
     /// Sums of the machine whose reports are being read.
-    of_machine: OfMachine,
+    of_machine: UsableOfMachine,
     pub cores: f64,
     /// Of several sources, the first one of the enum's order: the most specific.
     pub cores_source: Option<CoresSource>,
@@ -99,7 +99,7 @@ pub(super) struct Unlisted {
 
 /// The nodes of the job, as far as its reports tell of other nodes.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ToldNodes {
     /// The names that reports have.
     pub names: BTreeSet<String>,
     /// How many nodes the job has at least: the most that one report counts, its own included.
@@ -128,7 +128,7 @@ impl Merger {
             usable: Usables::default(),
             nodes: Vec::new(),
             unlisted: Unlisted::default(),
-            told: Told::default(),
+            told_nodes: ToldNodes::default(),
             files,
             only: None,
             read_nodes: BTreeSet::new(),
@@ -178,7 +178,7 @@ impl Merger {
         }
         self.common.add(&report);
         self.usable.add(&report);
-        self.told.add(&report);
+        self.told_nodes.add(&report);
         if let Some((_, open)) = &mut self.open {
             // The node and the rank have the figures of main and descendants together.
             let [_, _, ram] = &quantities.ram;
@@ -295,7 +295,7 @@ impl Usables {
     }
 }
 
-impl Told {
+impl ToldNodes {
     /// Adds the nodes that a report names as not seen, and those of its Slurm step.
     fn add(&mut self, report: &Report) {
         let unseen = report.coverage.nodes.as_ref();

@@ -2,6 +2,7 @@
 //! all of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 
 use super::grid::Grid;
 use super::head::Head;
@@ -314,39 +315,42 @@ impl Times {
         // Of several groups with most reports, the first one.
         let most = groups.iter().map(|group| group.members.len()).max().unwrap_or(0);
         let main = groups.iter().position(|group| group.members.len() == most).unwrap_or(0);
-        let Some(run) = groups.get(main) else {
-            return Self {
-                extent: Span { start_us: 0, end_us: 0 },
-                apart: BTreeSet::new(),
-                outside: Vec::new(),
-            };
-        };
-        let mut extent = run.extent;
-        // Groups are added on both sides, as long as the gap is no longer than the run.
-        let gap_us = LEAST_GAP_US.max(extent.end_us - extent.start_us);
-        let (mut first, mut last) = (main, main);
-        loop {
-            let before = first.checked_sub(1).map(|at| groups[at].extent);
-            let after = groups.get(last + 1).map(|group| group.extent);
-            if let Some(span) = before.filter(|span| extent.start_us - span.end_us <= gap_us) {
-                extent.start_us = span.start_us;
-                first -= 1;
-            } else if let Some(span) = after.filter(|span| span.start_us - extent.end_us <= gap_us) {
-                extent.end_us = span.end_us;
-                last += 1;
-            } else {
-                break;
-            }
+        if groups.is_empty() {
+            let extent = Span { start_us: 0, end_us: 0 };
+            return Self { extent, apart: BTreeSet::new(), outside: Vec::new() };
         }
+        let (of_run, extent) = near_groups(&groups, main);
         let mut outside = Vec::new();
         for (at, group) in groups.into_iter().enumerate().filter(|(at, _)| *at != main) {
-            if at < first || at > last {
+            if !of_run.contains(&at) {
                 apart.extend(&group.members);
             }
             outside.extend(group.members);
         }
         outside.sort_unstable();
         Self { extent, apart: apart.into_iter().collect(), outside }
+    }
+}
+
+/// Gives which groups belong to the run whose largest group is `main`, and their extent. Groups are added on both sides, as long
+/// as the gap before the next one is no longer than the largest group or [`LEAST_GAP_US`]. `groups` are in the order of their
+/// times.
+fn near_groups(groups: &[Group], main: usize) -> (RangeInclusive<usize>, Span) {
+    let mut extent = groups[main].extent;
+    let gap_us = LEAST_GAP_US.max(extent.end_us - extent.start_us);
+    let (mut first, mut last) = (main, main);
+    loop {
+        let before = first.checked_sub(1).map(|at| groups[at].extent);
+        let after = groups.get(last + 1).map(|group| group.extent);
+        if let Some(span) = before.filter(|span| extent.start_us - span.end_us <= gap_us) {
+            extent.start_us = span.start_us;
+            first -= 1;
+        } else if let Some(span) = after.filter(|span| span.start_us - extent.end_us <= gap_us) {
+            extent.end_us = span.end_us;
+            last += 1;
+        } else {
+            return (first..=last, extent);
+        }
     }
 }
 

@@ -130,15 +130,14 @@ impl<'a> Axis<'a> {
     /// Makes the axis of a report whose command ran at `span`.
     pub(super) fn of(report: &'a Report, span: Span, is_apart: bool) -> Self {
         let series = &report.series;
-        let begins_in_order = series.start_s.windows(2).all(|pair| pair[0] <= pair[1]);
-        let mut ends_with_next = series.end_s.iter().zip(series.start_s.iter().skip(1));
-        let mut points = series.start_s.iter().zip(&series.end_s);
-        let is_sound = series.start_s.len() <= MOST_POINTS
-            && begins_in_order
-            && ends_with_next.all(|(end_s, next_s)| *end_s <= *next_s + POINT_ROUNDING_S)
-            && points.all(|(start_s, end_s)| {
-                *start_s >= 0.0 && start_s <= end_s && *end_s <= report.wall_s + LENGTH_ROUNDING_S
-            });
+        let begin_in_order = series.start_s.windows(2).all(|pair| pair[0] <= pair[1]);
+        let mut ends_and_next_starts = series.end_s.iter().zip(series.start_s.iter().skip(1));
+        let are_apart = ends_and_next_starts.all(|(end_s, next_s)| *end_s <= *next_s + POINT_ROUNDING_S);
+        let mut starts_and_ends = series.start_s.iter().zip(&series.end_s);
+        let are_within_run = starts_and_ends.all(|(start_s, end_s)| {
+            *start_s >= 0.0 && start_s <= end_s && *end_s <= report.wall_s + LENGTH_ROUNDING_S
+        });
+        let is_sound = series.start_s.len() <= MOST_POINTS && begin_in_order && are_apart && are_within_run;
         Self { span, is_apart, series, is_sound }
     }
 

@@ -163,20 +163,23 @@ impl RankTable {
     /// Ends the table: all reports were added. Jobs that only their reports tell apart get the next free numbers.
     pub(super) fn close(&mut self) {
         let mut used: BTreeSet<u32> = self.open.keys().map(|(job, ..)| *job).collect();
+        // The numbers that were given: by the job's number, how many ranks it has, and the place among the ranks of a key.
         let mut numbers: BTreeMap<(u32, u32, usize), u32> = BTreeMap::new();
         let mut next = 0;
+        let mut take_free_number = || {
+            while !used.insert(next) && next < u32::MAX {
+                next += 1;
+            }
+            next
+        };
         for ((job, of, rank), open) in std::mem::take(&mut self.open) {
             for (at, OpenRank { mut usage, series, .. }) in open.into_iter().enumerate() {
-                let number = *numbers.entry((job, of, at)).or_insert_with(|| {
-                    if at == 0 {
-                        return job;
-                    }
-                    while !used.insert(next) && next < u32::MAX {
-                        next += 1;
-                    }
-                    self.split.insert((next, of));
-                    next
-                });
+                // The first rank of a key keeps the job's number.
+                let mut number = job;
+                if at > 0 {
+                    number = *numbers.entry((job, of, at)).or_insert_with(&mut take_free_number);
+                    self.split.insert((number, of));
+                }
                 usage.place.job = number;
                 if let Some(series) = series {
                     self.series.insert((number, of, rank), series.close(usage.place.clone()));

@@ -42,8 +42,8 @@ impl Shape {
         }
         // If no point has the largest value of the report, that can have been at any time.
         let largest = points.iter().filter_map(|point| point.max).max();
-        let is_above = largest.is_none_or(|largest| !is_about(quantity.max, largest));
-        let high = high.into_iter().map(|high| high.filter(|_| !is_above).unwrap_or(quantity.max));
+        let is_max_in_no_point = largest.is_none_or(|largest| !is_about(quantity.max, largest));
+        let high = high.into_iter().map(|high| high.filter(|_| !is_max_in_no_point).unwrap_or(quantity.max));
         // A bin that the points do not fill also has time in which there may have been nothing.
         let runs_through = |bin: usize| {
             let (bin_start_us, bin_end_us) = grid.window(bin, 1);

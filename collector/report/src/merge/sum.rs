@@ -139,10 +139,10 @@ impl Sum {
         }
         let shape = Shape::of(quantity, self.grid);
         // The report can have had more than any point has, and at any time.
-        let is_above = !is_about(at_most, max);
+        let can_be_above_points = !is_about(at_most, max);
         for (at, bin) in (shape.first..=shape.last).enumerate() {
             self.bins.most[bin] += u128::from(shape.high[at]);
-            self.bins.at_most[bin] += u128::from(if is_above { at_most } else { shape.high[at] });
+            self.bins.at_most[bin] += u128::from(if can_be_above_points { at_most } else { shape.high[at] });
             self.bins.least[bin] += u128::from(shape.low[at]);
         }
         for point in quantity.points.iter() {

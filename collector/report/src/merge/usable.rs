@@ -7,7 +7,7 @@ use super::totals::Known;
 
 /// Sums of the nodes of a machine.
 #[derive(Default)]
-pub(super) struct OfMachine {
+pub(super) struct UsableOfMachine {
     cores: Capped<f64>,
     /// `--n-expected-cores` of the nodes, else their cores.
     expected_cores: Capped<u64>,
@@ -24,7 +24,7 @@ struct Capped<T> {
     most: T,
 }
 
-impl OfMachine {
+impl UsableOfMachine {
     /// Adds a node.
     pub(super) fn add(&mut self, closed: &ClosedNode) {
         let cores = closed.usable.count;
