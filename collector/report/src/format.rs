@@ -65,9 +65,15 @@ const OPENMETRICS: Format = Format {
     lists: Some(Lists { gpus: openmetrics::gpu_list, gpus_now: openmetrics::gpu_list }),
 };
 
+/// The name of the form for a browser.
+pub const HTML_NAME: &str = "html";
+
 /// For a browser.
 const HTML: Format =
     Format { name: HTML_NAME, extension: "html", is_complete: true, report: html::html, lists: None };
+
+/// Before the name of a form: what gpu_tracker 5 writes in that form, and nothing more.
+pub const GPU_TRACKER: &str = "gpu_tracker ";
 
 /// All forms. The name of one of gpu_tracker's is [`GPU_TRACKER`] and the name of the form that it corresponds to.
 const FORMATS: [Format; 6] = [
@@ -78,9 +84,6 @@ const FORMATS: [Format; 6] = [
     Format { name: "gpu_tracker text", is_complete: false, report: gpu_tracker::text, ..TEXT },
     Format { name: "gpu_tracker json", is_complete: false, report: json::gpu_tracker, ..JSON },
 ];
-
-/// Before the name of a form: what gpu_tracker 5 writes in that form, and nothing more.
-pub const GPU_TRACKER: &str = "gpu_tracker ";
 
 /// Gives the values of `-f`, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -140,9 +143,6 @@ pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     }
     text
 }
-
-/// The name of the form for a browser.
-pub const HTML_NAME: &str = "html";
 
 /// Renders the page of a report with charts of `metrics`, which were collected for its points.
 #[must_use]

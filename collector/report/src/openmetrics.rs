@@ -54,9 +54,9 @@ impl Metrics {
                     writeln!(self.text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
             }
             let shared = self.labels.iter().map(|(label, value)| (*label, value.as_str()));
-            let labels = shared.chain(own.iter().copied());
-            let labels: Vec<_> =
-                labels.map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
+            let all = shared.chain(own.iter().copied());
+            let labels: Vec<String> =
+                all.map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
             let _infallible = writeln!(self.text, "{PREFIX}{name}{labels} {value}");
         }

@@ -55,7 +55,7 @@ fn gpu_part(place: usize, gpu: &GpuSample) -> String {
     format!("  GPU{number} {} {}", percent(gpu.busy_percent), memory_of_run_and_all(run, gpu.used_bytes))
 }
 
-/// Writes a time as hours, minutes and seconds, and with a fraction if it has one.
+/// Writes a time as hours, minutes and seconds: `0:01:05`. Tenths of a second are written if they are not 0.
 fn clock(seconds: f64) -> String {
     let tenths = (seconds * 10.0).round() as u64;
     let (hours, minutes, rest) = (tenths / 36_000, tenths / 600 % 60, tenths % 600);

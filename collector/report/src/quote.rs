@@ -113,13 +113,18 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
         return whole;
     }
     let left = max_width.saturating_sub(" ... 1000 more".len());
-    let mut columns = 0;
-    // The space behind the last word is not written.
-    let fits = |shown: &&String| {
-        columns += width(shown) + 1;
-        columns <= left + 1
-    };
-    let kept = shown.iter().take_while(fits).count().max(1);
+    let (mut kept, mut columns) = (0, 0);
+    for word in &shown {
+        columns += width(word);
+        if columns > left {
+            break;
+        }
+        kept += 1;
+        // The space before the next word.
+        columns += 1;
+    }
+    // The first word stays, even if it does not fit.
+    let kept = kept.max(1);
     let text = shown[..kept].join(" ");
     // A word that was cut ends with the mark already.
     let mark = if text.ends_with(MARK) { "" } else { " ..." };
@@ -228,12 +233,15 @@ fn end(text: &str, max_width: usize) -> &str {
 
 /// Counts the bytes of the first characters that fit into these columns.
 fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
-    let mut columns = 0;
-    let fits = |c: &char| {
+    let (mut columns, mut bytes) = (0, 0);
+    for c in chars {
         columns += c.width().unwrap_or(1);
-        columns <= max_width
-    };
-    chars.take_while(fits).map(char::len_utf8).sum()
+        if columns > max_width {
+            break;
+        }
+        bytes += c.len_utf8();
+    }
+    bytes
 }
 
 /// Breaks words into lines of at most `width` columns. A longer word has a line of its own.

@@ -290,12 +290,12 @@ pub fn from_csv(text: &str) -> Result<Recording, String> {
     // The form: names and values of what holds for all rows, then the names of the columns, then rows.
     let mut lines = text.lines();
     let mut cells = || lines.next().map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
-    let (Some(fixed), Some(given), Some(names)) = (cells(), cells(), cells()) else {
+    let (Some(fixed_names), Some(fixed_values), Some(names)) = (cells(), cells(), cells()) else {
         return Err("is no tracking file: it has fewer than three lines".into());
     };
     let value = |name: &str| {
-        let at = fixed.iter().position(|fixed| *fixed == name);
-        at.and_then(|at| given.get(at).copied()).unwrap_or_default().to_owned()
+        let at = fixed_names.iter().position(|known| *known == name);
+        at.and_then(|at| fixed_values.get(at).copied()).unwrap_or_default().to_owned()
     };
     let fixed = Fixed {
         ram_unit: value("ram_unit"),
@@ -336,17 +336,18 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
         rows.iter().filter_map(|row| Some((row[time_place]? * ns_per_unit, row))).collect();
     // The start of the run is not in the table: the first row counts as a moment there.
     let first_ns = timed_rows.first().map_or(0.0, |(ns, _)| *ns);
+    let mut points = Vec::with_capacity(timed_rows.len());
+    // A point begins where the one before it ends.
     let mut start_s = 0.0;
-    let point = |(ns, row): &(f64, &Vec<Option<f64>>)| {
+    for (ns, row) in &timed_rows {
         let end_s = (ns - first_ns) / NS_PER_S;
         let values = table_columns.iter().map(|column| column.value(row)).collect();
-        // It begins where the row before it ends.
-        Point { start_s: std::mem::replace(&mut start_s, end_s), end_s, values }
-    };
-    let points = timed_rows.iter().map(point).collect();
+        points.push(Point { start_s, end_s, values });
+        start_s = end_s;
+    }
     let columns = table_columns.into_iter().map(|column| column.column).collect();
     let over_time = OverTime { points, columns };
-    // The run began up to an interval before its first row. Of one row, the interval is not known.
+    // The run began up to an interval before its first row. A single row does not tell the interval.
     let earlier_s = match over_time.points.len() {
         0 | 1 => f64::INFINITY,
         _ => over_time.longest_s() * UNKNOWN_START_POINTS,

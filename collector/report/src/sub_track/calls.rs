@@ -115,7 +115,7 @@ impl Marks {
     pub fn pair(self) -> Result<Blocks, MarksError> {
         let Self { numbers, entries } = self;
         // The name and the calls of each block, by its number.
-        let mut blocks: Vec<(String, Vec<Call>)> = numbers.iter().map(|_| Default::default()).collect();
+        let mut blocks: Vec<(String, Vec<Call>)> = vec![Default::default(); numbers.len()];
         for (name, block) in numbers {
             blocks[block].0 = name;
         }
@@ -248,12 +248,12 @@ impl Block {
     pub(super) fn calls_with_samples(&self) -> usize {
         // From the last call to the first: the earliest sample since the start of the call.
         let mut earliest_s = f64::INFINITY;
-        let calls = self.calls.iter().zip(&self.first_sample_s).rev();
-        let has_sample = |(call, before_next_s): &(&Call, &f64)| {
-            earliest_s = earliest_s.min(**before_next_s);
-            earliest_s <= call.stop_s
-        };
-        calls.filter(has_sample).count()
+        let mut count = 0;
+        for (call, first_sample_s) in self.calls.iter().zip(&self.first_sample_s).rev() {
+            earliest_s = earliest_s.min(*first_sample_s);
+            count += usize::from(earliest_s <= call.stop_s);
+        }
+        count
     }
 }
 
