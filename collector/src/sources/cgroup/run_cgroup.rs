@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{ASIDE, MEMORY_EVENTS, PREFIX, Places, oom_kills, read};
+use super::{ASIDE, Groups, MEMORY_EVENTS, PREFIX, oom_kills, read};
 use crate::model::cgroup::{NoRunCgroup, RunCgroup};
 use crate::model::report::Cgroup as Figures;
 use crate::sys::proc_fs::ProcRoot;
@@ -21,26 +21,21 @@ use crate::sys::proc_fs::ProcRoot;
 const CONTROLLERS: [&str; 2] = ["memory", "io"];
 /// Block devices by number.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
-/// A group is emptied in several rounds, since its processes can fork meanwhile. One that forks faster than this keeps its group.
+/// A group is emptied in several rounds, since its processes can fork meanwhile. A group whose processes fork faster stays.
 const MOST_ROUNDS: usize = 10;
 
 /// The launcher's group holds processes, so it cannot enable controllers for its children.
 #[derive(Debug, PartialEq, Eq)]
 struct Occupied;
 
-/// Creates a group for the command of this launcher, which has a single thread. `launcher`: its pid. `random` makes the name
-/// unique.
+/// Creates a group for the command of the launcher with this pid, and enables controllers for it. If the launcher is alone in its
+/// own group, it may be moved out for that. Removes groups of runs whose launcher was killed. `random` makes the name unique.
 ///
 /// # Errors
 /// If there is no cgroup v2, or no permission.
 pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, NoRunCgroup> {
-    let home = Places::own(root).v2.ok_or(NoRunCgroup::NotMounted)?.dir;
-    // Groups of runs whose launcher was killed. The kernel refuses to remove a group in use.
-    for (dir, launcher) in siblings(&home) {
-        if !root.path(launcher, "stat").exists() {
-            groups_below(&dir).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
-        }
-    }
+    let home = Groups::own(root).v2.ok_or(NoRunCgroup::NotMounted)?.dir;
+    remove_leftovers(root, &home);
     let name = format!("{PREFIX}{launcher}.{random:08x}");
     let dir = home.join(&name);
     std::fs::create_dir(&dir).map_err(|error| NoRunCgroup::NotCreated {
@@ -56,7 +51,20 @@ pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, 
     Ok(run)
 }
 
-/// Enables as many of [`CONTROLLERS`] as possible for the command's group, and notes in `missing` why others are not.
+/// Removes the groups below `home` of runs whose launcher was killed. The kernel refuses to remove a group in use.
+fn remove_leftovers(root: &ProcRoot, home: &Path) {
+    for (dir, launcher) in groups_of_runs(home) {
+        if !root.path(launcher, "stat").exists() {
+            groups_below(&dir).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
+        }
+    }
+}
+
+/// Enables as many of [`CONTROLLERS`] as possible for the command's group. Notes in `run` which were enabled, and why others were
+/// not.
+///
+/// # Errors
+/// If processes in `home` prevent it.
 fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     let [above, own] = [&run.home, &run.dir].map(|dir| words(&dir.join("cgroup.controllers")));
     let home = run.home.display();
@@ -83,8 +91,8 @@ fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     if is_occupied { Err(Occupied) } else { Ok(()) }
 }
 
-/// Moves the launcher out of `home`, then tries again to enable controllers. If that fails, it moves back. `name` is that of the
-/// command's group.
+/// Moves the launcher out of `home`, then tries again to enable controllers. If that fails, moves the launcher back. `name` is
+/// that of the command's group.
 fn move_launcher_aside(run: &mut RunCgroup, name: &str, launcher: u32) {
     let aside = run.home.join(format!("{name}{ASIDE}"));
     if std::fs::create_dir(&aside).is_err() {
@@ -107,16 +115,18 @@ pub fn entrance(run: &RunCgroup) -> io::Result<File> {
     File::options().write(true).open(run.dir.join("cgroup.procs"))
 }
 
-/// Has the kernel hold a limit of memory, bytes: above it, it kills all processes of the group. Page cache counts, but gives way first.
+/// Sets the group's memory limit, bytes. When the group exceeds it, the kernel kills all processes of the group. Page cache
+/// counts, but the kernel frees that first.
 ///
 /// # Errors
-/// If the kernel refuses that, or the group has no memory controller.
+/// If the kernel refuses the limit, or the group has no memory controller.
 pub(crate) fn limit_memory(run: &RunCgroup, bytes: u64) -> Result<(), String> {
     let write = |name: &str, text: &str| {
         let path = run.dir.join(name);
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
-    if let Some(reason) = run.missing.first().filter(|_| !run.dir.join("memory.max").exists()) {
+    let has_controller = run.dir.join("memory.max").exists();
+    if !has_controller && let Some(reason) = run.missing.first() {
         return Err(reason.clone());
     }
     write("memory.oom.group", "1")?;
@@ -128,7 +138,7 @@ pub(crate) fn figures(run: &RunCgroup) -> Figures {
     figures_with(run, Path::new(BLOCK_DEVICES))
 }
 
-/// Reads the figures. `block_devices` is the kernel's directory of these.
+/// Reads the figures as [`figures`]. `block_devices` is the kernel's directory of block devices.
 fn figures_with(run: &RunCgroup, block_devices: &Path) -> Figures {
     let path = Some(run.dir.display().to_string());
     let stat = read(&run.dir.join("cpu.stat")).unwrap_or_default();
@@ -161,11 +171,12 @@ fn figures_with(run: &RunCgroup, block_devices: &Path) -> Figures {
     }
 }
 
-/// Remove the group. Processes that still run move to the launcher's original group.
+/// Removes the command's group, and the one that the launcher moved into. Processes that still run move to the launcher's
+/// original group.
 pub fn remove(run: &RunCgroup) {
-    // Controllers stay enabled while another run uses them. Processes can move back only after they are disabled.
+    // Controllers stay enabled while another run uses them. Processes can move back only after controllers are disabled.
     let is_ours = |path: &PathBuf| *path == run.dir || run.aside.as_ref() == Some(path);
-    if siblings(&run.home).all(|(path, _)| is_ours(&path)) {
+    if groups_of_runs(&run.home).all(|(path, _)| is_ours(&path)) {
         for controller in &run.enabled {
             let _ = std::fs::write(run.home.join("cgroup.subtree_control"), format!("-{controller}"));
         }
@@ -175,7 +186,7 @@ pub fn remove(run: &RunCgroup) {
     }
 }
 
-/// Adds up a count over the lines of io.stat, one per device.
+/// Adds up a count over the lines of io.stat, one per device. `key` names the count, such as `rbytes=`.
 ///
 /// A stacked device (LVM, dm-crypt, md) is skipped, since the devices below it count the same bytes. Multipath counts:
 /// it forwards requests, which the devices below do not count again.
@@ -194,7 +205,7 @@ fn io_bytes(io_stat: &str, key: &str, block_devices: &Path) -> u64 {
     values.sum()
 }
 
-/// Move all processes of a group and its descendants, and remove the groups.
+/// Moves all processes of a group and its descendants to the group `into`, and removes the emptied groups.
 fn empty_into(dir: &Path, into: &Path) {
     for _ in 0..MOST_ROUNDS {
         for group in groups_below(dir) {
@@ -224,8 +235,8 @@ fn groups_below(dir: &Path) -> Vec<PathBuf> {
     groups
 }
 
-/// Finds the groups of any run below this one, with the pid of its launcher.
-fn siblings(home: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
+/// Finds the groups that any run made below this one, each with the pid of its launcher.
+fn groups_of_runs(home: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
     std::fs::read_dir(home).into_iter().flatten().flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let (pid, _) = name.strip_prefix(PREFIX)?.split_once('.')?;
@@ -233,7 +244,7 @@ fn siblings(home: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
     })
 }
 
-/// Reads the words in a file; none if it can't be read.
+/// Reads the words in a file; none if the file can't be read.
 fn words(file: &Path) -> Vec<String> {
     read(file).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
