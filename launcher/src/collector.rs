@@ -40,9 +40,9 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts a collector in a session of its own, so that no signal to the command's process group or terminal ends
-    /// it. `shared`: the process connector's socket and inbox, and the lock that ranks share. `locks`: for each place of the report
-    /// its lock, if it has one. Of the standard streams only those that it writes to stay open: a batch system waits until a task's stdout is closed.
+    /// Starts a collector in a session (setsid(2)) of its own, so that no signal to the command's process group or terminal ends
+    /// it, and sends it `config`. `shared`: the process connector's socket and inbox, and the lock that ranks share. `locks`: for
+    /// each place of the report its lock, if it has one.
     pub(crate) fn start(
         segment: &NamedFile,
         state: &NamedFile,
@@ -60,11 +60,8 @@ impl Collector {
         let [pipe_fd, orders_fd] = [reader.as_raw_fd(), orders_writer.as_raw_fd()].map(Some);
         let fds = [pipe_fd, orders_fd, segment_fd, state_fd, socket_fd, inbox_fd, ranks_fd];
         let lock_fds: Vec<_> = locks.iter().map(|fd| fd.map(|fd| fd.as_raw_fd())).collect();
-        let is_stdout = |target: &ReportTarget| target.output == Output::Stdout;
-        let is_log_on_stdout = config.tracking.gpu_trace.as_ref().is_some_and(|log| log.file.is_none());
-        let joint = config.report.joint.iter().flat_map(|joint| &joint.targets);
-        let needs_stdout = is_log_on_stdout || config.report.targets.iter().chain(joint).any(is_stdout);
-        let stdout = if needs_stdout { Stdio::inherit() } else { Stdio::null() };
+        // A batch system waits until all processes of a task have closed its stdout.
+        let stdout = if writes_to_stdout(config) { Stdio::inherit() } else { Stdio::null() };
         let argument = |fd: &Option<RawFd>| fd.map_or("-".into(), |fd: RawFd| fd.to_string());
         let lock_list = lock_fds.iter().map(argument).collect::<Vec<_>>().join(",");
         let mut command = Command::new("/proc/self/exe");
@@ -90,15 +87,24 @@ impl Collector {
             });
         }
         let pid = command.spawn()?.id();
-        // If the collector ends at once, writing a long configuration must fail, not block. And only its own end of the other
-        // pipe may keep that open.
+        // Only the collector may hold its ends of the pipes. If it ends at once, writing a long configuration must fail, not
+        // block, and the pipe of orders must be seen to close.
         drop((reader, orders_writer));
         let started_ns = clock::monotonic_ns();
         Ok(Self { pid, started_ns, messages: MessagePipe::new(writer, config), orders })
     }
 }
 
-/// Makes the report of all ranks after this one's, in a run with this configuration. The descriptor is the lock that they share.
+/// Whether a collector with this configuration writes a report or the GPU log to stdout.
+fn writes_to_stdout(config: &Config) -> bool {
+    let is_stdout = |target: &ReportTarget| target.output == Output::Stdout;
+    let joint_targets = config.report.joint.iter().flat_map(|joint| &joint.targets);
+    config.tracking.gpu_trace.as_ref().is_some_and(|log| log.file.is_none())
+        || config.report.targets.iter().chain(joint_targets).any(is_stdout)
+}
+
+/// Makes the joint report of all ranks, after the collector has written this rank's. The descriptor is the lock that the ranks
+/// share.
 type MakeJointReport = fn(&Config, OwnedFd);
 
 /// Runs the collector and ends with it, if these are the arguments of one. Returns if they are not.
@@ -114,7 +120,7 @@ pub(crate) fn serve_if_started_as_one(args: &[OsString], make_joint_report: Make
         let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
         let [pipe, orders, segment, state] = [pipe, orders, segment, state].map(owned);
         let [socket, inbox, ranks] = [socket, inbox, ranks].map(|arg| fd(arg).map(owned));
-        // The keeper, which can outlive this process, must not have it.
+        // The keeper, which can outlive this process, must not hold the ranks' lock.
         let _ = ranks.as_ref().map(|lock| fcntl_setfd(lock, FdFlags::CLOEXEC));
         let locks = locks.to_string_lossy();
         let output_locks = locks.split(',').map(|arg| number(arg).map(owned)).collect();
@@ -127,14 +133,19 @@ pub(crate) fn serve_if_started_as_one(args: &[OsString], make_joint_report: Make
     }
 }
 
-/// Runs this process as a collector. Gives whether the report is written; else a line on stderr says why not.
+/// Runs this process as a collector, and makes the joint report if it has the ranks' lock. Gives whether the report is written. If
+/// not, a line on stderr says why.
 fn serve(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: MakeJointReport) -> bool {
     for signal in IGNORED {
         signals::set_ignored(signal, true);
     }
     rustix::thread::set_name(c"gpu-track-coll").ok();
-    // Here, and not by the launcher: MPI launchers kill that soon after they ask it to end.
-    let after = |config: &Config| ranks.into_iter().for_each(|lock| make_joint_report(config, lock));
-    let served = gpu_track_collector::serve(inheritance, after);
+    // The launcher can't make the joint report: MPI launchers kill it soon after they ask it to end.
+    let after_report = |config: &Config| {
+        if let Some(lock) = ranks {
+            make_joint_report(config, lock);
+        }
+    };
+    let served = gpu_track_collector::serve(inheritance, after_report);
     served.inspect_err(|error| console::message(error)).is_ok()
 }

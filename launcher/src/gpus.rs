@@ -119,7 +119,7 @@ fn list_once(config: &GpuConfig) -> io::Result<Listing> {
     parse_listing(&line)
 }
 
-/// Parses the line of a child. An empty one fails: the child ended.
+/// Parses the line of a child. An empty line is an error: the child has ended.
 fn parse_listing(line: &str) -> io::Result<Listing> {
     serde_json::from_str(line).map_err(|_| {
         io::Error::other(
@@ -160,14 +160,14 @@ impl Child {
         Ok(Self { process, stdout: BufReader::new(stdout) })
     }
 
-    /// Waits for its next line. It is an empty text if the child ended.
+    /// Waits for the next line of the child. The text is empty if the child has ended.
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         Ok(line)
     }
 
-    /// Gives the signal by which it crashed before it wrote a line. `None`: `line` is not empty, or it ended otherwise.
+    /// Gives the signal by which the child crashed before it wrote a line. `None`: `line` is not empty, or the child did not crash.
     fn crashed_by(&mut self, line: &str) -> Option<i32> {
         if !line.is_empty() {
             return None;

@@ -7,12 +7,12 @@ use gpu_track_collector::{LimitAction, Quantity, RunLimit, RunLimits, Threshold,
 
 use super::values::{MOST_LIMITS, ValueError, named};
 
-/// A century.
+/// Longest time of a limit: a century.
 const LONGEST_S: f64 = 100.0 * 365.0 * 86_400.0;
-/// The largest number of bytes or processes that is told apart from its neighbours.
+/// Most bytes or processes of a limit. Above 2^53, which is a little more, an f64 has not every whole number.
 const LARGEST: f64 = 9.0e15;
-/// Longest text of a limit, bytes: an order has it, which has to fit into a line.
-const LONGEST: usize = 100;
+/// Longest text of a limit, bytes: the order to obey the limit has it, and has to fit into a line of its pipe.
+const LONGEST_TEXT_BYTES: usize = 100;
 /// Highest number of a signal.
 const LAST_SIGNAL: i32 = 64;
 
@@ -34,7 +34,7 @@ pub(super) struct LimitArgs {
     kill_after: Duration,
 }
 
-/// A list in one value. For a bare `Vec`, clap would expect the option several times.
+/// The limits of one value. With `Vec` in place of this name, clap would take each value for a single limit.
 type List = Vec<RunLimit>;
 
 impl From<LimitArgs> for RunLimits {
@@ -56,11 +56,11 @@ fn limits(given: &str) -> Result<List, ValueError> {
 /// Parses `NAME=VALUE` or `NAME=VALUE:SIGNAL`.
 fn limit(given: &str) -> Result<RunLimit, ValueError> {
     let (name, rest) = given.split_once('=').ok_or_else(|| ValueError::Limit(given.to_owned()))?;
-    if given.len() > LONGEST {
-        return Err(ValueError::Limit(format!("{}...", given.chars().take(LONGEST).collect::<String>())));
+    if given.len() > LONGEST_TEXT_BYTES {
+        return Err(ValueError::Limit(shortened(given)));
     }
     let quantity = quantity(name)?;
-    // A time can be 01:30:00.
+    // A colon is a part of a time such as 01:30:00.
     let (value, signal) = match rest.rsplit_once(':') {
         Some((value, signal)) if !(is_time(quantity) && clock_time(rest).is_some()) => (value, Some(signal)),
         _ => (rest, None),
@@ -78,8 +78,8 @@ fn limit(given: &str) -> Result<RunLimit, ValueError> {
 
 /// Parses `NAME>VALUE=SIGNAL`.
 fn signal_at(given: &str) -> Result<RunLimit, ValueError> {
-    if given.len() > LONGEST {
-        return Err(ValueError::SignalAt(format!("{}...", given.chars().take(LONGEST).collect::<String>())));
+    if given.len() > LONGEST_TEXT_BYTES {
+        return Err(ValueError::SignalAt(shortened(given)));
     }
     let parts = given.split_once('>').and_then(|(name, rest)| Some((name, rest.rsplit_once('=')?)));
     let (name, (value, signal)) = parts.ok_or_else(|| ValueError::SignalAt(given.to_owned()))?;
@@ -92,11 +92,17 @@ fn signal_at(given: &str) -> Result<RunLimit, ValueError> {
     })
 }
 
+/// Gives the beginning of a text that is too long for a limit.
+fn shortened(given: &str) -> String {
+    format!("{}...", given.chars().take(LONGEST_TEXT_BYTES).collect::<String>())
+}
+
+/// Parses the name of a quantity.
 fn quantity(name: &str) -> Result<Quantity, ValueError> {
     named(name, &Quantity::ALL, Quantity::name)
 }
 
-/// Parses how much is too much.
+/// Parses the threshold of a limit of this quantity.
 fn threshold(quantity: Quantity, given: &str) -> Result<Threshold, ValueError> {
     match quantity {
         Quantity::Ram | Quantity::GpuRam => memory(given),
@@ -110,7 +116,7 @@ fn threshold(quantity: Quantity, given: &str) -> Result<Threshold, ValueError> {
     }
 }
 
-/// Parses bytes, or a part of what the run may use.
+/// Parses bytes, or a percentage of what the run may use.
 pub(super) fn memory(given: &str) -> Result<Threshold, ValueError> {
     match given.strip_suffix('%') {
         Some(number) => {
@@ -120,12 +126,12 @@ pub(super) fn memory(given: &str) -> Result<Threshold, ValueError> {
     }
 }
 
-/// Parses the number of a percentage. `None`: it is none, or more than all.
+/// Parses the number of a percentage. `None`: it is no number above 0 and up to 100.
 pub(super) fn percent(number: &str) -> Option<f64> {
     number.parse().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0)
 }
 
-/// Parses a time that is more than nothing, as nanoseconds.
+/// Parses a time above 0. Gives it in nanoseconds.
 pub(super) fn duration(given: &str) -> Result<u64, ValueError> {
     match clock_time(given).or_else(|| time(given)) {
         Some(time) if !time.is_zero() => Ok(nanoseconds(time)),
@@ -133,11 +139,12 @@ pub(super) fn duration(given: &str) -> Result<u64, ValueError> {
     }
 }
 
+/// Whether the threshold of this quantity is a time.
 fn is_time(quantity: Quantity) -> bool {
     matches!(quantity, Quantity::Cpu | Quantity::Wall | Quantity::Stall | Quantity::GpuIdle)
 }
 
-/// Parses a time as Slurm has it: hours:minutes:seconds. `None`: it is none.
+/// Parses a time as Slurm writes it: hours:minutes:seconds. `None`: it has another form, or a part is too large.
 fn clock_time(given: &str) -> Option<Duration> {
     let [hours, minutes, seconds] = given.split(':').collect::<Vec<_>>()[..] else { return None };
     let number = |text: &str, below: u64| text.parse::<u64>().ok().filter(|number| *number < below);
@@ -145,7 +152,7 @@ fn clock_time(given: &str) -> Option<Duration> {
     Some(Duration::from_secs(hours * 3600 + minutes * 60 + seconds))
 }
 
-/// Parses bytes. K, M, G and T are binary, as for Slurm and ulimit; with B they are decimal, as in reports.
+/// Parses bytes. K, M, G and T alone, or with i, are binary, as for Slurm and ulimit. With B alone they are decimal, as in reports.
 pub(super) fn bytes(given: &str) -> Result<u64, ValueError> {
     const UNITS: [(&str, f64); 17] = [
         ("Ki", 1024.0),
@@ -184,7 +191,7 @@ fn kill_after(given: &str) -> Result<Duration, ValueError> {
     time(given).ok_or_else(|| ValueError::Time(given.to_owned()))
 }
 
-/// Parses a time: a number of seconds, or numbers with units, such as 1h30m. `None`: it is none, or longer than a century.
+/// Parses a time: a number of seconds, or numbers with units, such as 1h30m. `None`: it has another form, or is longer than a century.
 pub(super) fn time(given: &str) -> Option<Duration> {
     if let Ok(seconds) = given.parse::<f64>() {
         return (0.0..=LONGEST_S).contains(&seconds).then(|| Duration::from_secs_f64(seconds));
@@ -209,6 +216,7 @@ pub(super) fn time(given: &str) -> Option<Duration> {
     (!given.is_empty() && (0.0..=LONGEST_S).contains(&seconds)).then(|| Duration::from_secs_f64(seconds))
 }
 
+/// Converts a time to nanoseconds, at most `u64::MAX`.
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

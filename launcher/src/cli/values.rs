@@ -12,7 +12,7 @@ const MIN_DURATION_S: f64 = 0.1;
 /// A year: longer than any batch system lets a job run.
 const MAX_INTERVAL_S: f64 = 365.0 * 86_400.0;
 
-/// Limits and alerts that one value can have: more than anybody means.
+/// Most limits, and most alerts, in one value of an option: more than anybody means.
 pub(super) const MOST_LIMITS: usize = 64;
 
 /// Why a value is not allowed.
@@ -91,7 +91,7 @@ pub(crate) enum ValueError {
 /// Parses a sampling interval, seconds.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(crate) fn seconds(given: &str) -> Result<Duration, ValueError> {
     match given.parse() {
         Ok(s) if (MIN_INTERVAL_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
@@ -102,7 +102,7 @@ pub(crate) fn seconds(given: &str) -> Result<Duration, ValueError> {
 /// Parses the time between two lines of an output: a number of seconds, or one with a unit.
 ///
 /// # Errors
-/// If it is none, too short, or too long.
+/// If `given` is no such time, or the time is too short or too long.
 pub(super) fn duration(given: &str) -> Result<Duration, ValueError> {
     // ms stands first, because it ends with s, too.
     const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -118,7 +118,7 @@ pub(super) fn duration(given: &str) -> Result<Duration, ValueError> {
 /// Parses a number of cores.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
     match given.parse() {
         Ok(cores @ 1..) => Ok(cores),
@@ -129,7 +129,7 @@ pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
 /// Parses a pid.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(super) fn pid(given: &str) -> Result<u32, ValueError> {
     match given.parse() {
         Ok(pid @ 1..) => Ok(pid),
@@ -140,7 +140,7 @@ pub(super) fn pid(given: &str) -> Result<u32, ValueError> {
 /// Parses the number of a descriptor that is no standard stream.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(super) fn descriptor(given: &str) -> Result<i32, ValueError> {
     match given.parse() {
         Ok(fd @ 3..) => Ok(fd),
@@ -148,13 +148,13 @@ pub(super) fn descriptor(given: &str) -> Result<i32, ValueError> {
     }
 }
 
-/// A list in one value. For a bare `Vec`, clap would expect the option several times.
+/// The UUIDs of one value. With `Vec` in place of this name, clap would take each value for a single UUID.
 pub(super) type Uuids = Vec<String>;
 
 /// Parses a list of GPU UUIDs, and drops repetitions.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     let mut uuids: Uuids = Vec::new();
     for uuid in given.split(',').map(str::trim) {
@@ -168,10 +168,10 @@ pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     Ok(uuids)
 }
 
-/// Finds the value of this name.
+/// Finds the value whose name is `text`.
 ///
 /// # Errors
-/// If it is none.
+/// If no value has this name.
 pub(super) fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, ValueError> {
     all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| ValueError::NotOneOf {
         value: text.to_owned(),
