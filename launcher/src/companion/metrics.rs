@@ -31,18 +31,18 @@ pub(super) struct MetricsArguments {
     format: Option<String>,
 }
 
-/// Writes a line for each metric of each process.
+/// Writes a table with a line for each metric of each process, to stdout or the file of `-o`.
 ///
 /// # Errors
-/// If a file can't be read, or the result has no place.
+/// If a file can't be read, or the output can't be written to its place.
 pub(super) fn serve(arguments: &MetricsArguments) -> Result<ExitCode, UsageError> {
     let MetricsArguments { files, output, format } = arguments;
-    let place = output.as_deref().map(|path| {
-        output_at(path).map_err(|error| {
+    let place = match output.as_deref() {
+        None => Output::Stdout,
+        Some(path) => output_at(path).map_err(|error| {
             UsageError::of_file("--output", path, format_args!("cannot be written: {error}"))
-        })
-    });
-    let place = place.transpose()?.unwrap_or(Output::Stdout);
+        })?,
+    };
     let extension = output.as_deref().and_then(|path| path.extension()?.to_str());
     let mut summary = MetricSummary::default();
     for file in files {

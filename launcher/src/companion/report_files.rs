@@ -21,7 +21,7 @@ const FIRST_BYTES: u64 = 4096;
 /// Most files of a directory that are looked at: those whose names come first.
 const MOST_FILES: usize = 200_000;
 
-/// Why a file can't be read; what follows its name.
+/// Why a file can't be read. The message follows the file's name.
 #[derive(Debug, Error)]
 pub(crate) enum NotReadable {
     /// It is a directory, a pipe, a device.
@@ -44,13 +44,13 @@ pub(crate) enum NotReadable {
     Io(#[from] io::Error),
 }
 
-/// Lists the files of a directory whose names end as those of JSON reports do, in the order of their names. Says on stderr if
-/// there are more than are looked at.
+/// Lists the files of a directory whose names end as those of JSON reports do, in the order of their names. If there are more than
+/// [`MOST_FILES`], the last ones are left out, and a line on stderr says so.
 ///
 /// # Errors
 /// If the directory can't be read.
 pub(crate) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    // Of any number of names, the first ones are kept.
+    // Only the names to return are kept, so memory is bounded.
     let mut names: BTreeSet<OsString> = BTreeSet::new();
     let mut left_out = 0_u64;
     for entry in fs::read_dir(directory)? {
@@ -72,10 +72,10 @@ pub(crate) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
-/// Reads a file of text that is to be a report. `is_found`: it was found in a directory, so it is read only if it is no link.
+/// Reads a file that may be a report, as text. `is_found`: the file was found in a directory, so a symbolic link is refused.
 ///
 /// # Errors
-/// If it is no regular file, larger than any report, no text, or does not begin as JSON does.
+/// If the file can't be read, is no regular file, is larger than any report, is no text, or does not begin as JSON does.
 pub(crate) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     let kind = if is_found { fs::symlink_metadata(path)? } else { fs::metadata(path)? }.file_type();
     if let Some(other) = other_kind(kind) {
@@ -98,7 +98,7 @@ pub(crate) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err(NotReadable::NotJson);
     }
-    // It can grow while it is read, so one byte more than allowed is asked for.
+    // The file can grow while it is read, so one byte more than allowed is asked for.
     (&file).take(MOST_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(NotReadable::TooLarge);
@@ -106,7 +106,7 @@ pub(crate) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     String::from_utf8(bytes).map_err(|_| NotReadable::NotText)
 }
 
-/// Gives the reason why a file of this kind is not read. `None`: it is a regular one.
+/// Gives the reason why a file of this kind is not read. `None`: it is a regular file.
 fn other_kind(kind: fs::FileType) -> Option<NotReadable> {
     if kind.is_file() {
         None

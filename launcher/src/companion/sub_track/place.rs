@@ -27,17 +27,18 @@ pub(super) struct PlaceArgs {
     format: Option<String>,
 }
 
-/// A place that can be written to.
+/// Where a result goes, and whether it is written as JSON or as text.
 pub(super) struct Place {
     output: Output,
     is_json: bool,
 }
 
 impl PlaceArgs {
-    /// Finds the place. It is called before anything is read, so that no work is done for a result that has no place.
+    /// Finds the place that the options name. To be called before anything is read, so that no work is done for a result that can't be
+    /// written.
     ///
     /// # Errors
-    /// If there can be no file at this path.
+    /// If `-o` names a directory, or a file that can't be written.
     pub(super) fn find(&self) -> Result<Place, UsageError> {
         let output = match self.output.as_deref() {
             None => Output::Stdout,
@@ -56,8 +57,8 @@ impl PlaceArgs {
 }
 
 impl Place {
-    /// Writes `value` as JSON, or as what `text` makes of it. As with gpu_tracker, a file gets no newline at its end, and
-    /// stdout gets one more. Says on stderr if that fails, and gives the exit status.
+    /// Writes `value` as JSON, or as what `text` makes of it, and gives the exit status. As with gpu_tracker, a file gets no newline at
+    /// its end, and stdout gets one. If writing fails, a line on stderr says so.
     pub(super) fn write<V: Serialize>(&self, value: &V, text: impl FnOnce(&V) -> String) -> ExitCode {
         let content = if self.is_json { json(value) } else { text(value) };
         if self.output == Output::Stdout {
