@@ -34,7 +34,9 @@ use handle::{Handle, OpenError};
 #[derive(Debug)]
 pub struct Sampler {
     root: ProcRoot,
+    /// Size of a page, bytes.
     page: u64,
+    /// Length of a clock tick, microseconds.
     tick_us: u64,
     handles: FxHashMap<ProcessId, (Target, Handle)>,
 }
@@ -46,7 +48,8 @@ impl Sampler {
         Self { root, page, tick_us, handles: FxHashMap::default() }
     }
 
-    /// Reads clock, stat and statm of these processes, all that live. Those that can't be read are left out.
+    /// Reads clock, stat and statm of these processes, at `now_ns` (CLOCK_MONOTONIC). Also reads the arguments of live ones that
+    /// ask for it. Processes whose files may not be read are left out.
     pub fn read(&mut self, targets: &[SampleTarget], now_ns: u64) -> Vec<Reading> {
         let mut readings = Vec::with_capacity(targets.len());
         for SampleTarget { target, wants_args, is_alone } in targets {
@@ -70,7 +73,7 @@ impl Sampler {
         readings
     }
 
-    /// Forgets all but these processes.
+    /// Forgets all processes but those that are alive.
     pub fn retain(&mut self, is_alive: impl Fn(ProcessId) -> bool) {
         self.handles.retain(|id, _| is_alive(*id));
     }
@@ -82,18 +85,20 @@ impl Sampler {
         Some(handle.peak(&self.root, target))
     }
 
+    /// Reads how a process's memory is shared. `None`: no sample has read the process.
     fn sharing(&self, target: &SharingTarget) -> Option<SharingReading> {
         let (_, handle) = self.handles.get(&target.id)?;
         Some(handle.sharing(&self.root, self.page, target.wants_mappings))
     }
 
+    /// Reads the size of a process's memory. `None`: no sample has read the process, or it has no memory any more.
     fn size(&self, id: ProcessId) -> Option<Size> {
         let (_, handle) = self.handles.get(&id)?;
         handle.size(&self.root, self.page)
     }
 
-    /// Reads how the memory of `members` is shared: of those in `order`, as many as the budget allows with this credit, in
-    /// nanoseconds.
+    /// Reads how the memory of processes is shared, in this `order`, until the budget with this credit (nanoseconds) is spent.
+    /// `members` are all processes whose proportional sizes depend on each other. If there are several, reads their sizes, too.
     #[must_use]
     pub fn read_sharing(
         &self,
@@ -104,13 +109,13 @@ impl Sampler {
     ) -> SharingReadings {
         let mut read = Vec::new();
         for target in order {
-            // Then all of it is void: sizes of some members don't add up. It is read again with a sample that has credit.
+            // Without the others the reading is void: sizes of some members don't add up. A sample that has credit reads again.
             if !budget.has_credit(credit_ns) {
                 break;
             }
             read.extend(budget.spend(|| self.sharing(target)).map(|sharing| (target.id, sharing)));
         }
-        // One of several may have exec'd or ended while they were read one after another.
+        // The members are read one after another. The sizes show whether one has exec'd or ended meanwhile.
         let several = if members.len() < 2 { &[] } else { members };
         let sizes_after = several.iter().map(|id| (*id, self.size(*id))).collect();
         SharingReadings { members: members.to_vec(), read, sizes_after }
