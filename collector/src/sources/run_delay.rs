@@ -1,9 +1,9 @@
 //! How long the run's threads waited for a core: the run delay of those that use most CPU time.
 //!
 //! /proc/PID/task/TID/schedstat has the time that a thread ran and the time that it was ready and did not run, nanoseconds
-//! (Documentation/scheduler/sched-stats.rst). /proc/PID/schedstat is that of the first thread alone. Kernels without
-//! CONFIG_SCHED_INFO have no such file, or zeros in it. What is waited by threads that are not read is concluded from the
-//! ratio of both times.
+//! (Documentation/scheduler/sched-stats.rst). The file /proc/PID/schedstat is that of the first thread alone. Kernels without
+//! CONFIG_SCHED_INFO have no such file, or zeros in it. How long the other threads waited is concluded from the ratio of both
+//! times.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,7 +12,7 @@ use crate::model::observation::{Observation, TaskTimes};
 use crate::sys::clock::Timer;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Threads are read this often at most.
+/// Threads are read once in this time at most.
 const PERIOD_NS: u64 = 250_000_000;
 
 /// Most threads that one reading looks at. Each takes 5.4 us of CPU time (Linux 6.18): 32 of them each
@@ -26,19 +26,19 @@ pub(crate) struct RunDelay {
     timer: Timer,
     /// The times of each thread when it was last read, by its process and its id.
     last: FxHashMap<ProcessId, FxHashMap<u32, TaskTimes>>,
-    /// A collector before this one has counted what threads had by now.
+    /// The next reading is the first one after an earlier collector, which has counted the times of threads up to about now.
     is_resumed: bool,
 }
 
 impl RunDelay {
-    /// Reads nothing yet. `is_resumed`: another collector has read the run's threads before.
+    /// Prepares the first reading. `is_resumed`: an earlier collector has read the run's threads.
     pub(crate) fn new(root: ProcRoot, is_resumed: bool) -> Self {
         Self { root, timer: Timer::default(), last: FxHashMap::default(), is_resumed }
     }
 
     /// Reads how long threads ran and waited since they were last read, or since their start. `busiest` gives the
     /// processes that used most CPU time in the last sample, at most the given number, each with its number of threads.
-    /// `None`: no reading is due, or both times are 0.
+    /// `now_ns`: CLOCK_MONOTONIC. `None`: no reading is due, or both times are 0.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
@@ -53,22 +53,15 @@ impl RunDelay {
         let mut left = MOST_TASKS;
         for (target, threads) in busiest(MOST_TASKS) {
             let tasks = if threads <= 1 { vec![target.pid] } else { self.root.threads(target.pid) };
-            let last = self.last.entry(target.id).or_default();
-            if !last.is_empty() {
-                let living: FxHashSet<u32> = tasks.iter().copied().collect();
-                last.retain(|task, _| living.contains(task));
-            }
+            self.forget_ended(target.id, &tasks);
             // If there are more threads than may be read, every `step`th is: threads that were started together do alike work.
-            let step = tasks.len().div_ceil(left.max(1)).max(1);
+            let step = tasks.len().div_ceil(left).max(1);
             for task in tasks.into_iter().step_by(step).take(left) {
                 left -= 1;
-                let Some(times) = self.root.task_times(target.pid, task) else { continue };
-                let at_start = if self.is_resumed { times } else { TaskTimes::default() };
-                let before = last.insert(task, times).unwrap_or(at_start);
-                // A smaller time is that of another thread, which has this id by now.
-                let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
-                sum.ran_ns += grown(times.ran_ns, before.ran_ns);
-                sum.waited_ns += grown(times.waited_ns, before.waited_ns);
+                if let Some(used) = self.times_since_last(&target, task) {
+                    sum.ran_ns += used.ran_ns;
+                    sum.waited_ns += used.waited_ns;
+                }
             }
             if left == 0 {
                 break;
@@ -76,6 +69,27 @@ impl RunDelay {
         }
         self.is_resumed = false;
         (sum != TaskTimes::default()).then_some(Observation::TaskTimes(sum))
+    }
+
+    /// Forgets the times of a process's threads that are not among these `tasks`, the threads that it has now.
+    fn forget_ended(&mut self, id: ProcessId, tasks: &[u32]) {
+        let Some(last) = self.last.get_mut(&id) else { return };
+        let living: FxHashSet<u32> = tasks.iter().copied().collect();
+        last.retain(|task, _| living.contains(task));
+    }
+
+    /// Reads the times of a thread since it was last read, or since its start. For the first reading after an earlier collector
+    /// they are 0. `None`: the thread is gone, or the kernel does not have them.
+    fn times_since_last(&mut self, target: &Target, task: u32) -> Option<TaskTimes> {
+        let times = self.root.task_times(target.pid, task)?;
+        let before_first = if self.is_resumed { times } else { TaskTimes::default() };
+        let before = self.last.entry(target.id).or_default().insert(task, times).unwrap_or(before_first);
+        // A smaller time is that of another thread, which has this id by now.
+        let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        Some(TaskTimes {
+            ran_ns: grown(times.ran_ns, before.ran_ns),
+            waited_ns: grown(times.waited_ns, before.waited_ns),
+        })
     }
 }
 
