@@ -13,8 +13,8 @@ use super::{Image, Key, Parent, Process, ProcessId, Tree};
 pub(super) type Replaced = FxHashMap<ProcessId, Option<ProcessId>>;
 
 impl Tree {
-    /// Finds the process that is meant by a pid that another one named as its parent: the launcher, the live process of that pid,
-    /// or else the last one of that pid that ended. `Unknown`: no process of that pid is known, or it was finalized too long ago.
+    /// Finds the process that another one named as its parent by this pid. That is the launcher, or the live process of the pid,
+    /// or else the last one of the pid that ended. `Unknown`: no process of that pid is known, or it was finalized too long ago.
     pub(super) fn parent_of(&self, parent: Key) -> Parent {
         if parent == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid }) {
             return Parent::Launcher;
@@ -105,8 +105,8 @@ impl Tree {
         self.replace_uninstrumented_ancestors(&adopted);
     }
 
-    /// Gives the processes that may have waited for this one, if it has no REAPED record: its parent, and those that may have
-    /// reaped it as an orphan. Its usage may be subtracted from theirs, so they are finalized after it.
+    /// Gives the processes that may have waited for a process without a REAPED record: its parent, and those that may have reaped
+    /// it as an orphan. Its usage may be subtracted from theirs, so they are finalized after it.
     pub(super) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
         let process = self.processes.get(&id).filter(|process| process.end.reaped.is_none());
         let parent = process.and_then(|process| {

@@ -144,7 +144,7 @@ impl Tree {
         let group = self.groups.new_id();
         self.join_group(id, group);
         let Some(process) = self.processes.get_mut(&id) else { return id };
-        // A process that was only just added had no image before.
+        // A process that was added just now had no image before.
         let intervals = known.is_some().then_some(&mut self.intervals);
         process.set_loaded(writer, inherited, command, intervals);
         self.note_record(id);
@@ -166,8 +166,8 @@ impl Tree {
     /// `rss_at_fork_bytes`: the parent's RSS at the fork.
     fn fork(&mut self, writer: &Writer, rss_at_fork_bytes: u64) {
         let (key, at_ns) = (writer.key, writer.at_ns);
-        // FORK is the first record of a fork child, and the command's first process writes none: its parent has no shim.
-        // So a process that has a record, or is that one, is an earlier one of the pid.
+        // FORK is the first record of a fork child. The command's first process writes none, since the launcher has no shim. So a
+        // process that has a record, or is the command's first, is an earlier one of that pid.
         let is_new = |process: &Process| !process.program.has_record && !process.ids.is_main;
         let known = self
             .same_instance(writer)
@@ -219,7 +219,8 @@ impl Tree {
     fn exit(&mut self, key: Key, origin: &Origin, record: ExitRecord, now_ns: u64) {
         let is_borrowed = record.has_borrowed_memory();
         // A vfork child has no earlier record. So a process that has a record is an earlier one of that pid.
-        let has_record = |id: &ProcessId| self.processes.get(id).is_some_and(|p| p.program.has_record);
+        let has_record =
+            |id: &ProcessId| self.processes.get(id).is_some_and(|process| process.program.has_record);
         let known = self.youngest_alive(key).filter(|id| !is_borrowed || !has_record(id));
         let at_ns = self.time_of(known, origin, now_ns);
         let parent_pid = origin.parent;

@@ -1,7 +1,7 @@
 //! Which process waited for one that ended without a REAPED record. The reaper waited inside libc, by a raw system call, or for
 //! an orphan (a subreaper, or the init of a pid namespace). The kernel added what the ended process used to the reaper's sums of
-//! waited-for children. So a reaper is charged with it here: it is subtracted from that reaper's sums. The candidates, the most
-//! likely first:
+//! waited-for children. So a reaper is charged here: that usage is subtracted from its sums. The candidates, the most likely
+//! first:
 //!
 //! 1. The process's parent, if the parent still lived when the process was gone, or if no other process can have reaped it. Such
 //!    a parent has waited, or it ignores SIGCHLD and the kernel reaped the process.
@@ -75,9 +75,9 @@ impl Tree {
         }
     }
 
-    /// Charges a possible reaper other than the parent. If none can be charged, counts the process: as reaped by the kernel if
-    /// candidates are still in the tree, else as an orphan that the launcher had not reaped yet. A process that `has_joined` is
-    /// not counted here, but where it is finalized.
+    /// Charges a possible reaper other than the parent. If none can be charged, counts the process. If candidates are still in
+    /// the tree, it counts as reaped by the kernel, else as an orphan that the launcher had not reaped yet. A process that
+    /// `has_joined` is not counted here, but where it is finalized.
     fn charge_another_or_none(&mut self, claim: &Claim, has_joined: bool) {
         let is_any_left = claim.orphan_reapers.iter().any(|id| self.processes.contains_key(id));
         if self.charge_another(claim) || has_joined {

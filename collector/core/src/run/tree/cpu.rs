@@ -60,7 +60,7 @@ impl Process {
         match (&self.end.reaped.filter(|_| self.before.is_none()), &self.end.exit) {
             (Some(reaped), Some(exit)) => {
                 let rest = reaped.usage.minus(&self.waited_for(exit));
-                // EXIT comes before the end, so REAPED has more. Much less shows that it is of another process under the same
+                // EXIT comes before the end, so REAPED has more. If it has much less, it is about another process of the same
                 // pid.
                 let is_of_another = rest.cpu_us() < exit.own_usage.cpu_us() / 2;
                 own(if is_of_another { exit.own_usage } else { rest }, Quality::Exact)
@@ -199,7 +199,7 @@ impl Process {
         self.end.exit.is_some() || !self.cpu.is_clock_final || self.cpu.children_lack_teardown
     }
 
-    /// Whether it may have waited for one more child that used this, by what is known of all its children.
+    /// Whether its sums have room for one more child that used this, by what is known of all its children.
     pub(super) fn can_include_child(&self, used: &Rusage) -> bool {
         used.cpu_us() <= self.room_for_children_us()
     }
@@ -207,8 +207,9 @@ impl Process {
     /// Gives how much CPU time of its children its sums have beyond that of the known ones, microseconds.
     pub(super) fn room_for_children_us(&self) -> u64 {
         let all_us = self.children_us().unwrap_or(u64::MAX).saturating_add(Tolerance::CHILD_ROUNDING_US);
-        let own_claims = self.claims.iter().filter(|claim| claim.is_by_parent);
-        let claimed_us = own_claims.fold(0, |sum: u64, claim| sum.saturating_add(claim.least_cpu_us));
+        // Children that no other process can have reaped come first.
+        let certain_claims = self.claims.iter().filter(|claim| claim.is_by_parent);
+        let claimed_us = certain_claims.fold(0, |sum: u64, claim| sum.saturating_add(claim.least_cpu_us));
         all_us.saturating_sub(self.known_children().cpu_us()).saturating_sub(claimed_us)
     }
 
@@ -236,9 +237,9 @@ impl Process {
         }
     }
 
-    /// Makes a usage of the clock (`cpu_ns`) and of what else the last sample had. CPU time is divided into user and system time
-    /// as the kernel's account has it, if the process had one thread, or else as the sampled ticks have it. `tick_us`:
-    /// microseconds of a clock tick.
+    /// Makes a usage of the clock (`cpu_ns`) and of what else the last sample had. If the process had one thread, CPU time is
+    /// divided into user and system time as the kernel's account has it. Else it is divided as the sampled ticks have it.
+    /// `tick_us`: microseconds of a clock tick.
     fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
         let observed = &self.observed;
         let sampled_us = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);

@@ -33,8 +33,8 @@ impl Tree {
     }
 
     /// Keeps a child that /proc shows and the tree does not have, where the connector reports every process. The child waits
-    /// until all events up to its sighting are applied: they may report it, or an earlier process with its pid, for which it
-    /// would be taken.
+    /// until all events up to its sighting are applied. They may report it. If they are about an earlier process with its pid,
+    /// they would be taken for its own.
     pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
         self.by_state.found_ahead.push(child);
     }

@@ -1,5 +1,5 @@
-//! Makes a process's summary and removes the process from the tree, as soon as no record can change its figures any more: it was
-//! reaped, or it is gone and its reaper has had the time to write REAPED.
+//! Makes a process's summary and removes the process from the tree, as soon as no record can change its figures any more. By then
+//! it was reaped, or it is gone and its reaper has had the time to write REAPED.
 
 use std::cmp::Reverse;
 
@@ -45,8 +45,8 @@ impl Tree {
         questions
     }
 
-    /// Finalizes ended processes for which no record can follow. A possible reaper of a process that is not finalized yet is
-    /// left for a later call: the usage of that process may have to be subtracted from the reaper's sums.
+    /// Finalizes ended processes for which no record can follow. A possible reaper of a process that is not finalized yet is left
+    /// for a later call. The usage of that process may have to be subtracted from its sums.
     ///
     /// All records that were written before `complete_ns` are applied: no EXIT record can follow of a process that was seen dead
     /// by then. `now_ns` is the present. Both are CLOCK_MONOTONIC nanoseconds.

@@ -82,9 +82,9 @@ impl Process {
     ///
     /// Mostly that is one interval. But a sample that found the process dead can have a time before its end, since processes are
     /// read one after another. From that time on, the others of the sample count with what it shared with them. So the rest of
-    /// its time is divided: its own memory counts on, and what it may have shared counts in the upper bound, as the others may
-    /// have died, too. If neither EXIT nor the connector dated the end, others may have had its own memory by then. That is in
-    /// the upper bound, too.
+    /// its time is divided. Its own memory counts on. What it may have shared counts in the upper bound, as the others may have
+    /// died, too. If neither EXIT nor the connector dated the end, others may have had its own memory by then. That is in the
+    /// upper bound, too.
     pub(super) fn memory_intervals(&self, end_ns: u64, memory: Contribution) -> Vec<LiveInterval> {
         let whole = LiveInterval { memory, ..self.image_interval(end_ns) };
         let Some(missing_ns) = self.lifetime.missing_ns.filter(|missing_ns| *missing_ns < end_ns) else {

@@ -108,8 +108,8 @@ impl Tree {
         }
     }
 
-    /// Makes a new process findable by its pid. Also puts it on a list for each thing that is still unknown of it: its parent,
-    /// its pid in the collector's namespace, whether it writes records, whether it is of the tree.
+    /// Makes a new process findable by its pid. Also puts it on a list for each thing that is unknown of it: parent, pid in the
+    /// collector's namespace, whether it writes records, whether it is of the tree.
     fn list_new(&mut self, ids: &Ids, parent: Parent, found_by: FoundBy) {
         let &Ids { id, key, host_pid, .. } = ids;
         let by_state = &mut self.by_state;
@@ -168,8 +168,8 @@ impl Tree {
     }
 
     /// Queues what a process that ended at `end_ns` (CLOCK_MONOTONIC nanoseconds) used since its last sample, as intervals for
-    /// the next sample: one of the process with its CPU time, the others of its memory. Notes what was queued, so that reports
-    /// that come later queue only what is more.
+    /// the next sample. One is of the process with its CPU time, the others are of its memory. Notes what was queued, so that
+    /// reports that come later queue only what is more.
     fn queue_unsampled_use(&mut self, id: ProcessId, end_ns: u64) {
         let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
         let Some(process) = self.processes.get_mut(&id) else { return };

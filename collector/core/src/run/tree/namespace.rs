@@ -24,8 +24,8 @@ pub(super) struct Forks {
 }
 
 impl Forks {
-    /// Gives the pid that the fork of this number has if no thread took a pid between it and the last known one: pids ascend by
-    /// 1 with each fork.
+    /// Gives the pid that the fork of this number has if no thread took a pid between it and the last known one. Pids ascend by 1
+    /// with each fork.
     pub(super) fn expected_pid(&self, number: u64) -> i64 {
         let (pid, number_of_pid) = self.last_known;
         i64::from(pid) + (number.cast_signed() - number_of_pid.cast_signed())

@@ -133,8 +133,8 @@ impl Tree {
 
     /// Gives how well a process matches the query: the best has the largest score. `None`: it can't be meant. `parent`: the
     /// process that the record names as the parent, if that is known. What is compared first counts most: the pidfd and its
-    /// number, then the parents, whether the process lived then and had exec'd, and at last how near its expected pid inside is
-    /// to the record's.
+    /// number, then the parents, then whether the process lived and had exec'd. At last counts how near its expected pid inside
+    /// is to the record's.
     fn score(
         &self,
         process: &Process,

@@ -69,8 +69,8 @@ impl Process {
         self.peak() == (None, Quality::Unknown) && !held_little
     }
 
-    /// Gives the peak of the image that it ran last, bytes, and how that is known: by EXIT; else by the kernel's account, if
-    /// that is exact; else by REAPED; else by the samples. An image in its parent's memory has none of its own.
+    /// Gives the peak of the image that it ran last, bytes, and how that is known. The source is EXIT, else the kernel's account
+    /// if that is exact, else REAPED, else the samples. An image in its parent's memory has none of its own.
     pub(super) fn last_image_peak(&self) -> (Option<u64>, Quality) {
         match (&self.end.exit, &self.end.reaped.filter(|_| self.before.is_none())) {
             // A child of a raw clone has memory of its own, and writes the same record as a vfork child.
@@ -220,7 +220,7 @@ impl Process {
     }
 
     /// Whether all its waits are known. `status`: its wait status. A process that exits by itself without an EXIT record has
-    /// written no REAPED records either: it is a static program, or one with system calls of its own, as Go.
+    /// written no REAPED records either. It is a static program, or one with system calls of its own, as Go.
     fn are_all_waits_known(&self, status: i32) -> bool {
         let reports_waits = self.program.has_record
             && self.program.image != Image::Uninstrumented

@@ -277,7 +277,9 @@ pub(super) struct Finalized {
     pub key: Key,
     pub id: ProcessId,
     pub command: Arc<str>,
+    /// No REAPED record has come.
     pub awaits_reaping: bool,
+    /// CLOCK_MONOTONIC.
     pub finalized_ns: u64,
 }
 

@@ -71,7 +71,7 @@ impl Observed {
 }
 
 impl Process {
-    /// Whether a record is still awaited: the process has written none at all, or has exec'd a program that has neither reported
+    /// Whether a record is still awaited. The process has written none at all, or has exec'd a program that has neither reported
     /// nor been taken for uninstrumented yet.
     pub(in crate::run) fn awaits_record(&self) -> bool {
         !self.program.has_record || self.program.unreported_exec.is_some()
