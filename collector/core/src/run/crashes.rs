@@ -152,8 +152,8 @@ impl Crashes {
     }
 }
 
-/// Whether a build system makes programs of this name only to see whether they run: autoconf's `conftest`, CMake's
-/// `cmTC_` with a number of five hexadecimal digits (cmCoreTryCompile.cxx).
+/// Whether a build system makes programs of this name only to see whether they run. Autoconf calls them `conftest`. CMake calls
+/// them `cmTC_` with a number of five hexadecimal digits (cmCoreTryCompile.cxx).
 fn is_probe(command: &str) -> bool {
     let of_cmake = command.strip_prefix("cmTC_");
     command == "conftest"

@@ -1,7 +1,7 @@
 //! The rules of `--limit` and `--signal-at`: each orders an action once, when its limit is exceeded.
 //!
-//! For RAM the largest so far counts, which includes what records told later of the time between two samples. So a child that
-//! held too much for a moment exceeds a limit, too, although it has ended by then.
+//! For RAM the largest so far counts, which includes what later records add to the time between two samples. So a child that held
+//! too much for a moment exceeds a limit, too, although it has ended by then.
 //!
 //! The launcher keeps a limit of wall time that ends the tree. It has a timer, and does not depend on a collector. The rule here
 //! only stands in for a launcher that is gone.
@@ -71,8 +71,8 @@ impl LimitRules {
         Self { rules: limits.iter().map(rule).collect(), usable_ram_bytes, interval_ns, ..Self::default() }
     }
 
-    /// Gives the memory above which the run ends, bytes: what it may use (`usable_bytes`), or the strictest limit of RAM that ends
-    /// it, if that is less. `None`: not known.
+    /// Gives the memory above which the run ends, bytes. It is the least of what the run may use (`usable_bytes`) and its limits of
+    /// RAM that end it. `None`: not known.
     pub(super) fn most_ram(&self, usable_bytes: Option<u64>) -> Option<u64> {
         let ends = self
             .list()

@@ -34,8 +34,8 @@ struct Srun {
 }
 
 impl Srun {
-    /// Gives on how many nodes it runs at most: as many as it asks for, or all of the job (`allocated`), or 1 outside of a job.
-    /// There are no more than it has tasks.
+    /// Gives on how many nodes it runs at most. These are as many as it asks for, or else all of the job (`allocated`); outside of a
+    /// job, 1. There are no more than it has tasks.
     fn most_nodes(&self, allocated: &[String]) -> u64 {
         let asked_for = self.nodes.unwrap_or(allocated.len().max(1) as u64);
         asked_for.min(self.tasks.unwrap_or(u64::MAX))

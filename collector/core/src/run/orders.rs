@@ -47,8 +47,8 @@ impl Orders {
         *last = id.epoch.max(*last);
     }
 
-    /// Gives the orders that the launcher is to get at `now_ns`, CLOCK_MONOTONIC nanoseconds: those that it never got, and those
-    /// that it got [`REPEATED_AFTER_NS`] ago and has not answered.
+    /// Gives the open orders that are to be sent to the launcher at `now_ns`, CLOCK_MONOTONIC nanoseconds. These are the ones that
+    /// were never sent, or were last sent [`REPEATED_AFTER_NS`] ago.
     pub fn take(&mut self, now_ns: u64) -> Vec<Order> {
         self.taken.retain(|(_, at_ns)| now_ns.saturating_sub(*at_ns) < REPEATED_AFTER_NS);
         let is_waiting = |order: &&Order| self.taken.iter().all(|(id, _)| *id != order.id);

@@ -1,5 +1,5 @@
-//! Ranks of MPI jobs and Slurm steps, as START records name them: what each used in this tree, and how many have no process in
-//! it. A process without a START record has the rank of its parent.
+//! Ranks of MPI jobs and Slurm steps: what each used in this tree, and how many have no process in it. START records name the
+//! rank of a process. One without a START record has the rank of its parent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct RankTotals {
     sampled_bytes: u64,
     /// Largest RSS that one of them is known to have had, bytes.
     largest_rss_bytes: u64,
-    /// Largest GPU memory of one of them, bytes. `None`: none was seen on a GPU whose driver tells it.
+    /// Largest GPU memory of one of them, bytes. `None`: none was seen on a GPU whose driver reports memory.
     gpu_bytes: Option<u64>,
     /// CPU time of the finalized ones, microseconds.
     cpu_us: u64,

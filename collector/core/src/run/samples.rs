@@ -21,7 +21,7 @@ use crate::model::tree_sample::{
 /// Commands of a sample: this many with most RAM, and as many others with most CPU time.
 const COMMANDS: usize = 5;
 
-/// The open sample, and what closed samples have told.
+/// The open sample, and what is kept of the closed ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Samples {
     /// What was known of the open sample when it was complete.
@@ -205,8 +205,8 @@ impl Samples {
     }
 }
 
-/// Gives the largest RAM so far, and what shows it: a single process (`floor`) that was larger than any footprint, a sample, or
-/// a record that came after its sample had closed. `of_samples_bytes`: the largest RAM that any sample has.
+/// Gives the largest RAM so far, and what shows it. That is a single process (`floor`) if it was larger than any footprint. If
+/// not, it is a sample, or a record that came after its sample had closed. `of_samples_bytes`: the largest RAM that any sample has.
 fn maximum(max: MaxFootprint, floor: Floor, of_samples_bytes: u64) -> RamMaximum {
     let source = if floor.rss_bytes > max.footprint_bytes {
         MaximumSource::Floor

@@ -14,7 +14,7 @@
 use super::tree::LiveInterval;
 use crate::model::policy::SamplingPolicy;
 
-/// What the run tells a decision. Times are CLOCK_MONOTONIC nanoseconds.
+/// The state of the run that a decision depends on. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// When the last sample was taken, or when the command started.
@@ -97,6 +97,7 @@ pub struct Taken {
 #[derive(Debug)]
 pub struct Schedule {
     policy: SamplingPolicy,
+    /// The sampling interval, which is the distance of the grid, nanoseconds.
     interval_ns: u64,
     /// The next sample of the grid.
     next_tick_ns: u64,
@@ -231,8 +232,9 @@ impl Schedule {
         in_interval_bytes > u128::from(notable_bytes)
     }
 
-    /// Pays for a sample that was taken for an unreported program: moves `paid_ns` on by the time over which the sample's cost is
-    /// the share of a core that such samples may take. Earlier time that no sample used pays too, up to what can be saved.
+    /// Pays for a sample that was taken for an unreported program, by moving `paid_ns` on. Over the time by which it moves, the
+    /// sample's cost is the share of a core that such samples may take. Earlier time that no sample used pays too, up to what can
+    /// be saved.
     fn pay(&mut self, taken: &Taken) {
         let time_for = |cost_ns: u64| cost_ns.saturating_mul(self.policy.share_of_unreported);
         let saved_ns = time_for(self.policy.saved_for_unreported_ns);

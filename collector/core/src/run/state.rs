@@ -54,7 +54,7 @@ pub struct RunState {
     pub gpu: GpuState,
     /// The tree at each sample.
     pub samples: Samples,
-    /// Pid of the command's first process, once it was told.
+    /// Pid of the command's first process; `None`: not known yet.
     pub(crate) main_pid: Option<u32>,
     /// CLOCK_MONOTONIC of the command's start, nanoseconds.
     pub start_ns: u64,
@@ -197,7 +197,7 @@ impl RunState {
         }
     }
 
-    /// Applies an observation: gives it to the parts of the run that it tells something. `now_ns` is CLOCK_MONOTONIC.
+    /// Applies an observation at `now_ns`, CLOCK_MONOTONIC nanoseconds: gives it to the parts of the run that it concerns.
     pub fn apply(&mut self, now_ns: u64, observation: &Observation) {
         match observation {
             Observation::Findings(findings) => self.apply_findings(findings, now_ns),
@@ -515,7 +515,7 @@ impl RunState {
         self.largest.processes(&self.tree, &self.gpu.usage)
     }
 
-    /// Keeps the first of each signal. The launcher tells a restarted collector again.
+    /// Keeps the first of each signal. The launcher sends those that it received to a restarted collector again.
     fn note_signal(&mut self, received: &SignalReceived) {
         if self.signals.iter().all(|known| known.signal != received.signal) {
             self.signals.push(received.clone());

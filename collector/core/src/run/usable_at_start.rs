@@ -31,11 +31,13 @@ fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
         (slurm_cpus(limits).map(|cpus| cpus as f64), CoresSource::Slurm),
         (quota, CoresSource::CgroupQuota),
     ];
-    let machine = UsableCores { count: f64::from(host.cores), source: CoresSource::Machine };
-    limits.into_iter().fold(machine, |least, (count, source)| match count {
-        Some(count) if count > 0.0 && count < least.count => UsableCores { count, source },
-        _ => least,
-    })
+    let mut least = UsableCores { count: f64::from(host.cores), source: CoresSource::Machine };
+    for (count, source) in limits {
+        if let Some(count) = count.filter(|count| *count > 0.0 && *count < least.count) {
+            least = UsableCores { count, source };
+        }
+    }
+    least
 }
 
 /// Gives the memory that the run may use, bytes: the least of the cgroup's limit, Slurm's and the machine's.

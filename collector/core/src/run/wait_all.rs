@@ -42,6 +42,9 @@ impl Waiting {
 /// out, since the launcher does not wait for them.
 fn line(tree: &Tree) -> Option<String> {
     let waited: Vec<_> = tree.live_descendants().collect();
+    if waited.is_empty() {
+        return None;
+    }
     let named = waited.iter().take(MOST_NAMED);
     let shortened = |command: &str| command.chars().take(LONGEST_NAME).collect::<String>();
     let mut names: Vec<_> =
@@ -51,13 +54,11 @@ fn line(tree: &Tree) -> Option<String> {
         names.push(format!("and {left_out} more"));
     }
     let processes = if waited.len() == 1 { "process" } else { "processes" };
-    (!waited.is_empty()).then(|| {
-        format!(
-            "the command has ended; waiting for {} {processes}: {} (--wait-all). SIGINT (Ctrl-C) ends the wait.",
-            waited.len(),
-            names.join(", ")
-        )
-    })
+    Some(format!(
+        "the command has ended; waiting for {} {processes}: {} (--wait-all). SIGINT (Ctrl-C) ends the wait.",
+        waited.len(),
+        names.join(", ")
+    ))
 }
 
 #[cfg(test)]

@@ -198,8 +198,8 @@ impl Facts<'_> {
         self.limit_outside().or_else(|| self.limit_inside())
     }
 
-    /// Finds a time limit by a signal that the launcher received before the command ended: from `timeout`, or at the end time of
-    /// the Slurm job.
+    /// Finds a time limit by a signal that the launcher received shortly before the command ended. It came from `timeout`, or at the
+    /// end time of the Slurm job.
     fn limit_outside(&self) -> Option<TimeLimit> {
         self.signals.iter().find_map(|received| {
             if !self.is_followed_by_the_end(received.at_ns) {

@@ -285,7 +285,7 @@ impl<'a> PidResolver<'a> {
         self.facts.get(&pid).copied().unwrap_or_default()
     }
 
-    /// Finds the process of the run that the driver means by this id in a list about the time from the first to the second of
+    /// Finds the process of the run that the driver means by this id. The driver's list is about the time between the two of
     /// `from_to_ns`, CLOCK_MONOTONIC nanoseconds. `None`: no process of the run has the id, or it has no GPU open.
     pub(super) fn resolve(&self, pid: u32, from_to_ns: [u64; 2]) -> Option<&'a PidEntry> {
         // Kernel threads and zombies have no memory and use no GPU, so their pids are free to mean another process.
@@ -295,8 +295,8 @@ impl<'a> PidResolver<'a> {
     }
 
     /// Whether a pid that names no process of the run may mean one all the same, as a pid of another pid namespace. It may if no
-    /// process here has the pid. In a container, or in a sandbox that is a single process to the driver (gVisor), it also may if
-    /// the process here that has the pid is not the one that uses the GPU.
+    /// process here has the pid. If one has, it may only in a container, or in a sandbox that is a single process to the driver
+    /// (gVisor), and only if that process has no GPU open or is gone.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
         if facts.is_absent {

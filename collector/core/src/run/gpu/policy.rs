@@ -14,10 +14,9 @@ pub(super) struct GpuPolicy {
     pub most_processes: usize,
     /// How long the times of readings are kept. When a process is forgotten, they tell whether its device was read while it lived.
     pub times_kept_ns: u64,
-    /// The most that a device is taken to draw if its power is not known, watts: more than any single device does (NVIDIA's
-    /// GB300: 1.4 kW).
+    /// The most that a device of unknown power is taken to draw, watts: more than any single device does (NVIDIA's GB300: 1.4 kW).
     pub most_w: f64,
-    /// The most that a PCIe link is taken to carry one way if its speed is not known, bytes per second: 16 lanes of generation 6.
+    /// The most that a PCIe link of unknown speed is taken to carry one way, bytes per second: 16 lanes of generation 6.
     pub fastest_link_bytes_per_s: u64,
     /// A process that lived for less than this can't have used a GPU: to make a CUDA context takes longer.
     pub shortest_gpu_use_ns: u64,
@@ -25,8 +24,8 @@ pub(super) struct GpuPolicy {
     pub process_sample_interval_ns: u64,
     /// If a driver samples a device, its newest sample is at most this old.
     pub longest_sample_age_ns: u64,
-    /// How long the utilization of a device waits for that of the other devices: longer than drivers keep samples, and longer
-    /// than it takes to read all devices.
+    /// How long the utilization of a device waits for that of the others. Drivers keep samples for less, and reading all devices
+    /// takes less.
     pub busy_kept_ns: u64,
     /// Most steps of a sum of utilization, which bounds the state file: 16 devices take 800 in a second.
     pub most_busy_steps: usize,

@@ -1,11 +1,11 @@
-//! What a sample tells of the time before its own: records come late, so its intervals can begin earlier.
+//! Late usage: what a sample shows of the time before its own. Records come late, so its intervals can begin earlier.
 
 use super::axis::Stretch;
 use crate::model::groups::Groups;
 use crate::run::sampling::Sample;
 use crate::run::tree::LiveInterval;
 
-/// RAM or CPU time that was used before the time of the sample that tells it.
+/// RAM or CPU time that was used before the time of the sample that shows it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LateUse {
     /// When it was used.

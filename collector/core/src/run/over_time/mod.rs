@@ -21,8 +21,8 @@ use commands::{AxisPosition, Commands};
 pub(in crate::run) use late::{LateUse, late_uses};
 pub(crate) use track::{Track, Values};
 
-/// A quantity of the tree's groups and of the machine. A sample has only the largest reading of the machine within its time, so
-/// the machine's mean and smallest value are those of these largest readings.
+/// A quantity of the tree's groups and of the machine. A sample has only the largest reading of the machine within its time. So
+/// the machine's mean and smallest value are those of these readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sets {
     /// The tree's.
@@ -221,8 +221,8 @@ impl OverTime {
         self.processes.raise(point, revision.processes as f64);
     }
 
-    /// Adds what the sample that opens next tells of the time before it to the points of that time. Notes how much that is, since
-    /// the sums of that sample include it.
+    /// Adds usage that the sample which opens next shows, but which is of the time before it, to the points of that time. Notes how
+    /// much it is, since the sums of that sample include it.
     pub(in crate::run) fn add_late(&mut self, late: &LateUse) {
         let LateUse { time, byte_s, cpu_ns } = late;
         for Part { point, inside_s, length_s: point_s } in self.axis.parts(*time) {

@@ -1,5 +1,5 @@
-//! The cores that the run is allowed to use: how busy all processes of the machine kept them, and how long the run's threads
-//! waited for one.
+//! The cores that the run is allowed to use: how busy all processes of the machine kept them. And how long the run's threads
+//! waited for a core.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! What held the tree's RAM when it was largest: the largest processes, and all processes by command.
 //!
-//! At a sample each process counts with what it adds to the footprint. Between two samples it counts as in the sum over time
-//! ([`super::ram`]): with the smaller of its contributions at both ends, or with its memory in the time that it lived. So the
+//! At a sample each process counts with what it adds to the footprint. Between two samples it counts as in [`super::ram`]. If it
+//! lived all the time, that is with the smaller of its contributions at both ends, else with its memory while it lived. So the
 //! sums by command add up to the peak. A record can come late, when the sizes of its time can't be read any more. Therefore
 //! [`SteadyHolders`] are kept of each window.
 
@@ -81,8 +81,8 @@ impl PeakHolders {
         commands.into_holders(largest_live(live_holders(tree, sample).collect()))
     }
 
-    /// Gives what was held at a time between two samples: by `steady`, which was there all the time between them, and by
-    /// `intervals`, which were there at that time.
+    /// Gives what was held at a time between two samples. `steady` was held all the time between them. `intervals` are those that
+    /// were there at that time.
     pub(super) fn between_samples(steady: &SteadyHolders, intervals: &[&LiveInterval]) -> Self {
         let mut commands = steady.commands.clone();
         // A process can have several intervals: itself, the memory of each of its programs, and what it held for a moment.

@@ -2,8 +2,8 @@
 //!
 //! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two contributions during
 //! all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a process
-//! that no sample saw is not lost, and none counts while it did not exist. A record that comes late adds its process to
-//! what is kept of the windows in which it lived: processes that are killed together are reaped one by one.
+//! that no sample saw is not lost, and none counts while it did not exist. Records can come late: processes that are killed
+//! together are reaped one by one. A late record adds its process to what is kept of the windows in which the process lived.
 //!
 //! If a process ended between two samples while others grew, RAM that is counted like this is a lower bound. With the larger of
 //! the others' contributions it is an upper bound (`at_most`), which also has late memory whose end is not dated.
@@ -104,7 +104,7 @@ pub struct RamUsage {
 }
 
 /// How many windows are kept for late records. With 25 ms between samples, together they are longer than a reaper on a busy
-/// machine is late. A collector that was stopped for a while takes late records in over many samples: with 8 windows, 2 of 150
+/// machine is late. A collector that was stopped for a while takes late records in over many samples. With 8 windows, 2 of 150
 /// such runs had a tenth less RAM than there was.
 const WINDOWS: usize = 64;
 /// How many intervals of memory are kept of each window: the largest ones. With 32, 1 of 200 such runs had less RAM than there
@@ -240,8 +240,8 @@ impl RamUsage {
         }
     }
 
-    /// Adds the intervals that began before the sample's window, which late records told, to the earlier windows that they
-    /// overlap. Raises the maxima where those windows have more now.
+    /// Adds the intervals that began before the sample's window to the earlier windows that they overlap. They come from late
+    /// records. Raises the maxima where those windows have more now.
     fn add_late(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let late: Vec<&LiveInterval> =
             intervals.iter().filter(|interval| interval.start_ns < sample.from_ns).collect();

@@ -66,8 +66,8 @@ impl Availability {
         }
     }
 
-    /// Notes how much memory is in use on the device, by all processes of the machine, bytes: the most that a figure which can't
-    /// be read now may hide. `None`: not known.
+    /// Notes how much memory all processes of the machine use on the device, bytes. A figure that can't be read now hides no more.
+    /// `None`: not known.
     pub(super) fn note_used(&mut self, bytes: Option<u64>) {
         for gap in self.gaps.values_mut().filter(|gap| gap.since_ns.is_some()) {
             gap.used_bytes = gap.used_bytes.max(bytes);

@@ -23,7 +23,7 @@ pub(super) struct BusySum<T> {
 }
 
 impl<T: Amount> BusySum<T> {
-    /// Takes in a reading of a device, by its number, at `read_ns`: the stretches before it, oldest first, each with its length in
+    /// Takes in a reading of a device, by its number, at `read_ns`: the stretches before it, oldest first. Each has its length in
     /// nanoseconds and its utilization. Lays them on the timeline, without those parts of the time for which the device is known
     /// already. Gives the largest sum that is known now and was not before.
     pub(super) fn add_reading(&mut self, device: u32, read_ns: u64, stretches: &[(u64, T)]) -> T {
@@ -54,7 +54,7 @@ impl<T: Amount> BusySum<T> {
             }
             at_ns = until_ns;
         }
-        // What was before the first reading of a device is not counted. A later one without stretches tells nothing new.
+        // What was before the first reading of a device is not counted. A later reading without stretches says nothing new.
         if !stretches.is_empty() || known_until.is_none() {
             self.known_until.insert(device, at_ns.max(known_until.unwrap_or(0)));
         }

@@ -217,8 +217,8 @@ impl DeviceUsage {
     pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
         let interval_ns = POLICY.process_sample_interval_ns;
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
-        // Drivers report no samples of an idle process. If they report none of any process, the run's processes were idle only
-        // if they were listed for an interval, and the device was idle too.
+        // Drivers report no samples of an idle process. If there are none of any process, all may have been idle. That is sure
+        // only after one was listed for an interval, and if the device was idle, too.
         let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
         let may_lack_samples = listed_ns.is_some_and(|ns| ns < interval_ns || was_busy);
         if !self.run.has_any_samples && may_lack_samples {

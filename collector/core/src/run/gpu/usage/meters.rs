@@ -120,9 +120,9 @@ impl Counter {
         self.is_unsure && !self.is_wide
     }
 
-    /// Adds another reading, begun at `at_ns`, CLOCK_MONOTONIC nanoseconds. One that is smaller than the last comes from a wrap, if
-    /// the counter may wrap, or from a restart, if it can have counted so much since then. Otherwise it is a step back: the last
-    /// reading was too large, or this one is too small.
+    /// Adds another reading, begun at `at_ns`, CLOCK_MONOTONIC nanoseconds. If it is smaller than the last, there are three cases. A
+    /// counter of 32 bits has wrapped. Another one has restarted, if it can have counted so much since then. Otherwise it is a step
+    /// back: the last reading was too large, or this one is too small.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64, kind: CounterKind) {
         let most = kind.most_per_s * seconds(kind.until_ns.max(at_ns).saturating_sub(self.last_ns));
         self.has_counted = true;

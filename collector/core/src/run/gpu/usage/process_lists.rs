@@ -74,9 +74,9 @@ impl ProcessLists {
         self.entries.retain(|_, entry| entry.read_ns == at_ns);
     }
 
-    /// Gives for how long the lists were left unread between the start of the run and its end, nanoseconds: the sum of all gaps
-    /// that are longer than `most_unread_ns`. The times before the first reading and after the last one are gaps, too. If `end_ns`
-    /// is `None`, the latter does not count. Without any reading, the sum is 0.
+    /// Gives for how long the lists were left unread between the start of the run and its end, nanoseconds. It is the sum of all
+    /// gaps that are longer than `most_unread_ns`. The times before the first reading and after the last one are gaps, too. If
+    /// `end_ns` is `None`, the latter does not count. Without any reading, the sum is 0.
     pub(super) fn unread_ns(&self, start_ns: u64, end_ns: Option<u64>, most_unread_ns: u64) -> u64 {
         let outer_gaps_ns = self.outer_gaps_ns(start_ns, end_ns).into_iter();
         self.unread_ns + outer_gaps_ns.filter(|gap_ns| *gap_ns > most_unread_ns).sum::<u64>()
