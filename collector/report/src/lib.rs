@@ -1,5 +1,6 @@
-//! What is made of reports: their forms (text, JSON, HTML and others), and what several reports give together, such as a merged
-//! report, a comparison or a study. Also the lines of the files that a run writes, and the tables that are made of these files.
+//! What is made of reports: the forms of one (text, JSON, HTML and others), and what several give together. Examples of that are
+//! a merged report, a comparison and a study. Also the lines of the files that a run writes, and the tables that are made of
+//! these files.
 //!
 //! All of it is pure functions of the data, and of the form that the user asked for.
 

@@ -18,8 +18,8 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Chooses the units that the user asked for, else those in which the report's figures read well: the largest RAM of the
-    /// tree, the wall time, and the GPU RAM of the run, or if that is 0 or unknown, that of the machine.
+    /// Chooses the units that the user asked for, else those in which the report's figures read well. For RAM that is the largest
+    /// of the tree, for times the wall time. For GPU RAM it is that of the run, or if that is 0 or unknown, that of the machine.
     pub(super) fn choose(report: &Report, style: &Style) -> Self {
         let (ram, gpu) = (&report.max_ram, &report.max_gpu_ram);
         let of_tree =

@@ -70,8 +70,9 @@ fn note_idle(report: &mut Report) {
     }
 }
 
-/// Notes in the report of an agent without a command how long the launcher's command ran without the agent: `late_us` after its
-/// start, and `early_us` before its end, microseconds. If the agent was there all the time and saw no process, there was none.
+/// Notes in the report of an agent without a command how long the launcher's command ran without the agent, microseconds.
+/// `late_us` is the time after the start of that command, `early_us` the time before its end. If the agent was there all the time
+/// and saw no process, there was none.
 pub(super) fn note_absence(report: &mut Report, late_us: i64, early_us: i64) {
     let coverage = &report.coverage;
     let is_tracked = coverage.untracked_reason.is_none() && coverage.dropped_events == 0;

@@ -148,23 +148,10 @@ impl Merger {
         leave_out(&mut self.files, UnreadFile { file, reason });
     }
 
-    /// Adds the report of this number of the plan, the next one of [`Plan::order`]. What it lacks because an older version wrote
-    /// it becomes a warning.
+    /// Adds the report of this number of the plan, the next one of [`Plan::order`].
     pub fn add(&mut self, number: usize, read: ReadReport) {
-        let ReadReport { mut report, note } = read;
-        report.warnings.extend(note.map(|note| Warning::new(Topic::Figures, note)));
+        let report = part_of_run(&self.plan, number, read);
         let (span, is_apart) = (self.plan.span(number), self.plan.is_apart(number));
-        let is_of_agent = self.plan.is_of_agent(number);
-        if is_of_agent {
-            as_part(&mut report);
-        }
-        if let Some((late_us, early_us)) = self.plan.absence_us(number) {
-            note_absence(&mut report, late_us, early_us);
-        }
-        if self.plan.has_several() && (is_of_agent || self.plan.is_of_launcher(number)) {
-            // Each names the nodes that it can't see. The merged report itself names those without a report.
-            report.warnings.retain(|warning| warning.topic != Topic::OtherNodes);
-        }
         self.open_node(self.plan.node(number));
         self.files.read += 1;
         let axis = Axis::of(&report, span, is_apart);
@@ -172,7 +159,7 @@ impl Merger {
         self.sums.add(&quantities, &report);
         self.machines.add(&report, &axis);
         // What an agent runs is a daemon of the launcher's command.
-        if !is_of_agent {
+        if !self.plan.is_of_agent(number) {
             self.endings.add(span.end_us, self.plan.file(number), &report);
             self.commands.add(&report.command, span.start_us);
         }
@@ -271,6 +258,25 @@ impl Merger {
         };
         Ok(MergedReport { report, ranks })
     }
+}
+
+/// Gives the report of this number as a part of the run. What it lacks because an older version wrote it becomes a warning. One
+/// of an agent counts all its processes as descendants, and notes how long the agent was absent.
+fn part_of_run(plan: &Plan, number: usize, read: ReadReport) -> Report {
+    let ReadReport { mut report, note } = read;
+    report.warnings.extend(note.map(|note| Warning::new(Topic::Figures, note)));
+    let is_of_agent = plan.is_of_agent(number);
+    if is_of_agent {
+        as_part(&mut report);
+    }
+    if let Some((late_us, early_us)) = plan.absence_us(number) {
+        note_absence(&mut report, late_us, early_us);
+    }
+    if plan.has_several() && (is_of_agent || plan.is_of_launcher(number)) {
+        // Each names the nodes that it can't see. The merged report itself names those without a report.
+        report.warnings.retain(|warning| warning.topic != Topic::OtherNodes);
+    }
+    report
 }
 
 /// Notes that a file is not in the report.

@@ -144,8 +144,9 @@ impl Plan {
         self.launcher == Some(number)
     }
 
-    /// Gives when the run went on without this agent, which has no command and should have been there all the time: microseconds
-    /// after the start of the launcher's command, and before its end. `None`: it is no such agent, or the launcher is not known.
+    /// Gives how long the run went on without this agent, which has no command and should have been there all the time. The two
+    /// times are microseconds after the start of the launcher's command, and before its end. `None`: it is no such agent, or the
+    /// launcher is not known.
     pub(super) fn absence_us(&self, number: usize) -> Option<(i64, i64)> {
         let (head, launcher) = (&self.sources[number].head, self.sources.get(self.launcher?)?);
         let (agent, run) = (head.span, launcher.head.span);

@@ -1,5 +1,5 @@
-//! The ranks of MPI jobs and Slurm steps: those that have a report of their own (`srun gpu-track-run`), and those that a command
-//! started on the node of its report. Tells which ranks are missing, how they differ, and which to look at.
+//! The ranks of MPI jobs and Slurm steps. Some have a report of their own (`srun gpu-track-run`), others were started by a
+//! command on the node of its report. Tells which ranks are missing, how they differ, and which to look at.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,8 +76,8 @@ impl RankTable {
         }
     }
 
-    /// Adds the ranks of a report of this node, whose command ran at `span`: its own, with its RAM and CPU utilisation over
-    /// time, and those that it started.
+    /// Adds the ranks of a report of this node, whose command ran at `span`. They are its own rank, with its RAM and CPU
+    /// utilisation over time, and those that its command started.
     pub(super) fn add(
         &mut self,
         node: &str,
@@ -207,11 +207,7 @@ impl RankTable {
         // No rank is in both lists.
         let lightest = others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED);
         let as_f64 = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-        // Only ranks of one job are compared: those of different jobs do different work.
-        let job_of_compared = self.heaviest_job();
-        let is_compared = |(job, of, _): &Key| Some((*job, *of)) == job_of_compared;
-        let compared = self.ranks.iter().filter(|(key, _)| is_compared(key));
-        let compared: Vec<&RankUsage> = compared.map(|(_, rank)| rank).collect();
+        let compared = self.compared_ranks();
         let gpu_ram = spread_of(&compared, |rank| as_f64(rank.peak_gpu_ram_bytes));
         let series: Vec<RankSeries> = self.series.values().cloned().collect();
         let (series_start_s, series_end_s) = match series.is_empty() {
@@ -233,6 +229,13 @@ impl RankTable {
             series_end_s,
             series,
         })
+    }
+
+    /// Gives the ranks that are compared: those of the heaviest job, because ranks of different jobs do different work.
+    fn compared_ranks(&self) -> Vec<&RankUsage> {
+        let heaviest = self.heaviest_job();
+        let is_of_heaviest = |(job, of, _): &Key| Some((*job, *of)) == heaviest;
+        self.ranks.iter().filter(|(key, _)| is_of_heaviest(key)).map(|(_, rank)| rank).collect()
     }
 
     /// Gives the job that used most CPU time, and how many ranks it has. Of several, gives the one of which most ranks are known.
@@ -281,7 +284,7 @@ impl RankTable {
 }
 
 impl OpenRank {
-    /// Whether a report of this node, whose command ran at `span`, can be of this rank, too: a rank can start gpu-track-run
+    /// Whether a report of this node, whose command ran at `span`, can be of this rank, too. A rank can start gpu-track-run
     /// several times, one after another. A report of the same time, or of another node, is of another job.
     fn can_have(&self, node: &str, span: Span) -> bool {
         let before = self.spans.range(..span.end_us.max(span.start_us.saturating_add(1))).next_back();

@@ -10,7 +10,7 @@ use crate::over_time::{Clock, Column, METRIC, OverTime, Rule};
 
 /// Most metrics that are joined. A program that makes a name of each step has no use for a column of each.
 const MOST: usize = 256;
-/// By so much a value can be before the start or after the end, seconds: a report has the start of its run to the millisecond.
+/// By so much a value can be before the start or after the end, seconds. A report has the start of its run to the millisecond.
 const ROUNDING_S: f64 = 0.002;
 
 /// A metric of a process over the points of a run.

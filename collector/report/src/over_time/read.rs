@@ -15,7 +15,8 @@ use crate::tracking_line::Line;
 /// The parts of the tree, and the machine, in the order of their columns.
 const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
 const NS_PER_S: f64 = 1e9;
-/// If a file does not have the start of its run, that was at most this many lengths of the longest point before the first row.
+/// If a file does not have the start of its run, the run began before the first row: at most this many lengths of the longest
+/// point.
 const UNKNOWN_START_POINTS: f64 = 1.5;
 
 /// What a tracking file has.

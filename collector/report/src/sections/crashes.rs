@@ -34,8 +34,8 @@ fn sum<'a>(crashes: impl Iterator<Item = &'a Crash>) -> u64 {
 /// Makes a line for each signal and command, the first [`MOST`] of them. Two more lines count the other crashes and the probes.
 /// Gives the first `most_lines` of all these lines.
 ///
-/// If the command failed and no more than one process crashed, there are no lines: that crash is taken for what the headline and the
-/// evidence say.
+/// If the command failed and no more than one process crashed, there are no lines. That crash is taken for what the headline and
+/// the evidence say.
 pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     let has_succeeded = matches!(report.ending.exit, Exit { code: Some(0), .. });
     if !has_succeeded && count(report) <= 1 {

@@ -92,8 +92,8 @@ fn processes(gpu: &GpuDevice, units: Units) -> Section {
     Section::new("Processes").table(Table::new(head, rows))
 }
 
-/// Makes the summary's rows: one for each GPU that was used or lost, as far as there is room, one for the others of these, and
-/// one for those that were not used.
+/// Makes the summary's rows: one for each GPU that was used or lost, as far as there is room. One more row sums up the others of
+/// these, and another counts the GPUs that were not used.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let is_shown = |gpu: &&GpuDevice| gpu.used == Some(true) || gpu.lost_at_s.is_some();
     let used: Vec<&GpuDevice> = report.gpus.iter().filter(is_shown).collect();

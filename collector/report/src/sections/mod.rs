@@ -115,7 +115,7 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     }
 }
 
-/// Makes the summary: how the command ended and why, how much it used of what it might use, which of its processes used it, and
+/// Makes the summary: how the command ended and why, how much it used of what it might use, and by which processes. Then it says
 /// what to ask for next time. Crashes, and then the commands that used most, share `free_lines` lines.
 pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: usize) -> Vec<Block> {
     let mut blocks = vec![headline::brief(report, units)];

@@ -129,8 +129,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Names the first thing in which this plan differs from the one that a study was begun with. "its" in the text is that
-    /// study's: "its seed: 7, not 8" was begun with 7. `None`: it is the same study, perhaps with more runs.
+    /// Names the first thing in which this plan differs from `begun`, the plan that a study was begun with. "its" in the text is
+    /// that study's: "its seed: 7, not 8" was begun with 7. `None`: it is the same study, perhaps with more runs.
     #[must_use]
     pub fn difference(&self, begun: &Self) -> Option<String> {
         let names = |plan: &Self| {
