@@ -33,7 +33,7 @@ pub(super) struct Activity<'a> {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Idle {
     /// When the open stretch began, over which CPU time and block I/O are compared.
-    looked_ns: u64,
+    stretch_start_ns: u64,
     /// CPU time of the run by then, nanoseconds.
     cpu_ns: u64,
     /// Block I/O of the run by then; `None`: not known.
@@ -49,11 +49,11 @@ impl Idle {
     /// taken for none. Time in which no samples were taken, or the whole run was stopped, counts as active.
     pub(super) fn look(&mut self, activity: &Activity) {
         let Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped } = *activity;
-        let stretch_ns = now_ns.saturating_sub(self.looked_ns);
+        let stretch_ns = now_ns.saturating_sub(self.stretch_start_ns);
         // No samples were taken for a while: the collector was stopped, or it has just replaced a killed one.
         let is_unsampled = stretch_ns > SHORTEST_STRETCH_NS + LONGEST_GAP_INTERVALS * interval_ns;
         if is_unsampled || are_all_stopped {
-            *self = Self { looked_ns: now_ns, cpu_ns, io, active_ns: now_ns, gpu_active_ns: now_ns };
+            *self = Self { stretch_start_ns: now_ns, cpu_ns, io, active_ns: now_ns, gpu_active_ns: now_ns };
             return;
         }
         // GPUs are looked at in each sample, as a sample has only what was read since the one before.
@@ -71,6 +71,6 @@ impl Idle {
         if used_ns as f64 >= stretch_ns as f64 * BUSY_PART_OF_CORE || io != self.io {
             self.active_ns = now_ns;
         }
-        *self = Self { looked_ns: now_ns, cpu_ns, io, ..*self };
+        *self = Self { stretch_start_ns: now_ns, cpu_ns, io, ..*self };
     }
 }

@@ -171,7 +171,7 @@ impl Schedule {
         let policy = &self.policy;
         let window_ns = planned_ns.saturating_sub(facts.sampled_ns);
         let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
-        // Memory that does not grow from sample to sample can have grown since the last one.
+        // Without growth from sample to sample, memory can still have grown since the last one. So ends delay, but for less.
         let is_growing = now_ns < self.grows_until_ns;
         let delay_ns = if is_growing { longest_ns } else { policy.together_ns.min(longest_ns) };
         let is_delayed_enough = now_ns >= planned_ns.saturating_add(delay_ns);

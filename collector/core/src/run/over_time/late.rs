@@ -18,11 +18,12 @@ pub(crate) struct LateUse {
 
 /// Gives what the intervals of a sample tell of the time before its window.
 pub(in crate::run) fn late_uses(sample: &Sample) -> Vec<LateUse> {
-    let parts = sample
-        .intervals
-        .iter()
-        .flat_map(|interval| [ram(interval, sample.from_ns), cpu(interval, sample.from_ns)]);
-    parts.flatten().collect()
+    let mut late = Vec::new();
+    for interval in &sample.intervals {
+        late.extend(ram(interval, sample.from_ns));
+        late.extend(cpu(interval, sample.from_ns));
+    }
+    late
 }
 
 /// Gives the part of an interval's RAM over time that is before `until_ns`, CLOCK_MONOTONIC nanoseconds. `None`: there is none,

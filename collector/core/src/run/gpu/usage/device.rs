@@ -95,7 +95,7 @@ impl ListSums {
         }
     }
 
-    /// Gives the processes that lack their memory in all entries, as whether each is the main one.
+    /// Gives, for each process that lacks its memory in all entries, whether it is the main one.
     fn unreported(&self) -> impl Iterator<Item = bool> {
         let lacking = self.lacking_memory.iter().filter(|(id, _)| !self.with_memory.contains(id));
         lacking.map(|(_, is_main)| *is_main)

@@ -35,9 +35,9 @@ struct Last<T> {
 struct OpenSum<T> {
     /// CLOCK_MONOTONIC, nanoseconds.
     at_ns: u64,
-    /// What is known of it.
+    /// The memory on the devices that are known at that time.
     sum: T,
-    /// The devices that were read before that time, and not since.
+    /// The other devices, which were read before that time and not since. Their next readings add to the sum.
     awaits: BTreeSet<u32>,
 }
 
@@ -59,8 +59,11 @@ impl<T: Amount> HeldSum<T> {
                 // Some drivers read all devices at once: then this is the device's memory at the time of the sum.
                 is_joined = true;
                 open.sum = open.sum.plus(held);
-            } else if let Some(before) = before.filter(|_| is_awaited && open.at_ns < at_ns) {
-                // Read before and after the time of this sum, the device held the smaller of both.
+            } else if let Some(before) = before
+                && is_awaited
+                && open.at_ns < at_ns
+            {
+                // The device was read before and after the time of this sum: it held the smaller of both then.
                 open.sum = open.sum.plus(before.held.smaller(held));
             }
             largest = largest.larger(open.sum);
