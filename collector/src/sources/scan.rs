@@ -201,14 +201,9 @@ impl Scanner {
         if table.is_known(here, pidfd_inode, shown_ns) {
             return None;
         }
-        let status = self.root.status(pid)?;
-        let key = match status.ns_pids.as_slice() {
-            [_, .., inner] => Key { pid_ns: self.root.pid_ns(pid)?, pid: *inner },
-            _ => here,
-        };
-        // The child is in another pid namespace. Records name it by its pid there, so the table may have it without its pid
-        // here.
-        if key != here && key.pid_ns != here.pid_ns {
+        let key = self.key(here)?;
+        // Records name a child in another pid namespace by its pid there, so the table may have it without its pid here.
+        if key.pid_ns != here.pid_ns {
             if let Some(id) = table.live_by_key(key) {
                 return Some(Observation::HostPid { id, pid });
             }
@@ -220,10 +215,7 @@ impl Scanner {
         let tick_ns = self.tick_us.saturating_mul(1000);
         let is_older = shown_ns.saturating_add(tick_ns) <= table.session_start_ns();
         if is_older && stat.is_over() {
-            let over =
-                OverBefore { key, host_pid: pid, start_ns: shown_ns, blocks: self.root.io_blocks(pid) };
-            // If its parent has waited for it meanwhile, the I/O may be that of another process.
-            return self.is_still_over(&over).then_some(Observation::OverBefore(over));
+            return self.over_before(key, pid, shown_ns);
         }
         let before = if is_older { Some(self.root.used_so_far(pid, &stat)?) } else { None };
         let (earliest_start_ns, start_ns) =
@@ -238,6 +230,23 @@ impl Scanner {
             seen_ns,
             before,
         }))
+    }
+
+    /// Gives the pid of a process inside its own pid namespace, and the namespace. `here` names the process in this namespace.
+    /// `None`: it is gone.
+    fn key(&self, here: Key) -> Option<Key> {
+        let status = self.root.status(here.pid)?;
+        match status.ns_pids.as_slice() {
+            [_, .., inner] => Some(Key { pid_ns: self.root.pid_ns(here.pid)?, pid: *inner }),
+            _ => Some(here),
+        }
+    }
+
+    /// Describes a zombie that had ended before the run began. `None`: it is gone.
+    fn over_before(&self, key: Key, pid: u32, start_ns: u64) -> Option<Observation> {
+        let over = OverBefore { key, host_pid: pid, start_ns, blocks: self.root.io_blocks(pid) };
+        // If its parent has waited for it meanwhile, the I/O may be that of another process.
+        self.is_still_over(&over).then_some(Observation::OverBefore(over))
     }
 
     /// Reads what a process runs, and whether its memory is its own or its parent's. The program had begun by `at_ns`,

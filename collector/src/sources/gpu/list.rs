@@ -114,7 +114,7 @@ impl Lister {
             listing.drivers.extend(failure.map(|reason| Driver { name: worker.name.to_owned(), reason }));
             listing.warnings.extend(worker.warnings());
             let batches = worker.exchange(&[]);
-            batches.into_iter().for_each(|batch| known.take(batch));
+            batches.into_iter().for_each(|batch| known.take_in(batch));
             let config = detection::config_of(known.worker.name, &self.config);
             listing.gpus.extend(known.gpus(&config, &mut self.processes));
         }
@@ -127,7 +127,7 @@ impl Lister {
 
 impl Known {
     /// Takes in a batch: the devices if they changed, and the last reading of each figure.
-    fn take(&mut self, batch: Batch) {
+    fn take_in(&mut self, batch: Batch) {
         if let Some(list) = batch.devices {
             self.devices = list.tracked;
         }

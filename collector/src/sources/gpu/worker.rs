@@ -73,6 +73,16 @@ impl State {
         }
     }
 
+    /// Notes what backend and reader know after a turn. `is_complete` is that of the turn.
+    fn note_turn(&mut self, backend: &dyn Backend, reader: &Reader, is_complete: bool) {
+        self.has_read_all |= is_complete;
+        self.unreadable = backend.unreadable();
+        self.unknown_names.clone_from(&reader.unknown_names);
+        self.warnings = backend.warnings();
+        self.changed_settings = backend.changed_settings();
+        self.in_driver_since_ns = None;
+    }
+
     /// Adds a batch to those that wait, if anything was read. If too many wait, the oldest is dropped.
     fn take_in(&mut self, batch: Batch) {
         if batch.samples.is_empty() && batch.devices.is_none() {
@@ -256,14 +266,9 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
             restore_all(shared, backend.as_mut());
         }
         let mut state = shared.lock();
-        state.has_read_all |= turn.is_complete;
-        state.phase = if is_over { Phase::Done } else { Phase::Ready };
-        state.unreadable = backend.unreadable();
-        state.unknown_names.clone_from(&reader.unknown_names);
-        state.warnings = backend.warnings();
-        state.changed_settings = backend.changed_settings();
+        state.note_turn(backend.as_ref(), &reader, turn.is_complete);
         state.take_in(batch);
-        state.in_driver_since_ns = None;
+        state.phase = if is_over { Phase::Done } else { Phase::Ready };
         shared.changed.notify_all();
         if is_over {
             return;

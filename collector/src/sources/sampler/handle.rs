@@ -13,7 +13,7 @@ use crate::sys::{clock, pidfd, rlimit};
 const LONGEST_REST_NS: u64 = 1_000_000_000;
 
 /// smaps_rollup is not read if smaps estimates the anonymous part of the PSS for at most one part in this many of the RSS.
-const ESTIMATED: u64 = 64;
+const ESTIMATED_PART: u64 = 64;
 
 /// Why a process's files can't be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,8 @@ impl Handle {
     pub(super) fn sharing(&self, root: &ProcRoot, page: u64, wants_mappings: bool) -> SharingReading {
         let mappings = wants_mappings.then(|| root.mappings(self.memory_thread)).flatten();
         // smaps has the same sums as smaps_rollup, so one of both is enough: each takes milliseconds for a large process.
-        let exact = |mappings: &&Mappings| mappings.estimated_bytes <= mappings.rollup.rss_bytes / ESTIMATED;
+        let exact =
+            |mappings: &&Mappings| mappings.estimated_bytes <= mappings.rollup.rss_bytes / ESTIMATED_PART;
         if let Some(rollup) = mappings.as_ref().filter(exact).map(|mappings| mappings.rollup) {
             return SharingReading::Read { rollup, mappings, size: self.size(root, page) };
         }

@@ -131,7 +131,7 @@ impl Nvml {
         handle.device = Device { pci_address, minor, name, memory_bytes, ..device };
         handle.events = Some(events);
         let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
-        self.plan.done(&Some(id.to_owned()), Kind::Details, began_ns, took_ns);
+        self.plan.note_and_pay(&Some(id.to_owned()), Kind::Details, began_ns, took_ns);
     }
 
     /// Whether the memory of all devices, or the description of all, is known by now and was not at the last call that was true.

@@ -116,11 +116,11 @@ impl Nvml {
                     figures::memory_and_lists(&self.api, &self.lists, handle, &mut sample, (*kind, pids));
                 let used_took_ns = used_known_ns.saturating_sub(from_ns);
                 let all_took_ns = is_read.then(|| sample.listed_ns.saturating_sub(from_ns));
-                self.plan.done_memory(&key, *kind, began_ns, (used_took_ns, all_took_ns));
+                self.plan.note_and_pay_memory(&key, *kind, began_ns, (used_took_ns, all_took_ns));
             } else {
                 figures::read(&self.api, handle, &mut sample, *kind, pids);
                 adapt(&mut self.plan, handle, &sample, *kind, pids);
-                self.plan.done(&key, *kind, began_ns, clock::monotonic_ns().saturating_sub(from_ns));
+                self.plan.note_and_pay(&key, *kind, began_ns, clock::monotonic_ns().saturating_sub(from_ns));
             }
             handle.is_gone = sample.is_lost || sample.is_any_lost();
             if handle.is_gone {
@@ -135,7 +135,7 @@ impl Nvml {
         let mut samples = Vec::new();
         for handle in self.devices.iter_mut().filter(|handle| wanted.contains(&handle.device.id)) {
             let Some((sample, took_ns)) = handle.first.take() else { continue };
-            self.plan.was_read(&Some(handle.device.id.clone()), Kind::Energy, sample.at_ns, took_ns);
+            self.plan.note_read(&Some(handle.device.id.clone()), Kind::Energy, sample.at_ns, took_ns);
             samples.push(sample);
         }
         samples
@@ -146,7 +146,7 @@ impl Nvml {
     fn read_events(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let began_ns = clock::monotonic_ns();
         let errors = self.events.take(&self.api);
-        self.plan.done(&None, Kind::Events, began_ns, clock::monotonic_ns().saturating_sub(began_ns));
+        self.plan.note_and_pay(&None, Kind::Events, began_ns, clock::monotonic_ns().saturating_sub(began_ns));
         let mut samples = Vec::new();
         for handle in self.devices.iter().filter(|handle| wanted.contains(&handle.device.id)) {
             let Some(registered) = handle.events.clone() else { continue };

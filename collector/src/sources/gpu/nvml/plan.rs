@@ -279,15 +279,15 @@ impl Plan {
     }
 
     /// Notes that a kind of figures was read at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`. Does not pay for it.
-    pub(super) fn was_read(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
+    pub(super) fn note_read(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
         self.costs.entry(kind).or_default().add(took_ns);
         self.set_due(id, kind, began_ns);
     }
 
     /// Notes that a kind of figures was read in a visit that began at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`.
     /// Pays for it.
-    pub(super) fn done(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
-        self.was_read(id, kind, began_ns, took_ns);
+    pub(super) fn note_and_pay(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
+        self.note_read(id, kind, began_ns, took_ns);
         self.spend(kind, began_ns, took_ns);
     }
 
@@ -304,8 +304,8 @@ impl Plan {
 
     /// Notes a reading of memory in a visit that began at `began_ns` (CLOCK_MONOTONIC), and pays for it. `asked` is the kind that
     /// was to be read. The call for memory in use took `used_took_ns`; the lists and that call together took `all_took_ns`.
-    /// `None`: no list was read, since the memory in use had not changed.
-    pub(super) fn done_memory(
+    /// `None`: no list was read, because they are as they were, or the device is lost or divided.
+    pub(super) fn note_and_pay_memory(
         &mut self,
         id: &Option<String>,
         asked: Kind,
@@ -314,7 +314,7 @@ impl Plan {
     ) {
         let is_new = self.is_new(id);
         self.costs.entry(Kind::Memory).or_default().add(used_took_ns);
-        // Only memory in use was read. It shows that the lists are as they were.
+        // Only memory in use was read. No list had to be.
         let Some(all_took_ns) = all_took_ns else {
             self.set_due(id, asked, began_ns);
             return self.spend(Kind::Memory, began_ns, used_took_ns);

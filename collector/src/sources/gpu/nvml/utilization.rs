@@ -53,7 +53,7 @@ impl Spacing {
     const SHORTEST_US: u64 = 1000;
 
     /// Takes in the samples of a reading, oldest first: time in microseconds, and percent.
-    fn take(&mut self, samples: &[(u64, f64)]) {
+    fn add(&mut self, samples: &[(u64, f64)]) {
         let gaps = samples.windows(2).map(|pair| pair[1].0 - pair[0].0);
         self.gaps_us.extend(gaps.filter(|gap_us| *gap_us >= Self::SHORTEST_US));
         let excess = self.gaps_us.len().saturating_sub(Self::KEPT);
@@ -105,7 +105,7 @@ impl Newest {
 
     /// Takes in the time of the newest sample of a reading, microseconds. `None`: the reading has no sample. Returns whether its
     /// samples count: those of the first reading are from before the run.
-    fn take(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
+    fn note_reading(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
         let was_begun = std::mem::replace(&mut self.has_begun, true);
         // The first reading dates the begin, with or without a sample. Later readings change something only with a sample.
         if !was_begun || newest_us.is_some() {
@@ -161,9 +161,9 @@ pub(super) fn busy(
         }
         return rated(progress, uncovered_us, SAMPLES.longest_sample_us, rates);
     }
-    progress.spacing.take(&samples);
+    progress.spacing.add(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
-    // Whether the driver still has the newest sample of the last reading, so that none was overwritten since.
+    // The driver still has the newest sample of the last reading, so no sample was overwritten since.
     let follows_last = last.newest_us == 0 || oldest_us.is_some_and(|oldest_us| oldest_us <= last.newest_us);
     // Some drivers repeat samples.
     samples.retain(|(at_us, _)| *at_us > last.newest_us);
@@ -171,12 +171,12 @@ pub(super) fn busy(
         progress.memory_us = progress.memory_us.max(newest_us.saturating_sub(oldest_us));
     }
     // The samples of the first reading are from before the run.
-    if !progress.device.take(samples.last().map(|(at_us, _)| *at_us), now_ns) {
+    if !progress.device.note_reading(samples.last().map(|(at_us, _)| *at_us), now_ns) {
         progress.rated_us = 0;
         return Utilization { busy: Ok(Vec::new()), lost_us: 0 };
     }
     if samples.is_empty() {
-        // Some drivers have the call, and never a new sample, or none while nothing runs.
+        // Some drivers have the call, but never give a new sample, or give none while nothing runs.
         return if uncovered_us > SAMPLES.longest_gap_us {
             rated(progress, uncovered_us, u64::MAX, rates)
         } else {
@@ -276,7 +276,7 @@ pub(super) fn process_busy(
     let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
     let times_us = (last.newest_us, latest_us);
     let samples = processes::utilization(api, device, times_us, &mut progress.capacities[1])?;
-    if !progress.processes.take(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
+    if !progress.processes.note_reading(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
         return Ok(Vec::new());
     }
     let newest_us = progress.processes.newest_us;
@@ -298,7 +298,7 @@ mod tests {
     fn spans(samples: &[(u64, f64)], last_us: u64, is_joined: bool) -> (Vec<(u64, f64)>, u64) {
         let last = Newest { newest_us: last_us, at_ns: 1, has_begun: true, has_sample: true };
         let mut spacing = Spacing::default();
-        spacing.take(&[&[(last_us, 0.0)], samples].concat());
+        spacing.add(&[&[(last_us, 0.0)], samples].concat());
         let read = stretches(samples, &spacing, last, is_joined, 0, 100 * S * 1000);
         (read.busy.unwrap().iter().map(|busy| (busy.us, busy.percent)).collect(), read.lost_us)
     }
