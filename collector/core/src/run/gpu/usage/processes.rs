@@ -88,8 +88,7 @@ impl ProcessGpu {
     }
 }
 
-/// The processes that used a GPU, at most [`GpuPolicy::most_processes`](crate::run::gpu::policy::GpuPolicy::most_processes). The
-/// sums over processes count the others, too.
+/// The processes that used a GPU, at most as many as the policy allows. The sums over processes count the others, too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Processes {
     /// By their id in the run.
