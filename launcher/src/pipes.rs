@@ -45,7 +45,7 @@ impl MessagePipe {
         }
     }
 
-    /// Writes as much of what was kept as there is room for.
+    /// Writes as many of the unsent bytes as the pipe has room for. Closes the pipe if the collector has ended.
     pub(crate) fn flush(&mut self) {
         while let Some(pipe) = &mut self.pipe
             && !self.unsent.is_empty()
@@ -59,7 +59,7 @@ impl MessagePipe {
         }
     }
 
-    /// Waits until all that was kept is sent.
+    /// Waits until no bytes are unsent, or the collector has ended.
     pub(crate) fn flush_all(&mut self) {
         while let Some(pipe) = self.blocked() {
             // An error is tried again: it is a signal, or a lack of memory.
@@ -68,7 +68,7 @@ impl MessagePipe {
         }
     }
 
-    /// Gives the pipe, if something waits for room in it.
+    /// Gives the pipe, if there are unsent bytes.
     pub(crate) fn blocked(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().filter(|_| !self.unsent.is_empty()).map(AsFd::as_fd)
     }

@@ -34,6 +34,7 @@ use crate::time_limit;
 
 /// The built library (see build.rs).
 const BYTES: &[u8] = include_bytes!(env!("GPU_TRACK_SHIM_SO"));
+/// A hash of the library's bytes, which names this build of the library.
 const HASH: &str = env!("GPU_TRACK_SHIM_HASH");
 /// How long the launcher waits for a directory's file system, which may never answer. A busy NFS server answers within this.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -35,7 +35,7 @@ pub(super) struct CompareArguments {
 /// Parses a limit of `--fail-above`, such as `ram=5%`.
 ///
 /// # Errors
-/// A line for the user that says what is wrong with it.
+/// What is wrong with `given`, as a line for the user.
 fn limit(given: &str) -> Result<Limit, String> {
     let (name, percent) = given.split_once('=').unwrap_or((given, ""));
     let Some(metric) = compare::names().find(|metric| *metric == name) else {

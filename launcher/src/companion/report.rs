@@ -46,7 +46,7 @@ fn names() -> Vec<&'static str> {
 /// Shows what the arguments name on stdout, or writes it where `-o` says.
 ///
 /// # Errors
-/// If the file can't be read, it has not what the options ask for, or a place can't be used.
+/// If the file can't be read, it lacks what the options ask for, or a place can't be used.
 pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> {
     let ReportArguments { file, time, mut places, report } = arguments;
     time.check()?;

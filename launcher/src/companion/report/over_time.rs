@@ -84,7 +84,7 @@ impl TimeArgs {
 /// Shows the points or the events of a tracking file.
 ///
 /// # Errors
-/// If the file has not what is asked for, or a place can't be used.
+/// If the file lacks what is asked for, or a place can't be used.
 pub(super) fn of_recording(
     recording: Recording,
     path: &Path,
