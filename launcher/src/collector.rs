@@ -64,6 +64,7 @@ impl Collector {
         let stdout = if writes_to_stdout(config) { Stdio::inherit() } else { Stdio::null() };
         let argument = |fd: &Option<RawFd>| fd.map_or("-".into(), |fd: RawFd| fd.to_string());
         let lock_list = lock_fds.iter().map(argument).collect::<Vec<_>>().join(",");
+        let inherited: Vec<RawFd> = fds.iter().chain(&lock_fds).copied().flatten().collect();
         let mut command = Command::new("/proc/self/exe");
         command.arg0(name::of_collectors()).args(fds.iter().map(argument)).arg(lock_list);
         command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
@@ -71,21 +72,8 @@ impl Collector {
         if config.report.node_part.is_some_and(|part| part.is_agent) {
             command.stderr(Stdio::null());
         }
-        // SAFETY: all calls are plain system calls; the descriptors are open until the command is spawned.
-        unsafe {
-            command.pre_exec(move || {
-                libc::setsid();
-                // The command starts at the same time, and may use every core.
-                prefer_at_once();
-                // All descriptors are close-on-exec. The collector inherits these.
-                for fd in fds.iter().chain(&lock_fds).copied().flatten() {
-                    if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
-                        return Err(io::Error::last_os_error());
-                    }
-                }
-                Ok(())
-            });
-        }
+        // SAFETY: what the closure calls is async-signal-safe. The descriptors are open until the command is spawned.
+        unsafe { command.pre_exec(move || prepare_child(&inherited)) };
         let pid = command.spawn()?.id();
         // Only the collector may hold its ends of the pipes. If it ends at once, writing a long configuration must fail, not
         // block, and the pipe of orders must be seen to close.
@@ -93,6 +81,23 @@ impl Collector {
         let started_ns = clock::monotonic_ns();
         Ok(Self { pid, started_ns, messages: MessagePipe::new(writer, config), orders })
     }
+}
+
+/// Prepares the child that becomes the collector: it gets a session of its own, asks for a high priority, and keeps these descriptors over exec.
+/// Async-signal-safe.
+fn prepare_child(inherited: &[RawFd]) -> io::Result<()> {
+    // SAFETY: setsid has no preconditions.
+    unsafe { libc::setsid() };
+    // The command starts at the same time, and may use every core.
+    prefer_at_once();
+    // All descriptors of the launcher are close-on-exec.
+    for fd in inherited {
+        // SAFETY: fcntl with F_SETFD only changes a flag of the descriptor.
+        if unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Whether a collector with this configuration writes a report or the GPU log to stdout.

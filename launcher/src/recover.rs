@@ -9,8 +9,11 @@ use gpu_track_collector::{NotRecovered, ProcRoot, Recovered, ReportTarget, Style
 use crate::cli::{self, Options, PatternValues, UsageError};
 use crate::console::message;
 
-/// Writes a report for each killed run of this user, and removes the data of each run that has its report. Succeeds if
-/// there was a run, and each got a report.
+/// A report that was recovered, with the places where it goes, or why there is none.
+type Attempt = Result<(Vec<ReportTarget>, Recovered), NotRecovered>;
+
+/// Writes a report for each killed run of this user, and removes the data of each run that has its report. The exit status is 0 if there
+/// was a run, and each got a report.
 ///
 /// # Errors
 /// If the options name no usable place for a report, or one file for several. Nothing was written or removed then.
@@ -22,11 +25,32 @@ pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
         message(format_args!("nothing to recover: there is no killed run of yours in {dir}"));
         return Ok(ExitCode::FAILURE);
     }
+    let mut status = ExitCode::SUCCESS;
+    for (run, attempt) in &attempts(options, &killed)? {
+        let is_reported = match attempt {
+            Ok((targets, recovered)) => report_and_remove(run, targets, recovered, options.report.style),
+            Err(reason) => {
+                give_up(run, reason);
+                false
+            }
+        };
+        if !is_reported {
+            status = ExitCode::FAILURE;
+        }
+    }
+    Ok(status)
+}
+
+/// Recovers the reports of all killed runs, and checks their places. Nothing is written or removed.
+///
+/// # Errors
+/// If the options name no usable place for a report, or one file for several.
+fn attempts<'a>(options: &Options, killed: &'a [Stale]) -> Result<Vec<(&'a Stale, Attempt)>, UsageError> {
     let root = ProcRoot::default();
     let mut files = BTreeSet::new();
-    let mut results = Vec::new();
-    for run in &killed {
-        let result = match gpu_track_collector::recover(run, &root) {
+    let mut attempts = Vec::new();
+    for run in killed {
+        let attempt = match gpu_track_collector::recover(run, &root) {
             Ok(recovered) => {
                 let targets = targets_of(options, run, &recovered)?;
                 for path in targets.iter().filter_map(|target| target.output.file()) {
@@ -39,23 +63,9 @@ pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
             }
             Err(reason) => Err(reason),
         };
-        results.push((run, result));
+        attempts.push((run, attempt));
     }
-    // Nothing is removed before all outputs are checked.
-    let mut status = ExitCode::SUCCESS;
-    for (run, result) in &results {
-        let is_reported = match result {
-            Ok((targets, recovered)) => report_and_remove(run, targets, recovered, options.report.style),
-            Err(reason) => {
-                give_up(run, reason);
-                false
-            }
-        };
-        if !is_reported {
-            status = ExitCode::FAILURE;
-        }
-    }
-    Ok(status)
+    Ok(attempts)
 }
 
 /// Writes the report of a run to its places, and its bundle if it has one. Then removes the run's data. Returns whether the report

@@ -7,10 +7,10 @@ use std::time::Duration;
 use gpu_track_collector::Bundles;
 
 use super::limits::{bytes, time};
-use super::values::ValueError;
+use super::values::{ValueError, split_at_key};
 
 /// What can follow the directory's name.
-const KEYS: [&[u8]; 3] = [b",keep=", b",max=", b",tail="];
+const KEYS: [&str; 3] = [",keep=", ",max=", ",tail="];
 /// The values of keys that are not given.
 const DEFAULT_KEEP: usize = 5;
 const DEFAULT_MAX_BYTES: u64 = 256 << 20;
@@ -21,11 +21,7 @@ const DEFAULT_TAIL: Duration = Duration::from_secs(60);
 /// # Errors
 /// If there is no directory, or a key or its value is not allowed.
 pub(super) fn bundles(given: &OsStr) -> Result<Bundles, ValueError> {
-    let all = given.as_bytes();
-    let is_key = |at: &usize| KEYS.iter().any(|key| all.get(*at..).unwrap_or_default().starts_with(key));
-    // The directory's name may have commas, so it ends where a key begins.
-    let end = (0..all.len()).find(is_key).unwrap_or(all.len());
-    let (directory, rest) = all.split_at(end);
+    let (directory, rest) = split_at_key(given.as_bytes(), &KEYS);
     if directory.is_empty() {
         return Err(ValueError::Record(given.to_string_lossy().into_owned()));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gpu_track_collector::GpuTraceField as Field;
 
-use super::values::{ValueError, duration};
+use super::values::{ValueError, duration, split_at_key};
 
 /// Time between two lines of a GPU if the user gives none: that of `nvidia-smi -l 1`.
 const DEFAULT_EVERY: Duration = Duration::from_secs(1);
@@ -32,14 +32,7 @@ pub(crate) struct AskedTrace {
 /// # Errors
 /// If there is no file, or a key, the interval or a field is not allowed.
 pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
-    let bytes = given.as_bytes();
-    let is_key = |at: &usize| {
-        let rest = bytes.get(*at..).unwrap_or_default();
-        KEYS.iter().any(|key| rest.starts_with(key.as_bytes()))
-    };
-    // The file's name may have commas, so it ends where a key begins.
-    let end = (0..bytes.len()).find(is_key).unwrap_or(bytes.len());
-    let (file, rest) = bytes.split_at(end);
+    let (file, rest) = split_at_key(given.as_bytes(), &KEYS);
     if file.is_empty() || (file.starts_with(b"-") && file != b"-") {
         // "-,every=5s" begins as an option does, so clap takes options for values.
         return Err(ValueError::TraceFile(given.to_string_lossy().into_owned()));
@@ -48,10 +41,9 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
         file: OsStr::from_bytes(file).into(),
         is_stdout: false,
         every: DEFAULT_EVERY,
-        fields: Field::DEFAULT.to_vec(),
+        fields: Vec::new(),
     };
     // A part is a key with its value, or a further field in the list that an earlier part has begun.
-    let mut named: Option<Vec<Field>> = None;
     let mut is_in_fields = false;
     for part in String::from_utf8_lossy(rest).split(',').skip(1) {
         if let Some(every) = part.strip_prefix("every=") {
@@ -64,17 +56,23 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
             None => return Err(ValueError::TraceKey(part.to_owned())),
         };
         is_in_fields = true;
-        let fields = named.get_or_insert_default();
-        let field = Field::named(name.trim()).ok_or_else(|| ValueError::NotOneOf {
-            value: name.to_owned(),
-            allowed: Field::ALL.iter().flat_map(|field| field.names()).copied().collect(),
-        })?;
-        if !fields.contains(&field) {
-            fields.push(field);
+        let field = field(name)?;
+        if !asked.fields.contains(&field) {
+            asked.fields.push(field);
         }
     }
-    asked.fields = named.unwrap_or(asked.fields);
+    if asked.fields.is_empty() {
+        asked.fields = Field::DEFAULT.to_vec();
+    }
     Ok(asked)
+}
+
+/// Finds the field of this name.
+fn field(name: &str) -> Result<Field, ValueError> {
+    Field::named(name.trim()).ok_or_else(|| ValueError::NotOneOf {
+        value: name.to_owned(),
+        allowed: Field::ALL.iter().flat_map(|field| field.names()).copied().collect(),
+    })
 }
 
 #[cfg(test)]

@@ -39,13 +39,7 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
     let [name, args @ ..] = args else { return Ok(Translated::Line(Vec::new())) };
     let options = match docopt::read(args) {
         Ok(Asked::Track(options)) => options,
-        Ok(Asked::Help) => {
-            let program = concat!("gpu-track-run ", env!("CARGO_PKG_VERSION"));
-            let head =
-                format!("Runs a command and reports what it used, as gpu_tracker does. This is {program}.");
-            let help = format!("{head}\n\n{}\n{}", help::USAGE, help::OPTIONS);
-            return Ok(Translated::Request(Request::Print(help)));
-        }
+        Ok(Asked::Help) => return Ok(Translated::Request(Request::Print(help_text()))),
         Ok(Asked::Version) => return Ok(Translated::Request(Request::Print(format!("{VERSION}\n")))),
         Ok(Asked::SubTrack(command, options)) => {
             return Ok(Translated::Request(Request::Companion(sub_track(command, options))));
@@ -55,16 +49,9 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
             return Ok(Translated::Request(Request::Refuse(format!("{problem}{}", help::USAGE))));
         }
     };
-    // Our own parser would take every format of ours. It refuses names that are none.
     let format = options.iter().find(|(option, _)| *option == "--format");
-    if let Some(name) = format.and_then(|(_, value)| value.as_ref()?.to_str())
-        && format::names().any(|ours| ours == name)
-        && !format::is_of_gpu_tracker(name)
-    {
-        return Err(UsageError::of(
-            "--format",
-            format_args!("\"{name}\" is no format of gpu_tracker: text or json"),
-        ));
+    if let Some(name) = format.and_then(|(_, value)| value.as_ref()?.to_str()) {
+        check_format(name)?;
     }
     // Without a format, our parser would go by the file's name, and refuse some names. gpu_tracker does not look at it.
     let default = format.is_none().then(|| OsString::from("--format=text"));
@@ -73,6 +60,23 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
         None => option.into(),
     });
     Ok(Translated::Line([name.clone()].into_iter().chain(default).chain(ours).collect()))
+}
+
+/// Gives the help, as gpu_tracker's.
+fn help_text() -> String {
+    let program = concat!("gpu-track-run ", env!("CARGO_PKG_VERSION"));
+    let head = format!("Runs a command and reports what it used, as gpu_tracker does. This is {program}.");
+    format!("{head}\n\n{}\n{}", help::USAGE, help::OPTIONS)
+}
+
+/// Refuses formats of ours that gpu_tracker does not have. Our own parser, which would take them, refuses names of no format.
+fn check_format(name: &str) -> Result<(), UsageError> {
+    let is_ours = format::names().any(|ours| ours == name);
+    if is_ours && !format::is_of_gpu_tracker(name) {
+        let problem = format_args!("\"{name}\" is no format of gpu_tracker: text or json");
+        return Err(UsageError::of("--format", problem));
+    }
+    Ok(())
 }
 
 /// Gives the command line of gpu-track for a command of gpu_tracker's `sub-track`.

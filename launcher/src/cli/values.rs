@@ -168,6 +168,14 @@ pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     Ok(uuids)
 }
 
+/// Splits the value of an option into the name of a file and the keys behind it. The name may have commas, and ends where one of `keys`
+/// begins.
+pub(super) fn split_at_key<'a>(given: &'a [u8], keys: &[&str]) -> (&'a [u8], &'a [u8]) {
+    let is_key = |at: &usize| keys.iter().any(|key| given[*at..].starts_with(key.as_bytes()));
+    let end = (0..given.len()).find(is_key).unwrap_or(given.len());
+    given.split_at(end)
+}
+
 /// Finds the value whose name is `text`.
 ///
 /// # Errors
