@@ -82,6 +82,7 @@ impl Lock {
 /// Keeps a run's shim from being removed, and removes others, once a day.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
+    /// The shim, or the link to it in the same directory.
     shim: PathBuf,
     due: Instant,
 }
@@ -101,7 +102,7 @@ impl Upkeep {
         if self.due <= now {
             self.due = now + TOUCH_INTERVAL;
             let shim = self.shim.clone();
-            // A limit of processes can prevent it. The next run of another day tries again.
+            // At a limit of processes there is no thread. A run on another day tries again.
             let _ = time_limit::aside(move || {
                 touch(&shim);
                 if let Some(directory) = shim.parent() {

@@ -63,8 +63,12 @@ pub(crate) struct Session {
 
 impl Session {
     /// Removes the files of killed runs, then creates this session's files, and the command's cgroup if one is asked for. For that
-    /// cgroup, the launcher may have to move into another one. `output_locks`: those of the report's files. `ranks`: the lock that the
-    /// ranks of a job share.
+    /// cgroup, the launcher may have to move into another one. The kernel gets the run's limit of RAM for the command's cgroup.
+    ///
+    /// `output_locks`: those of the report's files. `ranks`: the lock that the ranks of a job share.
+    ///
+    /// # Errors
+    /// If the segment or the state file can't be created. What the cgroup lacks is no error: the report says it.
     pub(crate) fn new(
         options: &Options,
         preload: Option<Preload>,
@@ -97,7 +101,7 @@ impl Session {
             let _ = segment.named().unlink();
             SessionError::State { path: state_path, source }
         })?;
-        // The session works without a cgroup. The report says why there is none.
+        // Created last, because nothing below fails and would have to remove it.
         config.cgroups.own = options
             .preparations
             .cgroup
@@ -244,12 +248,17 @@ impl Session {
 
 /// Gives the flags of the segment's header, which tell the shim what it has to do.
 fn flags(options: &Options) -> u32 {
-    [
+    let all = [
         (FLAG_PIDFS, has_pidfs()),
         (FLAG_SPLIT_RSS, has_split_rss()),
         (FLAG_NO_ENV_REPAIR, options.diagnosis.no_env_repair),
         (FLAG_NO_WAIT_RECORDS, !options.discovery.uses(Layer::Wait)),
-    ]
-    .into_iter()
-    .fold(0, |flags, (flag, is_on)| if is_on { flags | flag } else { flags })
+    ];
+    let mut flags = 0;
+    for (flag, is_on) in all {
+        if is_on {
+            flags |= flag;
+        }
+    }
+    flags
 }

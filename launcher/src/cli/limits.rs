@@ -81,8 +81,9 @@ fn signal_at(given: &str) -> Result<RunLimit, ValueError> {
     if given.len() > LONGEST_TEXT_BYTES {
         return Err(ValueError::SignalAt(shortened(given)));
     }
-    let parts = given.split_once('>').and_then(|(name, rest)| Some((name, rest.rsplit_once('=')?)));
-    let (name, (value, signal)) = parts.ok_or_else(|| ValueError::SignalAt(given.to_owned()))?;
+    let refused = || ValueError::SignalAt(given.to_owned());
+    let (name, rest) = given.split_once('>').ok_or_else(refused)?;
+    let (value, signal) = rest.rsplit_once('=').ok_or_else(refused)?;
     let quantity = quantity(name)?;
     Ok(RunLimit {
         words: given.to_owned(),

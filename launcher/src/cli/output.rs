@@ -66,9 +66,12 @@ const RESTARTS: &str = "SLURM_RESTART_COUNT";
 /// Gives the ids of the job that this rank belongs to, joined by dots. `kind`: what starts the ranks, as an index of what
 /// [`rank::ranks`] gives. `None`: one id is not set.
 fn job_of_ranks(kind: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
-    let ids = rank::job_variables(kind).map(|name| variable(name).filter(|id| !id.is_empty()));
-    let restarts = variable(RESTARTS).unwrap_or_default();
-    Some(ids.chain([Some(restarts)]).collect::<Option<Vec<_>>>()?.join(OsStr::new(".")))
+    let mut ids = Vec::new();
+    for name in rank::job_variables(kind) {
+        ids.push(variable(name).filter(|id| !id.is_empty())?);
+    }
+    ids.push(variable(RESTARTS).unwrap_or_default());
+    Some(ids.join(OsStr::new(".")))
 }
 
 /// Why no report can be written to a file.

@@ -134,8 +134,10 @@ fn passed_on(args: &[OsString]) -> Option<Vec<OsString>> {
         "recover" => Some(OsString::from("--recover")),
         _ => return None,
     };
-    let line = [Some("gpu-track-run".into()), option].into_iter().flatten();
-    Some(line.chain(args.iter().skip(2).cloned()).collect())
+    let mut line = vec![OsString::from("gpu-track-run")];
+    line.extend(option);
+    line.extend(args.iter().skip(2).cloned());
+    Some(line)
 }
 
 #[cfg(test)]

@@ -73,11 +73,14 @@ impl NodeRun {
         });
         let node_run = node_run.ok()?;
         let report = &mut options.report;
-        let places: Vec<_> = std::mem::take(&mut report.targets).into_iter().zip(locks.drain(..)).collect();
-        let is_file = |(target, _): &(ReportTarget, Option<OutputLock>)| target.output.file().is_some();
-        // No other process writes to the report of this node, which has its pid in the name.
-        let own = (json_in(&node_run.own), None);
-        (report.targets, *locks) = places.into_iter().filter(is_file).chain([own]).unzip();
+        let places = std::mem::take(&mut report.targets).into_iter().zip(std::mem::take(locks));
+        for (target, lock) in places.filter(|(target, _)| target.output.file().is_some()) {
+            report.targets.push(target);
+            locks.push(lock);
+        }
+        // This node's report needs no lock: its name has the pid of this process, so no other one writes to it.
+        report.targets.push(json_in(&node_run.own));
+        locks.push(None);
         // The report of all nodes is kept, and not this one.
         report.keep = None;
         Some(node_run)

@@ -67,8 +67,7 @@ struct TableArgs {
     full: bool,
 }
 
-/// Conducts a study, or shows the table of one if the argument is a directory. The status is 1 if a run that was to be made failed
-/// or could not be made.
+/// Conducts a study, or only shows its table if the argument is its directory. Gives the exit status.
 ///
 /// # Errors
 /// If there is no plan, the directory has another plan or can't be used, or options exclude each other.
@@ -110,11 +109,11 @@ fn show(path: &Path, table: &TableArgs) -> Result<ExitCode, UsageError> {
     Ok(table.print(&study::study(&plan, &directory.runs(&plan), table.ignore_failure)))
 }
 
-/// Makes the runs that a study still needs, and shows its table. The status is 1 if a run failed or could not be made. If a signal
-/// ends the study, it ends this process, too.
+/// Makes the runs that a study still needs, and shows the table of all its runs. The status is 1 if a run in the table failed, or one
+/// could not be made. If a signal ends the study, the signal ends this process, too.
 ///
 /// # Errors
-/// If there is no plan, or another one in the directory, or the directory can't be used.
+/// If there is no plan, the directory has another one or can't be used, or this is one of several ranks.
 fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
     let StudyArguments { given: file, plan: mut given, output, table, quiet } = arguments;
     if let Some(rank) = PatternValues::here().rank_number {

@@ -96,8 +96,8 @@ impl Making<'_> {
                     self.name(*planned),
                     planned.run
                 );
-                let has_report = self.one(*planned, RunKind::Counted, &title)?;
-                unmade += usize::from(!has_report);
+                let is_made = self.one(*planned, RunKind::Counted, &title)?;
+                unmade += usize::from(!is_made);
             }
         }
         Ok(unmade)
