@@ -40,9 +40,9 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts a collector in a session (setsid(2)) of its own, so that no signal to the command's process group or terminal ends
-    /// it, and sends it `config`. `shared`: the process connector's socket and inbox, and the lock that ranks share. `locks`: for
-    /// each place of the report its lock, if it has one.
+    /// Starts a collector, and sends it `config`. The collector has a session (setsid(2)) of its own, so that no signal to the command's
+    /// process group or terminal ends it. `shared`: the process connector's socket and inbox, and the lock that ranks share. `locks`:
+    /// for each place of the report its lock, if it has one.
     pub(crate) fn start(
         segment: &NamedFile,
         state: &NamedFile,

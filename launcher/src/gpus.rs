@@ -84,7 +84,7 @@ fn serve(config: &OsString, every: &OsString) -> Option<Infallible> {
     let mut next = Instant::now();
     loop {
         let line = serde_json::to_string(&lister.list(DRIVER_TIMEOUT)).ok()? + "\n";
-        // It fails if the parent has gone, or has seen enough.
+        // The write fails if the parent has gone, or has seen enough.
         answer.write_all(line.as_bytes()).ok()?;
         next += every?;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -95,7 +95,7 @@ fn serve(config: &OsString, every: &OsString) -> Option<Infallible> {
 /// `None`, there is one call.
 ///
 /// # Errors
-/// That of `show`, or if the GPUs can't be listed.
+/// If the GPUs can't be listed, or `show` fails.
 pub(crate) fn watch(
     config: &GpuConfig,
     every: Option<Duration>,

@@ -19,8 +19,8 @@ pub(crate) struct ChildChange {
 
 impl ChildChange {
     /// Makes the REAPED record of an ended child. Its `reaper_max_rss_kib` is an upper limit of the peak that the child inherited
-    /// by fork. On kernels with per-thread RSS counters (`has_split_rss`), the peak that getrusage(2) gives can be lower than the
-    /// real one, by what a thread has not added yet.
+    /// by fork. On kernels with per-thread RSS counters (`has_split_rss`), getrusage(2) can give too low a peak, by what a thread has
+    /// not added yet. So that much is added.
     pub(crate) fn record(&self, has_split_rss: bool) -> Event {
         let uncounted_kib = if has_split_rss { MOST_SPLIT_RSS_KIB } else { 0 };
         Event::Reaped {

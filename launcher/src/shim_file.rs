@@ -218,8 +218,8 @@ fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     Ok(Installed { link, is_first_today: Some(is_first_today) })
 }
 
-/// Creates a directory that only this user can write to, and that no other user can replace, or checks that an existing one is like
-/// that. If the user is root, others can read its files. Returns its path without links.
+/// Creates a directory that only this user can write to, and that no other user can replace. An existing directory is checked. If the
+/// user is root, others can read its files. Returns its path without links.
 fn make_private_directory(directory: &Path, user: User) -> Result<PathBuf, Unfit> {
     let mode = if user.uid() == 0 { 0o755 } else { 0o700 };
     // A link in place of the directory itself is not followed: in /tmp, another user may have made one before.

@@ -18,74 +18,54 @@ pub(super) const MOST_LIMITS: usize = 64;
 /// Why a value is not allowed.
 #[derive(Debug, Error)]
 pub(crate) enum ValueError {
-    /// It is no sampling interval.
+    /// A sampling interval is expected.
     #[error(
         "\"{0}\" is not allowed: a number of seconds from {MIN_INTERVAL_S} to {MAX_INTERVAL_S} (one year)"
     )]
     Seconds(String),
-    /// It is no time between two lines of an output.
+    /// The time between two lines of an output is expected.
     #[error("\"{0}\" is not allowed: a time from 0.1 s to a year, such as 5, 5s, 500ms, 1m or 1h")]
     Duration(String),
-    /// It is no file for `--trace-gpu`.
     #[error("\"{0}\" names no file: FILE, ./-FILE or -")]
     TraceFile(String),
-    /// It is nothing that can follow the file of `--trace-gpu`.
     #[error("\"{0}\" is not allowed after FILE: every=TIME or fields=A,B,...")]
     TraceKey(String),
-    /// It is no number of cores.
     #[error("\"{0}\" is not allowed: a whole number of cores, at least 1")]
     Cores(String),
-    /// It is no pid.
     #[error("\"{0}\" is not allowed: the pid of a process, at least 1")]
     Pid(String),
-    /// It is no descriptor.
     #[error("\"{0}\" is not allowed: the number of a descriptor, at least 3")]
     Descriptor(String),
-    /// It is nothing that `--record` takes.
     #[error("\"{0}\" is not allowed: DIR[,keep=N][,max=BYTES][,tail=TIME]")]
     Record(String),
-    /// It is no limit.
     #[error("\"{0}\" is not allowed: NAME=VALUE, such as ram=8G, wall=1h or processes=500")]
     Limit(String),
-    /// It is no limit with a signal.
     #[error("\"{0}\" is not allowed: NAME>VALUE=SIGNAL, such as ram>95%=USR1")]
     SignalAt(String),
-    /// It is no alert.
     #[error(
         "\"{0}\" is not allowed: ram>80%, gpu_ram>80%, cpu>90%, disk<10G, gpu_idle>5m, growth, or default"
     )]
     Alert(String),
-    /// It is no part of the cores.
     #[error("\"{0}\" is not allowed: a percentage of the cores that the run may use, such as 90%")]
     PartOfCores(String),
-    /// There are more limits than anybody means.
     #[error("more than {} in one value", MOST_LIMITS)]
     TooManyLimits,
-    /// It is no amount of memory.
     #[error(
         "\"{0}\" is not allowed: bytes, such as 8G (binary), 500MB (decimal), or a percentage up to 100%"
     )]
     Bytes(String),
-    /// It is no time.
+    /// A time of a limit is expected.
     #[error("\"{0}\" is not allowed: a time up to a century, such as 90, 90s, 10m, 2h or 1d")]
     Time(String),
-    /// It is no number of processes.
+    /// A number of processes is expected.
     #[error("\"{0}\" is not allowed: a whole number, at least 1")]
     Count(String),
-    /// It is no signal.
     #[error("\"{0}\" is not allowed: the name or number of a signal, such as USR1")]
     Signal(String),
-    /// It is no list of UUIDs.
     #[error("\"{0}\" is not allowed: UUIDs separated by commas, none of them empty")]
     Uuids(String),
-    /// It is none of a few names.
     #[error("\"{value}\" is not allowed: one of {}", .allowed.join(", "))]
-    NotOneOf {
-        /// The value.
-        value: String,
-        /// The names.
-        allowed: Vec<&'static str>,
-    },
+    NotOneOf { value: String, allowed: Vec<&'static str> },
 }
 
 /// Parses a sampling interval, seconds.

@@ -52,7 +52,7 @@ pub(super) struct MergeArguments {
 /// A file that may be a report.
 struct Candidate {
     path: PathBuf,
-    /// It was found in a directory, and not named.
+    /// The file was found in a directory, and not named by the user.
     is_found: bool,
 }
 

@@ -1,5 +1,4 @@
-//! `gpu-track report`: shows a report that was written, the newest one that was kept, a table of those in a directory, or how a
-//! run went over time.
+//! `gpu-track report`: shows a report that was written or kept, a table of the reports in a directory, or how a run went over time.
 
 mod directory;
 mod over_time;

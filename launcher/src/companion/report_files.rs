@@ -24,22 +24,20 @@ const MOST_FILES: usize = 200_000;
 /// Why a file can't be read. The message follows the file's name.
 #[derive(Debug, Error)]
 pub(crate) enum NotReadable {
-    /// It is a directory, a pipe, a device.
+    /// The text says what it is, such as "a directory".
     #[error("is {0}, and no file")]
     NotAFile(&'static str),
-    /// It is a symbolic link in a directory, where it can name a report a second time.
+    /// A symbolic link in a directory can name a report a second time.
     #[error("is a symbolic link: name it, or the file that it leads to")]
     Link,
-    /// It is larger than any report.
     #[error("is larger than {} MiB, which no report is", MOST_BYTES >> 20)]
     TooLarge,
-    /// It is not UTF-8.
+    /// The file is not UTF-8.
     #[error("is no text")]
     NotText,
-    /// It does not begin as JSON does.
+    /// The file does not begin as JSON does.
     #[error("is no JSON")]
     NotJson,
-    /// It can't be opened or read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
 }
@@ -75,7 +73,7 @@ pub(crate) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// Reads a file that may be a report, as text. `is_found`: the file was found in a directory, so a symbolic link is refused.
 ///
 /// # Errors
-/// If the file can't be read, is no regular file, is larger than any report, is no text, or does not begin as JSON does.
+/// If the file can't be read, is no regular file, is too large, is no text, or does not begin as JSON does.
 pub(crate) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     let kind = if is_found { fs::symlink_metadata(path)? } else { fs::metadata(path)? }.file_type();
     if let Some(other) = other_kind(kind) {

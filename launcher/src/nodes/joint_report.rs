@@ -28,9 +28,9 @@ const MOST_ROUNDS: usize = 5;
 pub(crate) struct RankLock(Rc<OwnedFd>);
 
 impl RankLock {
-    /// Joins the other ranks, if this is a rank of a job that makes one report, and has the collector write this rank's report into
-    /// their directory. `None`: this is no such rank, or it could not join. In the second case a line on stderr says why, and the
-    /// rank writes a report of its own, with its number in the file's name.
+    /// Joins the other ranks, if this is a rank of a job that makes one report. Then the collector writes this rank's report into their
+    /// directory. `None`: this is no such rank, or it could not join. In the second case a line on stderr says why. The rank then
+    /// writes a report of its own, with its number in the file's name.
     pub(crate) fn prepare(options: &mut Options) -> Option<Self> {
         let job = options.joint_job.take()?;
         let joined = Self::join(options, &job).map_err(|problem| {
