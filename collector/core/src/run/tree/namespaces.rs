@@ -117,18 +117,19 @@ impl Tree {
     }
 
     /// Whether a record can be about a process that only the connector has reported. Its pid inside must be unknown,
-    /// and it must have been made by then. Pidfd and wait status must be those of the record, as far as both are known.
+    /// and it must have been made by then. Pidfd and wait status must be those of the record, as far as both are known. A process
+    /// ends in the tree when its own records are all applied: from then on, only a record of its reaper can be about it.
     fn can_be_meant(&self, process: &Process, query: &MatchQuery) -> bool {
         let inode = process.ids.pidfd_inode;
         let has_other_pidfd = inode != 0 && query.pidfd_inode != 0 && inode != query.pidfd_inode;
-        let has_status = match query.evidence {
+        let is_in_state = match query.evidence {
             Evidence::Reaped(status) => process.end.kernel_exit.is_some_and(|end| end.status == status),
-            Evidence::Exec | Evidence::Fork | Evidence::Exit => true,
+            Evidence::Exec | Evidence::Fork | Evidence::Exit => process.is_alive(),
         };
         process.ids.key.pid_ns == self.context.pid_ns
             && process.lifetime.start_ns <= query.at_ns
             && !has_other_pidfd
-            && has_status
+            && is_in_state
     }
 
     /// Gives how well a process matches the query: the best has the largest score. `None`: it can't be meant. `parent`: the
