@@ -36,8 +36,8 @@ pub(super) struct ByState {
     pub unreported: BTreeSet<ProcessId>,
     /// Alive and young, and their program has not written a record.
     pub young: BTreeSet<ProcessId>,
-    /// Their program was read and may still write a START record, in the order of the readings.
-    pub unconfirmed: VecDeque<ProcessId>,
+    /// Their program was read and may still write a START record.
+    pub unconfirmed: BTreeSet<ProcessId>,
     /// The connector reported their end, and what is left of them was not read.
     pub kernel_ends: BTreeSet<ProcessId>,
     /// Children that /proc showed before the records and events up to then were applied. They are not in the tree.

@@ -277,20 +277,18 @@ impl Tree {
     /// Notes that the program of one of [`Self::programs_to_read`] was read. It still has time to write a START record.
     pub(in crate::run) fn program_was_read(&mut self, id: ProcessId) {
         if self.by_state.unreported.remove(&id) {
-            self.by_state.unconfirmed.push_back(id);
+            self.by_state.unconfirmed.insert(id);
         }
     }
 
     /// Gives the live processes whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC). Their programs are read
     /// once more before [`Self::tick`] concludes that they are uninstrumented.
     pub fn overdue_starts(&self, now_ns: u64) -> impl Iterator<Item = &Process> {
-        let has_time = move |id: &&ProcessId| {
-            self.processes.get(id).is_some_and(|process| process.may_still_report(now_ns))
-        };
-        // They are in the order of their readings. So what is behind one that has time mostly has time, too, and waits with it.
-        let overdue = self.by_state.unconfirmed.iter().take_while(move |id| !has_time(id));
-        let overdue = overdue.filter_map(|id| self.processes.get(id));
-        overdue.filter(|process| process.is_alive() && process.program.unreported_exec.is_some())
+        let unconfirmed = self.by_state.unconfirmed.iter().filter_map(|id| self.processes.get(id));
+        unconfirmed.filter(move |process| {
+            let is_awaited = process.is_alive() && process.program.unreported_exec.is_some();
+            is_awaited && !process.may_still_report(now_ns)
+        })
     }
 
     /// Concludes that programs whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC) are uninstrumented. Then
@@ -302,16 +300,11 @@ impl Tree {
 
     /// Concludes that programs whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC) are uninstrumented.
     fn confirm_overdue(&mut self, now_ns: u64) {
-        // They are in the order of their readings. So what is behind one that has time mostly has time, too, and waits with it.
-        while let Some(id) = self.by_state.unconfirmed.front().copied() {
-            if self.processes.get(&id).is_some_and(|process| process.may_still_report(now_ns)) {
-                break;
-            }
-            if self.processes.get(&id).is_some_and(Process::is_alive) {
-                self.confirm_uninstrumented(id);
-            }
-            self.by_state.unconfirmed.pop_front();
-        }
+        let overdue: Vec<ProcessId> = self.overdue_starts(now_ns).map(|process| process.ids.id).collect();
+        overdue.into_iter().for_each(|id| self.confirm_uninstrumented(id));
+        let may_still_report =
+            |id: &ProcessId| self.processes.get(id).is_some_and(|process| process.may_still_report(now_ns));
+        self.by_state.unconfirmed.retain(may_still_report);
     }
 
     /// Takes processes off the lists that ask for something that is known by now, or no longer matters. `now_ns` is
