@@ -160,16 +160,13 @@ impl Facts<'_> {
     /// Finds a process that met its limit of CPU time, shortly before the command ended: the soft limit, or else the hard one.
     fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
         // The kernel sends SIGXCPU at the soft limit, and for nothing else.
-        let at_soft_limit = self.ended_by(libc::SIGXCPU).next();
-        let (process, limit_s) = match at_soft_limit {
-            Some(process) => (process, process.bounds.limits.cpu_s),
-            None => {
-                let (process, limit_s) = self.at_hard_cpu_limit()?;
-                (process, Some(limit_s))
-            }
-        };
-        self.is_followed_by_the_end(process.end_ns())
-            .then(|| CpuTimeLimit { process: self.dead_process(process), limit_s })
+        let at_soft_limit =
+            self.ended_by(libc::SIGXCPU).next().map(|process| (process, process.bounds.limits.cpu_s));
+        let at_hard_limit = self.at_hard_cpu_limit().map(|(process, limit_s)| (process, Some(limit_s)));
+        let mut at_a_limit = at_soft_limit.into_iter().chain(at_hard_limit);
+        let (process, limit_s) =
+            at_a_limit.find(|(process, _)| self.is_followed_by_the_end(process.end_ns()))?;
+        Some(CpuTimeLimit { process: self.dead_process(process), limit_s })
     }
 
     /// Finds the last process that SIGKILL ended at its hard limit of CPU time, and that limit, seconds. SIGKILL is sent for

@@ -33,10 +33,12 @@ fn parse(args: &[String]) -> Arguments<'_> {
     let mut rest = args.iter().skip(1).map(String::as_str);
     while let Some(arg) = rest.next() {
         let (name, value) = arg.split_once('=').map_or((arg, None), |(name, value)| (name, Some(value)));
+        // A long name can be cut short, as long as it begins no other one.
+        let is_long = |long: &str| name.len() > "--".len() && long.starts_with(name);
         match name {
             // Without `=`, the value is the next argument.
-            "-k" | "--kill-after" if value.is_none() => drop(rest.next()),
-            "-s" | "--signal" => parsed.signal = value.or_else(|| rest.next()),
+            _ if (name == "-k" || is_long("--kill-after")) && value.is_none() => drop(rest.next()),
+            _ if name == "-s" || is_long("--signal") => parsed.signal = value.or_else(|| rest.next()),
             "--" => {
                 parsed.duration = rest.next();
                 break;
@@ -80,6 +82,8 @@ mod tests {
             ("timeout --kill-after=5 -s INT 1d x", Some(86_400.0), Some(libc::SIGINT)),
             ("timeout -sKILL 3s x", Some(3.0), Some(libc::SIGKILL)),
             ("timeout --signal=sigusr1 3 x", Some(3.0), Some(libc::SIGUSR1)),
+            ("timeout --kill 5 --sig KILL --fore 60 x", Some(60.0), Some(libc::SIGKILL)),
+            ("timeout --k=5 --s=INT 60 x", Some(60.0), Some(libc::SIGINT)),
             ("timeout --signal 12 -- 3 x", Some(3.0), Some(12)),
             ("timeout -s WINCH 3 x", Some(3.0), Some(libc::SIGWINCH)),
             ("timeout -s RTMIN 3 x", Some(3.0), None),
