@@ -97,6 +97,9 @@ impl Samples {
                 }
             }
         }
+        if self.outbox.wants.samples {
+            open.commands = most_used(&self.commands);
+        }
     }
 }
 
@@ -225,4 +228,46 @@ fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
     let mut rest: Vec<&CommandSample> = rest.iter().filter(|command| command.processes > 0).collect();
     rest.sort_by_key(|command| std::cmp::Reverse(command.cpu_ns));
     first.iter().chain(rest.into_iter().take(COMMANDS)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::ProcessId;
+    use crate::model::tree_sample::Wants;
+    use crate::run::tree::Contribution;
+
+    #[test]
+    fn last_sample_has_the_cpu_time_of_commands_after_it() {
+        let command = |name: &str, cpu_ns| CommandSample {
+            command: name.into(),
+            cpu_ns,
+            processes: 1,
+            ..CommandSample::default()
+        };
+        let ended = |name: &str, cpu_ns| LiveInterval {
+            is_process: true,
+            is_end_rough: false,
+            is_main: false,
+            id: ProcessId(1),
+            pid: 1,
+            command: name.into(),
+            start_ns: 0,
+            likely_start_ns: 0,
+            end_ns: 1,
+            memory: Contribution::default(),
+            unread_bytes: None,
+            rss_bytes: 0,
+            counted_at_ns: 0,
+            cpu_ns,
+            threads: 1,
+        };
+        let mut samples = Samples { open: Some(TreeSample::default()), ..Samples::default() };
+        samples.commands = vec![command("make", 3)];
+        samples.outbox.wants = Wants { samples: true, ..Wants::default() };
+        samples.add_last_cpu(&[ended("make", 7), ended("cc", 5)]);
+        let open = samples.open.unwrap();
+        let used: Vec<_> = open.commands.iter().map(|one| (&*one.command, one.cpu_ns)).collect();
+        assert_eq!((used, open.cpu.combined.time_ns), (vec![("make", 10), ("cc", 5)], 12));
+    }
 }
