@@ -9,8 +9,8 @@ use crate::model::groups::Groups;
 use crate::run::over_time::Revision;
 use crate::run::sampling::sums::TreeSums;
 
-/// Samples that are remembered.
-const REMEMBERED: usize = 10;
+/// Samples that are remembered. [`RamUsage`](super::RamUsage) keeps the windows before all but the first for late records.
+pub(super) const REMEMBERED: usize = 65;
 
 /// The largest figures within the time of a sample, each on its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
