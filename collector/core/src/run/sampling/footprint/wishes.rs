@@ -40,7 +40,8 @@ pub struct Unit {
 pub(crate) struct Tried {
     /// Image groups.
     pub groups: FxHashSet<ImageGroup>,
-    /// Processes that were read by themselves.
+    /// Processes that were read by themselves, with or without their mappings. A second reading of one, with its mappings, waits
+    /// for the next sample.
     pub files: FxHashSet<ProcessId>,
 }
 
