@@ -28,8 +28,8 @@ pub(crate) fn append(header: &Header, record: &[u32; RECORD_WORDS]) -> bool {
     })
 }
 
-/// Whether a record may be appended to this file: it is the session's, it has space, and there is no RLIMIT_FSIZE, at which SIGXFSZ
-/// would end the process.
+/// Whether a record may be appended to this file. It must be the session's and have space. There must be no RLIMIT_FSIZE, since
+/// SIGXFSZ would end the process there.
 fn may_append(fd: usize, found: &libc::stat, header: &Header) -> bool {
     sys::read_number(fd, offset_of!(Header, session_id)) == Some(header.session_id)
         && has_space(found.st_size as u64, found.st_blocks as u64)

@@ -1,7 +1,8 @@
 //! Brings ru_maxrss and VmHWM up to date on kernels that count RSS per thread.
 //!
-//! Before Linux 6.2 the kernel counts the RSS changes of page faults for each thread (mm/memory.c, SPLIT_RSS_COUNTING), for up to 64
-//! faults of up to 16 pages each. Until it adds them to the process's RSS, ru_maxrss and VmHWM are too low by as much.
+//! Before Linux 6.2 the kernel first counts the RSS changes of page faults for each thread (mm/memory.c, SPLIT_RSS_COUNTING). It does
+//! so for up to 64 faults of up to 16 pages each. Until it adds them to the process's RSS, ru_maxrss and VmHWM are too low by as
+//! much.
 //!
 //! The kernel adds them when a thread exits, execs, or unmaps memory (zap_pte_range). START and FORK need no
 //! flush: exec has just done it, and fork counts the pages that it copies.

@@ -95,7 +95,7 @@ fn cmdline_names() -> [u8; NAME_BYTES] {
     names.text
 }
 
-/// The names of a START record: the base name of argv\[0\], NUL, and what an interpreter runs, which is a script, a class or a module
+/// The names of a START record: the base name of argv\[0\], NUL, and what an interpreter runs. That is a script, a class or a module
 /// (`-m NAME`).
 struct Names {
     text: [u8; NAME_BYTES],

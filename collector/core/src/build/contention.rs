@@ -1,7 +1,7 @@
 //! Whether others had the cores that the run was allowed to use, and whether the run waited for them.
 //!
-//! docs/GUIDE.md has the rule for users. Others are all that is neither of the run nor of its launcher and collector: other
-//! processes, threads of the kernel, and a hypervisor that ran another machine (steal time).
+//! docs/GUIDE.md has the rule for users. "Others" are other processes, threads of the kernel, and a hypervisor that ran another
+//! machine (steal time). The run's launcher and collector are not among them.
 //!
 //! - The cores that others had prove nothing: the run may have left them idle. So its threads must have waited, too.
 //! - Threads that waited prove nothing: there may be more of them than cores. So others must have had cores, too.
@@ -37,8 +37,8 @@ struct Policy {
     full: f64,
     /// The run used up its quota if it used this part of it, since throttling leaves some unused.
     whole_quota: f64,
-    /// The cores' CPU time in /proc/stat can't be right if it is below what the run used by more than this part of that, and by more
-    /// than this many cores. Smaller differences come from clock ticks.
+    /// A part of the run's CPU time, and a number of cores. If the cores' CPU time in /proc/stat is below the run's by more than both,
+    /// it can't be right. Smaller differences come from clock ticks.
     most_missing: (f64, f64),
 }
 

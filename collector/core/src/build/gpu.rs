@@ -93,7 +93,7 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
 }
 
 /// Gives the largest memory of the run's processes on all devices together, bytes. `None`: a driver listed a process without its
-/// memory, the process lists of a device could not be read, or processes can have been missed and none was seen.
+/// memory, or could not list the processes of a device. It is also `None` if no process was seen and one can have been missed.
 fn memory_of_run(usage: &GpuUsage) -> Groups<Option<u64>> {
     let is_any_unread = lacks_process_figure(usage, Figure::ProcessMemory);
     let mut unknown = Groups { main: is_any_unread, descendants: is_any_unread, combined: is_any_unread };
@@ -118,8 +118,8 @@ fn known_memory(
     known.with(missed, |bytes, is_missed| bytes.filter(|bytes| *bytes > 0 || !is_missed))
 }
 
-/// Whether GPU memory of the run's processes can have been missed. That is so if a process lived between two readings for long
-/// enough to use a GPU, or if a GPU was not read for a while. Drivers in accounting mode report such memory all the same.
+/// Whether GPU memory of the run's processes can have been missed. A process may have lived between two readings for long enough to
+/// use a GPU, or a GPU was not read for a while. Drivers in accounting mode report such memory all the same.
 pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
     missed_on(usage, usage.devices.iter())
 }

@@ -125,8 +125,8 @@ pub fn report(inputs: &Inputs) -> Report {
     report
 }
 
-/// Makes the report's block I/O. Of a run that attached to a process, it is the sum that samples read from /proc: the parent of that
-/// process is no process of the run, and writes no REAPED record. `if_exact` gives a count, or `None` where no usage is exact.
+/// Makes the report's block I/O. Of a run that attached to a process, it is the sum that samples read from /proc, because no parent
+/// writes a REAPED record of that process. `if_exact` gives a count, or `None` where no usage is exact.
 fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     if inputs.config.attached.is_some() {
         let read = inputs.run.samples.io();

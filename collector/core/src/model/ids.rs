@@ -2,8 +2,8 @@
 //!
 //! A process is named by pid, pid namespace and start, which is compared with /proc before anything is read there.
 //! Uninstrumented processes, and those in another pid namespace, are also named by the inode of a pidfd (pidfs, Linux 6.9).
-//! Others are not: a pidfd costs more than all other work at a start, and their EXIT or REAPED record comes before the pid is
-//! used again.
+//! Others need none, since their EXIT or REAPED record comes before the pid is used again. To open a pidfd costs more than all other
+//! work at a start.
 
 use serde::{Deserialize, Serialize};
 

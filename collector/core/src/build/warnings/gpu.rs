@@ -234,8 +234,8 @@ fn lost_utilization(usage: &GpuUsage) -> Option<String> {
     ))
 }
 
-/// Warns of energy that is known for a part of the run only (`run_s` seconds): a counter is read first when the driver answers,
-/// and last before the end.
+/// Warns of energy that is known for a part of the run only (`run_s` seconds). A counter's first reading comes when the driver
+/// answers, and its last one before the run's end.
 fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
     let spans = usage.devices.iter().filter_map(|gpu| Some((gpu, energy_span_s(gpu)?)));
     known_too_briefly(usage, spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
@@ -428,8 +428,8 @@ fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, gpu: &'
     reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(gpu);
 }
 
-/// Says which figures are missing, by reason: those that never were read, those that could no longer be read at the end, and
-/// devices without any.
+/// Says which figures are missing, by reason. Lines of their own are for figures that could no longer be read at the end, and for
+/// devices without any figure.
 fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
     // `missing` has figures that are not known, `ended` known ones whose last reading failed, `unread` devices without any figure.
     let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());

@@ -109,7 +109,7 @@ fn sink_troubles(context: &Context) -> Option<String> {
     sinks::troubles(&context.inputs.run.health.sinks)
 }
 
-/// Says how many processes the kernel killed for lack of memory: in the command's own cgroup if that has a count, else in the
+/// Says how many processes the kernel killed for lack of memory. The count is that of the command's own cgroup, or else of the
 /// launcher's, which may have processes outside the tree.
 fn out_of_memory(context: &Context) -> Option<String> {
     let (kills, which) = match (context.cgroup.and_then(|cgroup| cgroup.oom_kills), &context.limits.cgroup) {
