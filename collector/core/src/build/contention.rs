@@ -192,8 +192,10 @@ fn waiting_threads(facts: &Facts) -> Option<f64> {
     (is_enough && ran_ns > 0).then(|| busy_cores * waited_ns as f64 / ran_ns as f64)
 }
 
-/// Whether the run's threads waited, where it is not known for how long. They did if the cores were full and threads were driven off
-/// them, and did not if neither is so. `None`: only one is so, or the switches are not known. `others`: cores that others used.
+/// Whether the run's threads waited, where it is not known for how long. `others`: cores that others used.
+///
+/// They did if the cores were full and threads were driven off them. They did not if neither is so, or if they hardly switched at all.
+/// `None`: only one of both is so, or the switches are not known.
 fn has_waited_by_switches(facts: &Facts, others: f64) -> Option<bool> {
     let used = others + (facts.own_s + facts.tools_s) / facts.span_s;
     let is_full = f64::from(facts.cores) - used < f64::from(facts.cores) * POLICY.full;

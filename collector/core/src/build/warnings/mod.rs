@@ -513,7 +513,7 @@ fn no_length(context: &Context) -> Option<String> {
 
 /// Names the processes that still run, whose later use is missing.
 fn still_running(context: &Context) -> Option<String> {
-    // The user ended tracking of an attached process that runs on, so its tree is not expected to be over.
+    // An attached process that runs on is expected to, and so are its descendants.
     let attached = super::attached::attached(context.inputs);
     if attached.as_ref().is_some_and(|attached| attached.runs_on) {
         return None;
