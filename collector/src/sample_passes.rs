@@ -34,6 +34,7 @@ impl Passes {
         self.budget.refill(now_ns);
         self.read_peaks(run, now_ns);
         self.read_sharing(run, now_ns);
+        self.read_stale_sharing(run, now_ns);
         run.apply(now_ns, Observation::SampleRead);
         self.sampler.retain(|id| run.tree.get(id).is_some_and(|process| process.is_alive()));
     }
@@ -86,9 +87,8 @@ impl Passes {
         }
     }
 
-    /// Reads how processes share memory. First what the sample's footprint needs, the most uncertain first: within the budget,
-    /// and on credit if the sample would otherwise set an uncertain peak. Then figures that are not part of the footprint and
-    /// are old, while the budget has more than footprints may need.
+    /// Reads how processes share memory, as far as the sample's footprint needs it, the most uncertain first. Beyond the budget
+    /// it is read on credit if the sample would otherwise set an uncertain peak.
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let mark = run.ram.high_water_mark();
         let policy = self.budget.policy();
@@ -104,8 +104,13 @@ impl Passes {
             let sharing = self.sampler.read_sharing(&unit.members, &unit.order, &mut self.budget, credit_ns);
             run.apply(now_ns, Observation::Sharing(sharing));
         }
+    }
+
+    /// Reads private and proportional sizes that are not known any more, while more of the budget is left than is reserved for
+    /// footprints.
+    fn read_stale_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         // A negative credit keeps this time for footprints.
-        let credit_ns = -policy.reserved_ns;
+        let credit_ns = -self.budget.policy().reserved_ns;
         for target in run.sampling.stale(&run.tree) {
             if !self.budget.has_credit(credit_ns) {
                 break;

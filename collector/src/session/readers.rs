@@ -144,9 +144,12 @@ impl Readers {
         let programs = run.tree.counts().uninstrumented_programs;
         let has_new = programs != self.uninstrumented_programs;
         self.uninstrumented_programs = programs;
-        let still_runs = || run.tree.has_uninstrumented();
-        if run.has_connector() && (has_new || (self.presence.is_due(now_ns, PRESENCE_NS) && still_runs())) {
-            self.accounts.read_at(now_ns);
+        if run.has_connector() {
+            let can_exit =
+                has_new || (self.presence.is_due(now_ns, PRESENCE_NS) && run.tree.has_uninstrumented());
+            if can_exit {
+                self.accounts.read_at(now_ns);
+            }
         }
         let mut exits = self.accounts.take(now_ns, |pid, start_ns| run.tree.accounted(pid, start_ns));
         exits.extend(self.exits.take(|id| run.tree.get(id).is_some()));
@@ -203,7 +206,7 @@ impl Readers {
     }
 
     /// Without the connector, which tells of execs: reads the programs of processes that the sample found to run another program
-    /// than before. Then also those of processes that it saw for the first time, until the scan's time is over: such processes
+    /// than before. Then also those of processes that it saw for the first time, until the scan's time is over. Such processes
     /// may end before the next sample.
     pub(super) fn look_at_programs(&self, run: &mut JournaledRun, now_ns: u64) {
         if !self.scans || run.has_connector() {
@@ -268,8 +271,8 @@ impl Readers {
     }
 }
 
-/// Gives the pids of the processes whose block I/O is not yet in their parents' figures: the live ones, and those that ended and
-/// were not reaped, including zombies from before the run.
+/// Gives the pids of the processes whose block I/O is not yet in their parents' figures. They are the live ones, and those that
+/// ended and were not reaped, including zombies from before the run.
 fn pids_with_io(run: &RunState, scanner: &Scanner) -> Vec<u32> {
     let pid = |id: &ProcessId| Some(run.tree.get(*id)?.target()?.pid);
     let mut pids: Vec<u32> = run.tree.alive().iter().filter_map(pid).collect();

@@ -1,7 +1,7 @@
 //! The collector's loop: it takes in what the sources find, takes samples, and writes reports so far.
 //!
-//! The loop is woken by the doorbell (the ring fills up, or the command has ended), when a sample is due, and every 50 ms at the
-//! latest. All that the sources see goes to the core as observations. What the core asks for is read, and goes to it in the same
+//! The loop wakes when the doorbell rings: the ring fills up, or the command has ended. It also wakes when a sample is due, and at
+//! least every 50 ms. All that the sources see goes to the core as observations. What the core asks for is read, and goes to it in the same
 //! way.
 
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl Session {
         }
     }
 
-    /// Whether the run is over: the launcher said so, or the launcher is gone, a sample found no process alive, and no ender is at
+    /// Whether the run is over. Either the launcher said so, or it is gone, a sample found no process alive, and no ender is at
     /// work. `decision` is what this turn of the loop did.
     fn is_over(&mut self, messages: &Messages, decision: Decision) -> bool {
         let has_died_out = messages.is_closed

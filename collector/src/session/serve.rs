@@ -47,12 +47,7 @@ pub struct Inheritance {
 /// If the configuration, the segment or the state file can't be had, the session can't be opened, or the report can't be written.
 pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), SessionError> {
     own_process::return_freed_memory();
-    // A GPU driver's library may start a program, which must not inherit the descriptors.
-    let connector = from.connector.iter().flat_map(|connector| [&connector.socket, &connector.inbox]);
-    let always = [&from.pipe, &from.orders, &from.segment, &from.state];
-    for fd in always.into_iter().chain(connector).chain(from.output_locks.iter().flatten()) {
-        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
-    }
+    close_at_exec(&from)?;
     let mut messages = Messages::new(from.pipe);
     let Some(line) = messages.line()? else {
         // The launcher was killed before it sent the configuration. Nothing of the run is left behind.
@@ -85,4 +80,17 @@ pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), Sessi
         after(&config);
     }
     finished
+}
+
+/// Has the kernel close the descriptors at exec. A GPU driver's library may start a program, which must not inherit them.
+fn close_at_exec(from: &Inheritance) -> io::Result<()> {
+    let mut descriptors = vec![&from.pipe, &from.orders, &from.segment, &from.state];
+    if let Some(connector) = &from.connector {
+        descriptors.extend([&connector.socket, &connector.inbox]);
+    }
+    descriptors.extend(from.output_locks.iter().flatten());
+    for descriptor in descriptors {
+        rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    Ok(())
 }

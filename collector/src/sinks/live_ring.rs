@@ -150,8 +150,8 @@ impl Sink for LiveRing {
         Wants { live: true, ..Wants::default() }
     }
 
-    /// Writes the tables, the summary if it is due, and the open sample. The sample is written last: a reader that finds a sample
-    /// in the ring finds the tables of the same time or of a later one. The newest sample in the ring can still change.
+    /// Writes the tables, the summary if it is due, and the open sample. The sample is written last, so that a reader that finds it
+    /// finds the tables of its time or of a later one. The newest sample in the ring can still change.
     fn look(&mut self, run: &RunState, now: &TreeSample) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let gpus: Vec<GpuEntry> = now.gpu.devices.iter().map(|gpu| gpu_entry(run, gpu)).collect();

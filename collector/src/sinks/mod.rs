@@ -103,18 +103,18 @@ impl Sinks {
     /// Shows the run and its open sample to the sinks of the loop. Closes those that fail, and gives an observation for each.
     pub(crate) fn show(&mut self, run: &RunState, now: &TreeSample) -> Vec<Observation> {
         let mut failures = Vec::new();
-        self.in_loop.retain_mut(|sink| match sink.sample(now).and_then(|()| sink.look(run, now)) {
-            Ok(()) => true,
-            Err(error) => {
-                failures.push(failed(sink.as_ref(), &error));
-                false
+        self.in_loop.retain_mut(|sink| {
+            let shown = sink.sample(now).and_then(|()| sink.look(run, now));
+            if let Err(error) = &shown {
+                failures.push(failed(sink.as_ref(), error));
             }
+            shown.is_ok()
         });
         failures
     }
 
     /// Queues the new items of the outbox for the sinks with threads. Gives the failures and losses that the core does not
-    /// know yet, and the number of the first item that a sink has still to write.
+    /// know yet. Also gives the number of the first item that a sink has still to write.
     pub(crate) fn hand_on(&mut self, outbox: &Outbox) -> (Vec<Observation>, u64) {
         // What the outbox itself dropped since the last call counts as lost, too.
         self.workers.iter_mut().for_each(|worker| worker.miss(outbox.missed()));

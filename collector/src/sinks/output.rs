@@ -47,14 +47,13 @@ pub fn write_report(output: &Output, text: &str) -> io::Result<()> {
 pub(crate) fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let directory = directory_of(target)?;
-    match replace(directory.as_fd(), name, |file| file.write_all(bytes)) {
-        Err(error) if is_denied(&error) => {
-            overwrite(directory.as_fd(), name, bytes).map_err(|again| match again.kind() {
-                // There is nothing to overwrite, so the first error is the one to report.
-                io::ErrorKind::NotFound => error,
-                _ => again,
-            })
-        }
+    let Err(error) = replace(directory.as_fd(), name, |file| file.write_all(bytes)) else { return Ok(()) };
+    if !is_denied(&error) {
+        return Err(error);
+    }
+    match overwrite(directory.as_fd(), name, bytes) {
+        // There is nothing to overwrite, so the first error is the one to report.
+        Err(again) if again.kind() == io::ErrorKind::NotFound => Err(error),
         result => result,
     }
 }
@@ -94,12 +93,14 @@ pub(crate) fn replace(
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
     let (temporary, mut file) = create_in(directory)?;
-    let result = fill(&mut file)
-        .and_then(|()| match mode_to_keep(directory, name) {
-            Some(mode) => file.set_permissions(Permissions::from_mode(mode)),
-            None => Ok(()),
-        })
-        .and_then(|()| Ok(renameat(directory, temporary.as_str(), directory, name)?));
+    let fill_and_rename = || -> io::Result<()> {
+        fill(&mut file)?;
+        if let Some(mode) = mode_to_keep(directory, name) {
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        Ok(renameat(directory, temporary.as_str(), directory, name)?)
+    };
+    let result = fill_and_rename();
     if result.is_err() {
         let _ = unlinkat(directory, temporary.as_str(), AtFlags::empty());
     }

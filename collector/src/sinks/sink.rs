@@ -23,7 +23,7 @@ pub(crate) enum Resume {
     Continued,
 }
 
-/// What a sink could not write because there was no space. The sink goes on with what comes later.
+/// What a sink could not write because there was no space, or a database stayed locked. The sink goes on with later items.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
     /// The number of lines that were lost.

@@ -198,8 +198,8 @@ impl Worker {
 
     /// Waits for the thread until `deadline`. Then the thread is left, even if it still writes.
     ///
-    /// Gives at most one line for the user, about trouble that came too late for the report. That is, in this order: a
-    /// thread that still writes; a loss or failure that the core does not know yet; a last report that found the queue full.
+    /// Gives at most one line for the user, about the first trouble that came too late for the report. The thread still writes,
+    /// the core does not know of a loss or failure yet, or the last report found the queue full.
     pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
         let patience = deadline.saturating_duration_since(Instant::now());
         let is_running = self.end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);

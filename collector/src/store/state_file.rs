@@ -130,8 +130,8 @@ impl StateFile {
         }
     }
 
-    /// Reads slots of the area that begins at byte `begin`, from slot `from` on, up to the first that is all zeros: it was not
-    /// written.
+    /// Reads slots of the area that begins at byte `begin`, from slot `from` on. The first slot that is all zeros was not written,
+    /// and ends them.
     fn slots<const N: usize>(&self, begin: u64, from: u64) -> Vec<[u32; N]> {
         let mut slots = Vec::new();
         let mut bytes = vec![0; size_of::<[u32; N]>()];
@@ -173,12 +173,8 @@ impl StateFile {
     pub fn save<T: Serialize>(&self, sequence: u64, found: &ReadUpTo, state: &T) -> io::Result<()> {
         let at = if sequence.is_multiple_of(2) { SNAPSHOTS[0] } else { SNAPSHOTS[1] };
         self.write_part(at, sequence, &postcard::to_stdvec(state).map_err(io::Error::other)?)?;
-        let included = [(JOURNAL, found.count * ENTRY as u64), (EVENTS, found.events * EVENT as u64)];
-        for (at, length) in included.into_iter().filter(|(_, length)| *length > 0) {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // If this fails, the space stays in use.
-            let _ = rustix::fs::fallocate(&self.file, flags, at, length);
-        }
+        self.release(JOURNAL, found.count * ENTRY as u64);
+        self.release(EVENTS, found.events * EVENT as u64);
         Ok(())
     }
 
@@ -210,10 +206,7 @@ impl StateFile {
         let mut entries = Vec::new();
         let mut head = [0; OUTGOING_HEAD];
         while self.file.read_exact_at(&mut head, OUTGOING + at).is_ok() {
-            let [length, sum] = [0, 8].map(|from| {
-                let bytes = head.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
-                u64::from_ne_bytes(bytes.unwrap_or_default())
-            });
+            let (length, sum) = (number_at(&head, 0), number_at(&head, 8));
             // A damaged head can claim any length.
             let mut body = vec![0; usize::try_from(length.min(most)).unwrap_or(0)];
             let is_read = self.file.read_exact_at(&mut body, OUTGOING + at + OUTGOING_HEAD as u64).is_ok();
@@ -228,10 +221,15 @@ impl StateFile {
 
     /// Releases the space of the outbox items before byte `before` of their area, which a snapshot includes.
     pub(crate) fn release_outgoing(&self, before: u64) {
-        if before > 0 {
+        self.release(OUTGOING, before);
+    }
+
+    /// Releases the space of the first `length` bytes of the area that begins at byte `begin`.
+    fn release(&self, begin: u64, length: u64) {
+        if length > 0 {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // If this fails, the space stays in use.
-            let _ = rustix::fs::fallocate(&self.file, flags, OUTGOING, before);
+            let _ = rustix::fs::fallocate(&self.file, flags, begin, length);
         }
     }
 
@@ -300,11 +298,15 @@ impl StateFile {
     fn head(&self, at: u64) -> Option<(u64, u64, u64)> {
         let mut head = [0; HEAD];
         self.file.read_exact_at(&mut head, at).ok()?;
-        let mut numbers =
-            head.chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap_or_default()));
-        let (sequence, length, sum) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let (sequence, length, sum) = (number_at(&head, 0), number_at(&head, 8), number_at(&head, 16));
         (sequence > 0).then_some((sequence, length, sum))
     }
+}
+
+/// Reads the number at byte `at` of a head.
+fn number_at(head: &[u8], at: usize) -> u64 {
+    let bytes = head.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    u64::from_ne_bytes(bytes.unwrap_or_default())
 }
 
 /// Gives a checksum that is the same in every process of one version.

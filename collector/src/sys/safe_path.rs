@@ -88,11 +88,14 @@ impl User {
     /// directory's owner is unmapped, too.
     pub(crate) fn trusts(self, path: &Path, found: &Metadata) -> bool {
         let owner = found.uid();
-        let is_unmapped = owner == UNMAPPED && self.root_owner == UNMAPPED;
-        owner == self.uid
-            || owner == 0
-            || (owner == self.root_owner && owner != UNMAPPED)
-            || (is_unmapped && OF_SYSTEM.iter().any(|of_system| path == Path::new(of_system)))
+        if owner == self.uid || owner == 0 {
+            return true;
+        }
+        let is_root_owner = owner == self.root_owner;
+        if owner == UNMAPPED {
+            return is_root_owner && OF_SYSTEM.iter().any(|of_system| path == Path::new(of_system));
+        }
+        is_root_owner
     }
 
     /// Checks that no other user can replace or change one file or directory of a resolved path.

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::intervals;
+use super::intervals::Row;
 use crate::model::groups::Groups;
 use crate::model::report::Report;
 use crate::model::style::{RamUnit, TimeUnit};
@@ -122,9 +122,9 @@ impl Gpus {
 }
 
 /// What the values of [`DATA`] are computed from.
-pub(super) struct Row {
+pub(super) struct DataRow {
     pub form: Form,
-    pub row: intervals::Row,
+    pub interval: Row,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC, nanoseconds.
     pub epoch_ns: u64,
 }
@@ -154,7 +154,7 @@ pub(super) const STATIC: &[Column<Fixed>] = columns! { Fixed:
 };
 
 /// gpu_tracker's columns (`_TimepointUsage`), then ours.
-pub(super) const DATA: &[Column<Row>] = columns! { Row:
+pub(super) const DATA: &[Column<DataRow>] = columns! { DataRow:
     "main_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.main.max),
     "descendants_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.descendants.max),
     "combined_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.combined.max),
@@ -183,7 +183,7 @@ pub(super) const DATA: &[Column<Row>] = columns! { Row:
     "cpu_combined_hardware_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.combined), row.form.expected_cores),
     "timestamp" Number = |row| Value::Time(row.time_us()),
-    "n_samples" Integer = |row| Value::Integer(row.row.count),
+    "n_samples" Integer = |row| Value::Integer(row.interval.count),
     "n_processes" Integer = |row| Value::Integer(row.sample().processes.max),
     "max_main_ram" Number = |row| row.form.ram(row.sample().max_ram.main.bytes),
     "max_descendants_ram" Number = |row| row.form.ram(row.sample().max_ram.descendants.bytes),
@@ -192,9 +192,9 @@ pub(super) const DATA: &[Column<Row>] = columns! { Row:
     "at_ns" Integer = |row| Value::Integer(row.sample().at_ns),
 };
 
-impl Row {
+impl DataRow {
     fn sample(&self) -> &TreeSample {
-        &self.row.sample
+        &self.interval.sample
     }
 
     /// Gives the time of the sample, microseconds since the epoch.

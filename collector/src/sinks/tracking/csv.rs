@@ -11,7 +11,7 @@
 
 use std::io;
 
-use super::columns::{self, Column, DATA, Fixed, Form, Gpus, STATIC};
+use super::columns::{Column, DATA, DataRow, Fixed, Form, Gpus, STATIC};
 use super::intervals::{Intervals, Row};
 use super::rows::RowFile;
 use crate::model::report::{Report, Stage};
@@ -130,7 +130,7 @@ fn static_row(form: Form, gpus: Gpus) -> String {
 
 /// Gives a row without its line break. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
 fn line(form: Form, row: Row, epoch_ns: u64) -> String {
-    values(DATA, &columns::Row { form, row, epoch_ns })
+    values(DATA, &DataRow { form, interval: row, epoch_ns })
 }
 
 #[cfg(test)]

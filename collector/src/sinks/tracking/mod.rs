@@ -38,7 +38,7 @@ pub(crate) const FORMS: &[Form] = &[
     Form { extension: "sqlite", make: sqlite::make, is_database: true },
 ];
 
-/// Checks that the extension of a path is one of [`FORMS`].
+/// Checks that the extension of a path is that of a form of tracking files.
 ///
 /// # Errors
 /// If it is not.

@@ -46,8 +46,8 @@ pub fn has_place(path: &Path) -> bool {
     writer(path).is_some()
 }
 
-/// Adds the figures of all nodes to the tracking file of a run, if its form has a place for them and the file has rows. `report`
-/// is the merged one.
+/// Adds the figures of all nodes to the tracking file of a run. Does nothing if the file's form has no place for them, or the run
+/// wrote nothing to it. `report` is the merged one.
 ///
 /// # Errors
 /// If they can't be written.

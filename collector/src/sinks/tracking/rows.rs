@@ -1,8 +1,7 @@
 //! A file of lines that survives a kill of its writer.
 //!
 //! A process that is killed during a write leaves each page of the file either unchanged or wholly written. So no line crosses
-//! the end of a page. If the next line does not fit in the page, the last one is lengthened to the end of the page, with spaces
-//! before its line break.
+//! the end of a page. If the next line does not fit in the page, spaces before the last line break fill up the page.
 //!
 //! Lines are written at a known offset, not with O_APPEND. So a disk that is full for a time costs lines, and leaves no torn one.
 

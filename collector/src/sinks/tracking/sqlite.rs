@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
 
-use super::columns::{self, Form, Gpus};
+use super::columns::{DataRow, Form, Gpus};
 use super::intervals::{Intervals, Row};
 use crate::model::ended_process::EndedProcess;
 use crate::model::report::{Report, Stage};
@@ -46,7 +46,7 @@ const LAST_TRIES: u32 = 3;
 /// What is gathered for a transaction.
 #[derive(Default)]
 struct Batch {
-    rows: Vec<columns::Row>,
+    rows: Vec<DataRow>,
     processes: Vec<EndedProcess>,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC, nanoseconds.
     epoch_ns: u64,
@@ -184,7 +184,7 @@ impl Database {
     fn gather_row(&mut self, row: Row) {
         let form = self.form;
         self.intervals.last_ns = row.sample.at_ns;
-        self.gather(|batch| batch.rows.push(columns::Row { form, row, epoch_ns: batch.epoch_ns }));
+        self.gather(|batch| batch.rows.push(DataRow { form, interval: row, epoch_ns: batch.epoch_ns }));
     }
 
     /// Writes the batch, if it is due or has just got [`MOST`] rows and processes.

@@ -1,7 +1,7 @@
 //! Reads /proc.
 //!
 //! [`ProcRoot`] has the directory to read from, so a test can use a tree of files. A process or file that is gone
-//! (ENOENT, ESRCH) is an ordinary value: `None`. Files that each sample reads are held open ([`read_held`]), so that a reading
+//! (ENOENT, ESRCH) is an ordinary value: `None`. Files that each sample reads are held open (`read_held`), so that a reading
 //! takes one system call and allocates nothing.
 
 mod pages;
@@ -297,7 +297,7 @@ fn read_all(path: &Path) -> Option<Vec<u8>> {
 /// Reads at most `limit` bytes of a file.
 ///
 /// Begins with a buffer that most files of /proc fit in. These files report no size, so the standard library would begin with
-/// a small one, and the kernel would format the text again for every further read.
+/// a small buffer. The kernel would then format the text again for every further read.
 fn read_whole(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
     file.take(limit).read_to_end(&mut bytes)?;

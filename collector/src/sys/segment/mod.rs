@@ -216,7 +216,7 @@ impl Segment {
         }
     }
 
-    /// Writes an event as the shim does: to the ring; if that is full, to the overflow area; if that fails, only counts it as
+    /// Writes an event as the shim does. If the ring is full, the event goes to the overflow area; if that fails, it is counted as
     /// dropped. The launcher writes REAPED records of the children that it waits for.
     pub fn push_event(&self, origin: &Origin, event: &Event) {
         let record = event.encode(origin);

@@ -4,8 +4,8 @@
 //! its last slice is remembered. A process can be drawn on the track if it begins after that end. Of several such tracks, it
 //! gets the one whose last slice ended last; the others stay free for processes that began earlier.
 //!
-//! If processes come in the order of their ends, this rule needs no more tracks than processes of a name lived at one time
-//! (interval scheduling, M. C. Carlisle and E. L. Lloyd 1995). So memory grows with the processes that live at one time, not with
+//! This is interval scheduling (M. C. Carlisle and E. L. Lloyd 1995). If processes come in the order of their ends, a name gets no
+//! more tracks than processes of it lived at one time. So memory grows with the processes that live at one time, not with
 //! those that ended. A process that comes late may need one more track.
 //!
 //! A collector that follows a killed one remembers no tracks. It draws on new ones, so nothing overlaps.

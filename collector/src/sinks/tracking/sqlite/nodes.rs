@@ -1,5 +1,5 @@
 //! The tables of a run over several nodes: `nodes`, `nodes_over_time` and `sums_over_nodes`. They are made from the merged report,
-//! all at once and after the collector's last row, because the nodes' reports are merged when the run is over.
+//! which exists only when the run is over. So they are written all at once, after the collector's last row.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

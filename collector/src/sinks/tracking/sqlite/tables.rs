@@ -10,7 +10,7 @@ use rusqlite::{Connection, ToSql, Transaction, TransactionBehavior, params, para
 use super::Batch;
 use crate::model::ended_process::EndedProcess;
 use crate::model::gpu::Figure;
-use crate::sinks::tracking::columns::{Column, DATA, Fixed, Form, Gpus, Kind, Row, STATIC, Value};
+use crate::sinks::tracking::columns::{Column, DATA, DataRow, Fixed, Form, Gpus, Kind, STATIC, Value};
 
 /// Our tables.
 const OURS: &str = "
@@ -133,8 +133,8 @@ fn values<'a, S>(columns: &'a [Column<S>], source: &'a S) -> impl Iterator<Item 
 }
 
 /// Inserts the GPUs of a row of `data`, each as a row of `gpus`.
-fn insert_gpus(transaction: &Transaction, row: &Row) -> rusqlite::Result<()> {
-    let sample = &row.row.sample;
+fn insert_gpus(transaction: &Transaction, row: &DataRow) -> rusqlite::Result<()> {
+    let sample = &row.interval.sample;
     if sample.gpu.devices.is_empty() {
         return Ok(());
     }
@@ -169,13 +169,13 @@ fn insert_gpus(transaction: &Transaction, row: &Row) -> rusqlite::Result<()> {
 }
 
 /// Inserts the commands of rows of `data`, each as a row of `samples_by_command`.
-fn insert_commands(transaction: &Transaction, rows: &[Row]) -> rusqlite::Result<()> {
+fn insert_commands(transaction: &Transaction, rows: &[DataRow]) -> rusqlite::Result<()> {
     let mut statement =
         transaction.prepare("INSERT OR IGNORE INTO samples_by_command VALUES (?, ?, ?, ?, ?, ?)")?;
     for row in rows {
-        for command in &row.row.sample.commands {
+        for command in &row.interval.sample.commands {
             statement.execute(params![
-                integer(row.row.sample.at_ns),
+                integer(row.interval.sample.at_ns),
                 &*command.command,
                 Value::Time(row.time_us()),
                 integer(command.processes),
