@@ -174,7 +174,7 @@ fn check_limits_of_nodes(options: &Options) -> Result<(), UsageError> {
     let limit = options.tracking.limits.list.iter().find(is_of_idleness);
     match limit.filter(|_| options.preparations.tracks_nodes()) {
         Some(limit) => Err(UsageError::of(
-            "--limit",
+            limits::option_of(limit),
             format_args!("\"{}\" is not for several nodes: others may work meanwhile (--nodes)", limit.words),
         )),
         None => Ok(()),
@@ -210,14 +210,14 @@ fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
 /// # Errors
 /// If such an option is given.
 fn check_attached(options: &Options) -> Result<(), UsageError> {
-    let given = [
+    let flags = [
         ("--wait-all", options.command.wait_all),
         ("--nodes", options.preparations.nodes == Some(true)),
         ("--cgroup", options.preparations.cgroup),
-        ("--limit", !options.tracking.limits.list.is_empty()),
     ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => {
+    let flag = flags.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
+    match flag.or_else(|| options.tracking.limits.list.first().map(limits::option_of)) {
+        Some(option) => {
             Err(UsageError::of(option, "it is for a COMMAND, and --tconfig names a process to track"))
         }
         None => Ok(()),

@@ -21,7 +21,8 @@ const LAST_SIGNAL: i32 = 64;
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitArgs {
     /// End all processes when a limit is exceeded: ram and gpu_ram (8G, 500M, 80%), wall and cpu (90s, 10m, 2h), processes (500), stall
-    /// and gpu_idle (10m: no CPU, I/O and GPU use, or no GPU use). NAME=VALUE:SIGNAL only signals COMMAND. Exit status: 124, or 137 where SIGKILL was needed
+    /// and gpu_idle (10m: no CPU, I/O and GPU use, or no GPU use). As for Slurm, 01:30 is minutes and seconds, 01:30:00 has hours.
+    /// NAME=VALUE:SIGNAL, with the name of a signal (USR1), only signals COMMAND. Exit status: 124, or 137 where SIGKILL was needed
     #[arg(long = "limit", value_name = "NAME=VALUE,...", action = ArgAction::Append, value_parser = limits)]
     limits: Vec<List>,
 
@@ -60,9 +61,9 @@ fn limit(given: &str) -> Result<RunLimit, ValueError> {
         return Err(ValueError::Limit(shortened(given)));
     }
     let quantity = quantity(name)?;
-    // A colon is a part of a time such as 01:30:00.
+    // A colon is a part of a time such as 01:30:00, or has the name of a signal after it.
     let (value, signal) = match rest.rsplit_once(':') {
-        Some((value, signal)) if !(is_time(quantity) && clock_time(rest).is_some()) => (value, Some(signal)),
+        Some((value, signal)) if clock_time(rest).is_none() => (value, Some(signal)),
         _ => (rest, None),
     };
     Ok(RunLimit {
@@ -70,7 +71,9 @@ fn limit(given: &str) -> Result<RunLimit, ValueError> {
         quantity,
         threshold: threshold(quantity, value)?,
         action: match signal {
-            Some(name) => LimitAction::Signal(signal_of(name)?),
+            Some(name) => LimitAction::Signal(
+                signal_named(name).ok_or_else(|| ValueError::AfterColon(name.to_owned()))?,
+            ),
             None => LimitAction::End,
         },
     })
@@ -91,6 +94,11 @@ fn signal_at(given: &str) -> Result<RunLimit, ValueError> {
         threshold: threshold(quantity, value)?,
         action: LimitAction::Signal(signal_of(signal)?),
     })
+}
+
+/// Gives the option that a limit was given by. `--signal-at` alone has `>` in its value.
+pub(super) fn option_of(limit: &RunLimit) -> &'static str {
+    if limit.words.contains('>') { "--signal-at" } else { "--limit" }
 }
 
 /// Gives the beginning of a text that is too long for a limit.
@@ -119,12 +127,11 @@ fn threshold(quantity: Quantity, given: &str) -> Result<Threshold, ValueError> {
 
 /// Parses bytes, or a percentage of what the run may use.
 pub(super) fn memory(given: &str) -> Result<Threshold, ValueError> {
-    match given.strip_suffix('%') {
-        Some(number) => {
-            percent(number).map(Threshold::Percent).ok_or_else(|| ValueError::Bytes(given.to_owned()))
-        }
-        None => bytes(given).map(Threshold::Amount),
-    }
+    let threshold = match given.strip_suffix('%') {
+        Some(number) => percent(number).map(Threshold::Percent),
+        None => bytes(given).ok().map(Threshold::Amount),
+    };
+    threshold.ok_or_else(|| ValueError::Memory(given.to_owned()))
 }
 
 /// Parses the number of a percentage. `None`: it is no number above 0 and up to 100.
@@ -140,17 +147,17 @@ pub(super) fn duration(given: &str) -> Result<u64, ValueError> {
     }
 }
 
-/// Whether the threshold of this quantity is a time.
-fn is_time(quantity: Quantity) -> bool {
-    matches!(quantity, Quantity::Cpu | Quantity::Wall | Quantity::Stall | Quantity::GpuIdle)
-}
-
-/// Parses a time as Slurm writes it: hours:minutes:seconds. `None`: it has another form, or a part is too large.
+/// Parses a time as Slurm writes it: hours:minutes:seconds, or minutes:seconds. `None`: it has another form, or a part is too large.
+/// The first part may be above 59.
 fn clock_time(given: &str) -> Option<Duration> {
-    let [hours, minutes, seconds] = given.split(':').collect::<Vec<_>>()[..] else { return None };
+    const MOST_HOURS: u64 = 876_000;
     let number = |text: &str, below: u64| text.parse::<u64>().ok().filter(|number| *number < below);
-    let (hours, minutes, seconds) = (number(hours, 876_000)?, number(minutes, 60)?, number(seconds, 60)?);
-    Some(Duration::from_secs(hours * 3600 + minutes * 60 + seconds))
+    let (before, seconds) = given.rsplit_once(':')?;
+    let minutes = match before.split_once(':') {
+        Some((hours, minutes)) => number(hours, MOST_HOURS)? * 60 + number(minutes, 60)?,
+        None => number(before, MOST_HOURS * 60)?,
+    };
+    Some(Duration::from_secs(minutes * 60 + number(seconds, 60)?))
 }
 
 /// Parses bytes. K, M, G and T alone, or with i, are binary, as for Slurm and ulimit. With B alone they are decimal, as in reports.
@@ -228,9 +235,13 @@ fn signal_of(given: &str) -> Result<i32, ValueError> {
         let is_signal = (1..=LAST_SIGNAL).contains(&number);
         return is_signal.then_some(number).ok_or_else(|| ValueError::Signal(given.to_owned()));
     }
+    signal_named(given).ok_or_else(|| ValueError::Signal(given.to_owned()))
+}
+
+/// Parses the name of a signal: `USR1`, `SIGUSR1`. `None`: no signal has it.
+fn signal_named(given: &str) -> Option<i32> {
     let name = given.to_ascii_uppercase();
     signal_number(name.strip_prefix("SIG").unwrap_or(&name))
-        .ok_or_else(|| ValueError::Signal(given.to_owned()))
 }
 
 #[cfg(test)]
@@ -258,23 +269,26 @@ mod tests {
             ]
         );
         assert_eq!(
-            parsed("ram=80%,stall=10m:USR1,gpu_idle=500ms:12"),
+            parsed("ram=80%,stall=10m:USR1,gpu_idle=500ms:sigusr2"),
             [
                 (Quantity::Ram, Percent(80.0), End),
                 (Quantity::Stall, Amount(600_000_000_000), Signal(libc::SIGUSR1)),
-                (Quantity::GpuIdle, Amount(500_000_000), Signal(12)),
+                (Quantity::GpuIdle, Amount(500_000_000), Signal(libc::SIGUSR2)),
             ]
         );
         assert_eq!(
-            parsed("wall=01:30:00,cpu=1h30m,ram=8g,gpu_ram=8Gi,wall=00:10:00:USR2"),
+            parsed("wall=01:30:00,cpu=1h30m,ram=8g,gpu_ram=8Gi,wall=00:10:00:USR2,cpu=01:30,wall=90:00:USR1"),
             [
                 (Quantity::Wall, Amount(5_400_000_000_000), End),
                 (Quantity::Cpu, Amount(5_400_000_000_000), End),
                 (Quantity::Ram, Amount(8 << 30), End),
                 (Quantity::GpuRam, Amount(8 << 30), End),
                 (Quantity::Wall, Amount(600_000_000_000), Signal(libc::SIGUSR2)),
+                (Quantity::Cpu, Amount(90_000_000_000), End),
+                (Quantity::Wall, Amount(5_400_000_000_000), Signal(libc::SIGUSR1)),
             ]
         );
+        assert_eq!(signal_at("ram>1G=12").unwrap().action, Signal(libc::SIGUSR2));
         let at = signal_at("ram>95%=sigterm").unwrap();
         assert_eq!((at.threshold, at.action), (Percent(95.0), Signal(libc::SIGTERM)));
         assert_eq!(at.words, "ram>95%=sigterm");
@@ -297,8 +311,13 @@ mod tests {
             "ram=101%",
             "ram=0%",
             "ram=8G:NOSUCH",
-            "ram=8G:0",
-            "ram=8G:99",
+            "ram=8G:10",
+            "ram=01:30",
+            "processes=01:30",
+            "wall=10m:12",
+            "wall=1:62",
+            "wall=00:10:00:12",
+            "wall=1:",
             "wall=0",
             "wall=1e99h",
             "wall=-1s",
@@ -320,6 +339,10 @@ mod tests {
         for wrong in ["", "ram", "ram>1G", "ram=1G", "ram>1G=", "ram>=USR1", ">1G=USR1"] {
             assert!(signal_at(wrong).is_err(), "{wrong}");
         }
+        let said = |given: &str| limits(given).unwrap_err().to_string();
+        assert!(said("ram=101%").contains("or a percentage up to 100%"));
+        assert!(!bytes("80%").unwrap_err().to_string().contains("percentage"));
+        assert!(said("wall=10m:12").contains("the name of a signal"));
         assert!(limits(&vec!["ram=1G"; MOST_LIMITS + 1].join(",")).is_err());
         assert!(kill_after("0").is_ok() && kill_after("-1").is_err() && kill_after("x").is_err());
     }

@@ -50,18 +50,26 @@ pub(crate) enum ValueError {
     PartOfCores(String),
     #[error("more than {} in one value", MOST_LIMITS)]
     TooManyLimits,
+    #[error("\"{0}\" is not allowed: bytes, such as 8G (binary) or 500MB (decimal)")]
+    Bytes(String),
+    /// Bytes or a percentage are expected.
     #[error(
         "\"{0}\" is not allowed: bytes, such as 8G (binary), 500MB (decimal), or a percentage up to 100%"
     )]
-    Bytes(String),
+    Memory(String),
     /// A time of a limit is expected.
-    #[error("\"{0}\" is not allowed: a time up to a century, such as 90, 90s, 10m, 2h or 1d")]
+    #[error("\"{0}\" is not allowed: a time up to a century, such as 90, 90s, 10m, 2h, 1d or 01:30:00")]
     Time(String),
     /// A number of processes is expected.
     #[error("\"{0}\" is not allowed: a whole number, at least 1")]
     Count(String),
     #[error("\"{0}\" is not allowed: the name or number of a signal, such as USR1")]
     Signal(String),
+    /// The name of a signal or the rest of a time is expected.
+    #[error(
+        "\"{0}\" is not allowed after a colon: the name of a signal, such as USR1, or minutes and seconds up to 59"
+    )]
+    AfterColon(String),
     #[error("\"{0}\" is not allowed: UUIDs separated by commas, none of them empty")]
     Uuids(String),
     #[error("\"{value}\" is not allowed: one of {}", .allowed.join(", "))]
