@@ -8,6 +8,7 @@ mod compare;
 mod gpus;
 pub(crate) mod merge;
 mod metrics;
+mod place;
 mod report;
 pub(crate) mod report_files;
 mod study;

@@ -78,6 +78,12 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         false => path,
     };
     if path.is_dir() {
+        if time.is_any() || time.has_metrics() {
+            return Err(UsageError::new(format_args!(
+                "\"{}\" is a directory of reports: --every, --list-events and --metrics are for one run",
+                path.display()
+            )));
+        }
         return directory::show(&path, &places);
     }
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
