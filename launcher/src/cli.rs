@@ -27,7 +27,7 @@ use gpu_track_collector::{Layer, Quantity, RunLimit, bundle, format};
 
 pub(crate) use agent_spec::{AgentSpec, is_plain};
 use args::Arguments;
-pub(crate) use args::{Options, ReportPlaces};
+pub(crate) use args::{DiagnosisOptions, Options, ReportPlaces};
 use gpu_tracker::Translated;
 pub(crate) use groups::{GpuArgs, ReportArgs};
 pub(crate) use man::companion_page;

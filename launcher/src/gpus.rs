@@ -49,6 +49,15 @@ pub(crate) fn check_selected(config: &GpuConfig) -> Result<Option<String>, Usage
     }
 }
 
+/// Gives those names of `--guuids` that are or may be GPUs of this machine. For an agent: the others are of other nodes. `None`: the
+/// option is not given.
+pub(crate) fn selected_here(config: &GpuConfig) -> Option<Vec<String>> {
+    let uuids = config.uuids.as_ref()?;
+    let present = present_gpus(config);
+    let may_be_here = |name: &&String| present.unknown(std::slice::from_ref(*name)).is_none();
+    Some(uuids.iter().filter(may_be_here).cloned().collect())
+}
+
 /// Checks the names of `--guuids` against the GPUs that were found. Gives a warning if there is none at all.
 fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, UsageError> {
     let Some(missing) = present.unknown(uuids) else { return Ok(None) };

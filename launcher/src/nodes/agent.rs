@@ -16,11 +16,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::directory::{CheckedIn, NodeDirectory};
 use super::{json_in, slurm_step, state_directory};
 use crate::cli::{AgentSpec, Options};
-use crate::end_watch;
-use crate::signals;
 use crate::spawn::{self, InheritedState};
+use crate::{end_watch, gpus, signals};
 
-/// Prepares the options of an agent: it is silent, and its report goes into the directory of the nodes. Does nothing in a launcher
+/// Prepares the options of an agent: it is silent, tracks the GPUs of `--guuids` that its node has, and its report goes into the
+/// directory of the nodes. Does nothing in a launcher
 /// that is no agent. If this agent is not needed or can have no report, this process becomes the daemon. Without a daemon, it has
 /// to end with the status that is given.
 ///
@@ -28,6 +28,7 @@ use crate::spawn::{self, InheritedState};
 /// If this process can't become the daemon.
 pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
     let Some(spec) = options.diagnosis.agent.clone() else { return Ok(None) };
+    options.gpu.uuids = gpus::selected_here(&options.gpu);
     options.tracking.disable_logs = true;
     options.report.style.quiet = true;
     options.report.keep = None;

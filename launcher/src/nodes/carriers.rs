@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use gpu_track_collector::batch_system;
 
+use super::agent_options;
 use super::directory::NodeDirectory;
 use crate::cli::{AgentSpec, Options, is_plain};
 use crate::keep;
@@ -47,18 +48,10 @@ impl Carriers {
     /// Makes the carriers of a run whose nodes' reports go into `directory`. `id` tells the run from others.
     ///
     /// # Errors
-    /// If a path would not stay unchanged on its way through shells. The error is a line for the user.
+    /// If a path or an option would not stay unchanged on its way through shells. The error is a line for the user.
     pub(super) fn new(id: u64, directory: &Path, options: &Options) -> Result<Self, String> {
         let program = env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
-        let segments = &options.diagnosis.session_dir;
-        let mut words = Vec::new();
-        if let Some(interval) = options.tracking.sampling_interval {
-            words.extend(["--st".to_owned(), interval.as_secs_f64().to_string()]);
-        }
-        if let Some(library) = &options.gpu.nvml_lib {
-            words.extend(["--nvml-lib".to_owned(), library.to_string_lossy().into_owned()]);
-        }
-        words.extend(["--session-dir".to_owned(), segments.to_string_lossy().into_owned()]);
+        let words = agent_options::of(options);
         let paths = [&program, directory].map(|path| path.to_string_lossy());
         for word in paths.iter().map(AsRef::as_ref).chain(words.iter().map(String::as_str)) {
             if !is_plain(word) {
@@ -157,6 +150,40 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::cli::{self, PatternValues, Request};
+
+    fn parsed(line: &str) -> Options {
+        let words = line.split(' ').map(OsString::from).collect();
+        match cli::parse(words, &PatternValues::here()) {
+            Ok(Request::Run(options)) => *options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // Requirement: NODE-24
+    #[test]
+    fn agents_measure_what_the_launcher_measures() {
+        for options in [
+            "--nec 3",
+            "--st 0.25 --nec 3 --guuids GPU-a,0000:01:00.0 --visible --gb amd --nvml-lib /lib/x.so --gpu-accounting \
+             --gpu-root /root --layers scan,wait --no-env-repair --session-dir /tmp",
+        ] {
+            let given = parsed(&format!("gpu-track-run {options} -- mpirun"));
+            let carriers = Carriers::new(7, Path::new("/home/me/r.json.d"), &given).unwrap();
+            let of_agent = parsed(&format!("{} -- orted", carriers.agent(None)));
+            assert_eq!(of_agent.gpu, given.gpu);
+            assert_eq!(of_agent.discovery, given.discovery);
+            assert_eq!(of_agent.tracking, given.tracking);
+            let repairs = |options: &Options| !options.diagnosis.no_env_repair;
+            assert_eq!(repairs(&of_agent), repairs(&given));
+            assert_eq!(of_agent.diagnosis.session_dir, given.diagnosis.session_dir);
+        }
+        let given = parsed("gpu-track-run --guuids a;reboot -- mpirun");
+        assert!(
+            Carriers::new(7, Path::new("/r.d"), &given).is_err(),
+            "a shell would take it for two commands"
+        );
+    }
 
     // Requirement: NODE-12
     #[test]

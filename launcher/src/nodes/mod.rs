@@ -10,6 +10,7 @@
 //! If each rank is started under a launcher of its own, there are no agents, and [the last rank](joint_report) makes the report of all.
 
 mod agent;
+mod agent_options;
 mod carriers;
 mod directory;
 mod gather;
