@@ -49,7 +49,8 @@ pub(super) fn thousands(whole: f64) -> String {
     let digits = format!("{whole:.0}");
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (i, digit) in digits.char_indices() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+        let is_first = out.is_empty() || out == "-";
+        if !is_first && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -99,7 +100,7 @@ pub fn readable(seconds: f64) -> String {
     match s {
         _ if seconds < 59.95 => format!("{} s", short(seconds)),
         ..3600 => format!("{} min {} s", s / 60, s % 60),
-        _ => duration(seconds),
+        _ => duration(seconds.round()),
     }
 }
 
@@ -134,8 +135,8 @@ mod tests {
         let shown = [0.0204, 59.9996, 61.5, 3599.9999, 7384.4].map(duration).join(", ");
         assert_eq!(shown, "0.020 s, 1 min 0.000 s, 1 min 1.500 s, 1 h 0 min 0 s, 2 h 3 min 4 s");
         assert_eq!([86_399.9, 200_000.0].map(duration), ["1 d 0 h 0 min", "2 d 7 h 33 min"]);
-        let shown = [59.94, 59.96, 719.6, 7384.4].map(readable).join(", ");
-        assert_eq!(shown, "59.9 s, 1 min 0 s, 12 min 0 s, 2 h 3 min 4 s");
+        let shown = [59.94, 59.96, 719.6, 3599.4, 3599.6, 7384.4].map(readable).join(", ");
+        assert_eq!(shown, "59.9 s, 1 min 0 s, 12 min 0 s, 59 min 59 s, 1 h 0 min 0 s, 2 h 3 min 4 s");
     }
 
     #[test]
@@ -144,6 +145,7 @@ mod tests {
         assert_eq!(below_ten, ["0", "0.00031", "0.020", "0.10", "0.50", "4.18"]);
         let above = [9.996, 41.02, 99.96, 271.4, 25_276.5, 1e9].map(short);
         assert_eq!(above, ["10.0", "41.0", "100", "271", "25,277", "1,000,000,000"]);
+        assert_eq!([-123.0, -1234.0, -123_456.0].map(short), ["-123", "-1,234", "-123,456"]);
         assert_eq!([0.0, 0.655, 1.27, 9.996].map(percent), ["0 %", "66 %", "127 %", ">999 %"]);
         assert_eq!([bytes(0), bytes(307_200), bytes(999_999_999_999)], ["0 B", "307 kB", "1,000 GB"]);
     }
