@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::grid::MOST_POINTS;
+use super::host_name::short;
 use super::machine::at_least_mean;
 use super::merger::Merger;
 use super::quantity::Scale;
@@ -160,10 +161,6 @@ impl Merger {
 
     /// Finds the nodes of the job of which there is no report. Names with and without a domain are those of one node.
     fn missing(&self) -> Missing {
-        // Without the domain, and without the boot id that the plan may have put behind the name.
-        fn short(name: &str) -> &str {
-            name.split(['.', ' ']).next().unwrap_or_default()
-        }
         let read = self.read_nodes.iter().filter_map(|number| self.plan.nodes.get(*number));
         let with_report: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
         let told = self.told_nodes.names.iter().map(|name| (short(name), name));

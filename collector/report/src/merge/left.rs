@@ -1,5 +1,6 @@
 //! Reports that stayed on their nodes, where these don't see the directory of the run: the report of the others names them.
 
+use super::host_name::short;
 use super::warnings::{counted, named};
 use crate::model::report::{LeftReport, Node, NodeState, Nodes, Report, Topic, Warning};
 
@@ -59,7 +60,6 @@ fn places(left: &[&LeftReport]) -> String {
 /// Counts the node, on which its report stayed, among the nodes without a report. It does not if `report` is of that node, or was
 /// made of a report of that node.
 fn note_unseen(report: &mut Report, node: &str) {
-    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let is_it = |name: &str| short(name) == short(node);
     let has_report = report.host.hostname.as_deref().is_some_and(is_it)
         || report.nodes.iter().any(|known| known.reports > 0 && is_it(&known.node));
@@ -132,5 +132,23 @@ mod tests {
         assert_eq!((report.coverage.nodes.clone(), report.nodes.len()), before);
         note_left_reports(&mut report, vec![left("n7", true)], "/d");
         assert_eq!(report.nodes.last().map(|node| node.state), Some(NodeState::NeverCheckedIn));
+    }
+
+    // Requirement: NODE-22
+    #[test]
+    fn nodes_of_one_host_name_are_not_missing_and_those_of_other_addresses_are() {
+        let mut two_boots = samples::nodes();
+        for ((_, report), boot) in two_boots.iter_mut().zip(["a", "b"]) {
+            (report.host.hostname, report.host.boot_id) = (Some("n1".into()), Some(boot.into()));
+        }
+        let mut report = merge(&two_boots).unwrap().report;
+        let before = report.coverage.nodes.clone();
+        note_left_reports(&mut report, vec![left("n1", true)], "/d");
+        assert_eq!(report.coverage.nodes, before);
+
+        let mut report = samples::full();
+        report.host.hostname = Some("10.0.0.1".into());
+        note_left_reports(&mut report, vec![left("10.0.0.2", true)], "/d");
+        assert_eq!(report.coverage.nodes.unwrap().unseen_names, ["10.0.0.2"]);
     }
 }
