@@ -1,5 +1,5 @@
 //! What belongs to a machine and not to a report: cores, memory, GPUs, and what all programs use of them. Each counts once,
-//! however many reports and nodes (containers) are of the machine. The longest report of a node comes first, and tells most.
+//! however many reports and nodes (containers) are of the machine. The longest report of a machine comes first, and tells most.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! Which reports belong together: those of a node, those of a machine, those of one time. It is concluded from a first look at
 //! all of them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
@@ -88,12 +89,17 @@ impl Plan {
             _ => source.head.span,
         };
         let times = Times::of(&sources.iter().map(within_run).collect::<Vec<_>>());
+        let mut longest_us = vec![0; nodes.len()];
+        for (span, node) in spans.iter().zip(&node_of) {
+            longest_us[*node] = span.length_us().max(longest_us[*node]);
+        }
         let mut order: Vec<usize> = (0..sources.len()).collect();
-        // The longest first: it tells most of what all reports of a machine tell.
+        // The longest first, of the nodes of a machine and of the reports of a node: it tells most of what all tell.
         order.sort_by_key(|at| {
             let span = spans[*at];
             let node = node_of[*at];
-            (nodes[node].machine, node, std::cmp::Reverse(span.length_us()), span.start_us, *at)
+            let of_node = (nodes[node].machine, Reverse(longest_us[node]), node);
+            (of_node, Reverse(span.length_us()), span.start_us, *at)
         });
         Self {
             jobs: sources.iter().filter_map(|source| source.head.job.clone()).take(MOST_JOBS).collect(),
