@@ -137,10 +137,12 @@ impl RankTable {
         has_series: bool,
     ) -> Option<&mut OpenRank> {
         let RankPlace { job, rank, ref node } = usage.place;
-        if rank >= of || self.open.len() >= MOST_RANKS {
+        let key = (job, of, rank);
+        let is_full = self.open.len() >= MOST_RANKS && !self.open.contains_key(&key);
+        if rank >= of || is_full {
             return None;
         }
-        let open = self.open.entry((job, of, rank)).or_default();
+        let open = self.open.entry(key).or_default();
         let at = match open.iter().position(|rank| rank.can_have(node, span)) {
             Some(at) => {
                 open[at].join(usage, span);
