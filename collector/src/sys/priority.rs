@@ -1,7 +1,7 @@
 //! Scheduling on a machine that has more runnable processes than cores.
 //!
-//! Beside a fork bomb of thousands, each process gets some milliseconds of CPU time a second. The event ring can fill up in a
-//! tenth of a second.
+//! Beside a fork bomb of thousands, each process gets some milliseconds of CPU time a second. The event ring can fill up before
+//! the collector gets its next turn.
 
 /// Requests short time slices for the calling thread and the threads that it starts.
 ///
