@@ -103,15 +103,10 @@ impl Lister {
         for known in &mut self.backends {
             let worker = &known.worker;
             worker.wait_sampled(deadline);
-            let failure = match worker.phase() {
-                Phase::Starting | Phase::Reading => {
-                    Some(format!("driver not initialised within {} s", patience.as_secs()))
-                }
-                // A driver without a device has not failed.
-                Phase::Failed(Missing::NoDevice) | Phase::Ready | Phase::Done => None,
-                Phase::Failed(missing) => Some(missing.to_string()),
-            };
-            listing.drivers.extend(failure.map(|reason| Driver { name: worker.name.to_owned(), reason }));
+            listing.drivers.extend(
+                failure(&worker.phase(), patience)
+                    .map(|reason| Driver { name: worker.name.to_owned(), reason }),
+            );
             listing.warnings.extend(worker.warnings());
             let batches = worker.exchange(&[]);
             batches.into_iter().for_each(|batch| known.take_in(batch));
@@ -160,6 +155,18 @@ impl Known {
     }
 }
 
+/// Says why a driver has told nothing within this time. `None`: it has, or the machine has no device of it.
+fn failure(phase: &Phase, patience: Duration) -> Option<String> {
+    match phase {
+        Phase::Starting => Some(format!("driver not initialised within {} s", patience.as_secs())),
+        Phase::Reading => {
+            Some(format!("the driver's first reading was not complete within {} s", patience.as_secs()))
+        }
+        Phase::Failed(Missing::NoDevice) | Phase::Ready | Phase::Done => None,
+        Phase::Failed(missing) => Some(missing.to_string()),
+    }
+}
+
 /// Gives the figures of a device, each with the reason if it is not available.
 fn capabilities(sample: &DeviceSample) -> Vec<Capability> {
     let mut capabilities = Vec::new();
@@ -172,4 +179,19 @@ fn capabilities(sample: &DeviceSample) -> Vec<Capability> {
         });
     }
     capabilities
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: GPU-17
+    #[test]
+    fn driver_that_hangs_is_said_to_hang_where_it_does() {
+        let said = |phase| failure(&phase, Duration::from_secs(30));
+        assert_eq!(said(Phase::Starting).as_deref(), Some("driver not initialised within 30 s"));
+        let reading = said(Phase::Reading);
+        assert_eq!(reading.as_deref(), Some("the driver's first reading was not complete within 30 s"));
+        assert_eq!([Phase::Ready, Phase::Failed(Missing::NoDevice)].map(said), [None, None]);
+    }
 }
