@@ -27,7 +27,9 @@ pub(super) enum OpenError {
 /// Files of one process, and its last reading.
 #[derive(Debug)]
 pub(super) struct Handle {
-    pid: u32,
+    target: Target,
+    /// The length of a clock tick of its start time, microseconds.
+    tick_us: u64,
     /// The thread whose files show the process's memory: another than the first once that has ended alone.
     memory_thread: u32,
     /// When stat and statm were last read, CLOCK_MONOTONIC nanoseconds.
@@ -61,18 +63,24 @@ impl Handle {
                 return Err(if is_gone { OpenError::Gone } else { OpenError::Hidden });
             }
         };
-        let handle = Self { pid, memory_thread: pid, read_at_ns: 0, files, cpu_ns: None };
-        let is_shown =
-            |stat: &Stat| target.identity.is_shown(stat.start_ns(tick_us), || pidfd::inode(pid).unwrap_or(0));
-        handle.stat(root).filter(is_shown).map(|_| handle).ok_or(OpenError::Gone)
+        let handle =
+            Self { target: *target, tick_us, memory_thread: pid, read_at_ns: 0, files, cpu_ns: None };
+        handle.stat(root).filter(|stat| handle.is_shown(stat)).map(|_| handle).ok_or(OpenError::Gone)
     }
 
-    /// Reads stat, by the open file if there is one.
+    /// Whether this stat of its pid is the process's, and not that of another one which has the pid by now.
+    fn is_shown(&self, stat: &Stat) -> bool {
+        let Target { pid, identity, .. } = self.target;
+        identity.is_shown(stat.start_ns(self.tick_us), || pidfd::inode(pid).unwrap_or(0))
+    }
+
+    /// Reads stat, by the open file if there is one. `None`: the process is gone. Without an open file, another one can have its
+    /// pid by now.
     fn stat(&self, root: &ProcRoot) -> Option<Stat> {
         let mut buffer = [0; 1024];
         match &self.files {
             Some((stat, _)) => read_held(stat, &mut buffer).and_then(Stat::parse),
-            None => root.stat(self.pid),
+            None => root.stat(self.target.pid).filter(|stat| self.is_shown(stat)),
         }
     }
 
@@ -82,7 +90,7 @@ impl Handle {
     /// its memory is as it was, and it has not ended. The clock alone shows that, at a tenth of the cost.
     pub(super) fn read(&mut self, root: &ProcRoot, page: u64, is_alone: bool, now_ns: u64) -> ReadingState {
         // The clock comes first. If the process was reaped, it may be another process's, but then reading the held stat fails.
-        let clock_ns = pidfd::cpu_clock_ns(self.pid);
+        let clock_ns = pidfd::cpu_clock_ns(self.target.pid);
         let has_rested = clock_ns.is_some() && clock_ns == self.cpu_ns;
         if has_rested && is_alone && now_ns.saturating_sub(self.read_at_ns) < LONGEST_REST_NS {
             return ReadingState::Rested;
@@ -103,7 +111,7 @@ impl Handle {
             is_stopped: stat.is_stopped(),
         };
         if stat.is_over() {
-            let remains = proc_fs::remains_if_over(self.pid, &stat);
+            let remains = proc_fs::remains_if_over(self.target.pid, &stat);
             let at_ns = clock::monotonic_ns();
             return remains.map_or(ReadingState::Gone(at_ns), |remains| ReadingState::Zombie(at_ns, remains));
         }
@@ -129,7 +137,7 @@ impl Handle {
         vitals: Vitals,
         is_gone: bool,
     ) -> Result<Option<Size>, ReadingState> {
-        let was_elsewhere = self.memory_thread != self.pid;
+        let was_elsewhere = self.memory_thread != self.target.pid;
         // The process is being torn down: its memory is gone, and it is not yet a zombie. That may have begun since stat was
         // read.
         let is_ending =
@@ -154,7 +162,7 @@ impl Handle {
     /// Looks for a thread whose files show the process's memory. Memory is read there from now on, since /proc shows none for a
     /// main thread that has ended. `None`: no thread shows any, or the process is gone.
     fn memory_of_other_thread(&mut self, root: &ProcRoot, page: u64) -> Option<Size> {
-        root.threads(self.pid).into_iter().find_map(|thread| {
+        root.threads(self.target.pid).into_iter().find_map(|thread| {
             let statm = root.open(thread, "statm").ok()?;
             // As long as the process is there, its pid and those of its threads are not used again: the file is the thread's.
             self.stat(root)?;
@@ -190,13 +198,13 @@ impl Handle {
     }
 
     /// Reads the process's peak so far, and its limits.
-    pub(super) fn peak(&self, root: &ProcRoot, target: &Target) -> PeakReading {
+    pub(super) fn peak(&self, root: &ProcRoot) -> PeakReading {
         let status = root.status(self.memory_thread);
         PeakReading {
-            id: target.id,
+            id: self.target.id,
             vm_hwm_bytes: status.as_ref().and_then(|status| status.hwm),
             hugetlb_bytes: status.map(|status| status.hugetlb),
-            limits: rlimit::of_process(self.pid),
+            limits: rlimit::of_process(self.target.pid),
         }
     }
 
@@ -221,4 +229,38 @@ impl Handle {
 /// Whether the process's or the machine's limit of open files is reached.
 fn is_fd_limit(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{Identity, ProcessId};
+
+    const TICK_US: u64 = 10_000;
+    /// Above the kernel's largest pid (PID_MAX_LIMIT): no real process is ever asked.
+    const PID: u32 = 5_000_002;
+
+    #[test]
+    fn later_process_of_the_same_pid_is_not_read_where_no_fd_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = ProcRoot::new(dir.path());
+        std::fs::create_dir_all(dir.path().join(PID.to_string())).unwrap();
+        let runs_since = |second: i128| {
+            let start = (second * 1_000_000_000 + clock::boot_offset_ns()) / 10_000_000;
+            let stat = format!("7 (x) R 1 1 1 0 -1 0 9 0 0 0 5 6 0 0 20 0 1 0 {start} 1 1 1 1 1 77\n");
+            std::fs::write(root.path(PID, "stat"), stat).unwrap();
+            std::fs::write(root.path(PID, "statm"), "200 100 0 1 0 1 0\n").unwrap();
+        };
+        let latest_start_ns = 1_000_000_000;
+        let identity =
+            Identity { pidfd_inode: 0, latest_start_ns, is_start_rough: false, is_pid_held: false };
+        let target = Target { id: ProcessId(1), pid: PID, identity };
+        runs_since(1);
+        let opened = Handle::open(&root, &target, TICK_US).unwrap();
+        let mut handle = Handle { files: None, ..opened };
+        assert!(matches!(handle.read(&root, 4096, true, 2), ReadingState::Alive(..)));
+        // It was reaped, and another process has its pid.
+        runs_since(2);
+        assert!(matches!(handle.read(&root, 4096, true, 3), ReadingState::Gone(_)));
+    }
 }

@@ -21,7 +21,7 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 
 use super::program;
-use crate::model::ids::{ProcessId, Target};
+use crate::model::ids::ProcessId;
 use crate::model::observation::{
     PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
 };
@@ -38,7 +38,7 @@ pub struct Sampler {
     page: u64,
     /// Length of a clock tick, microseconds.
     tick_us: u64,
-    handles: FxHashMap<ProcessId, (Target, Handle)>,
+    handles: FxHashMap<ProcessId, Handle>,
 }
 
 impl Sampler {
@@ -54,14 +54,9 @@ impl Sampler {
         let mut readings = Vec::with_capacity(targets.len());
         for SampleTarget { target, wants_args, is_alone } in targets {
             let state = match self.handles.entry(target.id) {
-                Entry::Occupied(mut entry) => {
-                    entry.get_mut().1.read(&self.root, self.page, *is_alone, now_ns)
-                }
+                Entry::Occupied(mut entry) => entry.get_mut().read(&self.root, self.page, *is_alone, now_ns),
                 Entry::Vacant(entry) => match Handle::open(&self.root, target, self.tick_us) {
-                    Ok(handle) => {
-                        let (_, handle) = entry.insert((*target, handle));
-                        handle.read(&self.root, self.page, *is_alone, now_ns)
-                    }
+                    Ok(handle) => entry.insert(handle).read(&self.root, self.page, *is_alone, now_ns),
                     Err(OpenError::Gone) => ReadingState::Gone(clock::monotonic_ns()),
                     Err(OpenError::Hidden) => continue,
                 },
@@ -81,20 +76,18 @@ impl Sampler {
     /// Reads a process's peak so far. `None`: no sample has read the process.
     #[must_use]
     pub fn peak(&self, id: ProcessId) -> Option<PeakReading> {
-        let (target, handle) = self.handles.get(&id)?;
-        Some(handle.peak(&self.root, target))
+        Some(self.handles.get(&id)?.peak(&self.root))
     }
 
     /// Reads how a process's memory is shared. `None`: no sample has read the process.
     fn sharing(&self, target: &SharingTarget) -> Option<SharingReading> {
-        let (_, handle) = self.handles.get(&target.id)?;
+        let handle = self.handles.get(&target.id)?;
         Some(handle.sharing(&self.root, self.page, target.wants_mappings))
     }
 
     /// Reads the size of a process's memory. `None`: no sample has read the process, or it has no memory any more.
     fn size(&self, id: ProcessId) -> Option<Size> {
-        let (_, handle) = self.handles.get(&id)?;
-        handle.size(&self.root, self.page)
+        self.handles.get(&id)?.size(&self.root, self.page)
     }
 
     /// Reads how the memory of processes is shared, in this `order`, until the budget with this credit (nanoseconds) is spent.
