@@ -11,7 +11,7 @@ use crate::sys::proc_fs::ProcRoot;
 use procfs::process::{MountInfo, MountInfos};
 use procfs::{FromRead, ProcessCGroups};
 
-/// Start of the names of our groups, before the launcher's pid, a dot and a random number.
+/// Start of the names of our groups, before the launcher's pid, its pid namespace and a random number, with dots between them.
 const PREFIX: &str = "gpu-track.";
 /// End of the name of the group that a launcher moves into, see [`run_cgroup`].
 const ASIDE: &str = ".aside";
@@ -325,7 +325,7 @@ pub(crate) mod tests {
     #[test]
     fn launcher_moved_aside_is_in_the_parent_group() {
         let (_dir, root) =
-            tree("0::/job/gpu-track.7.0000000a.aside\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
+            tree("0::/job/gpu-track.7.20.0000000a.aside\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
         assert_eq!(Groups::own(&root).name(), Some("/job"));
     }
 
@@ -338,7 +338,7 @@ pub(crate) mod tests {
     #[test]
     fn launcher_group_name_maps_to_the_parent_group() {
         let names =
-            ["/job/gpu-track.7.01.aside", "/gpu-track.7.01.aside", "/job/gpu-track.7.01", "/job", "/"];
-        assert_eq!(names.map(without_aside), ["/job", "/", "/job/gpu-track.7.01", "/job", "/"]);
+            ["/job/gpu-track.7.20.01.aside", "/gpu-track.7.20.01.aside", "/job/gpu-track.7.20.01", "/job", "/"];
+        assert_eq!(names.map(without_aside), ["/job", "/", "/job/gpu-track.7.20.01", "/job", "/"]);
     }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ASIDE, Groups, MEMORY_EVENTS, PREFIX, oom_kills, read};
 use crate::model::cgroup::{NoRunCgroup, RunCgroup};
+use crate::model::ids::Key;
 use crate::model::report::Cgroup as Figures;
 use crate::sys::proc_fs::ProcRoot;
 
@@ -35,8 +36,9 @@ struct Occupied;
 /// If there is no cgroup v2, or no permission.
 pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, NoRunCgroup> {
     let home = Groups::own(root).v2.ok_or(NoRunCgroup::NotMounted)?.dir;
-    remove_leftovers(root, &home);
-    let name = format!("{PREFIX}{launcher}.{random:08x}");
+    let pid_ns = root.pid_ns(launcher).unwrap_or(0);
+    remove_leftovers(root, &home, pid_ns);
+    let name = format!("{PREFIX}{launcher}.{pid_ns}.{random:08x}");
     let dir = home.join(&name);
     std::fs::create_dir(&dir).map_err(|error| NoRunCgroup::NotCreated {
         dir: dir.display().to_string(),
@@ -51,10 +53,12 @@ pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, 
     Ok(run)
 }
 
-/// Removes the groups below `home` of runs whose launcher was killed. The kernel refuses to remove a group in use.
-fn remove_leftovers(root: &ProcRoot, home: &Path) {
+/// Removes the groups below `home` of runs in this pid namespace whose launcher was killed. The kernel refuses to remove a group
+/// in use. But that of a run which is about to start is empty, and /proc does not show a launcher of another pid namespace. So
+/// groups of other pid namespaces stay.
+fn remove_leftovers(root: &ProcRoot, home: &Path, pid_ns: u32) {
     for (dir, launcher) in groups_of_runs(home) {
-        if !root.path(launcher, "stat").exists() {
+        if launcher.pid_ns == pid_ns && !root.has_id(launcher.pid) {
             groups_below(&dir).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
         }
     }
@@ -235,12 +239,14 @@ fn groups_below(dir: &Path) -> Vec<PathBuf> {
     groups
 }
 
-/// Finds the groups that any run made below this one, each with the pid of its launcher.
-fn groups_of_runs(home: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
+/// Finds the groups that any run made below this one, each with the pid of its launcher and its pid namespace.
+fn groups_of_runs(home: &Path) -> impl Iterator<Item = (PathBuf, Key)> {
     std::fs::read_dir(home).into_iter().flatten().flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
-        let (pid, _) = name.strip_prefix(PREFIX)?.split_once('.')?;
-        Some((entry.path(), pid.parse().ok()?))
+        let mut parts = name.strip_prefix(PREFIX)?.split('.');
+        let mut number = || parts.next()?.parse().ok();
+        let launcher = Key { pid: number()?, pid_ns: number()? };
+        Some((entry.path(), launcher))
     })
 }
 
@@ -270,11 +276,11 @@ mod tests {
         put(&dir, "fs/cgroup.controllers", "cpu io\n");
         let run = create(&root, 7, 1).unwrap();
         assert_eq!(run.enabled, ["io"]);
-        put(&dir, "fs/gpu-track.7.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
+        put(&dir, "fs/gpu-track.7.0.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
         assert!(figures(&run).cpu_usage_s.is_none() && figures(&run).reason.is_some());
         put(
             &dir,
-            "fs/gpu-track.7.00000001/cpu.stat",
+            "fs/gpu-track.7.0.00000001/cpu.stat",
             "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n",
         );
         let figures = figures(&run);
@@ -291,10 +297,10 @@ mod tests {
         put(&dir, "fs/cgroup.controllers", "memory io\n");
         let run = create(&root, 7, 1).unwrap();
         assert_eq!(run.missing, [""; 0]);
-        put(&dir, "fs/gpu-track.7.00000001/memory.current", "1000\n");
+        put(&dir, "fs/gpu-track.7.0.00000001/memory.current", "1000\n");
         assert_eq!(figures(&run).reason.as_deref(), Some("memory.peak needs Linux 5.19"));
-        put(&dir, "fs/gpu-track.7.00000001/memory.peak", "4096\n");
-        put(&dir, "fs/gpu-track.7.00000001/memory.events", "max 9\noom 2\noom_kill 1\n");
+        put(&dir, "fs/gpu-track.7.0.00000001/memory.peak", "4096\n");
+        put(&dir, "fs/gpu-track.7.0.00000001/memory.events", "max 9\noom 2\noom_kill 1\n");
         let figures = figures(&run);
         assert_eq!(
             (figures.memory_peak_bytes, figures.oom_kills, figures.reason),
@@ -327,9 +333,13 @@ mod tests {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "\n");
         put(&dir, "8/stat", "8 (gpu-track-run) S\n");
-        for group in
-            ["gpu-track.7.00000001/a/b", "gpu-track.7.00000001.aside", "gpu-track.8.00000002", "gpu-track"]
-        {
+        // The launcher of the new run is in the namespace 20, as 7 and 8 are. /proc does not show those of the namespace 21.
+        put(&dir, "9/stat", "9 (gpu-track-run) S\n");
+        std::fs::create_dir_all(dir.path().join("9/ns")).unwrap();
+        std::os::unix::fs::symlink("pid:[20]", dir.path().join("9/ns/pid")).unwrap();
+        let dead = ["gpu-track.7.20.00000001/a/b", "gpu-track.7.20.00000001.aside"];
+        let others = ["gpu-track", "gpu-track.7.21.00000001", "gpu-track.8.20.00000002"];
+        for group in dead.into_iter().chain(others) {
             std::fs::create_dir_all(dir.path().join("fs").join(group)).unwrap();
         }
         let run = create(&root, 9, 3).unwrap();
@@ -339,6 +349,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        assert_eq!(left, ["cgroup.controllers", "gpu-track", "gpu-track.8.00000002"]);
+        assert_eq!(left[0], "cgroup.controllers");
+        assert_eq!(left[1..], others);
     }
 }
