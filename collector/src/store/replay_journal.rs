@@ -195,12 +195,33 @@ pub fn replay(path: &Path) -> Result<Replayed, ReplayError> {
 /// Reads the next part.
 fn read<T: DeserializeOwned>(file: &mut impl Read) -> Result<T, ReplayError> {
     let mut length = [0; 4];
-    file.read_exact(&mut length).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => ReplayError::NoEnd,
-        _ => ReplayError::Io(error),
-    })?;
+    read_whole(file, &mut length)?;
     let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(LONGEST_PART);
     let mut bytes = vec![0; length.min(LONGEST_PART)];
-    file.read_exact(&mut bytes)?;
+    read_whole(file, &mut bytes)?;
     Ok(postcard::from_bytes(&bytes)?)
+}
+
+/// Fills `bytes`. A journal that ends within them is one whose collector was killed.
+fn read_whole(file: &mut impl Read, bytes: &mut [u8]) -> Result<(), ReplayError> {
+    file.read_exact(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => ReplayError::NoEnd,
+        _ => ReplayError::Io(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journal_that_ends_within_a_part_has_no_end() {
+        // As a killed collector leaves it: its writes are of blocks, not of parts.
+        let part = [&3_u32.to_le_bytes()[..], &postcard::to_stdvec("ab").unwrap()].concat();
+        assert_eq!(read::<String>(&mut &part[..]).unwrap(), "ab");
+        for length in 0..part.len() {
+            let cut = read::<String>(&mut &part[..length]);
+            assert!(matches!(cut, Err(ReplayError::NoEnd)), "{length}: {cut:?}");
+        }
+    }
 }

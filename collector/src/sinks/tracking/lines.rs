@@ -48,8 +48,8 @@ impl LineFile {
             let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
             let left = rest.split_off(whole);
             for line in rest.split_inclusive(|byte| *byte == b'\n') {
-                if let Ok(line) = std::str::from_utf8(line)
-                    && !std::mem::take(&mut is_cut)
+                if !std::mem::take(&mut is_cut)
+                    && let Ok(line) = std::str::from_utf8(line)
                 {
                     take(line);
                 }
@@ -108,5 +108,17 @@ mod tests {
         let mut read = 0;
         found.last_lines(100_000, |line| read += line.len()).unwrap();
         assert_eq!(read, lines[2..].concat().len(), "not the line that is cut");
+    }
+    #[test]
+    fn line_cut_within_a_character_is_left_out_and_the_next_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("t.jsonl");
+        let file = TrackingFile::create(path.clone(), false).unwrap();
+        std::fs::write(&path, "\u{e9}\nwhole\n").unwrap();
+        let found = LineFile::open(&file.target()).unwrap();
+        let mut read = Vec::new();
+        let second_byte_on = "\u{e9}\nwhole\n".len() as u64 - 1;
+        found.last_lines(second_byte_on, |line| read.push(line.to_owned())).unwrap();
+        assert_eq!(read, ["whole\n"]);
     }
 }
