@@ -172,8 +172,8 @@ impl Search {
             // A file that has the options and the class.
             [b'@', ..] if language == Java => Found::Nothing,
             [b'-', letters @ ..] => self.letters(language, letters),
-            // `+x` switches an option off.
-            [b'+', ..] if language == Shell => Found::NotYet,
+            // `+x` switches off what `-x` switches on, and `+o NAME` what `-o NAME` does.
+            [b'+', letters @ ..] if language == Shell => self.letters(language, letters),
             script => Found::Script(script),
         }
     }
@@ -247,6 +247,7 @@ mod tests {
             ("java --module-path mods --add-modules=all Hello.java", "Hello.java"),
             ("sh -- -odd", "-odd"),
             ("bash +e build.sh", "build.sh"),
+            ("bash -e +o posix +O extglob build.sh", "build.sh"),
         ] {
             let words: std::vec::Vec<&str> = line.split(' ').collect();
             assert_eq!(found(&words), Found::Script(script.as_bytes()), "{line}");
