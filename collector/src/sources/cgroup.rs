@@ -337,8 +337,13 @@ pub(crate) mod tests {
 
     #[test]
     fn launcher_group_name_maps_to_the_parent_group() {
-        let names =
-            ["/job/gpu-track.7.20.01.aside", "/gpu-track.7.20.01.aside", "/job/gpu-track.7.20.01", "/job", "/"];
+        let names = [
+            "/job/gpu-track.7.20.01.aside",
+            "/gpu-track.7.20.01.aside",
+            "/job/gpu-track.7.20.01",
+            "/job",
+            "/",
+        ];
         assert_eq!(names.map(without_aside), ["/job", "/", "/job/gpu-track.7.20.01", "/job", "/"]);
     }
 }
