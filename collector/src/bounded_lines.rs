@@ -1,12 +1,12 @@
-//! Lines of a file that can be another program's: one of any length must not fill the memory.
+//! Reads a file line by line. The file can be another program's, so a line of any length must not fill the memory.
 
 use std::io::{self, BufRead, Read};
 
-/// Longest line, bytes. The longest one of a tracking file has the report, which takes far less.
+/// Most bytes of a line. The longest line of a tracking file is that of the report, which is far shorter.
 const LONGEST_LINE: u64 = 16 << 20;
 
-/// Gives the lines of a file, without their line breaks. The last one can be without an end. A line that is too long is an error,
-/// which ends them.
+/// Gives the lines of a file, without their line breaks. The last one may lack a line break. After an error, as for a line that is
+/// too long, no more lines follow.
 pub fn bounded_lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     let mut is_over = false;
     std::iter::from_fn(move || {

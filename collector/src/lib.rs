@@ -1,12 +1,12 @@
 //! The collector: from observations of a tracked process tree to samples and one report.
 //!
-//! `sys` has the thin calls to the kernel. `sources` read and say what they read, `sinks` write, `store` keeps what outlives a
-//! collector. `session` carries observations to the core and requests back.
+//! `sys` has thin wrappers of kernel interfaces. `sources` turn what they read into observations, `sinks` write outputs, and `store`
+//! keeps what outlives a collector. `session` carries observations to the core, and the core's requests back.
 //!
 //! The crate `gpu-track-core` has the data that all share (`model`) and concludes (`run`, `build`). The crate
 //! `gpu-track-report` has the forms of a report. ARCHITECTURE.md says which module may know which.
 //!
-//! What is public here is all that the launcher and the tests use.
+//! All that the launcher and the tests use is public here, and nothing else.
 
 mod bounded_lines;
 mod recording;
@@ -88,7 +88,7 @@ pub use sys::segment::{self, NewSession, Segment, SegmentError};
 pub use sys::{clock, pidfd, priority, safe_path};
 pub use tree_end::{Member as TreeMember, TreeToEnd, of_exit_code as tree_end_of, serve_if_started_as_ender};
 
-/// What tests hand garbage to: parsers and the core.
+/// Parsers and parts of the core that tests hand garbage to.
 pub mod hostile_input {
     pub use crate::model::command::command_of_args;
     pub use crate::model::journal::Journal;

@@ -1,4 +1,4 @@
-//! Reads tracking files back, for `gpu-track report`: those that `--tf` wrote, and gpu_tracker's own.
+//! Reads tracking files back for `gpu-track report`. They can be gpu_tracker's own, too.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -11,16 +11,16 @@ use crate::bounded_lines;
 use crate::model::report::Exit;
 use crate::report::over_time::{self, Fixed, RecordedProcess, Recording};
 
-/// How the content of a file is read. The error is a text to put behind the file's name.
+/// Reads a file of one form. The error is a text to put behind the file's name.
 type Reader = fn(&Path) -> Result<Recording, String>;
 
-/// What the names of tracking files end in, and how they are read.
+/// The extensions of tracking files, each with the reader of its form.
 const FORMS: [(&str, Reader); 4] = [("csv", csv), ("jsonl", lines), ("pftrace", trace), ("sqlite", database)];
 
-/// Reads a tracking file, whose form the end of its name says. `None`: its name is not that of one.
+/// Reads a tracking file. Its extension says the form. `None`: the extension is not that of a tracking file.
 ///
 /// # Errors
-/// If it can't be read or has another form, as a text to put behind the file's name.
+/// If the file can't be read or has another form. The error is a text to put behind the file's name.
 #[must_use]
 pub fn read(path: &Path) -> Option<Result<Recording, String>> {
     let extension = path.extension()?.to_str()?;
@@ -28,6 +28,7 @@ pub fn read(path: &Path) -> Option<Result<Recording, String>> {
     Some(reader(path))
 }
 
+/// Makes a text to put behind a file's name: that it can't be read, and why.
 fn unreadable(error: impl std::fmt::Display) -> String {
     format!("cannot be read: {error}")
 }
@@ -37,18 +38,18 @@ fn csv(path: &Path) -> Result<Recording, String> {
     over_time::from_csv(&fs::read_to_string(path).map_err(unreadable)?)
 }
 
-/// Reads a file of JSON lines. It is long, so no more than a line of its text is kept.
+/// Reads a file of JSON lines. Such a file can be long, so only one line of its text is kept at a time.
 fn lines(path: &Path) -> Result<Recording, String> {
     let mut failed: io::Result<()> = Ok(());
     let lines = bounded_lines(BufReader::new(File::open(path).map_err(unreadable)?));
-    // `from_lines` takes text, so a line that can't be read ends the lines, and its error is looked at afterwards.
+    // `from_lines` takes no errors. So a line that can't be read ends the lines, and its error is returned afterwards.
     let lines = lines.map_while(|line| line.map_err(|error| failed = Err(error)).ok());
     let recording = over_time::from_lines(lines.map(|line| String::from_utf8_lossy(&line).into_owned()));
     failed.map_err(unreadable)?;
     Ok(recording)
 }
 
-/// Refuses a trace: it has what is drawn, not what a report is made of.
+/// Refuses a trace, because it lacks figures that a report is made of. A file that can't be opened gets its own error.
 fn trace(path: &Path) -> Result<Recording, String> {
     File::open(path).map_err(unreadable)?;
     Err("is a trace: open it at ui.perfetto.dev. Files in .csv, .jsonl and .sqlite can be shown here".into())
@@ -56,7 +57,8 @@ fn trace(path: &Path) -> Result<Recording, String> {
 
 /// Reads an SQLite database.
 fn database(path: &Path) -> Result<Recording, String> {
-    // What a killed run had begun to write has to be undone. Where the file can't be written to, there may be nothing to undo.
+    // SQLite must roll back what a killed run had begun to write, which needs permission to write. Without the permission, there
+    // may be nothing to roll back.
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
         .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
         .map_err(unreadable)?;
@@ -78,14 +80,14 @@ fn tables(connection: &Connection) -> rusqlite::Result<Result<Recording, String>
         Err(problem) => return Ok(Err(problem)),
     };
     let has_processes = "SELECT count(*) FROM sqlite_master WHERE name = 'processes'";
-    // gpu_tracker writes none.
+    // gpu_tracker has no such table.
     if connection.query_row(has_processes, [], |row| row.get::<_, i64>(0))? > 0 {
         recording.processes = Some(processes(connection)?);
     }
     Ok(Ok(recording))
 }
 
-/// Gives the number in a cell. `None`: the cell has a text or nothing.
+/// Gives the number in a cell. `None`: the cell has no number.
 fn number(row: &Row, at: usize) -> rusqlite::Result<Option<f64>> {
     Ok(match row.get_ref(at)? {
         ValueRef::Integer(number) => Some(number as f64),
@@ -99,7 +101,7 @@ fn whole(row: &Row, at: usize) -> rusqlite::Result<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(at)?.and_then(|number| u64::try_from(number).ok()))
 }
 
-/// Reads the ended processes, in the order of their starts.
+/// Reads the processes of our table `processes`, in the order of their starts.
 fn processes(connection: &Connection) -> rusqlite::Result<Vec<RecordedProcess>> {
     let mut statement = connection.prepare(
         "SELECT pid, start_ns, ppid, command, wall_s, is_still_running, exit_code, exit_signal, cpu_s, peak_rss_bytes

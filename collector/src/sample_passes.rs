@@ -1,4 +1,4 @@
-//! A sample's passes over the live processes, each as far as it is worth its price.
+//! The passes of a sample over the live processes. The expensive ones read only as much as their budget of time allows.
 
 use crate::model::ids::ProcessId;
 use crate::model::observation::{Observation, PeakReading};
@@ -12,7 +12,7 @@ use crate::store::replay_journal::JournaledRun;
 pub(crate) struct Passes {
     sampler: Sampler,
     budget: Budget,
-    /// Where the next round of peak reads begins.
+    /// How many processes [`Self::read_other_peaks`] has passed so far. The next call goes on behind the last of them.
     peak_cursor: usize,
 }
 
@@ -22,22 +22,25 @@ impl Passes {
         Self { sampler, budget: Budget::new(policy, start_ns), peak_cursor: 0 }
     }
 
-    /// Reads CPU clock, RSS and state of all live processes, and gives them to the core. `now_ns`: CLOCK_MONOTONIC.
+    /// Reads CPU clock, RSS and state of all live processes, and gives them to the core. `now_ns`: CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn read(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let readings = self.sampler.read(&Sampling::targets(&run.tree), now_ns);
         run.apply(now_ns, Observation::Readings(readings));
     }
 
-    /// Reads peaks and sharing as far as the budget allows. The core then knows all of the sample.
+    /// Reads peaks and sharing as far as the budget allows. Then tells the core that the sample is read, and has the sampler forget
+    /// the processes that are dead.
     pub(crate) fn conclude(&mut self, run: &mut JournaledRun, now_ns: u64) {
         self.budget.refill(now_ns);
         self.read_peaks(run, now_ns);
         self.read_sharing(run, now_ns);
+        self.read_stale_sharing(run, now_ns);
         run.apply(now_ns, Observation::SampleRead);
         self.sampler.retain(|id| run.tree.get(id).is_some_and(|process| process.is_alive()));
     }
 
-    /// Reads peaks so far (VmHWM): of each new image on credit, then of the others while there is budget.
+    /// Reads peaks so far (VmHWM): first of new images, on credit; then of the others, while there is budget. If the credit does
+    /// not last, no others are read.
     fn read_peaks(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let new_images = run.sampling.new_images(&run.tree);
         let mut peaks = Vec::new();
@@ -47,7 +50,7 @@ impl Passes {
         run.apply(now_ns, Observation::Peaks(peaks));
     }
 
-    /// Reads the peaks of new images on credit. Returns whether that lasted for all of them.
+    /// Reads the peaks of new images on credit. Returns whether the credit lasted for all of them.
     fn read_new_peaks(&mut self, new_images: &[ProcessId], peaks: &mut Vec<PeakReading>) -> bool {
         let credit_ns = self.budget.policy().credit_ns;
         for id in new_images {
@@ -59,16 +62,16 @@ impl Passes {
         true
     }
 
-    /// Reads the peaks that are due of all but the new images, while there is budget. Goes on in turn where the sample before
-    /// stopped.
+    /// Reads those peaks that are due, except of new images, while there is budget. Goes on behind the process at which the
+    /// sample before stopped, so that each process has its turn.
     fn read_other_peaks(
         &mut self,
         sampling: &Sampling,
         new_images: &[ProcessId],
         peaks: &mut Vec<PeakReading>,
     ) {
-        // Peaks come often while this pass has used no more than a quarter of what footprints leave. The rest is for private and
-        // proportional sizes.
+        // While this pass has used no more than a quarter of what footprints leave of the budget, peaks are due more often. The
+        // rest is for private and proportional sizes.
         let rich_credit_ns = self.budget.credit_of_quarter(self.budget.policy().reserved_ns);
         let alive = &sampling.alive;
         let start = if alive.is_empty() { 0 } else { self.peak_cursor % alive.len() };
@@ -84,12 +87,11 @@ impl Passes {
         }
     }
 
-    /// Reads how memory is shared, most uncertain first. Beyond the budget it is read on credit where the sample would
-    /// otherwise set an uncertain peak. With what is left, figures that are no part of the footprint are brought up to date.
+    /// Reads how processes share memory, as far as the sample's footprint needs it, the most uncertain first. Beyond the budget
+    /// it is read on credit if the sample would otherwise set an uncertain peak.
     fn read_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let mark = run.ram.high_water_mark();
         let policy = self.budget.policy();
-        // First what the footprint of this sample needs.
         while let Some(unit) = run.sampling.next_unit(&run.tree, mark) {
             let credit_ns = match unit.credit {
                 SharingCredit::None => 0,
@@ -102,8 +104,13 @@ impl Passes {
             let sharing = self.sampler.read_sharing(&unit.members, &unit.order, &mut self.budget, credit_ns);
             run.apply(now_ns, Observation::Sharing(sharing));
         }
-        // A negative credit: this time must stay for footprints.
-        let credit_ns = -policy.reserved_ns;
+    }
+
+    /// Reads private and proportional sizes that are not known any more, while more of the budget is left than is reserved for
+    /// footprints.
+    fn read_stale_sharing(&mut self, run: &mut JournaledRun, now_ns: u64) {
+        // A negative credit keeps this time for footprints.
+        let credit_ns = -self.budget.policy().reserved_ns;
         for target in run.sampling.stale(&run.tree) {
             if !self.budget.has_credit(credit_ns) {
                 break;

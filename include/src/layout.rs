@@ -7,8 +7,8 @@
 //!
 //! Records that find the ring full are appended behind it in the same file ([`crate::overflow`]).
 //!
-//! A tracked process maps header and event ring, less than 1 MiB: with more, an unprivileged `mlockall` in it could fail. An
-//! all-zero ring is a valid empty one.
+//! A tracked process maps header and event ring, less than 1 MiB. If it mapped more, an unprivileged `mlockall` in the process could
+//! fail. An all-zero ring is a valid empty one.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -32,7 +32,7 @@ pub const RING_SIZE: usize = RING_CAPACITY * SLOT_SIZE;
 /// Bytes that a tracked process maps.
 pub const TRACKED_SIZE: usize = HEADER_SIZE + RING_SIZE;
 
-/// Bytes of the whole segment file without what is appended to it.
+/// Bytes of the segment file before records are appended to it.
 pub const FILE_SIZE: usize = TRACKED_SIZE;
 
 /// Header flag: the kernel has pidfs (Linux 6.9), so a pidfd's inode number identifies a process uniquely.
@@ -115,7 +115,7 @@ impl Header {
             && self.ring_capacity as usize == RING_CAPACITY
     }
 
-    /// Causes the page's first page fault by a write, which changes no counter. On a read fault the kernel would also
+    /// Causes the header page's first page fault by a write that changes no counter. On a read fault the kernel would also
     /// map up to 15 pages of the ring ("fault-around", mm/memory.c, do_read_fault). That takes time, and a process
     /// that writes two records does not need them.
     pub fn fault_in_for_writing(&self) {

@@ -1,7 +1,7 @@
 //! The contract: what the processes of a session must agree on, and nothing else.
 //!
 //! The processes of a session share one file-backed segment. The launcher creates it and writes REAPED records, the
-//! shim writes in every tracked process, and the collector reads.
+//! shim writes records in every tracked process, and the collector reads them.
 //!
 //! - [`layout`]: the segment and its header
 //! - [`ring`]: the lock-free event ring
@@ -10,6 +10,7 @@
 //! - [`live`], [`sample`], [`table`]: the live file, its ring of samples and its tables; [`slot`]: their sequence lock
 //! - [`preload`]: the shim's entry in LD_PRELOAD
 //! - [`rank`]: ranks of MPI jobs and Slurm steps
+//! - [`script`]: what an interpreter runs, for command names
 //!
 //! `gpu_track_abi.h` beside this crate has the same for C. The crate is `no_std` and has no dependencies, because it is
 //! also loaded into other people's programs.

@@ -17,7 +17,7 @@ use crate::table::{
     SummaryTable,
 };
 
-/// What the live file's name has after the segment's.
+/// What the live file's name has after the segment's name.
 pub const SUFFIX: &str = ".live";
 
 /// First eight bytes of a live file: "gputlive" as a little-endian number.
@@ -29,7 +29,7 @@ pub const LIVE_VERSION: u32 = 2;
 /// Bytes of a live file.
 pub const LIVE_SIZE: usize = SUMMARY.end();
 
-/// Where a section is, and what it has.
+/// Where a section of the file is, and how large its entries are.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {
@@ -44,7 +44,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// Describes a section, figures in bytes. Its slots need an offset that is a multiple of 64.
+    /// Describes a section. `offset`, `size` and `entry_size` are bytes. The slots in it need an offset that is a multiple of 64.
     const fn new(offset: usize, size: usize, entry_size: usize, capacity: usize) -> Self {
         assert!(offset.is_multiple_of(64));
         Self {
@@ -55,7 +55,7 @@ impl Section {
         }
     }
 
-    /// Gives the offset behind it.
+    /// Gives the offset of the first byte after the section.
     const fn end(self) -> usize {
         self.offset as usize + self.size as usize
     }

@@ -3,11 +3,11 @@
 //! The ring is small, because every tracked process maps it. If a tree has more runnable processes than cores, the
 //! collector of an ordinary user can wait for a core until the ring is full. The kernel serializes appends
 //! (O_APPEND), and no slot crosses a page, so a writer that is killed leaves only whole slots. The reader frees the
-//! space of what it read.
+//! space of slots that it has read.
 //!
-//! A slot has the value of the ring's `head` beside the record. This orders the record among those in the ring. Every
-//! event that its writer can have seen has a ticket below `head`, and every event that it causes a later one.
-//! Timestamps can't order them, because a writer can be preempted between reading the clock and taking the ticket.
+//! A slot has the value of the ring's `head` beside the record, which orders the record among those in the ring. All events that
+//! the writer can have seen have tickets below `head`. All events that the record's event causes have later ones. Timestamps can't
+//! order them, because a writer can be preempted between reading the clock and taking the ticket.
 
 use crate::layout::FILE_SIZE;
 use crate::record::RECORD_WORDS;
@@ -20,7 +20,7 @@ pub const SLOT: usize = (RECORD_BYTES + size_of::<u64>()).next_power_of_two();
 /// The first slot's offset in the file.
 pub const START: u64 = FILE_SIZE as u64;
 
-/// Most bytes that wait to be read: some 65,000 records. It bounds the memory that a stopped collector can cost.
+/// Most bytes of slots that wait to be read: some 65,000 records. This bounds the memory that a stopped collector can cost.
 pub const MAX_UNREAD_BYTES: u64 = 16 << 20;
 
 /// Bytes of a block in `st_blocks` (stat(2)).
@@ -28,7 +28,7 @@ const BLOCK_BYTES: u64 = 512;
 
 const _: () = assert!(FILE_SIZE.is_multiple_of(SLOT));
 
-/// Makes the slot of a record whose writer read this `head` before.
+/// Makes the slot of a record. `head`: the ring's, as the writer read it before.
 #[must_use]
 pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
@@ -40,7 +40,7 @@ pub fn slot(record: &[u32; RECORD_WORDS], head: u64) -> [u8; SLOT] {
     slot
 }
 
-/// Reads the record and the head in a slot; zeros where the slot is too short.
+/// Reads the record and the head in a slot. What a slot is too short for reads as zero.
 #[must_use]
 pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
     let mut record = [0; RECORD_WORDS];
@@ -51,8 +51,8 @@ pub fn record(slot: &[u8]) -> ([u32; RECORD_WORDS], u64) {
     (record, u64::from_ne_bytes(head.try_into().unwrap_or_default()))
 }
 
-/// Whether another record may be appended to a file of this `st_size` and `st_blocks`. Blocks tell what is unread,
-/// because the reader frees the others.
+/// Whether another record may be appended to a file of this size and number of blocks (`st_size`, `st_blocks` of stat(2)). The
+/// blocks show how much is unread, because the reader frees those that it has read.
 #[must_use]
 pub fn has_space(size_bytes: u64, blocks: u64) -> bool {
     size_bytes >= START && blocks.saturating_mul(BLOCK_BYTES) < START + MAX_UNREAD_BYTES

@@ -9,7 +9,7 @@ pub const ANY_SHIM_PREFIX: &str = "libgpu_track_shim.v";
 /// this is a shim of this ABI, so no second one is added.
 pub const SHIM_PREFIX: &str = concat!("libgpu_track_shim.v", abi_version!(), ".");
 
-/// Finds the path of the shim in an LD_PRELOAD.
+/// Finds the path of a shim of this ABI in the value of LD_PRELOAD. `None`: it has none.
 #[must_use]
 pub fn shim_in(preload: &[u8]) -> Option<&[u8]> {
     let is_shim = |path: &&[u8]| file_name(path).starts_with(SHIM_PREFIX.as_bytes());

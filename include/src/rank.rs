@@ -3,7 +3,7 @@
 //! `mpirun` and `srun` start many processes with the same command line, on this machine and others. Each gets variables
 //! with its rank and the number of ranks.
 
-/// A process's rank in a job of several.
+/// A process's rank in a job of several ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rank {
@@ -16,22 +16,22 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Whether this is one of several ranks. Where the environment names none, it is not.
+    /// Whether this is one of several ranks. The default value, for a process without a rank, is none.
     #[must_use]
     pub fn is_of_several(&self) -> bool {
         self.count > 1 && self.rank < self.count
     }
 }
 
-/// Ways in which a job can name its ranks.
+/// In how many ways a job can name its ranks.
 pub const WAYS: usize = 3;
-/// Variables of each way.
-const OF_WAY: usize = 4;
+/// How many variables each way has.
+const VARIABLES_OF_WAY: usize = 4;
 
 /// For each way: rank, number of ranks, and up to two ids of the job. Open MPI and PMI (MPICH, Intel MPI) come first:
 /// a rank that mpirun starts inherits Slurm's variables of another process. Slurm's are those of a step: a batch script,
 /// which starts once, also has SLURM_PROCID and SLURM_NTASKS.
-pub const VARIABLES: [&str; WAYS * OF_WAY] = [
+pub const VARIABLES: [&str; WAYS * VARIABLES_OF_WAY] = [
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "PMIX_NAMESPACE",
@@ -51,33 +51,33 @@ pub const VARIABLES: [&str; WAYS * OF_WAY] = [
 /// # Panics
 /// If there is no such way.
 pub fn job_variables(way: usize) -> impl Iterator<Item = &'static str> {
-    let (ways, _) = VARIABLES.as_chunks::<OF_WAY>();
+    let (ways, _) = VARIABLES.as_chunks::<VARIABLES_OF_WAY>();
     let [_, _, ids @ ..] = &ways[way];
     ids.iter().copied().filter(|name| !name.is_empty())
 }
 
-/// Gives the rank in each way, by the values of [`VARIABLES`]. The first one applies; the others may be inherited. `None`: the
-/// variables are not set, or are no rank of several.
+/// Gives the rank that each way names, by the values of [`VARIABLES`]. The first rank applies, since the others may be inherited.
+/// `None`: the variables of this way are not set, or name no rank of several.
 #[must_use]
 pub fn ranks(values: &[Option<&[u8]>; VARIABLES.len()]) -> [Option<Rank>; WAYS] {
-    let (ways, _) = values.as_chunks::<OF_WAY>();
+    let (ways, _) = values.as_chunks::<VARIABLES_OF_WAY>();
     let mut ranks = [None; WAYS];
     for ((to, [rank, count, ids @ ..]), way) in ranks.iter_mut().zip(ways).zip(1..) {
-        // A hash of the way and of the job's ids. The 0xff after each id keeps lists apart that are alike when joined.
-        let hash = ids.iter().fold(way, |hash, id| id.unwrap_or_default().iter().fold(hash, hashed) ^ 0xff);
+        // The job is a hash of the way and of the job's ids. The 0xff after each id keeps apart lists that are alike when joined.
+        let job = ids.iter().fold(way, |hash, id| id.unwrap_or_default().iter().fold(hash, hashed) ^ 0xff);
         *to = Option::zip(rank.and_then(number), count.and_then(number))
-            .map(|(rank, count)| Rank { job: hash, rank, count })
+            .map(|(rank, count)| Rank { job, rank, count })
             .filter(Rank::is_of_several);
     }
     ranks
 }
 
-/// Adds a byte to a hash (FNV-1a).
+/// Gives a hash with a byte added (FNV-1a).
 fn hashed(hash: u32, byte: &u8) -> u32 {
     (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
 }
 
-/// Parses a decimal number. `None`: it is none, or too large.
+/// Parses a decimal number. `None`: the text is no number, or the number is too large.
 fn number(text: &[u8]) -> Option<u32> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u32::from(byte - b'0'));
     let add = |number: u32, byte| number.checked_mul(10)?.checked_add(digit(byte)?);

@@ -9,7 +9,7 @@
 //! | REAPED | the reaper | a wait function returned an ended child |
 //! | SPAWN_FAILED | the parent | posix_spawn made a child whose exec then failed, and reaped it internally |
 //!
-//! A process that may be hostile or broken wrote what [`Event::decode`] returns: no number in it can be trusted.
+//! The process that wrote a record may be hostile or broken. So no number that [`Event::decode`] returns can be trusted.
 
 use crate::rank::Rank;
 
@@ -21,7 +21,7 @@ macro_rules! abi_version {
 }
 pub(crate) use abi_version;
 
-/// Version of the records and of the segment's layout. A process that finds another version goes inert.
+/// Version of the records and of the segment's layout. A shim that finds another version goes inert.
 pub const ABI_VERSION: u32 = abi_version!();
 
 /// 32-bit words of a record.
@@ -34,14 +34,14 @@ pub const NAME_BYTES: usize = 48;
 pub const FLAG_BORROWED_MEMORY: u8 = 1;
 /// REAPED by a process that traces others (strace, gdb): the child may not be its own.
 pub const FLAG_TRACER: u8 = 2;
-/// EXIT of a process that ignores SIGCHLD at its end: the kernel reaps its children, and adds their usage nowhere.
+/// EXIT of a process that ignores SIGCHLD at its end: the kernel reaps its children, and adds their usage to no process's.
 pub const FLAG_AUTOREAP: u8 = 4;
 /// EXIT written by the destructor: the status is unknown.
 pub const FLAG_NO_STATUS: u8 = 8;
 /// EXIT of an image that wrote a START. A fork child that did not exec wrote none.
 pub const FLAG_IMAGE: u8 = 16;
-/// EXIT of a process that had a library loaded through which programs use a GPU, such as libcuda. Without it, none was, or the
-/// loader's list could not be read.
+/// EXIT of a process that had a library loaded through which programs use a GPU, such as libcuda. Without this flag, no such library
+/// was loaded, or the loader's list could not be read.
 pub const FLAG_GPU_LIBRARY: u8 = 32;
 
 /// The usage that getrusage(2) and wait4(2) return for a process, or for its waited-for children.
@@ -96,18 +96,21 @@ macro_rules! events {
         $(const _: () = assert!(ORIGIN_BYTES $(+ size_of::<$type>())* <= RECORD_WORDS * size_of::<u32>());)*
 
         impl Event {
+            /// Gives the number of the event's kind in a record.
             fn kind(&self) -> u8 {
                 match self {
                     $(Self::$name { .. } => $kind,)*
                 }
             }
 
+            /// Writes the fields of the event as the next words.
             fn put(&self, words: &mut Words<'_>) {
                 match self {
                     $(Self::$name { $($field),* } => { $($field.put(words);)* })*
                 }
             }
 
+            /// Reads the fields of an event of this kind from the next words. `None`: there is no such kind.
             fn take(kind: u8, words: &mut Reader<'_>) -> Option<Self> {
                 match kind {
                     $($kind => Some(Self::$name { $($field: Field::take(words)),* }),)*
@@ -152,7 +155,8 @@ events! {
     Exit = 4 {
         /// The argument of exit; meaningless with [`FLAG_NO_STATUS`].
         status: i32,
-        /// VmHWM of the image in KiB; 0 if ru_maxrss is the image's own peak.
+        /// VmHWM of the image in KiB. 0: ru_maxrss is the image's own peak, the process runs in its parent's memory, or VmHWM could not
+        /// be read.
         vm_hwm_kib: u64,
         /// RUSAGE_SELF.
         own: Usage,
@@ -179,16 +183,17 @@ events! {
     }
 }
 
-/// Where words are written, in order. Words that do not fit are skipped, not a panic; [`events`] asserts that all fit.
+/// The words of a record that are still to be written. Values that do not fit are cut, which never happens: [`events`] asserts that
+/// all fit.
 type Words<'a> = core::slice::IterMut<'a, u32>;
-/// Where they are read, in order; behind the end there are zeros.
+/// The words of a record that are still to be read.
 type Reader<'a> = core::slice::Iter<'a, u32>;
 
-/// What a record consists of.
+/// A part of a record: a value of one or more words.
 trait Field: Sized {
-    /// Writes the value as words, as far as there is room.
+    /// Writes the value as the next words, as far as there is room.
     fn put(&self, words: &mut Words<'_>);
-    /// Reads the value from words; behind their end there are zeros.
+    /// Reads the value from the next words. Words behind the record's end read as 0.
     fn take(words: &mut Reader<'_>) -> Self;
 }
 
@@ -240,7 +245,7 @@ impl Field for [u8; NAME_BYTES] {
     }
 }
 
-/// Words of a struct: its fields in this order.
+/// Makes a struct a field of records: its words are those of its fields, in this order.
 macro_rules! struct_of_fields {
     ($name:ident { $($field:ident),* $(,)? }) => {
         impl Field for $name {
@@ -267,7 +272,7 @@ struct_of_fields!(Usage {
     output_blocks,
 });
 
-/// Bytes of [`Origin`] in a record. The kind is in the word of the flags.
+/// Bytes of [`Origin`] in a record. The word of the flags has the event's kind, too.
 const ORIGIN_BYTES: usize = 6 * size_of::<u32>();
 
 impl Event {
@@ -279,7 +284,7 @@ impl Event {
         record
     }
 
-    /// Writes the record of this event into one of zeros.
+    /// Writes the record of this event into `record`, which must be all zeros.
     pub fn encode_into(&self, origin: &Origin, record: &mut [u32; RECORD_WORDS]) {
         let words = &mut record.iter_mut();
         (u32::from(self.kind()) | u32::from(origin.flags) << 8).put(words);

@@ -2,26 +2,27 @@
 //!
 //! A slot is N words of 64 bits: the lap tag in the upper 32 bits, the payload in the lower. In lap L an empty word
 //! has tag 2L and a written one 2L+1, so an all-zero file is a valid empty ring. A payload of 0 is not written,
-//! except in the last word, which publishes the record. Most words of a record are the upper halves of small numbers,
-//! so this saves time.
+//! except in the last word, which publishes the record. This saves time, since many words of a record are upper halves of small
+//! numbers.
 //!
 //! - A writer takes a ticket by CAS on `head`, but only while `head - tail < capacity`.
 //! - It then writes each word that is not 0, and the last one, by CAS from (2L, 0) to (2L+1, payload). The CAS of the
-//!   last word has release ordering. If a CAS fails, the slot was retired: it takes a new ticket, at most `TRIES`
+//!   last word has release ordering. If a CAS fails, the slot was retired. Then the writer takes a new ticket, at most `TRIES`
 //!   in all.
 //! - The reader waits until the last word is written. It copies and checks all words, stores tag 2L+2 in each, and
 //!   advances `tail`.
 //! - The reader retires a slot that is unpublished past a grace period. It first changes the *last* word to 2L+2 by
-//!   CAS; if that fails, the record was published at this moment and is read. Then come the other words, and `tail`.
+//!   CAS. If that fails, the record was published at this moment, and the reader reads it. Otherwise it changes the other words, and
+//!   advances `tail`.
 //!
 //! Tickets are unique, tags only grow, and `tail` moves only when all words have the next lap's tag. So the CAS of a
-//! writer that was stopped and continues late can't succeed, as a plain store would.
+//! writer that was stopped and continues late fails, where a plain store would overwrite the slot.
 //!
 //! The reader keeps its own position, so a hostile writer can't make it read a slot twice by changing `tail`.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Tickets that a writer takes before it drops a record. Each is lost only if the reader retires its slot, which
+/// How many tickets a writer takes for a record before it gives up. A ticket is lost only if the reader retires its slot, which
 /// takes a whole grace period.
 const TRIES: u32 = 4;
 
@@ -73,14 +74,14 @@ const fn tag_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// Stores `value` whatever the cell has.
+/// Stores `value`, whatever the cell had before.
 #[cfg(not(loom))]
 fn overwrite(cell: &AtomicU64, value: u64) {
     cell.store(value, Ordering::Relaxed);
 }
 
-/// Stores `value` by an exchange. Loom does not order a store after a writer's successful exchange that it overwrites.
-/// In fact they are ordered: an exchange after the store would have failed.
+/// Stores `value` by an exchange, for loom: it does not order a plain store after a writer's successful exchange of the same cell. On
+/// real machines both are ordered, because an exchange after the store would have failed.
 #[cfg(loom)]
 fn overwrite(cell: &AtomicU64, value: u64) {
     cell.swap(value, Ordering::Relaxed);
@@ -102,6 +103,7 @@ impl<'a, const N: usize> Ring<'a, N> {
         Some(Self { head, tail, dropped, words })
     }
 
+    /// Gives the number of slots.
     fn capacity(&self) -> u64 {
         (self.words.len() / N) as u64
     }
@@ -125,13 +127,14 @@ impl<'a, const N: usize> Ring<'a, N> {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Writes one record. Never waits; async-signal-safe.
+    /// Writes one record. Never waits, and is async-signal-safe. If the ring is full, the caller stores the record elsewhere, or
+    /// calls [`Self::count_drop`].
     pub fn push(&self, record: &[u32; N]) -> Push {
         for _ in 0..TRIES {
             let Some((ticket, used)) = self.ticket() else { break };
             let Some((slot, lap)) = self.slot(ticket) else { break };
             if Self::write(slot, lap, record) {
-                // One wake, by the record with which a quarter of the ring is used.
+                // Only the record with which a quarter of the ring is used wakes the reader.
                 return if used + 1 == self.capacity().div_ceil(4) { Push::StoredWake } else { Push::Stored };
             }
         }
@@ -160,11 +163,11 @@ impl<'a, const N: usize> Ring<'a, N> {
         }
     }
 
-    /// Writes a record's words in order, the last one last, and stops at the first that it can't write. Gives `false` then: another
-    /// process has changed the slot, because the reader retired it.
+    /// Writes a record's words in order, and stops at the first one that it can't write. Gives whether all were written. If not, the
+    /// reader has retired the slot.
     fn write(slot: &[AtomicU64], lap: u32, record: &[u32; N]) -> bool {
         let (free, full) = (empty(lap), empty(lap).wrapping_add(1));
-        // `all` ends at the first exchange that fails: then nothing more is written.
+        // `all` ends at the first exchange that fails, so nothing is written after it.
         slot.iter().zip(record).enumerate().all(|(i, (cell, payload))| {
             let is_last = i + 1 == N;
             // SYNC POINT: the last word publishes the record; the reader loads it with acquire.
@@ -190,17 +193,17 @@ impl<'a, const N: usize> Ring<'a, N> {
         let Some((slot, lap)) = self.slot(position) else { return Pop::Damaged };
         let Some(last) = slot.last() else { return Pop::Damaged };
         let full = empty(lap).wrapping_add(1);
-        // SYNC POINT: pairs with the release of the last word in `write`.
+        // SYNC POINT: it pairs with the release of the last word in `write`.
         match last.load(Ordering::Acquire) {
             value if tag_of(value) == full => {}
-            // A payload beside the empty tag is damage: its writer can't complete the slot, nor can `retire` take it away.
+            // A payload beside the empty tag is damage: no writer can complete the slot, and `retire` can't free it.
             value if value == word(empty(lap), 0) => return Pop::Pending,
             _ => return Pop::Damaged,
         }
         let mut record = [0u32; N];
         for (i, (out, cell)) in record.iter_mut().zip(slot).enumerate() {
             let value = cell.load(Ordering::Relaxed);
-            // The last word's tag was right above. If it is not any more, the file was truncated and reads as zeros.
+            // The last word had the right tag a moment ago. If it no longer has, the file was truncated and reads as zeros.
             let is_zero = i + 1 < N && value == word(empty(lap), 0);
             if tag_of(value) != full && !is_zero {
                 return Pop::Damaged;

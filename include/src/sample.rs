@@ -50,7 +50,7 @@ impl Sample {
         ]
     }
 
-    /// Takes fields in the order in which a slot has them.
+    /// Makes a sample of its fields, in the order in which a slot has them.
     fn from_fields(f: [u64; FIELDS]) -> Self {
         let [monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads] = f;
         Self { monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads }
@@ -58,7 +58,7 @@ impl Sample {
 }
 
 impl SampleSlot {
-    /// Stores a sample. For the collector only.
+    /// Stores a sample. Only the collector may call this.
     pub fn write(&self, sample: Sample) {
         self.write_words(sample.to_fields());
     }

@@ -1,13 +1,14 @@
-//! What an interpreter runs: its script, a module, a class. The shim looks for it in the arguments that main gets, and the
+//! Finds what an interpreter runs: a script, a module, or a class. The shim looks for it in the arguments that main gets, and the
 //! collector in those of /proc, one after another.
 //!
-//! It is the first argument that is no option, and no option's value. Code in the command line (`-c CODE`) has no name. Each
-//! language's options are data. Where a language is not known, nothing is looked for.
+//! It is the first argument that is no option, and no option's value. Code in the command line (`-c CODE`) has no name. If the
+//! program is no known interpreter, nothing is looked for.
 
-/// Arguments that are read in search of the script: java is often started with dozens of options.
+/// Most arguments that are read in search of the script. It is large because java is often started with dozens of options.
 pub const MOST_ARGUMENTS: usize = 64;
 
-/// An interpreter. What it knows is code and no table: pointers in a table would have to be relocated in every process.
+/// An interpreter. Its names and options are code and not tables, because pointers in a table would have to be relocated in every
+/// process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Language {
     Shell,
@@ -24,20 +25,20 @@ enum Language {
     Other,
 }
 
-/// What an option is.
+/// What an option is, and what follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// It stands alone: the next argument is an option or the script.
     Flag,
-    /// Before code, so that there is no script.
+    /// Code follows, so there is no script.
     Code,
-    /// Before a value: the rest of the argument, or the next one.
+    /// A value follows: the rest of the argument, or the next argument if there is no rest.
     Value,
-    /// Before a value that is the rest of the argument.
+    /// A value follows, which is always the rest of the argument.
     Rest,
-    /// Before the script.
+    /// The script follows.
     Script,
-    /// Before a module.
+    /// A module follows.
     Module,
 }
 
@@ -81,12 +82,11 @@ impl Language {
         }
     }
 
-    /// Gives the meaning of a long option, `--name`, and of Java's `-name`: whether a value, a script or code follows it.
-    /// `name` has no dashes. An unknown option is a flag.
+    /// Gives the meaning of a long option, `--name`, or of Java's `-name`. `name` has no dashes. An unknown option is a flag.
     fn word(self, name: &[u8]) -> Meaning {
         match (self, name) {
             (Shell, b"command") | (Node | Julia, b"eval" | b"print") | (Php, b"run") => Code,
-            // What stands behind it is the script's, which --file names.
+            // What follows `--args` belongs to the script, which `--file` names.
             (R, b"args") => Code,
             (Shell, b"rcfile" | b"init-file") | (Python, b"check-hash-based-pycs") => Value,
             (Node, b"conditions" | b"experimental-loader" | b"import" | b"loader" | b"require") => Value,
@@ -119,14 +119,14 @@ pub enum Found<'a> {
 pub struct Search {
     /// `None`: the program is no known interpreter.
     language: Option<Language>,
-    /// What the next argument is, by the option before it. `Flag`: it belongs to no option.
+    /// What the next argument is, as the option before it says. `Flag`: the next argument belongs to no option.
     next: Meaning,
     /// How many arguments were taken.
     arguments: usize,
 }
 
 impl Search {
-    /// Begins a search in the arguments of the program of this name, without its directory. A login shell's begins with `-`.
+    /// Begins a search in the arguments of a program. `name` is without the directory; that of a login shell begins with `-`.
     #[must_use]
     pub fn of_program(name: &[u8]) -> Self {
         let name = name.strip_prefix(b"-").unwrap_or(name);
@@ -142,8 +142,8 @@ impl Search {
         self.language.is_some()
     }
 
-    /// Takes one more of the arguments behind the program's name, and gives what it tells. As long as that is [`Found::NotYet`],
-    /// the next one is needed. Anything else ends the search. After [`MOST_ARGUMENTS`] it ends with [`Found::Nothing`].
+    /// Takes the next of the arguments after the program's name, and gives what it tells. After [`Found::NotYet`] the caller must
+    /// add the next argument; any other result ends the search. After [`MOST_ARGUMENTS`] arguments the result is [`Found::Nothing`].
     pub fn add<'a>(&mut self, argument: &'a [u8]) -> Found<'a> {
         let Some(language) = self.language else { return Found::Nothing };
         self.arguments += 1;
@@ -153,7 +153,7 @@ impl Search {
         match core::mem::replace(&mut self.next, Flag) {
             Flag => self.option_or_script(language, argument),
             Code => Found::Nothing,
-            // It is the value of the option before it.
+            // This argument is the value of the option before it.
             Value | Rest => Found::NotYet,
             Script => Found::Script(argument),
             Module => Found::Module(argument),
@@ -169,11 +169,11 @@ impl Search {
             // The program is read from stdin.
             b"-" => Found::Nothing,
             [b'-', word @ ..] if language == Java => self.word(language, word),
-            // A file with options and the class.
+            // A file that has the options and the class.
             [b'@', ..] if language == Java => Found::Nothing,
             [b'-', letters @ ..] => self.letters(language, letters),
-            // `+x` switches an option off.
-            [b'+', ..] if language == Shell => Found::NotYet,
+            // `+x` switches off what `-x` switches on, and `+o NAME` what `-o NAME` does.
+            [b'+', letters @ ..] if language == Shell => self.letters(language, letters),
             script => Found::Script(script),
         }
     }
@@ -185,7 +185,7 @@ impl Search {
         self.option(language.word(name), option.get(length + 1..))
     }
 
-    /// Takes options of single letters, without the dash before them. The first one that takes a value has the rest of them as it.
+    /// Takes options of single letters, without the dash before them. If one takes a value, the letters after it are that value.
     fn letters<'a>(&mut self, language: Language, mut letters: &'a [u8]) -> Found<'a> {
         while let [letter, rest @ ..] = letters {
             match language.letter(*letter) {
@@ -197,8 +197,8 @@ impl Search {
         Found::NotYet
     }
 
-    /// Takes an option of this meaning. `value` is what stands behind it in the same argument. If the option takes a value and
-    /// has none there, the next argument is it.
+    /// Takes an option of this meaning. `value` is what follows it in the same argument. If the option needs a value and has none
+    /// there, the next argument is its value.
     fn option<'a>(&mut self, meaning: Meaning, value: Option<&'a [u8]>) -> Found<'a> {
         match (meaning, value) {
             (Code, _) => Found::Nothing,
@@ -247,6 +247,7 @@ mod tests {
             ("java --module-path mods --add-modules=all Hello.java", "Hello.java"),
             ("sh -- -odd", "-odd"),
             ("bash +e build.sh", "build.sh"),
+            ("bash -e +o posix +O extglob build.sh", "build.sh"),
         ] {
             let words: std::vec::Vec<&str> = line.split(' ').collect();
             assert_eq!(found(&words), Found::Script(script.as_bytes()), "{line}");

@@ -1,7 +1,7 @@
 //! Words under a sequence lock: one writer, and readers that never slow it down.
 //!
-//! The sequence is 0 before the first write, and odd while the words are being written. It stays odd where the writer was killed
-//! in the middle; the next one writes them anew. So a reader tries a bounded number of times.
+//! The sequence is 0 before the first write, and odd while the words are being written. If the writer is killed in the middle, it
+//! stays odd until the next writer writes the words anew. So a reader tries a bounded number of times.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -13,8 +13,8 @@ pub struct Slot<const N: usize> {
     pub(crate) words: [AtomicU64; N],
 }
 
-/// How often a reader tries. A write takes nanoseconds to microseconds, so a second try seldom meets it; loom needs few to be
-/// fast.
+/// How often a reader tries. A write takes nanoseconds to microseconds, so a second try seldom meets the same write. Loom is fast only
+/// with few tries.
 const TRIES: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Why words could not be read.
@@ -33,9 +33,9 @@ impl<const N: usize> Default for Slot<N> {
 }
 
 impl<const N: usize> Slot<N> {
-    /// Writes the words, at most `N`. A reader sees all of them, or none. For the one writer only.
+    /// Writes the words, at most `N`. A reader sees all of them, or none. There must be one writer at a time.
     pub fn write_words(&self, words: impl IntoIterator<Item = u64>) {
-        // The sequence is odd where the writer before was killed while it wrote.
+        // The sequence is already odd if the writer before was killed while it wrote.
         let writing = self.sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
         self.sequence.store(writing, Ordering::Relaxed);
         // SYNC POINT: a reader that sees a new word also sees the odd sequence.
@@ -49,7 +49,7 @@ impl<const N: usize> Slot<N> {
     /// Reads the first words, as many as `into` has room for.
     ///
     /// # Errors
-    /// If they were never written, or were being written at each try. Then `into` has anything.
+    /// If they were never written, or were being written at each try. Then the content of `into` means nothing.
     pub fn read_words(&self, into: &mut [u64]) -> Result<(), Unread> {
         for _ in 0..TRIES {
             let before = self.sequence.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! The atomics of [`crate::ring`] and [`crate::sample`], which loom's replace in the models.
+//! The atomics of [`crate::ring`] and [`crate::slot`]. In loom's models, loom's atomics take their place.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};

@@ -1,11 +1,11 @@
 //! The tables of the live file: the GPUs, the largest live processes, and the summary, a text of JSON.
 //!
-//! A table is under one sequence lock ([`crate::slot`]), so what it has is of one time. Its first words are the time, how many
-//! entries it has, and how many more there are. The entries follow. What is not known is [`UNKNOWN`], or NaN, never 0.
+//! A table is under one sequence lock ([`crate::slot`]), so all entries are of one time. Its first words are that time, how many
+//! entries it has, and how many more there would be. The entries follow. What is not known is [`UNKNOWN`] or NaN, never 0.
 
 use crate::slot::Slot;
 
-/// What a whole number is that is not known.
+/// The word of a whole number that is not known.
 pub const UNKNOWN: u64 = u64::MAX;
 
 /// Most GPUs that have an entry: eight devices of seven MIG instances each, and themselves.
@@ -15,7 +15,7 @@ pub const PROCESS_CAPACITY: usize = 256;
 /// Most bytes of the summary.
 pub const SUMMARY_CAPACITY: usize = 64 * 1024;
 
-/// Words of a table between its sequence and its entries: time, entries, others, and four of 0.
+/// Words of a table between its sequence and its entries: the time, the number of entries, the number of others, and four zeros.
 pub const HEAD_WORDS: usize = 7;
 /// Bytes of a GPU's id, with a NUL at the end.
 const UUID_BYTES: usize = 80;
@@ -39,7 +39,7 @@ pub trait Entry: Sized {
     /// Gives its words.
     fn words(&self) -> impl Iterator<Item = u64>;
 
-    /// Makes it of its words. Words that are missing are not known.
+    /// Makes an entry of its words. Figures whose words are missing are not known.
     fn of_words(words: &[u64]) -> Self;
 }
 
@@ -87,12 +87,12 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// Gives the largest end of a character of the text that is no larger than this.
+/// Gives the largest length of the text, at most `most` bytes, that cuts no character.
 fn end_of_character(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Gives bytes as words, the last one filled up with 0.
+/// Gives bytes as words, with zeros after the last byte.
 pub fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -103,8 +103,8 @@ pub fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// One GPU as the last sample has it: the largest figures since the sample before, or, if nothing was read since, the last ones.
-/// `None`: not known, or not read within two intervals.
+/// One GPU as the last sample has it. A figure is the largest that was read since the sample before, or the last one if none was
+/// read. `None`: it is not known, or was not read within two intervals.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GpuEntry {
     /// The driver's own number for it.

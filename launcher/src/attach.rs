@@ -1,5 +1,5 @@
-//! `--attach`: the process that a run attaches to, in place of a command. It is looked at and waited for, and nothing else: no
-//! signal, no ptrace(2), no other parent.
+//! `--attach`: the process that a run attaches to, in place of a command. The launcher reads its /proc files and waits for its
+//! end. It sends it no signal, and becomes neither its parent nor its tracer (ptrace(2)).
 
 use std::fs::{self, File};
 use std::io;
@@ -16,16 +16,16 @@ use thiserror::Error;
 
 use crate::end_watch;
 
-/// Where there is no pidfd (before Linux 5.3, or a seccomp filter), the process is looked at this often.
+/// Where there is no pidfd (before Linux 5.3, or a seccomp filter), /proc is read this often until the process has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Most bytes of its arguments.
-const MOST_ARGS: u64 = 64 << 10;
+/// Most bytes that are read of the process's arguments.
+const MOST_ARGS_BYTES: u64 = 64 << 10;
 
 /// Why a process can't be attached to.
 #[derive(Debug, Error)]
 pub(crate) enum NotAttached {
     #[error("no process has the pid {0}: pgrep -a NAME lists those of a program")]
-    None(u32),
+    NoProcess(u32),
     #[error("process {0} is hidden: /proc is mounted with hidepid, so only its user and root can track it")]
     Hidden(u32),
     #[error("process {0} has ended")]
@@ -45,7 +45,7 @@ pub(crate) struct Attachment {
     key: Key,
     start_ticks: u64,
     start_ns: u64,
-    /// Its arguments; its name where it has none.
+    /// The arguments of the process. If it has none, its name.
     pub(crate) args: Vec<String>,
     pidfd: Option<OwnedFd>,
     root: ProcRoot,
@@ -55,15 +55,16 @@ impl Attachment {
     /// Finds the process that has this pid now.
     ///
     /// # Errors
-    /// If there is none, or none that can be tracked.
+    /// If no process has the pid, or the process can't be tracked.
     pub(crate) fn to(pid: u32) -> Result<Self, NotAttached> {
         if pid == std::process::id() {
             return Err(NotAttached::Itself(pid));
         }
         let root = ProcRoot::default();
-        // First: what is read below is then of the process that the pidfd names, or of none.
+        // Opened first: if the pidfd's process still lives after the reads below, they are about that process.
         let pidfd = pidfd::open(pid);
-        let missing = || if pidfd::is_gone(pid) { NotAttached::None(pid) } else { NotAttached::Hidden(pid) };
+        let missing =
+            || if pidfd::is_gone(pid) { NotAttached::NoProcess(pid) } else { NotAttached::Hidden(pid) };
         let stat = root.stat(pid).ok_or_else(missing)?;
         let status = root.status(pid).ok_or_else(missing)?;
         if let Some(process) = status.tgid.filter(|process| *process != pid) {
@@ -72,8 +73,9 @@ impl Attachment {
         if stat.is_of_kernel() {
             return Err(NotAttached::OfKernel(pid));
         }
-        // The pid may have become another process's after the pidfd was opened.
-        if stat.is_over() || pidfd.as_ref().is_some_and(|pidfd| wait_for(pidfd, Some(&Timespec::default()))) {
+        // After the end of the pidfd's process, another one can have got the pid.
+        let now = Timespec::default();
+        if stat.is_over() || pidfd.as_ref().is_some_and(|pidfd| wait_for_end(pidfd, Some(&now))) {
             return Err(NotAttached::Ended(pid));
         }
         let own_ns = root.pid_ns(std::process::id()).unwrap_or(0);
@@ -81,13 +83,14 @@ impl Attachment {
             [_, .., inner] => Key { pid_ns: root.pid_ns(pid).unwrap_or(own_ns), pid: *inner },
             _ => Key { pid_ns: own_ns, pid },
         };
-        let args = root.args(pid, MOST_ARGS).or_else(|| Some(vec![root.comm(pid)?])).unwrap_or_default();
+        let args =
+            root.args(pid, MOST_ARGS_BYTES).or_else(|| Some(vec![root.comm(pid)?])).unwrap_or_default();
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let start_ns = stat.start_ns(tick_us);
         Ok(Self { pid, key, start_ticks: stat.start_ticks, start_ns, args, pidfd, root })
     }
 
-    /// Reads what the process has used so far: from now on it counts.
+    /// Reads what the process has used so far. The run counts only what it uses from now on.
     ///
     /// # Errors
     /// If it has ended.
@@ -95,14 +98,14 @@ impl Attachment {
         let read = || {
             let stat = self.root.stat(self.pid)?;
             let before = self.root.used_so_far(self.pid, &stat)?;
-            // The pid can't have become another process's meanwhile if it is this one's still.
+            // While this process lives, no other one has its pid: the figures are its own.
             self.is_alive().then_some(before)
         };
         let before = read().ok_or(NotAttached::Ended(self.pid))?;
         Ok(Attached { pidfd_inode: pidfd::inode(self.pid).unwrap_or(0), before, ..self.named() })
     }
 
-    /// Names the process, for the report of a run that could not attach to it. What it has used is not read.
+    /// Names the process, for the report of a run that could not attach to it. What the process has used is not read.
     pub(crate) fn named(&self) -> Attached {
         Attached {
             pid: self.pid,
@@ -113,46 +116,47 @@ impl Attachment {
         }
     }
 
-    /// Says what may not be read of the process. `None`: all may.
-    pub(crate) fn lack(&self) -> Option<String> {
+    /// Gives a warning that names the figures which the kernel refuses to this user. `None`: it refuses none.
+    pub(crate) fn refused_figures(&self) -> Option<String> {
         let path = |name: &str| self.root.path(self.pid, name);
         // /proc/PID/io is refused when it is read, the others when they are opened.
-        let refused = [
+        let errors = [
             ("its block I/O", fs::read(path("io")).err()),
             ("its environment", File::open(path("environ")).err()),
             ("which of its memory is shared", File::open(path("smaps_rollup")).err()),
         ];
         let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-        let refused = refused.into_iter().filter(|(_, error)| error.as_ref().is_some_and(is_refused));
-        let what: Vec<_> = refused.map(|(what, _)| what).collect();
+        let refused = errors.into_iter().filter(|(_, error)| error.as_ref().is_some_and(is_refused));
+        let figures: Vec<_> = refused.map(|(figure, _)| figure).collect();
+        if figures.is_empty() {
+            return None;
+        }
         let cure = if rustix::process::geteuid().is_root() {
             "gpu-track-run is root, but lacks CAP_SYS_PTRACE here, or a security module forbids it"
         } else {
             "it is another user's, or not dumpable (PR_SET_DUMPABLE). Root can read it"
         };
-        (!what.is_empty()).then(|| {
-            format!(
-                "Of process {} this is unknown: {}. It may not be read: {cure}.",
-                self.pid,
-                what.join(", ")
-            )
-        })
+        Some(format!(
+            "Of process {} this is unknown: {}. It may not be read: {cure}.",
+            self.pid,
+            figures.join(", ")
+        ))
     }
 
-    /// Whether the process that was found lives.
+    /// Whether the process lives. Another process that has got its pid has another start time.
     fn is_alive(&self) -> bool {
-        let is_it = |start_ticks: u64| start_ticks == self.start_ticks;
-        self.root.stat(self.pid).is_some_and(|stat| is_it(stat.start_ticks) && !stat.is_over())
+        let stat = self.root.stat(self.pid);
+        stat.is_some_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_over())
     }
 
-    /// Watches for the end of the process. The result becomes true then, and a SIGCHLD wakes this process.
+    /// Starts a thread that waits for the end of the process. Then the result becomes true, and a SIGCHLD wakes the launcher.
     ///
     /// # Errors
     /// If there is no room for a thread.
     pub(crate) fn watch(self) -> io::Result<Arc<AtomicBool>> {
         end_watch::start(move || match &self.pidfd {
             Some(pidfd) => {
-                wait_for(pidfd, None);
+                wait_for_end(pidfd, None);
             }
             None => {
                 while self.is_alive() {
@@ -163,10 +167,10 @@ impl Attachment {
     }
 }
 
-/// Waits until the process of a pidfd has ended, or for this time. Gives whether it has.
-fn wait_for(pidfd: &OwnedFd, time: Option<&Timespec>) -> bool {
+/// Waits until the process of a pidfd has ended, at most for `timeout`. Gives whether it has ended.
+fn wait_for_end(pidfd: &OwnedFd, timeout: Option<&Timespec>) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    while poll(&mut fds, time) == Err(Errno::INTR) {}
+    while poll(&mut fds, timeout) == Err(Errno::INTR) {}
     fds[0].revents().contains(PollFlags::IN)
 }
 
@@ -196,7 +200,7 @@ mod tests {
         );
         let mut child = Command::new("true").spawn().unwrap();
         let pidfd = pidfd::open(child.id()).unwrap();
-        wait_for(&pidfd, None);
+        wait_for_end(&pidfd, None);
         assert_eq!(refusal(child.id()), format!("process {} has ended", child.id()));
         child.wait().unwrap();
     }
@@ -209,7 +213,7 @@ mod tests {
         assert_eq!((found.args.as_slice(), found.key.pid), (["cat".to_owned()].as_slice(), child.id()));
         assert_eq!(found.begin().unwrap().pid, child.id());
         drop(child.stdin.take());
-        wait_for(found.pidfd.as_ref().unwrap(), None);
+        wait_for_end(found.pidfd.as_ref().unwrap(), None);
         assert!(found.begin().is_err() && !found.is_alive());
         child.wait().unwrap();
     }

@@ -27,7 +27,7 @@ use gpu_track_collector::{Layer, Quantity, RunLimit, bundle, format};
 
 pub(crate) use agent_spec::{AgentSpec, is_plain};
 use args::Arguments;
-pub(crate) use args::{Options, ReportPlaces};
+pub(crate) use args::{DiagnosisOptions, Options, ReportPlaces};
 pub(crate) use bundles::bundles;
 use gpu_tracker::Translated;
 pub(crate) use groups::{GpuArgs, ReportArgs};
@@ -59,8 +59,11 @@ pub(crate) enum Request {
     Companion(Vec<OsString>),
 }
 
-/// Parses a command line, whose first word is the name of this program. The options in the result have what a file adds
-/// to them, and follow from each other.
+/// Parses a command line, whose first word is the name of this program. The options of the request are complete: they include those of
+/// `--tconfig`, and what follows from others.
+///
+/// # Errors
+/// If the command line can't be used.
 pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Request, UsageError> {
     // gpu_tracker's command line becomes one of ours.
     let as_gpu_tracker = name::is_gpu_tracker(args.first());
@@ -76,17 +79,9 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         Err(error) if !error.use_stderr() => return Ok(Request::Print(error.to_string())),
         Err(error) => return Err(error.into()),
     };
-    // What needs no other option.
-    if arguments.information.short_help {
-        return Ok(Request::Print(docs::short_help(Arguments::command())));
+    if let Some(text) = documentation(&arguments) {
+        return Ok(Request::Print(text));
     }
-    if let Some(shell) = arguments.information.completions {
-        return Ok(Request::Print(docs::completions(&Arguments::command(), shell)));
-    }
-    if arguments.information.man {
-        return Ok(Request::Print(man::page(Arguments::command())));
-    }
-    // What a file adds, and what follows from the options.
     let mut options = Box::new(Options::from(arguments));
     let keywords = match options.preparations.config.clone() {
         Some(path) => tconfig::read(&path, &mut options)
@@ -96,20 +91,13 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
     options.without_effect = without_effect(&keywords).filter(|_| !options.report.style.quiet);
     let is_quiet = options.report.style.quiet || options.tracking.disable_logs || as_gpu_tracker;
     options.tracking.tells_waiting = options.command.wait_all && !is_quiet;
-    options.rank = patterns.number;
+    options.rank = patterns.rank_number;
     options.joint_job = joint_job(&options, patterns);
-    // Before the places are found: in their names, the time is that of the run that is shown.
+    // Returned before places are found: the time in their names is that of the run that is shown.
     if options.information.last {
         return Ok(Request::Last(options));
     }
-    // The places of all outputs. No two may be the same.
-    let is_numbered = options.joint_job.is_none();
-    let of_places = PatternValues { number: patterns.number.filter(|_| is_numbered), ..patterns.clone() };
-    options.report.targets = targets(&options.places, &of_places)?;
-    options.preparations.tracking_files =
-        tracking_files::find_tracking_files(&options.preparations.tracking_files, &options.report, patterns)?;
-    tracking_files::find_gpu_log(&mut options.preparations, &options.report, patterns)?;
-    tracking_files::find_events(&mut options.preparations, &options.report, patterns)?;
+    find_places(&mut options, patterns)?;
     if options.information.recover {
         return Ok(Request::Recover(options));
     }
@@ -117,47 +105,85 @@ pub(crate) fn parse(args: Vec<OsString>, patterns: &PatternValues) -> Result<Req
         check_list_format(options.places.format())?;
         return Ok(Request::Gpus(options));
     }
-    if as_gpu_tracker {
-        gpu_tracker::apply_to(&mut options);
+    prepare_run(&mut options, as_gpu_tracker)?;
+    Ok(Request::Run(options))
+}
+
+/// Gives the help, the completion script or the man page, if the command line asks for one.
+fn documentation(arguments: &Arguments) -> Option<String> {
+    let information = &arguments.information;
+    if information.short_help {
+        return Some(docs::short_help(Arguments::command()));
     }
-    let split = if as_gpu_tracker { gpu_tracker::split } else { split };
-    check_limits_of_nodes(&options)?;
-    prepare_bundles(&mut options)?;
-    // An agent of Slurm has no command.
-    let is_agent = options.diagnosis.agent.is_some();
+    if let Some(shell) = information.completions {
+        return Some(docs::completions(&Arguments::command(), shell));
+    }
+    information.man.then(|| man::page(Arguments::command()))
+}
+
+/// Finds the places of all outputs, and writes them into the options.
+///
+/// # Errors
+/// If an output can't be written to its place, or two have the same one.
+fn find_places(options: &mut Options, patterns: &PatternValues) -> Result<(), UsageError> {
+    // Ranks that make one report name the same file. Else each name gets the rank's number.
+    let rank_number = patterns.rank_number.filter(|_| options.joint_job.is_none());
+    let of_report = PatternValues { rank_number, ..patterns.clone() };
+    options.report.targets = targets(&options.places, &of_report)?;
+    let Options { preparations, report, .. } = options;
+    preparations.tracking_files =
+        tracking_files::find_tracking_files(&preparations.tracking_files, report, patterns)?;
+    tracking_files::find_gpu_log(preparations, report, patterns)?;
+    tracking_files::find_events(preparations, report, patterns)
+}
+
+/// Checks and completes the options of a run: its command, or the process to attach to. Makes the directory of `--record`.
+///
+/// # Errors
+/// If options exclude each other, there is no command, or the directory can't be made.
+fn prepare_run(options: &mut Options, as_gpu_tracker: bool) -> Result<(), UsageError> {
+    if as_gpu_tracker {
+        gpu_tracker::apply_to(options);
+    }
+    check_limits_of_nodes(options)?;
+    prepare_bundles(options)?;
     if options.command.attach.is_some() {
-        check_attached(&options)?;
-        leave_out_layers(&mut options);
-        return Ok(Request::Run(options));
+        check_attached(options)?;
+        leave_out_layers(options);
+        return Ok(());
     }
     if options.command.ready_fd.is_some() {
         return Err(UsageError::of("--ready-fd", "it is for a process to track: add --attach PID"));
     }
-    if is_agent && options.command.words.is_empty() && options.command.execute.is_none() {
-        return Ok(Request::Run(options));
+    let words = std::mem::take(&mut options.command.words);
+    let execute = options.command.execute.as_deref();
+    // An agent in a step of Slurm has no command.
+    if options.diagnosis.agent.is_some() && words.is_empty() && execute.is_none() {
+        return Ok(());
     }
-    options.command.words =
-        command(std::mem::take(&mut options.command.words), options.command.execute.as_deref(), split)?;
-    Ok(Request::Run(options))
+    let split = if as_gpu_tracker { gpu_tracker::split } else { split };
+    options.command.words = command(words, execute, split)?;
+    Ok(())
 }
 
 /// Refuses limits of idleness in a run over several nodes: the launcher's node may wait while others work.
 ///
 /// # Errors
-/// If there is one.
+/// If the run tracks other nodes and has such a limit.
 fn check_limits_of_nodes(options: &Options) -> Result<(), UsageError> {
     let is_of_idleness = |limit: &&RunLimit| matches!(limit.quantity, Quantity::Stall | Quantity::GpuIdle);
     let limit = options.tracking.limits.list.iter().find(is_of_idleness);
     match limit.filter(|_| options.preparations.tracks_nodes()) {
         Some(limit) => Err(UsageError::of(
-            "--limit",
+            limits::option_of(limit),
             format_args!("\"{}\" is not for several nodes: others may work meanwhile (--nodes)", limit.words),
         )),
         None => Ok(()),
     }
 }
 
-/// Makes the directory of `--record`. The collector's working directory may be another one.
+/// Makes the directory of `--record`, if it is given. The option gets the absolute path, because the collector's working directory
+/// may be another one.
 ///
 /// # Errors
 /// If it can't be made or written to.
@@ -170,8 +196,8 @@ fn prepare_bundles(options: &mut Options) -> Result<(), UsageError> {
     made.map_err(|error| UsageError::of_file("--record", &bundles.directory, error))
 }
 
-/// Gives what names the job, if this is a rank of it and all ranks are to make one report. An agent is a task of Slurm, and no rank.
-/// A run within a run is a part of what that one reports.
+/// Gives what names the job, if this is a rank of a job whose ranks are to make one report. An agent is a task of Slurm, but no rank.
+/// The report of an outer run includes an inner one.
 fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
     let are_apart = options.places.outputs.iter().any(|given| output::can_differ_between_ranks(given));
     let is_inside = std::env::var_os(ENV_SESSION).is_some_and(|session| !session.is_empty());
@@ -179,40 +205,41 @@ fn joint_job(options: &Options, patterns: &PatternValues) -> Option<OsString> {
     patterns.job_of_ranks.clone().filter(|_| is_joint && !are_apart && !is_inside)
 }
 
-/// Checks that no option is about a command where a file names a process to attach to. On the command line, clap refuses them.
+/// Checks that a run which attaches to a process has no option that is only for commands. Beside `--attach`, clap refuses these options.
+/// Here they can be beside the `process_id` of `--tconfig`.
 ///
 /// # Errors
-/// If one is.
+/// If such an option is given.
 fn check_attached(options: &Options) -> Result<(), UsageError> {
-    let given = [
+    let flags = [
         ("--wait-all", options.command.wait_all),
         ("--nodes", options.preparations.nodes == Some(true)),
         ("--cgroup", options.preparations.cgroup),
-        ("--limit", !options.tracking.limits.list.is_empty()),
     ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => {
+    let flag = flags.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
+    match flag.or_else(|| options.tracking.limits.list.first().map(limits::option_of)) {
+        Some(option) => {
             Err(UsageError::of(option, "it is for a COMMAND, and --tconfig names a process to track"))
         }
         None => Ok(()),
     }
 }
 
-/// Leaves out the layers that can't find anything below a process that runs already. Programs report to the run only where another
-/// program is told how.
+/// Leaves out the layers that can't find anything below a process that runs already. Programs can report to the run only if
+/// `--ready-fd` tells another program how.
 fn leave_out_layers(options: &mut Options) {
-    let is_told = options.command.ready_fd.is_some();
+    let has_ready_fd = options.command.ready_fd.is_some();
     options.discovery.layers.retain(|layer| match layer {
-        Layer::Preload | Layer::Wait => is_told,
+        Layer::Preload | Layer::Wait => has_ready_fd,
         Layer::Subreaper => false,
         Layer::Scan | Layer::Connector => true,
     });
 }
 
-/// Checks that a list of GPUs has the form that is asked for.
+/// Checks that a list of GPUs can be written in this format.
 ///
 /// # Errors
-/// If it has not.
+/// If it can't.
 fn check_list_format(format: &str) -> Result<(), UsageError> {
     let names: Vec<&str> = format::names_of_lists().collect();
     match names.contains(&format) {
@@ -224,15 +251,18 @@ fn check_list_format(format: &str) -> Result<(), UsageError> {
     }
 }
 
-/// Gives a line about the keywords that have no effect. `None`: there are none.
+/// Gives a line for the user about these keywords of `--tconfig`, which have no effect. `None`: there are none.
 fn without_effect(keywords: &[String]) -> Option<String> {
     (!keywords.is_empty()).then(|| format!("without effect: {}", keywords.join(", ")))
 }
 
-/// How a line is split into words, at least one.
+/// Splits a line into words, of which there is at least one.
 type Split = fn(&str) -> Result<Vec<String>, UsageError>;
 
-/// Splits a line into words as a shell does it.
+/// Splits a line into words as a shell does.
+///
+/// # Errors
+/// If it has no word, or a quote that is not closed.
 fn split(line: &str) -> Result<Vec<String>, UsageError> {
     let problem = match shell_words::split(line) {
         Ok(words) if words.is_empty() => "contains no command: give COMMAND [ARG]...",
@@ -242,7 +272,10 @@ fn split(line: &str) -> Result<Vec<String>, UsageError> {
     Err(UsageError::of("--execute", format_args!("\"{line}\" {problem}")))
 }
 
-/// Gives the command's words, from either form. clap refuses both together.
+/// Gives the command's words: those of the command line (`words`), or of `-e` (`execute`). clap refuses both together.
+///
+/// # Errors
+/// If there is neither, or `execute` can't be split.
 fn command(words: Vec<OsString>, execute: Option<&str>, split: Split) -> Result<Vec<OsString>, UsageError> {
     match execute {
         Some(line) => Ok(split(line)?.into_iter().map(Into::into).collect()),

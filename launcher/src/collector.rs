@@ -40,9 +40,9 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts a collector in a session of its own, so that no signal to the command's process group or terminal ends
-    /// it. `shared`: the process connector's socket and inbox, and the lock that ranks share. `locks`: for each place of the report
-    /// its lock, if it has one. Of the standard streams only those that it writes to stay open: a batch system waits until a task's stdout is closed.
+    /// Starts a collector, and sends it `config`. The collector has a session (setsid(2)) of its own, so that no signal to the command's
+    /// process group or terminal ends it. `shared`: the process connector's socket and inbox, and the lock that ranks share. `locks`:
+    /// for each place of the report its lock, if it has one.
     pub(crate) fn start(
         segment: &NamedFile,
         state: &NamedFile,
@@ -60,13 +60,11 @@ impl Collector {
         let [pipe_fd, orders_fd] = [reader.as_raw_fd(), orders_writer.as_raw_fd()].map(Some);
         let fds = [pipe_fd, orders_fd, segment_fd, state_fd, socket_fd, inbox_fd, ranks_fd];
         let lock_fds: Vec<_> = locks.iter().map(|fd| fd.map(|fd| fd.as_raw_fd())).collect();
-        let is_stdout = |target: &ReportTarget| target.output == Output::Stdout;
-        let is_log_on_stdout = config.tracking.gpu_trace.as_ref().is_some_and(|log| log.file.is_none());
-        let joint = config.report.joint.iter().flat_map(|joint| &joint.targets);
-        let needs_stdout = is_log_on_stdout || config.report.targets.iter().chain(joint).any(is_stdout);
-        let stdout = if needs_stdout { Stdio::inherit() } else { Stdio::null() };
+        // A batch system waits until all processes of a task have closed its stdout.
+        let stdout = if writes_to_stdout(config) { Stdio::inherit() } else { Stdio::null() };
         let argument = |fd: &Option<RawFd>| fd.map_or("-".into(), |fd: RawFd| fd.to_string());
         let lock_list = lock_fds.iter().map(argument).collect::<Vec<_>>().join(",");
+        let inherited: Vec<RawFd> = fds.iter().chain(&lock_fds).copied().flatten().collect();
         let mut command = Command::new("/proc/self/exe");
         command.arg0(name::of_collectors()).args(fds.iter().map(argument)).arg(lock_list);
         command.args(files.map(NamedFile::path)).stdin(Stdio::null()).stdout(stdout);
@@ -74,31 +72,44 @@ impl Collector {
         if config.report.node_part.is_some_and(|part| part.is_agent) {
             command.stderr(Stdio::null());
         }
-        // SAFETY: all calls are plain system calls; the descriptors are open until the command is spawned.
-        unsafe {
-            command.pre_exec(move || {
-                libc::setsid();
-                // The command starts at the same time, and may use every core.
-                prefer_at_once();
-                // All descriptors are close-on-exec. The collector inherits these.
-                for fd in fds.iter().chain(&lock_fds).copied().flatten() {
-                    if libc::fcntl(fd, libc::F_SETFD, 0) == -1 {
-                        return Err(io::Error::last_os_error());
-                    }
-                }
-                Ok(())
-            });
-        }
+        // SAFETY: what the closure calls is async-signal-safe. The descriptors are open until the command is spawned.
+        unsafe { command.pre_exec(move || prepare_child(&inherited)) };
         let pid = command.spawn()?.id();
-        // If the collector ends at once, writing a long configuration must fail, not block. And only its own end of the other
-        // pipe may keep that open.
+        // Only the collector may hold its ends of the pipes. If it ends at once, writing a long configuration must fail, not
+        // block, and the pipe of orders must be seen to close.
         drop((reader, orders_writer));
         let started_ns = clock::monotonic_ns();
         Ok(Self { pid, started_ns, messages: MessagePipe::new(writer, config), orders })
     }
 }
 
-/// Makes the report of all ranks after this one's, in a run with this configuration. The descriptor is the lock that they share.
+/// Prepares the child that becomes the collector: it gets a session of its own, asks for a high priority, and keeps these descriptors over exec.
+/// Async-signal-safe.
+fn prepare_child(inherited: &[RawFd]) -> io::Result<()> {
+    // SAFETY: setsid has no preconditions.
+    unsafe { libc::setsid() };
+    // The command starts at the same time, and may use every core.
+    prefer_at_once();
+    // All descriptors of the launcher are close-on-exec.
+    for fd in inherited {
+        // SAFETY: fcntl with F_SETFD only changes a flag of the descriptor.
+        if unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a collector with this configuration writes a report or the GPU log to stdout.
+fn writes_to_stdout(config: &Config) -> bool {
+    let is_stdout = |target: &ReportTarget| target.output == Output::Stdout;
+    let joint_targets = config.report.joint.iter().flat_map(|joint| &joint.targets);
+    config.tracking.gpu_trace.as_ref().is_some_and(|log| log.file.is_none())
+        || config.report.targets.iter().chain(joint_targets).any(is_stdout)
+}
+
+/// Makes the joint report of all ranks, after the collector has written this rank's. The descriptor is the lock that the ranks
+/// share.
 type MakeJointReport = fn(&Config, OwnedFd);
 
 /// Runs the collector and ends with it, if these are the arguments of one. Returns if they are not.
@@ -114,7 +125,7 @@ pub(crate) fn serve_if_started_as_one(args: &[OsString], make_joint_report: Make
         let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
         let [pipe, orders, segment, state] = [pipe, orders, segment, state].map(owned);
         let [socket, inbox, ranks] = [socket, inbox, ranks].map(|arg| fd(arg).map(owned));
-        // The keeper, which can outlive this process, must not have it.
+        // The keeper, which can outlive this process, must not hold the ranks' lock.
         let _ = ranks.as_ref().map(|lock| fcntl_setfd(lock, FdFlags::CLOEXEC));
         let locks = locks.to_string_lossy();
         let output_locks = locks.split(',').map(|arg| number(arg).map(owned)).collect();
@@ -127,14 +138,19 @@ pub(crate) fn serve_if_started_as_one(args: &[OsString], make_joint_report: Make
     }
 }
 
-/// Runs this process as a collector. Gives whether the report is written; else a line on stderr says why not.
+/// Runs this process as a collector, and makes the joint report if it has the ranks' lock. Gives whether the report is written. If
+/// not, a line on stderr says why.
 fn serve(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: MakeJointReport) -> bool {
     for signal in IGNORED {
         signals::set_ignored(signal, true);
     }
     rustix::thread::set_name(c"gpu-track-coll").ok();
-    // Here, and not by the launcher: MPI launchers kill that soon after they ask it to end.
-    let after = |config: &Config| ranks.into_iter().for_each(|lock| make_joint_report(config, lock));
-    let served = gpu_track_collector::serve(inheritance, after);
+    // The launcher can't make the joint report: MPI launchers kill it soon after they ask it to end.
+    let after_report = |config: &Config| {
+        if let Some(lock) = ranks {
+            make_joint_report(config, lock);
+        }
+    };
+    let served = gpu_track_collector::serve(inheritance, after_report);
     served.inspect_err(|error| console::message(error)).is_ok()
 }

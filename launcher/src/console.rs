@@ -13,19 +13,19 @@ use rustix::termios::tcgetwinsize;
 
 use crate::name;
 
-/// Writes one line for the user to stderr. Names in it can be another user's, so nothing in it may control the terminal.
-/// `eprintln!` panics if stderr cannot be written, and then the command would not run.
+/// Writes one line for the user to stderr, with control characters escaped: names in it can be another user's. Errors are ignored.
+/// `eprintln!` would panic if stderr cannot be written, and then the command would not run.
 pub(crate) fn message(text: impl Display) {
     let _ = write_line(WARNING, text);
 }
 
-/// Writes why the command does not run.
+/// Writes one line for the user that says why the command does not run. Errors of writing are ignored.
 pub(crate) fn error(text: impl Display) {
     let _ = write_line(ERROR, text);
 }
 
-/// Writes one line for the user if stderr takes it now; for what can be said later. The error is
-/// [`io::ErrorKind::WouldBlock`] if stderr takes nothing now: a pipe that nobody reads, a terminal after Ctrl-S.
+/// Writes one line for the user if stderr takes it now. For lines that the caller can write later. The error is
+/// [`io::ErrorKind::WouldBlock`] if stderr takes nothing now, such as a pipe that nobody reads, or a terminal after Ctrl-S.
 pub(crate) fn message_without_waiting(text: impl Display) -> io::Result<()> {
     let stderr = io::stderr();
     let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
@@ -35,15 +35,16 @@ pub(crate) fn message_without_waiting(text: impl Display) -> io::Result<()> {
     }
 }
 
-/// gpu_tracker's lines begin so: they are those of Python's `logging`.
+/// The lines of gpu_tracker begin with these, because Python's `logging` writes them.
 const WARNING: &str = "WARNING:root:";
 const ERROR: &str = "ERROR:root:";
 
-/// Writes a line to stderr. It begins with the program's name, or with `gpu_trackers` if this program was called as gpu_tracker.
-fn write_line(gpu_trackers: &str, text: impl Display) -> io::Result<()> {
+/// Writes a line to stderr. It begins with the program's name, or with `gpu_tracker_prefix` if this program was called as
+/// gpu_tracker.
+fn write_line(gpu_tracker_prefix: &str, text: impl Display) -> io::Result<()> {
     let text = quote::escape(&text.to_string());
     let line = if name::is_this_gpu_tracker() {
-        format!("{gpu_trackers}{text}\n")
+        format!("{gpu_tracker_prefix}{text}\n")
     } else {
         format!("{}: {text}\n", name::of_program())
     };
@@ -56,8 +57,8 @@ pub(crate) fn refuse(text: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Writes `text` to stdout, and gives the exit status. If that fails, it says so on stderr. A reader that closed its end
-/// (`--help | head`) has what it wants: that is no failure.
+/// Writes `text` to stdout, and gives the exit status. If the write fails, a line on stderr says so. A reader that closed its end
+/// (`--help | head`) has what it wants, so that is no failure.
 pub(crate) fn print(text: &str) -> ExitCode {
     match write_whole(io::stdout(), text) {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,10 +69,10 @@ pub(crate) fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Writes `text` to a stream that may buffer it, as stdout does with what follows the last line break.
+/// Writes `text` to a stream, and flushes it: Rust's stdout buffers what follows the last line break.
 ///
 /// # Errors
-/// If it can't be written, unless its reader closed it.
+/// If `text` can't be written. A reader that closed its end is no error.
 fn write_whole(mut stream: impl Write, text: &str) -> io::Result<()> {
     match stream.write_all(text.as_bytes()).and_then(|()| stream.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
@@ -100,8 +101,8 @@ pub(crate) fn is_on_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Decides what can be shown. `columns`: those of a terminal; 0 stands for unknown. NO_COLOR is that of
-/// <https://no-color.org>.
+/// Decides what can be shown on a stream. `columns`: the width of its terminal, 0 if unknown. <https://no-color.org> defines
+/// NO_COLOR.
 fn console(columns: Option<u16>, is_terminal: bool, env: impl Fn(&str) -> Option<OsString>) -> Console {
     let set = |name| env(name).filter(|value| !value.is_empty());
     // The first that is set counts (locale(7)).

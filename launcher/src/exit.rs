@@ -8,18 +8,19 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 
 use crate::signals;
 
-/// What the launcher's own end tells of the command's.
+/// How the launcher's own end follows from the command's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Ends as the command ended, or as a shell does where that can't be executed.
+    /// The launcher ends as the command ended, or as a shell does if the command can't be executed.
     #[default]
     Command,
-    /// Ends as gpu_tracker ends: with 0, however the command ended.
+    /// The launcher ends as gpu_tracker ends: with 0, however the command ended.
     GpuTracker,
 }
 
 impl Manner {
-    /// Ends the launcher after a command that ended so.
+    /// Gives the launcher's exit code after a command that ended with `status`. Where the launcher has to end by a signal, this does
+    /// not return.
     pub(crate) fn end(self, status: ExitStatus) -> ExitCode {
         match self {
             Self::Command => as_command(status),
@@ -27,7 +28,7 @@ impl Manner {
         }
     }
 
-    /// Ends the launcher without a command. A shell would end with `status`.
+    /// Gives the launcher's exit code if the command could not be executed. `status`: that of a shell.
     pub(crate) fn not_executed(self, status: u8) -> ExitCode {
         match self {
             Self::Command => ExitCode::from(status),
@@ -35,7 +36,7 @@ impl Manner {
         }
     }
 
-    /// Gives the line about a command that can't be executed, and why.
+    /// Gives the line for the user that says that the command can't be executed, and why.
     pub(crate) fn cannot_run(self, program: &str, error: &io::Error, hint: Option<&str>) -> String {
         let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
         match (self, error.kind()) {
@@ -47,7 +48,8 @@ impl Manner {
         }
     }
 
-    /// Gives what stdout gets before the report; a signal as Python's `returncode` has it. `None`: nothing.
+    /// Gives the line that gpu_tracker writes to stdout before the report. Signal N is the code -N, as in Python's `returncode`.
+    /// `None`: no line is written.
     pub(crate) fn line(self, status: ExitStatus) -> Option<String> {
         let code = status.code().or(status.signal().map(|signal| -signal)).unwrap_or_default();
         let line = || format!("Resource tracking complete. Process completed with status code: {code}\n");
@@ -64,7 +66,7 @@ fn as_command(status: ExitStatus) -> ExitCode {
     }
 }
 
-/// Ends as gpu_tracker ends: with 0, but a signal that ends whole jobs (Ctrl-C) ends it, too.
+/// Ends the launcher as gpu_tracker ends: with 0, but a signal that ends whole jobs (Ctrl-C) ends it, too.
 fn as_gpu_tracker(status: ExitStatus) -> ExitCode {
     match status.signal() {
         Some(signal) if signals::requests_end(signal) => by_signal(signal),
@@ -78,8 +80,8 @@ pub(crate) fn by_signal(signal: i32) -> ! {
     // The kernel ignores the limit if core_pattern is a pipe.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
     signals::raise_default(signal);
-    // Reached only if the default action of `signal` is not to end a process; then it did not end the command either. The
-    // status is that of a shell.
+    // Reached by the first process of a pid namespace, which ignores its own signals with the default action
+    // (pid_namespaces(7)). The status is that of a shell.
     std::process::exit(128 + signal)
 }
 

@@ -49,6 +49,15 @@ pub(crate) fn check_selected(config: &GpuConfig) -> Result<Option<String>, Usage
     }
 }
 
+/// Gives those names of `--guuids` that are or may be GPUs of this machine. For an agent: the others are of other nodes. `None`: the
+/// option is not given.
+pub(crate) fn selected_here(config: &GpuConfig) -> Option<Vec<String>> {
+    let uuids = config.uuids.as_ref()?;
+    let present = present_gpus(config);
+    let may_be_here = |name: &&String| present.unknown(std::slice::from_ref(*name)).is_none();
+    Some(uuids.iter().filter(may_be_here).cloned().collect())
+}
+
 /// Checks the names of `--guuids` against the GPUs that were found. Gives a warning if there is none at all.
 fn check(uuids: &[String], present: &PresentGpus) -> Result<Option<String>, UsageError> {
     let Some(missing) = present.unknown(uuids) else { return Ok(None) };
@@ -84,7 +93,7 @@ fn serve(config: &OsString, every: &OsString) -> Option<Infallible> {
     let mut next = Instant::now();
     loop {
         let line = serde_json::to_string(&lister.list(DRIVER_TIMEOUT)).ok()? + "\n";
-        // It fails if the parent has gone, or has seen enough.
+        // The write fails if the parent has gone, or has seen enough.
         answer.write_all(line.as_bytes()).ok()?;
         next += every?;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -95,7 +104,7 @@ fn serve(config: &OsString, every: &OsString) -> Option<Infallible> {
 /// `None`, there is one call.
 ///
 /// # Errors
-/// That of `show`, or if the GPUs can't be listed.
+/// If the GPUs can't be listed, or `show` fails.
 pub(crate) fn watch(
     config: &GpuConfig,
     every: Option<Duration>,
@@ -119,7 +128,7 @@ fn list_once(config: &GpuConfig) -> io::Result<Listing> {
     parse_listing(&line)
 }
 
-/// Parses the line of a child. An empty one fails: the child ended.
+/// Parses the line of a child. An empty line is an error: the child has ended.
 fn parse_listing(line: &str) -> io::Result<Listing> {
     serde_json::from_str(line).map_err(|_| {
         io::Error::other(
@@ -160,14 +169,14 @@ impl Child {
         Ok(Self { process, stdout: BufReader::new(stdout) })
     }
 
-    /// Waits for its next line. It is an empty text if the child ended.
+    /// Waits for the next line of the child. The text is empty if the child has ended.
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         Ok(line)
     }
 
-    /// Gives the signal by which it crashed before it wrote a line. `None`: `line` is not empty, or it ended otherwise.
+    /// Gives the signal by which the child crashed before it wrote a line. `None`: `line` is not empty, or the child did not crash.
     fn crashed_by(&mut self, line: &str) -> Option<i32> {
         if !line.is_empty() {
             return None;

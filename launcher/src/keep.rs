@@ -13,27 +13,29 @@ use gpu_track_collector::{Keep, batch_system};
 use crate::before_main::close_inherited;
 use crate::{exit, signals};
 
-/// How many reports are kept, or 0. It holds wherever the run is.
+/// The variable with the number of reports to keep, or 0. If it is set, neither terminal nor batch system matters.
 const VARIABLE: &str = "GPU_TRACK_KEEP";
-/// How many there are without it.
-const MOST: usize = 20;
-/// Where one of these is set, a build server runs, and nobody looks at the terminal.
+/// How many reports are kept without the variable.
+const DEFAULT_MOST: usize = 20;
+/// A build server sets one of these, and nobody looks at its terminal.
 const BUILD_VARIABLES: [&str; 2] = ["CI", "JENKINS_URL"];
 
+/// Gives an environment variable. `None`: it is not set.
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// Decides how the report of a run in this environment is kept, if it is. Arguments may hold secrets, and homes have quotas: if
-/// the user does not set GPU_TRACK_KEEP, only a run that a person looks at is kept. A run inside another one, or one rank of
-/// several, is a part of what that person looks at. `is_rank`: this is one of several ranks.
+/// Decides where the report of a run in this environment is kept, and how many are. `None`: it is not kept.
+///
+/// Arguments may hold secrets, and homes have quotas. So without GPU_TRACK_KEEP, only the report of a run that a person looks at is
+/// kept. A run inside another one, or one rank of several (`is_rank`), is only a part of what that person looks at.
 ///
 /// # Errors
-/// If GPU_TRACK_KEEP has no whole number, as a line for the user.
+/// If GPU_TRACK_KEEP is no whole number. The error is a line for the user.
 pub(crate) fn of_run(variable: Variable, is_terminal: bool, is_rank: bool) -> Result<Option<Keep>, String> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let is_inside = BUILD_VARIABLES.into_iter().chain([ENV_SESSION]).any(is_set);
     // The keeper of a container's first process ends with it.
     let is_unfit = is_rank || is_inside || batch_system(variable).is_some() || std::process::id() == 1;
-    let by_default = if is_terminal && !is_unfit { MOST } else { 0 };
+    let by_default = if is_terminal && !is_unfit { DEFAULT_MOST } else { 0 };
     let most = match variable(VARIABLE).filter(|value| !value.is_empty()) {
         None => by_default,
         Some(given) => given.to_str().and_then(|given| given.parse().ok()).ok_or_else(|| {
@@ -43,19 +45,24 @@ pub(crate) fn of_run(variable: Variable, is_terminal: bool, is_rank: bool) -> Re
             )
         })?,
     };
-    Ok(place(variable).map(|keep| Keep { most, ..keep }).filter(|keep| keep.most > 0))
+    Ok(of_user(variable).map(|keep| Keep { most, ..keep }).filter(|keep| keep.most > 0))
 }
 
-/// Finds where reports are kept (XDG Base Directory). Relative paths are ignored there. `None`: there is no home.
-pub(crate) fn place(variable: Variable) -> Option<Keep> {
+/// Gives the directory in which this user's reports are kept (XDG Base Directory), and the default number of reports. As that
+/// specification demands, a variable with a relative path is ignored. `None`: no variable names a directory.
+pub(crate) fn of_user(variable: Variable) -> Option<Keep> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let of_state = || {
         let state = path("XDG_STATE_HOME")?;
-        Some(Keep { home: state.parent()?.to_owned(), directory: state.join("gpu-track"), most: MOST })
+        Some(Keep {
+            home: state.parent()?.to_owned(),
+            directory: state.join("gpu-track"),
+            most: DEFAULT_MOST,
+        })
     };
     let of_home = || {
         let home = path("HOME")?;
-        Some(Keep { directory: home.join(".local/state/gpu-track"), home, most: MOST })
+        Some(Keep { directory: home.join(".local/state/gpu-track"), home, most: DEFAULT_MOST })
     };
     of_state().or_else(of_home)
 }
@@ -66,7 +73,7 @@ pub(crate) fn serve_if_started_as_keeper(args: &[OsString]) {
     let Some(most) = most.to_str().and_then(|most| most.parse().ok()).filter(|_| name == KEEPER) else {
         return;
     };
-    // A file system that does not answer must not keep the keeper for ever. The collector ignores the signal, and blocks all.
+    // SIGALRM ends a keeper whose file system does not answer. The keeper has inherited that this signal is ignored and blocked.
     signals::set_ignored(libc::SIGALRM, false);
     signals::unblock(libc::SIGALRM);
     let life_s = u32::try_from(directory::KEEPER_LIFE.as_secs()).unwrap_or(u32::MAX);
@@ -81,7 +88,7 @@ pub(crate) fn serve_if_started_as_keeper(args: &[OsString]) {
     exit::without_handlers(i32::from(result.is_err()))
 }
 
-/// Reads a variable of this process's environment, where no test stands in for it. `None`: it is not set.
+/// Reads a variable of this process's environment. Tests hand in another function. `None`: the variable is not set.
 pub(crate) fn own_variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
@@ -120,7 +127,7 @@ mod tests {
         let directory = |variables: &[(&str, &str)]| {
             let variable =
                 |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, to)| to.into());
-            place(&variable).map(|keep| keep.directory)
+            of_user(&variable).map(|keep| keep.directory)
         };
         let home = ("HOME", "/home/me");
         assert_eq!(directory(&[home]), Some("/home/me/.local/state/gpu-track".into()));

@@ -28,11 +28,11 @@ pub(crate) fn show(places: &ReportPlaces, style: Style) -> Result<ExitCode, Usag
 /// # Errors
 /// If there is none, in a line for the user.
 pub(crate) fn newest() -> Result<KeptReport, String> {
-    let Some(place) = keep::place(&keep::own_variable) else {
+    let Some(keep) = keep::of_user(&keep::own_variable) else {
         return Err("no report is kept: neither XDG_STATE_HOME nor HOME names a directory".into());
     };
-    let directory = place.directory.display();
-    match directory::newest(&place) {
+    let directory = keep.directory.display();
+    match directory::newest(&keep) {
         Ok(Some(kept)) => Ok(kept),
         Ok(None) => Err(format!(
             "no report is kept in {directory}. Runs on a terminal are; GPU_TRACK_KEEP=20 keeps those of jobs, too"

@@ -105,10 +105,6 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             let attachment = attachment.map_err(|problem| UsageError::of("--attach", problem))?;
             options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
             options.report.style.console = console::of_stderr();
-            let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
-            if !options.tracking.disable_logs {
-                notes.iter().flatten().for_each(console::message);
-            }
             let keep = keep::of_run(&keep::own_variable, console::is_on_terminal(), options.rank.is_some());
             options.report.keep = keep.unwrap_or_else(|problem| {
                 console::message(problem);
@@ -118,6 +114,10 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
                 Ok(None) => {}
                 Ok(Some(status)) => return Ok(status),
                 Err(error) => return Ok(run::not_executed(&options, &error)),
+            }
+            let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
+            if !options.tracking.disable_logs {
+                notes.iter().flatten().for_each(console::message);
             }
             // Those of the report of all ranks are taken when it is written.
             let is_joint = options.joint_job.is_some();

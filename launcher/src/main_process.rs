@@ -1,20 +1,20 @@
-//! The command's first process, whose job the launcher stands for: it gets the launcher's signals, and both stop and continue
-//! together.
+//! The command's first process. For a shell, the launcher is the job in its place: the launcher hands signals on to it, and both
+//! stop and continue together.
 
 use std::fs::File;
 
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 
-/// A child that is not reaped yet, so the pid is its own.
+/// A child that is not reaped yet, so no other process has its pid.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MainProcess {
     pub(crate) pid: u32,
 }
 
 impl MainProcess {
-    /// Stops the launcher after the command (Ctrl-Z): the shell waits for the launcher. When the shell continues the
-    /// launcher, that continues the command.
+    /// Stops the launcher after `signal` has stopped the command (Ctrl-Z), because the shell waits for the launcher to stop. When
+    /// the shell continues the launcher, this continues the command. A SIGSTOP outside a foreground job does nothing.
     pub(crate) fn stop_with_it(self, signal: i32) {
         let is_job_control = matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
         // Some programs handle SIGTSTP and then send SIGSTOP to themselves. Outside a foreground job, whoever sent a
@@ -26,7 +26,7 @@ impl MainProcess {
         }
     }
 
-    /// Sends it a signal. If the command has changed its user, the kernel may refuse that, and nothing else can be done.
+    /// Sends the process a signal. The kernel may refuse that if the process has changed its user. The error is ignored.
     pub(crate) fn send(self, signal: i32) {
         // SAFETY: the pid is that of a child.
         unsafe { libc::kill(self.pid.cast_signed(), signal) };

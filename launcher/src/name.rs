@@ -3,30 +3,31 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// A link to this program, or a copy, of this name takes gpu_tracker's command line.
+/// Called by this name, which a link or a copy can have, the program takes gpu_tracker's command line.
 const GPU_TRACKER: &str = "gpu-tracker";
-/// One of this name has subcommands.
+/// Called by this name, the program is the companion command, which has subcommands.
 const COMPANION: &str = "gpu-track";
-/// argv\[0\] of the collectors of launchers that were called by another name, and of those that were called so.
+/// argv\[0\] of collectors. The second one is for launchers that were called by gpu_tracker's name: their collectors, too, write
+/// their lines for the user as gpu_tracker does.
 const COLLECTORS: [&str; 2] = ["gpu-track-collector", "gpu-tracker-collector"];
 
 /// Whether argv\[0\] is gpu_tracker's.
 pub(crate) fn is_gpu_tracker(name: Option<&OsString>) -> bool {
-    is(name, GPU_TRACKER)
+    is_called(name, GPU_TRACKER)
 }
 
 /// Whether argv\[0\] is the companion command's.
 pub(crate) fn is_companion(name: Option<&OsString>) -> bool {
-    is(name, COMPANION)
+    is_called(name, COMPANION)
 }
 
-/// Gives the name of this program before a line for the user.
+/// Gives the name of this program, with which its lines for the user begin.
 pub(crate) fn of_program() -> &'static str {
     if is_companion(std::env::args_os().next().as_ref()) { COMPANION } else { "gpu-track-run" }
 }
 
 /// Whether argv\[0\] is this name, with or without a directory before it.
-fn is(name: Option<&OsString>, expected: &str) -> bool {
+fn is_called(name: Option<&OsString>, expected: &str) -> bool {
     name.and_then(|name| Path::new(name).file_name()) == Some(OsStr::new(expected))
 }
 

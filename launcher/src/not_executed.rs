@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// The kernel reads no more of a script's first line (BINPRM_BUF_SIZE).
 const MOST_OF_FIRST_LINE: u64 = 256;
 
-/// Gives why the first of these words could not be executed, beyond the error. `directories` is PATH. `None`: the error says
-/// it all.
+/// Gives what the error does not say about why the first of these words could not be executed. `directories`: the value of PATH. `None`:
+/// nothing more is known.
 pub(crate) fn hint<S: AsRef<OsStr>>(
     words: &[S],
     error: &io::Error,
@@ -29,7 +29,7 @@ pub(crate) fn hint<S: AsRef<OsStr>>(
     }
 }
 
-/// Finds the file of a command: the name itself if it has a slash, else the first in PATH.
+/// Finds the file of a command: the name itself if it has a slash, else the first file of that name in PATH.
 fn find(command: &OsStr, directories: Option<&OsStr>) -> Option<PathBuf> {
     let exists = |path: &PathBuf| !command.is_empty() && path.exists();
     if command.as_bytes().contains(&b'/') {
@@ -38,8 +38,8 @@ fn find(command: &OsStr, directories: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(directories?).map(|directory| directory.join(command)).find(exists)
 }
 
-/// Says which loader or interpreter is missing: the file is there, so what the kernel did not find is the program that loads
-/// it.
+/// Says which loader or interpreter is missing. The file itself is there, so the program that has to load it is what the kernel did not
+/// find. `None`: the file can't be read, or is neither ELF nor a script.
 fn of_missing_loader(file: &Path) -> Option<String> {
     let mut start = Vec::new();
     // Opening a device or a fifo can have side effects.
@@ -51,12 +51,12 @@ fn of_missing_loader(file: &Path) -> Option<String> {
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii_start();
     let interpreter = line.split(|byte| matches!(byte, b' ' | b'\t')).next()?;
     let why = if interpreter.ends_with(b"\r") { "its lines end with CR LF" } else { "that is missing" };
-    // In the debug form a carriage return is visible.
+    // The debug form (`{:?}`) makes a carriage return visible.
     Some(format!("it is a script for {:?}, and {why}", String::from_utf8_lossy(interpreter)))
 }
 
-/// Says what is wrong with a command that is not there: it sets a variable, or is a whole line. `None`: nothing more is
-/// known.
+/// Says what is wrong with a command that was not found: it sets a variable, or it is a whole command line. `is_alone`: there are no
+/// arguments. `None`: it is neither.
 fn of_missing_command(command: &OsStr, is_alone: bool) -> Option<String> {
     let text = command.to_string_lossy();
     let is_name = |name: &str| {
@@ -70,7 +70,7 @@ fn of_missing_command(command: &OsStr, is_alone: bool) -> Option<String> {
         .then(|| "for a command in one string, use -e, or sh -c for a shell's syntax".into())
 }
 
-/// Says why a file that is there may not be executed. `None`: nothing more is known.
+/// Says why the kernel refuses to execute a file that is there. `None`: its kind and mode do not tell.
 fn of_refused_file(file: &Path) -> Option<String> {
     let found = fs::metadata(file).ok()?;
     let is_executable = found.permissions().mode() & 0o111 != 0;

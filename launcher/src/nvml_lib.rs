@@ -11,7 +11,8 @@ use std::path::{Path, absolute};
 use gpu_track_collector::safe_path::{Unsafe, User};
 use gpu_track_collector::{ENV_NVML_LIB, GpuConfig};
 
-/// Adds what the environment says to the configuration. If the library in it is left out, `warnings` gets the reason.
+/// Adds what the environment says about GPUs to the configuration. If root may not load the library that the environment names,
+/// that library is left out, and `warnings` gets the reason.
 pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -> GpuConfig {
     let named = env::var_os(ENV_NVML_LIB).filter(|_| config.nvml_lib.is_none());
     let library = named.and_then(|path| match to_load(&path, User::this()) {
@@ -30,8 +31,11 @@ pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -
         .with_environment(|name| if name == ENV_NVML_LIB { library.clone() } else { env::var_os(name) })
 }
 
-/// Gives what is loaded for this path. For root that is the file without links: a link in another user's directory can be
-/// turned after it was checked. Without a slash, the dynamic linker searches the system's directories for it (dlopen(3)).
+/// Gives the path to load for `path`. For root, links in it are resolved: a link in another user's directory could lead elsewhere
+/// after it was checked. A name without a slash stays: the dynamic linker looks for it in the system's directories (dlopen(3)).
+///
+/// # Errors
+/// If `user` is root, and another user can replace the file.
 fn to_load(path: &OsStr, user: User) -> Result<OsString, Unsafe> {
     if !user.is_root() || !path.as_bytes().contains(&b'/') {
         return Ok(path.to_owned());

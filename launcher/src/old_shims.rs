@@ -37,12 +37,12 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 /// How often the lock is tried again.
 const LOCK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Whether a run has touched this shim within a day. The time of a file in the future is a clock that was set back.
+/// Whether a run has touched this shim within a day. A time in the future counts as now: the clock was set back.
 pub(crate) fn was_used_today(shim: &Path) -> bool {
     age(shim).is_some_and(|age| age < TOUCH_INTERVAL)
 }
 
-/// Notes that this shim is used now. On a read-only file system that fails, and there nothing removes it.
+/// Notes that this shim is used now. That fails on a read-only file system, where nothing can remove the shim.
 pub(crate) fn touch(shim: &Path) {
     let _ = File::open(shim).and_then(|file| file.set_modified(SystemTime::now()));
 }
@@ -53,7 +53,7 @@ fn age(path: &Path) -> Option<Duration> {
     Some(SystemTime::now().duration_since(modified).unwrap_or_default())
 }
 
-/// The lock of a directory of shims, by flock(2). It ends with the process at the latest.
+/// The lock of a directory of shims, by flock(2). It is held until this is dropped, or the process ends.
 pub(crate) struct Lock {
     _file: OwnedFd,
 }
@@ -82,25 +82,27 @@ impl Lock {
 /// Keeps a run's shim from being removed, and removes others, once a day.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
+    /// The shim, or the link to it in the same directory.
     shim: PathBuf,
     due: Instant,
 }
 
 impl Upkeep {
-    /// Prepares the upkeep of a shim. The first run of a day looks for old shims at once, after its command was started.
+    /// Prepares the upkeep of a shim, of which [`Self::attend`] does the work. On the first run of a day it is due at once, else in a
+    /// day.
     pub(crate) fn new(shim: PathBuf, is_first_today: bool) -> Self {
         let wait = if is_first_today { Duration::ZERO } else { TOUCH_INTERVAL };
         Self { shim, due: Instant::now() + wait }
     }
 
-    /// Starts the work if it is due. Nothing waits for it, because the file system may not answer. Returns the time until it
-    /// is due again.
+    /// If it is due, touches the shim and removes unused ones, in a thread: the file system may not answer. Gives the time until the
+    /// work is due again.
     pub(crate) fn attend(&mut self) -> Duration {
         let now = Instant::now();
         if self.due <= now {
             self.due = now + TOUCH_INTERVAL;
             let shim = self.shim.clone();
-            // A limit of processes can prevent it. The next run of another day tries again.
+            // At a limit of processes there is no thread. A run on another day tries again.
             let _ = time_limit::aside(move || {
                 touch(&shim);
                 if let Some(directory) = shim.parent() {
@@ -112,7 +114,8 @@ impl Upkeep {
     }
 }
 
-/// Removes the shims that nothing has used for [`KEPT_UNUSED`], their links, and what a killed launcher left of writing one.
+/// Removes this user's shims that nothing has used for [`KEPT_UNUSED`], their links, and the incomplete files of killed launchers.
+/// Shims that a process of this user still uses are touched instead. If the lock can't be taken, nothing is removed.
 fn remove_unused(directory: &Path, user: User, proc_root: &Path) -> io::Result<()> {
     let unused = |file: &&OldFile| file.is_unused(user);
     let files = shim_files(directory)?;
@@ -152,8 +155,9 @@ impl OldFile {
         Some(Self { path, shim })
     }
 
-    /// Whether this user's file and its shim were touched long ago.
+    /// Whether the file is this user's, and neither the file nor its shim was touched within [`KEPT_UNUSED`].
     fn is_unused(&self, user: User) -> bool {
+        // A missing shim keeps no file.
         let is_old = |path: &Path| age(path).is_none_or(|age| age > KEPT_UNUSED);
         let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|found| found.uid() == user.uid());
         is_ours && is_old(&self.path) && is_old(&self.path.with_file_name(&self.shim))
@@ -168,8 +172,8 @@ fn shim_files(directory: &Path) -> io::Result<Vec<OldFile>> {
     Ok(paths.into_iter().filter_map(OldFile::of).collect())
 }
 
-/// Finds which shims a process has mapped or names in its environment. The content hash in the name tells them apart, in any
-/// directory. A process that this user may not read is taken not to use one: it is another user's, or hides itself.
+/// Finds which of these shims, given by the names of their files, some process has mapped or names in its environment. The hash in the
+/// name tells shims apart, in any directory. A process that this user may not read counts as using none.
 fn used_shims<'a>(
     shims: impl Iterator<Item = &'a OsStr>,
     proc_root: &Path,
@@ -191,7 +195,7 @@ fn used_shims<'a>(
 
 /// Whether a text names the shim or its link.
 fn is_named(shim: &OsStr, text: &[u8]) -> bool {
-    // `PREFIX.HASH.`, which both begin with.
+    // The names of the shim and of its link begin with `PREFIX.HASH.`.
     let stem = shim.as_bytes().strip_suffix(b"so").unwrap_or(shim.as_bytes());
     text.windows(stem.len()).any(|found| found == stem)
 }

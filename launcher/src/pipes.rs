@@ -1,6 +1,7 @@
 //! The launcher's ends of the two pipes to a collector: messages go there, orders come back, each a JSON object a line.
 //!
-//! No read and no write blocks, but for the configuration: a collector that is stopped must not stop the launcher.
+//! A collector that is stopped must not stop the launcher. So no read and no write waits, except for the first one, of the
+//! configuration.
 
 use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +15,7 @@ use serde::Serialize;
 pub(crate) struct MessagePipe {
     /// `None`: the collector has ended. The launcher reaps it, and learns of it there.
     pipe: Option<PipeWriter>,
-    /// What found the pipe full.
+    /// Lines, the first perhaps in part, for which the pipe had no room.
     unsent: Vec<u8>,
 }
 
@@ -44,7 +45,7 @@ impl MessagePipe {
         }
     }
 
-    /// Writes as much of what was kept as there is room for.
+    /// Writes as many of the unsent bytes as the pipe has room for. Closes the pipe if the collector has ended.
     pub(crate) fn flush(&mut self) {
         while let Some(pipe) = &mut self.pipe
             && !self.unsent.is_empty()
@@ -58,7 +59,7 @@ impl MessagePipe {
         }
     }
 
-    /// Waits until all that was kept is sent.
+    /// Waits until no bytes are unsent, or the collector has ended.
     pub(crate) fn flush_all(&mut self) {
         while let Some(pipe) = self.blocked() {
             // An error is tried again: it is a signal, or a lack of memory.
@@ -67,7 +68,7 @@ impl MessagePipe {
         }
     }
 
-    /// Gives the pipe, if something waits for room in it.
+    /// Gives the pipe, if there are unsent bytes.
     pub(crate) fn blocked(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().filter(|_| !self.unsent.is_empty()).map(AsFd::as_fd)
     }
@@ -77,17 +78,18 @@ impl MessagePipe {
 pub(crate) struct OrderPipe {
     /// `None`: the collector has closed its end.
     pipe: Option<PipeReader>,
-    /// Read, and not a whole line yet.
+    /// What was read, and not given as a line yet.
     read: Vec<u8>,
 }
 
 impl OrderPipe {
+    /// Takes the pipe, whose reads do not wait from now on.
     pub(crate) fn new(pipe: PipeReader) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
         Ok(Self { pipe: Some(pipe), read: Vec::new() })
     }
 
-    /// Reads the next order that has come. What is no order is left out.
+    /// Reads the next order that has come. Lines that are no order are skipped. `None`: there is none now.
     pub(crate) fn next(&mut self) -> Option<Order> {
         while let Some(line) = self.line() {
             if let Ok(order) = serde_json::from_slice(&line) {
@@ -97,7 +99,7 @@ impl OrderPipe {
         None
     }
 
-    /// Reads the next whole line that has come. `None`: there is none, or the pipe is closed.
+    /// Reads the next whole line that has come. `None`: there is none now, or the pipe is closed.
     fn line(&mut self) -> Option<Vec<u8>> {
         let mut chunk = [0; LONGEST_LINE_BYTES];
         loop {
@@ -111,13 +113,13 @@ impl OrderPipe {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
-                // The collector has closed its end, or what it writes is no line.
+                // The collector has closed its end, or its line is too long to be an order.
                 _ => self.pipe = None,
             }
         }
     }
 
-    /// Takes no more orders. The collector finds the pipe closed.
+    /// Closes the pipe: no more orders are taken, and the collector's writes fail.
     pub(crate) fn close(&mut self) {
         self.pipe = None;
     }

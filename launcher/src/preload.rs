@@ -12,7 +12,7 @@ use crate::old_shims::Upkeep;
 use crate::shim_file::{self, Installed, ShimFileError};
 use crate::spawn::Environment;
 
-/// The command's LD_PRELOAD.
+/// The LD_PRELOAD that the command gets.
 pub(crate) struct Preload {
     value: OsString,
     /// The shim, unless an outer run has written it.
@@ -20,7 +20,8 @@ pub(crate) struct Preload {
 }
 
 impl Preload {
-    /// Puts the shim into the launcher's own LD_PRELOAD. The shim is written to disk, unless an outer run has done so.
+    /// Makes the command's LD_PRELOAD: the shim, then the launcher's own value. If that has a shim already, an outer run has written
+    /// it, and the value stays. Else the shim is written to disk.
     pub(crate) fn new() -> Result<Self, ShimFileError> {
         let value = env::var_os(ENV_PRELOAD).unwrap_or_default();
         if shim_in(value.as_bytes()).is_some() {
@@ -30,7 +31,7 @@ impl Preload {
         Ok(Self { value: joined(installed.link.as_os_str(), &value), installed: Some(installed) })
     }
 
-    /// Gives what keeps the shim from being removed while the run lasts.
+    /// Gives what keeps the shim's file from being removed while the run lasts. `None`: an outer run does that, or nothing removes it.
     pub(crate) fn upkeep(&self) -> Option<Upkeep> {
         let installed = self.installed.as_ref()?;
         Some(Upkeep::new(installed.link.clone(), installed.is_first_today?))
@@ -42,8 +43,8 @@ impl Preload {
         Some(shim.parent()?.to_string_lossy().into_owned())
     }
 
-    /// Gives the variables by which a program that another one starts reports to this session: the shim alone, whatever else the
-    /// launcher's own LD_PRELOAD has.
+    /// Gives the variables by which a program that is no child of the launcher reports to this session. LD_PRELOAD has the shim alone:
+    /// what else the launcher's own value has is not for that program.
     pub(crate) fn variables(&self, segment: &Path) -> Vec<(&'static str, OsString)> {
         let shim = shim_in(self.value.as_bytes()).map(|shim| OsStr::from_bytes(shim).to_owned());
         let preload = shim.map(|shim| (ENV_PRELOAD, shim));
@@ -60,19 +61,19 @@ impl Preload {
     }
 }
 
-/// Whether [`MAX_SESSIONS`] or more runs are outside this one: then processes do not map its segment.
+/// Whether [`MAX_SESSIONS`] or more runs are around this one. Then its processes do not map its segment.
 pub(crate) fn is_nested_too_deep() -> bool {
     let outer = outer_sessions();
     outer.as_bytes().split(|b| *b == b':').filter(|path| !path.is_empty()).count() >= MAX_SESSIONS
 }
 
-/// Gives the segments of the runs around this one, by their variable. A program that tracks itself keeps the variables of runs that
-/// are over, whose segments are gone.
+/// Gives the segments of the runs around this one, as a list for GPU_TRACK_SESSION. A program that tracks itself keeps the variables of
+/// runs that are over. The segments of those are gone, and are left out.
 fn outer_sessions() -> OsString {
     living(&env::var_os(ENV_SESSION).unwrap_or_default())
 }
 
-/// Gives the paths of a list that exist, or may.
+/// Removes from a list the paths that do not exist. A path that can't be checked stays.
 fn living(sessions: &OsStr) -> OsString {
     let is_there = |path: &&[u8]| !matches!(Path::new(OsStr::from_bytes(path)).try_exists(), Ok(false));
     let there: Vec<_> = sessions.as_bytes().split(|b| *b == b':').filter(is_there).collect();

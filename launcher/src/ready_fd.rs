@@ -1,4 +1,5 @@
-//! `--ready-fd`: a descriptor on which another program learns that the run has begun, and what programs need to report to it.
+//! `--ready-fd`: a descriptor on which another program learns that the run has begun. It gets the environment variables that make
+//! programs report to the run.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,8 +21,8 @@ const ATOMIC_BYTES: usize = 4096;
 pub(crate) struct ReadyFd(File);
 
 impl ReadyFd {
-    /// Takes the descriptor, which nothing else in this process uses. Must be called before this process opens any file: a number
-    /// that is not open could be that of one.
+    /// Takes the descriptor, which nothing else in this process uses. Must be called before this process opens any file: otherwise
+    /// `fd` could be the number of such a file.
     ///
     /// # Errors
     /// If it is not open.
@@ -32,20 +33,21 @@ impl ReadyFd {
         }
         // SAFETY: it is open, and this process was started with it for this purpose.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // The collector must not keep it open. It can't fail for an open descriptor.
+        // The collector must not keep the descriptor open. The call can't fail for an open descriptor.
         let _ = fcntl_setfd(&fd, FdFlags::CLOEXEC);
         Ok(Self(fd.into()))
     }
 
-    /// Writes the line, and closes the descriptor. What a full pipe has no room for is left out. Variables whose value is not UTF-8 are left out.
+    /// Writes these variables as a line of JSON, and closes the descriptor. Variables whose value is not UTF-8 are left out. The line
+    /// stops where a full pipe has no more room.
     pub(crate) fn tell(mut self, environment: Vec<(&str, OsString)>) {
         let text = |(name, value): (&str, OsString)| {
             Some((name.to_owned(), Value::String(value.into_string().ok()?)))
         };
         let environment: Map<String, Value> = environment.into_iter().filter_map(text).collect();
         let line = format!("{}\n", json!({ "version": VERSION, "environment": environment }));
-        // In one call, so that a single read(2) gets all of it. Where nobody reads it, the run goes on. A full pipe must not stop the
-        // launcher, whose signals are blocked; O_NONBLOCK would be set for its other users, too.
+        // A line of usual length is one part, so that a single read(2) gets all of it. Where nobody reads the line, the run goes on. A
+        // full pipe must not stop the launcher, whose signals are blocked. O_NONBLOCK would hold for other users of the pipe, too.
         for part in line.as_bytes().chunks(ATOMIC_BYTES) {
             if !has_room(&self.0) || self.0.write_all(part).is_err() {
                 return;

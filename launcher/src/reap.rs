@@ -18,9 +18,9 @@ pub(crate) struct ChildChange {
 }
 
 impl ChildChange {
-    /// Makes the REAPED record of an ended child. It needs an upper limit of the peak that a child inherits by fork. On kernels
-    /// with per-thread RSS counters (`has_split_rss`), the reported peak can be lower than the real one by what a thread has
-    /// not added yet.
+    /// Makes the REAPED record of an ended child. Its `reaper_max_rss_kib` is an upper limit of the peak that the child inherited
+    /// by fork. On kernels with per-thread RSS counters (`has_split_rss`), getrusage(2) can give too low a peak, by what a thread has
+    /// not added yet. So that much is added.
     pub(crate) fn record(&self, has_split_rss: bool) -> Event {
         let uncounted_kib = if has_split_rss { MOST_SPLIT_RSS_KIB } else { 0 };
         Event::Reaped {
@@ -28,7 +28,7 @@ impl ChildChange {
             status: self.status,
             reaper_max_rss_kib: usage_of(libc::RUSAGE_SELF).max_rss_kib + uncounted_kib,
             usage: self.usage,
-            // The usage of a process without the shim does not tell its own CPU time from that of its children.
+            // A process without the shim does not report its own CPU time, and `usage` includes that of its children.
             clock_ns: cpu_clock_ns(self.pid).unwrap_or(0),
         }
     }
@@ -44,12 +44,12 @@ impl Drop for ChildChange {
 
 /// Finds the next child that ended or stopped; `None` if there is none now.
 pub(crate) fn next() -> Option<ChildChange> {
-    // Without WNOWAIT a stop is returned once only.
+    // A stop is asked for without WNOWAIT, so that it is returned only once.
     waitid(libc::WEXITED | libc::WNOWAIT).or_else(|| waitid(libc::WSTOPPED))
 }
 
-/// Calls waitid(2) for any child. The system call gives the rusage, which the libc function does not. `None`: no child has
-/// changed so.
+/// Calls waitid(2) for any child, without waiting. The system call gives the rusage, which the libc function does not. `None`: no
+/// child has changed its state as `options` say.
 fn waitid(options: i32) -> Option<ChildChange> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();

@@ -9,11 +9,14 @@ use gpu_track_collector::{NotRecovered, ProcRoot, Recovered, ReportTarget, Style
 use crate::cli::{self, Options, PatternValues, UsageError};
 use crate::console::message;
 
-/// Writes a report for each killed run of this user, and removes the data of each run that has its report. Succeeds if
-/// there was a run, and each got a report.
+/// A report that was recovered, with the places where it goes, or why there is none.
+type Attempt = Result<(Vec<ReportTarget>, Recovered), NotRecovered>;
+
+/// Writes a report for each killed run of this user, and removes the data of each run that has its report. The exit status is 0 if there
+/// was a run, and each got a report.
 ///
 /// # Errors
-/// If a report cannot be written to its place. Nothing was removed then.
+/// If the options name no usable place for a report, or one file for several. Nothing was written or removed then.
 pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
     let uid = rustix::process::getuid().as_raw();
     let killed = Stale::all(&options.diagnosis.session_dir, uid);
@@ -22,11 +25,32 @@ pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
         message(format_args!("nothing to recover: there is no killed run of yours in {dir}"));
         return Ok(ExitCode::FAILURE);
     }
+    let mut status = ExitCode::SUCCESS;
+    for (run, attempt) in &attempts(options, &killed)? {
+        let is_reported = match attempt {
+            Ok((targets, recovered)) => report_and_remove(run, targets, recovered, options.report.style),
+            Err(reason) => {
+                give_up(run, reason);
+                false
+            }
+        };
+        if !is_reported {
+            status = ExitCode::FAILURE;
+        }
+    }
+    Ok(status)
+}
+
+/// Recovers the reports of all killed runs, and checks their places. Nothing is written or removed.
+///
+/// # Errors
+/// If the options name no usable place for a report, or one file for several.
+fn attempts<'a>(options: &Options, killed: &'a [Stale]) -> Result<Vec<(&'a Stale, Attempt)>, UsageError> {
     let root = ProcRoot::default();
     let mut files = BTreeSet::new();
-    let mut results = Vec::new();
-    for run in &killed {
-        let result = match gpu_track_collector::recover(run, &root) {
+    let mut attempts = Vec::new();
+    for run in killed {
+        let attempt = match gpu_track_collector::recover(run, &root) {
             Ok(recovered) => {
                 let targets = targets_of(options, run, &recovered)?;
                 for path in targets.iter().filter_map(|target| target.output.file()) {
@@ -39,23 +63,14 @@ pub(crate) fn recover(options: &Options) -> Result<ExitCode, UsageError> {
             }
             Err(reason) => Err(reason),
         };
-        results.push((run, result));
+        attempts.push((run, attempt));
     }
-    // Nothing is removed before all outputs are checked.
-    let mut status = ExitCode::SUCCESS;
-    for (run, result) in &results {
-        match result {
-            Ok((targets, recovered)) if report(run, targets, recovered, options.report.style) => continue,
-            Ok(_) => {}
-            Err(reason) => give_up(run, reason),
-        }
-        status = ExitCode::FAILURE;
-    }
-    Ok(status)
+    Ok(attempts)
 }
 
-/// Writes the report and removes the data of the run. Returns whether that succeeded.
-fn report(run: &Stale, targets: &[ReportTarget], recovered: &Recovered, style: Style) -> bool {
+/// Writes the report of a run to its places, and its bundle if it has one. Then removes the run's data. Returns whether the report
+/// was written. If not, the data stays, and a line on stderr says why.
+fn report_and_remove(run: &Stale, targets: &[ReportTarget], recovered: &Recovered, style: Style) -> bool {
     for target in targets {
         let output = &target.output;
         if let Err(error) = write_report(output, &render(&recovered.report, target, style)) {
@@ -73,7 +88,7 @@ fn report(run: &Stale, targets: &[ReportTarget], recovered: &Recovered, style: S
     true
 }
 
-/// Removes the data of a run if no version can make a report of it.
+/// Says why a run has no report. Removes the run's data if no version of this program can make a report of it.
 fn give_up(run: &Stale, reason: &NotRecovered) {
     let result = if reason.is_final() { "removed" } else { "left as it is" };
     if reason.is_final() {
@@ -82,7 +97,7 @@ fn give_up(run: &Stale, reason: &NotRecovered) {
     message(format_args!("cannot recover {}: {reason}; {result}", run.path.display()));
 }
 
-/// Gives where the report of a recovered run goes. Patterns in the names are those of that run.
+/// Gives where the report of a recovered run goes. %p and %t in the names are the pid of that run's launcher and its start.
 fn targets_of(
     options: &Options,
     run: &Stale,
@@ -90,6 +105,6 @@ fn targets_of(
 ) -> Result<Vec<ReportTarget>, UsageError> {
     let here = PatternValues::here();
     let pid = run.launcher_pid().unwrap_or(here.pid);
-    let values = PatternValues { pid, time: recovered.report.started_at, number: None, ..here };
+    let values = PatternValues { pid, time: recovered.report.started_at, rank_number: None, ..here };
     cli::targets(&options.places, &values)
 }

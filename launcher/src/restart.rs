@@ -2,12 +2,12 @@
 
 use crate::signals::is_fault;
 
-/// A collector that lived shorter than this, or that was writing the report, counts as a short life. A signal that is
-/// sent by chance rarely hits it then.
+/// A collector that lived shorter than this, or was writing the report when it was killed, counts as a short life. A signal that is
+/// sent by chance rarely comes in so short a time.
 const SHORT_LIFE_NS: u64 = 20_000_000;
 /// Number of short lives in a row after which no other collector is started: something ends every one at once.
 pub(crate) const MAX_SHORT_LIVES: u32 = 100;
-/// A fault within this time counts as a crash in a row.
+/// A collector that a fault's signal ends within this time after its start counts as crashed.
 const CRASH_LIFE_NS: u64 = 60_000_000_000;
 /// Number of crashes in a row after which the next collector does not load NVIDIA's library. That is the only code in
 /// the collector that is not this project's.

@@ -1,4 +1,4 @@
-//! Running a command: with its session if one can be made, otherwise untracked.
+//! A run from its start to its end: with a session if one can be made, otherwise untracked.
 
 use std::fs::File;
 use std::io;
@@ -24,27 +24,28 @@ use crate::tracked::Tracked;
 use crate::untracked::Untracked;
 use crate::{config, console, name, not_executed, reap, signals, untracked};
 
-/// The launcher's state while it supervises a command, and before.
-struct Ready {
+/// What the launcher changes of its own process for a run, and how that was before.
+struct ProcessState {
+    /// The signals that are blocked.
     signals: SignalSet,
     inherited: InheritedState,
     was_subreaper: bool,
 }
 
-impl Ready {
-    /// Whether orphans of processes from before the run become this process's children.
-    fn is_reaper(&self) -> bool {
+impl ProcessState {
+    /// Whether the launcher inherits orphans of processes from before the run.
+    fn was_reaper(&self) -> bool {
         self.was_subreaper || std::process::id() == 1
     }
 }
 
-/// What a run holds until its end, and the command that it may become must not.
+/// What a run holds until its end. Where the launcher has to become the command, it is dropped before.
 pub(crate) struct Held {
     /// The locks of the report's files.
     pub(crate) locks: Rc<[Option<OutputLock>]>,
     /// The tracking files.
     pub(crate) tracking: Vec<HeldTrackingFile>,
-    /// The run on other nodes, too.
+    /// The part of the run that is on other nodes.
     pub(crate) nodes: Option<NodeRun>,
     /// The lock that this rank shares with others.
     pub(crate) ranks: Option<RankLock>,
@@ -54,12 +55,13 @@ pub(crate) struct Held {
     pub(crate) ready_fd: Option<ReadyFd>,
 }
 
-/// Runs the command to its end, and ends as it ended.
+/// Runs the command to its end, or tracks the process to attach to. Gives the exit status, unless the launcher has to end by the signal
+/// that ended the command.
 pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     // Before signals are blocked: a file system that does not answer must not keep a signal from ending the launcher.
     let preload = options.discovery.uses(Layer::Preload).then(Preload::new).transpose();
     let signals = signals::all_but_faults();
-    let ready = Ready {
+    let state = ProcessState {
         inherited: InheritedState::replace(&signals),
         signals,
         was_subreaper: child_subreaper().ok().flatten().is_some(),
@@ -72,29 +74,30 @@ pub(crate) fn run(options: &Options, mut held: Held) -> ExitCode {
     let named = attachment.as_ref().map(|attachment| (attachment.named(), attachment.args.clone()));
     let started = session.and_then(|session| match attachment {
         Some(attachment) => attach(options, session, attachment, ready_fd),
-        None => start(options, session, &ready, held.nodes.as_mut()),
+        None => start(options, session, &state, held.nodes.as_mut()),
     });
     match started {
-        Ok((account, started)) => supervise(options, account, started, ready, held),
+        Ok((account, started)) => supervise(options, account, started, &state, held),
         Err(SessionError::Spawn(SpawnError::Exec(error))) => {
-            command_not_executed(options, ready, held, &error)
+            command_not_executed(options, &state, held, &error)
         }
         Err(error) => match named {
             Some(process) => not_attached(options, process, &error),
-            None => run_untracked(options, ready, held, &error),
+            None => run_untracked(options, &state, held, &error),
         },
     }
 }
 
-/// Supervises a started command to its end, and ends as it ended.
+/// Supervises a started run to its end, with the reports of all nodes and ranks. Gives the exit status, unless the launcher has to
+/// end by the signal that ended the command.
 fn supervise<A: Account>(
     options: &Options,
     account: A,
     started: Started,
-    ready: Ready,
+    state: &ProcessState,
     held: Held,
 ) -> ExitCode {
-    let signals = ready.signals;
+    let signals = state.signals;
     let mut supervisor = Supervisor::new(account, started, options, signals);
     let ended = supervisor.run();
     let is_reported = supervisor.is_reported_by_collector();
@@ -105,13 +108,13 @@ fn supervise<A: Account>(
         nodes.conclude(options, &tracking, signals);
     }
     drop(tracking);
-    // Else the collector has made the report of all ranks.
+    // A collector that has written its report has made that of all ranks, too.
     if let Some(ranks) = ranks.filter(|_| !is_reported) {
         ranks.conclude(options);
     }
-    // A signal may end this process below.
+    // Everything is dropped by now: a signal may end this process here.
     match ended {
-        // That of an attached process is its parent's: the own one says whether it was tracked.
+        // The status of an attached process is for its parent. The launcher's own status says whether it was tracked.
         Ok(_) if options.command.attach.is_some() && !is_reported => ExitCode::FAILURE,
         Ok(status) => options.exit_manner.end(status),
         Err(error) => {
@@ -123,23 +126,23 @@ fn supervise<A: Account>(
     }
 }
 
-/// Starts the collector and the command. The command does not wait for the collector to be ready, but for the agents that
-/// Slurm starts.
+/// Starts the agents of other nodes, the collector and the command. The command does not wait for the collector to be ready. It
+/// waits for agents that Slurm starts, for a limited time.
 fn start(
     options: &Options,
     mut session: Session,
-    ready: &Ready,
+    state: &ProcessState,
     nodes: Option<&mut NodeRun>,
 ) -> Result<(Tracked, Started), SessionError> {
     let mut env = session.environment();
     if let Some(nodes) = nodes {
-        env.extend(nodes.start_agents(session.segment_path(), ready.inherited, ready.is_reaper()));
+        env.extend(nodes.start_agents(session.segment_path(), state.inherited, state.was_reaper()));
     }
-    // Only now: what started agents is no part of the run, and the connector would report it as a descendant.
+    // After the agents: what starts them is no part of the run, but the connector would report it as a descendant.
     session.subscribe(options);
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
-    match spawn(options, env, ready, cgroup_procs.as_ref()) {
+    match spawn(options, env, state, cgroup_procs.as_ref()) {
         Ok(started) => {
             let main = match started.subject {
                 Subject::Command(main) => Some(main),
@@ -154,7 +157,7 @@ fn start(
     }
 }
 
-/// Ends a session in which nothing has run.
+/// Ends the collector of a session in which nothing has run, without a report, and removes the session's files.
 fn cancel(session: &Session, collector: &mut Collector) {
     collector.messages.send(&Message::Cancelled);
     collector.messages.flush_all();
@@ -173,7 +176,7 @@ fn attach(
     session.subscribe(options);
     let attached = session.attach(&attachment).inspect_err(|_| session.clean_up())?;
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
-    // A thread: started last, when nothing is forked any more but collectors that replace a killed one.
+    // This starts a thread. After it, only collectors that replace a killed one are forked.
     let has_ended = attachment.watch().map_err(|error| {
         cancel(&session, &mut collector);
         SessionError::Watch(error)
@@ -191,32 +194,32 @@ fn attach(
     Ok((Tracked::new(session, collector, None, options), started))
 }
 
-/// Says why the run could not attach to its process, also in the report's files: that of an earlier run there would be taken for
-/// this run's. `process`: what it was to attach to, and its arguments.
+/// Says why the run could not attach to its process, on stderr and in the report's files: there, a report of an earlier run would
+/// be taken for this run's. `process`: the process to attach to, and its arguments. Gives the exit status.
 fn not_attached(options: &Options, process: (Attached, Vec<String>), error: &SessionError) -> ExitCode {
     console::error(format_args!("--attach: {error}"));
     let why = format!("The process could not be attached to: {error}.");
     report_without_figures(options, None, Some(process), why);
     match error {
-        // It has ended since the command line was read, which would have said so, too.
+        // The process has ended since the command line was read. An earlier end would have been an error of usage.
         SessionError::NotAttached(_) => ExitCode::from(UsageError::status(name::is_this_gpu_tracker())),
         _ => ExitCode::FAILURE,
     }
 }
 
-/// Starts the command. `cgroup_procs`: the file by which it moves into a cgroup of its own. Without a command, waits for what
-/// ends the run.
+/// Starts the command, after it has made the launcher a subreaper. `cgroup_procs`: the file by which the command moves into a
+/// cgroup of its own. Without a command (an agent), starts to watch the input, whose end is the run's.
 fn spawn(
     options: &Options,
     env: Environment,
-    ready: &Ready,
+    state: &ProcessState,
     cgroup_procs: Option<&File>,
 ) -> Result<Started, SpawnError> {
     if options.discovery.uses(Layer::Subreaper) {
         // If it fails, the other layers still find orphans.
         set_child_subreaper(Some(getpid())).ok();
     }
-    // Of collectors that could not work, and from before this program's exec.
+    // Usage of collectors that could not work, and of children from before this program's exec.
     let children_before = reap::usage_of(libc::RUSAGE_CHILDREN);
     let words = &options.command.words;
     if words.is_empty() {
@@ -232,17 +235,17 @@ fn spawn(
     let strangers = strangers(options);
     let early_signals = signals::take_requests();
     let at_ns = clock::monotonic_ns();
-    let spawned = spawn::spawn(words, env, &ready.inherited, cgroup_procs);
-    // This process may become the command, and exec keeps the attribute.
-    if spawned.is_err() && !ready.was_subreaper {
+    let spawned = spawn::spawn(words, env, &state.inherited, cgroup_procs);
+    // This process may become the command, and exec keeps the attribute of a subreaper.
+    if spawned.is_err() && !state.was_subreaper {
         set_child_subreaper(None).ok();
     }
     let subject = Subject::Command(MainProcess { pid: spawned? });
     Ok(Started { subject, at_ns, children_before, early_signals, strangers })
 }
 
-/// Gives the children that this process has before the command, so that no limit ends them: those of the program that it was (a shell's
-/// background jobs before its `exec`), the collector, what starts agents. None without limits, which alone ask for them.
+/// Gives the children that this process has before the command, so that no limit ends them. They are those of the program that it was (a
+/// shell's background jobs before its `exec`), the collector, and what starts agents. Empty if there are no limits.
 fn strangers(options: &Options) -> Vec<TreeMember> {
     if options.tracking.limits.list.is_empty() {
         return Vec::new();
@@ -252,18 +255,18 @@ fn strangers(options: &Options) -> Vec<TreeMember> {
     children.into_iter().filter_map(|pid| TreeMember::of(&root, pid)).collect()
 }
 
-/// Runs the command without a session, because of this error: tracking must not keep it from running. The launcher reports
-/// what a parent knows. Where it can't even have a child, it becomes the command.
-fn run_untracked(options: &Options, ready: Ready, held: Held, error: &SessionError) -> ExitCode {
+/// Runs the command without a session, because of `error`: tracking must not keep a command from running. The launcher reports what a
+/// parent knows. Where it can't even have a child, it becomes the command.
+fn run_untracked(options: &Options, state: &ProcessState, held: Held, error: &SessionError) -> ExitCode {
     // An agent's stderr is that of the MPI launcher.
     if options.diagnosis.agent.is_none() {
         console::message(format_args!("the command runs untracked: {error}"));
     }
     let account = Untracked::new(options, error.to_string());
     account.write_files(None);
-    match spawn(options, std::env::vars_os().collect(), &ready, None) {
-        Ok(started) => return supervise(options, account, started, ready, held),
-        Err(SpawnError::Exec(error)) => return command_not_executed(options, ready, held, &error),
+    match spawn(options, std::env::vars_os().collect(), state, None) {
+        Ok(started) => return supervise(options, account, started, state, held),
+        Err(SpawnError::Exec(error)) => return command_not_executed(options, state, held, &error),
         Err(SpawnError::NoProcess(error)) => {
             let why = format!("there is no report of it: cannot create a process: {error}");
             console::message(&why);
@@ -272,14 +275,15 @@ fn run_untracked(options: &Options, ready: Ready, held: Held, error: &SessionErr
     }
     drop(held);
     // A signal that the attempt raised (SIGXFSZ under a file size limit) must not reach the command.
-    signals::discard_pending(&ready.signals);
-    not_executed(options, &spawn::become_command(&options.command.words, &ready.inherited))
+    signals::discard_pending(&state.signals);
+    not_executed(options, &spawn::become_command(&options.command.words, &state.inherited))
 }
 
-/// Ends a run whose command can't be executed, because of this error.
-fn command_not_executed(options: &Options, ready: Ready, held: Held, error: &io::Error) -> ExitCode {
+/// Ends a run whose command can't be executed, because of `error`. Other nodes end their part, and the other ranks still get the
+/// report of all.
+fn command_not_executed(options: &Options, state: &ProcessState, held: Held, error: &io::Error) -> ExitCode {
     if let Some(nodes) = held.nodes {
-        nodes.discard(ready.signals);
+        nodes.discard(state.signals);
     }
     let status = not_executed(options, error);
     if let Some(ranks) = held.ranks {
@@ -288,8 +292,8 @@ fn command_not_executed(options: &Options, ready: Ready, held: Held, error: &io:
     status
 }
 
-/// Says why the command can't be executed, writes reports that say so, and ends. The exit status is that of a shell: 127 for a
-/// command that is not found, 126 for one that cannot be executed.
+/// Says why the command can't be executed, on stderr and in the report's files. Gives the exit status, which is that of a shell:
+/// 127 for a command that is not found, 126 for one that cannot be executed.
 pub(crate) fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     let words = &options.command.words;
     let program = words.first().map(|program| program.to_string_lossy()).unwrap_or_default();
@@ -303,8 +307,8 @@ pub(crate) fn not_executed(options: &Options, error: &io::Error) -> ExitCode {
     options.exit_manner.not_executed(status)
 }
 
-/// Writes a report without figures to the report's files. The report of an earlier run there would be taken for this run's.
-/// `status`: the command's wait status. `process`: what the run was to attach to in place of a command, and its arguments.
+/// Writes a report without figures to the report's files, with the warning `why`. The report of an earlier run there would be taken for
+/// this run's. `status`: the command's wait status. `process`: the process to attach to, and its arguments.
 fn report_without_figures(
     options: &Options,
     status: Option<i32>,

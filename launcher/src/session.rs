@@ -29,7 +29,7 @@ use crate::reap::ChildChange;
 use crate::shim_file::ShimFileError;
 use crate::spawn::{Environment, SpawnError};
 
-/// Why no tracked command runs.
+/// Why a command could not be started with tracking, or a process could not be attached to.
 #[derive(Debug, Error)]
 pub(crate) enum SessionError {
     #[error(transparent)]
@@ -55,15 +55,20 @@ pub(crate) struct Session {
     connector: Option<Subscription>,
     preload: Option<Preload>,
     output_locks: Rc<[Option<OutputLock>]>,
-    /// The lock that the ranks of a run share.
+    /// The lock that the ranks of a job share. The collector gets it, to make their joint report.
     ranks: Option<Rc<OwnedFd>>,
     origin: Origin,
     config: Config,
 }
 
 impl Session {
-    /// Creates the session's files; keeps the locks of the report's files, and the one that ranks share. Nothing changes for the
-    /// command yet.
+    /// Removes the files of killed runs, then creates this session's files, and the command's cgroup if one is asked for. For that
+    /// cgroup, the launcher may have to move into another one. The kernel gets the run's limit of RAM for the command's cgroup.
+    ///
+    /// `output_locks`: those of the report's files. `ranks`: the lock that the ranks of a job share.
+    ///
+    /// # Errors
+    /// If the segment or the state file can't be created. What the cgroup lacks is no error: the report says it.
     pub(crate) fn new(
         options: &Options,
         preload: Option<Preload>,
@@ -75,9 +80,9 @@ impl Session {
         stale::remove_all(&options.diagnosis.session_dir, uid);
         let proc_root = ProcRoot::default();
         let mut config = config::of(options, &proc_root);
-        // Its keys are random, so its hashes are random numbers.
-        let random = RandomState::new();
         config.discovery.shim_directory = preload.as_ref().and_then(Preload::directory);
+        // The keys of a RandomState are random, so its hashes are random numbers.
+        let random = RandomState::new();
         let new = NewSession {
             flags: flags(options),
             session_id: random.hash_one(0),
@@ -96,7 +101,7 @@ impl Session {
             let _ = segment.named().unlink();
             SessionError::State { path: state_path, source }
         })?;
-        // The files are there. What follows may fail, and the report says why.
+        // Created last, because nothing below fails and would have to remove it.
         config.cgroups.own = options
             .preparations
             .cgroup
@@ -115,14 +120,15 @@ impl Session {
         });
     }
 
-    /// Gives the command's environment: with the shim, unless that layer is off.
+    /// Gives the command's environment: with the shim, unless the preload layer is off. Adds a warning to the report if the command's
+    /// processes would not report to this run.
     pub(crate) fn environment(&mut self) -> Environment {
         self.warn_if_nested_too_deep();
         let Some(preload) = &self.preload else { return std::env::vars_os().collect() };
         preload.environment(self.segment.named().path())
     }
 
-    /// Warns if so many runs are outside this one that processes do not report to it.
+    /// Adds a warning to the report if so many runs are around this one that its processes do not report to it.
     fn warn_if_nested_too_deep(&mut self) {
         if self.preload.is_some() && is_nested_too_deep() {
             self.config.report.warnings.push(format!(
@@ -132,23 +138,23 @@ impl Session {
         }
     }
 
-    /// Gives the variables by which programs report to this session, unless that layer is off.
+    /// Gives the variables by which programs report to this session. There are none if the preload layer is off.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let preload = self.preload.as_ref();
         preload.map_or_else(Vec::new, |preload| preload.variables(self.segment.named().path()))
     }
 
-    /// Attaches the run to a process, which stands for the command from now on.
+    /// Attaches the run to a process, which stands for the command from now on. Adds warnings to the report about what stays unknown.
     ///
     /// # Errors
     /// If the process has ended.
     pub(crate) fn attach(&mut self, attachment: &Attachment) -> Result<Attached, SessionError> {
         let attached = attachment.begin()?;
         self.config.attached = Some(attached);
-        self.config.report.warnings.extend(attachment.lack());
+        self.config.report.warnings.extend(attachment.refused_figures());
         self.warn_if_nested_too_deep();
         self.config.command.clone_from(&attachment.args);
-        // Its limits are those of its own groups, which need not be the launcher's.
+        // The process's cgroups limit it. They need not be the launcher's.
         self.config.cgroups = cgroup::of_process(&ProcRoot::default(), Some(attached.pid));
         Ok(attached)
     }
@@ -172,7 +178,7 @@ impl Session {
         }
     }
 
-    /// Gives what keeps the shim from being removed while the run lasts. `None`: nothing removes it, or it is not used.
+    /// Gives what keeps the shim's file from being removed while the run lasts. `None`: nothing removes the file, or no shim is used.
     pub(crate) fn shim_upkeep(&self) -> Option<Upkeep> {
         self.preload.as_ref().and_then(Preload::upkeep)
     }
@@ -189,8 +195,8 @@ impl Session {
             .map_err(SessionError::Collector)
     }
 
-    /// Starts a collector that continues the work of a killed one. `main_pid`: the command, which may have ended, if there is one.
-    /// `crashed_by`: the signal because of which collectors must not load NVIDIA's library from now on.
+    /// Starts a collector that continues the work of a killed one. `main_pid`: the command's first process, which may have ended.
+    /// `crashed_by`: the signal of the crashes after which no collector of this run may load NVIDIA's library.
     pub(crate) fn restart_collector(
         &mut self,
         main_pid: Option<u32>,
@@ -202,32 +208,32 @@ impl Session {
         self.start_collector()
     }
 
-    /// Gives the configuration of its collectors.
+    /// Gives the configuration of the session's collectors.
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Whether the report is written.
+    /// Whether a collector has written the report.
     pub(crate) fn is_reported(&self) -> bool {
         self.state.is_reported()
     }
 
-    /// Writes the REAPED record of an ended child. Where the wait layer is off, only the command's first process (`is_main`)
-    /// has one.
+    /// Writes the REAPED record of an ended child. If the wait layer is off, only the command's first process (`is_main`) gets
+    /// one.
     pub(crate) fn record(&self, ended: &ChildChange, is_main: bool) {
-        if !(self.config.discovery.uses(Layer::Wait) || is_main) {
+        if !is_main && !self.config.discovery.uses(Layer::Wait) {
             return;
         }
         let event = ended.record(self.segment.header().flags & FLAG_SPLIT_RSS != 0);
         self.segment.push_event(&Origin { monotonic_ns: clock::monotonic_ns(), ..self.origin }, &event);
     }
 
-    /// Wakes the collector.
+    /// Wakes the collector, which may sleep until the next event.
     pub(crate) fn wake_collector(&self) {
         self.segment.ring_doorbell();
     }
 
-    /// Removes the files and the cgroup, unless the collector has done so.
+    /// Removes the session's files and the run's cgroup, unless the collector has done so.
     pub(crate) fn clean_up(&self) {
         segment::live::remove(self.segment.named().path());
         for file in [self.segment.named(), self.state.named()] {
@@ -242,12 +248,17 @@ impl Session {
 
 /// Gives the flags of the segment's header, which tell the shim what it has to do.
 fn flags(options: &Options) -> u32 {
-    [
+    let all = [
         (FLAG_PIDFS, has_pidfs()),
         (FLAG_SPLIT_RSS, has_split_rss()),
         (FLAG_NO_ENV_REPAIR, options.diagnosis.no_env_repair),
         (FLAG_NO_WAIT_RECORDS, !options.discovery.uses(Layer::Wait)),
-    ]
-    .into_iter()
-    .fold(0, |flags, (flag, is_on)| if is_on { flags | flag } else { flags })
+    ];
+    let mut flags = 0;
+    for (flag, is_on) in all {
+        if is_on {
+            flags |= flag;
+        }
+    }
+    flags
 }

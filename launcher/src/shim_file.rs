@@ -34,8 +34,9 @@ use crate::time_limit;
 
 /// The built library (see build.rs).
 const BYTES: &[u8] = include_bytes!(env!("GPU_TRACK_SHIM_SO"));
+/// A hash of the library's bytes, which names this build of the library.
 const HASH: &str = env!("GPU_TRACK_SHIM_HASH");
-/// A home directory can be on a file system that does not answer. A busy NFS server answers within this.
+/// How long the launcher waits for a directory's file system, which may never answer. A busy NFS server answers within this.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// No directory can hold the library.
@@ -90,17 +91,17 @@ impl From<Unsafe> for Unfit {
 /// The library on disk.
 #[derive(Debug, Clone)]
 pub(crate) struct Installed {
-    /// The link, which has no symbolic link in its directories.
+    /// The path of the link to the library, with the symbolic links in its directories resolved.
     pub(crate) link: PathBuf,
-    /// Whether the run that found it is the first one in a day. `None`: nothing is removed from its directory.
+    /// Whether no other run has used the library within a day. `None`: nothing is removed from its directory, so that does not matter.
     pub(crate) is_first_today: Option<bool>,
 }
 
-/// Writes the library to disk, unless that is done already.
+/// Finds the library on disk, or writes it there. `PREFIX/lib/gpu-track`, if it can be used, goes before the user's own directories.
 pub(crate) fn install() -> Result<Installed, ShimFileError> {
     let user = User::this();
-    let of_all = std::env::current_exe().ok().and_then(|program| shared_directory(&program));
-    if let Some(link) = of_all.and_then(|directory| installed_in(&directory, user)) {
+    let shared = std::env::current_exe().ok().and_then(|program| shared_directory(&program));
+    if let Some(link) = shared.and_then(|directory| link_in_shared(&directory, user)) {
         // Nothing is removed from a directory that an administrator made.
         return Ok(Installed { link, is_first_today: None });
     }
@@ -114,9 +115,9 @@ fn shared_directory(program: &Path) -> Option<PathBuf> {
     directory.is_dir().then_some(directory)
 }
 
-/// Finds the library in a directory of root's or this user's. Gives the link to it. This user's own directory gets the library
-/// now, one of root's by root's next run. `None`: it is not there, or can't be trusted or used.
-fn installed_in(directory: &Path, user: User) -> Option<PathBuf> {
+/// Gives the link to the library in a shared directory. If the directory is this user's, the library is written there if it is
+/// missing. If it is root's, root's next run does that. `None`: the library is missing, or can't be trusted or mapped.
+fn link_in_shared(directory: &Path, user: User) -> Option<PathBuf> {
     let directory = user.resolve(directory).ok()?;
     let found = fs::symlink_metadata(&directory).ok()?;
     if found.uid() == user.uid() {
@@ -125,12 +126,17 @@ fn installed_in(directory: &Path, user: User) -> Option<PathBuf> {
     let name = format!("{SHIM_PREFIX}{HASH}.so");
     let link = directory.join(format!("{SHIM_PREFIX}{HASH}.not-libasan.so"));
     let is_safe = found.uid() == 0 && found.mode() & 0o022 == 0;
-    let is_it = is_safe && fs::read_link(&link).is_ok_and(|target| target == Path::new(&name));
-    let file = open_if_right(&directory.join(name), user).filter(|_| is_it)?;
-    check_executable(&file).ok().map(|()| link)
+    let is_linked = fs::read_link(&link).is_ok_and(|target| target == Path::new(&name));
+    if !is_safe || !is_linked {
+        return None;
+    }
+    let file = open_if_right(&directory.join(name), user)?;
+    check_executable(&file).ok()?;
+    Some(link)
 }
 
-/// Lists the directories to try, best first. Relative ones from the environment are ignored (XDG Base Directory).
+/// Lists the directories to try, best first. `variable` gives an environment variable. Relative paths in it are ignored (XDG Base
+/// Directory).
 ///
 /// Processes of root's tree can become other users, and the dynamic linker prints an error in each one that cannot read
 /// the library. So root's library goes to a directory that all users can read. It never goes to one that the environment
@@ -156,14 +162,17 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>, user: User) -> Vec<Pa
     .collect()
 }
 
-/// Puts the library into the first of these directories that can hold it. One that does not answer is given up.
+/// Puts the library into the first of these directories that can hold it. A directory whose file system does not answer is skipped.
+///
+/// # Errors
+/// If none can hold it. The error has the reason for each.
 fn install_to(directories: &[PathBuf], user: User) -> Result<Installed, ShimFileError> {
     let mut reasons = Vec::new();
     for directory in directories {
         let tried = directory.clone();
         let work = move || install_or_leave_nothing(&tried, user);
-        // A directory that a variable of the environment names may be on a file system that does not answer. None names one of
-        // root's.
+        // A directory that a variable of the environment names may be on a file system that does not answer. Root's directories
+        // are all fixed.
         let result = if user.is_root() || time_limit::is_on_disk(directory) {
             time_limit::unlimited(work)
         } else {
@@ -177,7 +186,7 @@ fn install_to(directories: &[PathBuf], user: User) -> Result<Installed, ShimFile
     Err(ShimFileError::new(&reasons, user))
 }
 
-/// Puts the library into a directory. If that fails, a new directory is removed again.
+/// Puts the library into a directory. If that fails, and the directory was made for it, the directory is removed again.
 fn install_or_leave_nothing(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let is_new = !directory.exists();
     install_in(directory, user).inspect_err(|_| {
@@ -188,7 +197,8 @@ fn install_or_leave_nothing(directory: &Path, user: User) -> Result<Installed, U
     })
 }
 
-/// Puts the library and the link to it into a directory. Marks the library as used, once a day, so that no launcher removes it.
+/// Makes a directory if it is missing, and puts the library and the link to it there, unless they are there already. Marks the
+/// library as used once a day, so that no launcher removes it.
 fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     let directory = &make_private_directory(directory, user)?;
     if directory.as_os_str().as_bytes().iter().any(|b| *b == b':' || b.is_ascii_whitespace()) {
@@ -208,8 +218,8 @@ fn install_in(directory: &Path, user: User) -> Result<Installed, Unfit> {
     Ok(Installed { link, is_first_today: Some(is_first_today) })
 }
 
-/// Creates a directory that only this user can write to, and that no other user can replace. If the user is root, others
-/// can read its files. Returns its path without links.
+/// Creates a directory that only this user can write to, and that no other user can replace. An existing directory is checked. If the
+/// user is root, others can read its files. Returns its path without links.
 fn make_private_directory(directory: &Path, user: User) -> Result<PathBuf, Unfit> {
     let mode = if user.uid() == 0 { 0o755 } else { 0o700 };
     // A link in place of the directory itself is not followed: in /tmp, another user may have made one before.
@@ -228,7 +238,7 @@ fn make_private_directory(directory: &Path, user: User) -> Result<PathBuf, Unfit
     Ok(directory)
 }
 
-/// Writes the library, unless it is there already, and checks that it can be mapped.
+/// Writes the library to `path`, unless the right one is there already. Checks that it can be mapped executable.
 fn write(path: &Path, user: User) -> Result<(), Unfit> {
     match open_if_right(path, user) {
         Some(file) => check_executable(&file),
@@ -244,7 +254,8 @@ fn make_link(target: &str, link: &Path) -> Result<(), Unfit> {
     replace(link, |new| Ok(symlink(target, new)?))
 }
 
-/// Creates a file or link under another name, then renames it: a launcher that starts now finds all of it or nothing.
+/// Creates a file or link by `create`, under another name, then renames it to `path`. So a launcher that starts meanwhile never finds a
+/// part of it.
 fn replace(path: &Path, create: impl FnOnce(&Path) -> Result<(), Unfit>) -> Result<(), Unfit> {
     let new = path.with_file_name(temporary_name(path));
     let result = create(&new).and_then(|()| Ok(fs::rename(&new, path)?));
@@ -255,7 +266,7 @@ fn replace(path: &Path, create: impl FnOnce(&Path) -> Result<(), Unfit>) -> Resu
     result
 }
 
-/// Makes a name that no other launcher uses, in any pid namespace that shares the directory.
+/// Makes a hidden name for a new file, from the pid and the time: launchers in several pid namespaces can share the directory.
 fn temporary_name(path: &Path) -> OsString {
     let nanos =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
@@ -265,7 +276,7 @@ fn temporary_name(path: &Path) -> OsString {
     name
 }
 
-/// Opens the library if its content is right and only this user or root could have written it.
+/// Opens the library if only this user or root could have written it, and every byte is right.
 fn open_if_right(path: &Path, user: User) -> Option<File> {
     let mut file =
         OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;

@@ -9,11 +9,11 @@ use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
 use crate::console;
 use crate::console::message;
 
-/// Writes the report in `json`, which was read from `path`, where the options say. Without `-o` that is stdout, since that has
-/// nothing else here.
+/// Writes the report in `json`, which was read from `path`, to the places that the options name. Without `-o` it goes to stdout,
+/// since no command writes there.
 ///
 /// # Errors
-/// If it can't be written there.
+/// If a place that the options name can't be used.
 pub(crate) fn report(
     json: &str,
     path: impl Display,
@@ -30,12 +30,13 @@ pub(crate) fn report(
     if let Some(note) = &read.note {
         message(note);
     }
-    let values = PatternValues { time: read.report.started_at, number: None, ..PatternValues::here() };
+    let values = PatternValues { time: read.report.started_at, rank_number: None, ..PatternValues::here() };
     let targets = cli::targets(places, &values)?;
     Ok(written(&read.report, &targets, places, style))
 }
 
-/// Writes a report to `targets`, which are those of `places`. Without `-o` that is stdout.
+/// Writes a report to `targets`, which were found for `places`. Without `-o` it goes to stdout. Gives the exit status. Lines on stderr
+/// say where writing failed.
 pub(crate) fn written(
     report: &Report,
     targets: &[ReportTarget],
@@ -43,7 +44,7 @@ pub(crate) fn written(
     mut style: Style,
 ) -> ExitCode {
     if places.outputs.is_empty() {
-        // The form that stderr would have, since that is for people.
+        // `targets` is stderr then. stdout gets the same form.
         style.console = console::of_stdout();
         let texts: Vec<_> = targets.iter().map(|target| render(report, target, style)).collect();
         return console::print(&texts.concat());

@@ -1,4 +1,5 @@
-//! Signals of the launcher. All are blocked and taken one by one, so there are no handlers and no races with them.
+//! Signals of the launcher. All but those of faults are blocked and taken one by one, so there are no handlers and no races with
+//! them.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,8 +9,8 @@ use libc::{
     SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGQUIT, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP,
 };
 
-/// Number of requests to end (Ctrl-C) after which the launcher stops waiting for the report. Whoever writes it goes on, as long as
-/// that lives.
+/// Number of requests to end (Ctrl-C) after which the launcher stops waiting for the report. A collector goes on writing it. A thread
+/// of the launcher ends with the launcher.
 pub(crate) const MAX_END_REQUESTS: u32 = 2;
 
 /// A set of signals.
@@ -35,11 +36,11 @@ impl Received {
 }
 
 /// The signals that users and batch systems send to end a program.
-const REQUESTS: [i32; 4] = [SIGINT, SIGTERM, SIGQUIT, SIGHUP];
+const END_REQUESTS: [i32; 4] = [SIGINT, SIGTERM, SIGQUIT, SIGHUP];
 
 /// Whether users and batch systems send this signal to end a program.
 pub(crate) fn requests_end(signal: i32) -> bool {
-    REQUESTS.contains(&signal)
+    END_REQUESTS.contains(&signal)
 }
 
 /// Whether a program gets this signal for a fault of its own.
@@ -104,7 +105,7 @@ pub(crate) fn block(set: &SignalSet) -> SignalSet {
     }
 }
 
-/// Lets one signal through.
+/// Unblocks one signal.
 pub(crate) fn unblock(signal: i32) {
     // SAFETY: the set is ours; no old mask is asked for.
     unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &only(signal), std::ptr::null_mut()) };
@@ -116,7 +117,7 @@ pub(crate) fn restore(mask: &SignalSet) {
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
 }
 
-/// Waits for one of these blocked signals, at most for `timeout` if there is one. `None`: none came, or the wait was
+/// Waits for one of these blocked signals, at most for `timeout` if there is one, and takes it. `None`: none came, or the wait was
 /// interrupted.
 pub(crate) fn wait(set: &SignalSet, timeout: Option<Duration>) -> io::Result<Option<Received>> {
     let timeout = timeout.map(|timeout| libc::timespec {
@@ -154,7 +155,7 @@ pub(crate) fn discard_pending(set: &SignalSet) {
 
 /// Takes the pending signals that ask to end, which are blocked. All others stay pending.
 pub(crate) fn take_requests() -> Vec<Received> {
-    let requests = of(&REQUESTS);
+    let requests = of(&END_REQUESTS);
     std::iter::from_fn(|| wait(&requests, Some(Duration::ZERO)).ok().flatten()).collect()
 }
 
@@ -164,16 +165,14 @@ pub(crate) fn is_end_pending() -> bool {
     // SAFETY: the set is ours, and zeroed is a valid empty one; sigismember reads it.
     unsafe {
         libc::sigpending(set.as_mut_ptr());
-        REQUESTS.iter().any(|signal| libc::sigismember(set.as_ptr(), *signal) == 1)
+        END_REQUESTS.iter().any(|signal| libc::sigismember(set.as_ptr(), *signal) == 1)
     }
 }
 
 /// Raises a blocked signal with its default action. Returns only if that action does not end the process.
 pub(crate) fn raise_default(signal: i32) {
     set_ignored(signal, false);
-    // SAFETY: the set is initialised; unblocking and raising a signal have no preconditions.
-    unsafe {
-        libc::sigprocmask(libc::SIG_UNBLOCK, &only(signal), std::ptr::null_mut());
-        libc::raise(signal);
-    }
+    unblock(signal);
+    // SAFETY: raise has no preconditions.
+    unsafe { libc::raise(signal) };
 }

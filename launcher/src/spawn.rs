@@ -31,8 +31,8 @@ pub(crate) struct InheritedState {
 }
 
 impl InheritedState {
-    /// Sets up the launcher's own signal state: `blocked` for [`signals::wait`], and SIGCHLD not ignored. Were it
-    /// ignored, the kernel would reap the command before the launcher can.
+    /// Sets up the launcher's own signal state, and gives the one before. `blocked` are blocked, for [`signals::wait`]. SIGCHLD is
+    /// not ignored: otherwise the kernel would reap the command before the launcher can.
     pub(crate) fn replace(blocked: &SignalSet) -> Self {
         let sigchld_ignored = signals::is_ignored(libc::SIGCHLD);
         let mask = signals::block(blocked);
@@ -40,7 +40,7 @@ impl InheritedState {
         Self { mask, sigchld_ignored }
     }
 
-    /// Lets signals through to this process again.
+    /// Gives this process the mask of blocked signals back that it was started with.
     pub(crate) fn unblock(&self) {
         signals::restore(&self.mask);
     }
@@ -71,7 +71,7 @@ struct ExecArgs {
 }
 
 impl ExecArgs {
-    /// Prepares the arguments. Fails if one has a NUL byte in it.
+    /// Prepares the arguments and the environment. Fails if one has a NUL byte in it.
     fn new(command: &[OsString], env: Environment) -> io::Result<Self> {
         let c_string = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
         let program = c_string(command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
@@ -103,7 +103,8 @@ impl ExecArgs {
     }
 }
 
-/// Starts the command as a child, in the cgroup whose cgroup.procs is given. Returns its pid after its exec.
+/// Starts the command as a child, and waits for its exec. `cgroup_procs`: the cgroup.procs of the cgroup that the child moves into. If
+/// that fails, the child stays in the launcher's cgroup. Gives the child's pid.
 pub(crate) fn spawn(
     command: &[OsString],
     env: Environment,
@@ -119,8 +120,7 @@ pub(crate) fn spawn(
         -1 => Err(io::Error::last_os_error().into()),
         0 => {
             if let Some(procs) = cgroup_procs {
-                // SAFETY: a plain write. "0" stands for the writing process; if the kernel refuses it, the command runs
-                // in the launcher's cgroup.
+                // SAFETY: a plain write. "0" stands for the writing process.
                 unsafe { libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) };
             }
             inherited.restore();

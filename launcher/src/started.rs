@@ -9,13 +9,13 @@ use gpu_track_collector::TreeMember;
 use crate::main_process::MainProcess;
 use crate::signals::Received;
 
-/// What the run lasts as long as.
+/// What decides how long the run lasts.
 pub(crate) enum Subject {
     /// The command's first process.
     Command(MainProcess),
-    /// The input of a launcher without a command. True: it has ended.
+    /// The standard input of a launcher without a command (an agent), which becomes true when the input has ended.
     Input(Arc<AtomicBool>),
-    /// The process that the run attached to, and whether it has ended.
+    /// The process that the run attached to. `has_ended` becomes true when it has ended.
     Attached { pid: u32, has_ended: Arc<AtomicBool> },
 }
 
@@ -29,12 +29,12 @@ impl Subject {
     }
 }
 
-/// What has been started.
+/// What has been started, and the launcher's state just before.
 pub(crate) struct Started {
     pub(crate) subject: Subject,
-    /// When, CLOCK_MONOTONIC nanoseconds just before its fork.
+    /// When, CLOCK_MONOTONIC nanoseconds: just before the command's fork, or when the attached process's usage was read.
     pub(crate) at_ns: u64,
-    /// RUSAGE_CHILDREN just before.
+    /// RUSAGE_CHILDREN of the launcher at the start.
     pub(crate) children_before: Usage,
     /// Requests to end that came before the fork: the command did not get them.
     pub(crate) early_signals: Vec<Received>,

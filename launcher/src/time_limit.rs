@@ -13,7 +13,7 @@ use crate::signals;
 /// Enough for system calls with paths. Memory for it counts for `ulimit -v`.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Gives what `work` returns, or `None` if that takes longer than `limit`. It goes on then, in a thread that ends with the
+/// Gives what `work` returns, or `None` if it takes longer than `limit`. The work then goes on, in a thread that ends with the
 /// process. Where no thread can be started, the work is done in this one, without a limit.
 ///
 /// The thread blocks all signals: one that it took would end the process although the launcher has blocked it.
@@ -23,7 +23,7 @@ pub(crate) fn within<T: Send + 'static>(
 ) -> Option<T> {
     let (sender, result) = mpsc::sync_channel(1);
     let in_thread = work.clone();
-    // If nothing waits any more, it is too late for the result.
+    // Sending fails if nothing waits any more.
     match aside(move || drop(sender.send(in_thread()))) {
         Ok(()) => result.recv_timeout(limit).ok(),
         // A limit of processes or of memory.
@@ -40,11 +40,12 @@ pub(crate) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(in_thread).map(drop)
 }
 
-/// Whether work in this directory is sure to be answered, so that it needs no limit and no thread: it is on a disk of this
-/// machine, and the kernel has its path at hand. False where that can't be told without waiting: RESOLVE_CACHED (Linux 5.12)
-/// fails instead of waiting for a file system, and AT_STATX_DONT_SYNC takes what is known. File systems of the network and of FUSE
-/// have no device, so their major number is 0. So have btrfs and overlayfs, where a thread is started without need. FUSE on a block
-/// device (ntfs-3g) counts as a disk.
+/// Whether the file system of this directory is sure to answer, so that work in it needs no limit and no thread. That is so if it is on
+/// a disk of this machine, and the kernel has its path in memory. False where finding out would mean waiting: RESOLVE_CACHED
+/// (Linux 5.12) fails instead of waiting for a file system, and AT_STATX_DONT_SYNC takes what is known.
+///
+/// File systems of the network and of FUSE have no device, so their major number is 0. That of btrfs and overlayfs is 0, too: there a
+/// thread is started without need. FUSE on a block device (ntfs-3g) counts as a disk.
 pub(crate) fn is_on_disk(directory: &Path) -> bool {
     let at_hand = ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -55,9 +56,8 @@ pub(crate) fn is_on_disk(directory: &Path) -> bool {
         .is_ok_and(|found| found.stx_dev_major != 0)
 }
 
-/// Does work as [`within`] does it, but without a thread and a limit of time: for what is sure to be answered.
-///
-/// A file size limit raises SIGXFSZ, which would end the launcher. The error of the write says the same.
+/// Does work in this thread, without a limit of time, with SIGXFSZ blocked. A write beyond a limit of file sizes (`ulimit -f`) raises
+/// that signal, which would end the launcher. The write's error says the same.
 pub(crate) fn unlimited<T>(work: impl FnOnce() -> T) -> T {
     let exceeded = signals::only(libc::SIGXFSZ);
     let before = signals::block(&exceeded);

@@ -1,4 +1,4 @@
-//! The account of a run whose tracking could not begin: what the launcher itself knows as the command's parent.
+//! The account of a run that no collector tracks: what the launcher itself knows as the command's parent.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::supervise::Account;
 use crate::wakeups::Wakeups;
 use crate::{config, console};
 
-/// Most records of orphans that are kept. What others used is added to that of the last one.
+/// Most records of ended children that are kept. What further ones used is added to the last record.
 const MOST_REAPED: usize = 10_000;
 /// How often the launcher looks at signals while the report is written.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -30,16 +30,16 @@ pub(crate) struct Untracked {
     config: Config,
     known: KnownToParent,
     has_split_rss: bool,
-    /// Children that this process had before the command, of the program that it ran before its exec.
-    before: Vec<u32>,
+    /// Children from before the command: those of the program that this process was before its exec.
+    children_before: Vec<u32>,
 }
 
 impl Untracked {
     /// Makes the account before the command is started. `reason`: why tracking could not begin.
     pub(crate) fn new(options: &Options, reason: String) -> Self {
         let root = ProcRoot::default();
-        let before = root.children(std::process::id(), 1);
-        let mut untracked = Self { before, ..Self::beside(&config::of(options, &root)) };
+        let children_before = root.children(std::process::id(), 1);
+        let mut untracked = Self { children_before, ..Self::beside(&config::of(options, &root)) };
         untracked.begin(reason);
         untracked
     }
@@ -51,7 +51,7 @@ impl Untracked {
             config: config.clone(),
             known: KnownToParent::default(),
             has_split_rss: has_split_rss(),
-            before: Vec::new(),
+            children_before: Vec::new(),
         }
     }
 
@@ -71,13 +71,13 @@ impl Untracked {
         report_to_files(&config, &KnownToParent::default());
     }
 
-    /// Finds the children that still run. /proc lists them; without it, waitid(2) says whether there are any.
-    fn left(&self) -> Left {
+    /// Finds the command's children that still run. /proc lists them. Without /proc, waitid(2) says whether there are any.
+    fn children_left(&self) -> Left {
         let root = ProcRoot::default();
-        let mut left = root.children(std::process::id(), 1);
-        left.retain(|pid| !self.before.contains(pid));
-        if !left.is_empty() {
-            Left::Some(left)
+        let mut children = root.children(std::process::id(), 1);
+        children.retain(|pid| !self.children_before.contains(pid));
+        if !children.is_empty() {
+            Left::Some(children)
         } else if !root.lists_children() && reap::has_children() {
             Left::Unknown
         } else {
@@ -86,7 +86,7 @@ impl Untracked {
     }
 }
 
-/// Writes a report of what is known to those of the report's files whose form has a place for the reasons of nulls.
+/// Writes a report of what is known to the report's files whose form can say why a figure is null. A failure is said on stderr.
 pub(crate) fn report_to_files(config: &Config, known: &KnownToParent) {
     if has_files(&config.report)
         && let Err(error) = write_files(&config.report, &untracked(config, known))
@@ -95,7 +95,7 @@ pub(crate) fn report_to_files(config: &Config, known: &KnownToParent) {
     }
 }
 
-/// Adds what a process used (`other`, a REAPED event) to the record of another.
+/// Adds what a process used (`other`, a REAPED event) to `into`, the REAPED record of another process.
 fn merge(into: &mut StoredRecord, other: Event) {
     let (
         Event::Reaped { usage, reaper_max_rss_kib, clock_ns, .. },
@@ -104,11 +104,11 @@ fn merge(into: &mut StoredRecord, other: Event) {
     else {
         return;
     };
-    // The launcher's peak when the larger of both was reaped: what the child may have inherited.
+    // A child may have inherited the launcher's peak. So the launcher's peak is kept that belongs to the larger child.
     if more.max_rss_kib > usage.max_rss_kib {
         *reaper_max_rss_kib = of_more;
     }
-    // It is the clock of one of them only.
+    // The CPU clock is of one process, and the record stands for several from now on.
     *clock_ns = 0;
     *usage = Usage {
         user_us: usage.user_us + more.user_us,
@@ -137,12 +137,12 @@ impl Account for Untracked {
     }
 
     fn is_foreign(&self, pid: u32) -> bool {
-        self.before.contains(&pid)
+        self.children_before.contains(&pid)
     }
 
     fn foreign_ended(&mut self, _status: i32) {}
 
-    /// Keeps the child's record. Beyond [`MOST_REAPED`], it is added to the last one, but for the command's.
+    /// Keeps the child's record. Beyond [`MOST_REAPED`] records, it is added to the last one, unless it is the command's.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool) {
         let event = ended.record(self.has_split_rss);
         let reaped = &mut self.known.reaped;
@@ -171,10 +171,11 @@ impl Account for Untracked {
         PathBuf::new()
     }
 
-    /// As with a collector, a second request to end (Ctrl-C) ends the wait for the report, whatever that waits for.
+    /// Writes the report in a thread, because its file system may not answer. As with a collector, [`MAX_END_REQUESTS`] requests to end
+    /// (Ctrl-C) end the wait for it.
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()> {
         wakeups.discard_pending();
-        self.known.left = self.left();
+        self.known.left = self.children_left();
         let (config, known) = (self.config.clone(), std::mem::take(&mut self.known));
         let report = untracked(&config, &known);
         let (done, is_done) = channel::<()>();
@@ -186,7 +187,7 @@ impl Account for Untracked {
             }
         });
         if writer.is_err() {
-            // There is no room for a thread.
+            // No thread could be started: a limit of processes or of memory.
             write(&config, &report);
             return Ok(());
         }

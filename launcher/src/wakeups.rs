@@ -22,8 +22,8 @@ pub(crate) struct Wakeups {
 }
 
 impl Wakeups {
-    /// Opens a signalfd, after the command's fork. Rust's runtime has opened what was closed of the descriptors 0 to 2, so
-    /// this is none of them.
+    /// Opens a signalfd for these blocked signals. It is made after the command's fork, so that the command does not get it. Its
+    /// number is above 2, because Rust's runtime has opened the standard descriptors that were closed.
     pub(crate) fn new(signals: SignalSet) -> Self {
         // SAFETY: the set is initialised; -1 asks for a new descriptor.
         let fd = unsafe { libc::signalfd(-1, &raw const signals, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
@@ -72,8 +72,8 @@ impl Wakeups {
     }
 }
 
-/// Waits for a signal, orders, or `room` in the pipe for messages; at most for `timeout`. `orders` and `room` are the pipes.
-/// Gives the signal, if there is one.
+/// Waits until a signal comes, `orders` can be read, or `room` can be written to; at most for `timeout`. `orders` and `room` are the
+/// pipes for orders and messages. Gives the signal, if one has come.
 fn poll_for(
     signal_fd: &OwnedFd,
     orders: Option<BorrowedFd<'_>>,

@@ -18,15 +18,15 @@ pub(crate) fn origin(pid: u32) -> Origin {
     Origin { pid, pid_ns: pid_namespace_of(pid), parent: 0, monotonic_ns, flags: 0 }
 }
 
-/// Gives the origin of a record that a process writes once: there a system call is cheaper than the vDSO (see
-/// [`sys::clock_ns`]). The caller has checked that system calls are allowed.
+/// Gives the origin of a record that a process writes only once, with the parent's pid. For a single reading of the clock, a system
+/// call is cheaper than the vDSO (see [`sys::clock_ns`]). The caller has checked that system calls are allowed.
 pub(crate) fn origin_by_syscall(pid: u32, parent: u32) -> Origin {
     let monotonic_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
     Origin { pid, pid_ns: pid_namespace_of(pid), parent, monotonic_ns, flags: 0 }
 }
 
-/// Gives the pid namespace (inode) of the caller, whose pid is `pid`; 0: not known. The child of a raw clone system call still
-/// has its parent's state. If its pid is 1, it is the first process of a new pid namespace.
+/// Gives the inode of the pid namespace of the caller, whose pid is `pid`; 0: not known. The child of a raw clone system call has its
+/// parent's state. If the pid of such a child is 1, it is the first process of a new pid namespace, so the kernel is asked.
 fn pid_namespace_of(pid: u32) -> u32 {
     if pid == 1 && state::PID.load(Relaxed) != 1 && state::may_call_kernel() {
         return sys::pid_namespace();
@@ -34,7 +34,7 @@ fn pid_namespace_of(pid: u32) -> u32 {
     state::PID_NAMESPACE.load(Relaxed)
 }
 
-/// No flag of a session keeps a record from it.
+/// `unless` of [`emit`] for a record that every open session gets.
 pub(crate) const TO_ALL: u32 = 0;
 
 /// Writes `event` to every open session whose header has none of the flags in `unless`. Where the ring is full, the record is
@@ -44,7 +44,7 @@ pub(crate) fn emit(origin: &Origin, event: &Event, unless: u32) {
     let mut record = [0; RECORD_WORDS];
     event.encode_into(origin, &mut record);
     for header in state::sessions() {
-        // A closed session's report is written; later records would only fill its memory.
+        // The report of a closed session is written already, so more records would only use memory.
         if header.state.load(Relaxed) != STATE_OPEN || header.flags & unless != 0 {
             continue;
         }

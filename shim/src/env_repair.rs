@@ -1,11 +1,11 @@
 //! Environment repair: if the environment of a new program lacks the shim or the session (`env -i`, a hand-made
 //! envp), they are put back. A foreign LD_PRELOAD is kept behind the shim, and every other byte stays as it is.
 //!
-//! Where the shim's file can't be seen (bubblewrap, chroot), the dynamic linker would print an error line. A program
-//! that is started there gets an LD_PRELOAD without the shim, and is counted.
+//! If the new program can't see the shim's file (bubblewrap, chroot), the dynamic linker would print an error line. Such a program
+//! gets an LD_PRELOAD without the shim, and is counted.
 //!
-//! The new pointer array is on the stack if it takes at most 8 KiB. A larger one is in a mapping that is kept and
-//! reused. A vfork child can't unmap it after a successful exec, so each would leak one into its parent.
+//! The new pointer array is on the stack if it takes at most 8 KiB. A larger one is in a mapping that is kept and used again. A new
+//! mapping each time would leak: a vfork child can't unmap it after a successful exec, so it would stay in the parent.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -25,25 +25,27 @@ const MAX_STACK_BYTES: usize = 8192;
 /// The kept mapping grows by multiples of this, so that it is seldom replaced.
 const MAPPING_UNIT_BYTES: usize = 64 << 10;
 
-/// What an environment needs to become a repaired one.
+/// How an environment is to be repaired.
 struct Repair {
-    /// Entries of the old environment.
+    /// Number of entries of the old environment.
     entries: usize,
+    /// The session's variable is added.
     adds_session: bool,
+    /// `None`: LD_PRELOAD stays as it is.
     preload: Option<NewPreload>,
 }
 
 /// A new LD_PRELOAD entry.
 struct NewPreload {
-    /// The entry that it replaces; `None` if it is added.
+    /// Index of the entry that it replaces; `None` if it is added.
     replaces: Option<usize>,
     /// The text of the new entry, in parts.
     parts: [&'static [u8]; 5],
 }
 
 impl NewPreload {
-    /// Gives the entry that is needed in place of `found` (its index and value), which is the LD_PRELOAD in effect. `None`
-    /// if that one is right, or the path of the shim is not known.
+    /// Gives an entry with the shim, in place of `found`: index and value of the LD_PRELOAD in effect, if there is one. `None`:
+    /// `found` has the shim, or the path of the shim is not known.
     fn instead_of(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let value = found.map_or(&b""[..], |(_, value)| value);
         if shim_in(value).is_some() {
@@ -55,14 +57,15 @@ impl NewPreload {
         Some(Self { replaces: found.map(|(index, _)| index), parts: [name, b"=", shim, colon, value] })
     }
 
-    /// Gives the entry without the shim, in place of `found` (its index and value). `None`: there is no entry, or no shim in it.
+    /// Gives an entry without the shim, in place of `found`: index and value of the LD_PRELOAD in effect. `None`: there is no such
+    /// entry, or no shim in it.
     fn without_shim(found: Option<(usize, &'static [u8])>) -> Option<Self> {
         let (index, value) = found?;
         let shim = shim_in(value)?;
         let at = shim.as_ptr().addr() - value.as_ptr().addr();
         let (before, rest) = value.split_at_checked(at)?;
         let after = rest.get(shim.len()..)?;
-        // One of the separators around it goes, too.
+        // One of the separators around the shim's path goes, too.
         let (before, after) = match (before.split_last(), after.split_first()) {
             (_, Some((_, after))) => (before, after),
             (Some((_, before)), None) => (before, after),
@@ -72,7 +75,7 @@ impl NewPreload {
         Some(Self { replaces: Some(index), parts: [name, b"=", before, after, b""] })
     }
 
-    /// Bytes of the text and its NUL.
+    /// Gives the size of the text with its NUL, bytes.
     fn size(&self) -> usize {
         self.parts.iter().map(|part| part.len()).sum::<usize>() + 1
     }
@@ -94,8 +97,8 @@ impl NewPreload {
 }
 
 impl Repair {
-    /// Finds what an environment needs. The session is added if its variable is missing. Of several LD_PRELOADs the last is in
-    /// effect. If the new program can't see the shim's file, LD_PRELOAD must not name it.
+    /// Finds how an environment is to be repaired. The session is added if its variable is missing. If there are several LD_PRELOADs,
+    /// the last one is in effect. If the new program can't see the shim's file, LD_PRELOAD must not name it.
     fn of(environment: Strings, is_shim_visible: bool) -> Self {
         let adds_session = SESSION.text().value_of(ENV_SESSION).is_some();
         let mut repair = Self { entries: 0, adds_session, preload: None };
@@ -115,8 +118,8 @@ impl Repair {
         repair
     }
 
-    /// Bytes of the new array and of the text of the new LD_PRELOAD, which follows it. The array has two entries more
-    /// than the old one, and the null.
+    /// Gives the size of the new array and of the new LD_PRELOAD's text behind it, bytes. The array has room for the old entries, two
+    /// new ones, and the null.
     fn size(&self) -> usize {
         let array = (self.entries + 3) * size_of::<usize>();
         array + self.preload.as_ref().map_or(0, NewPreload::size)
@@ -153,11 +156,11 @@ impl Repair {
     }
 }
 
-/// What is called with the environment: one of libc's exec or spawn functions.
+/// Calls one of libc's exec or spawn functions with an environment. A result of 0 is success.
 type Call<'a> = &'a dyn Fn(*const *const c_char) -> c_int;
 
-/// Calls with `environment`, or with a copy that is repaired for a program that sees what `look` returns. A program that can't
-/// see the shim or the session is counted as unreachable, unless the call fails.
+/// Makes the call with `environment`, or with a repaired copy if it needs a repair. `look` finds what the new program can see. A
+/// program that can't see the shim or the session is counted as unreachable, unless the call fails.
 ///
 /// # Safety
 /// `environment` must be null or a null-terminated array of strings.
@@ -198,7 +201,8 @@ pub(crate) unsafe fn with_repaired(
     result
 }
 
-/// Calls with the repaired environment on the stack. Not inlined: only a caller that needs it pays for the array.
+/// Makes the call with the repaired environment on the stack. It is not inlined, so that only a call that needs the array pays for
+/// it.
 ///
 /// # Safety
 /// `old` must be the environment that the repair is for, and [`Repair::size`] at most [`MAX_STACK_BYTES`].
@@ -211,7 +215,7 @@ unsafe fn on_stack(repair: &Repair, old: *const *const c_char, call: Call<'_>) -
     call(array)
 }
 
-/// Calls with the repaired environment in a mapping. If there is no memory for it, the environment is not repaired.
+/// Makes the call with the repaired environment in a mapping. If there is no memory for that, the environment is not repaired.
 ///
 /// # Safety
 /// `old` must be the environment that the repair is for.
@@ -225,20 +229,22 @@ unsafe fn in_mapping(repair: &Repair, old: *const *const c_char, call: Call<'_>)
     result
 }
 
-/// The kept mapping.
+/// Address of the kept mapping; 0: there is none yet.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
+/// Size of the kept mapping, bytes.
 static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The value of pthread_self of the thread that uses the kept mapping; 0 if it is free. A vfork child has the same
-/// value as the parent thread that waits for it. So what the child left taken is free for that thread and its next
-/// child.
+/// value as the parent thread that waits for it. So a mapping that the child took and did not free can be used by that thread and its
+/// next child.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
-/// Frees the kept mapping. Fork child only: the parent's other threads, one of which may own the mapping, do not exist here.
+/// Notes that no thread uses the kept mapping. Only a fork child may call this: the parent's other threads, one of which may have used
+/// the mapping, do not exist there.
 pub(crate) fn forget_owner() {
     OWNER.store(0, Ordering::Relaxed);
 }
 
-/// Memory for an environment: the kept mapping, or one of its own.
+/// Memory for one environment: the kept mapping, or another one that is unmapped after use.
 struct Mapping {
     address: *mut c_void,
     bytes: usize,
@@ -246,8 +252,8 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Takes the kept mapping for this thread, or makes a new one if another thread uses that. A kept mapping that is too small
-    /// is replaced. `None`: there is no memory, or no system call is allowed.
+    /// Takes the kept mapping for this thread, or makes another one if another thread uses the kept one. A kept mapping that is too
+    /// small is replaced. `None`: there is no memory, or no system call is allowed.
     fn take(bytes: usize) -> Option<Self> {
         if !state::may_call_kernel() {
             return None;
@@ -260,7 +266,7 @@ impl Mapping {
             Err(owner) => owner == thread,
         };
         if !is_kept {
-            // Another thread uses the kept mapping. Only a vfork child that execs successfully leaks this one.
+            // Only a vfork child that execs successfully leaks this mapping.
             return sys::mmap(bytes, None).map(|address| Self { address, bytes, is_kept });
         }
         if KEPT_BYTES.load(Ordering::Relaxed) < bytes {
@@ -279,7 +285,7 @@ impl Mapping {
         Some(Self { address: KEPT.load(Ordering::Relaxed) as *mut c_void, bytes, is_kept })
     }
 
-    /// Frees the kept mapping for other threads. Unmaps any other.
+    /// Frees the kept mapping for other threads, or unmaps another mapping.
     fn give_back(self) {
         if self.is_kept {
             OWNER.store(0, Ordering::Release);

@@ -38,8 +38,8 @@ impl Strings {
         })
     }
 
-    /// Reads what the constructor needs, in one pass: the variables of the session, of LD_PRELOAD, and of ranks. Their first
-    /// letters tell most entries apart.
+    /// Reads what the constructor needs, in one pass: the session's variable, LD_PRELOAD, and the variables of ranks. Most other
+    /// entries are skipped by their first letters.
     pub(crate) fn start_values(self) -> StartValues {
         let mut values = StartValues::default();
         for entry in self.iter() {
@@ -58,13 +58,14 @@ impl Strings {
     }
 }
 
-/// Values of environment variables.
+/// Values of the environment variables that the constructor needs. `None`: the variable is not set.
 #[derive(Default)]
 pub(crate) struct StartValues {
-    /// The sessions. Of several entries the last one, which is the one that the dynamic linker uses.
+    /// The paths of the segments. If several entries have this name, the last one counts, as it does for the dynamic linker.
     pub sessions: Option<&'static [u8]>,
-    /// LD_PRELOAD, likewise.
+    /// LD_PRELOAD. The last entry counts here, too.
     pub preload: Option<&'static [u8]>,
+    /// The values of [`rank::VARIABLES`]. The first entry of a name counts.
     ranks: [Option<&'static [u8]>; rank::VARIABLES.len()],
 }
 
@@ -75,7 +76,7 @@ impl StartValues {
     }
 }
 
-/// One string of an environment. Its length is counted only where the name is right: the first letter tells most apart.
+/// One string of an environment. Its length is not known, because only few strings need to be read to their end.
 #[derive(Clone, Copy)]
 pub(crate) struct Text(*const c_char);
 
@@ -98,12 +99,12 @@ impl Text {
                 at = at.add(1);
             }
         }
-        // SAFETY: the rest of the string.
+        // SAFETY: what is left is the end of the string, with its NUL.
         Some(unsafe { CStr::from_ptr(at.cast()) }.to_bytes())
     }
 }
 
-/// `NAME=value` and its NUL, written by the constructor. All zero if there was none, or it was too long.
+/// Memory for `NAME=value` and its NUL, which the constructor writes. It stays all zero if the variable is not set or too long.
 pub(crate) struct Entry<const N: usize>(UnsafeCell<[u8; N]>);
 
 // SAFETY: only the constructor writes it, before any other thread exists.
@@ -119,11 +120,12 @@ impl<const N: usize> Entry<N> {
         Text(self.as_ptr())
     }
 
+    /// Gives the address of the entry, for an environment array.
     pub(crate) fn as_ptr(&self) -> *const c_char {
         self.0.get().cast::<c_char>()
     }
 
-    /// Writes `NAME=value`. One that is too long is left out.
+    /// Writes `NAME=value`. If that is too long, writes nothing.
     fn set(&self, name: &str, value: &[u8]) {
         if name.len() + 1 + value.len() + 1 > N {
             return;
@@ -140,7 +142,7 @@ pub(crate) static SESSION: Entry<{ ENV_SESSION.len() + 2 + MAX_SESSIONS * (MAX_P
 /// `LD_PRELOAD=` and the path of the shim alone, at most 255 bytes.
 pub(crate) static PRELOAD: Entry<{ ENV_PRELOAD.len() + 2 + 255 }> = Entry::new();
 
-/// Keeps a copy of both. Constructor only.
+/// Keeps copies of the session variable's value, and of the shim's path in LD_PRELOAD. Only the constructor may call this.
 pub(crate) fn remember(sessions: &[u8], preload: &[u8]) {
     SESSION.set(ENV_SESSION, sessions);
     if let Some(shim) = shim_in(preload) {

@@ -1,19 +1,19 @@
 //! Whether a library of a GPU's driver is loaded, by the loader's list of objects (`_r_debug` in glibc's link.h).
 //!
-//! Looked at once, while EXIT is written. `dl_iterate_phdr` would take a lock. Another thread, or a thread of the
-//! parent at the time of a fork, may hold it for ever. Reading /proc/self/maps would be a system call more, and some
-//! hundred us. So the list is read without a lock, as a debugger reads it:
+//! The list is read once, while EXIT is written. `dl_iterate_phdr` would take a lock, which another thread, or a thread of the parent
+//! at the time of a fork, may hold for ever. Reading /proc/self/maps would take some hundred us. So the list is read without a lock,
+//! as a debugger reads it:
 //!
 //! - The loader sets `r_state` before it adds an object, or unmaps and frees one, and resets it when the list is whole again
-//!   (dl-open.c, dl-close.c). It is looked at before and after each object is read. If the list was incomplete at
-//!   either time, the reading is given up, and the answer is unknown.
+//!   (dl-open.c, dl-close.c). The shim reads `r_state` before and after each object. If the list was incomplete at
+//!   either time, the shim gives up, and the answer is unknown.
 //! - Before the loader frees what describes an object, it has unmapped that object, which is a system call. So the
-//!   second look catches a thread that begins a dlclose after the first. It misses one only if this thread loses its
-//!   CPU for all of that dlclose. Freed memory stays mapped nearly always, so even then no access faults.
-//! - Why no process_vm_readv(2) on the process itself, which can't fault: it costs 1.4 us for each object, against 10 ns. A filter
-//!   that forbids debugging may kill for it, and the shim does not know of a filter that an earlier image installed.
-//! - Why the end of the list at START is not remembered: other constructors run before the shim's, and what they loaded can be
-//!   freed later.
+//!   second look catches a thread that begins a dlclose after the first look. It misses one only if this thread loses its
+//!   CPU for all of that dlclose. Freed memory nearly always stays mapped, so even then no access faults.
+//! - process_vm_readv(2) on the process itself can't fault, but costs 1.4 us for each object, against 10 ns. A seccomp filter that
+//!   forbids debugging may also kill the process for it. The shim does not know of a filter that an earlier image installed.
+//! - The end of the list at START can't mark the objects that are never freed. Other constructors run before the shim's, and what they
+//!   loaded can be freed later.
 //! - An object that was loaded at the start is never freed. Most programs have no others.
 //! - In a fork child, the list is as the fork left it, and so is `r_state`.
 
@@ -31,11 +31,12 @@ const LIBRARIES: [&[u8]; 7] = [
     b"libze_loader.so",
     b"libigdrcl.so",
 ];
-/// More objects or longer names than any program has: the list may be damaged.
+/// Most objects that are read. No program has more, so a longer list may be damaged.
 const MOST_OBJECTS: usize = 4096;
+/// Most bytes of a name that are read. A longer name is no library's.
 const MOST_NAME_BYTES: usize = 4096;
-/// RT_CONSISTENT
-const WHOLE: c_int = 0;
+/// `r_state` when no object is being added or removed.
+const RT_CONSISTENT: c_int = 0;
 
 /// struct r_debug of link.h.
 #[repr(C)]
@@ -55,19 +56,20 @@ struct Object {
     next: *const Object,
 }
 
-/// Whether such a library is loaded; `None`: the list could not be read now, or this libc has none.
+/// Whether one of [`LIBRARIES`] is loaded; `None`: the list could not be read now, or this libc has none.
 pub(crate) fn is_loaded() -> Option<bool> {
     // SAFETY: the loader's own variable.
     unsafe { is_loaded_in(next::loader_list()? as *const Debug) }
 }
 
-/// Looks for such a library in the loader's list. `None`: the list changes just now, or is longer than any.
+/// Looks for one of [`LIBRARIES`] in the loader's list. `None`: another thread is changing the list, or it has more than
+/// [`MOST_OBJECTS`].
 ///
 /// # Safety
 /// `debug` must be the loader's variable.
 unsafe fn is_loaded_in(debug: *const Debug) -> Option<bool> {
     // SAFETY: promised by the caller. Another thread may change it, so it is read as volatile.
-    let is_whole = || unsafe { (&raw const (*debug).state).read_volatile() } == WHOLE;
+    let is_whole = || unsafe { (&raw const (*debug).state).read_volatile() } == RT_CONSISTENT;
     // SAFETY: as above.
     let mut object = unsafe { (&raw const (*debug).first).read_volatile() };
     for _ in 0..MOST_OBJECTS {
@@ -93,7 +95,7 @@ unsafe fn is_loaded_in(debug: *const Debug) -> Option<bool> {
     None
 }
 
-/// Whether a path's file name begins as that of one of [`LIBRARIES`].
+/// Whether a path's file name begins with one of [`LIBRARIES`].
 ///
 /// # Safety
 /// `name` must be null or a string.
@@ -159,11 +161,14 @@ mod tests {
 
     #[test]
     fn libraries_are_known_by_the_start_of_their_file_name() {
-        assert_eq!(has(&[c"", c"/lib/libc.so.6"], WHOLE, false), Some(false));
-        assert_eq!(has(&[c"", c"/lib/libc.so.6", c"/x/libcuda.so.550.54.15"], WHOLE, false), Some(true));
-        assert_eq!(has(&[c"libze_loader.so.1"], WHOLE, false), Some(true));
+        assert_eq!(has(&[c"", c"/lib/libc.so.6"], RT_CONSISTENT, false), Some(false));
         assert_eq!(
-            has(&[c"/libcuda.so.1/libx.so", c"libcudart.so.12", c"libcuda.s"], WHOLE, false),
+            has(&[c"", c"/lib/libc.so.6", c"/x/libcuda.so.550.54.15"], RT_CONSISTENT, false),
+            Some(true)
+        );
+        assert_eq!(has(&[c"libze_loader.so.1"], RT_CONSISTENT, false), Some(true));
+        assert_eq!(
+            has(&[c"/libcuda.so.1/libx.so", c"libcudart.so.12", c"libcuda.s"], RT_CONSISTENT, false),
             Some(false)
         );
     }
@@ -171,7 +176,7 @@ mod tests {
     #[test]
     fn list_that_changes_or_never_ends_gives_no_answer() {
         assert_eq!(has(&[c"libcuda.so.1"], RT_DELETE, false), None);
-        assert_eq!(has(&[c"a", c"b"], WHOLE, true), None);
+        assert_eq!(has(&[c"a", c"b"], RT_CONSISTENT, true), None);
         assert_eq!(has(&[], RT_DELETE, false), None);
     }
 }

@@ -6,12 +6,13 @@ use gpu_track_abi::layout::FLAG_PIDFS;
 
 use crate::{state, sys};
 
-/// Stores the inode of the process's pid namespace in [`state::PID_NAMESPACE`] if the namespace `may_have_changed`, and
-/// returns the inode of a pidfd of the process.
+/// Gives the inode of a pidfd of the process. If the pid namespace `may_have_changed`, stores its inode in
+/// [`state::PID_NAMESPACE`].
 ///
-/// Under pidfs (Linux 6.9) that inode is unique until the next boot. It identifies a process whose pid means another
-/// process in the collector's pid namespace. In the launcher's pid namespace it is not needed: there it is 0. Opening a
-/// pidfd costs 35 us, more than all else that a fork child does. It is also 0 without pidfs and under valgrind.
+/// Under pidfs (Linux 6.9) the inode of a pidfd is unique until the next boot. It identifies a process whose pid means another
+/// process in the collector's pid namespace. If the process is known to be in the launcher's pid namespace, the inode is not needed.
+/// Then 0 is returned and nothing is stored, since opening a pidfd costs 35 us, more than all else that a fork child does. The
+/// result is also 0 without pidfs and under valgrind.
 pub(crate) fn identify(pid: u32, may_have_changed: bool) -> u64 {
     if is_in_launchers_pid_namespace() {
         return 0;
@@ -28,7 +29,7 @@ pub(crate) fn identify(pid: u32, may_have_changed: bool) -> u64 {
         sys::close(pidfd);
     }
     if may_have_changed {
-        // The pidfd's answer costs a tenth of the one from /proc.
+        // /proc is asked only if the pidfd did not tell the namespace, since that costs ten times as much.
         let pid_namespace = if pid_namespace == 0 { sys::pid_namespace() } else { pid_namespace };
         state::PID_NAMESPACE.store(pid_namespace, Relaxed);
     }

@@ -1,15 +1,15 @@
 //! The library that is preloaded into every process of the tracked tree.
 //!
 //! It runs inside other people's programs. So it never allocates, panics, prints or locks, and it starts no thread. It
-//! changes no errno, keeps no file descriptor open, and never ends the program. If anything goes wrong it goes inert:
-//! the hooks then only call the next definitions.
+//! changes no errno, keeps no file descriptor open, and never ends the program. If anything goes wrong, it goes inert: from then on
+//! the hooks only call the next definitions.
 //!
 //! - Built with `panic = "abort"` it is `no_std` and needs only libc.so.6. Built with unwinding (clippy, the
 //!   workspace's dev profile) it is an ordinary library that is never preloaded.
 //! - Its own system calls bypass libc ([`sys`]): no errno, no cancellation point, no other preloaded library's hook.
 //! - The constructor finds the next definition of each hooked function once ([`next`]).
-//! - A vfork child runs in its parent's memory: a process whose pid is not the one in [`state`] writes nothing there.
-//! - Nothing here has a destructor: a cancelled thread is unwound straight through these frames.
+//! - A vfork child runs in its parent's memory. So a process whose pid is not the one in [`state`] writes nothing there.
+//! - Nothing here has a destructor, because a cancelled thread is unwound straight through these frames.
 //!
 //! Imports go one way:
 //!

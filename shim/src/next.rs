@@ -1,6 +1,6 @@
 //! The next definition of each hooked function, and libc functions that not every libc has.
 //!
-//! `dlsym` is not async-signal-safe, may allocate, and links as GLIBC_2.34. So the constructor searches the objects
+//! `dlsym` is not async-signal-safe, may allocate, and would make the shim need glibc 2.34. So the constructor searches the objects
 //! after this one, once, by their own hash tables (System V gABI "Hash Table"; DT_GNU_HASH as in glibc's dl-lookup.c).
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -21,9 +21,12 @@ pub(crate) struct Symbol<F> {
     signature: PhantomData<F>,
 }
 
+/// A symbol to find, by name and kind.
 #[repr(C)]
 struct Entry {
+    /// Its address; 0: not found.
     address: AtomicUsize,
+    /// The hash of its name in DT_GNU_HASH.
     gnu_hash: u32,
     /// STT_FUNC or STT_OBJECT.
     kind: u8,
@@ -41,7 +44,7 @@ impl<F: Copy> Symbol<F> {
         Self { entry: Entry::new(name, STT_FUNC), signature: PhantomData }
     }
 
-    /// Gives the function, or `None` if no object after this one defines it.
+    /// Gives the function. `None`: no object after this one defines it.
     #[inline]
     pub(crate) fn get(&self) -> Option<F> {
         const { assert!(size_of::<Option<F>>() == size_of::<usize>()) };
@@ -57,7 +60,7 @@ impl<F: Copy> Symbol<F> {
 }
 
 type Argv = *const *const c_char;
-/// What the libc crate declares for the same parameter of some functions.
+/// The type that the libc crate declares for the same parameter of some functions.
 type MutArgv = *const *mut c_char;
 type Spawn<Out> = unsafe extern "C" fn(
     *mut Out,
@@ -68,7 +71,8 @@ type Spawn<Out> = unsafe extern "C" fn(
     MutArgv,
 ) -> c_int;
 
-/// A function that is `in libc` has the signature that the libc crate declares for it: the compiler compares the two.
+/// Declares a [`Symbol`] for each function, and the list of all. If a function is `in libc`, the compiler compares its signature with
+/// the one that the libc crate declares.
 macro_rules! symbols {
     ($($symbol:ident = $name:ident $(in $libc:ident)?: $signature:ty;)*) => {
         $(#[doc = concat!("The next `", stringify!($name), "`.")]
@@ -124,15 +128,16 @@ static VDSO_CLOCK: Symbol<unsafe extern "C" fn(libc::clockid_t, *mut libc::times
 /// The loader's list of objects for debuggers. musl has none by this name.
 static LOADER_LIST: Entry = Entry::new(c"_r_debug", STT_OBJECT);
 
-/// Gives the address of that list; `None`: this libc has none.
+/// Gives the address of the loader's list of objects; `None`: this libc has none.
 pub(crate) fn loader_list() -> Option<usize> {
     let address = LOADER_LIST.address.load(Relaxed);
     (address != 0).then_some(address)
 }
 
+/// Whether [`resolve`] has run.
 static RESOLVED: AtomicBool = AtomicBool::new(false);
 
-/// Finds all functions. A second call changes nothing.
+/// Finds the addresses of all symbols. A second call changes nothing.
 #[cold]
 #[inline(never)]
 pub(crate) fn resolve() {
@@ -176,8 +181,8 @@ fn sysv_hash(name: &CStr) -> u32 {
     })
 }
 
-/// Searches a loaded object, if it is the vDSO or comes after this library. dl_iterate_phdr calls it for each. Returns 0, so
-/// that it goes on.
+/// Searches one loaded object: for all symbols if it comes after this library, else for the vDSO's only. dl_iterate_phdr calls this
+/// for each object. The result of 0 makes it go on.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_self: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid info, and `resolve` a bool.
     let (info, seen_self) = unsafe { (&*info, &mut *seen_self.cast::<bool>()) };
@@ -196,7 +201,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, seen_sel
     let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) else { return 0 };
     // SAFETY: the dynamic section of a loaded object is mapped and ends with DT_NULL.
     let Some(tables) = (unsafe { Tables::new(base, dynamic.p_vaddr as usize) }) else { return 0 };
-    // The vDSO comes before preloaded libraries, and no other object defines its names.
+    // Every object is searched for the vDSO's function: the vDSO comes before preloaded libraries, and no other object defines it.
     tables.fill(&VDSO_CLOCK.entry);
     if *seen_self {
         ALL.iter().for_each(|entry| tables.fill(entry));
@@ -239,7 +244,7 @@ const STT_FUNC: u8 = 2;
 const VERSION_HIDDEN: u16 = 0x8000;
 
 impl Tables {
-    /// Finds the tables by the dynamic section. `None`: the object has no symbols.
+    /// Finds the tables of an object by its dynamic section. `None`: the object has no symbols.
     ///
     /// # Safety
     /// `base + dynamic` must be the dynamic section of a loaded object.
@@ -272,7 +277,7 @@ impl Tables {
         (!tables.symbols.is_null() && !tables.strings.is_null()).then_some(tables)
     }
 
-    /// Stores the address of the entry's symbol if this object defines it and no earlier one did.
+    /// Stores the address of the entry's symbol, if this object defines it and no earlier object did.
     fn fill(&self, entry: &Entry) {
         if entry.address.load(Relaxed) != 0 {
             return;
@@ -285,8 +290,8 @@ impl Tables {
         }
     }
 
-    /// Finds the address of an entry's symbol by DT_GNU_HASH. The Bloom filter tells most names apart that the object does not
-    /// define.
+    /// Finds the address of an entry's symbol by DT_GNU_HASH. Its Bloom filter excludes most names that the object does not define.
+    /// `None`: the object does not define the symbol.
     ///
     /// # Safety
     /// The object's tables must be consistent, and include DT_GNU_HASH.
@@ -323,7 +328,7 @@ impl Tables {
         }
     }
 
-    /// Finds the address of an entry's symbol by DT_HASH.
+    /// Finds the address of an entry's symbol by DT_HASH. `None`: the object does not define the symbol, or has no such table.
     ///
     /// # Safety
     /// The object's tables must be consistent.
@@ -347,7 +352,7 @@ impl Tables {
         }
     }
 
-    /// Gives the address of symbol `index` if it is the default version of a definition with this name and of this kind.
+    /// Gives the address of symbol `index`, if it is the default version of a definition with the entry's name and kind.
     ///
     /// # Safety
     /// `index` must be in the symbol table.

@@ -9,10 +9,10 @@ use gpu_track_abi::record::RECORD_WORDS;
 
 use crate::{environment, segments, state, sys};
 
-/// Appends a record to the session's file, found among the paths by the session's id. Returns whether it was written.
+/// Appends a record to the session's file, which is found among the paths by the session's id. Returns whether it was written.
 ///
-/// This needs a file descriptor for a moment. Another thread that closes all descriptors or forks could reuse or
-/// inherit it, so a process with several threads drops the record instead.
+/// This needs a file descriptor for a moment. Another thread could close the descriptor and use its number again, or fork a child that
+/// inherits it. So in a process with several threads nothing is written.
 #[cold]
 #[inline(never)]
 pub(crate) fn append(header: &Header, record: &[u32; RECORD_WORDS]) -> bool {
@@ -28,7 +28,8 @@ pub(crate) fn append(header: &Header, record: &[u32; RECORD_WORDS]) -> bool {
     })
 }
 
-/// Whether this file is the session's and has space, and no RLIMIT_FSIZE can end the process by SIGXFSZ.
+/// Whether a record may be appended to this file. It must be the session's and have space. There must be no RLIMIT_FSIZE, since
+/// SIGXFSZ would end the process there.
 fn may_append(fd: usize, found: &libc::stat, header: &Header) -> bool {
     sys::read_number(fd, offset_of!(Header, session_id)) == Some(header.session_id)
         && has_space(found.st_size as u64, found.st_blocks as u64)

@@ -21,12 +21,12 @@ pub(crate) fn map_all(list: &[u8]) {
     }
 }
 
-/// Opens the segment at this path. Gives its descriptor and what fstat says of it. `flags` are added to those of open(2).
-/// `None`: the path is too long, or no file that may be opened.
+/// Opens the segment at this path for reading and writing. Gives its descriptor and what fstat says of it. `flags`: more flags for
+/// open(2). `None`: the path is too long, or names no file that may be opened.
 ///
-/// It must be a regular file of this user. Root's environment can name another user's file (`su -m`, `sudo -E`): that user
-/// could truncate the mapping, which is a SIGBUS, and read the records. What is no regular file is not opened, because to open a
-/// device can have side effects.
+/// The file must be a regular file of this user. Root's environment can name another user's file (`su -m`, `sudo -E`). That user
+/// could read the records, or truncate the file, so that access to the mapping is a SIGBUS. Other kinds of files are not opened,
+/// because opening a device can have side effects.
 pub(crate) fn open(path: &[u8], flags: c_int) -> Option<(usize, libc::stat)> {
     let mut buffer = [0u8; MAX_PATH + 1];
     buffer
@@ -49,17 +49,17 @@ pub(crate) fn open(path: &[u8], flags: c_int) -> Option<(usize, libc::stat)> {
     }
 }
 
-/// Whether it is a regular file of this user.
+/// Whether what stat found is a regular file of this user.
 fn is_own_file(found: &libc::stat) -> bool {
     found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_uid == sys::geteuid()
 }
 
-/// Maps the segment at this path, for good. Learns this process's pid namespace if that is the launcher's. `None`: the file is
-/// no segment of this version, or its session is closed.
+/// Maps the segment at this path, for good. If this process is in the launcher's pid namespace, stores its inode in
+/// [`state::PID_NAMESPACE`]. `None`: the file can't be opened, is no segment of this version, or its session is closed.
 fn map(path: &[u8]) -> Option<&'static Header> {
     let (fd, found) = open(path, 0)?;
-    // The size is checked because an access behind the file's end is a SIGBUS. The magic is read before mapping because
-    // the page fault of a write would change the times of a file that is no segment.
+    // The size is checked because an access behind the file's end is a SIGBUS. The magic is read before mapping, because
+    // `fault_in_for_writing` would change the times of a file that is no segment.
     let is_segment = found.st_size >= TRACKED_SIZE as libc::off_t
         && sys::read_number(fd, offset_of!(Header, magic)) == Some(MAGIC);
     let address = if is_segment { sys::mmap(TRACKED_SIZE, Some(fd)) } else { None };

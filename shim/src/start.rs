@@ -1,6 +1,6 @@
 //! The constructor: finds the next definitions, joins the sessions, writes START.
 //!
-//! It avoids /proc where it can: the kernel creates inodes for each process that is read there.
+//! It avoids /proc where it can, because the kernel creates inodes for each process that is read there.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
@@ -17,8 +17,8 @@ use crate::{emit, environment, identity, next, segments, state, sys};
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char) = constructor;
 
-/// Joins the sessions that the environment names, and writes START. Without one the shim stays inert. State comes before what
-/// relies on it: registered handlers, and records.
+/// Joins the sessions that the environment names, and writes START. Without a session the shim stays inert. The state is filled before
+/// handlers are registered and records are written, since both rely on it.
 unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     // The hooks call the next definitions in a process without a session, too.
     next::resolve();
@@ -39,7 +39,7 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     exit::register();
     fork::register();
 
-    // Other libcs pass no arguments to constructors.
+    // Only glibc passes main's arguments to constructors.
     let names = if next::GLIBC_VERSION.get().is_some() {
         // SAFETY: glibc passes main's arguments to the constructor.
         unsafe { argument_names(argc, argv) }
@@ -56,7 +56,7 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     emit::emit(&origin, &start, emit::TO_ALL);
 }
 
-/// Whether an LD_PRELOAD has valgrind's library. Valgrind 3.20 does not know pidfd_open and prints five lines per call.
+/// Whether an LD_PRELOAD names valgrind's library. Valgrind 3.20 does not know pidfd_open, and prints five lines for each call.
 fn names_valgrind(preload: &[u8]) -> bool {
     const LIBRARY: &[u8] = b"/vgpreload_core";
     preload.windows(LIBRARY.len()).any(|part| part == LIBRARY)
@@ -95,11 +95,13 @@ fn cmdline_names() -> [u8; NAME_BYTES] {
     names.text
 }
 
-/// Base name of argv\[0\], NUL, and what an interpreter runs: a script, a class, a module (`-m NAME`).
+/// The names of a START record: the base name of argv\[0\], NUL, and what an interpreter runs. That is a script, a class or a module
+/// (`-m NAME`).
 struct Names {
     text: [u8; NAME_BYTES],
+    /// Bytes of `text` that are written.
     used: usize,
-    /// `None`: argv\[0\] comes next.
+    /// The search for what an interpreter runs. `None`: argv\[0\] comes next.
     search: Option<Search>,
 }
 
@@ -136,7 +138,8 @@ impl Names {
         true
     }
 
-    /// Adds bytes, at most `most`. Of a name that is too long, the middle is left out: names often differ at their ends.
+    /// Adds a name, at most `most` bytes and as far as there is room. If it is too long, `...` takes the place of its middle, because
+    /// names often differ at their ends.
     fn put(&mut self, bytes: &[u8], most: usize) {
         const MARK: &[u8] = b"...";
         let room = most.min(NAME_BYTES.saturating_sub(self.used));

@@ -1,7 +1,7 @@
-//! What the hooks know about their process. All of it is static and zero at load; the constructor and fork children
-//! fill it.
+//! What the hooks know about their process. All of it is static and zero at load. The constructor fills it, and each fork child
+//! corrects its copy.
 //!
-//! Only the process whose pid is in [`PID`] writes here: a vfork child would write into its parent.
+//! Only the process whose pid is in [`PID`] writes here: a vfork child would write into its parent's memory.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ pub(crate) static SESSIONS: [AtomicPtr<Header>; MAX_SESSIONS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SESSIONS];
 /// The pid of the process that owns this memory.
 pub(crate) static PID: AtomicU32 = AtomicU32::new(0);
-/// The pid that called fork last.
+/// The pid of the process that called fork last.
 pub(crate) static FORK_CALLER: AtomicU32 = AtomicU32::new(0);
 /// Inode of the process's pid namespace; 0 while it is unknown.
 pub(crate) static PID_NAMESPACE: AtomicU32 = AtomicU32::new(0);
@@ -22,9 +22,9 @@ pub(crate) static PID_NAMESPACE: AtomicU32 = AtomicU32::new(0);
 pub(crate) static WROTE_START: AtomicBool = AtomicBool::new(false);
 /// Whether this process wrote EXIT.
 pub(crate) static WROTE_EXIT: AtomicBool = AtomicBool::new(false);
-/// ru_maxrss at START or FORK. Under a seccomp filter: the last value read before it was installed.
+/// ru_maxrss at START or FORK. Under a seccomp filter: the value that was read just before the filter was installed.
 pub(crate) static MAX_RSS_KIB: AtomicU64 = AtomicU64::new(0);
-/// The argument of quick_exit, for its handler.
+/// The argument of quick_exit, for the handler that writes EXIT.
 pub(crate) static QUICK_EXIT_STATUS: AtomicI32 = AtomicI32::new(0);
 /// A seccomp filter is installed.
 pub(crate) static IS_FILTERED: AtomicBool = AtomicBool::new(false);

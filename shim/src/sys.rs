@@ -61,7 +61,7 @@ pub(crate) fn exit_group(status: c_int) -> ! {
     }
 }
 
-/// clock_gettime(2) in nanoseconds. For a single reading, the system call costs less than the page faults of the
+/// clock_gettime(2), nanoseconds. For a single reading, the system call costs less than the page faults of the
 /// process's first call into the vDSO.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -107,8 +107,8 @@ pub(crate) fn open(path: &CStr, flags: c_int) -> Option<usize> {
     usize::try_from(fd).ok()
 }
 
-/// faccessat(2): whether there is a file of this path, with R_OK one that the process may read. On an error that says
-/// nothing about the file, it counts as there.
+/// faccessat(2): whether there is a file of this path, and with `mode` R_OK, whether the process may read it. On an error that says
+/// nothing about the file, the answer is yes.
 pub(crate) fn is_there(path: *const c_char, mode: c_int) -> bool {
     let args = [libc::AT_FDCWD as usize, path as usize, mode as usize, 0, 0, 0];
     // SAFETY: only the kernel reads the path.
@@ -134,14 +134,14 @@ pub(crate) fn close(fd: usize) {
     unsafe { call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
 }
 
-/// read(2). Returns the number of bytes read; 0 on an error.
+/// read(2). Gives the number of bytes read; 0 on an error.
 pub(crate) fn read(fd: usize, buffer: &mut [u8]) -> usize {
     // SAFETY: the kernel writes at most `buffer.len()` bytes.
     let n = unsafe { call(libc::SYS_read, [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) };
     usize::try_from(n).unwrap_or(0)
 }
 
-/// pread(2) of one number. `None` on an error or at the end of the file.
+/// pread(2) of one number at offset `at`. `None` on an error, or if the file ends before.
 pub(crate) fn read_number(fd: usize, at: usize) -> Option<u64> {
     let mut number = 0u64;
     let size = size_of::<u64>();
@@ -150,7 +150,7 @@ pub(crate) fn read_number(fd: usize, at: usize) -> Option<u64> {
     (n == size as isize).then_some(number)
 }
 
-/// write(2). Returns whether all bytes were written.
+/// write(2). Gives whether all bytes were written.
 pub(crate) fn write(fd: usize, bytes: &[u8]) -> bool {
     // SAFETY: the kernel reads at most `bytes.len()` bytes.
     unsafe {
@@ -167,13 +167,13 @@ pub(crate) fn has_file_size_limit() -> bool {
     limit.rlim_cur != libc::RLIM_INFINITY
 }
 
-/// Whether the caller has no other thread. False if /proc can't be read.
+/// Whether the calling thread is the only one of its process. False if /proc can't be read.
 pub(crate) fn is_single_threaded() -> bool {
     // ".", ".." and one link per thread (fs/proc/base.c, proc_task_getattr).
     stat_at(libc::AT_FDCWD, c"/proc/self/task".as_ptr(), 0).st_nlink == 3
 }
 
-/// fstat(2).
+/// fstat(2). `None` on an error.
 pub(crate) fn fstat(fd: usize) -> Option<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: as in `stat_at`.
@@ -200,13 +200,13 @@ pub(crate) fn lock_holder(fd: usize) -> u32 {
     }
 }
 
-/// pidfd_open(2).
+/// pidfd_open(2). `None` on an error.
 pub(crate) fn pidfd_open(pid: u32) -> Option<usize> {
     // SAFETY: the call takes no pointer.
     usize::try_from(unsafe { call(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) }).ok()
 }
 
-/// Inode of the pid namespace of a pidfd's process; 0 before Linux 6.11.
+/// Inode of the pid namespace of a pidfd's process; 0 on an error, as before Linux 6.11.
 pub(crate) fn pid_namespace_of(pidfd: usize) -> u32 {
     /// linux/pidfd.h: `_IO(0xFF, 5)`.
     const PIDFD_GET_PID_NAMESPACE: usize = 0xff05;
@@ -218,7 +218,7 @@ pub(crate) fn pid_namespace_of(pidfd: usize) -> u32 {
     inode
 }
 
-/// mmap(2): a shared mapping of `fd`, or private anonymous memory if there is none.
+/// mmap(2): a shared mapping of the file `fd` from its start, or private anonymous memory if there is no `fd`. `None` on an error.
 pub(crate) fn mmap(length: usize, fd: Option<usize>) -> Option<*mut c_void> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = if fd.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
@@ -244,7 +244,7 @@ pub(crate) fn dont_dump(address: *mut c_void, length: usize) {
 }
 
 /// Drops the page at `address` from this process's page table (MADV_DONTNEED); the mapping stays. The kernel rounds the length of 1
-/// up to a page. Returns whether the kernel did so.
+/// up to a page. Gives whether the page was dropped.
 ///
 /// # Safety
 /// The page must belong to a shared mapping: the content of a private one would be lost.

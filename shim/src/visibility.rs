@@ -3,7 +3,7 @@
 //!
 //! The exec functions ask the kernel each time, because a process may exec right after a change of its root or mounts
 //! (bubblewrap, `preexec_fn` of Python). posix_spawn starts programs in the root of the process itself. There the two
-//! system calls would be 2% of its time, so the answer "both" holds for 100 ms. A fork child forgets it.
+//! system calls would be 2% of its time, so the answer that both are visible is kept for 100 ms. A fork child forgets it.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -15,8 +15,9 @@ use crate::{next, state, sys};
 /// What the new program can see.
 #[derive(Clone, Copy)]
 pub(crate) struct Visible {
-    /// The shim's file. Without it, the dynamic linker would print an error line.
+    /// The shim's file. If LD_PRELOAD named a file that it can't see, the dynamic linker would print an error line.
     pub shim: bool,
+    /// The segment's file.
     pub session: bool,
 }
 
@@ -24,15 +25,16 @@ impl Visible {
     pub(crate) const BOTH: Self = Self { shim: true, session: true };
 }
 
-/// For how long posix_spawn does not ask again.
-const MEMORY_NS: u64 = 100_000_000;
-/// When the process saw both for posix_spawn; 0: never.
+/// For how long posix_spawn does not ask again, nanoseconds.
+const ANSWER_KEPT_NS: u64 = 100_000_000;
+/// When the kernel last said for posix_spawn that both are visible, CLOCK_MONOTONIC_COARSE nanoseconds; 0: never.
 static SAW_BOTH_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Asks the kernel what a new program can see. What is not known by its path counts as visible.
+/// Asks the kernel what a new program can see. A file whose path is not known counts as visible, and so do the segments of several
+/// sessions.
 pub(crate) fn ask() -> Visible {
     let shim = PRELOAD.text().value_of(ENV_PRELOAD).unwrap_or_default();
-    // F_OK, not R_OK: a segment that another user can't open is still visible. Of several sessions none is asked about.
+    // F_OK, not R_OK: a segment that another user can't open is still visible.
     let paths = SESSION.text().value_of(ENV_SESSION).unwrap_or_default();
     Visible {
         shim: shim.is_empty() || sys::is_there(shim.as_ptr().cast(), libc::R_OK),
@@ -42,15 +44,15 @@ pub(crate) fn ask() -> Visible {
     }
 }
 
-/// Asks the kernel, unless the process saw both a moment ago.
+/// Asks the kernel what a new program can see, unless both were visible less than [`ANSWER_KEPT_NS`] ago.
 pub(crate) fn recall_or_ask() -> Visible {
     let now_ns = next::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
     let saw_ns = SAW_BOTH_NS.load(Relaxed);
-    if saw_ns != 0 && now_ns.wrapping_sub(saw_ns) < MEMORY_NS {
+    if saw_ns != 0 && now_ns.wrapping_sub(saw_ns) < ANSWER_KEPT_NS {
         return Visible::BOTH;
     }
     let visible = ask();
-    // A vfork child would write into its parent.
+    // A vfork child would write into its parent's memory.
     if visible.shim && visible.session && sys::getpid() == state::PID.load(Relaxed) {
         SAW_BOTH_NS.store(now_ns, Relaxed);
     }

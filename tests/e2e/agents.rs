@@ -9,6 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::cluster::{IN_JOB, cluster, on_host, on_n1, on_node, on_slurm, run_in};
+use crate::support::gpu_files::amd_root;
 use crate::support::rows::{Database, JsonLines, Rows};
 use crate::support::run::{BINARY, Tracked, cache_home, tracked};
 use crate::support::{installed, or_skip, wait_until};
@@ -158,6 +159,47 @@ fn daemon_runs_as_without_an_agent_that_can_do_nothing() {
     );
     let kept: Vec<_> = fs::read_dir(state.path().join("gpu-track/nodes/a.json.d")).unwrap().collect();
     assert_eq!(kept.len(), 1, "{kept:?}");
+}
+
+// Requirement: NODE-24
+#[test]
+fn agents_track_the_gpus_that_the_options_choose() {
+    // Launcher and agent see the same machine here, with a GPU of AMD.
+    let root = amd_root();
+    let (root, daemon) = (root.path().to_str().unwrap(), daemon("exit 5"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("r.json");
+    let tracked_gpus = |options: &[&str]| {
+        let places = ["--nodes=auto", "-q", "-o", path.to_str().unwrap(), "--gpu-root", root];
+        let run = over_nodes(START_DAEMON, daemon.path()).only_options(&[&places, options].concat()).run();
+        assert_eq!((run.status.code(), &*run.stderr), (Some(5), ""));
+        let report: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!(files(&report), (2, 0));
+        report["nodes"][0]["gpus"].as_array().unwrap().len()
+    };
+    assert_eq!(tracked_gpus(&[]), 1);
+    assert_eq!(tracked_gpus(&["--gb", "nvidia"]), 0);
+}
+
+// Requirement: NODE-24
+#[test]
+fn agent_whose_node_lacks_a_named_gpu_runs_the_daemon_and_tracks_no_gpu() {
+    let root = amd_root();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("run"), "17").unwrap();
+    let mut agent = Command::new(BINARY);
+    agent.args(["--agent", &format!("17:-:{}", directory.path().display()), "--guuids", "0000:99:00.0"]);
+    agent.args(["--gpu-root", root.path().to_str().unwrap(), "--", "sh", "-c", "echo out; exit 3"]);
+    let output = agent.env("XDG_CACHE_HOME", cache_home()).output().unwrap();
+    assert_eq!((&*output.stdout, &*output.stderr, output.status.code()), (&b"out\n"[..], &b""[..], Some(3)));
+    let files = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+    let [report] = &files.filter(|path| path.extension().is_some()).collect::<Vec<_>>()[..] else {
+        panic!("one report")
+    };
+    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let percentages = &report["gpu_utilization"]["gpu_percentages"];
+    assert_eq!((&report["gpus"], &percentages["max_sum_percent"]), (&serde_json::json!([]), &0.0.into()));
+    assert!(!report["warnings"].to_string().contains("--guuids"), "{}", report["warnings"]);
 }
 
 // Requirement: NODE-11, NODE-13

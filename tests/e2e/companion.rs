@@ -134,6 +134,14 @@ fn directory_of_reports_is_a_table_of_what_runs_were_given_and_used() {
     assert!(lines[0].contains("cores / given") && lines[0].contains("RAM / given"), "{table}");
     assert!(lines[1].starts_with("b.json ") && lines[1].contains("OK, exit 0"), "{table}");
     assert!(lines[2].starts_with("a.json ") && lines[2].contains("FAILED, exit 4"), "{table}");
+    for option in [&["--every", "1"][..], &["--list-events"], &["--metrics", "m.csv"]] {
+        let refused = run(&[&["report", &path("")], option].concat());
+        let line = "is a directory of reports: --every, --list-events and --metrics are for one run\n";
+        assert_eq!(
+            (refused.status.code(), text(&refused.stderr)),
+            (Some(2), format!("gpu-track: \"{}\" {line}", path("")))
+        );
+    }
     let json = text(&run(&["report", &path(""), "-f", "json"]).stdout);
     let rows: Value = serde_json::from_str(&json).unwrap();
     let report: Value = serde_json::from_str(&fs::read_to_string(path("b.json")).unwrap()).unwrap();

@@ -85,7 +85,7 @@ fn loss_stands_beside_the_gpu_memory_of_its_time() {
 fn metrics_that_can_not_be_shown_are_refused_in_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let [metrics, marks, report] = ["m.csv", "marks.csv", "r.json"].map(path);
+    let [metrics, marks, report] = ["m.csv", "marks.csv", "r.json"].map(&path);
     fs::write(&metrics, "process_id,name,timestamp,value\n7,loss,1.5,0.25\n7,lo").unwrap();
     fs::write(&marks, "process_id,code_block_name,position,timestamp\n").unwrap();
     let run = Command::new(BINARY).args(["-q", "-o", &report, "--", "true"]).status().unwrap();
@@ -95,6 +95,11 @@ fn metrics_that_can_not_be_shown_are_refused_in_one_line() {
         (&["metrics"], 2, "<FILE>... is missing"),
         (&["metrics", &marks], 2, &format!("\"{marks}\" is no file of metrics: it has no column \"name\"")),
         (&["metrics", &metrics], 0, &format!("\"{metrics}\" ends within a line: that line is left out")),
+        (
+            &["metrics", &metrics, "-o", &path("")],
+            2,
+            &format!("--output: \"{}\" is a directory: name a file in it", path("")),
+        ),
         (&["report", &report, "--metrics", &metrics], 2, "--metrics: a report has none: give --every"),
         (&["report", &report, "--metrics", &metrics, "--list-events"], 2, "the argument '--metrics <FILE>'"),
         (&["report", &report, "--metrics", "/nowhere", "-f", "html"], 2, "\"/nowhere\" cannot be read: "),
@@ -108,6 +113,9 @@ fn metrics_that_can_not_be_shown_are_refused_in_one_line() {
         );
         assert!(stderr.starts_with(&format!("gpu-track: {line}")), "{arguments:?}: {stderr}");
     }
+    let on_stdout = companion(&["metrics", "-o", "-", &metrics]).stdout;
+    assert_eq!(text(&on_stdout), text(&companion(&["metrics", &metrics]).stdout));
+    assert!(text(&on_stdout).contains("loss"), "{}", text(&on_stdout));
     let other = companion(&["report", &report, "--every", "1", "--metrics", &metrics, "-f", "csv"]);
     assert!(text(&other.stderr).contains("gpu-track: no metric is of the time of this run\n"), "{other:?}");
     assert!(!text(&other.stdout).contains("metric_"), "{other:?}");

@@ -4,7 +4,7 @@
 use super::figures::number;
 use crate::model::style::{RamUnit, TimeUnit};
 
-/// What a reader should see at a glance.
+/// How much a text stands out. Each writer has its own way to show that, such as a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     /// No more than other text.
@@ -37,18 +37,18 @@ pub(super) enum Block {
     List(Vec<String>),
     /// A label, and words in as many lines as they need.
     Paragraph(&'static str, String),
-    /// What a reader must not miss. Its first sentence is the most important one; `Plain` goes on from the remark above.
+    /// What a reader must not miss, in at most `most_lines` lines. Its first sentence is the most important one. With the tone
+    /// `Plain`, it goes on from the remark above.
     Remark { tone: Tone, text: String, most_lines: usize },
 }
 
 /// Blocks that belong together.
 #[derive(Default)]
 pub(super) struct Section {
-    /// `None` for details of the row above.
+    /// `None` for details of the row above, and for the whole document.
     pub(super) title: Option<String>,
     /// The name of its numbers' unit, for a form that has no unit beside each number.
     pub(super) unit: Option<&'static str>,
-    /// What is in it.
     pub(super) blocks: Vec<Block>,
 }
 
@@ -62,7 +62,7 @@ pub(super) enum Cell {
     Text(Tone, String),
     /// A figure in words, in a column of its own.
     Figure(Tone, String),
-    /// A part of a whole, from 0 to 1, or more than that.
+    /// A part of a whole: 0 to 1, or above 1 if there was more than the whole.
     Part(f64),
     /// Words that may be left out.
     Note(String),
@@ -70,14 +70,14 @@ pub(super) enum Cell {
     RamOverTime(Vec<RamSpan>, f64),
 }
 
-/// The tree's RAM in a span of time.
+/// The largest RAM of the tree in a span of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RamSpan {
     /// Its begin, seconds after the command's start.
     pub(super) start_s: f64,
     /// Its end, seconds after the command's start.
     pub(super) end_s: f64,
-    /// The largest at any time, bytes.
+    /// The largest RAM at any time of the span, bytes.
     pub(super) max_bytes: f64,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Table {
     pub(super) rows: Vec<Vec<String>>,
     /// How many rows there would be if all were known.
     pub(super) total: usize,
-    /// The part of the whole that each row is; empty where that says nothing.
+    /// For each row, the part that it is of the whole. `None`: unknown. The list is empty if the rows are no parts of anything.
     pub(super) parts: Vec<Option<f64>>,
 }
 
@@ -99,12 +99,12 @@ pub(super) struct Column {
     pub(super) name: &'static str,
     /// The symbol of its unit; empty if it has none.
     pub(super) unit: &'static str,
-    /// Words, which are cut where they need too much room; else figures.
+    /// The cells are words, which a writer may cut. Otherwise they are figures.
     pub(super) is_text: bool,
 }
 
 impl Cell {
-    /// Writes a number with its unit, or a count. `None`: it is unknown, shows as zero, or is something else.
+    /// Writes a number with its unit, or a count. `None`: it is unknown, would show as zero, or the cell has no number.
     pub(super) fn amount(&self) -> Option<String> {
         match self {
             Self::Number(None, _) | Self::Count(None | Some(0)) => None,
@@ -119,13 +119,15 @@ impl Cell {
 }
 
 impl Block {
-    /// A row of words.
+    /// Makes a row of words.
     pub(super) fn text(label: &str, text: impl Into<String>) -> Self {
         Self::Row(label.to_owned(), vec![Cell::Text(Tone::Plain, text.into())])
     }
 }
 
-/// Each function that takes `self` adds something, and nothing for a text that is `None`.
+/// Functions that take `self` add a block, and give the section back. Those with a `label` add a row of that label.
+///
+/// An unknown number or count is added: the writer decides what it shows. A text that is `None`, or an empty table, is not.
 impl Section {
     /// Makes a section without blocks, with this title.
     pub(super) fn new(title: impl Into<String>) -> Self {
@@ -137,7 +139,6 @@ impl Section {
         Self::new(title).block(Block::List(items))
     }
 
-    /// Adds a block.
     fn block(mut self, block: Block) -> Self {
         self.blocks.push(block);
         self

@@ -12,7 +12,7 @@ pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| format!("{v:.3}"))
 }
 
-/// A whole number.
+/// Writes a whole number.
 pub(super) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |v| v.to_string())
 }
@@ -25,7 +25,7 @@ pub fn short(value: f64) -> String {
     if magnitude == 0.0 {
         "0".to_owned()
     } else if magnitude < 0.0995 {
-        // Two digits that say something.
+        // Two significant digits.
         let decimals = (1.0 - magnitude.log10().floor()).clamp(2.0, 9.0) as usize;
         format!("{value:.decimals$}")
     } else if magnitude < 9.995 {
@@ -37,7 +37,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Writes energy in the largest unit that fits.
+/// Writes energy in the largest unit of which there is at least one; less than a joule in joules.
 pub(super) fn energy(joules: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J")];
     let (size, symbol) = UNITS.into_iter().find(|(size, _)| joules >= *size).unwrap_or((1.0, "J"));
@@ -49,7 +49,8 @@ pub(super) fn thousands(whole: f64) -> String {
     let digits = format!("{whole:.0}");
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (i, digit) in digits.char_indices() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+        let is_first = out.is_empty() || out == "-";
+        if !is_first && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -61,7 +62,7 @@ pub(super) fn thousands(whole: f64) -> String {
 pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     let decimals = match largest {
-        // Three digits that say something.
+        // Three significant digits.
         1e-12..0.009_995 => (2.0 - f64::log10(largest).floor()) as usize,
         ..9.9995 => 3,
         ..99.995 => 2,
@@ -76,12 +77,12 @@ pub(super) fn column(values: &[Option<f64>]) -> Vec<String> {
     values.iter().map(cell).collect()
 }
 
-/// Writes whole numbers that stand below one another.
+/// Writes whole numbers that stand below one another, with commas between thousands.
 pub(super) fn counts(values: &[Option<f64>]) -> Vec<String> {
     values.iter().map(|value| value.map_or_else(|| UNKNOWN.to_owned(), thousands)).collect()
 }
 
-/// Writes a part of a whole, from 0 to 1, in percent.
+/// Writes a part of a whole (1 is all of it) in percent.
 pub(super) fn percent(part: f64) -> String {
     if part < 9.995 { format!("{:.0} %", part * 100.0) } else { ">999 %".to_owned() }
 }
@@ -92,18 +93,19 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{} {}", short(unit.convert(bytes as f64)), unit.symbol())
 }
 
-/// Writes a time that a person reads: in up to three units.
+/// Writes a time for a glance: `4.18 s`, `3 min 12 s`; from an hour on as [`duration`] does.
 #[must_use]
 pub fn readable(seconds: f64) -> String {
     let s = seconds.round() as u64;
     match s {
         _ if seconds < 59.95 => format!("{} s", short(seconds)),
         ..3600 => format!("{} min {} s", s / 60, s % 60),
-        _ => duration(seconds),
+        _ => duration(seconds.round()),
     }
 }
 
-/// Writes a time in one to three units; short times have milliseconds.
+/// Writes a time to the millisecond: `4.180 s`, `3 min 12.250 s`. From an hour on it is to the second, from a day on to the
+/// minute.
 pub(super) fn duration(seconds: f64) -> String {
     let ms = (seconds * 1e3).round() as u64;
     let s = seconds.round() as u64;
@@ -133,8 +135,8 @@ mod tests {
         let shown = [0.0204, 59.9996, 61.5, 3599.9999, 7384.4].map(duration).join(", ");
         assert_eq!(shown, "0.020 s, 1 min 0.000 s, 1 min 1.500 s, 1 h 0 min 0 s, 2 h 3 min 4 s");
         assert_eq!([86_399.9, 200_000.0].map(duration), ["1 d 0 h 0 min", "2 d 7 h 33 min"]);
-        let shown = [59.94, 59.96, 719.6, 7384.4].map(readable).join(", ");
-        assert_eq!(shown, "59.9 s, 1 min 0 s, 12 min 0 s, 2 h 3 min 4 s");
+        let shown = [59.94, 59.96, 719.6, 3599.4, 3599.6, 7384.4].map(readable).join(", ");
+        assert_eq!(shown, "59.9 s, 1 min 0 s, 12 min 0 s, 59 min 59 s, 1 h 0 min 0 s, 2 h 3 min 4 s");
     }
 
     #[test]
@@ -143,6 +145,7 @@ mod tests {
         assert_eq!(below_ten, ["0", "0.00031", "0.020", "0.10", "0.50", "4.18"]);
         let above = [9.996, 41.02, 99.96, 271.4, 25_276.5, 1e9].map(short);
         assert_eq!(above, ["10.0", "41.0", "100", "271", "25,277", "1,000,000,000"]);
+        assert_eq!([-123.0, -1234.0, -123_456.0].map(short), ["-123", "-1,234", "-123,456"]);
         assert_eq!([0.0, 0.655, 1.27, 9.996].map(percent), ["0 %", "66 %", "127 %", ">999 %"]);
         assert_eq!([bytes(0), bytes(307_200), bytes(999_999_999_999)], ["0 B", "307 kB", "1,000 GB"]);
     }

@@ -13,11 +13,12 @@ struct Format {
     name: &'static str,
     /// What the name of a file in this form ends in.
     extension: &'static str,
-    /// It can say that the run is not over, and has a place for warnings. Only such forms are values of `-f`.
+    /// It can say that the run is not over, and has a place for warnings. gpu_tracker's forms have neither, so only the others
+    /// are values of `-f`.
     is_complete: bool,
     /// Writes a report.
     report: fn(&Report, &Style) -> String,
-    /// Writes lists of GPUs. `None`: it is for reports alone.
+    /// Writes lists of GPUs. `None`: the form is for reports alone.
     lists: Option<Lists>,
 }
 
@@ -64,11 +65,17 @@ const OPENMETRICS: Format = Format {
     lists: Some(Lists { gpus: openmetrics::gpu_list, gpus_now: openmetrics::gpu_list }),
 };
 
+/// The name of the form for a browser.
+pub const HTML_NAME: &str = "html";
+
 /// For a browser.
 const HTML: Format =
     Format { name: HTML_NAME, extension: "html", is_complete: true, report: html::html, lists: None };
 
-/// All of them. Those of gpu_tracker are named as ours, with [`GPU_TRACKER`] before that.
+/// Before the name of a form: what gpu_tracker 5 writes in that form, and nothing more.
+pub const GPU_TRACKER: &str = "gpu_tracker ";
+
+/// All forms. The name of one of gpu_tracker's is [`GPU_TRACKER`] and the name of the form that it corresponds to.
 const FORMATS: [Format; 6] = [
     TEXT,
     JSON,
@@ -78,15 +85,12 @@ const FORMATS: [Format; 6] = [
     Format { name: "gpu_tracker json", is_complete: false, report: json::gpu_tracker, ..JSON },
 ];
 
-/// Before the name of a form: what gpu_tracker 5 writes in that form, and nothing more.
-pub const GPU_TRACKER: &str = "gpu_tracker ";
-
 /// Gives the values of `-f`, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().filter(|format| format.is_complete).map(|format| format.name)
 }
 
-/// Gives those that lists of GPUs have, too.
+/// Gives the values of `-f` that lists of GPUs can have, too.
 pub fn names_of_lists() -> impl Iterator<Item = &'static str> {
     names().filter(|name| named(name).lists.is_some())
 }
@@ -126,8 +130,8 @@ pub fn stand_ins(report: &Report, name: &str) -> Option<String> {
         .then(|| format!("Not known, and therefore 0 in the report: {}.", unknown.join(", ")))
 }
 
-/// Renders the report as it is written to `target`, where the user asks for this style. With `--quiet`, renders what went
-/// wrong with tracking.
+/// Renders the report as it is written to `target`, where the user asks for this style. With `--quiet` the form of the target
+/// does not count: the text has what went wrong with tracking, and nothing else.
 #[must_use]
 pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     let style = target.style_here(asked);
@@ -140,28 +144,25 @@ pub fn render(report: &Report, target: &ReportTarget, asked: Style) -> String {
     text
 }
 
-/// The name of the form for a browser.
-pub const HTML_NAME: &str = "html";
-
 /// Renders the page of a report with charts of `metrics`, which were collected for its points.
 #[must_use]
 pub fn page_with_metrics(report: &Report, style: &Style, metrics: &MetricPoints) -> String {
     html::with_metrics(report, style, &metrics.tracks())
 }
 
-/// Renders the output of `--gpus` in the form of this name.
+/// Renders the output of `--gpus` in the form of this name, or as text if that form has no lists.
 #[must_use]
 pub fn render_gpus(listing: &Listing, format: &str) -> String {
     (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus)(listing)
 }
 
-/// Renders the output of `gpu-track gpus` in the form of this name.
+/// Renders the output of `gpu-track gpus` in the form of this name, or as text if that form has no lists.
 #[must_use]
 pub fn render_gpus_now(listing: &Listing, format: &str) -> String {
     (named(format).lists.unwrap_or(LISTS_IN_TEXT).gpus_now)(listing)
 }
 
-/// Gives the form of this name. The command line gives no other names.
+/// Gives the form of this name. The command line gives only such names; for any other, this is text.
 fn named(name: &str) -> &'static Format {
     FORMATS.iter().find(|format| format.name == name).unwrap_or(&TEXT)
 }

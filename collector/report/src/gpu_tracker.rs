@@ -30,15 +30,15 @@ fn lines_of(section: &Section, indent: &str) -> String {
 /// Renders a cell; an unknown number is 0.
 fn value(cell: &Cell) -> String {
     match cell {
-        Cell::Number(value, _) => python(&number(value.or(Some(0.0)))).to_owned(),
+        Cell::Number(value, _) => as_in_python(&number(value.or(Some(0.0)))).to_owned(),
         Cell::Count(value) => count(value.or(Some(0))),
         Cell::Text(_, text) | Cell::Figure(_, text) | Cell::Note(text) => text.clone(),
         Cell::Part(_) | Cell::RamOverTime(..) => String::new(),
     }
 }
 
-/// Cuts a decimal number as Python writes it: `1.200` to `1.2`, and `3.000` to `3.0`.
-fn python(number: &str) -> &str {
+/// Cuts needless zeros from a number with decimals, as Python does: `1.200` to `1.2`, and `3.000` to `3.0`.
+fn as_in_python(number: &str) -> &str {
     let digits = number.trim_end_matches('0');
     let is_whole = digits.ends_with('.');
     number.get(..digits.len() + usize::from(is_whole)).unwrap_or(number)

@@ -26,8 +26,8 @@ pub(super) fn json(report: &Report, style: &Style) -> String {
     text(&Document { gpu_tracker, schema_version: SCHEMA_VERSION, finished, report }, " ")
 }
 
-/// Renders the objects that gpu_tracker has, and nothing more. Programs that read them know no null: an unknown figure is 0,
-/// as for gpu_tracker where it did not get to read it. [`unknown`] names those.
+/// Renders the objects that gpu_tracker has, and nothing more. Programs that read them know no null: an unknown figure is 0, as
+/// gpu_tracker writes one that it could not read. [`unknown`] names such figures.
 pub(super) fn gpu_tracker(report: &Report, style: &Style) -> String {
     text(&GpuTracker::new(report, style, Unknown::ZERO), " ")
 }
@@ -39,7 +39,7 @@ pub(super) fn unknown(report: &Report) -> Vec<String> {
     nulls(&value.expect("numbers and strings serialize"))
 }
 
-/// Gives the paths of all nulls in `value`; the empty path is `value` itself.
+/// Gives the paths of all nulls in `value`. An object with nothing but nulls is one path. The empty path is `value` itself.
 fn nulls(value: &Value) -> Vec<String> {
     let entries = match value {
         Value::Null => return vec![String::new()],
@@ -49,14 +49,16 @@ fn nulls(value: &Value) -> Vec<String> {
     if entries.values().all(Value::is_null) {
         return vec![String::new()];
     }
-    let named = |(key, value): (&String, &Value)| {
-        let join = |inner: String| if inner.is_empty() { key.clone() } else { format!("{key}.{inner}") };
-        nulls(value).into_iter().map(join).collect::<Vec<_>>()
-    };
-    entries.iter().flat_map(named).collect()
+    let mut paths = Vec::new();
+    for (key, value) in entries {
+        for inner in nulls(value) {
+            paths.push(if inner.is_empty() { key.clone() } else { format!("{key}.{inner}") });
+        }
+    }
+    paths
 }
 
-/// Renders JSON with this indent and a newline at its end, and no hidden characters in it.
+/// Renders JSON with this indent for each level, a newline at its end, and no hidden characters in it.
 fn text(value: &impl Serialize, indent: &str) -> String {
     let mut bytes = Vec::with_capacity(16 * 1024);
     let mut serializer = ser::Serializer::with_formatter(&mut bytes, Layout::new(indent));
@@ -85,7 +87,7 @@ struct GpuTracker {
     compute_time: ComputeTime,
 }
 
-/// The whole report.
+/// The JSON form of a report.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]

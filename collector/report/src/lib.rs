@@ -1,4 +1,8 @@
-//! The forms of a report (text and JSON), and comparisons of several. Each is a pure function of the report, and of how the user wants it.
+//! What is made of reports: the forms of one (text, JSON, HTML and others), and what several give together. Examples of that are
+//! a merged report, a comparison and a study. Also the lines of the files that a run writes, and the tables that are made of
+//! these files.
+//!
+//! All of it is pure functions of the data, and of the form that the user asked for.
 
 #![forbid(unsafe_code)]
 

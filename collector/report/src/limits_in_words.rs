@@ -1,4 +1,4 @@
-//! A limit of the run that was exceeded, in words.
+//! In words: a limit that the user set for the run, and that it exceeded.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use crate::quote;
 /// Columns of a command's name.
 const LONGEST_COMMAND: usize = 40;
 
-/// Gives a line for the user when the tree is being ended at a limit.
+/// Gives a line for the user when the tree is being ended at a limit. `kill_after`: the time from SIGTERM to SIGKILL.
 #[must_use]
 pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duration) -> String {
     let unit = limit.quantity.unit();
-    let amount = unit.of_report(exceeded.by.amount);
+    let whole = exceeded.by.amount;
     let amount = match unit {
-        Unit::Bytes => bytes(exceeded.by.amount),
-        Unit::Seconds => readable(amount),
-        Unit::Processes => processes(exceeded.by.amount),
-        Unit::Percent => percent(amount / 100.0),
+        Unit::Bytes => bytes(whole),
+        Unit::Seconds => readable(unit.of_report(whole)),
+        Unit::Processes => processes(whole),
+        Unit::Percent => percent(unit.of_report(whole) / 100.0),
     };
     let held = exceeded.largest.as_ref().map(|process| held_most(process, &bytes(process.rss_bytes)));
     format!(
         "limit {} exceeded: {}{}. SIGTERM to all processes, SIGKILL after {}",
         limit.words,
-        what(limit.quantity, &amount),
+        excess(limit.quantity, &amount),
         held.unwrap_or_default(),
         readable(kill_after.as_secs_f64())
     )
 }
 
-/// Says which process held most.
+/// Says which process held most RAM, as the rest of a sentence. `rss`: how much that was.
 pub(crate) fn held_most(process: &LargestProcess, rss: &str) -> String {
     let pid = process.pid.map(|pid| format!("pid {pid} ")).unwrap_or_default();
     format!("; {pid}({}) held most RAM, {rss}", quote::cut(&process.command, LONGEST_COMMAND))
 }
 
-/// Says what there was too much of.
-pub(crate) fn what(quantity: Quantity, amount: &str) -> String {
+/// Says what there was too much of. `amount`: how much there was, with its unit.
+pub(crate) fn excess(quantity: Quantity, amount: &str) -> String {
     match quantity {
         Quantity::Ram => format!("{amount} of RAM"),
         Quantity::GpuRam => format!("{amount} of GPU RAM"),

@@ -24,10 +24,13 @@ enum Kind {
 
 use Kind::{Counter, Gauge};
 
+/// A metric: its name without [`PREFIX`], its kind, and its help text.
+type Metric<'a> = (&'a str, Kind, &'a str);
+
 /// A text that grows by metrics.
 struct Metrics {
     text: String,
-    /// The labels of each line.
+    /// The labels that all lines share.
     labels: Vec<(&'static str, String)>,
 }
 
@@ -36,10 +39,10 @@ impl Metrics {
         Self { text: String::new(), labels }
     }
 
-    /// Adds a metric: a line for each known value, with its own labels. Without any it is left out.
+    /// Adds a metric: a line for each value that is known and finite, with its own labels. Without any such value it is left out.
     fn add<'a>(
         &mut self,
-        (name, kind, help): (&str, Kind, &str),
+        (name, kind, help): Metric<'_>,
         values: impl IntoIterator<Item = (&'a [(&'static str, &'a str)], Option<f64>)>,
     ) {
         let mut is_first = true;
@@ -51,16 +54,16 @@ impl Metrics {
                     writeln!(self.text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
             }
             let shared = self.labels.iter().map(|(label, value)| (*label, value.as_str()));
-            let labels = shared.chain(own.iter().copied());
-            let labels: Vec<_> =
-                labels.map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
+            let all = shared.chain(own.iter().copied());
+            let labels: Vec<String> =
+                all.map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
             let _infallible = writeln!(self.text, "{PREFIX}{name}{labels} {value}");
         }
     }
 
     /// Adds a metric with one line.
-    fn add_one(&mut self, metric: (&str, Kind, &str), value: Option<f64>) {
+    fn add_one(&mut self, metric: Metric<'_>, value: Option<f64>) {
         self.add(metric, [(&[][..], value)]);
     }
 }
@@ -70,7 +73,7 @@ fn label_value(value: &str) -> String {
     quote::escape(value).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// Renders the report.
+/// Renders the report. Units are fixed, so the style does not count.
 pub(super) fn report(report: &Report, _style: &Style) -> String {
     let first = report.command.first().map_or("", String::as_str);
     let command = first.rsplit('/').next().unwrap_or(first).to_owned();
@@ -155,7 +158,7 @@ fn usage(metrics: &mut Metrics, report: &Report) {
     );
 }
 
-/// Gives the mean of the last point of the run over time. `None`: it is not known, or the run is over.
+/// Gives the mean of the last point of `track`. `None`: it is not known, or this is no report so far.
 fn lately(report: &Report, track: &Track) -> Option<f64> {
     (report.stage == Stage::SoFar).then(|| track.mean.last().copied().flatten()).flatten()
 }
@@ -166,7 +169,7 @@ fn gpus(metrics: &mut Metrics, report: &Report) {
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
     let ratio = |percent: Option<f64>| percent.map(|percent| percent / 100.0);
     let series = |gpu: &GpuDevice| report.series.gpus.iter().find(|series| series.id == gpu.id);
-    let all: [((&str, Kind, &str), Value<'_>); 10] = [
+    let all: [(Metric<'_>, Value<'_>); 10] = [
         (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), &|gpu| bytes(gpu.memory.total_bytes)),
         (
             ("gpu_memory_used_max_bytes", Gauge, "Most memory in use by all processes of the machine."),
@@ -208,7 +211,7 @@ fn gpus(metrics: &mut Metrics, report: &Report) {
 /// Renders the GPUs of the machine, as they are now.
 pub(super) fn gpu_list(listing: &Listing) -> String {
     type Value = fn(&Listed) -> Option<f64>;
-    const ALL: [((&str, Kind, &str), Value); 5] = [
+    const ALL: [(Metric<'_>, Value); 5] = [
         (("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."), |gpu| {
             gpu.device.memory_bytes.map(|bytes| bytes as f64)
         }),

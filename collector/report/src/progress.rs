@@ -4,7 +4,8 @@
 //! gpu-track 0:01:05  CPU 398%/520%  RAM 1.20/20.1 GB  21 processes  GPU0 87% 34.1/36.0 GB
 //! ```
 //!
-//! Before each stroke is the run, after it the machine. It is ASCII, and numbers only: no name of a process or device is in it.
+//! Before each slash is the figure of the run, after it that of the machine. The line is ASCII, without the name of any process
+//! or device.
 
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{GpuSample, TreeSample};
@@ -12,8 +13,8 @@ use crate::model::tree_sample::{GpuSample, TreeSample};
 /// What stands for a figure that is not known.
 const UNKNOWN: &str = "n/a";
 
-/// Writes the line, without a line break. `since_start_s`: time since the start of the run. `columns`: its room; GPUs that
-/// do not fit are counted.
+/// Writes the line, without a line break. `since_start_s`: time since the start of the run. `columns`: the most that the line may
+/// have; GPUs that do not fit are only counted.
 #[must_use]
 pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
     let [cpu, all_cpu] = [now.cpu.combined.percent, now.system.cpu_percent].map(percent);
@@ -22,17 +23,17 @@ pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
     let mut line = format!(
         "gpu-track {}  CPU {cpu}/{all_cpu}  RAM {}  {processes} {}",
         clock(since_start_s),
-        pair(ram, now.system.ram_bytes),
+        memory_of_run_and_all(ram, now.system.ram_bytes),
         if processes == 1 { "process" } else { "processes" }
     );
     let gpus: Vec<String> =
         now.gpu.devices.iter().enumerate().map(|(place, gpu)| gpu_part(place, gpu)).collect();
     for (number, gpu) in gpus.iter().enumerate() {
         let rest = gpus.len() - number;
-        // The last one needs no room for the number of the others.
-        let others = if rest > 1 { others(rest - 1).len() } else { 0 };
-        if line.len() + gpu.len() + others > columns {
-            line.push_str(&self::others(rest));
+        // Behind this GPU, the number of those after it must fit.
+        let needed = gpu.len() + if rest > 1 { more_gpus(rest - 1).len() } else { 0 };
+        if line.len() + needed > columns {
+            line.push_str(&more_gpus(rest));
             break;
         }
         line.push_str(gpu);
@@ -42,18 +43,19 @@ pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
 }
 
 /// Writes how many GPUs found no room.
-fn others(count: usize) -> String {
+fn more_gpus(count: usize) -> String {
     format!("  +{count} GPU")
 }
 
-/// Writes a GPU: its number, utilisation, memory of the run and in use.
+/// Writes a GPU: its number, its utilisation, the memory that the run holds, and all memory in use. `place`: its place in the
+/// sample, which stands for an unknown number.
 fn gpu_part(place: usize, gpu: &GpuSample) -> String {
     let number = gpu.device.index.map_or_else(|| place.to_string(), |index| index.to_string());
     let run = gpu.run_bytes.map(|Groups { combined, .. }| combined);
-    format!("  GPU{number} {} {}", percent(gpu.busy_percent), pair(run, gpu.used_bytes))
+    format!("  GPU{number} {} {}", percent(gpu.busy_percent), memory_of_run_and_all(run, gpu.used_bytes))
 }
 
-/// Writes a time as hours, minutes and seconds, and with a fraction if it has one.
+/// Writes a time as hours, minutes and seconds: `0:01:05`. Tenths of a second are written if they are not 0.
 fn clock(seconds: f64) -> String {
     let tenths = (seconds * 10.0).round() as u64;
     let (hours, minutes, rest) = (tenths / 36_000, tenths / 600 % 60, tenths % 600);
@@ -65,8 +67,8 @@ fn percent(percent: Option<f64>) -> String {
     percent.map_or_else(|| UNKNOWN.to_owned(), |percent| format!("{percent:.0}%"))
 }
 
-/// Writes memory of the run and of all, in one unit: that of the larger.
-fn pair(run: Option<u64>, all: Option<u64>) -> String {
+/// Writes memory of the run and of all programs, in one unit: that of the larger.
+fn memory_of_run_and_all(run: Option<u64>, all: Option<u64>) -> String {
     const UNITS: [(f64, &str); 4] = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     let Some(largest) = run.max(all) else { return UNKNOWN.to_owned() };
     let largest = largest as f64;

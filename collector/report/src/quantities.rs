@@ -10,7 +10,7 @@ pub(crate) struct Quantity {
     pub(crate) label: &'static str,
     /// Its unit: `s`, `bytes` or `J`; `%`: percent of one GPU; `1`: a number of things.
     pub(crate) unit: &'static str,
-    /// What a way does that has less of it, and one that has more.
+    /// How a way of doing the work differs from another if it has less of the quantity, and if it has more.
     pub(crate) less_and_more: [&'static str; 2],
     /// Gives its value; `None` if that is not known.
     pub(crate) value: fn(&Report) -> Option<f64>,
@@ -26,7 +26,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         unit: "s",
         less_and_more: ["takes less time", "takes more time"],
         value: |report| Some(report.wall_s),
-        reason: of_processes,
+        reason: why_of_processes,
     },
     Quantity {
         name: "cpu",
@@ -34,7 +34,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         unit: "s",
         less_and_more: ["uses less CPU time", "uses more CPU time"],
         value: |report| report.cpu_time.total_s,
-        reason: of_processes,
+        reason: why_of_processes,
     },
     Quantity {
         name: "cores",
@@ -42,7 +42,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         unit: "1",
         less_and_more: ["keeps fewer cores busy", "keeps more cores busy"],
         value: |report| Some(report.cpu_time.total_s? / report.wall_s).filter(|cores| cores.is_finite()),
-        reason: of_processes,
+        reason: why_of_processes,
     },
     Quantity {
         name: "ram",
@@ -50,7 +50,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         unit: "bytes",
         less_and_more: ["needs less memory", "needs more memory"],
         value: |report| float(report.max_ram.combined.footprint_bytes),
-        reason: of_processes,
+        reason: why_of_processes,
     },
     Quantity {
         name: "gpu_ram",
@@ -59,7 +59,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         less_and_more: ["needs less GPU memory", "needs more GPU memory"],
         // Of no GPU it would be 0, which says nothing of the run.
         value: |report| float(report.max_gpu_ram.combined_bytes).filter(|_| has_gpus(report)),
-        reason: |report| of_gpus(report, &["memory by process", "memory"]),
+        reason: |report| why_of_gpus(report, &["memory by process", "memory"]),
     },
     Quantity {
         name: "gpu_utilization",
@@ -67,7 +67,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         unit: "%",
         less_and_more: ["keeps the GPUs less busy", "keeps the GPUs busier"],
         value: |report| report.gpu.percent.mean_sum.filter(|_| has_gpus(report)),
-        reason: |report| of_gpus(report, &["utilization"]),
+        reason: |report| why_of_gpus(report, &["utilization"]),
     },
     Quantity {
         name: "gpu_energy",
@@ -75,7 +75,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         unit: "J",
         less_and_more: ["uses less GPU energy", "uses more GPU energy"],
         value: gpu_energy_j,
-        reason: |report| of_gpus(report, &["energy counter"]),
+        reason: |report| why_of_gpus(report, &["energy counter"]),
     },
     Quantity {
         name: "read",
@@ -83,7 +83,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         unit: "bytes",
         less_and_more: ["reads less", "reads more"],
         value: |report| float(report.io.read_bytes),
-        reason: of_processes,
+        reason: why_of_processes,
     },
     Quantity {
         name: "written",
@@ -91,7 +91,7 @@ pub(crate) const QUANTITIES: [Quantity; 9] = [
         unit: "bytes",
         less_and_more: ["writes less", "writes more"],
         value: |report| float(report.io.write_bytes),
-        reason: of_processes,
+        reason: why_of_processes,
     },
 ];
 
@@ -136,13 +136,13 @@ fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
 }
 
 /// Says why a sum over the processes is not known.
-fn of_processes(_: &Report) -> &str {
+fn why_of_processes(_: &Report) -> &str {
     "no process's figure is known"
 }
 
-/// Says why a figure of the GPUs is not known. `figures`: names as in the report's lists of missing figures. The first
-/// that a GPU lacks gives the reason, in the driver's words.
-fn of_gpus<'a>(report: &'a Report, figures: &[&str]) -> &'a str {
+/// Says why a figure of the GPUs is not known. `figures`: names as in the report's lists of missing figures. The reason is that
+/// of the first of these names which a GPU lacks, in the driver's words.
+fn why_of_gpus<'a>(report: &'a Report, figures: &[&str]) -> &'a str {
     let reason = |figure: &&str| {
         let mut missing = report.gpus.iter().flat_map(|gpu| &gpu.missing);
         missing.find(|missing| missing.figure == *figure).map(|missing| missing.reason.as_str())

@@ -48,7 +48,8 @@ fn is_visible_format(c: char) -> bool {
         | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
 }
 
-/// Gives a value as a line of JSON, with its line break and no hidden characters. A value that JSON can't have gives no line; there is none.
+/// Writes a value as a line of JSON, with its line break and no hidden characters. Gives an empty text if JSON can't have the
+/// value.
 #[must_use]
 pub fn json_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).map_or(String::new(), |line| escape_json(&line) + "\n")
@@ -97,7 +98,7 @@ pub(crate) fn word(word: &str) -> String {
     }
 }
 
-/// Renders a whole command.
+/// Renders a whole command, which can be pasted into a shell.
 #[must_use]
 pub fn words<S: AsRef<str>>(words: &[S]) -> String {
     words.iter().map(|one| word(one.as_ref())).collect::<Vec<_>>().join(" ")
@@ -112,26 +113,31 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
         return whole;
     }
     let left = max_width.saturating_sub(" ... 1000 more".len());
-    let mut columns = 0;
-    // The space behind the last word is not written.
-    let fits = |shown: &&String| {
-        columns += width(shown) + 1;
-        columns <= left + 1
-    };
-    let kept = shown.iter().take_while(fits).count().max(1);
+    let (mut kept, mut columns) = (0, 0);
+    for word in &shown {
+        columns += width(word);
+        if columns > left {
+            break;
+        }
+        kept += 1;
+        // The space before the next word.
+        columns += 1;
+    }
+    // The first word stays, even if it does not fit.
+    let kept = kept.max(1);
     let text = shown[..kept].join(" ");
     // A word that was cut ends with the mark already.
     let mark = if text.ends_with(MARK) { "" } else { " ..." };
     format!("{text}{mark} {} more", shown.len() - kept)
 }
 
-/// Renders a process's command in about `max_width` columns, without the directory of its program; its name where the
-/// arguments are not known.
+/// Renders a process's command in about `max_width` columns, without the directory of its program. If the arguments are not
+/// known, renders its `name`.
 #[must_use]
 pub(crate) fn process(args: Option<&[String]>, name: &str, max_width: usize) -> String {
     let Some([first, rest @ ..]) = args else { return cut(&escape(name), max_width) };
     let mut words: Vec<&str> = vec![first];
-    // A process can write any text there.
+    // A process can write any text there. Text with white space is not taken for a path.
     if !first.contains(char::is_whitespace) {
         words[0] = first.rsplit('/').next().unwrap_or(first);
     }
@@ -168,16 +174,19 @@ pub fn cut_middle(text: &str, max_width: usize) -> String {
     format!("{first}{MARK}{}", end(text, left - width(first)))
 }
 
-/// Cuts texts to `max_width` columns each. Of those that would read alike, the places are shown where they differ.
+/// Cuts texts to `max_width` columns each. Different texts that would then read alike are cut so that the places show where they
+/// differ.
 #[must_use]
 pub(crate) fn shorten(texts: &[&str], max_width: usize) -> Vec<String> {
-    /// Each round parts texts that read alike in at least two.
+    /// Each round tells some of the texts apart that still read alike.
     const ROUNDS: usize = 8;
     let mut shown: Vec<String> = texts.iter().map(|text| cut_middle(text, max_width)).collect();
     for _ in 0..ROUNDS {
         // The groups of different texts that read alike. Equal texts need not be told apart.
         let mut alike: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        shown.iter().enumerate().for_each(|(i, shown)| alike.entry(shown).or_default().push(i));
+        for (i, shown) in shown.iter().enumerate() {
+            alike.entry(shown).or_default().push(i);
+        }
         let differs = |group: &Vec<usize>| group.iter().any(|i| texts[*i] != texts[group[0]]);
         let groups: Vec<Vec<usize>> = alike.into_values().filter(differs).collect();
         if groups.is_empty() {
@@ -224,12 +233,15 @@ fn end(text: &str, max_width: usize) -> &str {
 
 /// Counts the bytes of the first characters that fit into these columns.
 fn bytes_within(chars: impl Iterator<Item = char>, max_width: usize) -> usize {
-    let mut columns = 0;
-    let fits = |c: &char| {
+    let (mut columns, mut bytes) = (0, 0);
+    for c in chars {
         columns += c.width().unwrap_or(1);
-        columns <= max_width
-    };
-    chars.take_while(fits).map(char::len_utf8).sum()
+        if columns > max_width {
+            break;
+        }
+        bytes += c.len_utf8();
+    }
+    bytes
 }
 
 /// Breaks words into lines of at most `width` columns. A longer word has a line of its own.

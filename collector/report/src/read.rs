@@ -23,7 +23,7 @@ pub struct ReadReport {
     pub note: Option<String>,
 }
 
-/// Why there is no report in a text; a line about "it", the text.
+/// Why a text can't be read as a report. Each message is a line in which "it" is the text.
 #[derive(Debug, Error)]
 pub enum NotRead {
     /// No JSON, or not all of it.
@@ -39,7 +39,7 @@ pub enum NotRead {
         "its schema_version is {0}, and this gpu-track reads up to {SCHEMA_VERSION}: use a newer gpu-track"
     )]
     Newer(u64),
-    /// An older version wrote it, and such a report is never so large. Making today's form of it takes much memory.
+    /// An older version wrote it, and such a report is never so large. Converting a large one would take much memory.
     #[error("its schema_version is {0}, and it is larger than 4 MiB, which no such report is")]
     OlderTooLarge(u64),
     /// A key that is never null is missing, or a value is none that the key can have.
@@ -47,12 +47,12 @@ pub enum NotRead {
     Damaged(serde_json::Error),
 }
 
-/// Most columns of what is wrong with a value, which can be part of the text.
+/// Most columns of an error's detail, which can quote the text.
 const MOST_DETAIL: usize = 300;
 /// Most bytes of a report of an older schema, which has no series.
 const MOST_OLDER_BYTES: usize = 4 << 20;
 
-/// What tells how the rest is to be read.
+/// The key that tells how the rest is to be read.
 #[derive(Deserialize)]
 struct Head {
     schema_version: Option<u64>,
@@ -61,7 +61,7 @@ struct Head {
 /// Reads the text of a JSON report.
 ///
 /// # Errors
-/// If it is none, or of a later schema.
+/// If the text is no report, or it is damaged, of a later schema, or larger than any report of its older schema.
 pub fn read(json: &str) -> Result<ReadReport, NotRead> {
     let head: Head = serde_json::from_str(json).map_err(|error| match error.is_data() {
         true => NotRead::Foreign,

@@ -80,24 +80,24 @@ pub fn row(file: String, report: &Report) -> RunRow {
     }
 }
 
-/// Writes runs as text, a line for each. Columns that no run has are left out.
+/// Writes runs as text, a line for each. Columns of which nothing is known of any run are left out.
 #[must_use]
 pub fn text(runs: &[RunRow]) -> String {
-    let byte = |value: f64| bytes(value.max(0.0).round() as u64);
+    let in_bytes = |value: f64| bytes(value.max(0.0).round() as u64);
     let columns: [(&str, Vec<String>); 8] = [
         ("report", column(runs, |run| quote::cut_middle(&quote::escape(&run.file), FILE))),
         ("command", column(runs, |run| quote::escape(&quote::command(&run.command, COMMAND)))),
         ("end", column(runs, |run| run.end.clone())),
         ("time / given", column(runs, |run| run.wall_s.text(readable))),
         ("cores / given", column(runs, |run| run.cores.text(short))),
-        ("RAM / given", column(runs, |run| run.ram_bytes.text(byte))),
-        ("GPU RAM / given", column(runs, |run| run.gpu_ram_bytes.text(byte))),
+        ("RAM / given", column(runs, |run| run.ram_bytes.text(in_bytes))),
+        ("GPU RAM / given", column(runs, |run| run.gpu_ram_bytes.text(in_bytes))),
         ("next time", column(runs, |run| run.hint.clone().unwrap_or_default())),
     ];
-    let is_told = |cells: &[String]| cells.iter().any(|cell| !cell.is_empty() && cell != UNKNOWN);
-    let told: Vec<_> = columns.into_iter().filter(|(_, cells)| is_told(cells)).collect();
-    let mut rows = vec![told.iter().map(|(head, _)| (*head).to_owned()).collect::<Vec<_>>()];
-    rows.extend((0..runs.len()).map(|run| told.iter().map(|(_, cells)| cells[run].clone()).collect()));
+    let is_known = |cells: &[String]| cells.iter().any(|cell| !cell.is_empty() && cell != UNKNOWN);
+    let shown: Vec<_> = columns.into_iter().filter(|(_, cells)| is_known(cells)).collect();
+    let mut rows = vec![shown.iter().map(|(head, _)| (*head).to_owned()).collect::<Vec<_>>()];
+    rows.extend((0..runs.len()).map(|run| shown.iter().map(|(_, cells)| cells[run].clone()).collect()));
     aligned(&rows).join("\n") + "\n"
 }
 
@@ -106,7 +106,7 @@ fn column(runs: &[RunRow], cell: impl Fn(&RunRow) -> String) -> Vec<String> {
 }
 
 impl Amount {
-    /// Writes what was used, and behind a slash what was given.
+    /// Writes what was used, and behind a slash what was given if both are known. `form` writes each.
     fn text(self, form: impl Fn(f64) -> String) -> String {
         let used = self.used.map_or(UNKNOWN.to_owned(), &form);
         match self.given {

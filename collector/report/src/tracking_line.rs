@@ -30,7 +30,7 @@ pub enum Line {
     Event(Event),
     /// The end of the run on the launcher's node.
     End(Box<End>),
-    /// What all nodes of a run used, behind all others.
+    /// What all nodes of a run used. It is the last line.
     Nodes(Box<AllNodes>),
 }
 
@@ -72,12 +72,12 @@ pub struct AllNodes {
 pub struct Maximum {
     /// Bytes.
     pub bytes: u64,
-    /// What shows it. `None`: more became known after the last sample.
+    /// What shows it. `None`: the last sample has another figure, because more became known after it.
     pub source: Option<MaximumSource>,
 }
 
 /// Gives a report as JSON.
-fn value(report: &Report) -> Value {
+fn json_value(report: &Report) -> Value {
     serde_json::from_str(&json::json(report, &Style::default())).unwrap_or(Value::Null)
 }
 
@@ -95,13 +95,13 @@ impl Line {
             let source = (Some(told.bytes) == bytes).then_some(told.source);
             bytes.map(|bytes| Maximum { bytes, source })
         };
-        Self::End(Box::new(End { max_ram: known.with(told, maximum), report: value(report) }))
+        Self::End(Box::new(End { max_ram: known.with(told, maximum), report: json_value(report) }))
     }
 
     /// Gives the line of all nodes.
     #[must_use]
     pub fn nodes(report: &Report) -> Self {
-        Self::Nodes(Box::new(AllNodes { report: value(report) }))
+        Self::Nodes(Box::new(AllNodes { report: json_value(report) }))
     }
 
     /// Gives its text, with its line break, and no hidden characters in it.

@@ -18,7 +18,8 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Chooses the units that the user asked for, or those in which the largest figures read well.
+    /// Chooses the units that the user asked for, else those in which the report's figures read well. For RAM that is the largest
+    /// of the tree, for times the wall time. For GPU RAM it is that of the run, or if that is 0 or unknown, that of the machine.
     pub(super) fn choose(report: &Report, style: &Style) -> Self {
         let (ram, gpu) = (&report.max_ram, &report.max_gpu_ram);
         let of_tree =
@@ -35,8 +36,8 @@ impl Units {
         }
     }
 
-    /// Writes RAM in the report's unit; much more than the report's other figures in a larger one, unless the user asked for
-    /// a unit.
+    /// Writes RAM in the report's unit. If the number would have more than four digits and the user asked for no unit, the unit
+    /// is a larger one.
     pub(super) fn bytes(&self, bytes: u64) -> String {
         const MOST: f64 = 9_999.5;
         let is_readable = self.asked_ram.is_some() || self.ram.convert(bytes as f64) < MOST;
@@ -54,7 +55,7 @@ impl Units {
         format!("{} {}", short(self.gpu_ram.convert(bytes as f64)), self.gpu_ram.symbol())
     }
 
-    /// Writes RAM with three decimals.
+    /// Writes RAM in the report's unit with three decimals.
     pub(super) fn exact_bytes(&self, bytes: u64) -> String {
         format!("{:.3} {}", self.ram.convert(bytes as f64), self.ram.symbol())
     }
@@ -79,11 +80,11 @@ impl Units {
         number(seconds.map(|seconds| self.time.convert(seconds)))
     }
 
-    /// Writes bytes that were read or written. `None`: there are none. Their number has nothing to do with that of RAM, so
-    /// their unit is their own unless the user asked for one.
-    pub(super) fn io(&self, n: Option<u64>) -> Option<String> {
-        let n = n.filter(|n| *n > 0)?;
-        Some(if self.asked_ram.is_some() { self.bytes(n) } else { bytes(n) })
+    /// Writes bytes that were read or written. `None`: there are none, or it is unknown. Their number has nothing to do with that
+    /// of RAM, so their unit is their own unless the user asked for one.
+    pub(super) fn io(&self, read_or_written: Option<u64>) -> Option<String> {
+        let moved = read_or_written.filter(|moved| *moved > 0)?;
+        Some(if self.asked_ram.is_some() { self.bytes(moved) } else { bytes(moved) })
     }
 }
 

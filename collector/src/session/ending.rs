@@ -1,4 +1,4 @@
-//! The reports of a session: those so far, and the last one, with which the session ends.
+//! The reports of a session: reports so far, and the last report, with which the session ends.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,21 +22,22 @@ use crate::sys::clock;
 
 /// Most time between two reports-so-far.
 const LONGEST_INTERIM_NS: u64 = 60_000_000_000;
-/// Most time between two reports-so-far of a form that a program scrapes: Prometheus does so every 15 to 60 s.
+/// Most time between two reports-so-far in a format that a program scrapes. Prometheus scrapes every 15 to 60 s.
 const LONGEST_SCRAPED_NS: u64 = 15_000_000_000;
 
-/// Gives how long the next report-so-far waits after one of a run of this age: until the run is twice as old, or for the most time.
+/// Gives the time between a report-so-far of a run of this age and the next one. It is the run's age, so the next one comes when
+/// the run is twice as old, but at most [`LONGEST_SCRAPED_NS`] or [`LONGEST_INTERIM_NS`].
 fn wait_of_interim_ns(age_ns: u64, is_scraped: bool) -> u64 {
     age_ns.min(if is_scraped { LONGEST_SCRAPED_NS } else { LONGEST_INTERIM_NS })
 }
 
 impl Session {
-    /// Writes a report-so-far, if a sink wants one: the report as it would be if the run ended now. Plans the next. If launcher and
-    /// collector are killed at once, that report remains.
+    /// Writes the report as it would be if the run ended now, if a sink wants a report-so-far. It remains if launcher and
+    /// collector are killed at once. Then plans the next one.
     pub(super) fn write_interim(&mut self, now_ns: u64) {
         let age_ns = now_ns.saturating_sub(self.run.start_ns);
         let is_scraped = self.config.report.targets.iter().any(|target| is_scraped(&target.format));
-        self.interim_ns = now_ns + wait_of_interim_ns(age_ns, is_scraped);
+        self.next_interim_ns = now_ns + wait_of_interim_ns(age_ns, is_scraped);
         if !self.sinks.want_report(Stage::SoFar) {
             return;
         }
@@ -44,7 +45,7 @@ impl Session {
         let mut run = RunState::clone(&self.run);
         run.apply(now_ns, &Observation::FinalizeAll);
         let report = Arc::new(self.report(&run, &self.run_end(now_ns, Stage::SoFar)));
-        // A report-so-far that can't be written is no trouble yet; the final one says so.
+        // An error here may pass. The last report fails if it does not.
         let _ = self.sinks.report(&report, Stage::SoFar);
     }
 
@@ -69,14 +70,17 @@ impl Session {
         }
     }
 
-    /// Finds the full file systems among those that the run writes to, as far as they are known. Asks none unless the run is
-    /// over and the command exited with a failure: a file system can take long to answer.
+    /// Finds the full file systems among those that the run is known to write to. A file system can take long to answer, so none
+    /// is asked unless the run is over and the command exited with a failure.
     fn full_disks(&self, stage: Stage) -> Vec<DiskFull> {
-        let has_failed = |exit: CommandExit| {
+        let exited_with_failure = |exit: CommandExit| {
             exit.status.is_some_and(|status| libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0)
         };
-        let is_over = stage == Stage::Over && self.told.exit.is_some_and(has_failed);
-        if is_over { disks::full(self.config.report.files()) } else { Vec::new() }
+        if stage == Stage::Over && self.told.exit.is_some_and(exited_with_failure) {
+            disks::full(self.config.report.files())
+        } else {
+            Vec::new()
+        }
     }
 
     /// Whether the command could not be executed.
@@ -84,8 +88,12 @@ impl Session {
         self.told.is_cancelled
     }
 
-    /// Ends the session: takes in what is left to be read, writes the report, and removes what the session has in shared memory. If
-    /// the command could not be executed, there is no report, and the launcher removes that.
+    /// Ends the session: takes in what is left to be read, writes the report, and removes the session's files in shared memory.
+    ///
+    /// If the command could not be executed, does nothing: there is no report, and the launcher removes the files.
+    ///
+    /// # Errors
+    /// If the report can't be written. All else is done then, too.
     pub(super) fn finish(mut self) -> Result<(), SessionError> {
         if self.told.is_cancelled {
             return Ok(());
@@ -96,12 +104,12 @@ impl Session {
         let report = Arc::new(self.report(&self.run, &end));
         let written = self.sinks.report(&report, Stage::Over).map_err(SessionError::Output);
         sinks::warn_where_report_cannot(&self.config, &report);
-        // A collector that follows this one only cleans up.
+        // If this collector is killed from here on, the next one only cleans up.
         self.checkpoint.state().note_reported();
         if self.told.exit.is_none()
             && let Some(Ok(cgroup)) = &self.config.cgroups.own
         {
-            // The launcher, which made it, is gone.
+            // The launcher made the cgroup and would remove it, but it is gone.
             run_cgroup::remove(cgroup);
         }
         let late = self.sinks.close();
@@ -110,8 +118,10 @@ impl Session {
         written
     }
 
-    /// Takes in what is left to be read of the run, in three steps, and finalizes all processes. Returns when the run ended,
-    /// CLOCK_MONOTONIC nanoseconds: when the command did, or at the last sample if the launcher did not tell.
+    /// Takes in what is left to be read of the run, finalizes all processes, and hands on all that is left to the sinks.
+    ///
+    /// Returns when the run ended, CLOCK_MONOTONIC nanoseconds: when the command did, or at the last sample if the launcher did
+    /// not tell.
     fn take_in_rest(&mut self) -> u64 {
         let sampled_ns = self.take_last_sample();
         let end_ns = self.told.exit.map_or(sampled_ns, |exit| exit.at_ns);
@@ -119,17 +129,17 @@ impl Session {
         self.readers.note_survivors(&mut self.run);
         self.take_last_records();
         self.readers.finish(&mut self.run);
-        // A process that still runs counts until the last sample, which has the last of its figures. The steps since then can have
-        // taken long: they wait for the pump and for drivers.
+        // A process that still runs counts until the last sample, which has its last figures. The time since then does not count:
+        // the steps above wait for the pump and for drivers, and can take long.
         self.run.apply(sampled_ns, Observation::FinalizeAll);
         self.hand_on();
         end_ns
     }
 
-    /// Takes the last sample of the live processes, after all that the sources have by now. Returns when it began, CLOCK_MONOTONIC
-    /// nanoseconds.
+    /// Takes in all that the sources have by now, and then the last sample of the live processes. Returns when the sample began,
+    /// CLOCK_MONOTONIC nanoseconds.
     fn take_last_sample(&mut self) -> u64 {
-        // What does not come in time is waited for once more, after the sample.
+        // If records don't come in time, `take_last_records` waits for them once more.
         let _ = self.pump.await_last(clock::monotonic_ns());
         self.drain();
         let now_ns = clock::monotonic_ns();
@@ -137,27 +147,28 @@ impl Session {
         now_ns
     }
 
-    /// Closes the segment to records, takes in those that were written by then, and finalizes the processes that are over.
+    /// Closes the segment and removes its file. Then takes in the records that were written before, and finalizes the processes
+    /// that are over.
     fn take_last_records(&mut self) {
-        // Processes are told to write no more records.
+        // A flag in the segment: processes write no more records.
         self.segment.close();
-        // No process can find the segment by its name any more. It is removed now, so that it can't be left behind.
+        // From now on no process needs to find the segment by its name.
         let _ = self.segment.named().unlink();
-        // Among them are the last records of processes that the sample found dead.
+        // This also brings the last records of processes that the sample found dead.
         if !self.pump.await_last(clock::monotonic_ns()) {
             self.run.apply_now(Observation::Unread(self.pump.unread()));
         }
         let complete_ns = self.drain();
         self.finalize(complete_ns, true);
-        // What these processes used since the last sample enters the figures over time by one more sample.
+        // One more sample brings what these processes used since the last one into the figures over time.
         if !self.run.tree.waiting_intervals().is_empty() {
             self.sample(Terms::default());
         }
     }
 }
 
-/// Writes what sinks said too late for the report to stderr, unless logs are disabled. If no report is in a form that has warnings,
-/// the lines look like gpu_tracker's own.
+/// Writes to stderr what sinks said too late for the report, unless logs are disabled. If no report has a format with warnings, the
+/// lines look like gpu_tracker's own.
 fn tell_late(config: &Config, late: &[String]) {
     if config.tracking.disable_logs {
         return;

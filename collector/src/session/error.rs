@@ -9,19 +9,19 @@ use crate::sys::segment::SegmentError;
 /// Why a collector can't work.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// No configuration came through the pipe.
+    /// A line of the launcher's, such as the configuration, can't be parsed.
     #[error("no configuration from the launcher: {0}")]
     Config(#[from] serde_json::Error),
-    /// The pipe broke.
+    /// The pipe from the launcher can't be read, or it closed before the configuration came.
     #[error("cannot read from the launcher: {0}")]
     Pipe(#[from] io::Error),
-    /// No thread to read the records.
+    /// The thread that reads the records can't be started.
     #[error("cannot start a thread: {0}; the command runs untracked")]
     Thread(io::Error),
-    /// No memory for the process connector's events.
+    /// The memory with the process connector's events can't be mapped.
     #[error("cannot map the process connector's events: {0}; the command runs untracked")]
     Inbox(io::Error),
-    /// The segment can't be had.
+    /// The segment can't be used.
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// The report could not be written.

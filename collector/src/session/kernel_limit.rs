@@ -1,4 +1,4 @@
-//! A limit of RAM that the kernel holds, in the cgroup of the command.
+//! A limit of RAM that the kernel enforces, in the cgroup of the command.
 
 use crate::model::config::Config;
 use crate::model::run_limit::{KernelLimit, LimitAction, Quantity, RunLimit, Threshold};
@@ -7,22 +7,22 @@ use crate::sources::cgroup::run_cgroup;
 use crate::sources::host;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Has the kernel hold the limit of RAM, if the run has one and a cgroup. `None`: it has not.
+/// Gives the strictest limit of RAM at which the tree is ended to the kernel, which then enforces it in the run's cgroup. Returns
+/// whether the kernel took it. `None`: the run has no such limit, or no cgroup of its own.
 #[must_use]
 pub fn limit_ram(config: &Config, root: &ProcRoot) -> Option<KernelLimit> {
     let Some(Ok(cgroup)) = &config.cgroups.own else { return None };
-    let is_it = |limit: &&RunLimit| limit.quantity == Quantity::Ram && limit.action == LimitAction::End;
-    let strictest =
-        config.tracking.limits.list.iter().filter(is_it).filter_map(|limit| bytes(limit, config, root)).min();
-    let bytes = strictest?;
-    Some(match run_cgroup::limit_memory(cgroup, bytes) {
-        Ok(()) => KernelLimit::Set(bytes),
+    let ends_at_ram = |limit: &&RunLimit| limit.quantity == Quantity::Ram && limit.action == LimitAction::End;
+    let limits = config.tracking.limits.list.iter().filter(ends_at_ram);
+    let strictest_bytes = limits.filter_map(|limit| allowed_bytes(limit, config, root)).min()?;
+    Some(match run_cgroup::limit_memory(cgroup, strictest_bytes) {
+        Ok(()) => KernelLimit::Set(strictest_bytes),
         Err(reason) => KernelLimit::Refused(reason),
     })
 }
 
-/// Gives what a limit allows. `None`: it is a part of an unknown whole.
-fn bytes(limit: &RunLimit, config: &Config, root: &ProcRoot) -> Option<u64> {
+/// Gives the RAM that a limit allows, bytes. `None`: it is a percentage of the usable RAM, which is unknown.
+fn allowed_bytes(limit: &RunLimit, config: &Config, root: &ProcRoot) -> Option<u64> {
     match limit.threshold {
         Threshold::Amount(bytes) => Some(bytes),
         Threshold::Percent(percent) => {

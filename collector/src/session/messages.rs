@@ -1,4 +1,4 @@
-//! The launcher's end of the conversation: a JSON object a line through a pipe.
+//! What the launcher sends to the collector: lines through a pipe, each a JSON object.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,12 +17,13 @@ impl Messages {
         Self { pipe: pipe.into(), buffer: Vec::new(), is_closed: false }
     }
 
-    /// Makes [`Self::line`] wait no longer for a line that has not come yet.
+    /// From now on, [`Self::line`] does not wait for a line.
     pub(super) fn never_wait(&self) -> io::Result<()> {
         rustix::io::ioctl_fionbio(&self.pipe, true).map_err(io::Error::from)
     }
 
-    /// Reads the next whole line. `None`: there is none yet, or the pipe is closed.
+    /// Reads the next whole line, with its line break. Waits for it, unless [`Self::never_wait`] was called. `None`: there is
+    /// none yet, or the launcher is gone.
     pub(super) fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut chunk = [0; 4096];
         loop {

@@ -1,4 +1,5 @@
-//! What a collector opens before its loop: the run state (new, or that of a killed collector), the pump and the readers.
+//! Opens what a collector's loop works with: the run state (new, or that of a killed collector), the outputs, the pump and the
+//! readers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,13 +29,16 @@ use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::Segment;
 use crate::sys::{clock, pidfd, priority, rlimit};
 
-/// The first report-so-far is written after this time.
+/// The first report-so-far is written at this age of the run.
 const FIRST_INTERIM_NS: u64 = 2_000_000_000;
-/// It is early where the file has the report of another run: if this run is killed, that would be taken for its own.
+/// The same if the file has the report of another run. If this run were killed before, that report would be taken for its own.
 const FIRST_INTERIM_OVER_ANOTHER_NS: u64 = 200_000_000;
 
 impl Session {
-    /// Opens what the loop works with. It goes on from the state that a killed collector left, if there is one.
+    /// Opens the session. If a killed collector left its state, the session goes on from that.
+    ///
+    /// # Errors
+    /// If the connector's inbox can't be mapped, or the pump's thread can't be started.
     pub(super) fn open(
         config: Config,
         segment: Arc<Segment>,
@@ -44,10 +48,10 @@ impl Session {
     ) -> Result<Self, SessionError> {
         let root = ProcRoot::default();
         let host = host::of_this_machine(&root, config.attached.map(|process| process.pid));
-        // `host` has the limits that the command runs under: those from before.
+        // Only now: `host` has the limits that the command runs under, which this raises.
         rlimit::raise_own();
-        // Orphans of a program that a driver starts are reparented to the collector, not to the launcher, which would
-        // count them as the command's.
+        // A driver can start programs in the collector. Their orphans come to the collector then, and not to the launcher, which
+        // would count them as the command's.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         recover::note(&state, &config, &host);
         let now_ns = clock::monotonic_ns();
@@ -57,7 +61,7 @@ impl Session {
         note_itself(&mut run, &config, subscription.is_some(), now_ns);
         let sinks = open_sinks(&mut run, &config, &host, &segment, now_ns);
         let membership = Membership::new(root.clone(), segment.named().path(), config.start.launcher_pid);
-        // If an earlier collector gave the connector up, it stays given up.
+        // An earlier collector may have given up the connector, for the whole run.
         let connector = subscription.filter(|_| run.has_connector()).map(Connector::open).transpose();
         let sources = Sources {
             segment: Arc::clone(&segment),
@@ -77,13 +81,13 @@ impl Session {
         priority::prefer_short_slices();
         let mut readers = Readers::open(&config, &host, root, membership, &segment, run.sampled_ns);
         run.apply(now_ns, Observation::GpuBackends(readers.gpu.is_active()));
-        // What an attached process did before does not count, so it is read when the run has attached to it.
+        // The I/O of an attached process before the attach does not count, so `attach` reads it.
         let is_to_attach = config.attached.is_some() && !run.tree.has_main();
         if !is_to_attach && let Some(io) = readers.read_io(&run, now_ns, false) {
             run.apply(now_ns, io);
         }
         Ok(Self {
-            interim_ns: first_interim_ns(&config),
+            next_interim_ns: first_interim_ns(&config),
             schedule: Schedule::new(config.policy, config.tracking.interval_ns(), config.start.monotonic_ns),
             earlier_damage: run.health.damage,
             told: Told::default(),
@@ -101,8 +105,9 @@ impl Session {
     }
 }
 
-/// Begins the journal of the run (`--journal`), if developers asked for one. Without its file the run goes on. Begins none after a
-/// restart: it would lack the observations before that, and could not be replayed.
+/// Begins the journal of the run, if `--journal` is given. If its file can't be written, the run goes on without it.
+///
+/// After a restart there is no new journal: it would lack the earlier observations, and could not be replayed.
 fn begin_journal(run: RunState, config: &Config, host: &HostInfo) -> JournaledRun {
     let mut run = JournaledRun::new(run);
     if let Some(path) = config.journal.as_ref().filter(|_| config.restarts == 0) {
@@ -127,7 +132,7 @@ fn open_sinks(
     sinks
 }
 
-/// Tells the core what it must know of this collector.
+/// Tells the core why this collector has no connector, if it has none, and which process the collector is.
 fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now_ns: u64) {
     if !has_connector {
         let reason = config.discovery.connector_absent.clone().unwrap_or("no socket".into());
@@ -138,8 +143,8 @@ fn note_itself(run: &mut JournaledRun, config: &Config, has_connector: bool, now
     run.apply(now_ns, Observation::PidNumber { pid, pidfd_inode });
 }
 
-/// Gives the processes whose connector events count. What waits in the connector's socket may be about a process that has ended
-/// since, so all that the tree has are among them. It may be about the command, too, before the run state knows of that.
+/// Gives the processes whose connector events count. Events that wait in the socket can be of a process that has ended since, so
+/// all processes of the tree are among them. They can also be of the command, before the run state knows of it.
 fn members(run: &RunState, config: &Config) -> Members {
     let unknown_main = config.main_pid.filter(|_| !run.tree.has_main());
     let attached = config.attached.map(|process| process.pid);

@@ -1,4 +1,4 @@
-//! The way back to the launcher: orders through a pipe, a JSON object a line.
+//! Sends orders to the launcher, through a pipe: a line for each, with a JSON object.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 
 use crate::model::order::{LONGEST_LINE_BYTES, Order};
 
-/// The end of the pipe that the collector writes to. A write never blocks: a line that finds the pipe full is dropped, and
-/// the core issues its order again.
-/// `None`: the launcher is gone.
+/// The end of the pipe that the collector writes to. `None`: the launcher is gone.
+///
+/// A write never blocks. A line that finds the pipe full is dropped, and the core issues its order again.
 pub(super) struct OrderPipe(Option<File>);
 
 impl OrderPipe {
@@ -28,8 +28,7 @@ impl OrderPipe {
         }
     }
 
-    /// Writes a line of at most [`LONGEST_LINE_BYTES`], if there is room for it: a pipe takes that as a whole or not at
-    /// all.
+    /// Writes a line, if the pipe has room for it. A pipe takes a line of at most [`LONGEST_LINE_BYTES`] as a whole or not at all.
     fn write(&mut self, line: &[u8]) {
         if let Some(pipe) = &mut self.0
             && let Err(error) = pipe.write(line)

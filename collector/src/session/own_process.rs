@@ -1,16 +1,16 @@
-//! The collector's own process: the memory that it keeps.
+//! Settings of the collector's own process: the memory that its allocator keeps.
 
-/// Makes glibc's allocator return freed memory. A burst of records takes memory for a moment; it would keep that, in an
-/// arena for each thread.
+/// Makes glibc's allocator return freed memory to the kernel. A burst of records needs memory for a moment. The allocator would
+/// keep it, in an arena for each thread.
 pub(super) fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
-        /// Blocks of this many bytes are mapped each by itself. So much free memory at the heap's end is given back.
+        /// A block of at least this many bytes gets a mapping of its own. So many free bytes at the heap's end are given back.
         const LARGE: libc::c_int = 512 << 10;
         for (parameter, value) in
             [(libc::M_ARENA_MAX, 1), (libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, LARGE)]
         {
-            // SAFETY: takes numbers. Where it has no effect, the collector is larger.
+            // SAFETY: takes numbers only. If it fails, the collector needs more memory.
             unsafe { libc::mallopt(parameter, value) };
         }
     }

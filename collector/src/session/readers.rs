@@ -1,12 +1,12 @@
-//! The sources that the loop asks, and when it asks which.
+//! The sources that the loop reads, and when it reads each.
 //!
 //! | when | what is read |
 //! |---|---|
-//! | at each wake | programs and zombies that the core asks about; ends that pidfds showed, and the kernel's accounts of them; which of the dead left /proc |
+//! | at each wake | programs and zombies that the core asks about; ends that pidfds show; the kernel's accounts of exits; which ended processes have left /proc |
 //! | before a sample | memberships, children in /proc, programs that have not reported |
-//! | a sample | the live processes; programs that they run by now |
-//! | after a sample | GPUs, and what has a period of its own |
-//! | at the end | the living, GPUs |
+//! | in a sample | the live processes, and the programs that they run by now |
+//! | after a sample | GPUs, and sources with a period of their own |
+//! | at the end | block I/O of the live processes, GPUs |
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,15 +37,16 @@ use crate::sys::pidfd;
 use crate::sys::proc_fs::{self, ProcRoot};
 use crate::sys::segment::Segment;
 
-/// Which processes that ended have left /proc is asked of all of them this often; else only where an ancestor waits.
+/// How often all processes that ended are looked for in /proc. In between, only those whose reaper writes no REAPED any more are.
 const ABSENCE_NS: u64 = 50_000_000;
 
-/// How often it is asked whether an uninstrumented program still runs.
+/// How often the core is asked whether an uninstrumented program still runs.
 const PRESENCE_NS: u64 = 1_000_000_000;
 
+/// The sources.
 pub(super) struct Readers {
     pub(super) root: ProcRoot,
-    /// The scan layer is on.
+    /// Whether the scan layer is on.
     scans: bool,
     launcher_pid: u32,
     membership: Membership,
@@ -66,7 +67,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Opens the sources. The budget of samples begins at `sampled_ns`, CLOCK_MONOTONIC.
+    /// Opens the sources. The budget of samples begins at `sampled_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn open(
         config: &Config,
         host: &HostInfo,
@@ -103,7 +104,8 @@ impl Readers {
         }
     }
 
-    /// Answers what the core asks of programs that began by `by_ns`, and of processes that the kernel says ended.
+    /// Answers the core's questions about programs that began by `by_ns` (CLOCK_MONOTONIC nanoseconds), and about processes that
+    /// the kernel says ended.
     pub(super) fn answer(&mut self, run: &mut JournaledRun, by_ns: u64, now_ns: u64) {
         for request in run.requests(by_ns, now_ns) {
             let answer = match request {
@@ -112,7 +114,7 @@ impl Readers {
                     if run.has_connector()
                         && program::is_uninstrumented(&self.root, target.pid, &seen.program)
                     {
-                        // No record will tell of its exit.
+                        // No record will tell of the program's exit, but the kernel's account will.
                         self.accounts.read_at(now_ns);
                     }
                     Observation::Program(ProgramSeen { is_answer: true, ..seen })
@@ -123,12 +125,12 @@ impl Readers {
         }
     }
 
-    /// Reads what is left of a process that the kernel says ended at `at_ns`, CLOCK_MONOTONIC.
+    /// Reads what /proc still has of a process that the kernel says ended at `at_ns`, CLOCK_MONOTONIC nanoseconds. The kernel says
+    /// so when the first thread ends, and others may live on.
     fn read_end(&self, target: &Target, at_ns: u64) -> Observation {
         let stat = self.root.stat(target.pid);
-        // Later than its end: its reaper may write more about it.
+        // The present, not `at_ns`: the reaper may have written a record after the end.
         let gone_ns = stat.is_none().then(clock::monotonic_ns);
-        // The first thread may end before others.
         if stat.is_some_and(|stat| !stat.is_over()) {
             return Observation::FirstThreadEnded(target.id);
         }
@@ -136,34 +138,43 @@ impl Readers {
         Observation::Ended { id: target.id, at_ns, gone_ns, remains }
     }
 
-    /// Takes ends that pidfds showed, and accounts of exits, which are read while there are uninstrumented programs.
+    /// Applies the ends that pidfds show, and the kernel's accounts of exits. With the connector, has accounts read while
+    /// there are uninstrumented programs, because no record tells of their exits.
     pub(super) fn take_exits(&mut self, run: &mut JournaledRun, now_ns: u64) {
         let programs = run.tree.counts().uninstrumented_programs;
         let has_new = programs != self.uninstrumented_programs;
         self.uninstrumented_programs = programs;
-        // No record tells of the end of an uninstrumented program. So accounts are asked for when one is new, and while
-        // one runs.
-        let still_runs = || run.tree.has_uninstrumented();
-        if run.has_connector() && (has_new || (self.presence.is_due(now_ns, PRESENCE_NS) && still_runs())) {
-            self.accounts.read_at(now_ns);
+        if run.has_connector() {
+            let can_exit =
+                has_new || (self.presence.is_due(now_ns, PRESENCE_NS) && run.tree.has_uninstrumented());
+            if can_exit {
+                self.accounts.read_at(now_ns);
+            }
         }
-        let mut seen = self.accounts.take(now_ns, |pid, start_ns| run.tree.accounted(pid, start_ns));
-        seen.extend(self.exits.take(|id| run.tree.get(id).is_some()));
-        seen.into_iter().for_each(|observation| run.apply_now(observation));
+        let mut exits = self.accounts.take(now_ns, |pid, start_ns| run.tree.accounted(pid, start_ns));
+        exits.extend(self.exits.take(|id| run.tree.get(id).is_some()));
+        for exit in exits {
+            run.apply_now(exit);
+        }
     }
 
-    /// Finds which processes that ended have left /proc. `asks_all`: asks of all of them, as it else does each [`ABSENCE_NS`].
+    /// Tells the core which processes that ended have left /proc. `asks_all`: looks for all of them, which else is done only
+    /// every [`ABSENCE_NS`].
     pub(super) fn find_absent(&mut self, run: &mut JournaledRun, asks_all: bool) {
         let is_due = self.absence.is_due(clock::monotonic_ns(), ABSENCE_NS);
         let questions = run.tree.absence_questions(is_due || asks_all);
-        let gone = questions.into_iter().filter(|target| pidfd::is_gone(target.pid));
-        let absent: Vec<_> = gone.map(|target| (target.id, clock::monotonic_ns())).collect();
+        let mut absent = Vec::new();
+        for target in questions {
+            if pidfd::is_gone(target.pid) {
+                absent.push((target.id, clock::monotonic_ns()));
+            }
+        }
         if !absent.is_empty() {
             run.apply_now(Observation::Absent(absent));
         }
     }
 
-    /// Checks whether pids that only records name are of the tree. Others must not be measured.
+    /// Tells the core whether pids that only records name belong to the tree. Foreign processes must not be measured.
     pub(super) fn check_memberships(&self, run: &mut JournaledRun, now_ns: u64) {
         for target in run.membership_requests() {
             let is_known = |pid| pid == self.launcher_pid || run.tree.is_proven(pid);
@@ -172,81 +183,77 @@ impl Readers {
         }
     }
 
-    /// Begins a scan of /proc for children. Gives until when to scan. `None`: no scan is due, or the layer is off.
+    /// Begins a scan of /proc for children. Gives when the scan must stop. `None`: no scan is due, or the layer is off.
     pub(super) fn begin_scan(&mut self, run: &RunState, now_ns: u64) -> Option<Instant> {
         if self.scans { self.scanner.begin(&run.tree, now_ns, run.has_connector()) } else { None }
     }
 
-    /// Begins the first scan, which finds the processes that are there at an attach: nothing else does, whatever the layers.
+    /// Begins the scan that finds the descendants of an attached process. Nothing else finds them, so it runs even if the scan
+    /// layer is off.
     pub(super) fn begin_first_scan(&mut self, run: &RunState, now_ns: u64) {
         self.scanner.begin(&run.tree, now_ns, false);
     }
 
-    /// Reads what the processes run and hold, before a sample sees it.
+    /// Prepares a sample: answers the core about programs of any age. Without the connector, also begins to watch the processes
+    /// whose exits nobody will report.
     pub(super) fn before_sample(&mut self, run: &mut JournaledRun, now_ns: u64) {
         if self.scans && !run.has_connector() {
-            // The kernel does not tell of ends: processes whose parents will not report theirs are watched.
             let unreported = run.tree.unawaited().filter_map(|process| process.target());
             self.exits.watch(unreported, &self.root, &std::thread::current());
         }
-        // The sample must know which processes still run in their parent's memory.
+        // The sample must know which processes still run in their parent's memory, to count that once.
         self.answer(run, u64::MAX, now_ns);
     }
 
-    /// Where the kernel does not tell of execs: reads programs that a reading found to be others than before. For a bounded
-    /// time it also reads those of processes in their first reading: they may end before the next.
+    /// Without the connector, which tells of execs: reads the programs of processes that the sample found to run another program
+    /// than before. Then also those of processes that it saw for the first time, until the scan's time is over. Such processes
+    /// may end before the next sample.
     pub(super) fn look_at_programs(&self, run: &mut JournaledRun, now_ns: u64) {
         if !self.scans || run.has_connector() {
             return;
         }
         let deadline = self.scanner.deadline();
         for program in run.sampling.current.changed.clone() {
-            let found = self.scanner.look_at_changed(&run.tree, program.id, program.since_ns, now_ns);
-            found.into_iter().for_each(|observation| run.apply_now(observation));
+            for observation in self.scanner.look_at_changed(&run.tree, program.id, program.since_ns, now_ns) {
+                run.apply_now(observation);
+            }
         }
         for (id, start_stack) in run.sampling.current.first.clone() {
             if Instant::now() > deadline {
                 break;
             }
-            let found = self.scanner.look_at_newcomer(&run.tree, id, start_stack, now_ns);
-            found.into_iter().for_each(|observation| run.apply_now(observation));
+            for observation in self.scanner.look_at_newcomer(&run.tree, id, start_stack, now_ns) {
+                run.apply_now(observation);
+            }
         }
     }
 
-    /// Reads GPUs, and what has a period of its own. `is_last`: the command has ended.
+    /// Reads GPUs, and the sources with a period of their own if they are due. `is_last`: the command has ended, so those that
+    /// must be read at the end are read now.
     pub(super) fn after_sample(&mut self, run: &mut JournaledRun, now_ns: u64, is_last: bool) {
         run.apply(now_ns, Observation::GpuTick);
         let gpus = self.gpu.exchange(&run.gpu.pids(), now_ns);
         let is_alive = |id| run.tree.get(id).is_some_and(|process| process.is_alive());
-        let seen = [
-            gpus.map(|seen| Observation::Gpu(Box::new(seen))),
+        let observations = [
+            gpus.map(|gpus| Observation::Gpu(Box::new(gpus))),
             self.machine.read(now_ns, is_last),
             self.run_delay.read(now_ns, is_alive, |most| run.sampling.busiest(&run.tree, most)),
             self.read_io(run, now_ns, is_last),
             self.free_spaces.read(now_ns),
             self.segment_name.read(now_ns, is_last),
         ];
-        seen.into_iter().flatten().for_each(|observation| run.apply(now_ns, observation));
+        for observation in observations.into_iter().flatten() {
+            run.apply(now_ns, observation);
+        }
     }
 
-    /// Reads the block I/O of the tree so far. `is_last`: the command has ended. `None`: it is not due.
+    /// Reads the block I/O of the tree so far. `is_last`: the command has ended. `None`: the reading is not due.
     pub(super) fn read_io(&mut self, run: &RunState, now_ns: u64, is_last: bool) -> Option<Observation> {
-        let pids = || {
-            let pid = |id: &ProcessId| Some(run.tree.get(*id)?.target()?.pid);
-            let mut pids: Vec<u32> = run.tree.alive().iter().filter_map(pid).collect();
-            let alive: FxHashSet<u32> = pids.iter().copied().collect();
-            // Ended ones that are not reaped: their I/O is not in their parents' figures yet.
-            pids.extend(run.tree.host_pids().filter(|pid| !alive.contains(pid)));
-            let over_before = run.tree.over_before().iter();
-            pids.extend(
-                over_before.filter(|over| self.scanner.is_still_over(over)).map(|over| over.host_pid),
-            );
-            pids
-        };
-        self.io.read(now_ns, is_last, pids)
+        let scanner = &self.scanner;
+        self.io.read(now_ns, is_last, || pids_with_io(run, scanner))
     }
 
-    /// Reads the block I/O of processes that live on; it can't be learnt later.
+    /// Tells the core the block I/O of the processes that outlive the run, which can't be read later.
     pub(super) fn note_survivors(&self, run: &mut JournaledRun) {
         let alive = run.tree.alive().iter().filter_map(|id| run.tree.get(*id)?.target());
         for target in alive.collect::<Vec<_>>() {
@@ -255,11 +262,23 @@ impl Readers {
         }
     }
 
-    /// Takes the last that the drivers say.
+    /// Ends the reading of GPUs, and applies their last figures.
     pub(super) fn finish(&mut self, run: &mut JournaledRun) {
         run.apply_now(Observation::GpuTick);
         let last = self.gpu.finish(&run.gpu.pids());
         run.apply_now(Observation::Gpu(Box::new(last)));
         run.apply_now(Observation::GpuEnd);
     }
+}
+
+/// Gives the pids of the processes whose block I/O is not yet in their parents' figures. They are the live ones, and those that
+/// ended and were not reaped, including zombies from before the run.
+fn pids_with_io(run: &RunState, scanner: &Scanner) -> Vec<u32> {
+    let pid = |id: &ProcessId| Some(run.tree.get(*id)?.target()?.pid);
+    let mut pids: Vec<u32> = run.tree.alive().iter().filter_map(pid).collect();
+    let alive: FxHashSet<u32> = pids.iter().copied().collect();
+    pids.extend(run.tree.host_pids().filter(|pid| !alive.contains(pid)));
+    let zombies = run.tree.over_before().iter().filter(|over| scanner.is_still_over(over));
+    pids.extend(zombies.map(|over| over.host_pid));
+    pids
 }

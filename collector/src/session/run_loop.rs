@@ -1,8 +1,8 @@
-//! The collector's loop: take in what the sources find, sample, and at the end write the report.
+//! The collector's loop: it takes in what the sources find, takes samples, and writes reports so far.
 //!
-//! It is woken by the doorbell (ring filling up, command ended), by the sampling tick, and every 50 ms at the latest,
-//! whatever the interval. All that the sources see goes to the core as observations; what the core wants to know is
-//! read and goes back the same way.
+//! The loop wakes when the doorbell rings: the ring fills up, or the command has ended. It also wakes when a sample is due, and at
+//! least every 50 ms. All that the sources see goes to the core as observations. What the core asks for is read, and goes to it in the same
+//! way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +28,10 @@ use crate::sys::segment::Segment;
 
 /// Records and messages are looked at this often at least.
 const LOOK_NS: u64 = 50_000_000;
-/// After this many findings the core checks whether they can be true.
+/// After this many findings the core checks whether the records can be true.
 const FINDINGS_AT_ONCE: usize = 1024;
 
+/// What the loop works with.
 pub(super) struct Session {
     pub(super) config: Config,
     pub(super) host: HostInfo,
@@ -42,9 +43,9 @@ pub(super) struct Session {
     pub(super) orders: OrderPipe,
     pub(super) sinks: Sinks,
     pub(super) schedule: Schedule,
-    /// When the next report-so-far is written, CLOCK_MONOTONIC nanoseconds.
-    pub(super) interim_ns: u64,
-    /// What was wrong with the records that earlier collectors read.
+    /// When the next report-so-far is due, CLOCK_MONOTONIC nanoseconds.
+    pub(super) next_interim_ns: u64,
+    /// The damage of the records that earlier collectors of this run read.
     pub(super) earlier_damage: Damage,
     pub(super) told: Told,
     pub(super) own_ender: OwnEnder,
@@ -56,14 +57,14 @@ impl Session {
         self.attach();
         loop {
             self.listen(messages)?;
-            // Before a sample the pump reads what waits, so that the sample knows its processes.
+            // If a sample is due, the pump first reads all that waits, so that the sample knows its processes.
             if matches!(self.decide(), Decision::Sample(_)) {
                 self.pump.freshen();
             }
             let complete_ns = self.drain();
             self.finalize(complete_ns, false);
             self.give_orders(messages);
-            // By the records that came meanwhile, a sample may have to wait.
+            // Decided again: the records that came meanwhile may put the sample off.
             let decision = self.decide();
             if let Decision::Sample(terms) = decision {
                 self.sample(terms);
@@ -75,7 +76,7 @@ impl Session {
                 return Ok(());
             }
             let now_ns = clock::monotonic_ns();
-            if now_ns >= self.interim_ns {
+            if now_ns >= self.next_interim_ns {
                 self.write_interim(now_ns);
             }
             self.nap();
@@ -94,7 +95,7 @@ impl Session {
         self.schedule.decide(now_ns, &facts)
     }
 
-    /// Gives what the core wants done to the launcher, or does it itself where that is gone.
+    /// Sends the core's orders to the launcher. If the launcher is gone, obeys those that need none.
     fn give_orders(&mut self, messages: &Messages) {
         let orders = self.run.take_orders(clock::monotonic_ns());
         if messages.is_closed {
@@ -106,17 +107,17 @@ impl Session {
         }
     }
 
-    /// Whether the run is over: the launcher said so, or it is gone and a sample found no process alive. `decision` is what was
-    /// just done.
+    /// Whether the run is over. Either the launcher said so, or it is gone, a sample found no process alive, and no ender is at
+    /// work. `decision` is what this turn of the loop did.
     fn is_over(&mut self, messages: &Messages, decision: Decision) -> bool {
-        let is_left = messages.is_closed
+        let has_died_out = messages.is_closed
             && matches!(decision, Decision::Sample(_))
             && self.run.tree.alive().is_empty()
             && !self.own_ender.is_at_work(&mut self.run);
-        self.told.exit.is_some() || self.told.is_cancelled || is_left
+        self.told.exit.is_some() || self.told.is_cancelled || has_died_out
     }
 
-    /// Sleeps until the next sample or the pump's doorbell, at most [`LOOK_NS`]. If a sample is due by now, it does not sleep.
+    /// Sleeps until the next sample is due or the pump wakes this thread, at most [`LOOK_NS`]. Does not sleep if a sample is due.
     fn nap(&mut self) {
         if let Decision::Wait(until_ns) = self.decide() {
             let wait_ns = until_ns.saturating_sub(clock::monotonic_ns()).min(LOOK_NS);
@@ -124,57 +125,57 @@ impl Session {
         }
     }
 
-    /// Takes in what the launcher has sent.
+    /// Takes in what the launcher has sent, up to the command's exit.
     fn listen(&mut self, messages: &mut Messages) -> Result<(), SessionError> {
         while self.told.exit.is_none()
             && let Some(line) = messages.line()?
         {
             let message = serde_json::from_slice(&line)?;
             if matches!(message, Message::Signalled { .. }) {
-                // SIGKILL can follow, to all at once: then what is written now remains.
-                self.interim_ns = 0;
+                // SIGKILL can follow, to all processes at once. So a report-so-far is due now, which remains then.
+                self.next_interim_ns = 0;
             }
             self.told.take_in(&message, &self.config, &self.readers.root, &mut self.run);
         }
         Ok(())
     }
 
-    /// Takes in what the pump has read, and acts on what that shows of the sources. Then answers what the core asks. Returns the
-    /// time up to which all findings have been taken in, CLOCK_MONOTONIC nanoseconds.
+    /// Takes in what the pump has read, tells the core about the state of the sources, and answers what the core asks. Returns
+    /// the time up to which all findings have been taken in, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn drain(&mut self) -> u64 {
         let connector = self.run.health.connector.clone();
         let complete_ns = self.apply_findings();
         self.report_damage();
-        // Events were lost, or the connector was given up: processes may be missing that only /proc shows.
+        // Events were lost, or the connector was given up. Processes may be missing that only /proc shows.
         if self.run.health.connector != connector {
             self.readers.scanner.look_again();
         }
-        self.look();
+        self.answer_core();
         complete_ns
     }
 
-    /// Applies what the pump has read, in order, and checks every [`FINDINGS_AT_ONCE`] whether the records can be true. Returns
-    /// the time up to which all findings have come, CLOCK_MONOTONIC nanoseconds.
+    /// Applies what the pump has read, in order, and checks every [`FINDINGS_AT_ONCE`] findings whether the records can be true.
+    /// Returns the time up to which all findings have come, CLOCK_MONOTONIC nanoseconds.
     fn apply_findings(&mut self) -> u64 {
         let was_forged = self.run.health.forgery.is_some();
         let (batches, complete_ns) = self.pump.take();
         for batch in batches {
-            // It may have come while the one before was taken in, with records of that time.
+            // Read for each batch: its records may have been written while the batch before was applied.
             let now_ns = clock::monotonic_ns();
             for part in batch.chunks(FINDINGS_AT_ONCE) {
                 self.run.apply(now_ns, Observation::Findings(part.to_vec()));
                 check_suspicion(&mut self.run, &self.readers.root, self.config.start.forks_before, now_ns);
             }
         }
-        // The core has ignored all records since. The pump need not read more of them.
+        // The core ignores all records from now on, so the pump need not read more of them.
         if self.run.health.forgery.is_some() && !was_forged {
             self.pump.distrust();
         }
         complete_ns
     }
 
-    /// Tells the core what was wrong with the records so far, if that is new. The pump knows only what it has read itself, so
-    /// that of earlier collectors of this run is added.
+    /// Tells the core the damage of the records so far, if it has grown. The pump knows only the records that it has read itself,
+    /// so the damage that earlier collectors saw is added.
     fn report_damage(&mut self) {
         let damage = self.earlier_damage.plus(self.pump.damage());
         if damage != self.run.health.damage {
@@ -182,8 +183,8 @@ impl Session {
         }
     }
 
-    /// Answers what the core asks, and tells it which processes ended.
-    fn look(&mut self) {
+    /// Answers what the core asks, and tells it the time, and which processes ended.
+    fn answer_core(&mut self) {
         let now_ns = clock::monotonic_ns();
         self.readers.answer(&mut self.run, self.pump.reported_by_ns(now_ns), now_ns);
         self.run.apply(now_ns, Observation::Tick);
@@ -191,19 +192,19 @@ impl Session {
         self.readers.take_exits(&mut self.run, now_ns);
     }
 
-    /// Has the core compute the figures of processes that are over. Every record up to `complete_ns` was read. `asks_all`:
-    /// looks in /proc for all that ended, due or not.
+    /// Has the core compute the figures of processes that are over. All records up to `complete_ns` (CLOCK_MONOTONIC nanoseconds)
+    /// must have been taken in. `asks_all`: see [`Readers::find_absent`].
     pub(super) fn finalize(&mut self, complete_ns: u64, asks_all: bool) {
         self.readers.find_absent(&mut self.run, asks_all);
         self.run.apply_now(Observation::Finalize { complete_ns });
     }
 }
 
-/// If records are suspected to be forged, tells the core how many processes the whole machine has made since the run began.
-/// `forks_before`: how many it had made by then; `None`: not known.
+/// If the core suspects that records are forged, tells it how many processes the whole machine has created since the run began.
+/// `forks_before`: how many it had created before. `None`: not known.
 fn check_suspicion(run: &mut JournaledRun, root: &ProcRoot, forks_before: Option<u64>, now_ns: u64) {
     if run.health.forgery.is_none() && run.suspicion(now_ns).is_some() {
-        // Read only now: /proc/stat is long on large machines.
+        // Read only on suspicion, because /proc/stat is long on large machines.
         let made = root.forks().zip(forks_before).map(|(forks, before)| forks.saturating_sub(before));
         run.apply(now_ns, Observation::MachineForks(made));
     }

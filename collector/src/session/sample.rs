@@ -1,12 +1,13 @@
-//! One sample: its passes, each as far as it is worth its price. What each reads goes to the core as an observation:
+//! One sample. It is taken in passes; the expensive ones read only as much as their budget allows. What a pass reads goes to the
+//! core as an observation:
 //!
-//! 1. Memberships, scan, and the programs that the core asks about: a process that still runs in its parent's memory counts
-//!    once.
-//! 2. `Readings`: CPU clock, size and state of every live process. If a large process is found dead, the sample starts again
+//! 1. Memberships, the scan, and the programs that the core asks about. Memory that a process still has in common with its
+//!    parent before exec counts once.
+//! 2. `Readings`: CPU clock, size and state of every live process. If a large process is found dead, the sample is taken again
 //!    later.
-//! 3. `Peaks`, then `Sharing`: expensive, in the core's order, as far as `BudgetPolicy` allows.
-//! 4. `SampleRead`. If processes were found dead, the sample waits for their last records: those ends belong before it.
-//! 5. `SampleComplete`: RAM and CPU over time take it in. `GpuTick` and `Gpu` follow.
+//! 3. `Peaks`, then `Sharing`, which are expensive. The core gives the order, and `BudgetPolicy` the budget.
+//! 4. `SampleRead`. If processes were found dead, the sample waits for their last records, because they ended before it.
+//! 5. `SampleComplete` adds the sample to RAM and CPU over time. `GpuTick` and `Gpu` follow.
 
 use std::time::{Duration, Instant};
 
@@ -19,18 +20,18 @@ use crate::sys::clock;
 /// A sample waits this long at most for records and events of processes that it found new or dead in /proc.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
-/// The first scan below an attached process takes this long at most. Samples go on where it stopped.
+/// The first scan below an attached process takes this long at most. The scans of samples go on where it stopped.
 const LONGEST_FIRST_SCAN: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// Takes a sample, unless it finds a large process dead: then it is taken again a little later. `terms` says whether that
-    /// may be.
+    /// Takes a sample, and hands it to the sinks. If `terms` allow that and the sample finds a large process dead, it is put off:
+    /// the schedule takes it again a little later.
     pub(super) fn sample(&mut self, terms: Terms) {
         let begun_ns = clock::thread_cpu_ns();
         let (from_ns, largest_before) = (self.run.sampled_ns, self.run.ram.high_water_mark().combined);
         let at_ns = self.read();
         let dead_bytes = self.run.sampling.current.dead_bytes;
-        // Set: a large process was found dead, so this sample is put off, and nothing is concluded from it.
+        // `Some`: this sample is put off, and nothing is concluded from it.
         let large_end = terms.large_end.filter(|rule| dead_bytes >= rule.bytes);
         if large_end.is_none() {
             self.conclude(at_ns);
@@ -61,7 +62,7 @@ impl Session {
         at_ns
     }
 
-    /// Reads what is expensive, and applies all that happened before the processes were found dead. Completes the sample.
+    /// Takes the expensive passes. If processes were found dead, applies all that happened before. Then completes the sample.
     fn conclude(&mut self, at_ns: u64) {
         self.readers.passes.conclude(&mut self.run, at_ns);
         if let Some(dead_ns) = self.run.sampling.current.dead_ns {
@@ -70,29 +71,29 @@ impl Session {
         self.run.apply(at_ns, Observation::SampleComplete);
     }
 
-    /// Looks for children of known processes in /proc. The pump is told of each, since the connector's events of it count from
-    /// then on.
+    /// Looks for children of known processes in /proc, if a scan is due.
     fn scan(&mut self, now_ns: u64) {
         if let Some(deadline) = self.readers.begin_scan(&self.run, now_ns) {
-            self.look_around(deadline);
+            self.take_in_scan(deadline);
         }
     }
 
-    /// Attaches the run to its process, if it has one, and to all descendants that it has by now. What they used before does not
-    /// count. A collector that goes on from a state has attached.
+    /// With `--attach`, attaches the run to its process and to the descendants that the process has by now. What they used before
+    /// does not count. Does nothing if an earlier collector has attached the run.
     pub(super) fn attach(&mut self) {
         let Some(process) = self.config.attached.filter(|_| !self.run.tree.has_main()) else { return };
         self.run.apply_now(Observation::Attached { process, command: command_name(&self.config) });
         let now_ns = clock::monotonic_ns();
         self.readers.begin_first_scan(&self.run, now_ns);
-        self.look_around(Instant::now() + LONGEST_FIRST_SCAN);
+        self.take_in_scan(Instant::now() + LONGEST_FIRST_SCAN);
         if let Some(io) = self.readers.read_io(&self.run, now_ns, false) {
             self.run.apply(now_ns, io);
         }
     }
 
-    /// Looks for children until this time, or until all were seen.
-    fn look_around(&mut self, deadline: Instant) {
+    /// Applies what the scan that has begun finds, until `deadline` or its end. The pump is told of each child, so that the
+    /// connector's events of it count from now on.
+    fn take_in_scan(&mut self, deadline: Instant) {
         while let Some(found) = self.readers.scanner.next(&self.run.tree, deadline) {
             match &found {
                 Observation::Child(child) => self.pump.add_member(child.host_pid),
@@ -103,13 +104,13 @@ impl Session {
             let is_ahead = self.run.has_connector() && matches!(found, Observation::Child(_));
             self.run.apply_now(found);
             if is_ahead {
-                // The core takes it when everything up to now is applied.
+                // The core accepts the child when all events up to now are applied.
                 self.take_all_before(clock::monotonic_ns());
             }
         }
     }
 
-    /// Takes in all records and events before this time, CLOCK_MONOTONIC nanoseconds, if they come soon.
+    /// Takes in all records and events from before `at_ns`, CLOCK_MONOTONIC nanoseconds. Waits for them at most [`LONGEST_WAIT`].
     pub(super) fn take_all_before(&mut self, at_ns: u64) {
         self.pump.await_complete(at_ns, LONGEST_WAIT);
         let complete_ns = self.drain();

@@ -1,4 +1,4 @@
-//! A collector's way in: what it inherits from the launcher, and when it has nothing to do.
+//! A collector's session from start to end: what it inherits from the launcher, and what it does if there is no run left to serve.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,32 +27,30 @@ pub struct Inheritance {
     pub segment: OwnedFd,
     /// The state file.
     pub state: OwnedFd,
-    /// The process connector.
+    /// The subscription to the process connector, if there is one.
     pub connector: Option<Subscription>,
-    /// For each place of the report its lock, if it is a file that has one.
+    /// The lock of each target of the report, in the order of the configuration. `None`: the target has no lock.
     pub output_locks: Vec<Option<OwnedFd>>,
-    /// The segment's name.
+    /// The path of the segment's file.
     pub segment_path: PathBuf,
-    /// The state file's name.
+    /// The path of the state file.
     pub state_path: PathBuf,
 }
 
-/// Serves one session: reads the configuration, goes on from what an earlier collector left, and works until the command
-/// has ended. `after` is for what follows the report, also if that can't be written. It is left out where there is none to write.
+/// Serves one session: reads the configuration, goes on from what an earlier collector left, works until the run is over, and
+/// writes the report.
+///
+/// `after` is called when the report was written or could not be written. It is not called if the run has no report, because its
+/// command could not be executed.
 ///
 /// # Errors
-/// If there is no configuration or segment to work with, or the report can't be written.
+/// If the configuration, the segment or the state file can't be had, the session can't be opened, or the report can't be written.
 pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), SessionError> {
     own_process::return_freed_memory();
-    // The descriptors are not for children; there are none, but a library may start one some day.
-    let connector = from.connector.iter().flat_map(|connector| [&connector.socket, &connector.inbox]);
-    let always = [&from.pipe, &from.orders, &from.segment, &from.state];
-    for fd in always.into_iter().chain(connector).chain(from.output_locks.iter().flatten()) {
-        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
-    }
+    close_at_exec(&from)?;
     let mut messages = Messages::new(from.pipe);
     let Some(line) = messages.line()? else {
-        // The launcher was killed before it could write anything: leave nothing behind.
+        // The launcher was killed before it sent the configuration. Nothing of the run is left behind.
         live::remove(&from.segment_path);
         let _ = std::fs::remove_file(from.segment_path);
         let _ = std::fs::remove_file(from.state_path);
@@ -66,7 +64,7 @@ pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), Sessi
     let segment = Arc::new(Segment::from_file(&from.segment_path, from.segment)?);
     let state = Arc::new(StateFile::from_file(&from.state_path, from.state)?);
     if state.is_reported() {
-        // The collector before was killed while it cleaned up.
+        // An earlier collector wrote the report and was killed while it cleaned up. This one ends the clean-up.
         live::remove(segment.named().path());
         let _ = segment.named().unlink();
         let _ = state.named().unlink();
@@ -82,4 +80,17 @@ pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), Sessi
         after(&config);
     }
     finished
+}
+
+/// Has the kernel close the descriptors at exec. A GPU driver's library may start a program, which must not inherit them.
+fn close_at_exec(from: &Inheritance) -> io::Result<()> {
+    let mut descriptors = vec![&from.pipe, &from.orders, &from.segment, &from.state];
+    if let Some(connector) = &from.connector {
+        descriptors.extend([&connector.socket, &connector.inbox]);
+    }
+    descriptors.extend(from.output_locks.iter().flatten());
+    for descriptor in descriptors {
+        rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    Ok(())
 }

@@ -1,30 +1,33 @@
-//! From the core to the sinks: what has closed, and the sample that is still open.
+//! Hands to the sinks what the core has for them: the items of the outbox, and the sample that is still open.
 
 use super::run_loop::Session;
 use crate::model::observation::Observation;
 
 impl Session {
-    /// Hands on what became known since the last time, and takes in what the sinks tell.
+    /// Saves the new items of the outbox, and hands them to the sinks with threads. Tells the core which sinks failed or lost
+    /// something, and removes the items that all sinks have written.
     pub(super) fn hand_on(&mut self) {
-        // A collector that is killed now leaves it to the next one.
+        // If this collector is killed now, the next one hands the items on.
         self.checkpoint.keep(self.run.outbox());
         self.checkpoint.save_if_happened(&self.run);
-        let (seen, taken) = self.sinks.hand_on(&self.run.samples.outbox);
+        let (observations, first_open) = self.sinks.hand_on(&self.run.samples.outbox);
         self.run.outbox().given();
-        self.note(seen);
-        self.run.outbox().taken(taken);
+        self.note(observations);
+        self.run.outbox().taken(first_open);
     }
 
-    /// Gives the last sample, which is still open, to the sinks that show it.
+    /// Gives the last sample, which is still open, to the sinks of the loop.
     pub(super) fn show(&mut self) {
         if let Some(now) = self.run.now() {
-            let seen = self.sinks.show(&self.run, &now);
-            self.note(seen);
+            let observations = self.sinks.show(&self.run, &now);
+            self.note(observations);
         }
     }
 
-    /// Hands the core what the sinks tell.
-    fn note(&mut self, seen: Vec<Observation>) {
-        seen.into_iter().for_each(|observation| self.run.apply_now(observation));
+    /// Applies what the sinks tell to the run.
+    fn note(&mut self, observations: Vec<Observation>) {
+        for observation in observations {
+            self.run.apply_now(observation);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What the launcher tells of the command becomes observations, and the command's exit.
+//! Turns the launcher's messages into observations, and into how the run ended.
 
 use crate::model::config::{Config, Message};
 use crate::model::observation::Observation;
@@ -13,18 +13,18 @@ pub(super) fn command_name(config: &Config) -> String {
     program.rsplit('/').next().unwrap_or(program).to_owned()
 }
 
-/// How the launcher said that the run ended.
+/// What the launcher has said of the end of the run.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// The command's exit.
+    /// The command's exit. `None`: the run has not ended, or the launcher is gone.
     pub(super) exit: Option<CommandExit>,
     /// The command could not be executed.
     pub(super) is_cancelled: bool,
 }
 
 impl Told {
-    /// Takes in a message of the launcher: applies it to the run, or notes that the run ended. `root`: where the sender of a
-    /// signal is looked up.
+    /// Takes in a message of the launcher: applies it to the run, or notes that the run ended. The sender of a signal is looked up
+    /// in `root`.
     pub(super) fn take_in(
         &mut self,
         message: &Message,

@@ -22,7 +22,7 @@ use crate::sys::proc_fs::ProcRoot;
 /// Most processes that are named as still running.
 const MOST_LISTED: usize = 100;
 
-/// What the launcher knows of a command that nobody tracks.
+/// What the launcher knows of a command that no collector tracks.
 #[derive(Debug, Default)]
 pub struct KnownToParent {
     messages: Vec<Message>,
@@ -41,12 +41,12 @@ pub enum Left {
     None,
     /// These pids did.
     Some(Vec<u32>),
-    /// Some did: which is not known, because /proc can't be read.
+    /// It is not known which did, because /proc can't be read.
     Unknown,
 }
 
 impl KnownToParent {
-    /// Takes in what a collector would have been told. The sender of a signal is looked up now: it may end at once.
+    /// Takes in a message that a collector would have got. The sender of a signal is looked up now, because it may end soon.
     pub fn tell(&mut self, message: Message) {
         if let Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } = message {
             let root = ProcRoot::default();
@@ -56,33 +56,33 @@ impl KnownToParent {
         self.messages.push(message);
     }
 
-    /// What was told.
+    /// Gives the messages so far.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// Gives the largest RSS of the reaped processes, bytes. By fork a child inherits its launcher's peak, so only a larger one
-    /// is its own. `None`: none is larger.
+    /// Gives the largest peak RSS that is known of the reaped processes, bytes. A fork child begins with the launcher's peak, so
+    /// only a peak above that is its own. `None`: none is known.
     fn largest_rss_bytes(&self) -> Option<u64> {
-        let known = |record: &StoredRecord| match record.event {
+        let own_peak = |record: &StoredRecord| match record.event {
             Event::Reaped { reaper_max_rss_kib, usage, .. } if usage.max_rss_kib > reaper_max_rss_kib => {
                 Some(usage.max_rss_kib.saturating_mul(1024))
             }
             _ => None,
         };
-        self.reaped.iter().filter_map(known).max()
+        self.reaped.iter().filter_map(own_peak).max()
     }
 }
 
-/// Makes the report of a command that no collector tracked. Whether GPUs were used is unknown where there may be any.
+/// Makes the report of a command that no collector tracked. If the machine may have GPUs, their use is unknown in it.
 #[must_use]
 pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
     let root = ProcRoot::default();
     let host = host::of_this_machine(&root, config.attached.map(|process| process.pid));
     let mut run = JournaledRun::new(RunState::of_run(config, &host));
     let mut told = Told::default();
-    // Signals are applied below: their senders were looked up when they came.
+    // Signals are applied below, with the senders that were looked up when the signals came.
     for message in known.messages.iter().filter(|message| !matches!(message, Message::Signalled { .. })) {
         told.take_in(message, config, &root, &mut run);
     }
@@ -101,7 +101,7 @@ pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
     report
 }
 
-/// Notes what still ran. Command names are those of /proc/PID/stat.
+/// Adds the processes that still ran to the report, and a warning about them. Their command names are those of /proc/PID/stat.
 fn note_left(report: &mut Report, left: &Left, root: &ProcRoot) {
     let which = match left {
         Left::None => return,
@@ -123,7 +123,7 @@ fn note_left(report: &mut Report, left: &Left, root: &ProcRoot) {
     report.warnings.push(Warning::new(Topic::Command, text));
 }
 
-/// Tells that no backend which may have devices was read.
+/// Gives the observation that no GPU backend was read: each that may have devices counts as failed.
 fn unread_gpus(config: &Config) -> GpuObservation {
     let unread = |backend: &str| (backend.to_owned(), Missing::Untracked);
     let failed = detection::backends(&config.gpu).into_iter().map(unread).collect();

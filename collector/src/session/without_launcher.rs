@@ -1,4 +1,4 @@
-//! What a collector does itself when the launcher is gone: it ends the tree at a limit. Nobody else can.
+//! Ends the tree at a limit when the launcher is gone. The collector then starts the ender itself.
 
 use std::path::Path;
 use std::process::Child;
@@ -13,19 +13,21 @@ use crate::store::replay_journal::JournaledRun;
 use crate::sys::proc_fs::ProcRoot;
 use crate::tree_end::{Member, TreeToEnd, of_exit_code};
 
-/// The start of a process, as records and /proc tell it, differs by less than this. No pid comes again within that time.
+/// The start of a process by its records and by /proc differs by less than this. No pid is used again within that time.
 const START_SLACK_NS: u64 = 2_000_000_000;
 
-/// Ends the tree, as often as an ender is killed.
+/// The ender that this collector has started. If the ender is killed, another one is started.
 #[derive(Debug, Default)]
 pub(super) struct OwnEnder {
-    /// What is to be ended, and when SIGKILL is due.
+    /// The tree that is being ended, and when SIGKILL is due. `None`: nothing is being ended.
     tree: Option<(TreeToEnd, Instant)>,
-    at_work: Option<JoinHandle<Option<TreeEnd>>>,
+    /// Waits for the ender. Gives what came of it; `None`: the ender was killed, or has failed.
+    waiter: Option<JoinHandle<Option<TreeEnd>>>,
 }
 
 impl OwnEnder {
-    /// Obeys those of the orders that need no launcher, and answers them.
+    /// Obeys an order to end the tree, and answers it. Other orders need the launcher, so they are dropped. While the tree is being
+    /// ended, all are.
     pub(super) fn obey(
         &mut self,
         orders: Vec<Order>,
@@ -40,7 +42,7 @@ impl OwnEnder {
             }
             let known = living(run, tick_us);
             let tree = TreeToEnd { segment: segment.to_owned(), kill_after, known, ..TreeToEnd::default() };
-            // If there can be no process now, the order comes again.
+            // If the ender can't be started, the order has no answer, so the core issues it again.
             if self.start(&tree) {
                 self.tree = Some((tree, Instant::now() + kill_after));
                 let (result, excess) = (OrderResult::Done, order.action.excess());
@@ -49,13 +51,14 @@ impl OwnEnder {
         }
     }
 
-    /// Whether the tree is being ended. Tells the run what came of it when that is over. If the ender was killed, another one goes on.
+    /// Gives whether the tree is still being ended. When the ender is done, tells the run what came of it. If the ender was killed,
+    /// starts another one.
     pub(super) fn is_at_work(&mut self, run: &mut JournaledRun) -> bool {
         let Some((tree, deadline)) = &self.tree else { return false };
-        if self.at_work.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        if self.waiter.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return true;
         }
-        if let Some(Ok(Some(end))) = self.at_work.take().map(JoinHandle::join) {
+        if let Some(Ok(Some(end))) = self.waiter.take().map(JoinHandle::join) {
             self.tree = None;
             run.apply_now(Observation::TreeEnded(end));
             return false;
@@ -66,28 +69,32 @@ impl OwnEnder {
         true
     }
 
-    /// Starts an ender, and waits for it in a thread. Gives whether it could.
+    /// Starts an ender, and a thread that waits for it. Gives whether both were started.
     fn start(&mut self, tree: &TreeToEnd) -> bool {
-        self.at_work = tree.start().ok().and_then(wait_for);
-        self.at_work.is_some()
+        self.waiter = tree.start().ok().and_then(wait_for);
+        self.waiter.is_some()
     }
 }
 
+/// Waits for the ender in a thread, which gives what came of it. `None`: the thread can't be started.
 fn wait_for(mut ender: Child) -> Option<JoinHandle<Option<TreeEnd>>> {
     let wait = move || of_exit_code(ender.wait().ok()?.code());
     thread::Builder::new().spawn(wait).ok()
 }
 
-/// Gives the processes of the run that live now. One that has the pid of a process by now, but another start, is not of the run.
+/// Gives the processes of the run that live now. A process in /proc that has the pid of a process of the run, but another start,
+/// is left out. `tick_us`: a tick of /proc's times, microseconds.
 fn living(run: &RunState, tick_us: u64) -> Vec<Member> {
     let root = ProcRoot::default();
-    let member = |id| {
-        let process = run.tree.get(id)?;
-        let pid = process.ids.host_pid?;
-        let stat = root.stat(pid)?;
+    let mut members = Vec::new();
+    for id in run.tree.alive() {
+        let Some(process) = run.tree.get(*id) else { continue };
+        let Some(pid) = process.ids.host_pid else { continue };
+        let Some(stat) = root.stat(pid) else { continue };
         let start_ns = process.lifetime.likely_start_ns();
-        let is_same = stat.start_ns(tick_us).abs_diff(start_ns) < START_SLACK_NS;
-        is_same.then_some(Member { pid, start_ticks: stat.start_ticks })
-    };
-    run.tree.alive().iter().copied().filter_map(member).collect()
+        if stat.start_ns(tick_us).abs_diff(start_ns) < START_SLACK_NS {
+            members.push(Member { pid, start_ticks: stat.start_ticks });
+        }
+    }
+    members
 }

@@ -1,6 +1,6 @@
 //! `--events FILE`: what happens in the run, an object of JSON a line, as it happens.
 //!
-//! [`event_line`] has what the lines are. After a restart, events can come again: those that the file has are not written twice.
+//! [`event_line`] has what the lines are. After a restart, events can come again. Those that are in the file already are skipped.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,8 +15,8 @@ use crate::model::style::StreamFile;
 use crate::model::timestamp::rfc3339;
 use crate::model::tree_sample::Wants;
 
-/// After a restart, events within so many bytes of the file's end can come again.
-const COMES_AGAIN: u64 = 1024 * 1024;
+/// After a restart, only events in this many last bytes of the file can come again.
+const RECENT_BYTES: u64 = 1024 * 1024;
 
 /// What tells an event from others.
 #[derive(PartialEq, Eq, Hash)]
@@ -37,12 +37,13 @@ fn key(event: &RunEvent) -> Key {
 struct EventFile {
     target: StreamFile,
     header: Header,
+    /// `None`: the sink is not open.
     lines: Option<LineFile>,
-    /// What the file had when it was opened.
+    /// The events that were in the last [`RECENT_BYTES`] of the file when it was opened.
     known: HashSet<Key>,
 }
 
-/// Gives the sink, if it is asked for.
+/// Gives the sink, if `--events` is given.
 pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
     let config = place.config;
     let Some(target) = config.tracking.alerts.events_file.clone() else { return Vec::new() };
@@ -69,10 +70,10 @@ impl Sink for EventFile {
         format!("The file of events {}", self.target.path.display())
     }
 
-    /// Opens the file and goes on behind its last lines. A new one gets its first line.
+    /// Opens the file and notes the events at its end. An empty file gets its header line.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         let mut lines = LineFile::open(&self.target)?;
-        lines.last_lines(COMES_AGAIN, |line| {
+        lines.last_lines(RECENT_BYTES, |line| {
             if let Some(EventLine::Event(event)) = EventLine::read(line) {
                 self.known.insert(key(&event));
             }
@@ -96,7 +97,7 @@ impl Sink for EventFile {
         self.write(event)
     }
 
-    /// Writes what only the report knows: the RAM peak and the end.
+    /// Writes the events that only the report has: the RAM peak and the end of the run.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         let of_end = |event: &&RunEvent| matches!(event.kind, EventKind::Peak | EventKind::Stop);
         let events = report.events.iter().flat_map(|events| &events.list).filter(of_end);
@@ -112,7 +113,7 @@ impl Sink for EventFile {
 }
 
 impl EventFile {
-    /// Writes an event, unless the file has had it when it was opened.
+    /// Writes an event, unless it was in the file when that was opened.
     fn write(&mut self, event: &RunEvent) -> io::Result<()> {
         match &mut self.lines {
             Some(lines) if !self.known.contains(&key(event)) => {

@@ -1,8 +1,8 @@
 //! `--trace-gpu FILE`: a log of the GPUs in nvidia-smi's CSV form, a line for each GPU and interval.
 //!
 //! [`gpu_trace`](crate::model::gpu_trace) has the fields. A line shows the sample at the end of its interval, as nvidia-smi
-//! shows the moment. Lines have no key that a restarted collector could find again, so it goes on with the next interval.
-//! None is there twice, and one can be missing.
+//! shows the moment. Lines have no key by which a restarted collector could tell which were written, so it goes on with the next
+//! interval. No line is written twice, and the lines of one interval can be missing.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -20,10 +20,10 @@ use crate::sys::{clock, local_time};
 
 /// Where the lines go.
 enum Lines {
-    /// It is not open yet.
+    /// The sink is not open yet.
     Closed,
     File(LineFile),
-    /// `is_new`: nothing was written to it.
+    /// `is_new`: no line was written yet.
     Stdout {
         is_new: bool,
     },
@@ -56,7 +56,7 @@ impl Sink for GpuLog {
 
     fn open(&mut self, resume: Resume) -> io::Result<()> {
         let is_new = resume == Resume::New;
-        // The collector before may have written the line of the interval that has begun.
+        // The killed collector may have written the lines of the interval that has begun.
         if !is_new {
             self.grid = self.grid.after(clock::monotonic_ns());
         }
@@ -75,14 +75,14 @@ impl Sink for GpuLog {
         stage == Stage::Over
     }
 
-    /// Writes a line for each GPU if an interval has ended since the last lines.
+    /// Writes a line for each GPU if an interval has ended since the last lines. Writes nothing before a driver has read a device.
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
-        // A driver can take a second to start. Until it has read a device (0: it has not), there is nothing to log.
+        // 0: no reading yet. A driver can take a second to start.
         let is_read = sample.gpu.devices.iter().any(|gpu| gpu.read_ns != 0);
         if !is_read || self.grid.take(sample.at_ns).is_none() {
             return Ok(());
         }
-        // The sample has its time by CLOCK_MONOTONIC. The wall clock's time less its age is its date.
+        // The sample's time is one of CLOCK_MONOTONIC. Its date is the wall clock's time minus the sample's age.
         let age_ns = clock::monotonic_ns().saturating_sub(sample.at_ns);
         let timestamp = local_time::with_milliseconds(clock::realtime_ns().saturating_sub(age_ns));
         let fields = &self.trace.fields;
@@ -91,7 +91,7 @@ impl Sink for GpuLog {
         self.write(lines)
     }
 
-    /// Writes the header if no line was written: so a log of no GPU has its first line.
+    /// Writes the header if no line was written, so that a log without GPUs is not empty.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
         self.write(Vec::new())
     }
@@ -105,7 +105,8 @@ impl Sink for GpuLog {
 }
 
 impl GpuLog {
-    /// Writes lines, the first ones after the header. Writes nothing if the log is not open, or its reader is gone.
+    /// Writes lines, each with its line break; the header before the first ones. Writes nothing if the log is not open, or its
+    /// reader is gone.
     fn write(&mut self, mut lines: Vec<String>) -> io::Result<()> {
         let is_first = match &self.lines {
             Lines::File(file) => file.is_empty(),
@@ -120,7 +121,7 @@ impl GpuLog {
         }
         self.lines = match write_to_stdout(lines.concat().as_bytes()) {
             Ok(()) => Lines::Stdout { is_new: false },
-            // As with `| head`: the reader has what it wants.
+            // The reader needs no more, as in `| head`: this is no failure.
             Err(Errno::PIPE) => Lines::Unread,
             Err(error) => return Err(error.into()),
         };
@@ -128,7 +129,7 @@ impl GpuLog {
     }
 }
 
-/// Writes all bytes to stdout. The command shares it, and may have made it non-blocking: then this waits until it has room.
+/// Writes all bytes to stdout, and waits while it has no room. The command shares stdout and may have made it non-blocking.
 fn write_to_stdout(mut bytes: &[u8]) -> Result<(), Errno> {
     let stdout = io::stdout();
     while !bytes.is_empty() {

@@ -1,27 +1,27 @@
 //! The multiples of an interval since the start of a run, at which an output has something to write.
 
-/// Says when the next multiple has passed.
+/// The multiples that an output has still to take. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grid {
     start_ns: u64,
     every_ns: u64,
-    /// Which multiple was taken last; `None`: none yet. 0 is the start.
+    /// The number of the multiple that was taken last; 0 is the start of the run. `None`: none was taken yet.
     last: Option<u64>,
 }
 
 impl Grid {
-    /// Begins at the start of the run, CLOCK_MONOTONIC nanoseconds. The start itself is the first multiple.
+    /// Makes the grid of a run that starts at `start_ns`. The start itself is the first multiple.
     pub(super) fn new(start_ns: u64, every_ns: u64) -> Self {
         Self { start_ns, every_ns: every_ns.max(1), last: None }
     }
 
-    /// Leaves out the multiples up to this time.
+    /// Skips the multiples up to `at_ns`.
     pub(super) fn after(self, at_ns: u64) -> Self {
         Self { last: Some(self.number(at_ns)), ..self }
     }
 
-    /// Takes the last multiple up to this time, and skips those before it that were not taken. Gives it as the time since the
-    /// start, nanoseconds. `None`: it was taken already.
+    /// Takes the last multiple up to `at_ns`, and skips those before it that were not taken. Gives the multiple as nanoseconds
+    /// since the start. `None`: it was taken already.
     pub(super) fn take(&mut self, at_ns: u64) -> Option<u64> {
         let number = self.number(at_ns);
         let is_due = self.last.is_none_or(|last| number > last);
@@ -29,7 +29,7 @@ impl Grid {
         is_due.then(|| number.saturating_mul(self.every_ns))
     }
 
-    /// Gives which multiple is the last one up to this time; 0: the start.
+    /// Gives the number of the last multiple up to `at_ns`; 0 is the start.
     fn number(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.start_ns) / self.every_ns
     }

@@ -23,21 +23,24 @@ use crate::report::format::{self, render};
 
 /// argv\[0\] of a keeper. Its argument is how many reports are kept. Its stdin is the report, and its stdout the directory.
 pub const KEEPER: &str = "gpu-track-keeper";
-/// A longer report is not kept, bytes.
+/// Most bytes of a report's JSON. A longer report is not kept.
 const MOST_BYTES: usize = 1_000_000;
-/// From the collector's start on, the directory has this time to open. So only the end of a run that is shorter than that can
-/// wait for it. The keeper has as long to start.
+/// How long the directory may take to open, counted from the collector's start. So only a run that is shorter than this waits
+/// for the directory at its end. The keeper may take as long to start.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Keeps the report of this run.
 pub(super) struct Kept {
+    /// How many reports are kept.
     most: usize,
+    /// Gets the directory when a thread has opened it.
     opened: Receiver<OwnedFd>,
+    /// When the directory must have opened.
     deadline: Instant,
 }
 
 impl Kept {
-    /// Begins to open the directory. `None`: there can be no thread for it.
+    /// Begins to open the directory, in a thread. `None`: the thread can't be started.
     pub(super) fn prepare(keep: &Keep) -> Option<Self> {
         let (sender, opened) = mpsc::sync_channel(1);
         let (most, keep) = (keep.most, keep.clone());
@@ -47,7 +50,8 @@ impl Kept {
         Some(Self { most, opened, deadline: Instant::now() + PATIENCE })
     }
 
-    /// Starts the keeper, if the directory has opened in time. Gives whether the report is kept, as far as can be known now.
+    /// Starts the keeper, if the directory has opened in time and the report is not too long. Gives whether the keeper has
+    /// started, so that the report will be kept unless its writing fails.
     pub(super) fn keep(&self, report: &Report) -> bool {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let Ok(directory) = self.opened.recv_timeout(left) else { return false };
@@ -61,15 +65,15 @@ impl Kept {
     fn start_keeper(&self, json: String, directory: OwnedFd) -> bool {
         let (sender, started) = mpsc::sync_channel(1);
         let most = self.most;
-        let start = move || sender.send(start_keeper(&json, directory, most).is_ok());
+        let start = move || sender.send(spawn_keeper(&json, directory, most).is_ok());
         let is_begun = thread::Builder::new().spawn(start).is_ok();
         is_begun && started.recv_timeout(PATIENCE).unwrap_or(false)
     }
 }
 
-/// Starts the keeper, with the report as stdin and the directory as stdout. Its environment is empty: with this one, it
-/// would carry the shim of a run around this one.
-fn start_keeper(json: &str, directory: OwnedFd, most: usize) -> io::Result<()> {
+/// Starts the keeper, with the report as stdin and the directory as stdout. Its environment is empty: if this run is inside
+/// another one, an inherited environment would load that run's shim.
+fn spawn_keeper(json: &str, directory: OwnedFd, most: usize) -> io::Result<()> {
     let mut memory = File::from(memfd_create(KEEPER, MemfdFlags::CLOEXEC)?);
     memory.write_all(json.as_bytes())?;
     memory.rewind()?;

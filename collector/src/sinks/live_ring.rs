@@ -20,16 +20,17 @@ use crate::report::quote::escape_json;
 use crate::run::{RunState, live_summary};
 use crate::sys::segment::live::{self, LiveFile};
 
-/// The summary is written this often at most: each costs some 50 us.
+/// The least time between two summaries. Each costs some 50 us.
 const SUMMARY_INTERVAL_NS: u64 = 500_000_000;
-/// How many commands a summary has: as many of these as there is room for.
+/// A summary lists at most this many commands. The first of these numbers with which the summary fits is taken.
 const COMMANDS: [usize; 5] = [256, 128, 64, 16, 0];
-/// Most bytes of the command line in a summary.
+/// Most bytes of the run's command line in a summary.
 const COMMAND_LINE_BYTES: usize = 4096;
 
 struct LiveRing {
     path: PathBuf,
     session_id: u64,
+    /// `None`: the sink is not open.
     file: Option<LiveFile>,
     identity: Identity,
     start: SessionStart,
@@ -37,7 +38,7 @@ struct LiveRing {
     summary_due_ns: u64,
 }
 
-/// What of a summary does not change while this collector lives.
+/// The part of a summary that does not change while this collector lives.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Identity {
     live_version: u32,
@@ -75,14 +76,19 @@ pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
 }
 
 impl Identity {
-    /// Gives what stays the same of a run's summaries. The words of a long command line are cut after [`COMMAND_LINE_BYTES`].
+    /// Gives the constant part of a run's summaries. Of the command line it has the first words that fit in
+    /// [`COMMAND_LINE_BYTES`].
     fn of(place: &Place) -> Self {
-        let (config, mut command_bytes) = (place.config, 0);
-        let has_room = |word: &&String| {
+        let config = place.config;
+        let mut command = Vec::new();
+        let mut command_bytes = 0;
+        for word in &config.command {
             command_bytes += word.len();
-            command_bytes <= COMMAND_LINE_BYTES
-        };
-        let command: Vec<String> = config.command.iter().take_while(has_room).cloned().collect();
+            if command_bytes > COMMAND_LINE_BYTES {
+                break;
+            }
+            command.push(word.clone());
+        }
         Self {
             live_version: LIVE_VERSION,
             command_words_left_out: config.command.len() - command.len(),
@@ -95,23 +101,27 @@ impl Identity {
         }
     }
 
-    /// Gives a summary of the run as JSON, with as many commands as there is room for. `None`: even without commands it is too
-    /// long.
+    /// Gives a summary of the run as JSON, with as many commands as fit (see [`COMMANDS`]). `None`: even without commands it is
+    /// too long.
     fn summary(&self, start: SessionStart, run: &RunState, now: &TreeSample) -> Option<String> {
-        let text = |most| {
+        for most_commands in COMMANDS {
             let summary = Summary {
                 identity: self,
                 started_at: rfc3339(start.date(run.start_ns)),
                 start_ns: run.start_ns,
-                run: &live_summary(run, now, most),
+                run: &live_summary(run, now, most_commands),
             };
-            serde_json::to_string(&summary).ok().map(|text| escape_json(&text))
-        };
-        COMMANDS.into_iter().find_map(|most| text(most).filter(|text| text.len() <= SUMMARY_CAPACITY))
+            let text = escape_json(&serde_json::to_string(&summary).ok()?);
+            if text.len() <= SUMMARY_CAPACITY {
+                return Some(text);
+            }
+        }
+        None
     }
 }
 
-/// Gives the time from the start of the run to the latest end of its job, seconds. `end_s`: that end, seconds since the epoch.
+/// Gives the time from the start of the run to the end of its Slurm job's time limit, seconds. `end_s`: that end, seconds since
+/// the epoch. `None`: there is no such limit, or it ended before the run.
 fn job_limit_s(start: SessionStart, end_s: Option<u64>) -> Option<f64> {
     let limit_s = end_s? as f64 - start.realtime_ns as f64 / 1e9;
     Some(limit_s).filter(|limit_s| *limit_s > 0.0)
@@ -122,13 +132,16 @@ impl Sink for LiveRing {
         "The live file".into()
     }
 
-    /// Opens the live file. A collector that follows a killed one goes on in the file of that one. If the run begins, or if that
-    /// file is missing or can't be gone on with, a new file is created.
+    /// Opens the live file. A collector that follows a killed one goes on in that one's file. A new run creates the file, and
+    /// so does a collector that can't use the file it finds.
     fn open(&mut self, resume: Resume) -> io::Result<()> {
-        let left = (resume == Resume::Continued).then(|| LiveFile::resume(&self.path, self.session_id));
-        self.file = Some(match left {
-            None | Some(Err(_)) => LiveFile::create(&self.path, self.session_id)?,
-            Some(Ok(file)) => file,
+        let found = match resume {
+            Resume::New => None,
+            Resume::Continued => LiveFile::resume(&self.path, self.session_id).ok(),
+        };
+        self.file = Some(match found {
+            Some(file) => file,
+            None => LiveFile::create(&self.path, self.session_id)?,
         });
         Ok(())
     }
@@ -137,8 +150,8 @@ impl Sink for LiveRing {
         Wants { live: true, ..Wants::default() }
     }
 
-    /// Writes what the run does now. The ring gets the open sample last: a reader that finds it there finds the tables of its
-    /// time, or later ones. A reader tells by its time that it is the last one, which can still change.
+    /// Writes the tables, the summary if it is due, and the open sample. The sample is written last, so that a reader that finds it
+    /// finds the tables of its time or of a later one. The newest sample in the ring can still change.
     fn look(&mut self, run: &RunState, now: &TreeSample) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let gpus: Vec<GpuEntry> = now.gpu.devices.iter().map(|gpu| gpu_entry(run, gpu)).collect();
@@ -168,7 +181,7 @@ impl Sink for LiveRing {
 /// Makes the entry of a GPU in the live file's table.
 fn gpu_entry(run: &RunState, gpu: &GpuSample) -> GpuEntry {
     let device = &gpu.device;
-    // A sum that lacks a process whose memory the driver does not tell is given as unknown.
+    // If the driver does not tell the memory of a process of the run, the sum is unknown.
     let run_bytes = gpu.run_bytes.filter(|_| !run.gpu.usage.has_unreported_memory(&device.id));
     let gauge = |figure| gpu.gauges.get(&figure).copied();
     GpuEntry {
@@ -200,7 +213,7 @@ fn process_entry(process: &LiveProcess) -> ProcessEntry {
 }
 
 impl Drop for LiveRing {
-    /// Nothing is left behind; a collector that is killed leaves it to the next one.
+    /// Removes the live file at the end of the run. A killed collector leaves it to the next one.
     fn drop(&mut self) {
         if let Some(file) = &self.file {
             let _ = file.named().unlink();

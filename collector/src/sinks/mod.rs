@@ -34,21 +34,21 @@ pub(crate) use sink::Place;
 use sink::{Resume, Sink};
 use worker::Worker;
 
-/// How long the sinks with threads have at the end, all together. Then they are left.
+/// At the end of the run, the sinks with threads have this time, all together. The collector then goes on without them.
 const AT_END: Duration = Duration::from_millis(500);
 
-/// An output that may be asked for.
+/// A kind of output.
 struct Row {
-    /// The sinks that the configuration asks for.
+    /// Gives the sinks of this kind that the configuration asks for.
     make: fn(&Place) -> Vec<Box<dyn Sink>>,
-    /// The loop calls it, and it gets the last sample while that is still open.
+    /// Whether the loop calls these sinks, with the sample that is still open. Other sinks get closed samples, in a thread.
     is_in_loop: bool,
 }
 
 /// All outputs.
 const SINKS: [Row; 7] = [
     Row { make: live_ring::make, is_in_loop: true },
-    // It ends when it gets the report, before that is written.
+    // Before the report file: progress lines end when this sink gets the report, so none follows the report.
     Row { make: progress::make, is_in_loop: true },
     Row { make: report_file::make, is_in_loop: true },
     Row { make: tracking::make, is_in_loop: false },
@@ -61,36 +61,38 @@ const SINKS: [Row; 7] = [
 pub(crate) struct Sinks {
     in_loop: Vec<Box<dyn Sink>>,
     workers: Vec<Worker>,
-    /// Items of the outbox before this number were handed on.
+    /// The number of the first outbox item that the workers were not yet given.
     handed: u64,
 }
 
 impl Sinks {
-    /// Opens what the configuration asks for. Gives what the core must know: the sinks of the loop that can't be
-    /// opened, and what all sinks want, together.
+    /// Opens the sinks that the configuration asks for. Also gives observations for the core: which sinks of the loop can't
+    /// be opened, and what all sinks together want.
     pub(crate) fn open(place: &Place, outbox: &Outbox) -> (Self, Vec<Observation>) {
         let resume = if place.config.restarts > 0 { Resume::Continued } else { Resume::New };
         let mut sinks = Self { in_loop: Vec::new(), workers: Vec::new(), handed: outbox.begin() };
-        let mut seen = Vec::new();
-        let made = SINKS
-            .into_iter()
-            .flat_map(|row| (row.make)(place).into_iter().map(move |sink| (row.is_in_loop, sink)));
-        for (is_in_loop, mut sink) in made {
-            if !is_in_loop {
-                sinks.workers.push(Worker::start(sink, resume));
-                continue;
-            }
-            match sink.open(resume) {
-                Ok(()) => sinks.in_loop.push(sink),
-                Err(error) => seen.push(failed(sink.as_ref(), &error)),
+        let mut observations = Vec::new();
+        let mut wants = Wants::default();
+        for row in SINKS {
+            for mut sink in (row.make)(place) {
+                if !row.is_in_loop {
+                    let worker = Worker::start(sink, resume);
+                    wants = wants.or(worker.wants);
+                    sinks.workers.push(worker);
+                    continue;
+                }
+                match sink.open(resume) {
+                    Ok(()) => {
+                        // The sinks of the loop get no items of the outbox, so only `live` counts of what they want.
+                        wants = wants.or(Wants { live: sink.wants().live, ..Wants::default() });
+                        sinks.in_loop.push(sink);
+                    }
+                    Err(error) => observations.push(failed(sink.as_ref(), &error)),
+                }
             }
         }
-        // The sinks of the loop get no items of the outbox, so of what they want only `live` counts.
-        let of_loop = sinks.in_loop.iter().map(|sink| Wants { live: sink.wants().live, ..Wants::default() });
-        let wants = of_loop.chain(sinks.workers.iter().map(|worker| worker.wants));
-        let wants = wants.fold(Wants::default(), Wants::or);
-        seen.push(Observation::SinksWant(wants));
-        (sinks, seen)
+        observations.push(Observation::SinksWant(wants));
+        (sinks, observations)
     }
 
     /// Whether any sink of the loop takes the report of this stage.
@@ -98,21 +100,21 @@ impl Sinks {
         self.in_loop.iter().any(|sink| sink.wants_report(stage))
     }
 
-    /// Shows the run and its open sample to the sinks of the loop. Drops those that fail, and gives what tells the core so.
+    /// Shows the run and its open sample to the sinks of the loop. Closes those that fail, and gives an observation for each.
     pub(crate) fn show(&mut self, run: &RunState, now: &TreeSample) -> Vec<Observation> {
-        let mut seen = Vec::new();
-        self.in_loop.retain_mut(|sink| match sink.sample(now).and_then(|()| sink.look(run, now)) {
-            Ok(()) => true,
-            Err(error) => {
-                seen.push(failed(sink.as_ref(), &error));
-                false
+        let mut failures = Vec::new();
+        self.in_loop.retain_mut(|sink| {
+            let shown = sink.sample(now).and_then(|()| sink.look(run, now));
+            if let Err(error) = &shown {
+                failures.push(failed(sink.as_ref(), error));
             }
+            shown.is_ok()
         });
-        seen
+        failures
     }
 
-    /// Hands what is new to the sinks with threads. Gives what the core must know, and the number before which all have taken
-    /// what they want.
+    /// Queues the new items of the outbox for the sinks with threads. Gives the failures and losses that the core does not
+    /// know yet. Also gives the number of the first item that a sink has still to write.
     pub(crate) fn hand_on(&mut self, outbox: &Outbox) -> (Vec<Observation>, u64) {
         // What the outbox itself dropped since the last call counts as lost, too.
         self.workers.iter_mut().for_each(|worker| worker.miss(outbox.missed()));
@@ -121,15 +123,15 @@ impl Sinks {
             self.workers.iter_mut().for_each(|worker| worker.hand(number, &item));
         }
         self.handed = outbox.end();
-        let taken = self.workers.iter().filter_map(Worker::first_open).min();
-        let seen = self.workers.iter_mut().flat_map(Worker::news).collect();
-        (seen, taken.unwrap_or(self.handed))
+        let first_open = self.workers.iter().filter_map(Worker::first_open).min();
+        let observations = self.workers.iter_mut().flat_map(Worker::news).collect();
+        (observations, first_open.unwrap_or(self.handed))
     }
 
-    /// Gives the report to those that take it: first to the loop's, which are waited for.
+    /// Gives the report to the sinks that take it. Those of the loop write it at once; then it is queued for the others.
     ///
     /// # Errors
-    /// If the loop's can't write it.
+    /// If a sink of the loop can't write it.
     pub(crate) fn report(&mut self, report: &Arc<Report>, stage: Stage) -> io::Result<()> {
         let mut result = Ok(());
         for sink in self.in_loop.iter_mut().filter(|sink| sink.wants_report(stage)) {
@@ -140,7 +142,8 @@ impl Sinks {
         result
     }
 
-    /// Waits a little for the sinks with threads. Gives lines for the user about what no report tells any more.
+    /// Waits at most [`AT_END`] for the sinks with threads. Gives lines for the user about failures and losses that came too late
+    /// for the report.
     pub(crate) fn close(self) -> Vec<String> {
         let deadline = Instant::now() + AT_END;
         let mut workers = self.workers;
@@ -149,7 +152,7 @@ impl Sinks {
     }
 }
 
-/// Tells the core that a sink has failed.
+/// Makes the observation that a sink has failed.
 fn failed(sink: &dyn Sink, error: &io::Error) -> Observation {
     Observation::SinkFailed { sink: sink.name(), error: error.to_string() }
 }

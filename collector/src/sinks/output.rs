@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::model::style::Output;
 
-/// The name of a file begins so until it is whole.
+/// What the name of a new file begins with until all of it is written.
 pub(crate) const TEMPORARY_PREFIX: &str = ".gpu-track.";
 
 /// Writes a report to an output. What is in a file is replaced; a stream is appended to.
@@ -47,19 +47,18 @@ pub fn write_report(output: &Output, text: &str) -> io::Result<()> {
 pub(crate) fn write_atomically(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let directory = directory_of(target)?;
-    match replace(directory.as_fd(), name, |file| file.write_all(bytes)) {
-        Err(error) if is_denied(&error) => {
-            overwrite(directory.as_fd(), name, bytes).map_err(|again| match again.kind() {
-                // There is nothing to overwrite, so the first error is the one to report.
-                io::ErrorKind::NotFound => error,
-                _ => again,
-            })
-        }
+    let Err(error) = replace(directory.as_fd(), name, |file| file.write_all(bytes)) else { return Ok(()) };
+    if !is_denied(&error) {
+        return Err(error);
+    }
+    match overwrite(directory.as_fd(), name, bytes) {
+        // There is nothing to overwrite, so the first error is the one to report.
+        Err(again) if again.kind() == io::ErrorKind::NotFound => Err(error),
         result => result,
     }
 }
 
-/// Finds where a report to `path` goes. Symbolic links are resolved here, once, and not followed when it is written.
+/// Finds where a report to `path` goes. Symbolic links are resolved here, once, and not followed when the report is written.
 ///
 /// # Errors
 /// If the path can't be resolved, or permissions forbid writing there.
@@ -69,7 +68,9 @@ pub fn output_at(path: &Path) -> io::Result<Output> {
     // The collector's working directory may be another one.
     let output = destination::find(&std::path::absolute(path)?)?;
     match &output {
+        // It can be overwritten.
         Output::File(target) if target.exists() && may_write(target).is_ok() => {}
+        // It can be created or replaced if its directory is writable.
         Output::File(target) => may_write(target.parent().unwrap_or(target))?,
         _ => may_write(path)?,
     }
@@ -81,30 +82,35 @@ fn is_denied(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Writes a new file with `fill` and gives it this name, in place of a file that has it. It is not synced to disk: the rename
-/// is atomic for readers without that, and a sync could stall the collector.
+/// Creates a temporary file in the directory, writes it with `fill`, and renames it to `name`, which replaces a file of that
+/// name. The file is not synced to disk: the rename is atomic for readers without that, and a sync could stall the collector.
+///
+/// # Errors
+/// If any of that fails. The old file stays then, and the temporary one is removed.
 pub(crate) fn replace(
     directory: BorrowedFd<'_>,
     name: &OsStr,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
     let (temporary, mut file) = create_in(directory)?;
-    let result = fill(&mut file)
-        .and_then(|()| match mode_to_keep(directory, name) {
-            Some(mode) => file.set_permissions(Permissions::from_mode(mode)),
-            None => Ok(()),
-        })
-        .and_then(|()| Ok(renameat(directory, temporary.as_str(), directory, name)?));
+    let fill_and_rename = || -> io::Result<()> {
+        fill(&mut file)?;
+        if let Some(mode) = mode_to_keep(directory, name) {
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        Ok(renameat(directory, temporary.as_str(), directory, name)?)
+    };
+    let result = fill_and_rename();
     if result.is_err() {
-        // The first error is the one to report.
         let _ = unlinkat(directory, temporary.as_str(), AtFlags::empty());
     }
     result
 }
 
-/// Gives the mode of an earlier report, which its replacement is to have, without the bits of setuid, setgid and sticky. `None`:
-/// there is none, it is no regular file or can't be looked at, or it is another user's. With that user's 0777, root's report
-/// would be one that all may change.
+/// Gives the mode that the replacement of this file is to have: the file's, without the bits of setuid, setgid and sticky.
+///
+/// `None`: there is no such file, it is not a regular file, it can't be looked at, or it is another user's. If root's report
+/// took over a mode of 0777 from another user's file, all users could change it.
 fn mode_to_keep(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u32> {
     let old = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_own = FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
@@ -112,8 +118,8 @@ fn mode_to_keep(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u32> {
     is_own.then_some(old.st_mode & 0o777)
 }
 
-/// Writes into an existing regular file, in place of what it has. Refuses a file of another user in a directory where all users may
-/// write. The file is emptied only when all of that is checked.
+/// Replaces the content of an existing regular file. Refuses a file of another user in a directory where all users may
+/// write. The file is emptied only after these checks.
 fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let mut file = File::from(openat(directory, name, flags, Mode::empty())?);
@@ -134,8 +140,8 @@ fn overwrite(directory: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Resul
     file.write_all(bytes)
 }
 
-/// Opens the directory of a path that had no symbolic links when it was resolved. Fails if one is in it by now, where the kernel
-/// can refuse that (Linux 5.6).
+/// Opens the directory of a path that had no symbolic links when it was resolved. Fails if it has one by now, where the kernel
+/// can tell (since Linux 5.6). The descriptor is an O_PATH one.
 pub(crate) fn directory_of(target: &Path) -> io::Result<OwnedFd> {
     // O_PATH alone does not trigger an automount (autofs); to resolve "." in the directory does.
     let parent = &target.parent().unwrap_or(target).join(".");
@@ -147,8 +153,8 @@ pub(crate) fn directory_of(target: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Creates a new file in a directory, and gives its name and the file. The name is random: another user can take names that
-/// can be told beforehand.
+/// Creates a file of a new name in a directory, and gives the name and the file. The name is random, because another user could
+/// take a name that can be guessed.
 fn create_in(directory: BorrowedFd<'_>) -> io::Result<(String, File)> {
     const TRIES: u32 = 100;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

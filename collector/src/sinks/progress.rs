@@ -1,8 +1,8 @@
 //! `--every TIME`: a line about the run on stderr, at the multiples of an interval.
 //!
-//! The loop hands it the open sample, so that a line is of now. It takes the report before the report file does, so no line
-//! follows the report. What writes is a thread, since stderr can be a full pipe or a stopped terminal. A line that finds no
-//! room there is dropped.
+//! The loop hands this sink the open sample, so a line shows the present. The sink gets the report before the report file does,
+//! so no line follows the report. A thread writes the lines, since stderr can be a full pipe or a stopped terminal. A line for
+//! which stderr has no room is dropped.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -18,37 +18,38 @@ use crate::model::tree_sample::TreeSample;
 use crate::report::progress;
 use crate::sys::{clock, signal_mask};
 
-/// Most columns of a line where stderr is no terminal. A pipe takes that with its line break as a whole (PIPE_BUF).
+/// Most columns of a line where stderr is no terminal. A pipe takes so many bytes and a line break in one piece (PIPE_BUF, 4096).
 const MOST_COLUMNS: usize = 4095;
 /// Lines that wait for the thread.
 const QUEUE: usize = 4;
-/// Bytes of its stack.
+/// Bytes of the thread's stack.
 const STACK: usize = 64 * 1024;
 /// How long the report waits for a line that is being written.
 const AT_END: Duration = Duration::from_millis(200);
 
 struct Progress {
     grid: Grid,
+    /// Most columns of a line.
     columns: usize,
-    /// `None`: it is not open, or the report has come.
+    /// `None`: the sink is not open, or the report has come.
     writer: Option<Writer>,
 }
 
 /// The thread that writes to stderr.
 struct Writer {
     lines: SyncSender<String>,
-    /// Disconnected when it ends.
+    /// Disconnected when the thread ends.
     end: Receiver<()>,
 }
 
-/// Gives the sink, if it is asked for.
+/// Gives the sink, if `--every` is given.
 pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
     let (config, start_ns) = (place.config, place.config.start.monotonic_ns);
     let sink = config.tracking.every.map(|every| -> Box<dyn Sink> {
         let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
         let columns = usize::from(config.report.style.console.columns);
         let columns = if io::stderr().is_terminal() { columns } else { MOST_COLUMNS };
-        // At the start there is nothing to tell.
+        // The first line comes after one interval, not at the start.
         let grid = Grid::new(start_ns, every_ns).after(start_ns);
         Box::new(Progress { grid, columns, writer: None })
     });
@@ -84,8 +85,7 @@ impl Sink for Progress {
         Ok(())
     }
 
-    /// Ends the thread, before the report is written: no line follows it. Waits at most [`AT_END`] for a line that is being
-    /// written.
+    /// Ends the thread, so that no line follows the report. Waits at most [`AT_END`] for lines that are queued.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
         if let Some(Writer { lines, end }) = self.writer.take() {
             drop(lines);
@@ -99,7 +99,7 @@ impl Writer {
     /// Starts the thread. It ends when the sender of `lines` is dropped.
     fn start() -> io::Result<Self> {
         let (lines, queue) = sync_channel::<String>(QUEUE);
-        // Nothing is sent: that the thread drops `alive` disconnects `end`.
+        // Nothing is sent through this channel: it is disconnected when the thread drops `alive`.
         let (alive, end) = channel();
         let thread = std::thread::Builder::new().name("gpu-track-every".into()).stack_size(STACK);
         thread.spawn(move || {
@@ -111,12 +111,11 @@ impl Writer {
     }
 }
 
-/// Writes a line to stderr if that takes it without waiting; else drops it.
+/// Writes a line to stderr if stderr takes it without waiting. Otherwise, and on an error, the line is dropped.
 fn write_if_room(line: &str) {
     let stderr = io::stderr();
     let mut fds = [PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::OUT)];
     if poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
-        // One that can't be written is dropped as well.
         let _ = rustix::io::write(&stderr, line.as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! The report, as it is so far and at the end, in each place that it is written to.
+//! Writes reports to the files and streams that the user asked for: reports so far while the command runs, then the last one.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::sinks::output::{write_atomically, write_report};
 
 struct ReportFile {
     config: ReportConfig,
-    /// `None`: it is not kept.
+    /// Keeps the last report. `None`: it is not kept.
     kept: Option<Kept>,
 }
 
@@ -23,8 +23,8 @@ pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
     vec![Box::new(ReportFile { config: place.config.report.clone(), kept: None })]
 }
 
-/// Gives the targets of reports so far, with their paths: files, whose content is replaced each time. Their form must be able
-/// to say that the run is not over, which gpu_tracker's can't.
+/// Gives the targets that get reports so far, with their paths. They are files, because a file's content is replaced each time.
+/// Their format must be able to say that the run is not over, which gpu_tracker's can't.
 fn early_files(config: &ReportConfig) -> impl Iterator<Item = (&ReportTarget, &Path)> {
     let complete = config.targets.iter().filter(|target| is_complete(&target.format));
     complete.filter_map(|target| Some((target, target.output.file()?)))
@@ -36,21 +36,24 @@ pub fn has_files(config: &ReportConfig) -> bool {
     early_files(config).next().is_some()
 }
 
-/// Writes a report to the files that can have one before the run is over; not to terminals, streams, or files of gpu_tracker's
-/// form.
+/// Writes a report to the files that can have one before the run is over. Terminals, streams, and files in gpu_tracker's
+/// format get none.
 ///
 /// # Errors
 /// If any of them can't be written. The text names each of those, for the user.
 pub fn write_files(config: &ReportConfig, report: &Report) -> io::Result<()> {
-    let write = |(target, path): (&ReportTarget, &Path)| {
-        write_atomically(path, render(report, target, config.style).as_bytes())
-            .err()
-            .map(|error| not_written(target, &error))
-    };
-    all_written(early_files(config).filter_map(write).collect())
+    let mut problems = Vec::new();
+    for (target, path) in early_files(config) {
+        let text = render(report, target, config.style);
+        if let Err(error) = write_atomically(path, text.as_bytes()) {
+            problems.push(not_written(target, &error));
+        }
+    }
+    fail_if_any(problems)
 }
 
-/// Keeps the last report of a run without a collector (`--last`), and writes it to every target.
+/// Keeps the last report of a run without a collector for `--last`, and writes it to every target. Warnings that no target shows
+/// go to stderr.
 ///
 /// # Errors
 /// If any target can't be written. The text names each of those, for the user.
@@ -61,19 +64,20 @@ pub fn write_everywhere(config: &Config, report: &Report) -> io::Result<()> {
     written
 }
 
+/// Gives the line for the user about a target that can't be written.
 fn not_written(target: &ReportTarget, error: &io::Error) -> String {
     format!("cannot write the report to {}: {error}", target.output)
 }
 
-/// Gives one error that lists the problems, if there are any.
-fn all_written(problems: Vec<String>) -> io::Result<()> {
+/// Fails with one error that lists the problems, if there are any.
+fn fail_if_any(problems: Vec<String>) -> io::Result<()> {
     if problems.is_empty() { Ok(()) } else { Err(io::Error::other(problems.join("; "))) }
 }
 
-/// Writes to stderr what a form without a place for warnings leaves out, such as gpu_tracker's. That is the warnings, and
-/// which figures are 0 there because they are unknown.
+/// Writes to stderr what gpu_tracker's format leaves out: the warnings, and which figures are 0 only because they are unknown.
+///
+/// Writes nothing if any report has a format with a place for warnings, or if logs are disabled.
 pub(crate) fn warn_where_report_cannot(config: &Config, report: &Report) {
-    // A report in any other form has its own place for warnings.
     if config.report.targets.iter().any(|target| is_complete(&target.format)) || config.tracking.disable_logs
     {
         return;
@@ -91,7 +95,7 @@ impl Sink for ReportFile {
         format!("The report to {}", places.join(", "))
     }
 
-    /// The files are replaced as a whole, so there is nothing else to open.
+    /// Begins to open the directory of kept reports. The report's files are opened when they are written.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         self.kept = self.config.keep.as_ref().and_then(Kept::prepare);
         Ok(())
@@ -101,10 +105,10 @@ impl Sink for ReportFile {
         stage != Stage::SoFar || has_files(&self.config)
     }
 
-    /// Writes the report to every place. A report-so-far goes only to files whose form can say so, and its errors are ignored.
+    /// Keeps the last report, and writes it to every target. A report-so-far goes only to [`early_files`].
     fn report(&mut self, report: &Report, stage: Stage) -> io::Result<()> {
         if stage == Stage::SoFar {
-            // An error is no trouble yet; the last report says so.
+            // An error here may pass. The last report fails if it does not.
             let _ = write_files(&self.config, report);
             return Ok(());
         }
@@ -115,10 +119,13 @@ impl Sink for ReportFile {
 }
 
 impl ReportFile {
-    /// Writes the report to every target. The error names those that can't be written.
+    /// Writes the report to every target. If a target other than stderr fails, the report is also written to stderr.
+    ///
+    /// # Errors
+    /// If any target can't be written. The text names each of those.
     fn write(&self, report: &Report) -> io::Result<()> {
         let mut problems = Vec::new();
-        // The first report that could not be written, unless stderr is where that failed.
+        // The first text that could not be written to a target other than stderr.
         let mut lost = None;
         for target in &self.config.targets {
             let text = render(report, target, self.config.style);
@@ -128,9 +135,9 @@ impl ReportFile {
             }
         }
         if let Some(text) = lost {
-            // The run may have taken days: stderr may still be seen.
+            // The run may have taken days, so the user should at least see the report.
             let _ = io::stderr().write_all(text.as_bytes());
         }
-        all_written(problems)
+        fail_if_any(problems)
     }
 }

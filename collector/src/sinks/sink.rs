@@ -14,7 +14,7 @@ use crate::model::tree_sample::{Event, TreeSample, Wants};
 use crate::run::RunState;
 use crate::run::tree::ProcessSummary;
 
-/// What a sink goes on from.
+/// Whether a sink begins a run or goes on with one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resume {
     /// The run begins.
@@ -23,39 +23,39 @@ pub(crate) enum Resume {
     Continued,
 }
 
-/// What a sink could not write, and goes on without.
+/// What a sink could not write because there was no space, or a database stayed locked. The sink goes on with later items.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
-    /// How many lines.
+    /// The number of lines that were lost.
     pub lines: u64,
-    /// Why the first of them.
+    /// The error that lost the first of them.
     pub error: Option<String>,
 }
 
 /// An output of the run. After the first error it is closed.
 pub(crate) trait Sink: Send {
-    /// Gives its name, for the report.
+    /// Gives the sink's name, for the report.
     fn name(&self) -> String;
 
-    /// Called before anything else, in the thread of the other calls.
+    /// Opens the output. Called in the thread of the later calls, and before those that take something of the run.
     fn open(&mut self, resume: Resume) -> io::Result<()>;
 
-    /// Gives what of the run it takes.
+    /// Says which items of the run the sink takes.
     fn wants(&self) -> Wants {
         Wants::default()
     }
 
-    /// Whether it takes the report of this stage.
+    /// Whether the sink takes the report of this stage.
     fn wants_report(&self, _stage: Stage) -> bool {
         false
     }
 
-    /// Takes a sample: a closed one in a thread, the provisional one in the loop.
+    /// Takes a sample. A sink with a thread gets closed samples, a sink of the loop the open one, which can still change.
     fn sample(&mut self, _sample: &TreeSample) -> io::Result<()> {
         Ok(())
     }
 
-    /// Looks at the run when the sample is complete. Only the loop's sinks get it.
+    /// Takes what it shows of the run and its open sample. Only sinks of the loop are called, after [`Self::sample`].
     fn look(&mut self, _run: &RunState, _now: &TreeSample) -> io::Result<()> {
         Ok(())
     }
@@ -65,52 +65,52 @@ pub(crate) trait Sink: Send {
         Ok(())
     }
 
-    /// Takes what else became known, such as more RAM of a closed sample.
+    /// Takes what became known later of a closed sample, such as more RAM.
     fn event(&mut self, _event: &Event) -> io::Result<()> {
         Ok(())
     }
 
-    /// Takes what happened in the run.
+    /// Takes an event of the run, such as its start or an alert.
     fn happened(&mut self, _event: &RunEvent) -> io::Result<()> {
         Ok(())
     }
 
-    /// Takes the report so far, or the last one; nothing follows that one.
+    /// Takes a report-so-far, or the last report. Nothing follows the last one.
     fn report(&mut self, _report: &Report, _stage: Stage) -> io::Result<()> {
         Ok(())
     }
 
-    /// Gives when it writes what it has gathered, though nothing more comes. `None`: it has nothing.
+    /// Gives the time at which [`Self::flush`] is to be called if no item comes before. `None`: nothing is gathered.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Writes what it has gathered: it is due, or nothing more comes.
+    /// Writes what the sink has gathered. Called when that is due, and when nothing more comes.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Whether all that it was given is where it belongs. Until then a restarted collector hands it on again.
+    /// Whether all items that the sink was given are in its output, or lost. Until then a restarted collector hands them on
+    /// again.
     fn is_written(&self) -> bool {
         true
     }
 
-    /// Gives what it could not write so far, all together.
+    /// Gives the sum of what the sink could not write so far.
     fn loss(&self) -> Loss {
         Loss::default()
     }
 }
 
-/// What sinks are made of.
+/// What outputs need to know of a run when they are made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
-    /// The configuration.
     pub config: &'a Config,
     /// The machine.
     pub host: &'a HostInfo,
     /// What the command may use, as far as that is known when it starts.
     pub usable: &'a Usable,
-    /// The segment's path and number of its session.
+    /// The path of the segment, and the id of its session.
     pub segment: (&'a Path, u64),
 }
 

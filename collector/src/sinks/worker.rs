@@ -14,10 +14,10 @@ use crate::model::tree_sample::Wants;
 use crate::run::outbox::{Missed, Outgoing};
 use crate::sys::signal_mask;
 
-/// Most items that wait for a sink.
+/// Most tasks that wait for a sink.
 const QUEUE: usize = 1024;
 
-/// Bytes of the stack of a sink's thread; SQLite has most on it.
+/// Bytes of the stack of a sink's thread. SQLite needs most of it.
 const STACK: usize = 256 * 1024;
 
 /// What a sink's thread does next.
@@ -28,28 +28,30 @@ enum Task {
     Report(Arc<Report>, Stage),
 }
 
-/// Whether a task is in a sink's queue.
+/// What became of a task for a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queued {
     Yes,
-    /// The sink is too slow.
+    /// The queue is full, so the task was dropped.
     IsFull,
-    /// The sink has failed, which its trouble tells.
+    /// The sink has failed, so the task was dropped. [`Trouble::failed`] has the error.
     HasFailed,
 }
 
-/// What a sink's thread tells.
+/// What a sink's thread tells the loop.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Items before this number are where they belong.
+    /// Items before this number are written, or lost.
     written: AtomicU64,
-    /// The last item has been taken.
+    /// The sink takes no more tasks: the queue was closed and is empty, or the sink has failed.
     has_ended: AtomicBool,
     trouble: Mutex<Trouble>,
 }
 
+/// Why output of a sink is missing.
 #[derive(Debug, Default, Clone)]
 struct Trouble {
+    /// The error that closed the sink.
     failed: Option<String>,
     loss: Loss,
 }
@@ -64,20 +66,22 @@ impl Progress {
 pub(super) struct Worker {
     name: String,
     pub(super) wants: Wants,
-    /// Whether it takes a report-so-far, and whether it takes the last one.
+    /// Whether the sink takes a report-so-far, and whether it takes the last report.
     takes_report: [bool; 2],
+    /// `None`: it was closed, or the sink has failed.
     queue: Option<SyncSender<Task>>,
     progress: Arc<Progress>,
     /// Disconnected when the thread ends.
     end: Receiver<()>,
-    /// The number after that of the last item that was queued.
+    /// The number of the last item that was queued, plus 1.
     queued: u64,
-    /// Items that found the queue full.
+    /// How many items were dropped because the queue or the outbox was full.
     dropped: u64,
     /// The last report found the queue full.
     lacks_report: bool,
-    /// What the core knows already.
+    /// The trouble that the core was told of.
     told: Trouble,
+    /// How many of the dropped items the core was told of.
     told_dropped: u64,
 }
 
@@ -113,12 +117,12 @@ impl Worker {
         worker
     }
 
-    /// Counts what was dropped before it could be queued.
+    /// Counts the items that this sink wants, and that the outbox dropped before they could be queued.
     pub(super) fn miss(&mut self, missed: Missed) {
         self.dropped += missed.of(self.wants);
     }
 
-    /// Queues an item that the sink wants.
+    /// Queues an item if the sink wants it.
     pub(super) fn hand(&mut self, number: u64, item: &Arc<Outgoing>) {
         let is_wanted = match **item {
             Outgoing::Sample(_) => self.wants.samples,
@@ -146,7 +150,7 @@ impl Worker {
         }
     }
 
-    /// Queues a task without waiting.
+    /// Queues a task without waiting. Drops the task if that fails.
     fn queue(&mut self, task: Task) -> Queued {
         match self.queue.as_ref().map(|queue| queue.try_send(task)) {
             Some(Ok(())) => Queued::Yes,
@@ -169,22 +173,22 @@ impl Worker {
 
     /// Gives what the core does not know yet: a failure, and lines that were lost or dropped.
     pub(super) fn news(&mut self) -> Vec<Observation> {
-        let now = self.progress.trouble().clone();
-        let mut seen = Vec::new();
+        let trouble = self.progress.trouble().clone();
+        let mut news = Vec::new();
         let sink = || self.name.clone();
-        let lost = now.loss.lines - self.told.loss.lines;
+        let lost = trouble.loss.lines - self.told.loss.lines;
         if lost > 0 {
-            seen.push(Observation::SinkLost { sink: sink(), lost, error: now.loss.error.clone() });
+            news.push(Observation::SinkLost { sink: sink(), lost, error: trouble.loss.error.clone() });
         }
         let dropped = self.dropped - self.told_dropped;
         if dropped > 0 {
-            seen.push(Observation::SinkLost { sink: sink(), lost: dropped, error: None });
+            news.push(Observation::SinkLost { sink: sink(), lost: dropped, error: None });
         }
-        if let Some(error) = now.failed.clone().filter(|_| self.told.failed.is_none()) {
-            seen.push(Observation::SinkFailed { sink: sink(), error });
+        if let Some(error) = trouble.failed.clone().filter(|_| self.told.failed.is_none()) {
+            news.push(Observation::SinkFailed { sink: sink(), error });
         }
-        (self.told, self.told_dropped) = (now, self.dropped);
-        seen
+        (self.told, self.told_dropped) = (trouble, self.dropped);
+        news
     }
 
     /// Closes the queue: nothing more comes.
@@ -192,32 +196,35 @@ impl Worker {
         self.queue = None;
     }
 
-    /// Waits for the thread until `deadline`. Gives one line about the first of these, which no report tells: the thread is
-    /// left while it writes, a failure or loss that the core does not know yet, the last report found the queue full.
+    /// Waits for the thread until `deadline`. Then the thread is left, even if it still writes.
+    ///
+    /// Gives at most one line for the user, about the first trouble that came too late for the report. The thread still writes,
+    /// the core does not know of a loss or failure yet, or the last report found the queue full.
     pub(super) fn close(mut self, deadline: Instant) -> Option<String> {
         let patience = deadline.saturating_duration_since(Instant::now());
-        // The thread may have taken its last item and be about to end: nothing is missing then.
-        let is_left = self.end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
-        let seen = self.news();
+        let is_running = self.end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
+        let news = self.news();
         let has_ended = self.progress.has_ended.load(Ordering::Acquire);
         let name = &self.name;
-        if is_left && !has_ended {
+        // A thread that has ended its work and not yet exited has written all.
+        if is_running && !has_ended {
             return Some(format!("{name}: it takes too long to write, and its last lines can be missing"));
         }
-        let trouble = seen.into_iter().find_map(|news| match news {
-            Observation::SinkFailed { error, .. } => Some(format!("{name}: {error}")),
-            Observation::SinkLost { lost, error, .. } => {
-                let why = error.map_or(String::new(), |error| format!(": {error}"));
-                Some(format!("{name}: {lost} of its last lines are missing{why}"))
+        for observation in news {
+            match observation {
+                Observation::SinkFailed { error, .. } => return Some(format!("{name}: {error}")),
+                Observation::SinkLost { lost, error, .. } => {
+                    let why = error.map_or(String::new(), |error| format!(": {error}"));
+                    return Some(format!("{name}: {lost} of its last lines are missing{why}"));
+                }
+                _ => {}
             }
-            _ => None,
-        });
-        let lacks_report = || {
+        }
+        self.lacks_report.then(|| {
             format!(
                 "{name}: it was written too slowly to take the report: its last line and its totals can be missing"
             )
-        };
-        trouble.or_else(|| self.lacks_report.then(lacks_report))
+        })
     }
 }
 
@@ -240,44 +247,49 @@ fn next(tasks: &Receiver<Task>, due: Option<Instant>) -> Next {
     }
 }
 
-/// Runs the thread: until the queue is closed, or the sink fails. After each task it tells the loop which items are
-/// where they belong, and what was lost.
+/// Runs the sink in its thread until the queue is closed, or the sink fails. Notes how it ended in `progress`.
 fn work(mut sink: Box<dyn Sink>, resume: Resume, tasks: &Receiver<Task>, progress: &Progress) {
-    let mut serve = || -> io::Result<()> {
-        sink.open(resume)?;
-        // The number after that of the last item that it took.
-        let mut taken = 0;
-        loop {
-            let next = next(tasks, sink.due());
-            match &next {
-                Next::Task(Task::Item(number, item)) => {
-                    match &**item {
-                        Outgoing::Sample(sample) => sink.sample(sample)?,
-                        Outgoing::Ended(process) => sink.process_ended(process)?,
-                        Outgoing::Event(event) => sink.event(event)?,
-                        Outgoing::Happened(event) => sink.happened(event)?,
-                    }
-                    taken = number + 1;
-                }
-                Next::Task(Task::Report(report, stage)) => sink.report(report, *stage)?,
-                Next::Due | Next::Closed => sink.flush()?,
-            }
-            if sink.is_written() {
-                progress.written.store(taken, Ordering::Release);
-            }
-            let loss = sink.loss();
-            if loss.lines > 0 {
-                progress.trouble().loss = loss;
-            }
-            if let Next::Closed = next {
-                return Ok(());
-            }
-        }
-    };
-    if let Err(error) = serve() {
+    if let Err(error) = serve(sink.as_mut(), resume, tasks, progress) {
         progress.trouble().failed = Some(error.to_string());
     }
     progress.has_ended.store(true, Ordering::Release);
+}
+
+/// Opens the sink and gives it all tasks, until the queue is closed. After each task, notes in `progress` which items are
+/// written, and what was lost.
+///
+/// # Errors
+/// The first error of the sink.
+fn serve(sink: &mut dyn Sink, resume: Resume, tasks: &Receiver<Task>, progress: &Progress) -> io::Result<()> {
+    sink.open(resume)?;
+    // The number of the last item that the sink took, plus 1.
+    let mut taken = 0;
+    loop {
+        let next = next(tasks, sink.due());
+        match &next {
+            Next::Task(Task::Item(number, item)) => {
+                match &**item {
+                    Outgoing::Sample(sample) => sink.sample(sample)?,
+                    Outgoing::Ended(process) => sink.process_ended(process)?,
+                    Outgoing::Event(event) => sink.event(event)?,
+                    Outgoing::Happened(event) => sink.happened(event)?,
+                }
+                taken = number + 1;
+            }
+            Next::Task(Task::Report(report, stage)) => sink.report(report, *stage)?,
+            Next::Due | Next::Closed => sink.flush()?,
+        }
+        if sink.is_written() {
+            progress.written.store(taken, Ordering::Release);
+        }
+        let loss = sink.loss();
+        if loss.lines > 0 {
+            progress.trouble().loss = loss;
+        }
+        if let Next::Closed = next {
+            return Ok(());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use crate::model::cgroup::{CgroupUse, Cgroups, OomCounter};
 use crate::model::report::Limit;
 use crate::sys::proc_fs::ProcRoot;
-use procfs::process::MountInfos;
+use procfs::process::{MountInfo, MountInfos};
 use procfs::{FromRead, ProcessCGroups};
 
-/// Start of the names of our groups, before the launcher's pid, a dot and a random number.
+/// Start of the names of our groups, before the launcher's pid, its pid namespace and a random number, with dots between them.
 const PREFIX: &str = "gpu-track.";
-/// End of the name of a launcher's group.
+/// End of the name of the group that a launcher moves into, see [`run_cgroup`].
 const ASIDE: &str = ".aside";
-/// The group of this process in one hierarchy.
+
+/// The group of a process in one hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Group {
     /// Mount point of the hierarchy.
     top: PathBuf,
     /// Directory of the group, below `top`.
@@ -26,63 +27,61 @@ pub(crate) struct Place {
     name: String,
 }
 
-/// The groups of this process: per v1 controller whose limits are read, where mounted, and in v2.
+/// The groups of a process: in v2, and in the v1 hierarchy of each controller whose limits are read. `None`: this process does
+/// not have the hierarchy mounted, or cannot read where the group is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Places {
-    v1_memory: Option<Place>,
-    v1_cpu: Option<Place>,
-    v1_pids: Option<Place>,
-    v2: Option<Place>,
+pub(crate) struct Groups {
+    v1_memory: Option<Group>,
+    v1_cpu: Option<Group>,
+    v1_pids: Option<Group>,
+    v2: Option<Group>,
 }
 
-impl Places {
+impl Groups {
     /// Finds the groups of this process.
     #[must_use]
     pub fn own(root: &ProcRoot) -> Self {
         Self::of(root, None)
     }
 
-    /// Finds the groups of this process, or of the one with this pid, where this one has them mounted. Hierarchies that cannot be read
-    /// are absent.
+    /// Finds the groups of the process with this pid. `None` stands for this process.
     #[must_use]
     pub fn of(root: &ProcRoot, pid: Option<u32>) -> Self {
-        let groups = pid.map_or_else(|| root.top_path("self/cgroup"), |pid| root.path(pid, "cgroup"));
-        let (Ok(groups), Ok(mounts)) =
-            (ProcessCGroups::from_file(groups), MountInfos::from_file(root.top_path("self/mountinfo")))
+        let file = match pid {
+            Some(pid) => root.path(pid, "cgroup"),
+            None => root.top_path("self/cgroup"),
+        };
+        let (Ok(names), Ok(mounts)) =
+            (ProcessCGroups::from_file(file), MountInfos::from_file(root.top_path("self/mountinfo")))
         else {
             return Self::default();
         };
-        // Mounts of v1 name their controllers in their options. v2 has one hierarchy, number 0.
-        let place = |name: &str, fs_type: &str, controller: Option<&str>| {
-            let mount = mounts.0.iter().find(|mount| {
-                let has_controller = |option: &str| mount.super_options.contains_key(option);
-                mount.fs_type == fs_type && controller.is_none_or(has_controller)
-            })?;
-            Place::below(&mount.mount_point, Path::new(&mount.root), name)
-        };
-        let v1 = |controller: &str| {
-            let group =
-                groups.0.iter().find(|group| group.controllers.iter().any(|name| name == controller))?;
-            place(&group.pathname, "cgroup", Some(controller))
-        };
-        let v2 = || place(&groups.0.iter().find(|group| group.hierarchy == 0)?.pathname, "cgroup2", None);
-        Self { v1_memory: v1("memory"), v1_cpu: v1("cpu"), v1_pids: v1("pids"), v2: v2() }
+        Self {
+            v1_memory: v1_group(&names, &mounts, "memory"),
+            v1_cpu: v1_group(&names, &mounts, "cpu"),
+            v1_pids: v1_group(&names, &mounts, "pids"),
+            v2: v2_group(&names, &mounts),
+        }
+    }
+
+    /// Gives the group that limits memory.
+    fn for_memory(&self) -> Option<&Group> {
+        self.v1_memory.as_ref().or(self.v2.as_ref())
     }
 
     /// Name of the group that limits memory.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.v1_memory.as_ref().or(self.v2.as_ref()).map(|place| place.name.as_str())
+        self.for_memory().map(|group| group.name.as_str())
     }
 
     /// Reads the smallest memory limit of the group and its ancestors, bytes.
     pub(crate) fn memory_limit(&self) -> Limit {
-        let place = self.v1_memory.as_ref().or(self.v2.as_ref());
-        place.map_or(Limit::Unknown, |place| place.smallest(memory_limit))
+        self.for_memory().map_or(Limit::Unknown, |group| group.smallest_limit(memory_limit))
     }
 
     /// Reads the smallest CPU quota of the group and its ancestors, thousandths of a core.
     pub(crate) fn cpu_limit(&self) -> Limit {
-        // Both are microseconds. For no quota, v1 writes -1, v2 "max".
+        // Quota and period are in microseconds. For no quota, v1 writes -1, v2 "max".
         let limit = |quota: &str, period: &str| {
             let period: u64 = period.trim().parse().ok().filter(|period| *period > 0)?;
             match quota.trim() {
@@ -91,10 +90,10 @@ impl Places {
             }
         };
         match (&self.v1_cpu, &self.v2) {
-            (Some(place), _) => place.smallest(|dir| {
+            (Some(group), _) => group.smallest_limit(|dir| {
                 limit(&read(&dir.join("cpu.cfs_quota_us"))?, &read(&dir.join("cpu.cfs_period_us"))?)
             }),
-            (None, Some(place)) => place.smallest(|dir| {
+            (None, Some(group)) => group.smallest_limit(|dir| {
                 let text = read(&dir.join("cpu.max"))?;
                 let (quota, period) = text.trim().split_once(' ')?;
                 limit(quota, period)
@@ -105,31 +104,47 @@ impl Places {
 
     /// Reads the smallest limit of processes and threads (pids.max) of the group and its ancestors.
     pub(crate) fn task_limit(&self) -> Limit {
-        let place = self.v1_pids.as_ref().or(self.v2.as_ref());
-        place.map_or(Limit::Unknown, |place| {
-            place.smallest(|dir| Limit::parse(&read(&dir.join("pids.max"))?, u64::MAX))
+        let group = self.v1_pids.as_ref().or(self.v2.as_ref());
+        group.map_or(Limit::Unknown, |group| {
+            group.smallest_limit(|dir| Limit::parse(&read(&dir.join("pids.max"))?, u64::MAX))
         })
     }
 
-    /// Reads the counter of OOM kills in the group. `None`: there is none.
+    /// Reads the counter of OOM kills in the group. `None`: the group has none.
     fn oom_counter(&self) -> Option<OomCounter> {
         let file = match (&self.v1_memory, &self.v2) {
-            (Some(place), _) => place.dir.join("memory.oom_control"),
-            (None, Some(place)) => place.dir.join(MEMORY_EVENTS),
+            (Some(group), _) => group.dir.join("memory.oom_control"),
+            (None, Some(group)) => group.dir.join(MEMORY_EVENTS),
             (None, None) => return None,
         };
         Some(OomCounter { before: oom_kills(&file)?, file })
     }
 }
 
+/// Finds the group in the v1 hierarchy that has this controller. `names` are those of a process's groups.
+fn v1_group(names: &ProcessCGroups, mounts: &MountInfos, controller: &str) -> Option<Group> {
+    let name = names.0.iter().find(|group| group.controllers.iter().any(|name| name == controller))?;
+    // Mounts of v1 name their controllers in their options.
+    let is_hierarchy =
+        |mount: &&MountInfo| mount.fs_type == "cgroup" && mount.super_options.contains_key(controller);
+    Group::below(mounts.0.iter().find(is_hierarchy)?, &name.pathname)
+}
+
+/// Finds the group in the v2 hierarchy, which is a single one and has number 0. `names` are those of a process's groups.
+fn v2_group(names: &ProcessCGroups, mounts: &MountInfos) -> Option<Group> {
+    let name = names.0.iter().find(|group| group.hierarchy == 0)?;
+    Group::below(mounts.0.iter().find(|mount| mount.fs_type == "cgroup2")?, &name.pathname)
+}
+
 /// The v2 file that counts OOM kills. `memory.events.local` would leave out descendant groups.
 const MEMORY_EVENTS: &str = "memory.events";
 
-/// Finds the groups that this process is in, or the one with this pid. The command has none of its own.
+/// Finds the groups that the process with this pid is in, with their memory limits and OOM counter. `None` stands for this
+/// process. No group is made for the command.
 #[must_use]
 pub fn of_process(root: &ProcRoot, pid: Option<u32>) -> Cgroups {
-    let places = Places::of(root, pid);
-    Cgroups { own: None, ram_limit: None, oom: places.oom_counter(), memory_limits: places.memory_limits() }
+    let groups = Groups::of(root, pid);
+    Cgroups { own: None, ram_limit: None, oom: groups.oom_counter(), memory_limits: groups.memory_limits() }
 }
 
 /// Reads what the run has used of its groups.
@@ -141,20 +156,21 @@ pub(crate) fn usage(cgroups: &Cgroups) -> CgroupUse {
     }
 }
 
-/// Reads the OOM kills since the start of the session. `None`: the group is gone.
+/// Reads the OOM kills since the start of the session. `None`: the group is gone, or another one has its name by now.
 pub(crate) fn oom_kills_since(counter: &OomCounter) -> Option<u64> {
     oom_kills(&counter.file)?.checked_sub(counter.before)
 }
 
-/// Reads the OOM kills in a group. Both versions have this line since Linux 4.13; the root group of v2 has no such file.
+/// Reads the OOM kills in a group from its file. Both versions have this line since Linux 4.13; the root group of v2 has no
+/// such file.
 fn oom_kills(file: &Path) -> Option<u64> {
     read(file)?.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
-impl Place {
-    /// Finds the group of this name in a hierarchy that is mounted at `top` with `shown` as root. `None`: the mount shows
-    /// another cgroup namespace.
-    fn below(top: &Path, shown: &Path, name: &str) -> Option<Self> {
+impl Group {
+    /// Finds the group of this name (its path in the hierarchy) below a mount. `None`: the mount shows another cgroup namespace.
+    fn below(mount: &MountInfo, name: &str) -> Option<Self> {
+        let (top, shown) = (&mount.mount_point, Path::new(&mount.root));
         // A launcher that moved into a group of its own counts as a member of the parent group.
         let name = without_aside(name);
         // ".." (cgroup_namespaces(7)): the mount belongs to another cgroup namespace, so the path cannot be resolved.
@@ -162,22 +178,27 @@ impl Place {
         if is_foreign(shown) || is_foreign(Path::new(name)) {
             return None;
         }
-        // In a container the root of the mount is a group further down.
+        // In a container the mount shows a group further down as its root.
         let inside = Path::new(name).strip_prefix(shown).or_else(|_| Path::new(name).strip_prefix("/"));
         // `components` drops the slash that joining an empty path leaves at the end.
         let dir = top.join(inside.unwrap_or(Path::new(""))).components().collect();
         Some(Self { top: top.to_owned(), dir, name: name.to_owned() })
     }
 
-    /// Gives the smallest limit that the group and its ancestors have. A group without the controller, such as the root
-    /// group, has none.
-    fn smallest(&self, limit: impl Fn(&Path) -> Option<Limit>) -> Limit {
-        let above = self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top));
-        above.filter_map(limit).fold(Limit::Unlimited, Limit::min)
+    /// Gives the directories of the group and its ancestors, up to the mount point.
+    fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top))
+    }
+
+    /// Gives the smallest limit of the group and its ancestors. `limit` reads that of a directory. A group without the
+    /// controller, such as the root group, has none. Unlimited if no group has one.
+    fn smallest_limit(&self, limit: impl Fn(&Path) -> Option<Limit>) -> Limit {
+        self.directories().filter_map(limit).fold(Limit::Unlimited, Limit::min)
     }
 }
 
-/// Reads the memory limit of the group at `dir`, bytes. `None`: it has no file that can be read for it, as the topmost one of v2.
+/// Reads the memory limit of the group at `dir`, bytes. `None`: the group has no such file, as the root group of v2, or the
+/// file can't be read.
 fn memory_limit(dir: &Path) -> Option<Limit> {
     // For "no limit", v1 writes the largest multiple of a page below 2^63 bytes. No real limit is half of that.
     const NO_LIMIT: u64 = 1 << 62;
@@ -186,7 +207,8 @@ fn memory_limit(dir: &Path) -> Option<Limit> {
         .find_map(|file| Limit::parse(&read(&dir.join(file))?, NO_LIMIT))
 }
 
-/// Gives the name of the group that the launcher was started in, from the name of its current group.
+/// Gives the name of the group that the launcher was started in, from the name of its current group: the parent, if the
+/// launcher has moved into a group of its own.
 fn without_aside(name: &str) -> &str {
     match name.rsplit_once('/') {
         Some(("", own)) if own.starts_with(PREFIX) && own.ends_with(ASIDE) => "/",
@@ -231,9 +253,9 @@ pub(crate) mod tests {
         put(&dir, "fs/job/step/memory.max", "max\n");
         put(&dir, "fs/job/cpu.max", "max 100000\n");
         put(&dir, "fs/job/step/cpu.max", "150000 100000\n");
-        let places = Places::own(&root);
-        assert_eq!((places.memory_limit(), places.cpu_limit()), (Limit::Known(5000), Limit::Known(1500)));
-        assert_eq!(places.name(), Some("/job/step"));
+        let groups = Groups::own(&root);
+        assert_eq!((groups.memory_limit(), groups.cpu_limit()), (Limit::Known(5000), Limit::Known(1500)));
+        assert_eq!(groups.name(), Some("/job/step"));
     }
 
     // Requirement: CGROUP-62
@@ -247,10 +269,10 @@ pub(crate) mod tests {
         put(&dir, "memory/memory.limit_in_bytes", "9223372036854771712\n");
         put(&dir, "cpu/cpu.cfs_quota_us", "-1\n");
         put(&dir, "cpu/cpu.cfs_period_us", "100000\n");
-        let places = Places::own(&root);
-        assert_eq!((places.memory_limit(), places.cpu_limit()), (Limit::Unlimited, Limit::Unlimited));
+        let groups = Groups::own(&root);
+        assert_eq!((groups.memory_limit(), groups.cpu_limit()), (Limit::Unlimited, Limit::Unlimited));
         put(&dir, "memory/memory.limit_in_bytes", "7000\n");
-        assert_eq!(places.memory_limit(), Limit::Known(7000));
+        assert_eq!(groups.memory_limit(), Limit::Known(7000));
     }
 
     // Requirement: CGROUP-62
@@ -260,8 +282,8 @@ pub(crate) mod tests {
             let mounts = format!("30 20 0:26 {shown} TOP/fs rw - cgroup2 cgroup2 rw\n");
             let (dir, root) = tree(&format!("0::{name}\n"), &mounts);
             put(&dir, "fs/memory.max", "5000\n");
-            let places = Places::own(&root);
-            assert_eq!((places.name(), places.memory_limit()), (None, Limit::Unknown), "{name} {shown}");
+            let groups = Groups::own(&root);
+            assert_eq!((groups.name(), groups.memory_limit()), (None, Limit::Unknown), "{name} {shown}");
         }
     }
 
@@ -269,9 +291,9 @@ pub(crate) mod tests {
     #[test]
     fn oom_kills_are_counted_from_the_session_start() {
         let (dir, root) = tree("0::/job\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
-        assert_eq!(Places::own(&root).oom_counter(), None, "the root group counts nothing");
+        assert_eq!(Groups::own(&root).oom_counter(), None, "the root group counts nothing");
         put(&dir, "fs/job/memory.events", "low 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n");
-        let counter = Places::own(&root).oom_counter().unwrap();
+        let counter = Groups::own(&root).oom_counter().unwrap();
         assert_eq!(oom_kills_since(&counter), Some(0));
         put(&dir, "fs/job/memory.events", "low 0\nmax 9\noom 4\noom_kill 5\noom_group_kill 0\n");
         assert_eq!(oom_kills_since(&counter), Some(3));
@@ -280,7 +302,7 @@ pub(crate) mod tests {
 
         let (dir, root) = tree("4:memory:/job\n", "30 20 0:26 / TOP/memory rw - cgroup cgroup rw,memory\n");
         put(&dir, "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
-        let counter = Places::own(&root).oom_counter().unwrap();
+        let counter = Groups::own(&root).oom_counter().unwrap();
         put(&dir, "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
         assert_eq!(oom_kills_since(&counter), Some(1));
     }
@@ -293,30 +315,35 @@ pub(crate) mod tests {
         let (dir, root) = tree("0::/job/step\n", mounts);
         put(&dir, "fs/job/pids.max", "500\n");
         put(&dir, "fs/job/step/pids.max", "max\n");
-        assert_eq!(Places::own(&root).task_limit(), Limit::Known(500));
+        assert_eq!(Groups::own(&root).task_limit(), Limit::Known(500));
         let (dir, root) = tree("8:pids:/job\n0::/\n", mounts);
         put(&dir, "pids/job/pids.max", "70\n");
-        assert_eq!(Places::own(&root).task_limit(), Limit::Known(70));
+        assert_eq!(Groups::own(&root).task_limit(), Limit::Known(70));
     }
 
     // Requirement: CGROUP-53
     #[test]
     fn launcher_moved_aside_is_in_the_parent_group() {
         let (_dir, root) =
-            tree("0::/job/gpu-track.7.0000000a.aside\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
-        assert_eq!(Places::own(&root).name(), Some("/job"));
+            tree("0::/job/gpu-track.7.20.0000000a.aside\n", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
+        assert_eq!(Groups::own(&root).name(), Some("/job"));
     }
 
     #[test]
     fn limits_are_unknown_without_cgroups() {
         let root = ProcRoot::new("/nonexistent");
-        assert_eq!(Places::own(&root).memory_limit(), Limit::Unknown);
+        assert_eq!(Groups::own(&root).memory_limit(), Limit::Unknown);
     }
 
     #[test]
     fn launcher_group_name_maps_to_the_parent_group() {
-        let names =
-            ["/job/gpu-track.7.01.aside", "/gpu-track.7.01.aside", "/job/gpu-track.7.01", "/job", "/"];
-        assert_eq!(names.map(without_aside), ["/job", "/", "/job/gpu-track.7.01", "/job", "/"]);
+        let names = [
+            "/job/gpu-track.7.20.01.aside",
+            "/gpu-track.7.20.01.aside",
+            "/job/gpu-track.7.20.01",
+            "/job",
+            "/",
+        ];
+        assert_eq!(names.map(without_aside), ["/job", "/", "/job/gpu-track.7.20.01", "/job", "/"]);
     }
 }

@@ -1,10 +1,10 @@
 //! Holds the process connector's events of one tree until the records that were written before them are read. So the tree sees
-//! one order of time.
+//! records and events in one order of time.
 //!
-//! - A program counts as uninstrumented if it exec'd and wrote no START record in time, or ended without one. What /proc showed
-//!   by then is all that is known of it.
-//! - A child that only a scan of /proc shows is added when everything up to its sighting is applied, if it is still unknown. A
-//!   scan can be ahead of the events, and an earlier process may have had the pid.
+//! - A program counts as uninstrumented if it exec'd and wrote no START record in time, or ended without one. Then only what
+//!   /proc showed by that time is known of the program.
+//! - A child that only a scan of /proc shows is added once all records and events up to its sighting are applied, if it is still
+//!   unknown. A scan can be ahead of the events, and an earlier process may have had the pid.
 //! - That events were lost, or that the connector was given up, is queued as an event of its own.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -49,14 +49,15 @@ pub(crate) struct ConnectorQueue {
     unreported: Unreported,
     /// Buffer of one read.
     read: Vec<KernelEvent>,
-    /// It was checked that events arrive: that is done once, at a run's first read.
+    /// Events are known to arrive, or a run's first read, the only one that checks it, is over.
     has_proof: bool,
     /// Number of lost events in the last [`What::Lost`].
     dropped: u32,
-    /// An earlier collector may have been killed after the kernel reported a loss to it and before it journaled that.
+    /// An earlier collector may have been killed after the kernel reported a loss to it, before it journaled the loss.
     may_have_dropped_more: bool,
     cost: Cost,
-    /// Members that had ended at the last look, by pid and time of the exit event. The read after that look has their last events.
+    /// Members that had ended at the last look, by pid and time of the exit event. The read after that look has their last
+    /// events.
     ended: Vec<(u32, u64)>,
     /// When to look for ended members again.
     ended_timer: Timer,
@@ -82,8 +83,8 @@ struct Received {
 }
 
 impl Cost {
-    /// Adds CPU time, nanoseconds. Returns whether the current window has more than [`SHARE_OF_CORE`] of its time. A window is
-    /// longer than [`WINDOW_NS`] if nothing was read for a while. `now_ns`: CLOCK_MONOTONIC.
+    /// Adds CPU time, nanoseconds. Returns whether the sum is more than one part in [`SHARE_OF_CORE`] of the current window.
+    /// A window is longer than [`WINDOW_NS`] if nothing was read for a while. `now_ns`: CLOCK_MONOTONIC.
     fn add(&mut self, used_ns: u64, now_ns: u64) -> bool {
         self.used_ns += used_ns;
         let elapsed_ns = now_ns.saturating_sub(self.since_ns);
@@ -106,7 +107,7 @@ struct Unreported {
 }
 
 impl Unreported {
-    /// Takes in an event. A process that forks or execs is listed, one that exits is not any more.
+    /// Takes in an event. Lists a process that was forked or exec'd, and removes one that exits.
     fn note_event(&mut self, event: &KernelEvent) {
         let pid = event.pid;
         match event.what {
@@ -149,8 +150,8 @@ pub(crate) struct Backlog {
 }
 
 impl ConnectorQueue {
-    /// Makes a queue for the tree of these `members`. `connector`: `None` if there is none. `backlog` is what an earlier collector
-    /// left; a run's first collector has an empty one. The others are as the fields.
+    /// Makes a queue for the tree of these `members`. `connector`: `None` if there is none. `backlog` is what an earlier
+    /// collector left; a run's first collector has an empty one. The other arguments are as the fields.
     pub(crate) fn new(
         connector: Option<Connector>,
         mut members: Members,
@@ -163,12 +164,12 @@ impl ConnectorQueue {
         for event in &pending {
             members.take(event);
         }
-        // Losses that were read but not passed on are newer than those in the backlog.
-        let last = pending.iter().rev().find_map(|event| match event.what {
+        // The last loss among the pending events is newer than the last one that was passed on.
+        let last_dropped = pending.iter().rev().find_map(|event| match event.what {
             What::Lost { dropped } => Some(dropped),
             _ => None,
         });
-        let dropped = last.unwrap_or(dropped);
+        let dropped = last_dropped.unwrap_or(dropped);
         let is_given_up = pending.iter().any(|event| matches!(event.what, What::GivenUp(_)));
         Self {
             connector: connector.filter(|_| !is_given_up),
@@ -194,7 +195,8 @@ impl ConnectorQueue {
     }
 
     /// Reads the events that wait. Those about the tree go to `journal` at once, since they cannot be read again, and stay
-    /// in the queue. Gives the connector up if it sends no events, or if those of other processes cost too much.
+    /// in the queue. Gives the connector up if the first read shows that no events arrive. It does so, too, if events of
+    /// other processes cost too much.
     pub(crate) fn read(&mut self, mut journal: impl FnMut(&[KernelEvent])) {
         while let Ok(pid) = self.newcomers.try_recv() {
             self.members.add(pid);
@@ -244,8 +246,8 @@ impl ConnectorQueue {
         }
     }
 
-    /// Queues that events were lost, if they were. `has_lost`: the kernel has just said so. Returns whether any was lost, also
-    /// such as the kernel reported only to an earlier collector.
+    /// Queues that events were lost, if they were. `has_lost`: the kernel has just reported a loss. Returns whether events were
+    /// lost, counting losses that the kernel reported only to an earlier collector.
     fn note_loss(&mut self, has_lost: bool, journal: &mut impl FnMut(&[KernelEvent])) -> bool {
         if !has_lost && !self.may_have_dropped_more {
             return false;
@@ -259,8 +261,8 @@ impl ConnectorQueue {
         has_lost
     }
 
-    /// Removes the members that had ended at the last look, since their last events were read after it. Looks for ended members
-    /// again if that is due.
+    /// Removes the members that had ended at the last look: their last events were read since. Looks for ended members again
+    /// if a look is due.
     fn remove_ended(&mut self) {
         self.members.forget(&self.ended);
         self.ended.clear();
@@ -304,16 +306,18 @@ impl ConnectorQueue {
         self.pending.len()
     }
 
-    /// Returns whether a process must be read from /proc soon. It was forked or exec'd by `by_ns` (CLOCK_MONOTONIC nanoseconds) and
-    /// has written no record since. Or it ended without one, and its zombie has its CPU time. Each process counts at one call only.
+    /// Returns whether a process must be read from /proc soon. The process was forked or exec'd by `by_ns` (CLOCK_MONOTONIC
+    /// nanoseconds) and has written no record since. Or it ended without a record, and its zombie shows its CPU time. Each
+    /// process counts at one call only.
     pub(crate) fn take_unreported(&mut self, by_ns: u64) -> bool {
         self.unreported.take(by_ns)
     }
 
-    /// Takes in that a process wrote a record. With START or FORK, it needs not be read from /proc any more. If it is no member and
-    /// /proc shows it in the tree, it becomes one, so that its events count: its fork event was lost, or it joined the session.
+    /// Takes in that a process wrote a record. After START or FORK, the process needs not be read from /proc any more. If it is
+    /// no member and /proc shows it in the tree, it becomes one, so that its events count. Its fork event was lost, or it joined
+    /// the session.
     ///
-    /// Other records change nothing. Nor do those of other pid namespaces, since the connector's pids are of the collector's.
+    /// Other records change nothing. Nor do those of other pid namespaces: the connector has pids of the collector's namespace.
     pub(crate) fn note_record(&mut self, record: &StoredRecord) {
         let pid = record.origin.pid;
         let begins_image = matches!(record.event, Event::Start { .. } | Event::Fork { .. });

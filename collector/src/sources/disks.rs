@@ -14,11 +14,11 @@ use crate::model::observation::{FreeSpace, Observation};
 use crate::model::report::{DiskFull, DiskRole};
 use crate::sys::clock::Timer;
 
-/// Less space than this is none: a write that failed leaves up to its own length.
+/// A file system with less space than this is full: a write that fails leaves up to its own length.
 const FULL_BYTES: u64 = 1 << 20;
-/// The report does not wait longer for an answer.
+/// The report does not wait longer for the next answer.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
-/// During the run they are asked this often at most.
+/// During the run the file systems are asked once in this time at most.
 const PERIOD_NS: u64 = 1_000_000_000;
 
 /// A directory where the command may want to write.
@@ -28,7 +28,7 @@ struct Directory {
     path: PathBuf,
 }
 
-/// Gives the directories, those of these reports last.
+/// Gives the directories where the command may want to write. `reports`: the paths of the report files.
 fn directories<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<Directory> {
     let working = std::env::current_dir().ok();
     let temporary = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
@@ -38,13 +38,14 @@ fn directories<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<Directory> {
     all.filter_map(|(role, path)| Some(Directory { role, path: path? })).collect()
 }
 
-/// Gives the full ones of these file systems, as far as they answer in time.
+/// Gives the full file systems among those where the command may want to write. One that does not answer in time is left out.
+/// `reports`: the paths of the report files.
 pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull> {
     let (sender, found) = mpsc::channel();
     for directory in directories(reports) {
         let sender = sender.clone();
         // Without a thread this disk stays unknown.
-        let _ = std::thread::Builder::new().spawn(move || sender.send(disk(&directory)));
+        let _ = std::thread::Builder::new().spawn(move || sender.send(if_full(&directory)));
     }
     drop(sender);
     let mut full: Vec<DiskFull> = Vec::new();
@@ -56,9 +57,9 @@ pub(crate) fn full<'a>(reports: impl Iterator<Item = &'a Path>) -> Vec<DiskFull>
     full
 }
 
-/// Gives the file system of a directory, if it may be written to and has no space left for this user. `None`: it has, or is not
-/// known.
-fn disk(directory: &Directory) -> Option<DiskFull> {
+/// Gives the file system of a directory, if it may be written to and is full for this user. `None`: it is not full, or its space
+/// is not known.
+fn if_full(directory: &Directory) -> Option<DiskFull> {
     let found = rustix::fs::statvfs(&directory.path).ok()?;
     let available_bytes = available_bytes(&found)?;
     let is_full = !found.f_flag.contains(StatVfsMountFlags::RDONLY) && available_bytes < FULL_BYTES;
@@ -66,7 +67,7 @@ fn disk(directory: &Directory) -> Option<DiskFull> {
     is_full.then_some(DiskFull { path, role: directory.role, available_bytes })
 }
 
-/// Gives what this user may still fill of a file system, bytes. `None`: it has no blocks at all, as /proc.
+/// Gives the space that this user may still fill, bytes. `None`: the file system has no blocks at all, as /proc.
 fn available_bytes(found: &rustix::fs::StatVfs) -> Option<u64> {
     let blocks = if rustix::process::geteuid().is_root() { found.f_bfree } else { found.f_bavail };
     (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
@@ -79,23 +80,24 @@ pub(crate) struct FreeSpaces {
     directories: Vec<(Directory, Asked)>,
 }
 
-/// What became of the last question.
+/// What became of the last question to a file system.
 #[derive(Debug)]
 enum Asked {
-    /// There was none, or it is answered.
+    /// There was no question, or it is answered.
     Not,
-    /// It is not answered yet.
+    /// The question is not answered yet.
     Waiting(Receiver<Option<FreeSpace>>),
 }
 
 impl FreeSpaces {
-    /// Asks nothing yet. Of several reports the first one's directory is asked.
+    /// Prepares the questions. Of several reports, only the first one's directory is asked for.
     pub(crate) fn new<'a>(reports: impl Iterator<Item = &'a Path>) -> Self {
         let directories = directories(reports.take(1)).into_iter().map(|directory| (directory, Asked::Not));
         Self { timer: Timer::default(), directories: directories.collect() }
     }
 
-    /// Gives the answers that came since the last call. Asks again if it is due, where an answer came.
+    /// Gives the answers that came since the last call. If it is time, asks again each file system that has answered. `now_ns`:
+    /// CLOCK_MONOTONIC.
     pub(crate) fn read(&mut self, now_ns: u64) -> Option<Observation> {
         let is_due = self.timer.is_due(now_ns, PERIOD_NS);
         let mut answers = Vec::new();
@@ -116,7 +118,7 @@ impl FreeSpaces {
     }
 }
 
-/// Asks the file system of a directory in a thread.
+/// Asks the file system of a directory in a thread of its own. Without a thread nothing is asked.
 fn ask(directory: Directory) -> Asked {
     let (sender, answer) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().spawn(move || sender.send(free_space(&directory)));
@@ -142,7 +144,7 @@ mod tests {
     fn file_system_with_space_or_without_blocks_is_not_full() {
         let dir = tempfile::tempdir().unwrap();
         for path in [dir.path(), Path::new("/proc"), &dir.path().join("absent")] {
-            assert_eq!(disk(&directory(path)), None);
+            assert_eq!(if_full(&directory(path)), None);
         }
     }
 

@@ -49,11 +49,13 @@ const IDLE_NS: u64 = 10_000_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct ExitAccounts {
     readers: Option<Readers>,
-    /// The kernel refuses.
+    /// The kernel refuses to send accounts.
     is_refused: bool,
+    /// When accounts were last asked for, CLOCK_MONOTONIC nanoseconds.
     asked_ns: u64,
     /// Accounts of processes that the core does not know yet.
     waiting: Vec<Account>,
+    /// When to try those again.
     again: Timer,
 }
 
@@ -61,8 +63,9 @@ pub(crate) struct ExitAccounts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Account {
     pid: u32,
-    /// CLOCK_MONOTONIC, nanoseconds; late by as much as the thread was when it read the account.
+    /// When the process's last thread started, CLOCK_MONOTONIC nanoseconds. Late by the time that the account waited to be read.
     start_ns: u64,
+    /// When the account was read, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
     figures: ExitAccount,
 }
@@ -77,7 +80,8 @@ impl ExitAccounts {
         }
     }
 
-    /// Takes the accounts that have come, of processes that `find` knows by pid and start (CLOCK_MONOTONIC, nanoseconds).
+    /// Takes the accounts that have come, of processes that `find` knows by pid and start (CLOCK_MONOTONIC, nanoseconds). Ends
+    /// the reading if no account was asked for in the last [`IDLE_NS`].
     pub(crate) fn take(
         &mut self,
         now_ns: u64,
@@ -85,7 +89,7 @@ impl ExitAccounts {
     ) -> Vec<Observation> {
         let Some(readers) = &self.readers else { return Vec::new() };
         let mut known = Vec::new();
-        // Returns whether the core knows its process.
+        // Returns whether the core knows the account's process.
         let mut hand_on = |account: &Account| {
             let id = find(account.pid, account.start_ns);
             known.extend(id.map(|id| Observation::Accounted { id, account: account.figures }));
@@ -103,10 +107,11 @@ impl ExitAccounts {
     }
 }
 
-/// The threads.
+/// The threads that read accounts.
 #[derive(Debug)]
 struct Readers {
     accounts: Receiver<Account>,
+    /// An eventfd: once it is readable, the threads end.
     stop: Arc<OwnedFd>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -122,10 +127,10 @@ impl Readers {
         let buffer_bytes = (BUFFER_BYTES / groups.len().max(1)).max(LEAST_BUFFER_BYTES);
         for cpus in groups {
             let (stop, budget, sender) = (Arc::clone(&readers.stop), Arc::clone(&budget), sender.clone());
-            let socket = taskstats::subscribe(&list(&cpus), buffer_bytes)?;
+            let socket = taskstats::subscribe(&cpu_list(&cpus), buffer_bytes)?;
             let thread = std::thread::Builder::new().name("gpu-track-exits".into()).stack_size(64 * 1024);
             readers.threads.push(thread.spawn(move || {
-                // Else it is the scheduler's choice where it runs.
+                // If this fails, the scheduler chooses where the thread runs.
                 let _ = rustix::thread::sched_setaffinity(None, &cpus);
                 priority::prefer_at_once();
                 read_all(&socket, &stop, &budget, &sender);
@@ -137,21 +142,21 @@ impl Readers {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        // The counter is nowhere near its end.
+        // This fails only if the counter is near its maximum of 2^64.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         for thread in self.threads.drain(..) {
-            // It can't have panicked with anything that is still of use.
+            // If the thread has panicked, nothing that it had is needed any more.
             let _ = thread.join();
         }
     }
 }
 
-/// Divides the CPUs that the command may use into at most [`MOST_THREADS`] groups. The collector was started by the same
-/// process, so they are its own.
+/// Divides the CPUs that the command may use into at most [`MOST_THREADS`] groups. They are the CPUs of the collector, too: both
+/// inherit them from the launcher.
 fn groups_of_cpus() -> io::Result<Vec<CpuSet>> {
     let usable = rustix::thread::sched_getaffinity(None)?;
     let mut groups = Vec::new();
-    for (number, cpu) in numbers(&usable).enumerate() {
+    for (number, cpu) in cpu_numbers(&usable).enumerate() {
         if number < MOST_THREADS {
             groups.push(CpuSet::new());
         }
@@ -160,17 +165,17 @@ fn groups_of_cpus() -> io::Result<Vec<CpuSet>> {
     Ok(groups)
 }
 
-/// Gives the numbers of the CPUs in a set.
-fn numbers(cpus: &CpuSet) -> impl Iterator<Item = usize> {
+/// Gives the cpu_numbers of the CPUs in a set.
+fn cpu_numbers(cpus: &CpuSet) -> impl Iterator<Item = usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu))
 }
 
-/// Gives CPUs as the kernel writes and reads them: `0,64`.
-fn list(cpus: &CpuSet) -> String {
-    numbers(cpus).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
+/// Gives CPUs in the form in which the kernel reads them: `0,64`.
+fn cpu_list(cpus: &CpuSet) -> String {
+    cpu_numbers(cpus).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// Reads a socket in a thread, as far as the budget allows, until `stop` is readable.
+/// Reads accounts from a socket, as far as the budget allows, and sends them to `accounts`. Returns once `stop` is readable.
 fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender<Account>) {
     let mut buffer = [0; 4096];
     let mut used_ns = clock::thread_cpu_ns();
@@ -179,13 +184,13 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
         let pause = budget.pause(clock::monotonic_ns());
         let waited = match &pause {
             None => poll(&mut fds, None),
-            // While accounts wait for the budget, only the end is awaited.
+            // While accounts wait for the budget, only `stop` can end the sleep early.
             Some(_) => poll(&mut fds[..1], pause.as_ref()),
         };
         if waited.is_err_and(|error| error != rustix::io::Errno::INTR) || !fds[0].revents().is_empty() {
             return;
         }
-        // An error says that accounts were lost. Those processes are known by other sources, or by samples.
+        // An error means that accounts were lost. Other sources, or samples, show those processes.
         while budget.pause(clock::monotonic_ns()).is_none()
             && let Some(datagram) = netlink::receive(socket, &mut buffer).unwrap_or(None)
         {
@@ -200,11 +205,11 @@ fn read_all(socket: &OwnedFd, stop: &OwnedFd, budget: &Budget, accounts: &Sender
 }
 
 impl Account {
-    /// Adds the process's clock to an account, unless it was reaped by now.
+    /// Adds the process's CPU clock to an account, unless the process was reaped by now.
     fn with_clock(account: &taskstats::Account) -> Self {
         // A clock that is not ahead tells no more than the account.
         let clock_ns = pidfd::cpu_clock_ns(account.pid).filter(|clock_ns| *clock_ns > account.cpu_ns);
-        // Other threads may still exit on other CPUs, where the clock has not their last tick.
+        // Other threads may still exit on other CPUs, and the clock lacks the time since their last tick.
         let is_last = || ProcRoot::default().stat(account.pid).is_some_and(|stat| stat.threads == 1);
         let is_cpu_whole = clock_ns.is_some() && (account.thread.is_some() || is_last());
         let read_ns = clock::monotonic_ns();
@@ -225,12 +230,14 @@ impl Account {
 /// CPU time of all threads in a window of time.
 #[derive(Debug, Default)]
 struct Budget {
+    /// When the window began, CLOCK_MONOTONIC nanoseconds.
     since_ns: AtomicU64,
+    /// CPU time used in the window, nanoseconds.
     used_ns: AtomicU64,
 }
 
 impl Budget {
-    /// Gives how long to pause. `None`: the budget of this window is not used up.
+    /// Begins a new window if the current one is over. Gives how long to pause. `None`: the budget of the window is not used up.
     fn pause(&self, now_ns: u64) -> Option<Timespec> {
         let left_ns = WINDOW_NS.saturating_sub(now_ns.saturating_sub(self.since_ns.load(Ordering::Acquire)));
         if left_ns == 0 {
@@ -304,14 +311,14 @@ mod tests {
     fn each_usable_cpu_is_in_one_group() {
         let groups = groups_of_cpus().unwrap();
         let usable = rustix::thread::sched_getaffinity(None).unwrap();
-        assert_eq!(groups.len(), numbers(&usable).count().min(MOST_THREADS));
-        let mut all: Vec<_> = groups.iter().flat_map(numbers).collect();
+        assert_eq!(groups.len(), cpu_numbers(&usable).count().min(MOST_THREADS));
+        let mut all: Vec<_> = groups.iter().flat_map(cpu_numbers).collect();
         all.sort_unstable();
-        assert_eq!(all, numbers(&usable).collect::<Vec<_>>());
+        assert_eq!(all, cpu_numbers(&usable).collect::<Vec<_>>());
         let mut two = CpuSet::new();
         two.set(3);
         two.set(67);
-        assert_eq!(list(&two), "3,67");
+        assert_eq!(cpu_list(&two), "3,67");
     }
 
     #[test]

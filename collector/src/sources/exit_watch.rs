@@ -23,46 +23,36 @@ use crate::sys::{clock, pidfd, priority};
 /// Ends of processes that are watched.
 #[derive(Debug, Default)]
 pub struct ExitWatch {
+    /// Watched processes whose end was not seen yet.
     watched: FxHashMap<ProcessId, OwnedFd>,
     /// Ended processes whose wait status is not known yet: the kernel gives it after they were reaped.
     ended: FxHashMap<ProcessId, OwnedFd>,
     /// Started with the first process to watch.
     watcher: Option<Watcher>,
+    /// A process could not be watched. No further one is watched.
     has_failed: bool,
 }
 
-/// What the thread saw.
+/// The end of a process, as the thread saw it.
 #[derive(Debug)]
 struct Exit {
     id: ProcessId,
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// When the thread saw it, CLOCK_MONOTONIC nanoseconds.
     at_ns: u64,
-    /// Unless it was reaped already.
+    /// What the zombie showed; `None`: the process was reaped already.
     remains: Option<Remains>,
 }
 
 impl ExitWatch {
-    /// Watch these processes from now on; `main` is unparked when one ends.
+    /// Watches these processes from now on, except those that are watched or gone. `main` is unparked when one ends. If one
+    /// can't be watched, no further one is.
     pub fn watch(&mut self, targets: impl Iterator<Item = Target>, root: &ProcRoot, main: &Thread) {
         for target in targets {
             if self.has_failed || self.watched.contains_key(&target.id) {
                 continue;
             }
-            // Another process may have the pid by now. 0: the kernel gave no inode.
-            let inode = target.identity.pidfd_inode;
-            let Some(fd) =
-                pidfd::open(target.pid).filter(|fd| inode == 0 || pidfd::inode_of(fd) == Some(inode))
-            else {
-                continue;
-            };
-            let watching = match &mut self.watcher {
-                Some(watcher) => watcher.watch(&fd, &target),
-                none => Watcher::start(root.clone(), main.clone()).and_then(|watcher| {
-                    let watching = watcher.watch(&fd, &target);
-                    *none = Some(watcher);
-                    watching
-                }),
-            };
+            let Some(fd) = open(&target) else { continue };
+            let watching = self.watcher(root, main).and_then(|watcher| watcher.watch(&fd, &target));
             match watching {
                 Ok(()) => drop(self.watched.insert(target.id, fd)),
                 // A limit is reached. Samples still find that processes ended.
@@ -71,8 +61,16 @@ impl ExitWatch {
         }
     }
 
-    /// Takes which of them ended since this was last called, and how, as far as the kernel tells. `is_open` tells whether a
-    /// process's figures are not final.
+    /// Gives the watcher, which is started at the first call.
+    fn watcher(&mut self, root: &ProcRoot, main: &Thread) -> io::Result<&Watcher> {
+        match &mut self.watcher {
+            Some(watcher) => Ok(watcher),
+            none => Ok(none.insert(Watcher::start(root.clone(), main.clone())?)),
+        }
+    }
+
+    /// Takes the ends of watched processes since the last call, with the wait status as far as the kernel tells it. `is_open`
+    /// tells whether a process's figures are not final. A process whose figures are final is not watched any more.
     pub fn take(&mut self, is_open: impl Fn(ProcessId) -> bool) -> Vec<Observation> {
         let Some(watcher) = &self.watcher else { return Vec::new() };
         let mut seen = Vec::new();
@@ -93,18 +91,26 @@ impl ExitWatch {
     }
 }
 
-/// The thread.
+/// Opens the pidfd of a process. `None`: it is gone, or another process has its pid by now.
+fn open(target: &Target) -> Option<OwnedFd> {
+    // 0: the kernel gave no inode.
+    let inode = target.identity.pidfd_inode;
+    pidfd::open(target.pid).filter(|fd| inode == 0 || pidfd::inode_of(fd) == Some(inode))
+}
+
+/// The thread that waits for ends.
 #[derive(Debug)]
 struct Watcher {
     epoll: Arc<OwnedFd>,
     exits: Receiver<Exit>,
+    /// An eventfd: once it is readable, the thread ends.
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What comes with an event: the kernel has no more pids than that.
+/// Bits of a pid (the kernel's PID_MAX_LIMIT is 2^22). The data of an epoll event is the process's id above its pid.
 const PID_BITS: u32 = 22;
-/// Stands for the descriptor that ends the thread.
+/// The data of the event that ends the thread.
 const STOP: u64 = u64::MAX;
 
 impl Watcher {
@@ -125,7 +131,7 @@ impl Watcher {
     /// Has the thread wait for the end of a process, too.
     fn watch(&self, fd: &OwnedFd, target: &Target) -> io::Result<()> {
         let data = epoll::EventData::new_u64(target.id.0 << PID_BITS | u64::from(target.pid));
-        // Once: a dead process stays readable.
+        // Without ONESHOT an ended process would wake the thread again and again: its pidfd stays readable.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         Ok(epoll::add(&self.epoll, fd, data, flags)?)
     }
@@ -133,16 +139,17 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // The counter is nowhere near its end.
+        // This fails only if the counter is near its maximum of 2^64.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // It can't have panicked with anything that is still of use.
+            // If the thread has panicked, nothing that it had is needed any more.
             let _ = thread.join();
         }
     }
 }
 
-/// Waits for ends in the thread. Reads what is left of each process, and wakes `main`.
+/// Waits for ends. Reads what is left of each ended process, sends that to `ends`, and wakes `main`. Returns when it is told to
+/// stop, or if epoll fails.
 fn report_exits(epoll: &OwnedFd, root: &ProcRoot, ends: &Sender<Exit>, main: &Thread) {
     priority::prefer_at_once();
     let mut events = Vec::with_capacity(64);
@@ -157,7 +164,7 @@ fn report_exits(epoll: &OwnedFd, root: &ProcRoot, ends: &Sender<Exit>, main: &Th
                 return;
             }
             let pid = (data & ((1 << PID_BITS) - 1)) as u32;
-            // First, since its parent is woken, too.
+            // This comes first: the parent is woken at the same time, and may reap the process.
             let remains = root.remains(pid);
             // The collector outlives this thread.
             let _ =

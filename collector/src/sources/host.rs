@@ -11,8 +11,8 @@ use crate::model::report::Host;
 use crate::sources::limits;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Describes this machine, and the limits of this process, which are the command's. `attached`: the pid of the process that the run
-/// attached to, whose limits and environment count instead.
+/// Describes this machine, and the limits and ranks of this process, which are the command's. `attached`: the pid of the process
+/// that the run attached to, whose limits and environment count instead.
 pub(crate) fn of_this_machine(root: &ProcRoot, attached: Option<u32>) -> HostInfo {
     let environment = attached.map(|pid| environment(root, pid));
     let variable = |name: &str| match &environment {
@@ -38,17 +38,17 @@ pub(crate) fn of_this_machine(root: &ProcRoot, attached: Option<u32>) -> HostInf
     }
 }
 
-/// Reads the environment that a process was started with; none if it may not be read.
+/// Reads the environment that a process was started with; empty if it may not be read.
 fn environment(root: &ProcRoot, pid: u32) -> HashMap<Vec<u8>, Vec<u8>> {
     let text = root.read(pid, "environ").unwrap_or_default();
     let pair = |entry: &[u8]| {
-        let at = entry.iter().position(|byte| *byte == b'=')?;
-        Some((entry[..at].to_vec(), entry[at + 1..].to_vec()))
+        let equals = entry.iter().position(|byte| *byte == b'=')?;
+        Some((entry[..equals].to_vec(), entry[equals + 1..].to_vec()))
     };
     text.split(|byte| *byte == 0).filter_map(pair).collect()
 }
 
-/// Reads the ranks in an environment: the launcher's, or that of an attached process.
+/// Reads the ranks in an environment, which is the launcher's or that of an attached process. `variable` looks up a variable.
 fn own_ranks(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Rank> {
     let values = rank::VARIABLES.map(variable);
     let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));

@@ -27,14 +27,14 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// Messages received by one system call.
 const SLOTS: usize = 64;
 /// Room for a message, bytes; events are 76 bytes.
-const MESSAGE: usize = 128;
-/// Length of the word that tells whether a slot is in use.
-const WORD: usize = 4;
+const MESSAGE_BYTES: usize = 128;
+/// Length of the word that tells whether a slot is in use, bytes.
+const WORD_BYTES: usize = 4;
 
-type Slot = [u8; MESSAGE];
+type Slot = [u8; MESSAGE_BYTES];
 type Slots = [Slot; SLOTS];
 
-/// The mapped file. Only one thread of one living process uses it.
+/// The mapped file. Only one thread of one living process uses the file.
 #[derive(Debug)]
 pub(super) struct Inbox {
     slots: NonNull<Slots>,
@@ -43,7 +43,7 @@ pub(super) struct Inbox {
 // SAFETY: the mapping belongs to this value alone.
 unsafe impl Send for Inbox {}
 
-/// Make the file, with all slots free: a memfd, or a file without a name where a filter forbids that call.
+/// Makes the file, with all slots free: a memfd, or a file without a name where a filter forbids that call.
 ///
 /// # Errors
 /// If there is no memory, or no descriptor left.
@@ -60,12 +60,12 @@ pub(super) fn create() -> io::Result<OwnedFd> {
 }
 
 impl Inbox {
-    /// Map the file.
+    /// Maps the file that [`create`] made.
     ///
     /// # Errors
     /// If there is no memory.
     pub(super) fn map(file: &OwnedFd) -> io::Result<Self> {
-        // With all pages there, no copy to them can fail.
+        // POPULATE: once all pages are there, the kernel's copies to them can't fail.
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses.
@@ -86,22 +86,22 @@ impl Inbox {
         unsafe { self.slots.as_mut() }
     }
 
-    /// Gives the messages in the slots.
+    /// Gives the messages in the slots that are in use.
     pub(super) fn messages(&self) -> impl Iterator<Item = &[u8]> {
-        let length = |slot: &Slot| {
-            slot.first_chunk::<WORD>().map_or(0, |word| u32::from_ne_bytes(*word) as usize).min(MESSAGE)
-        };
-        self.slots().iter().map(move |slot| &slot[..length(slot)]).filter(|message| !message.is_empty())
+        self.slots().iter().map(|slot| &slot[..message_bytes(slot)]).filter(|message| !message.is_empty())
     }
 
-    /// Free the slots: what their messages say is journaled.
+    /// Frees the slots. The events of their messages must be journaled before.
     pub(super) fn free(&mut self) {
         for slot in self.slots_mut() {
-            slot[..WORD].fill(0);
+            slot[..WORD_BYTES].fill(0);
         }
     }
 
-    /// Receive messages that wait in the socket; all slots are free. Returns whether more may wait.
+    /// Receives messages that wait in the socket, without waiting for any. All slots must be free. Returns whether more may wait.
+    ///
+    /// # Errors
+    /// If no message waits, or events were lost (ENOBUFS).
     pub(super) fn receive(&mut self, socket: BorrowedFd) -> io::Result<bool> {
         // SAFETY: zeroed is a valid iovec and mmsghdr; their pointers are to memory that lives through the call.
         unsafe {
@@ -109,7 +109,7 @@ impl Inbox {
             let mut headers: [libc::mmsghdr; SLOTS] = std::mem::zeroed();
             for ((part, header), slot) in parts.iter_mut().zip(&mut headers).zip(self.slots_mut()) {
                 part.iov_base = slot.as_mut_ptr().cast();
-                part.iov_len = MESSAGE;
+                part.iov_len = MESSAGE_BYTES;
                 header.msg_hdr.msg_iov = part;
                 header.msg_hdr.msg_iovlen = 1;
             }
@@ -119,6 +119,12 @@ impl Inbox {
             Ok(count == SLOTS)
         }
     }
+}
+
+/// Gives the length of the message in a slot, bytes; 0: the slot is free.
+fn message_bytes(slot: &Slot) -> usize {
+    let length = slot.first_chunk::<WORD_BYTES>().map_or(0, |word| u32::from_ne_bytes(*word));
+    (length as usize).min(MESSAGE_BYTES)
 }
 
 impl Drop for Inbox {
@@ -163,7 +169,7 @@ mod tests {
     #[test]
     fn length_beyond_the_slot_is_cut() {
         let mut inbox = Inbox::map(&create().unwrap()).unwrap();
-        inbox.slots_mut()[5] = [0xff; MESSAGE];
-        assert_eq!(inbox.messages().map(<[u8]>::len).collect::<Vec<_>>(), [MESSAGE]);
+        inbox.slots_mut()[5] = [0xff; MESSAGE_BYTES];
+        assert_eq!(inbox.messages().map(<[u8]>::len).collect::<Vec<_>>(), [MESSAGE_BYTES]);
     }
 }

@@ -1,14 +1,14 @@
-//! The block I/O of the launcher and of all processes that are not reaped, that of the children they waited for included. The
+//! The block I/O of the launcher and of all processes that are not reaped, with that of the children that they waited for. The
 //! launcher of a run that attached to a process has no child of the run, so it is left out.
 //!
-//! A reading of a process takes 15 us (Linux 6.18). So they are read once a second, and more rarely if they are many. Those of
-//! other users can't be read: their I/O counts when their parents have waited for them.
+//! A reading of a process takes 15 us (Linux 6.18). So processes are read once a second, and more rarely if they are many.
+//! Those of other users can't be read: their I/O counts when their parents have waited for them.
 
 use crate::model::observation::Observation;
 use crate::model::tree_sample::IoBytes;
 use crate::sys::proc_fs::ProcRoot;
 
-/// They are read this often at most.
+/// The processes are read once in this time at most.
 const PERIOD_NS: u64 = 1_000_000_000;
 /// For each process there is at least this much time between two readings: that is 0.5% of a core.
 const PERIOD_A_PROCESS_NS: u64 = 3_000_000;
@@ -19,19 +19,20 @@ pub(crate) struct IoUsage {
     root: ProcRoot,
     /// When the next reading is due, CLOCK_MONOTONIC nanoseconds.
     due_ns: u64,
-    /// The parent of all. `None`: the run attached to a process, whose parent is another program.
+    /// The launcher, the topmost process. `None`: the run attached to a process, whose parent is another program.
     launcher_pid: Option<u32>,
+    /// Nothing was read yet.
     is_first: bool,
 }
 
 impl IoUsage {
-    /// Reads nothing yet.
+    /// Prepares the first reading. `launcher_pid` is as in the field.
     pub(crate) fn new(root: ProcRoot, launcher_pid: Option<u32>) -> Self {
         Self { root, due_ns: 0, launcher_pid, is_first: true }
     }
 
-    /// Reads the sum, if it is due. The last sample of a run has it in any case. `pids` gives the processes, parents before
-    /// their children.
+    /// Reads the sum, if a reading is due at `now_ns` (CLOCK_MONOTONIC). The last sample of a run has it in any case. `pids`
+    /// gives the processes, parents before their children.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
@@ -44,18 +45,26 @@ impl IoUsage {
         let pids = pids();
         self.due_ns = now_ns + PERIOD_NS.max(pids.len() as u64 * PERIOD_A_PROCESS_NS);
         let is_first = std::mem::take(&mut self.is_first);
-        // The launcher first, as the parent of all: what is reaped during the reading is in the next one, and never twice in this.
-        let launcher = self.launcher_pid.map(|pid| self.bytes(pid));
-        let is_unread = launcher == Some(None);
-        let others = pids.into_iter().map(|pid| self.bytes(pid));
-        let all = launcher.into_iter().chain(others).flatten();
-        let sum = all.filter(|_| !is_unread).reduce(|sum, one| IoBytes {
-            read: sum.read.saturating_add(one.read),
-            written: sum.written.saturating_add(one.written),
-        });
-        Some(Observation::Io { sum, is_first })
+        Some(Observation::Io { sum: self.sum(&pids), is_first })
     }
 
+    /// Adds up the I/O of the launcher and of these processes, parents before their children. `None`: that of the launcher, or
+    /// of all of them, can't be read.
+    fn sum(&self, pids: &[u32]) -> Option<IoBytes> {
+        // The launcher first, as the parent of all: what is reaped during the reading is in the next one, and never twice in
+        // this.
+        let launcher = match self.launcher_pid {
+            Some(pid) => Some(self.bytes(pid)?),
+            None => None,
+        };
+        let others = pids.iter().filter_map(|pid| self.bytes(*pid));
+        launcher.into_iter().chain(others).reduce(|sum, one| IoBytes {
+            read: sum.read.saturating_add(one.read),
+            written: sum.written.saturating_add(one.written),
+        })
+    }
+
+    /// Reads the I/O of a process and of the children that it waited for. `None`: the process is gone, or another user's.
     fn bytes(&self, pid: u32) -> Option<IoBytes> {
         self.root.io_bytes(pid).map(|(read, written)| IoBytes { read, written })
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::cgroup::Places;
+use super::cgroup::Groups;
 use crate::model::report::{Limit, Limits, SoftHard};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::rlimit;
@@ -37,7 +37,7 @@ const SLURM: [&str; 22] = [
     "SLURM_STEP_GPUS",
 ];
 
-/// Variables that a batch system sets in each of its jobs, and its name.
+/// Each batch system: a variable that it sets in each of its jobs, and its name.
 const BATCH_SYSTEMS: [(&str, &str); 6] = [
     ("SLURM_JOB_ID", "slurm"),
     ("PBS_JOBID", "pbs"),
@@ -48,24 +48,35 @@ const BATCH_SYSTEMS: [(&str, &str); 6] = [
 ];
 
 /// Gives the batch system that made a job's environment. `variable` looks up a variable; an empty one counts as unset. `None`:
-/// it is the environment of no job.
+/// the environment is that of no job.
 pub fn batch_system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'static str> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     BATCH_SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)
 }
 
-/// Reads the limits of the process with this pid, or of this one, which must not have changed them yet. `variable` looks up a variable of
-/// its environment.
+/// Reads the limits of the process with this pid. `None` stands for this process, which must not have changed its own yet.
+/// `variable` looks up a variable of the process's environment.
 pub(crate) fn of(root: &ProcRoot, pid: Option<u32>, variable: &dyn Fn(&str) -> Option<OsString>) -> Limits {
-    let places = Places::of(root, pid);
-    let limit = |resource| {
-        let limit = |value: Option<u64>| value.map_or(Limit::Unlimited, Limit::Known);
-        match rlimit::read(pid.unwrap_or_else(std::process::id), resource) {
-            Some((soft, hard)) => SoftHard { soft: limit(soft), hard: limit(hard) },
-            None => SoftHard { soft: Limit::Unknown, hard: Limit::Unknown },
-        }
-    };
-    let ulimits = [
+    let groups = Groups::of(root, pid);
+    let slurm =
+        SLURM.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?.into_string().ok()?)));
+    Limits {
+        memory_bytes: groups.memory_limit(),
+        cpu_millicores: groups.cpu_limit(),
+        tasks: groups.task_limit(),
+        cgroup: groups.name().map(str::to_owned),
+        // Known at the end of the run only.
+        oom_kills: None,
+        cpus: affinity(pid),
+        batch_system: batch_system(variable).map(str::to_owned),
+        ulimits: ulimits(pid.unwrap_or_else(std::process::id)),
+        slurm: slurm.collect(),
+    }
+}
+
+/// Reads the soft and hard ulimits of a process, by the names that reports give them.
+fn ulimits(pid: u32) -> BTreeMap<String, SoftHard> {
+    let resources = [
         ("address_space_bytes", libc::RLIMIT_AS),
         ("core_bytes", libc::RLIMIT_CORE),
         ("cpu_s", libc::RLIMIT_CPU),
@@ -76,23 +87,20 @@ pub(crate) fn of(root: &ProcRoot, pid: Option<u32>, variable: &dyn Fn(&str) -> O
         ("processes", libc::RLIMIT_NPROC),
         ("stack_bytes", libc::RLIMIT_STACK),
     ];
-    let slurm =
-        SLURM.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?.into_string().ok()?)));
-    Limits {
-        memory_bytes: places.memory_limit(),
-        cpu_millicores: places.cpu_limit(),
-        tasks: places.task_limit(),
-        cgroup: places.name().map(str::to_owned),
-        // Known at the end of the run only.
-        oom_kills: None,
-        cpus: affinity(pid),
-        batch_system: batch_system(variable).map(str::to_owned),
-        ulimits: ulimits.into_iter().map(|(name, resource)| (name.to_owned(), limit(resource))).collect(),
-        slurm: slurm.collect::<BTreeMap<_, _>>(),
+    let limit = |value: Option<u64>| value.map_or(Limit::Unlimited, Limit::Known);
+    let mut ulimits = BTreeMap::new();
+    for (name, resource) in resources {
+        let values = match rlimit::read(pid, resource) {
+            Some((soft, hard)) => SoftHard { soft: limit(soft), hard: limit(hard) },
+            None => SoftHard { soft: Limit::Unknown, hard: Limit::Unknown },
+        };
+        ulimits.insert(name.to_owned(), values);
     }
+    ulimits
 }
 
-/// Reads which CPUs the process with this pid, or this one, may run on. `None`: the kernel does not say it.
+/// Reads which CPUs the process with this pid may run on. A `pid` of `None` stands for this process. Gives `None` if the kernel
+/// does not tell.
 fn affinity(pid: Option<u32>) -> Option<Vec<u32>> {
     let pid = match pid {
         Some(pid) => Some(rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?),

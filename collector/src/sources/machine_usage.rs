@@ -1,11 +1,11 @@
-//! The machine's own figures, while a run takes place.
+//! Figures of the whole machine during a run, and what launcher and collector use of it.
 
 use crate::model::observation::{CoreTicks, NoCoreTicks, Observation};
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
 use crate::sys::proc_fs::{ProcRoot, parse_busy_ticks, parse_core_ticks};
 
-/// They are read this often at most: /proc/stat is long on large machines.
+/// The figures are read once in this time at most: /proc/stat is long on large machines.
 const PERIOD_NS: u64 = 100_000_000;
 
 /// Reads the memory that the machine uses, the busy time of its cores, and what launcher and collector use of them.
@@ -18,7 +18,7 @@ pub(crate) struct Machine {
     /// /proc/stat is not the kernel's own.
     is_virtual: bool,
     launcher_pid: u32,
-    /// CPU clocks of collector and launcher at the last reading, nanoseconds. The collector's is 0 at its start.
+    /// CPU clocks of collector and launcher at the last reading, nanoseconds.
     clocks_ns: (u64, u64),
 }
 
@@ -30,7 +30,7 @@ impl Machine {
         Self { root, timer: Timer::default(), cpus, is_virtual, launcher_pid, clocks_ns }
     }
 
-    /// Reads the figures, if they are due. The last sample of a run has them in any case.
+    /// Reads the figures, if they are due at `now_ns` (CLOCK_MONOTONIC). The last sample of a run has them in any case.
     pub(crate) fn read(&mut self, now_ns: u64, is_last: bool) -> Option<Observation> {
         if !self.timer.is_due(now_ns, PERIOD_NS) && !is_last {
             return None;
@@ -44,7 +44,7 @@ impl Machine {
         })
     }
 
-    /// Gives the time of the command's cores, from the text of /proc/stat, or why it is unknown.
+    /// Gives the busy time of the command's cores from the text of /proc/stat, or why it is unknown.
     fn core_ticks(&self, stat: Option<&[u8]>) -> Result<CoreTicks, NoCoreTicks> {
         if self.is_virtual {
             return Err(NoCoreTicks::Virtual);
@@ -53,12 +53,15 @@ impl Machine {
         stat.and_then(|text| parse_core_ticks(text, cpus)).ok_or(NoCoreTicks::Unreadable)
     }
 
-    /// Gives the CPU time of collector and launcher since the last reading, nanoseconds.
+    /// Reads the CPU time of collector and launcher (the tools) since the last reading, nanoseconds. A launcher that is gone
+    /// counts as idle.
     fn tools_ns(&mut self) -> u64 {
-        let (collector, launcher) = self.clocks_ns;
-        let now = (clock::process_cpu_ns(), pidfd::cpu_clock_ns(self.launcher_pid).unwrap_or(launcher));
-        self.clocks_ns = now;
-        now.0.saturating_sub(collector).saturating_add(now.1.saturating_sub(launcher))
+        let (collector_before_ns, launcher_before_ns) = self.clocks_ns;
+        let collector_ns = clock::process_cpu_ns();
+        let launcher_ns = pidfd::cpu_clock_ns(self.launcher_pid).unwrap_or(launcher_before_ns);
+        self.clocks_ns = (collector_ns, launcher_ns);
+        let collector_used_ns = collector_ns.saturating_sub(collector_before_ns);
+        collector_used_ns.saturating_add(launcher_ns.saturating_sub(launcher_before_ns))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::sys::proc_fs::ProcRoot;
 /// How many ancestors are followed. Deeper trees exist in fork bombs only; there the mapped segment decides.
 const MAX_DEPTH: usize = 1024;
 
+/// Pid of kthreadd, the parent of all other kernel threads.
 const KTHREADD: u32 = 2;
 
 /// Reads /proc for ancestors and for the mapped segment.
@@ -31,16 +32,16 @@ impl Membership {
         Self { root, segment, launcher: launcher_pid, collector: std::process::id() }
     }
 
-    /// Whether this pid is a process of the tree.
+    /// Whether the process with this pid belongs to the tree.
     ///
-    /// It is if a process that `is_known` is its ancestor, or if it maps the segment (a process that joined the session).
+    /// It does if it has an ancestor that `is_known`, or if it maps the segment (a process that joined the session).
     /// The launcher is a subreaper, so the chain of parents does not break at orphans. The launcher, the collector and
     /// the collector's children (drivers run programs) are never members.
     ///
     /// `None`: unknown for now, because the process or an ancestor is ending.
     pub(crate) fn is_member(&self, pid: u32, is_known: impl Fn(u32) -> bool) -> Option<bool> {
         let parent = |pid| self.root.stat(pid).map(|stat| stat.ppid);
-        // The process that was reached on the way up, and its parent.
+        // On the way up: the process that was reached, and its parent.
         let (mut topmost, mut ancestor) = (pid, parent(pid)?);
         if pid == self.launcher {
             return Some(false);
@@ -62,14 +63,15 @@ impl Membership {
         self.maps_segment(pid).or(is_of_kernel.then_some(false))
     }
 
-    /// Whether a line of /proc/PID/maps is about the segment. Readers map the live file beside it, whose name begins with the segment's.
+    /// Whether a line of /proc/PID/maps is about the segment. The whole file name must be equal: readers of the live file map
+    /// that, and its name begins with the segment's.
     fn is_segment(&self, line: &[u8]) -> bool {
         let line = line.strip_suffix(b" (deleted)").unwrap_or(line);
         let name = line.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         !name.is_empty() && name == self.segment.as_bytes()
     }
 
-    /// Whether the process maps the segment. `None`: it has no memory (left), or its maps may not be read.
+    /// Whether the process maps the segment. `None`: the process has no memory, or its maps may not be read.
     pub(crate) fn maps_segment(&self, pid: u32) -> Option<bool> {
         let maps = self.root.read(pid, "maps").filter(|maps| !maps.is_empty())?;
         Some(maps.split(|byte| *byte == b'\n').any(|line| self.is_segment(line)))

@@ -20,7 +20,7 @@ pub(super) struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// Goes on after what an earlier collector has read.
+    /// Makes a merge that goes on after what an earlier collector has read (`begin`). `queue` has the connector's events.
     pub(super) fn resume(
         segment: &'a Segment,
         journal: &'a dyn Journal,
@@ -39,7 +39,7 @@ impl<'a> Merge<'a> {
         self.queue.read(|events| journal.write_events(events));
     }
 
-    /// Adds a finding to those that are sent and journaled next. `words` are those of a record.
+    /// Adds a finding to those that are sent and journaled next. `words` are those of a record; 0 for a connector event.
     pub(super) fn push(&mut self, finding: Finding, words: &[u32; RECORD_WORDS]) {
         self.journal.entries.push(finding.entry(words));
         self.findings.push(finding);
@@ -54,7 +54,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Pushes the connector's events up to `at_ns`, CLOCK_MONOTONIC.
+    /// Pushes the connector's events up to `at_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn push_events_by(&mut self, at_ns: u64) {
         while let Some(event) = self.queue.next_by(at_ns) {
             self.push(Finding::Kernel(event), &[0; RECORD_WORDS]);
@@ -80,7 +80,7 @@ struct JournalWriter<'a> {
 }
 
 impl JournalWriter<'_> {
-    /// Writes events when they are read: they cannot be read again, and their turn in the merge comes later.
+    /// Writes events as soon as they are read: they cannot be read again, and their turn in the merge comes later.
     fn write_events(&mut self, events: &[KernelEvent]) {
         if events.is_empty() {
             return;

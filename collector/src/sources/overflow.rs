@@ -21,14 +21,16 @@ pub(crate) struct Overflow {
     next: u64,
     /// Number of records in the file, at the last [`Self::note_appended`].
     end: u64,
-    /// Records in memory, each with the ring position that it comes before.
+    /// Records that were read and not passed on, each with the ring position that it comes before.
     read: VecDeque<(Read, u64)>,
-    /// When the last look at the file began, CLOCK_MONOTONIC nanoseconds. Records that are young then are postponed, each once.
+    /// The time that the last [`Self::note_appended`] was given, CLOCK_MONOTONIC nanoseconds. Records that are younger are
+    /// postponed, each once.
     now_ns: u64,
-    /// Position of the last postponed record, and `now_ns` then.
+    /// Position of the last postponed record, and the value of `now_ns` when it was postponed.
     postponed: Option<(u64, u64)>,
     /// Offset up to which the file's space was released.
     released: u64,
+    /// Reading has ended at a slot that the shim does not write like that.
     is_damaged: bool,
 }
 
@@ -38,8 +40,8 @@ impl Overflow {
         Self { next: count, end: count, ..Self::default() }
     }
 
-    /// Notes how many records there are by now, for [`Self::next_before`] to give. It postpones those younger than `now_ns`
-    /// (CLOCK_MONOTONIC), each once, as the ring's reader does.
+    /// Notes how many records the file has by now, so that [`Self::next_before`] gives them. Records younger than `now_ns`
+    /// (CLOCK_MONOTONIC nanoseconds) are postponed, each once, as the ring's reader does.
     pub(crate) fn note_appended(&mut self, segment: &Segment, now_ns: u64) {
         self.now_ns = now_ns;
         if !self.is_damaged {
@@ -47,8 +49,8 @@ impl Overflow {
         }
     }
 
-    /// Gives the next record, if it comes before this position in the ring. `None`: it comes later, is postponed, or there is
-    /// none.
+    /// Gives the next record, if it comes before this position in the ring. `None`: there is no record, or the next one comes
+    /// later or is postponed.
     pub(crate) fn next_before(&mut self, segment: &Segment, position: u64) -> Option<Read> {
         if self.read.is_empty() && self.next < self.end {
             self.fetch(segment);
@@ -57,7 +59,7 @@ impl Overflow {
         if *before > position {
             return None;
         }
-        // A record that an earlier look has postponed comes now, as young as it is.
+        // A record that was postponed at an earlier time comes now, however young it is.
         let was_postponed =
             self.postponed.is_some_and(|(number, now_ns)| number == record.position && now_ns != self.now_ns);
         if is_young(record.origin.monotonic_ns, self.now_ns) && !was_postponed {
@@ -67,7 +69,7 @@ impl Overflow {
         self.read.pop_front().map(|(read, _)| read)
     }
 
-    /// Reads the next batch of records. After a damaged one, none is read.
+    /// Reads the next batch of records from the file. At a damaged record, reading ends for good.
     fn fetch(&mut self, segment: &Segment) {
         let count = usize::try_from(self.end - self.next).unwrap_or(BATCH).min(BATCH);
         let mut bytes = vec![0; count * SLOT];
@@ -85,13 +87,13 @@ impl Overflow {
             self.next += 1;
         }
         if self.is_damaged || self.read.is_empty() {
-            // Truncated, or not written by the shim: later slots cannot be trusted.
+            // The file was truncated, or its records are not the shim's: later slots cannot be trusted.
             self.is_damaged = true;
             self.end = self.next;
         }
     }
 
-    /// Release the space of records that were passed on, which are in the journal by now.
+    /// Releases the file's space of records that were passed on. They must be in the journal by now.
     pub(crate) fn release(&mut self, segment: &Segment) {
         let page = rustix::param::page_size() as u64;
         // Only whole pages can be released.

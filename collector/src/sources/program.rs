@@ -1,4 +1,5 @@
-//! What a process runs, from /proc: its name and arguments, whether it has a dynamic loader, and whose memory it has.
+//! What a process runs, from /proc: name and arguments of the program, whether it has a dynamic loader, and whose memory the
+//! process has.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +29,7 @@ pub fn args(root: &ProcRoot, pid: u32) -> Option<Vec<String>> {
 #[must_use]
 pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, began_by_ns: u64) -> ProgramSeen {
     let memory = match question {
-        // Known already: its own.
+        // The core knows already that the memory is the process's own.
         ProgramQuestion::What => None,
         ProgramQuestion::WhatAndWhose(parent) => Some((memory(root, target.pid, parent), began_by_ns)),
     };
@@ -36,7 +37,8 @@ pub fn read(root: &ProcRoot, target: &Target, question: ProgramQuestion, began_b
     ProgramSeen { id: target.id, program, inner, memory, is_answer: false }
 }
 
-/// Whether a process that may be a copy of its parent runs another executable by now. False if that can't be told.
+/// Whether a process that may be a copy of its parent runs another executable than the parent by now. False if one of the
+/// executables can't be read.
 #[must_use]
 pub fn runs_other_than(root: &ProcRoot, pid: u32, parent: Option<u32>) -> bool {
     let executables = (root.executable(pid), parent.and_then(|parent| root.executable(parent)));
@@ -52,8 +54,8 @@ fn memory(root: &ProcRoot, pid: u32, parent: Option<u32>) -> UnreportedMemory {
     }
 }
 
-/// Reads what a process runs, and its pid inside its own pid namespace. `None` in place of that: it is in this process's
-/// namespace.
+/// Reads what a process runs, and its pid inside its own pid namespace. The pid is `None` if the process is in this process's
+/// namespace, or is gone.
 fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
     let args = args(root, pid);
     let command = args.as_deref().and_then(command_of_args).or_else(|| root.comm(pid));
@@ -62,7 +64,7 @@ fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
         let path = std::fs::read_link(&exe).ok().filter(|_| is_static)?;
         Some(path.to_string_lossy().into_owned())
     });
-    // Read last: it tells whether the process was alive when all before it was read.
+    // The status is read last: it shows whether the process was still alive when the rest was read.
     let status = root.status(pid);
     let inner = match status.as_ref().map(|status| status.ns_pids.as_slice()) {
         Some([_, .., inner]) => root.pid_ns(pid).map(|pid_ns| Key { pid_ns, pid: *inner }),
@@ -80,8 +82,8 @@ pub fn is_uninstrumented(root: &ProcRoot, pid: u32, program: &Program) -> bool {
     program.static_executable.is_some() || user().is_some_and(|user| user != geteuid().as_raw())
 }
 
-/// Whether an ELF file has no program interpreter, so no dynamic loader ever reads LD_PRELOAD for it. `None` if that
-/// can't be read.
+/// Whether an ELF file has no program interpreter, so that no dynamic loader reads LD_PRELOAD for it. `None`: the file can't be
+/// read, or is no little-endian ELF file.
 #[must_use]
 pub fn is_static(path: &Path) -> Option<bool> {
     use std::os::unix::fs::FileExt;
@@ -96,11 +98,11 @@ pub fn is_static(path: &Path) -> Option<bool> {
         Some(field.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte)))
     };
     let (class, byte_order) = (header.get(4), header.get(5));
-    // Little-endian only (ELFDATA2LSB): so are the machines that this is built for.
+    // 1 is ELFDATA2LSB. All machines that this is built for are little-endian.
     if header.get(..4)? != b"\x7fELF" || byte_order != Some(&1) {
         return None;
     }
-    // ELFCLASS64.
+    // 2 is ELFCLASS64.
     let is_64 = class == Some(&2);
     // Offset of the program headers, size and number of them: e_phoff, e_phentsize and e_phnum (elf(5)).
     let (table, size, count) = if is_64 {

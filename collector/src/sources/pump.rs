@@ -1,7 +1,7 @@
 //! A thread that keeps the ring and the process connector's socket from filling up while the collector is busy.
 //!
-//! It is woken by the doorbell, merges records and connector events in order of time, and moves them into memory. That goes on
-//! while thousands of processes are sampled.
+//! The doorbell wakes the thread. It merges records and connector events in order of time, and moves them into memory, also while
+//! thousands of processes are sampled. A record or event of the merge is a finding.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::model::record_or_event::{Damage, Finding, ReadUpTo};
 use crate::sys::segment::Segment;
 use crate::sys::{clock, priority};
 
-/// Longest time between two looks at the ring.
+/// Longest time between two looks of the thread at the ring.
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 /// Longest time between two looks with the process connector: an ordinary user's socket buffer holds some 500 events.
 const CONNECTOR_NAP: Duration = Duration::from_millis(10);
@@ -33,7 +33,7 @@ const YOUNG_NAP: Duration = Duration::from_millis(4);
 const YOUNG_NS: u64 = 200_000_000;
 /// Longest time between two looks while a slot of the ring is incomplete, or processes must be read before they are gone.
 const SHORT_NAP: Duration = Duration::from_millis(1);
-/// How long the collector waits for this thread at a time.
+/// How long the collector waits for the thread at a time.
 const FRESHEN_WAIT: Duration = Duration::from_millis(2);
 /// Findings that may wait in memory (14 MB). Beyond that, records stay in the ring, which counts what it drops.
 const MAX_WAITING: usize = 1 << 16;
@@ -52,17 +52,23 @@ struct Shared {
     begin: ReadUpTo,
     /// Findings that were sent and not taken yet.
     waiting: AtomicUsize,
-    /// All findings up to this time were sent.
+    /// All findings up to this time (CLOCK_MONOTONIC, nanoseconds) were sent.
     complete_ns: AtomicU64,
     /// Number of records sent from the overflow area.
     overflow_read: AtomicU64,
+    /// Number of damaged records, as the thread's reader counts them.
     damaged: AtomicU64,
+    /// The thread has found that the ring can't be trusted, and reads no more records.
     is_untrusted: AtomicBool,
-    is_distrusted: AtomicBool,
+    /// The collector wants no more records to be read.
+    must_distrust: AtomicBool,
+    /// The connector is read.
     has_connector: AtomicBool,
+    /// Findings are read every millisecond, see [`EAGER_NS`].
     is_eager: AtomicBool,
+    /// The thread must end.
     must_end: AtomicBool,
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// When the thread was started, CLOCK_MONOTONIC nanoseconds.
     begun_ns: u64,
     /// Rounds of the thread's loop.
     turns: AtomicU64,
@@ -75,12 +81,14 @@ struct Shared {
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     batches: Receiver<Vec<Finding>>,
+    /// Takes pids of members that other layers find.
     newcomers: Sender<u32>,
     thread: Option<JoinHandle<()>>,
     /// The process connector's socket, to poll for events only.
     socket: Option<OwnedFd>,
-    /// Uninstrumented programs that were seen.
+    /// Number of uninstrumented programs that were seen.
     uninstrumented: u64,
+    /// Until when findings are read every millisecond, CLOCK_MONOTONIC nanoseconds.
     eager_until_ns: u64,
 }
 
@@ -118,10 +126,10 @@ impl Shared {
         while !self.must_end.load(Ordering::Acquire) {
             let doorbell = self.segment.doorbell();
             let now_ns = clock::monotonic_ns();
-            // After the clock: earlier events are in the socket by now, and later ones stay in the queue.
+            // This comes after `now_ns` was read. So earlier events are in the socket by now, and later ones stay in the queue.
             merge.read_connector();
             self.has_connector.store(merge.queue.is_active(), Ordering::Relaxed);
-            if self.is_distrusted.load(Ordering::Relaxed) {
+            if self.must_distrust.load(Ordering::Relaxed) {
                 reader.give_up();
             }
             let has_room = self.waiting.load(Ordering::Relaxed) < MAX_WAITING;
@@ -143,8 +151,8 @@ impl Shared {
         merge.queue.end();
     }
 
-    /// Sends the records in the ring and the overflow area, merged with the connector's events. Returns whether all that
-    /// were written before `now_ns` (CLOCK_MONOTONIC) were sent.
+    /// Sends the records in the ring and the overflow area, merged with the connector's events. Returns whether all records and
+    /// events from before `now_ns` (CLOCK_MONOTONIC) were sent.
     fn drain(
         &self,
         reader: &mut RecordReader,
@@ -153,7 +161,7 @@ impl Shared {
         now_ns: u64,
     ) -> bool {
         let is_drained = reader.drain(&self.segment, now_ns, |batch| {
-            // After the batch was read: records that were appended before one of its records was written are there.
+            // This comes after the batch was read. So records that were appended before one of the batch was written are noted.
             merge.overflow.note_appended(&self.segment, now_ns);
             for (record, words) in batch {
                 merge.push_overflow_before(record.position);
@@ -181,7 +189,7 @@ impl Shared {
         is_drained
     }
 
-    /// Sends the findings to the collector, and shows it how far records were read.
+    /// Sends the findings to the collector, and shows it how many records were read from the overflow area and were damaged.
     fn send(&self, reader: &RecordReader, merge: &mut Merge, batches: &Sender<Vec<Finding>>) {
         let findings = std::mem::take(&mut merge.findings);
         self.waiting.fetch_add(findings.len(), Ordering::Relaxed);
@@ -193,7 +201,7 @@ impl Shared {
         self.is_untrusted.store(reader.is_untrusted(), Ordering::Relaxed);
     }
 
-    /// Gives how long to sleep at most. `is_all`: all that there was is sent.
+    /// Gives how long the thread sleeps at most. `is_all`: all records and events were sent.
     fn nap(&self, is_all: bool, now_ns: u64) -> Duration {
         if !is_all || self.is_eager.load(Ordering::Relaxed) {
             SHORT_NAP
@@ -209,8 +217,8 @@ impl Shared {
 impl Pump {
     /// Starts reading after `sources.begin`.
     ///
-    /// The thread unparks `main` after a ring of the doorbell, once it has read all records. It also does when a process must
-    /// be read from /proc because it has not reported.
+    /// The thread unparks `main` after a ring of the doorbell, once it has read the records. It also does when many findings
+    /// wait, or a process must be read from /proc because it has written no record.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -221,7 +229,7 @@ impl Pump {
         let (newcomers, received) = std::sync::mpsc::channel();
         let socket = connector.as_ref().and_then(Connector::socket);
         let pending = journal.events(begin.events);
-        // An earlier collector got events, so they arrive.
+        // If an earlier collector got events, they arrive.
         let has_proof = begin.events > 0 || !pending.is_empty();
         let pending = pending.iter().filter_map(|slot| KernelEvent::decode(slot)).collect();
         let backlog = Backlog { pending, has_proof, dropped };
@@ -235,7 +243,7 @@ impl Pump {
             overflow_read: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             is_untrusted: AtomicBool::new(false),
-            is_distrusted: AtomicBool::new(false),
+            must_distrust: AtomicBool::new(false),
             has_connector: AtomicBool::new(false),
             is_eager: AtomicBool::new(false),
             must_end: AtomicBool::new(false),
@@ -246,7 +254,7 @@ impl Pump {
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("gpu-track-pump".into())
-            // It needs little, and keeps the collector small.
+            // The thread needs little, and a small stack keeps the collector small.
             .stack_size(64 * 1024)
             .spawn(move || of_thread.run(queue, &sender, &main))?;
         let uninstrumented = sources.uninstrumented;
@@ -261,7 +269,7 @@ impl Pump {
         })
     }
 
-    /// Takes new findings in order. Gives also the time (CLOCK_MONOTONIC, nanoseconds) up to which all findings have come.
+    /// Takes new findings in order. Gives also the time (CLOCK_MONOTONIC, nanoseconds) up to which the findings are complete.
     pub(crate) fn take(&mut self) -> (impl Iterator<Item = Vec<Finding>>, u64) {
         // The time is loaded first: the thread stores it after it has sent the findings.
         let complete_ns = self.shared.complete_ns.load(Ordering::Acquire);
@@ -280,18 +288,18 @@ impl Pump {
 
     /// Has the thread read no more records: they are forged.
     pub(crate) fn distrust(&self) {
-        self.shared.is_distrusted.store(true, Ordering::Relaxed);
+        self.shared.must_distrust.store(true, Ordering::Relaxed);
     }
 
-    /// Gives the time by which a program must have begun to have had time enough to report, CLOCK_MONOTONIC nanoseconds.
+    /// Gives a time, CLOCK_MONOTONIC nanoseconds. A program that began by then has had time enough to report.
     pub(crate) fn reported_by_ns(&self, now_ns: u64) -> u64 {
         let is_eager = now_ns < self.eager_until_ns;
         now_ns.saturating_sub(if is_eager { 0 } else { START_GRACE_NS })
     }
 
     /// Has findings read every millisecond for [`EAGER_NS`] after the number of uninstrumented programs (`count`) has changed.
-    /// Meanwhile programs get no grace to report, see [`Self::reported_by_ns`]. It is to be called at each look at the tree,
-    /// because the call after that time ends it.
+    /// Meanwhile programs get no grace to report, see [`Self::reported_by_ns`]. It must be called at each look at the tree: the
+    /// first call after that time ends the frequent reading.
     pub(crate) fn note_uninstrumented(&mut self, count: u64, now_ns: u64) {
         if count != self.uninstrumented {
             self.uninstrumented = count;
@@ -327,7 +335,7 @@ impl Pump {
         !matches!(poll(&mut polled, Some(&now)), Ok(0))
     }
 
-    /// Waits until all findings before `at_ns` (CLOCK_MONOTONIC) have come, for as long as `at_most`.
+    /// Waits until all findings from before `at_ns` (CLOCK_MONOTONIC nanoseconds) have come, but no longer than `at_most`.
     pub(crate) fn await_complete(&self, at_ns: u64, at_most: Duration) {
         let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
         let begun = Instant::now();
@@ -337,8 +345,8 @@ impl Pump {
         }
     }
 
-    /// Waits for the last findings of a run, when there is no later reader: while the thread makes progress or gets no CPU time.
-    /// Returns whether all findings before `at_ns` (CLOCK_MONOTONIC) were read.
+    /// Waits for the last findings of a run, which nothing will read later. It waits as long as the thread makes progress or gets
+    /// no CPU time, within the limits of [`Patience`]. Returns whether all findings before `at_ns` (CLOCK_MONOTONIC) were read.
     pub(crate) fn await_last(&self, at_ns: u64) -> bool {
         let is_complete = || self.shared.complete_ns.load(Ordering::Acquire) >= at_ns;
         let begun = Instant::now();
@@ -355,7 +363,7 @@ impl Pump {
         true
     }
 
-    /// Counts the records that were written and not read.
+    /// Counts the records, in ring and overflow area, that were written and not read.
     pub(crate) fn unread(&self) -> u64 {
         let segment = &self.shared.segment;
         let tail = segment.header().tail.0.load(Ordering::Acquire);
@@ -376,24 +384,24 @@ impl Pump {
 /// How long to wait for a thread on a machine that may give it no CPU time.
 #[derive(Debug, Default)]
 struct Patience {
-    /// When it last made progress.
+    /// When the thread last made progress, since the wait began.
     progress_at: Duration,
-    /// What it had read by then.
+    /// Up to which position of the ring it had read by then.
     read: u64,
-    /// Its turns by then.
+    /// Rounds of its loop by then.
     turns: u64,
 }
 
 impl Patience {
-    /// A thread that runs for this long without progress is stuck.
+    /// A thread is stuck if it made no progress for this long, and in [`Self::STUCK_TURNS`].
     const STUCK_AFTER: Duration = Duration::from_secs(1);
-    /// And has made this many turns: a single one may have begun before.
+    /// Rounds without progress. A single one may have begun before its last progress.
     const STUCK_TURNS: u64 = 3;
     /// Longest wait in any case.
     const LONGEST: Duration = Duration::from_secs(10);
 
-    /// Whether to wait no longer: the thread has had its turns and read nothing more, or all of it takes too long. `waited`:
-    /// since the wait began. `turns` of the thread, and how far it has `read`, are those by now.
+    /// Whether to wait no longer: the thread is stuck, or the whole wait takes too long. `waited` is the time since the wait
+    /// began. `turns` is the number of the thread's rounds by now, and `read` the position in the ring up to which it has read.
     fn is_over(&mut self, waited: Duration, turns: u64, read: u64) -> bool {
         // No turn is noted yet at the first call.
         if self.turns == 0 || read != self.read {

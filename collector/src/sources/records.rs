@@ -16,38 +16,40 @@ use crate::sys::segment::Segment;
 /// slot when it continues. Later records that depend on its record follow that. A longer wait only fills the ring.
 const WRITER_GRACE_NS: u64 = 2_000_000;
 
-/// A record's time that is ahead by more than this and is in the future comes from the clock of another time namespace.
+/// A record's time that is further ahead than this, nanoseconds, and has not passed yet comes from another time namespace.
 const MAX_AHEAD_NS: u64 = 100_000_000;
 
-/// Records passed on together; their slots are freed together afterwards.
+/// Most records that are passed on together. Their slots are freed together afterwards.
 const BATCH: usize = 32;
 /// Most rings full of records that one call reads: a writer at full speed must not keep the thread here.
 const MAX_RINGS: usize = 4;
 
 /// Whether a record was written after `now_ns`, so that it has to wait: connector events from before it may be unread.
 ///
-/// Times are CLOCK_MONOTONIC, nanoseconds. One that is far ahead of `now_ns` is true only if it is past by now. Others so far
-/// ahead come from another time namespace, and are not waited for.
+/// Times are CLOCK_MONOTONIC, nanoseconds. A time far ahead of `now_ns` counts only if the clock has reached it by now. Else it
+/// comes from another time namespace, and is not waited for.
 pub(super) fn is_young(written_ns: u64, now_ns: u64) -> bool {
     let ahead_ns = written_ns.saturating_sub(now_ns);
     ahead_ns > 0 && (ahead_ns <= MAX_AHEAD_NS || written_ns <= clock::monotonic_ns())
 }
 
-/// A record and its words.
+/// A record and the words that it was decoded from.
 pub(crate) type Read = (StoredRecord, [u32; RECORD_WORDS]);
 
 /// Reads the ring.
 #[derive(Debug, Default)]
 pub(crate) struct RecordReader {
-    /// Of the next record.
+    /// Position of the next record.
     position: u64,
-    /// What was read and not passed on.
+    /// Records of the last batch that was read.
     batch: Vec<Read>,
-    /// Since when the slot there is claimed and not complete, CLOCK_MONOTONIC nanoseconds.
+    /// Since when the slot at `position` is known to be claimed and not complete, CLOCK_MONOTONIC nanoseconds.
     pending_since_ns: Option<u64>,
-    /// Position of a record that was left for the next call, being too young.
+    /// Position of the last record that was too young, and so was left for the next call.
     postponed: Option<u64>,
+    /// Number of slots and records that are not as the shim writes them.
     damaged: u64,
+    /// Nothing is read any more, since the ring was overwritten or its records are forged.
     untrusted: bool,
 }
 
@@ -64,17 +66,17 @@ enum Stop {
 }
 
 impl RecordReader {
-    /// Gives a reader that continues behind the records that an earlier collector has read. `position` is that of the next one,
-    /// as far as the run state has it. Ring and state can differ by what was done last before that collector was killed.
+    /// Gives a reader that continues behind the records that an earlier collector has read. `position` is that of the next
+    /// record, as the run state has it. Ring and state can differ by what that collector did last before it was killed.
     pub(crate) fn resume(segment: &Segment, position: u64) -> Self {
         let freed = segment.header().tail.0.load(Ordering::Relaxed);
         let capacity = RING_CAPACITY as u64;
         if position.wrapping_sub(freed) <= capacity {
-            // It was killed before it freed the last slots.
+            // The collector was killed before it freed the last slots.
             (freed..position).for_each(|position| segment.ring().release(position));
             Self { position, ..Self::default() }
         } else if freed.wrapping_sub(position) <= capacity {
-            // It was killed after it freed slots without a record, which are not in the state.
+            // The collector was killed after it freed slots without a record, which are not in the state.
             Self { position: freed, ..Self::default() }
         } else {
             // No collector leaves such a tail: a process of the tree has overwritten it.
@@ -82,10 +84,11 @@ impl RecordReader {
         }
     }
 
-    /// Passes on the records in the ring, at most [`MAX_RINGS`] rings full, and frees their slots.
+    /// Passes the records in the ring to `take`, at most [`MAX_RINGS`] rings full, and frees their slots.
     ///
-    /// Returns whether all records written before `now_ns` (CLOCK_MONOTONIC) were read: an incomplete slot hides the records
-    /// after it. Younger records stay for the next call, so that events of other layers can be merged before them.
+    /// Returns whether all records written before `now_ns` (CLOCK_MONOTONIC nanoseconds) were read. They were not if an
+    /// incomplete slot hides the records after it, or if there are more. Younger records stay for the next call, so that
+    /// events of other layers can be merged before them. An untrusted ring has no records to read.
     pub(crate) fn drain(&mut self, segment: &Segment, now_ns: u64, mut take: impl FnMut(&[Read])) -> bool {
         let ring = segment.ring();
         for _ in 0..MAX_RINGS * RING_CAPACITY / BATCH {
@@ -114,11 +117,11 @@ impl RecordReader {
                 Some(Stop::Damaged) => self.skip_damaged(segment),
             }
         }
-        // More may wait.
+        // The ring may have more.
         false
     }
 
-    /// Reads the next batch. Returns why it is not full. `None`: it is.
+    /// Reads the next batch. Returns why the batch is not full. `None`: it is full.
     fn read_batch(&mut self, segment: &Segment, now_ns: u64) -> Option<Stop> {
         self.batch.clear();
         let ring = segment.ring();
@@ -132,7 +135,7 @@ impl RecordReader {
             let decoded = Event::decode(&record);
             let written_ns = decoded.map_or(0, |(origin, _)| origin.monotonic_ns);
             if is_young(written_ns, now_ns) && self.postponed != Some(self.position) {
-                // Once per record: a clock that is always ahead must not block the records of others.
+                // A record is postponed once: a clock that is always ahead must not block the records of others.
                 self.postponed = Some(self.position);
                 return Some(Stop::Young);
             }
@@ -147,11 +150,12 @@ impl RecordReader {
         None
     }
 
-    /// Passes on all records of a segment without writers. Does not wait for incomplete slots: each try claims that it comes
-    /// later by the grace time of a slot.
+    /// Passes on all records of a segment that has no writers any more. Does not wait for incomplete slots: each try pretends
+    /// that the grace time of a slot has passed since the one before.
     pub(crate) fn drain_rest(&mut self, segment: &Segment, mut take: impl FnMut(&[Read])) {
         let mut now_ns = clock::monotonic_ns();
-        // It ends: a record is postponed once, an incomplete slot is within its grace time once, and a damaged one is skipped.
+        // The loop ends: a record is postponed once, an incomplete slot is within its grace time once, and a damaged one is
+        // skipped.
         while self.position != segment.header().head.0.load(Ordering::Relaxed) && !self.untrusted {
             self.drain(segment, now_ns, &mut take);
             now_ns = now_ns.saturating_add(WRITER_GRACE_NS);
@@ -164,7 +168,7 @@ impl RecordReader {
         self.pending_since_ns = None;
     }
 
-    /// Skips a slot that the shim never leaves like that. If the ring's counters are impossible too, reading ends.
+    /// Skips a damaged slot, and counts it. If the ring's counters are impossible too, reading ends.
     fn skip_damaged(&mut self, segment: &Segment) {
         self.damaged += 1;
         let ahead = segment.header().head.0.load(Ordering::Relaxed).wrapping_sub(self.position);
@@ -181,12 +185,12 @@ impl RecordReader {
         self.position
     }
 
-    /// Read no more records.
+    /// Ends reading: the next calls read no records.
     pub(crate) fn give_up(&mut self) {
         self.untrusted = true;
     }
 
-    /// Number of records that the shim never writes like that.
+    /// Number of slots and records that are not as the shim writes them.
     pub(crate) fn damaged(&self) -> u64 {
         self.damaged
     }

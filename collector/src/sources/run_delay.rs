@@ -1,9 +1,9 @@
 //! How long the run's threads waited for a core: the run delay of those that use most CPU time.
 //!
 //! /proc/PID/task/TID/schedstat has the time that a thread ran and the time that it was ready and did not run, nanoseconds
-//! (Documentation/scheduler/sched-stats.rst). /proc/PID/schedstat is that of the first thread alone. Kernels without
-//! CONFIG_SCHED_INFO have no such file, or zeros in it. What is waited by threads that are not read is concluded from the
-//! ratio of both times.
+//! (Documentation/scheduler/sched-stats.rst). The file /proc/PID/schedstat is that of the first thread alone. Kernels without
+//! CONFIG_SCHED_INFO have no such file, or zeros in it. How long the other threads waited is concluded from the ratio of both
+//! times.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,7 +12,7 @@ use crate::model::observation::{Observation, TaskTimes};
 use crate::sys::clock::Timer;
 use crate::sys::proc_fs::ProcRoot;
 
-/// Threads are read this often at most.
+/// Threads are read once in this time at most.
 const PERIOD_NS: u64 = 250_000_000;
 
 /// Most threads that one reading looks at. Each takes 5.4 us of CPU time (Linux 6.18): 32 of them each
@@ -26,19 +26,21 @@ pub(crate) struct RunDelay {
     timer: Timer,
     /// The times of each thread when it was last read, by its process and its id.
     last: FxHashMap<ProcessId, FxHashMap<u32, TaskTimes>>,
-    /// A collector before this one has counted what threads had by now.
-    is_resumed: bool,
+    /// CLOCK_MONOTONIC nanoseconds of the first reading after an earlier collector, which has counted times up to about then. 0:
+    /// there was no earlier one. `u64::MAX` before that reading.
+    counted_until_ns: u64,
 }
 
 impl RunDelay {
-    /// Reads nothing yet. `is_resumed`: another collector has read the run's threads before.
+    /// Prepares the first reading. `is_resumed`: an earlier collector has read the run's threads.
     pub(crate) fn new(root: ProcRoot, is_resumed: bool) -> Self {
-        Self { root, timer: Timer::default(), last: FxHashMap::default(), is_resumed }
+        let counted_until_ns = if is_resumed { u64::MAX } else { 0 };
+        Self { root, timer: Timer::default(), last: FxHashMap::default(), counted_until_ns }
     }
 
     /// Reads how long threads ran and waited since they were last read, or since their start. `busiest` gives the
     /// processes that used most CPU time in the last sample, at most the given number, each with its number of threads.
-    /// `None`: no reading is due, or both times are 0.
+    /// `now_ns`: CLOCK_MONOTONIC. `None`: no reading is due, or both times are 0.
     pub(crate) fn read(
         &mut self,
         now_ns: u64,
@@ -48,34 +50,50 @@ impl RunDelay {
         if !self.timer.is_due(now_ns, PERIOD_NS) {
             return None;
         }
+        self.counted_until_ns = self.counted_until_ns.min(now_ns);
         self.last.retain(|id, _| is_alive(*id));
         let mut sum = TaskTimes::default();
         let mut left = MOST_TASKS;
         for (target, threads) in busiest(MOST_TASKS) {
             let tasks = if threads <= 1 { vec![target.pid] } else { self.root.threads(target.pid) };
-            let last = self.last.entry(target.id).or_default();
-            if !last.is_empty() {
-                let living: FxHashSet<u32> = tasks.iter().copied().collect();
-                last.retain(|task, _| living.contains(task));
-            }
+            self.forget_ended(target.id, &tasks);
             // If there are more threads than may be read, every `step`th is: threads that were started together do alike work.
-            let step = tasks.len().div_ceil(left.max(1)).max(1);
+            let step = tasks.len().div_ceil(left).max(1);
             for task in tasks.into_iter().step_by(step).take(left) {
                 left -= 1;
-                let Some(times) = self.root.task_times(target.pid, task) else { continue };
-                let at_start = if self.is_resumed { times } else { TaskTimes::default() };
-                let before = last.insert(task, times).unwrap_or(at_start);
-                // A smaller time is that of another thread, which has this id by now.
-                let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
-                sum.ran_ns += grown(times.ran_ns, before.ran_ns);
-                sum.waited_ns += grown(times.waited_ns, before.waited_ns);
+                if let Some(used) = self.times_since_last(&target, task) {
+                    sum.ran_ns += used.ran_ns;
+                    sum.waited_ns += used.waited_ns;
+                }
             }
             if left == 0 {
                 break;
             }
         }
-        self.is_resumed = false;
         (sum != TaskTimes::default()).then_some(Observation::TaskTimes(sum))
+    }
+
+    /// Forgets the times of a process's threads that are not among these `tasks`, the threads that it has now.
+    fn forget_ended(&mut self, id: ProcessId, tasks: &[u32]) {
+        let Some(last) = self.last.get_mut(&id) else { return };
+        let living: FxHashSet<u32> = tasks.iter().copied().collect();
+        last.retain(|task, _| living.contains(task));
+    }
+
+    /// Reads the times of a thread since it was last read, or since its start. They are 0 at its first reading if its process is
+    /// older than this collector: an earlier one may have counted them. `None`: the thread is gone, or the kernel does not have
+    /// them.
+    fn times_since_last(&mut self, target: &Target, task: u32) -> Option<TaskTimes> {
+        let times = self.root.task_times(target.pid, task)?;
+        let may_be_counted = target.identity.latest_start_ns < self.counted_until_ns;
+        let before_first = if may_be_counted { times } else { TaskTimes::default() };
+        let before = self.last.entry(target.id).or_default().insert(task, times).unwrap_or(before_first);
+        // A smaller time is that of another thread, which has this id by now.
+        let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        Some(TaskTimes {
+            ran_ns: grown(times.ran_ns, before.ran_ns),
+            waited_ns: grown(times.waited_ns, before.waited_ns),
+        })
     }
 }
 
@@ -89,21 +107,52 @@ mod tests {
     /// A /proc with one process of this pid, whose threads ran and waited so long.
     fn proc_with(pid: u32, tasks: &[(u32, u64, u64)]) -> (tempfile::TempDir, ProcRoot) {
         let dir = tempfile::tempdir().unwrap();
-        for (task, ran_ns, waited_ns) in tasks {
-            let path = dir.path().join(format!("{pid}/task/{task}"));
-            fs::create_dir_all(&path).unwrap();
-            fs::write(path.join("schedstat"), format!("{ran_ns} {waited_ns} 1\n")).unwrap();
-        }
+        tasks.iter().for_each(|(task, ran_ns, waited_ns)| put(&dir, pid, *task, *ran_ns, *waited_ns));
         let root = ProcRoot::new(dir.path());
         (dir, root)
+    }
+
+    /// Writes how long a thread ran and waited.
+    fn put(dir: &tempfile::TempDir, pid: u32, task: u32, ran_ns: u64, waited_ns: u64) {
+        let path = dir.path().join(format!("{pid}/task/{task}"));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("schedstat"), format!("{ran_ns} {waited_ns} 1\n")).unwrap();
+    }
+
+    /// A process of this pid that started then.
+    fn target(pid: u32, latest_start_ns: u64) -> Target {
+        let identity =
+            Identity { pidfd_inode: 0, latest_start_ns, is_start_rough: false, is_pid_held: false };
+        Target { id: ProcessId(u64::from(pid)), pid, identity }
+    }
+
+    #[test]
+    fn thread_that_an_earlier_collector_may_have_read_counts_from_its_first_reading_on() {
+        let (dir, root) = proc_with(7, &[(7, 100, 10)]);
+        let mut delay = RunDelay::new(root, true);
+        let mut read = |now_ns, targets: &[Target]| {
+            let busiest = |_| targets.iter().map(|target| (*target, 1)).collect();
+            match delay.read(now_ns, |_| true, busiest)? {
+                Observation::TaskTimes(times) => Some((times.ran_ns, times.waited_ns)),
+                other => panic!("{other:?}"),
+            }
+        };
+        let resumed_ns = 50;
+        assert_eq!(read(resumed_ns, &[target(7, 1)]), None);
+        // One of the same age was not among the busiest then, and another one is new.
+        put(&dir, 7, 7, 130, 12);
+        put(&dir, 8, 8, 5000, 500);
+        put(&dir, 9, 9, 4, 1);
+        let all = [target(7, 1), target(8, 1), target(9, resumed_ns + 1)];
+        assert_eq!(read(resumed_ns + PERIOD_NS, &all), Some((34, 3)));
+        put(&dir, 8, 8, 5006, 502);
+        assert_eq!(read(resumed_ns + 2 * PERIOD_NS, &all), Some((6, 2)));
     }
 
     #[test]
     fn threads_of_the_busiest_count_since_the_reading_before() {
         let (dir, root) = proc_with(7, &[(7, 100, 10), (8, 50, 5)]);
-        let identity =
-            Identity { pidfd_inode: 0, latest_start_ns: 0, is_start_rough: false, is_pid_held: false };
-        let target = Target { id: ProcessId(1), pid: 7, identity };
+        let target = target(7, 0);
         let mut delay = RunDelay::new(root, false);
         let mut read = |now_ns, is_alive: bool| {
             let busiest = |most| [(target, 2)].into_iter().take(most).collect();

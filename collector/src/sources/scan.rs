@@ -1,8 +1,8 @@
 //! The scan layer: children of known processes in /proc, for those that write no records (static and setuid programs, other
 //! users' processes). Where the kernel does not tell of execs, it also finds the programs that processes run by now.
 //!
-//! Children are looked for only if a process was created anywhere since the last time (the last field of /proc/loadavg moves).
-//! A sample takes a bounded time for it, and goes on where the one before stopped.
+//! Children are looked for only if a process was created anywhere since the last look (the last field of /proc/loadavg changes).
+//! A sample looks for a bounded time, and goes on where the one before stopped.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ use crate::sys::{clock, pidfd};
 
 /// Part of the sampling interval that a scan may take, as a divisor.
 const SHARE_OF_INTERVAL: u32 = 50;
-/// With the process connector, a scan is only a check, and comes this often.
+/// With the process connector, a scan is only a check, and comes once in this time.
 const CHECK_NS: u64 = 1_000_000_000;
 
-/// What is still to be looked at.
+/// Something that is still to be looked at.
 #[derive(Debug, Clone, Copy)]
 enum Look {
     /// A process and the list of its children.
     Process(ProcessId),
-    /// A child of a process.
+    /// A process and the pid of one of its children.
     Child(ProcessId, u32),
     /// A child that was just found, by its pid in the collector's namespace.
     Found(Key),
@@ -35,20 +35,25 @@ enum Look {
 #[derive(Debug)]
 pub struct Scanner {
     root: ProcRoot,
+    /// Length of a clock tick of start times, microseconds.
     tick_us: u64,
     /// The launcher and the collector, which can be descendants of a process that the run attached to.
     not_of_run: [u32; 2],
-    /// The time for looking around at a sample.
+    /// Most time that a sample looks around.
     limit: Duration,
+    /// When the next check is due, see [`CHECK_NS`].
     checks: Timer,
+    /// /proc/loadavg, held open. `None`: it can't be opened.
     loadavg: Option<File>,
+    /// The last pid that was given to a process of the machine, at the last [`Self::is_any_new`]. `None`: not known.
     last_pid: Option<u64>,
+    /// What the current round still has to look at.
     queue: Vec<Look>,
 }
 
 impl Scanner {
-    /// Gives a scanner over a /proc. `tick_us`: how long a clock tick of its start times is. `interval_ns`: the sampling
-    /// interval, of which a look around takes a part, 20 us to 20 ms. `launcher_pid` is no process of the run.
+    /// Gives a scanner over a /proc. `tick_us`: the length of a clock tick of its start times. `interval_ns`: the sampling
+    /// interval, of which a look around takes a part, 20 us to 20 ms. The process `launcher_pid` is not of the run.
     #[must_use]
     pub fn new(root: ProcRoot, tick_us: u64, interval_ns: u64, launcher_pid: u32) -> Self {
         let limit = Duration::from_nanos(interval_ns) / SHARE_OF_INTERVAL;
@@ -66,7 +71,7 @@ impl Scanner {
         }
     }
 
-    /// Whether a process was created since this was last asked (true where that can't be told).
+    /// Whether a process was created on the machine since the last call. True where that can't be told.
     fn is_any_new(&mut self) -> bool {
         let mut buffer = [0; 128];
         let text = self.loadavg.as_ref().and_then(|file| read_held(file, &mut buffer));
@@ -79,14 +84,15 @@ impl Scanner {
         is_any_new
     }
 
-    /// Gives until when to look around, from now on.
+    /// Gives the time by which a look around that begins now must end.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.limit
     }
 
-    /// Begins to look for children of the live processes, unless the last round is not over or nothing is new. Gives until
-    /// when to look; `None`: not now. `is_check`: another source finds children, so this comes once in `CHECK_NS`.
+    /// Begins a round that looks for children of all live processes, unless the last round is not over or no process is new.
+    /// Gives the deadline for [`Self::next`]. `None`: do not look now. `is_check`: another source finds children, so a scan
+    /// comes once in [`CHECK_NS`]. `now_ns`: CLOCK_MONOTONIC.
     pub fn begin(&mut self, table: &impl ProcessTable, now_ns: u64, is_check: bool) -> Option<Instant> {
         if is_check && !self.checks.is_due(now_ns, CHECK_NS) {
             return None;
@@ -97,14 +103,15 @@ impl Scanner {
         Some(self.deadline())
     }
 
-    /// Looks on until it finds something, which must be applied before the next call. `None`: nothing is left, or no time.
+    /// Continues the round until it finds something, which must be applied to `table` before the next call. `None`: nothing is
+    /// left to look at, or the deadline has passed.
     pub fn next(&mut self, table: &impl ProcessTable, deadline: Instant) -> Option<Observation> {
         while Instant::now() <= deadline {
             let found = match self.queue.pop()? {
                 Look::Process(id) => self.look_at(table, id),
                 Look::Child(parent, pid) => self.look_at_child(table, parent, pid),
                 Look::Found(key) => {
-                    // What it runs, and its own children next.
+                    // Its program and its own children come next.
                     let Some(id) = table.live_by_key(key) else { continue };
                     self.queue.push(Look::Process(id));
                     continue;
@@ -117,29 +124,29 @@ impl Scanner {
         None
     }
 
-    /// Whether a process that had ended before the run began is still a zombie, so that its pid is its own.
+    /// Whether a process that had ended before the run began is still a zombie, so that no other process has its pid.
     #[must_use]
     pub(crate) fn is_still_over(&self, over: &OverBefore) -> bool {
-        let is_it = |stat: Stat| stat.is_over() && over.has_started_at(stat.start_ns(self.tick_us));
-        self.root.stat(over.host_pid).is_some_and(is_it)
+        let Some(stat) = self.root.stat(over.host_pid) else { return false };
+        stat.is_over() && over.has_started_at(stat.start_ns(self.tick_us))
     }
 
-    /// Has all processes looked at again at the next sample, whether or not any is new.
+    /// Has all processes looked at again at the next sample, even if no process is new and no check is due.
     pub fn look_again(&mut self) {
         self.last_pid = None;
         self.checks = Timer::default();
     }
 
-    /// Whether `stat` is this process's, and not that of a later one with its pid.
+    /// Whether `stat` shows this process, and not a later one with its pid.
     fn is_shown(&self, target: &Target, stat: &Stat) -> bool {
         let inode = || pidfd::inode(target.pid).unwrap_or(0);
         target.identity.is_shown(stat.start_ns(self.tick_us), inode)
     }
 
-    /// Queues the children of a process. Reads its program, if it has not reported that.
+    /// Queues the children of a process. Reads and gives its program, if the process has not reported that.
     fn look_at(&mut self, table: &impl ProcessTable, id: ProcessId) -> Option<Observation> {
         let (target, known) = table.target(id).zip(table.program(id))?;
-        // Its pid may be another process's by now.
+        // Another process may have the pid by now.
         let stat = self.root.stat(target.pid).filter(|stat| self.is_shown(&target, stat))?;
         let is_other_by_now = || {
             known.origin == ProgramOrigin::ForkCopy
@@ -153,7 +160,7 @@ impl Scanner {
         found
     }
 
-    /// Looks at a child, and queues it or what it turned out to be.
+    /// Looks at a child, and queues it if it is new to the table in some way. Gives what [`Self::child`] found.
     fn look_at_child(
         &mut self,
         table: &impl ProcessTable,
@@ -169,19 +176,24 @@ impl Scanner {
         found
     }
 
-    /// Gives a child that the table does not have, or the pid here of one whose pid inside its namespace it has. `None`: the
-    /// table has it, it is gone, or it is no child of this parent by now.
+    /// Gives what is new to the table about the process with this pid, which was listed as a child of `parent`:
+    ///
+    /// - a child that the table does not have;
+    /// - the pid in this namespace of a child that the table has by its pid in another namespace;
+    /// - a child that was a zombie before the run began.
+    ///
+    /// `None`: the table has the child, or the process is gone or no child of this parent by now.
     fn child(&self, table: &impl ProcessTable, parent: ProcessId, pid: u32) -> Option<Observation> {
         let here = Key { pid_ns: table.pid_ns(), pid };
         let seen_ns = clock::monotonic_ns();
         let stat = self.root.stat(pid)?;
-        // Most are known and alive, which takes no more than this.
+        // Most children are known and alive: for those, nothing else has to be read.
         let alive = table.live_by_key(here).and_then(|id| table.target(id));
         if alive.is_some_and(|target| self.is_shown(&target, &stat)) {
             return None;
         }
         let pidfd_inode = pidfd::inode(pid).unwrap_or(0);
-        // Since it was listed its pid may have become that of a process outside of the tree.
+        // Since the child was listed, a process outside of the tree may have got its pid.
         if table.target(parent).map(|parent| parent.pid) != Some(stat.ppid) {
             return None;
         }
@@ -189,18 +201,13 @@ impl Scanner {
         if table.is_known(here, pidfd_inode, shown_ns) {
             return None;
         }
-        let status = self.root.status(pid)?;
-        let key = match status.ns_pids.as_slice() {
-            [_, .., inner] => Key { pid_ns: self.root.pid_ns(pid)?, pid: *inner },
-            _ => here,
-        };
-        // It is in another pid namespace. Records name it by its pid there, so the table may have it without its pid
-        // here.
-        if key != here && key.pid_ns != here.pid_ns {
+        let key = self.key(here)?;
+        // Records name a child in another pid namespace by its pid there, so the table may have it without its pid here.
+        if key.pid_ns != here.pid_ns {
             if let Some(id) = table.live_by_key(key) {
                 return Some(Observation::HostPid { id, pid });
             }
-            // It wrote its EXIT record, and its parent has not waited for it yet.
+            // The child wrote its EXIT record, and its parent has not waited for it yet.
             if table.is_known(key, pidfd_inode, shown_ns) {
                 return None;
             }
@@ -208,10 +215,7 @@ impl Scanner {
         let tick_ns = self.tick_us.saturating_mul(1000);
         let is_older = shown_ns.saturating_add(tick_ns) <= table.session_start_ns();
         if is_older && stat.is_over() {
-            let over =
-                OverBefore { key, host_pid: pid, start_ns: shown_ns, blocks: self.root.io_blocks(pid) };
-            // Its parent may have waited for it meanwhile.
-            return self.is_still_over(&over).then_some(Observation::OverBefore(over));
+            return self.over_before(key, pid, shown_ns);
         }
         let before = if is_older { Some(self.root.used_so_far(pid, &stat)?) } else { None };
         let (earliest_start_ns, start_ns) =
@@ -228,15 +232,32 @@ impl Scanner {
         }))
     }
 
+    /// Gives the pid of a process inside its own pid namespace, and the namespace. `here` names the process in this namespace.
+    /// `None`: it is gone.
+    fn key(&self, here: Key) -> Option<Key> {
+        let status = self.root.status(here.pid)?;
+        match status.ns_pids.as_slice() {
+            [_, .., inner] => Some(Key { pid_ns: self.root.pid_ns(here.pid)?, pid: *inner }),
+            _ => Some(here),
+        }
+    }
+
+    /// Describes a zombie that had ended before the run began. `None`: it is gone.
+    fn over_before(&self, key: Key, pid: u32, start_ns: u64) -> Option<Observation> {
+        let over = OverBefore { key, host_pid: pid, start_ns, blocks: self.root.io_blocks(pid) };
+        // If its parent has waited for it meanwhile, the I/O may be that of another process.
+        self.is_still_over(&over).then_some(Observation::OverBefore(over))
+    }
+
     /// Reads what a process runs, and whether its memory is its own or its parent's. The program had begun by `at_ns`,
-    /// CLOCK_MONOTONIC.
+    /// CLOCK_MONOTONIC nanoseconds.
     fn read_program(&self, target: &Target, known: &KnownProgram, at_ns: u64) -> Observation {
         let question = ProgramQuestion::WhatAndWhose(known.parent_pid);
         Observation::Program(program::read(&self.root, target, question, at_ns))
     }
 
-    /// Reads what a process runs if readings at `since_ns` and at `now_ns` found two programs in it. For kernels that do not
-    /// tell of execs. Empty if the second program reported its start, so that it is known.
+    /// Reads what a process runs, where no source reports execs. Readings at `since_ns` and at `now_ns` (CLOCK_MONOTONIC
+    /// nanoseconds) found two programs in it. Gives nothing if the second program has reported its start.
     #[must_use]
     pub fn look_at_changed(
         &self,
@@ -247,7 +268,7 @@ impl Scanner {
     ) -> Vec<Observation> {
         let Some((target, known)) = table.target(id).zip(table.program(id)) else { return Vec::new() };
         let has_known_start = known.start_ns > since_ns;
-        // A static program writes no START record: the start that is known is that of a program before it.
+        // A static program writes no START record: the known start is that of a program before it.
         if has_known_start && !self.runs_static(target.pid) {
             return Vec::new();
         }
@@ -259,8 +280,8 @@ impl Scanner {
         is_static(&self.root.path(pid, "exe")) == Some(true)
     }
 
-    /// Reads what a process runs that was read for the first time, if that is not known. For kernels that do not tell of
-    /// execs. The bottom of its stack was `start_stack` then.
+    /// Reads what a process runs after its first reading, if its program is not known. For runs where no source reports execs.
+    /// `start_stack`: the bottom of its stack at that reading, which was at `now_ns` (CLOCK_MONOTONIC nanoseconds).
     #[must_use]
     pub fn look_at_newcomer(
         &self,
@@ -271,15 +292,15 @@ impl Scanner {
     ) -> Vec<Observation> {
         let Some((target, known)) = table.target(id).zip(table.program(id)) else { return Vec::new() };
         let runs_another = match known.origin {
-            // A static program writes no START record: the one that is known is of a program before it.
+            // A static program writes no START record: the known record is of a program before it.
             ProgramOrigin::Reported => self.runs_static(target.pid),
             ProgramOrigin::ForkCopy | ProgramOrigin::Unknown => {
                 runs_other_than(&self.root, target.pid, known.live_parent_pid)
             }
-            // What it runs was read from /proc.
+            // The program was read from /proc already.
             ProgramOrigin::Read => false,
         };
-        // Asked last: if it has exec'd since it was read, the next reading shows that.
+        // This is asked last. If the process has exec'd since its first reading, the next reading shows that.
         let is_same = || self.root.stat(target.pid).is_some_and(|stat| stat.start_stack == start_stack);
         if known.has_unreported_exec || !runs_another || !is_same() {
             return Vec::new();
@@ -287,12 +308,13 @@ impl Scanner {
         if known.origin == ProgramOrigin::Reported {
             self.exec(&target, now_ns)
         } else {
-            // The reading at `now_ns` was of that program already, so it is dated before.
+            // The reading at `now_ns` was of that program already, so its begin is dated before.
             vec![self.read_program(&target, &known, now_ns.saturating_sub(1))]
         }
     }
 
-    /// Reads what a process runs. Gives that, and that it exec'd before `now_ns`, the time of the sample that has read it.
+    /// Reads what a process runs. Gives that, and that the process exec'd before `now_ns`, the time of the sample that has read
+    /// it (CLOCK_MONOTONIC nanoseconds).
     fn exec(&self, target: &Target, now_ns: u64) -> Vec<Observation> {
         let program = program::read(&self.root, target, ProgramQuestion::What, now_ns);
         vec![

@@ -7,14 +7,15 @@ use crate::model::observation::Observation;
 use crate::sys::clock::Timer;
 use crate::sys::segment::Segment;
 
-/// It is looked at this often at most.
+/// The name is looked for once in this time at most.
 const PERIOD_NS: u64 = 100_000_000;
 
-/// Watches the name.
+/// Watches the name of the segment's file.
 #[derive(Debug)]
 pub(crate) struct SegmentName {
     segment: Arc<Segment>,
     timer: Timer,
+    /// The name was removed, which is reported once.
     is_gone: bool,
 }
 
@@ -24,13 +25,13 @@ impl SegmentName {
         Self { segment, timer: Timer::default(), is_gone: false }
     }
 
-    /// Reports once that the name was removed. `is_last`: looks in any case, since the run has ended. `None`: the name is
-    /// there, it is not time to look, or that was reported.
+    /// Reports once that the name was removed. `now_ns`: CLOCK_MONOTONIC. `is_last`: looks in any case, since the run has
+    /// ended. `None`: the name is there, it is not time to look, or the removal was reported.
     pub(crate) fn read(&mut self, now_ns: u64, is_last: bool) -> Option<Observation> {
         if self.is_gone || !(self.timer.is_due(now_ns, PERIOD_NS) || is_last) {
             return None;
         }
-        // A collector that had begun to finish took the name away itself.
+        // A collector that begins to finish closes the segment, and removes the name itself.
         self.is_gone = self.segment.is_open() && !self.segment.named().is_linked();
         self.is_gone.then_some(Observation::SegmentUnlinked)
     }

@@ -63,18 +63,18 @@ fn ask(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> io::Res
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Account {
     pub(super) pid: u32,
-    /// Since the start of the last thread, which for most processes is the only one.
+    /// Time since the start of the last thread, which for most processes is the only one, microseconds.
     pub(super) elapsed_us: u64,
     /// CPU time of all threads, nanoseconds, as of a clock tick or context switch.
     pub(super) cpu_ns: u64,
     pub(super) peak_rss_bytes: u64,
-    /// `None` if it had several threads.
+    /// Figures of the only thread; `None`: the process had several.
     pub(super) thread: Option<ThreadAccount>,
 }
 
 impl Account {
-    /// Parses a netlink message; `None` for a thread that is not the last of its process, and for versions of the struct
-    /// that can't be read.
+    /// Parses a netlink message. `None`: the thread is not the last one of its process, or the version of the struct can't be
+    /// read.
     pub(super) fn parse(datagram: &[u8]) -> Option<Self> {
         /// The last thread of its process (linux/acct.h).
         const AGROUP: u8 = 0x20;
@@ -103,7 +103,7 @@ impl Account {
     }
 }
 
-/// Parses what the struct has of the thread alone.
+/// Parses the thread's own figures in a struct taskstats.
 fn thread(stats: &[u8]) -> Option<ThreadAccount> {
     let page_bytes = rustix::param::page_size() as u64;
     Some(ThreadAccount {

@@ -12,17 +12,18 @@ use crate::store::state_file::StateFile;
 use crate::sys::clock;
 use crate::sys::segment::Segment;
 
-/// Checkpoints take at most this part of a core (a divisor).
-const SHARE_OF_CORE: u64 = 200;
+/// The time to the next checkpoint is at least this many times the CPU time of the last one. So they take at most 1/200 of a core.
+const TIMES_COST: u64 = 200;
 /// Shortest time between two checkpoints.
 const SHORTEST_NS: u64 = 100_000_000;
-/// Journal entries after which a checkpoint is saved early, to release their space.
+/// With more journal entries, a checkpoint is saved at once, to release their space.
 const MAX_IN_JOURNAL: u64 = 16_384;
 
-/// Loads the sequence number of the newest snapshot (0: there is none), and its run state with the journal applied.
+/// Loads the newest snapshot, and applies the journal and the kept items of the outbox to it. Without a snapshot, does so with a
+/// `new` state. Gives the snapshot's sequence number (0: there is none), and the run state.
 ///
-/// Without both, the state is `new`, and reading continues at the records of `segment` that are still there. `now_ns`:
-/// CLOCK_MONOTONIC.
+/// If records were read before and neither snapshot nor journal has them, the state counts as lost. Reading then continues at the
+/// records of `segment` that are still there. `now_ns`: CLOCK_MONOTONIC nanoseconds.
 pub(crate) fn load(
     state: &StateFile,
     segment: Option<&Segment>,
@@ -33,7 +34,6 @@ pub(crate) fn load(
     let journal = state.journal(run_state.found.count);
     let findings: Vec<_> = journal.iter().map_while(Finding::of_entry).collect();
     let read = segment.map_or_else(ReadUpTo::default, first_unread);
-    // Records were read, and neither snapshot nor journal has them.
     run_state.health.is_state_lost |= sequence == 0 && findings.is_empty() && read.position > 0;
     restore_outgoing(state, &mut run_state.samples.outbox);
     if run_state.health.is_state_lost {
@@ -44,7 +44,7 @@ pub(crate) fn load(
     (sequence, run_state)
 }
 
-/// Restores what closed for the sinks since the snapshot.
+/// Restores the items of the outbox that were kept since the snapshot.
 fn restore_outgoing(state: &StateFile, outbox: &mut Outbox) {
     let (entries, end) = state.read_outgoing(outbox.kept_at);
     outbox.restore(entries.iter().map_while(|entry| postcard::from_bytes(entry).ok()));
@@ -64,17 +64,17 @@ pub(crate) struct CheckpointWriter {
     sequence: u64,
     /// Number of findings in the last snapshot.
     saved: u64,
-    /// When the next snapshot may be due, CLOCK_MONOTONIC nanoseconds.
+    /// The earliest time of the next snapshot, CLOCK_MONOTONIC nanoseconds.
     next_ns: u64,
-    /// Items for the sinks before this number are in the state file.
+    /// Items of the outbox before this number are in the state file.
     kept: u64,
     /// Number of the run's events in the last snapshot.
     happened: u64,
 }
 
 impl CheckpointWriter {
-    /// Gives a writer, and the run state in the state file, or a `new` one. `is_replacement`: an earlier collector was
-    /// killed.
+    /// Gives a writer, and the run state that [`load`] gives. `is_replacement`: an earlier collector was killed, so the run state
+    /// is told that it goes on.
     pub(crate) fn resume(
         state: Arc<StateFile>,
         segment: &Segment,
@@ -97,11 +97,12 @@ impl CheckpointWriter {
         Arc::clone(&self.state)
     }
 
-    /// Writes to the state file what became known for the sinks: whatever a sink has, another collector knows.
+    /// Writes the new items of the outbox to the state file. Called before the sinks get them, so that the next collector knows
+    /// all that a sink has.
     pub(crate) fn keep(&mut self, outbox: &mut Outbox) {
         let mut at = outbox.kept_at;
         for (_, item) in outbox.since(self.kept) {
-            // Without space nothing is kept: another collector reports the loss.
+            // If there was no space, nothing is kept, and the next collector reports the loss.
             if self.state.is_discarded() {
                 break;
             }
@@ -114,8 +115,8 @@ impl CheckpointWriter {
         (outbox.kept_at, self.kept) = (at, outbox.end());
     }
 
-    /// Saves the run state if that is due: with each interval's sample, as often as [`SHARE_OF_CORE`] allows. A long journal
-    /// makes it due at once. `is_interval_over`: the sample of an interval was just taken.
+    /// Saves the run state if an interval is over and the last checkpoint is long enough ago, or if the journal is long.
+    /// `is_interval_over`: the sample of an interval was just taken.
     pub(crate) fn save_if_due(&mut self, run_state: &RunState, is_interval_over: bool) {
         let is_due = is_interval_over && clock::monotonic_ns() >= self.next_ns;
         let in_journal = run_state.found.count.saturating_sub(self.saved);
@@ -124,7 +125,8 @@ impl CheckpointWriter {
         }
     }
 
-    /// Saves the run state at once if an event happened in the run: another collector must not decide it again. Events are rare.
+    /// Saves the run state at once if there are new events of the run, because the next collector must not decide them again.
+    /// Events are rare.
     pub(crate) fn save_if_happened(&mut self, run_state: &RunState) {
         let happened = run_state.happened();
         if happened != self.happened {
@@ -133,6 +135,7 @@ impl CheckpointWriter {
         }
     }
 
+    /// Saves the run state, and plans the next checkpoint. If there is no space, discards the content of the state file.
     fn save(&mut self, run_state: &RunState) {
         if self.state.is_discarded() {
             return;
@@ -144,9 +147,8 @@ impl CheckpointWriter {
         }
         self.state.release_outgoing(run_state.samples.outbox.kept_at);
         self.saved = run_state.found.count;
-        let cost = clock::thread_cpu_ns().saturating_sub(start);
-        // So that the saving takes no more than its share of the time until the next.
-        self.next_ns =
-            clock::monotonic_ns().saturating_add(cost.saturating_mul(SHARE_OF_CORE).max(SHORTEST_NS));
+        let cost_ns = clock::thread_cpu_ns().saturating_sub(start);
+        let wait_ns = cost_ns.saturating_mul(TIMES_COST).max(SHORTEST_NS);
+        self.next_ns = clock::monotonic_ns().saturating_add(wait_ns);
     }
 }

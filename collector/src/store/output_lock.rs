@@ -4,11 +4,11 @@
 //! share the open file, so the lock lasts as long as one of them lives, however they end. A lock file that a killed run left
 //! behind is not locked, and the next run uses it.
 //!
-//! Where the directory is read-only, a report is written in place, and the lock is on the report file itself. Where the
-//! file system has no locks, there is none.
+//! If the directory is read-only, a report is written in place, and the lock is on the report file itself. If the file system has
+//! no locks, a report has none.
 //!
-//! Any user that can open a file can lock it. So a lock file has mode 0600, and another user's lock file is ignored, but not
-//! root's. Otherwise, that user could keep commands from running in /tmp.
+//! Any user that can open a file can lock it. So a lock file has mode 0600, and a lock file of another user than root is not
+//! used. Otherwise, that user could keep commands from running in /tmp.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -20,23 +20,23 @@ use rustix::io::Errno;
 
 use crate::sys::segment::named::NamedFile;
 
-/// How often a lock file is opened again that its holder removed meanwhile.
+/// How often a lock file is opened again because its holder removed it in the meantime.
 const TRIES: u32 = 100;
 
 /// The lock of a report file, held by this process and those that inherited its descriptor.
 #[derive(Debug)]
 pub struct OutputLock {
     file: NamedFile,
-    /// The lock is on the report file itself, which stays.
+    /// Whether `file` must not be removed with the lock: it is the report itself, or another user's.
     is_in_place: bool,
 }
 
-/// Why there is no lock.
+/// Why a lock was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoLock {
-    /// Another run that still lives holds it.
+    /// Another run, which has not ended, holds the lock.
     InUse,
-    /// A file of another user has its name.
+    /// A file of another user has the lock file's name.
     Foreign {
         /// That file.
         path: PathBuf,
@@ -45,7 +45,8 @@ pub enum NoLock {
     },
 }
 
-/// What it means for the report.
+/// Says what it means for the report. [`NoLock::InUse`] gives a text to put behind the report's name, [`NoLock::Foreign`] a
+/// sentence.
 impl fmt::Display for NoLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,42 +62,46 @@ impl fmt::Display for NoLock {
 }
 
 impl OutputLock {
-    /// Takes the lock of this report file; `None` where there can be none.
+    /// Takes the lock of this report file. `None`: the file system has no locks, or the lock file can't be opened.
     ///
     /// # Errors
-    /// If another run holds it, or another user has taken its name.
+    /// If another run holds the lock, or a file of another user has the lock file's name.
     pub fn take(report: &Path) -> Result<Option<Self>, NoLock> {
         let Some(path) = lock_path(report) else { return Ok(None) };
         let result = match Self::take_file(&path, true) {
-            // No lock file can be made there, so the report will be written in place.
+            // No lock file can be made in the directory, so the report will be written in place.
             Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) => Self::take_file(report, false),
             taken => taken,
         };
-        // Asked after the file was opened: what is there now is what was opened, or is another user's.
+        // Checked after the open, to find another user's file that was there before or was put there since.
         if let Some(uid) = foreign_owner(&path) {
             return Err(NoLock::Foreign { path, uid });
         }
-        result.or_else(|error| if error == Errno::WOULDBLOCK { Err(NoLock::InUse) } else { Ok(None) })
+        match result {
+            Ok(lock) => Ok(lock),
+            Err(Errno::WOULDBLOCK) => Err(NoLock::InUse),
+            Err(_) => Ok(None),
+        }
     }
 
-    /// Takes the lock on this file: a lock file if it may be created, else the report itself. Tries again if the holder before
-    /// removes the lock file meanwhile.
+    /// Takes the lock on the file at `path`. `may_create`: it is a lock file, which is created if it is missing; otherwise it is
+    /// the report itself. Tries again if the earlier holder removes the lock file in the meantime.
     fn take_file(path: &Path, may_create: bool) -> Result<Option<Self>, Errno> {
         for _ in 0..TRIES {
             let fd = open(path, may_create)?;
             if let Err(error) = rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 if error != Errno::WOULDBLOCK && may_create {
-                    // No run can lock this file, so it is of no use.
+                    // Files can't be locked there, so a lock file is of no use.
                     let _ = rustix::fs::unlink(path);
                 }
                 return Err(error);
             }
             let mut lock = Self { file: NamedFile::held(path, fd), is_in_place: !may_create };
             if foreign_owner(path).is_some() {
-                // The caller refuses it then. Dropping the lock must not remove another user's file.
+                // The caller refuses this lock. Its drop must not remove another user's file.
                 lock.is_in_place = true;
             }
-            // The holder before may have removed the file between open and lock.
+            // The earlier holder may have removed the file between open and lock.
             if lock.file.is_linked() {
                 return Ok(Some(lock));
             }
@@ -104,7 +109,7 @@ impl OutputLock {
         Err(Errno::WOULDBLOCK)
     }
 
-    /// Takes over the lock of which a collector inherited the descriptor. `None`: the report's path has no file name.
+    /// Takes over a lock whose descriptor a collector has inherited. `None`: the report's path has no file name.
     #[must_use]
     pub fn inherited(report: &Path, fd: OwnedFd) -> Option<Self> {
         let beside = NamedFile::held(&lock_path(report)?, fd);
@@ -113,7 +118,7 @@ impl OutputLock {
         Some(Self { file: beside, is_in_place })
     }
 
-    /// Its descriptor, for a collector.
+    /// Gives the locked file, whose descriptor a collector inherits.
     #[must_use]
     pub fn file(&self) -> &NamedFile {
         &self.file
@@ -121,10 +126,11 @@ impl OutputLock {
 }
 
 impl Drop for OutputLock {
-    /// Removes the lock file, unless another run has made a new one. It stays locked until the last holder ends.
+    /// Removes the lock file, unless its name is that of another run's new file by now. The lock itself lasts until the last holder
+    /// of the descriptor ends.
     fn drop(&mut self) {
         if !self.is_in_place {
-            // Another user's file in a sticky directory stays.
+            // If the file can't be removed, it stays and does no harm: it is not locked.
             let _ = self.file.unlink();
         }
     }
@@ -138,7 +144,7 @@ fn lock_path(report: &Path) -> Option<PathBuf> {
     Some(report.with_file_name(name))
 }
 
-/// Gives the owner of what has this name, if that is neither this user nor root.
+/// Gives the owner of the file or link at `path`, if that is neither this user nor root.
 fn foreign_owner(path: &Path) -> Option<u32> {
     let owner = std::fs::symlink_metadata(path).ok()?.uid();
     (owner != 0 && owner != rustix::process::geteuid().as_raw()).then_some(owner)
@@ -151,7 +157,8 @@ fn open(path: &Path, may_create: bool) -> Result<OwnedFd, Errno> {
     // NFS gives an exclusive lock on files that are open for writing only.
     let result = rustix::fs::open(path, flags | create | OFlags::RDWR, Mode::RUSR | Mode::WUSR);
     match result {
-        // Root's file, left behind by a killed run. If there is none, the directory is read-only.
+        // Root's lock file, left behind by a killed run, or a directory in which no file may be created. In that case this open
+        // fails with ENOENT.
         Err(Errno::ACCESS) => rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())
             .map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error }),
         result => result,

@@ -1,4 +1,4 @@
-//! A run written down, for developers: every observation with its time, so that a run can be replayed without /proc.
+//! A journal of a run, for developers: every observation with its time, so that the run can be replayed without /proc.
 //!
 //! `--journal FILE` names the file, which must not exist. It begins with the version, the configuration and the
 //! machine. Then come the observations, and at the end the inputs of the report. Each part is a length of 4 bytes and
@@ -22,9 +22,9 @@ use crate::run::RunState;
 use crate::run::outbox::Outbox;
 use crate::sys::clock;
 
-/// The format of a journal is that of this version.
+/// The version of this program, which a journal must have to be replayed.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// No part is longer: a reader must not take a damaged length for one.
+/// Most bytes of a part that are read. A damaged file can claim any length.
 const LONGEST_PART: usize = 1 << 30;
 
 /// A part of a journal after its head.
@@ -45,7 +45,7 @@ pub enum ReplayError {
     /// The file is damaged, or no journal.
     #[error("the journal is damaged: {0}")]
     Damaged(#[from] postcard::Error),
-    /// The configuration in it is none.
+    /// Its configuration or machine can't be parsed.
     #[error("the journal's configuration is damaged: {0}")]
     Config(#[from] serde_json::Error),
     /// Another version wrote it.
@@ -56,7 +56,7 @@ pub enum ReplayError {
     NoEnd,
 }
 
-/// Writes a journal. Where there is no room for it the run goes on without.
+/// Writes a journal.
 #[derive(Debug)]
 struct ReplayJournal {
     file: BufWriter<File>,
@@ -66,9 +66,9 @@ impl ReplayJournal {
     /// Creates the file, with version, configuration and machine at its start.
     fn create(path: &Path, config: &Config, host: &HostInfo) -> io::Result<Self> {
         let mut journal = Self { file: BufWriter::new(File::create_new(path)?) };
-        // JSON: what the pipe and the state file hold has forms that postcard can't read back.
-        let told = serde_json::to_string(&(config, host)).map_err(io::Error::other)?;
-        journal.write(&(VERSION, told))?;
+        // As JSON, because postcard can't read back all forms that the configuration has.
+        let config_and_host = serde_json::to_string(&(config, host)).map_err(io::Error::other)?;
+        journal.write(&(VERSION, config_and_host))?;
         Ok(journal)
     }
 
@@ -81,7 +81,7 @@ impl ReplayJournal {
     }
 }
 
-/// The run so far, which changes by observations only, and the journal that holds those, if there is one.
+/// The run so far, which changes by observations only, and the journal that they are written to, if there is one.
 #[derive(Debug)]
 pub struct JournaledRun {
     run: RunState,
@@ -97,50 +97,50 @@ impl Deref for JournaledRun {
 }
 
 impl JournaledRun {
-    /// Makes a run that is not written down.
+    /// Makes a run without a journal.
     #[must_use]
     pub fn new(run: RunState) -> Self {
         Self { run, journal: None }
     }
 
-    /// Writes down what comes from now on.
+    /// Creates a journal at `path`, to which the observations from now on are written.
     ///
     /// # Errors
-    /// If the file can't be made.
+    /// If the file can't be created or written.
     pub fn write_to(&mut self, path: &Path, config: &Config, host: &HostInfo) -> io::Result<()> {
         self.journal = Some(ReplayJournal::create(path, config, host)?);
         Ok(())
     }
 
-    /// Takes in what a source has seen at this time, CLOCK_MONOTONIC nanoseconds.
+    /// Applies an observation to the run, and writes it to the journal. `now_ns`: when it was made, CLOCK_MONOTONIC nanoseconds.
     pub fn apply(&mut self, now_ns: u64, observation: Observation) {
         self.run.apply(now_ns, &observation);
         self.note(&Part::Seen(now_ns, observation));
     }
 
-    /// Takes in what a source has seen just now.
+    /// Applies an observation that was made just now, as [`Self::apply`] does.
     pub fn apply_now(&mut self, observation: Observation) {
         self.apply(clock::monotonic_ns(), observation);
     }
 
-    /// Gives the orders that the launcher is to get at `now_ns` (CLOCK_MONOTONIC). They are not written to the journal: a
-    /// replay decides them again.
+    /// Gives the orders that the launcher is to get at `now_ns`, CLOCK_MONOTONIC nanoseconds. They are not written to the journal,
+    /// because a replay decides them again.
     pub(crate) fn take_orders(&mut self, now_ns: u64) -> Vec<Order> {
         self.run.take_orders(now_ns)
     }
 
-    /// Gives what waits for the sinks. What they have taken is no conclusion, so it is not written down.
+    /// Gives the items that wait for the sinks. Changes to them are not written to the journal: no conclusion depends on them.
     pub(crate) fn outbox(&mut self) -> &mut Outbox {
         &mut self.run.samples.outbox
     }
 
-    /// Gives the run, when nothing more will be seen.
+    /// Gives the run, to which no more observations are applied.
     #[must_use]
     pub fn into_state(self) -> RunState {
         self.run
     }
 
-    /// Writes down the end, of which the report is about to be made.
+    /// Writes the end of the run to the journal, and closes the journal. Called just before the report is made.
     pub fn end(&mut self, end: &RunEnd) {
         self.note(&Part::End(end.clone()));
         if let Some(mut journal) = self.journal.take() {
@@ -149,7 +149,7 @@ impl JournaledRun {
         }
     }
 
-    /// Writes a part, if the run is written down. After an error nothing more is written.
+    /// Writes a part to the journal, if there is one. After an error, the run goes on without a journal.
     fn note(&mut self, part: &Part) {
         if let Some(journal) = &mut self.journal
             && journal.write(part).is_err()
@@ -159,30 +159,30 @@ impl JournaledRun {
     }
 }
 
-/// A run as a journal tells it.
+/// A run that was replayed: all that a report is made of.
 #[derive(Debug)]
 pub struct Replayed {
-    /// What was asked for.
+    /// The run's configuration.
     pub config: Config,
-    /// Where it ran.
+    /// The machine on which it ran.
     pub host: HostInfo,
-    /// What the run came to.
+    /// Its state at the end.
     pub run: RunState,
     /// How it ended.
     pub end: RunEnd,
 }
 
-/// Replays a journal.
+/// Replays the journal at `path`.
 ///
 /// # Errors
-/// If it can't be read, or is not whole.
+/// If it can't be read, is damaged or not whole, or was written by another version.
 pub fn replay(path: &Path) -> Result<Replayed, ReplayError> {
     let mut file = BufReader::new(File::open(path)?);
-    let (version, told): (String, String) = read(&mut file)?;
+    let (version, config_and_host): (String, String) = read(&mut file)?;
     if version != VERSION {
         return Err(ReplayError::OtherVersion(version));
     }
-    let (config, host): (Config, HostInfo) = serde_json::from_str(&told)?;
+    let (config, host): (Config, HostInfo) = serde_json::from_str(&config_and_host)?;
     let mut run = RunState::of_run(&config, &host);
     loop {
         match read(&mut file)? {
@@ -195,12 +195,33 @@ pub fn replay(path: &Path) -> Result<Replayed, ReplayError> {
 /// Reads the next part.
 fn read<T: DeserializeOwned>(file: &mut impl Read) -> Result<T, ReplayError> {
     let mut length = [0; 4];
-    file.read_exact(&mut length).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => ReplayError::NoEnd,
-        _ => ReplayError::Io(error),
-    })?;
+    read_whole(file, &mut length)?;
     let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(LONGEST_PART);
     let mut bytes = vec![0; length.min(LONGEST_PART)];
-    file.read_exact(&mut bytes)?;
+    read_whole(file, &mut bytes)?;
     Ok(postcard::from_bytes(&bytes)?)
+}
+
+/// Fills `bytes`. A journal that ends within them is one whose collector was killed.
+fn read_whole(file: &mut impl Read, bytes: &mut [u8]) -> Result<(), ReplayError> {
+    file.read_exact(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => ReplayError::NoEnd,
+        _ => ReplayError::Io(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journal_that_ends_within_a_part_has_no_end() {
+        // As a killed collector leaves it: its writes are of blocks, not of parts.
+        let part = [&3_u32.to_le_bytes()[..], &postcard::to_stdvec("ab").unwrap()].concat();
+        assert_eq!(read::<String>(&mut &part[..]).unwrap(), "ab");
+        for length in 0..part.len() {
+            let cut = read::<String>(&mut &part[..length]);
+            assert!(matches!(cut, Err(ReplayError::NoEnd)), "{length}: {cut:?}");
+        }
+    }
 }

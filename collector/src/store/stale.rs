@@ -1,7 +1,7 @@
 //! Stale sessions: launcher and collector were both killed, and the session's files remain in shared memory.
 //!
-//! The files of a live session are locked, also by processes in other pid namespaces. A stale session can be turned into a
-//! report (see [`crate::recover`]). The next run of that user removes it, since it takes up memory.
+//! The files of a live session are locked, and a lock shows in all pid namespaces. A report can be made of a stale session (see
+//! [`crate::recover`]). The next run of its user removes it, since it takes up memory.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,7 +14,7 @@ use crate::sys::segment::named::NamedFile;
 
 const STATE_SUFFIX: &str = ".state";
 
-/// Gives how the names of this user's sessions begin.
+/// Gives the begin of the names of all files of this user's sessions.
 fn prefix(uid: u32) -> String {
     format!("gpu-track.{uid}.")
 }
@@ -33,43 +33,42 @@ pub fn state_name(segment: &Path) -> PathBuf {
     path.into()
 }
 
-/// A stale session, locked against other users of it.
+/// A stale session. Its files are locked, so that no other process takes it for stale.
 #[derive(Debug)]
 pub struct Stale {
     /// Path of the segment, which may not exist.
     pub path: PathBuf,
-    /// The segment.
+    /// The segment, if it exists.
     pub segment: Option<NamedFile>,
-    /// The state file.
+    /// The state file, if it exists.
     pub state: Option<NamedFile>,
-    /// The live file.
+    /// The live file, if it exists.
     live: Option<NamedFile>,
-    /// When a file of the session was last written to.
+    /// When the state file was last written to; without one, the segment or the live file.
     pub written_at: SystemTime,
 }
 
 impl Stale {
-    /// Finds all stale sessions of this user, the oldest first.
+    /// Finds all stale sessions of this user in `dir`, and locks them. The one that was written to first comes first.
     #[must_use]
     pub fn all(dir: &Path, uid: u32) -> Vec<Self> {
         let prefix = prefix(uid);
-        // A session has up to three files: the segment, and beside it, with suffixes, state file and live file.
-        let names: BTreeSet<String> = std::fs::read_dir(dir)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| name.starts_with(&prefix))
-            .map(|name| {
-                let suffix = [STATE_SUFFIX, live::SUFFIX].into_iter().find(|suffix| name.ends_with(suffix));
-                name.strip_suffix(suffix.unwrap_or_default()).map(str::to_owned).unwrap_or(name)
-            })
-            .collect();
+        // A session has up to three files: the segment, and state file and live file, whose names have a suffix.
+        let mut names = BTreeSet::new();
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if name.starts_with(&prefix) {
+                let session = name.strip_suffix(STATE_SUFFIX).or(name.strip_suffix(live::SUFFIX));
+                names.insert(session.unwrap_or(&name).to_owned());
+            }
+        }
         let mut all: Vec<Self> = names.iter().filter_map(|name| Self::at(dir, name, uid).ok()).collect();
         all.sort_by_key(|stale| stale.written_at);
         all
     }
 
-    /// Opens and locks the files of a session. Fails if a process has one of them locked.
+    /// Opens and locks the files of the session whose segment is `dir`/`name`. Fails if there is none, or a process has one of them
+    /// locked.
     fn at(dir: &Path, name: &str, uid: u32) -> io::Result<Self> {
         let path = dir.join(name);
         let left = |path: &Path| match NamedFile::left_behind(path, uid) {
@@ -79,7 +78,7 @@ impl Stale {
         };
         let beside = |suffix| left(&dir.join(format!("{name}{suffix}")));
         let (segment, state, live) = (left(&path)?, beside(STATE_SUFFIX)?, beside(live::SUFFIX)?);
-        // The segment is written through its mapping, which does not change its time.
+        // The state file comes first: writes through a mapping, as those to the segment, need not change a file's time.
         let dated = state.as_ref().or(segment.as_ref()).or(live.as_ref()).ok_or(io::ErrorKind::NotFound)?;
         let written_at = std::fs::File::from(dated.file().try_clone_to_owned()?).metadata()?.modified()?;
         Ok(Self { path, segment, state, live, written_at })
@@ -100,7 +99,7 @@ impl Stale {
     }
 }
 
-/// Removes the files of all stale sessions of this user in `dir`, reported or not.
+/// Removes the files of all stale sessions of this user in `dir`, even if no report was made of them.
 pub fn remove_all(dir: &Path, uid: u32) {
     Stale::all(dir, uid).iter().for_each(Stale::remove);
 }

@@ -1,13 +1,13 @@
 //! The state file: what a replacement collector resumes from. Tracked processes never map it.
 //!
 //! ```text
+//! byte     | what begins there
 //! 0        | the run: configuration and machine
-//! 1 << 38  | closed samples, ended processes and events for the sinks, entries of any length: each is there before a sink
-//!          | has it
+//! 1 << 38  | items of the outbox, of any length; each is written before a sink gets it
 //! 1 << 39  | connector events, as they are read; each becomes a finding when its turn in the merge comes
 //! 1 << 40  | snapshot A: the run state
 //! 2 << 40  | snapshot B: the same; the two are written in turn
-//! 3 << 40  | journal: every finding; a record of the ring before its slot is freed
+//! 3 << 40  | journal: every finding; a record is written before its slot of the ring is freed
 //! 4 << 40  | one byte, if the report is written
 //! ```
 //!
@@ -15,8 +15,9 @@
 //! later journal entries, and continues to read the ring after the last entry. The file is sparse: the space of entries
 //! that a snapshot includes is released.
 //!
-//! A killed process leaves no partial `write`, so the order of writes is enough. The head of a part (sequence, length,
-//! checksum) is cleared before the body changes, and written after it. The checksum detects changes by other processes.
+//! The run and the snapshots are parts. A part has a head (sequence, length, checksum), which is cleared before the body changes
+//! and written after it. A killed process has done all writes up to some moment and none after it, so the head tells whether
+//! the body is whole. The checksum detects changes by other processes.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -35,26 +36,30 @@ use crate::model::kernel_event::EventSlot;
 use crate::model::record_or_event::{Entry, ReadUpTo};
 use crate::sys::segment::named::NamedFile;
 
+// Where the areas begin, bytes.
 const RUN: u64 = 0;
 const OUTGOING: u64 = 1 << 38;
 const EVENTS: u64 = 1 << 39;
 const SNAPSHOTS: [u64; 2] = [1 << 40, 2 << 40];
 const JOURNAL: u64 = 3 << 40;
 const REPORTED: u64 = 4 << 40;
-/// Sequence, length and checksum before the body of a part.
+/// Bytes of a part's head: sequence, length and checksum.
 const HEAD: usize = 24;
-/// Length and checksum of an entry for the sinks.
+/// Bytes before an item of the outbox: length and checksum.
 const OUTGOING_HEAD: usize = 16;
-/// Bytes of a journal entry and of a connector event. None crosses a page, so a writer that is killed leaves whole ones.
+/// Bytes of a journal entry. None crosses a page, so a killed writer leaves whole ones.
 const ENTRY: usize = size_of::<Entry>();
+/// Bytes of a connector event. None crosses a page, either.
 const EVENT: usize = size_of::<EventSlot>();
-/// The unit of a file's blocks (stat(2)), whatever its file system has.
+/// The unit of a file's blocks (stat(2)), which does not depend on the file system.
 const STAT_BLOCK_BYTES: u64 = 512;
 
 /// The state file of a session.
 #[derive(Debug)]
 pub struct StateFile {
+    /// The file by its name, with its lock.
     named: NamedFile,
+    /// A descriptor of the same file, to read and write it.
     file: File,
     is_discarded: AtomicBool,
 }
@@ -80,13 +85,13 @@ impl StateFile {
     /// If the file cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         let unnamed = NamedFile::unnamed(path)?;
-        // Everything else that can fail comes before the file has a name.
+        // The file gets its name last, so that no error leaves it behind.
         let state = Self::of(unnamed)?;
         state.named.link()?;
         Ok(state)
     }
 
-    /// Takes the state file behind this open descriptor.
+    /// Takes the state file behind this open descriptor, whose name is `path`, and locks it.
     ///
     /// # Errors
     /// If it cannot be locked, or the process has no descriptors left.
@@ -94,7 +99,7 @@ impl StateFile {
         Self::of(NamedFile::opened(path, file)?)
     }
 
-    /// Takes the state file in this file. A stale one can only be read.
+    /// Takes a state file that is open and locked. A stale one ([`NamedFile::left_behind`]) is open for reading only.
     ///
     /// # Errors
     /// If the process has no descriptors left.
@@ -103,14 +108,14 @@ impl StateFile {
         Ok(Self { named, file, is_discarded: AtomicBool::new(false) })
     }
 
-    /// The underlying file.
+    /// Gives the file with its name and lock.
     #[must_use]
     pub fn named(&self) -> &NamedFile {
         &self.named
     }
 
-    /// Writes slots of words from number `number` on to the area that begins at byte `begin`. Discards all content if there is
-    /// no space.
+    /// Writes slots to the area that begins at byte `begin`, the first one as slot `number`. If they can't be written, discards the
+    /// content of the file.
     fn append<const N: usize>(&self, begin: u64, number: u64, slots: &[[u32; N]]) {
         if self.is_discarded() {
             return;
@@ -125,8 +130,8 @@ impl StateFile {
         }
     }
 
-    /// Reads slots of the area that begins at byte `begin`, from number `from` on, up to the first that was not written: it is
-    /// all zeros.
+    /// Reads slots of the area that begins at byte `begin`, from slot `from` on. The first slot that is all zeros was not written,
+    /// and ends them.
     fn slots<const N: usize>(&self, begin: u64, from: u64) -> Vec<[u32; N]> {
         let mut slots = Vec::new();
         let mut bytes = vec![0; size_of::<[u32; N]>()];
@@ -148,10 +153,10 @@ impl StateFile {
         self.slots(JOURNAL, from)
     }
 
-    /// Discards all content, because the file cannot be kept complete. A replacement must not resume from it.
+    /// Empties the file, because it can't be kept complete. A replacement must not resume from a part of the state.
     pub(crate) fn discard(&self) {
         self.is_discarded.store(true, Ordering::Relaxed);
-        // Truncating a file needs no space.
+        // A truncation needs no space.
         let _ = self.file.set_len(0);
     }
 
@@ -160,32 +165,28 @@ impl StateFile {
         self.is_discarded.load(Ordering::Relaxed)
     }
 
-    /// Writes a snapshot that includes these findings, and releases their space in the journal. `sequence` must be larger than
-    /// that of all snapshots before.
+    /// Writes a snapshot of `state`, which includes all findings and events up to `found`. Releases their space in the journal and
+    /// among the events. `sequence` must be larger than that of all snapshots before.
     ///
     /// # Errors
     /// If there is no space.
     pub fn save<T: Serialize>(&self, sequence: u64, found: &ReadUpTo, state: &T) -> io::Result<()> {
         let at = if sequence.is_multiple_of(2) { SNAPSHOTS[0] } else { SNAPSHOTS[1] };
         self.write_part(at, sequence, &postcard::to_stdvec(state).map_err(io::Error::other)?)?;
-        let included = [(JOURNAL, found.count * ENTRY as u64), (EVENTS, found.events * EVENT as u64)];
-        for (at, length) in included.into_iter().filter(|(_, length)| *length > 0) {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // If this fails, the space stays in use.
-            let _ = rustix::fs::fallocate(&self.file, flags, at, length);
-        }
+        self.release(JOURNAL, found.count * ENTRY as u64);
+        self.release(EVENTS, found.events * EVENT as u64);
         Ok(())
     }
 
-    /// Loads the newest complete snapshot and its sequence number. `None`: there is none, or it is damaged.
+    /// Loads the newest complete snapshot, and gives its sequence number and the state. `None`: there is none, or it is damaged.
     #[must_use]
     pub fn load<T: DeserializeOwned>(&self) -> Option<(u64, T)> {
-        let newest = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?.0, at))).max()?;
-        let (sequence, body) = self.read_part(newest.1)?;
+        let (_, newest) = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?.0, at))).max()?;
+        let (sequence, body) = self.read_part(newest)?;
         Some((sequence, postcard::from_bytes(&body).ok()?))
     }
 
-    /// Writes an entry for the sinks at this offset among them. Gives the offset of the next one.
+    /// Writes an item of the outbox at byte `at` of their area. Gives the byte at which the next one begins.
     ///
     /// # Errors
     /// If there is no space.
@@ -198,19 +199,16 @@ impl StateFile {
         Ok(at + entry.len() as u64)
     }
 
-    /// Reads the entries for the sinks from byte `at` of their area on, up to the first that is missing or damaged. Gives
-    /// their bodies, and the offset after the last.
+    /// Reads the items of the outbox from byte `at` of their area on, up to the first that is missing or damaged. Gives their
+    /// bodies, and the byte at which the next one begins.
     pub(crate) fn read_outgoing(&self, mut at: u64) -> (Vec<Vec<u8>>, u64) {
-        let written = self.written_bytes().unwrap_or(0);
+        let most = self.allocated_bytes().unwrap_or(0);
         let mut entries = Vec::new();
         let mut head = [0; OUTGOING_HEAD];
         while self.file.read_exact_at(&mut head, OUTGOING + at).is_ok() {
-            let [length, sum] = [0, 8].map(|from| {
-                let bytes = head.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
-                u64::from_ne_bytes(bytes.unwrap_or_default())
-            });
+            let (length, sum) = (number_at(&head, 0), number_at(&head, 8));
             // A damaged head can claim any length.
-            let mut body = vec![0; usize::try_from(length.min(written)).unwrap_or(0)];
+            let mut body = vec![0; usize::try_from(length.min(most)).unwrap_or(0)];
             let is_read = self.file.read_exact_at(&mut body, OUTGOING + at + OUTGOING_HEAD as u64).is_ok();
             if length == 0 || !is_read || checksum(&body) != sum {
                 break;
@@ -221,16 +219,21 @@ impl StateFile {
         (entries, at)
     }
 
-    /// Releases the space of the entries for the sinks before this offset: a snapshot includes them.
+    /// Releases the space of the outbox items before byte `before` of their area, which a snapshot includes.
     pub(crate) fn release_outgoing(&self, before: u64) {
-        if before > 0 {
+        self.release(OUTGOING, before);
+    }
+
+    /// Releases the space of the first `length` bytes of the area that begins at byte `begin`.
+    fn release(&self, begin: u64, length: u64) {
+        if length > 0 {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // If this fails, the space stays in use.
-            let _ = rustix::fs::fallocate(&self.file, flags, OUTGOING, before);
+            let _ = rustix::fs::fallocate(&self.file, flags, begin, length);
         }
     }
 
-    /// Writes what a replacement must know besides the run state.
+    /// Writes what a report of a stale session (`--recover`) needs besides the run state.
     ///
     /// # Errors
     /// If there is no space.
@@ -245,14 +248,14 @@ impl StateFile {
 
     /// Notes that the report is written, so that no replacement writes it again.
     pub(crate) fn note_reported(&self) {
-        // Without space, a replacement of a collector that is killed now writes the report again.
+        // If there is no space and this collector is killed now, its replacement writes the report again.
         let _ = self.file.write_all_at(&[1], REPORTED);
     }
 
     /// Whether the report is written.
     #[must_use]
     pub fn is_reported(&self) -> bool {
-        // The byte is there only if it was written. Its value says nothing.
+        // The file is this long only if the byte was written. Its value does not matter.
         self.file.read_exact_at(&mut [0_u8; 1], REPORTED).is_ok()
     }
 
@@ -266,12 +269,13 @@ impl StateFile {
         self.newest_snapshot().is_some()
     }
 
-    /// Gives the space that the file takes, bytes. `None`: the kernel does not say it. No part is longer.
-    fn written_bytes(&self) -> Option<u64> {
+    /// Gives the space that the file takes, bytes: the file is sparse, so this is far less than its length. `None`: the kernel
+    /// does not tell.
+    fn allocated_bytes(&self) -> Option<u64> {
         Some(self.file.metadata().ok()?.blocks().saturating_mul(STAT_BLOCK_BYTES))
     }
 
-    /// Writes a part, and its head last.
+    /// Writes the part that begins at byte `at`: clears its head, writes the body, and then the new head.
     fn write_part(&self, at: u64, sequence: u64, body: &[u8]) -> io::Result<()> {
         self.file.write_all_at(&[0; HEAD], at)?;
         self.file.write_all_at(body, at + HEAD as u64)?;
@@ -282,25 +286,32 @@ impl StateFile {
         self.file.write_all_at(&head, at)
     }
 
-    /// Reads sequence and body of a part. `None`: it was not written, or is damaged.
+    /// Reads sequence and body of the part that begins at byte `at`. `None`: it was not written, or is damaged.
     fn read_part(&self, at: u64) -> Option<(u64, Vec<u8>)> {
         let (sequence, length, sum) = self.head(at)?;
-        // A damaged head can claim any length: more than the file's blocks is refused.
-        let written = self.written_bytes()?;
-        let mut body = vec![0; usize::try_from(length).ok().filter(|_| length <= written)?];
+        // A damaged head can claim any length. No part is longer than the space that the file takes.
+        if length > self.allocated_bytes()? {
+            return None;
+        }
+        let mut body = vec![0; usize::try_from(length).ok()?];
         self.file.read_exact_at(&mut body, at + HEAD as u64).ok()?;
         (checksum(&body) == sum).then_some((sequence, body))
     }
 
-    /// Reads sequence, length and checksum of a part, if it was written.
+    /// Reads the head of the part that begins at byte `at`: sequence, length and checksum. `None`: it was not written, or not
+    /// completely.
     fn head(&self, at: u64) -> Option<(u64, u64, u64)> {
         let mut head = [0; HEAD];
         self.file.read_exact_at(&mut head, at).ok()?;
-        let mut numbers =
-            head.chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap_or_default()));
-        let (sequence, length, sum) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let (sequence, length, sum) = (number_at(&head, 0), number_at(&head, 8), number_at(&head, 16));
         (sequence > 0).then_some((sequence, length, sum))
     }
+}
+
+/// Reads the number at byte `at` of a head.
+fn number_at(head: &[u8], at: usize) -> u64 {
+    let bytes = head.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    u64::from_ne_bytes(bytes.unwrap_or_default())
 }
 
 /// Gives a checksum that is the same in every process of one version.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use super::{Form, Noted, csv, marks, named, torn_note};
 use crate::report::sub_track::{Mark, Position, number};
 
-/// What writes a mark. Its error is a line that names the target.
+/// Writes a mark to the target. Its error is a line that names the target.
 type TakeMark<'a> = &'a mut dyn FnMut(Mark) -> Result<(), String>;
 
 /// Writes the marks of all files, in the order of `files`, to a new file `target`.
@@ -42,13 +42,13 @@ pub fn combine(target: &Path, files: &[PathBuf]) -> Result<Noted<()>, String> {
     }
 }
 
-/// Hands the marks of all files to `write`. Adds a note for each file that ends within a row.
+/// Hands the marks of all files to `write`, in the order of `files`. Adds a note to `notes` for each file that ends within a row.
 ///
 /// # Errors
 /// If a file can't be read or a mark can't be written. The text names the file.
 fn copy_marks(files: &[PathBuf], write: TakeMark, notes: &mut Vec<String>) -> Result<(), String> {
     for file in files {
-        // An error of writing names the target already, and not the file that is read.
+        // An error of `write`. It names the target already, so it must not be reported as one of `file`.
         let mut unwritten = None;
         let read = marks::read(file, |mark| write(mark).map_err(|problem| unwritten.insert(problem).clone()));
         match (unwritten, read) {
@@ -60,6 +60,7 @@ fn copy_marks(files: &[PathBuf], write: TakeMark, notes: &mut Vec<String>) -> Re
     Ok(())
 }
 
+/// Makes the line for the user that `target` can't be written.
 fn unwritable(target: &Path, error: impl std::fmt::Display) -> String {
     named(target, &format!("cannot be written: {error}"))
 }
@@ -72,7 +73,7 @@ fn position_number(position: Position) -> u8 {
     }
 }
 
-/// Writes the marks that `copy_marks` hands on to the new file `target` as CSV, below the names of the columns.
+/// Writes the names of the columns to the new file `target` as CSV, and then the marks that `copy_marks` hands on.
 fn to_csv(
     target: &Path,
     file: File,

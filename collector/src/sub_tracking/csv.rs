@@ -1,9 +1,9 @@
-//! Rows of comma-separated values (RFC 4180), as Python's `csv` writes and reads them: a cell may be quoted, and then have commas,
-//! quotes and line breaks. A quote is special at the start of a cell only: in `5" disk` it is a character like any other.
+//! Rows of comma-separated values (RFC 4180), as Python's `csv` writes and reads them. A cell may be quoted, and then have commas,
+//! quotes and line breaks. Only at the start of a cell does a quote begin a quoted text: in `5" disk` it is an ordinary character.
 
 use std::io::{self, BufRead, Read};
 
-/// Longest row, bytes. A file without line breaks is none of ours, and must not fill the memory.
+/// Most bytes of a row. A file can be any program's, so a longer row must not fill the memory.
 const LONGEST_ROW: u64 = 1 << 20;
 
 /// What comes next in a file.
@@ -13,8 +13,8 @@ pub(super) enum Next {
     Row,
     /// The file ends.
     End,
-    /// The file ends within a row, which may have lost a part of its last cell. It has so many lines, more than one if the file
-    /// ends within quotes.
+    /// The file ends within a row, which may lack a part of its last cell. The number is that of the row's lines: more than one if
+    /// the file ends within quotes.
     Torn(u64),
 }
 
@@ -25,17 +25,18 @@ pub(super) struct Rows<R> {
     line: Vec<u8>,
     /// Cells of the last row, without their quotes.
     cells: Vec<Vec<u8>>,
-    /// How many of `cells` the last row has. Those behind them are kept for longer rows.
+    /// How many of `cells` the last row has. The memory of the others is used again for longer rows.
     count: usize,
-    /// Where in its last cell the row is.
-    place: Place,
+    /// Where in the row's last cell the next byte comes.
+    position: CellPosition,
     /// The number of the last line that was read.
     line_number: u64,
 }
 
 impl<R: BufRead> Rows<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, line: Vec::new(), cells: Vec::new(), count: 0, place: Place::Start, line_number: 0 }
+        let (line, cells) = (Vec::new(), Vec::new());
+        Self { reader, line, cells, count: 0, position: CellPosition::Start, line_number: 0 }
     }
 
     /// Gives the number of the line in which the last row ends, from 1 on.
@@ -43,14 +44,14 @@ impl<R: BufRead> Rows<R> {
         self.line_number
     }
 
-    /// Reads the next row, whose cells [`Self::cells`] then gives. Empty lines are passed over.
+    /// Reads the next row, whose cells [`Self::cells`] then gives. Empty lines are skipped.
     ///
     /// # Errors
     /// If the file can't be read, or has a row that is too long.
     pub(super) fn next(&mut self) -> io::Result<Next> {
         self.begin_row();
-        let mut before = self.line_number;
-        let mut length = 0_u64;
+        // The number of the last line before the row, and how many bytes of the row were read.
+        let (mut before, mut length) = (self.line_number, 0);
         loop {
             self.line.clear();
             let room = LONGEST_ROW.saturating_sub(length);
@@ -63,20 +64,22 @@ impl<R: BufRead> Rows<R> {
                 };
             }
             length += read as u64;
-            let has_end = self.line.last() == Some(&b'\n');
             self.line_number += 1;
+            let has_line_break = self.line.last() == Some(&b'\n');
             let content =
-                self.line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
-            let content = if has_end { content } else { self.line.len() };
+                if has_line_break { length_without_line_break(&self.line) } else { self.line.len() };
             self.add(0..content);
-            // A line break within quotes belongs to a cell. Without one, the room or the file is at its end: the next turn
-            // finds out.
-            if !has_end || self.place == Place::Quoted {
+            // A line without a line break ends at the row's limit or at the end of the file. The next read tells which.
+            if !has_line_break {
+                continue;
+            }
+            // Within quotes, the line break belongs to the cell.
+            if self.position == CellPosition::Quoted {
                 self.add(content..self.line.len());
                 continue;
             }
-            if self.place == Place::Start && self.count == 1 {
-                // An empty line.
+            let is_empty_line = self.position == CellPosition::Start && self.count == 1;
+            if is_empty_line {
                 (before, length) = (self.line_number, 0);
                 continue;
             }
@@ -89,7 +92,7 @@ impl<R: BufRead> Rows<R> {
         &self.cells[..self.count]
     }
 
-    /// Gives the cells of the last row as texts.
+    /// Gives the cells of the last row as texts, without white space around them.
     pub(super) fn texts(&self) -> Vec<String> {
         self.cells().iter().map(|cell| String::from_utf8_lossy(cell).trim().to_owned()).collect()
     }
@@ -97,27 +100,27 @@ impl<R: BufRead> Rows<R> {
     /// Begins a row with an empty cell.
     fn begin_row(&mut self) {
         self.count = 0;
-        self.place = Place::Start;
+        self.position = CellPosition::Start;
         begin_cell(&mut self.cells, &mut self.count);
     }
 
-    /// Adds bytes of the last line to the row's cells, without the quotes around them.
-    fn add(&mut self, bytes: std::ops::Range<usize>) {
-        for byte in &self.line[bytes] {
-            self.place = match (self.place, byte) {
-                (Place::Start, b'"') => Place::Quoted,
-                (Place::Quoted, b'"') => Place::AtQuote,
-                (Place::Start | Place::Plain | Place::AtQuote, b',') => {
+    /// Adds the bytes at `range` of the last line to the row's cells, without the quotes around cells.
+    fn add(&mut self, range: std::ops::Range<usize>) {
+        for byte in &self.line[range] {
+            self.position = match (self.position, byte) {
+                (CellPosition::Start, b'"') => CellPosition::Quoted,
+                (CellPosition::Quoted, b'"') => CellPosition::AtQuote,
+                (CellPosition::Start | CellPosition::Plain | CellPosition::AtQuote, b',') => {
                     begin_cell(&mut self.cells, &mut self.count);
-                    Place::Start
+                    CellPosition::Start
                 }
                 (before, byte) => {
                     self.cells[self.count - 1].push(*byte);
                     match (before, byte) {
                         // Two quotes within quotes are one.
-                        (Place::Quoted, _) | (Place::AtQuote, b'"') => Place::Quoted,
-                        // As with Python, what stands behind the closing quote belongs to the cell.
-                        _ => Place::Plain,
+                        (CellPosition::Quoted, _) | (CellPosition::AtQuote, b'"') => CellPosition::Quoted,
+                        // As in Python, text behind the closing quote belongs to the cell.
+                        _ => CellPosition::Plain,
                     }
                 }
             };
@@ -125,20 +128,25 @@ impl<R: BufRead> Rows<R> {
     }
 }
 
-/// A place in a cell.
+/// Where in a cell the next byte comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Before its first byte.
+enum CellPosition {
+    /// At the start of the cell.
     Start,
-    /// In a cell without quotes, or behind them.
+    /// In a cell without quotes, or behind the closing quote.
     Plain,
     /// Within quotes.
     Quoted,
-    /// Behind a quote within quotes, which ends them unless another quote follows.
+    /// Behind a quote within quotes. It was the closing one unless another quote follows.
     AtQuote,
 }
 
-/// Begins a cell behind the first `count` ones, and counts it. What was there of a longer row is used again.
+/// Gives the length of a line without the line breaks (CR, LF) at its end.
+fn length_without_line_break(line: &[u8]) -> usize {
+    line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1)
+}
+
+/// Begins the cell behind the first `count` ones, and counts it. Uses the memory of an earlier row's cell again.
 fn begin_cell(cells: &mut Vec<Vec<u8>>, count: &mut usize) {
     match cells.get_mut(*count) {
         Some(cell) => cell.clear(),
@@ -147,7 +155,7 @@ fn begin_cell(cells: &mut Vec<Vec<u8>>, count: &mut usize) {
     *count += 1;
 }
 
-/// Writes a cell, in quotes if it needs them.
+/// Gives a text as a cell, in quotes if it needs them.
 pub(super) fn cell(text: &str) -> String {
     match text.contains(['"', ',', '\r', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -155,7 +163,7 @@ pub(super) fn cell(text: &str) -> String {
     }
 }
 
-/// Reads a finite number. `None`: the cell is something else.
+/// Gives the finite number in a cell. `None`: the cell has something else.
 pub(super) fn number(cell: &[u8]) -> Option<f64> {
     let number: f64 = str::from_utf8(cell).ok()?.trim().parse().ok()?;
     number.is_finite().then_some(number)

@@ -1,4 +1,4 @@
-//! Reads sub-tracking files: a mark a row, with the columns `process_id`, `code_block_name`, `position` and `timestamp`.
+//! Reads sub-tracking files: each row is a mark, with the columns `process_id`, `code_block_name`, `position` and `timestamp`.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -12,13 +12,13 @@ use super::csv::{self, Next, Rows};
 use super::sqlite::{self, unreadable};
 use crate::report::sub_track::{Mark, Position};
 
-/// The columns.
+/// The columns of a sub-tracking file.
 pub(super) const COLUMNS: [&str; 4] = ["process_id", "code_block_name", "position", "timestamp"];
 
 /// Reads a file, and hands its marks to `take`. Gives how many lines at its end are left out, because the file ends within a row.
 ///
 /// # Errors
-/// If it can't be read, has another form, or `take` fails, as a text to put behind the file's name.
+/// If the file can't be read or has another form. The error is a text to put behind the file's name. Errors of `take` are given on.
 pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
     match Form::of(path)? {
         Form::Csv => of_csv(path, take),
@@ -26,7 +26,7 @@ pub(super) fn read(path: &Path, take: impl FnMut(Mark) -> Result<(), String>) ->
     }
 }
 
-/// Gives the position that a number stands for. `None`: it stands for none.
+/// Gives the position that a number in a file stands for. `None`: it stands for none.
 fn position(number: i64) -> Option<Position> {
     match number {
         0 => Some(Position::Start),
@@ -35,42 +35,45 @@ fn position(number: i64) -> Option<Position> {
     }
 }
 
-/// Says that a file has no such column, as a text to put behind the file's name.
+/// Makes a text to put behind a file's name: that it has no such column.
 fn lacks_column(column: &str) -> String {
     format!("is no sub-tracking file: it has no column \"{column}\"")
 }
 
-/// Reads a CSV file, as [`read`].
+/// Does what [`read`] does, for a CSV file.
 fn of_csv(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<u64, String> {
     let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
     let head = match rows.next().map_err(unreadable)? {
         Next::Row => rows.texts(),
-        // A file in which nothing was written has no mark of any column.
+        // An empty file lacks all columns. The first one is named.
         Next::End | Next::Torn(_) => return Err(lacks_column(COLUMNS[0])),
     };
-    let place =
-        |column: &&str| head.iter().position(|name| name == column).ok_or_else(|| lacks_column(column));
-    let places: Vec<usize> = COLUMNS.iter().map(place).collect::<Result<_, _>>()?;
+    // The index of each of `COLUMNS` in a row.
+    let mut indices = Vec::new();
+    for column in COLUMNS {
+        let index = head.iter().position(|name| name == column);
+        indices.push(index.ok_or_else(|| lacks_column(column))?);
+    }
     loop {
         match rows.next().map_err(unreadable)? {
             Next::End => return Ok(0),
             Next::Torn(lines) => return Ok(lines),
             Next::Row => {}
         }
-        // Files that `cat` joined have a head each.
+        // If `cat` joined several files, each has a head.
         if rows.texts() == head {
             continue;
         }
-        let mark = mark(rows.cells(), &places).filter(|_| rows.cells().len() == head.len());
+        let mark = mark(rows.cells(), &indices).filter(|_| rows.cells().len() == head.len());
         let line = rows.line();
         take(mark.ok_or_else(|| format!("is no sub-tracking file: its line {line} is no mark"))?)?;
     }
 }
 
-/// Reads a mark from the cells of a row. `places` says where each of [`COLUMNS`] is. `None`: a cell is missing, or is not what
-/// its column has.
-fn mark(cells: &[Vec<u8>], places: &[usize]) -> Option<Mark> {
-    let cell = |column: usize| cells.get(*places.get(column)?).map(Vec::as_slice);
+/// Makes a mark of the cells of a row. `indices`: the index of each of [`COLUMNS`] among them. `None`: a cell is missing, or is not
+/// of its column's type.
+fn mark(cells: &[Vec<u8>], indices: &[usize]) -> Option<Mark> {
+    let cell = |column: usize| cells.get(*indices.get(column)?).map(Vec::as_slice);
     let whole = |column| str::from_utf8(cell(column)?).ok()?.trim().parse::<i64>().ok();
     Some(Mark {
         process_id: whole(0)?,
@@ -80,7 +83,7 @@ fn mark(cells: &[Vec<u8>], places: &[usize]) -> Option<Mark> {
     })
 }
 
-/// Reads the table `data` of a database, and hands its marks to `take`. A row there is never torn.
+/// Does what [`read`] does, for the table `data` of a database. A row there is never torn.
 fn of_database(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) -> Result<(), String> {
     let connection = sqlite::open(path).map_err(unreadable)?;
     let names = sqlite::columns(&connection, "data")?;
@@ -99,7 +102,7 @@ fn of_database(path: &Path, mut take: impl FnMut(Mark) -> Result<(), String>) ->
     Ok(())
 }
 
-/// Reads a mark from a row with the cells of [`COLUMNS`]. `None`: a cell is empty, or is not what its column has.
+/// Makes a mark of a row with the cells of [`COLUMNS`]. `None`: a cell is empty, or is not of its column's type.
 fn mark_of_row(row: &Row) -> rusqlite::Result<Option<Mark>> {
     let name = match row.get_ref(1)? {
         ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),

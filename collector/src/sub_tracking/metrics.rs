@@ -1,4 +1,4 @@
-//! Reads files of metrics: a value a row, with the columns `process_id`, `name`, `timestamp` and `value`.
+//! Reads files of metrics: each row is a value, with the columns `process_id`, `name`, `timestamp` and `value`.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -9,27 +9,33 @@ use super::sqlite::unreadable;
 use super::{named, torn_note};
 use crate::report::metrics::MetricValue;
 
-/// The columns.
+/// The columns of a file of metrics.
 const COLUMNS: [&str; 4] = ["process_id", "name", "timestamp", "value"];
 
-/// Reads a file, and hands its values to `take`. Gives lines for the user on what is left out.
+/// Reads a file, and hands its values to `take`. Gives lines for the user about rows that are left out.
 ///
 /// # Errors
-/// If it can't be read or has another form, as a line that names it.
+/// If it can't be read or has another form. The error is a line that names it.
 pub fn read(path: &Path, take: impl FnMut(MetricValue)) -> Result<Vec<String>, String> {
     values(path, take).map_err(|problem| named(path, &problem))
 }
 
+/// Does what [`read`] does. An error is a text to put behind the file's name.
 fn values(path: &Path, mut take: impl FnMut(MetricValue)) -> Result<Vec<String>, String> {
     let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
     let head = match rows.next().map_err(unreadable)? {
         Next::Row => rows.texts(),
-        // A file in which nothing was written has no column.
+        // An empty file lacks all columns. The first one is named.
         Next::End | Next::Torn(_) => Vec::new(),
     };
-    let lacks = |column: &str| format!("is no file of metrics: it has no column \"{column}\"");
-    let place = |column: &&str| head.iter().position(|name| name == column).ok_or_else(|| lacks(column));
-    let places: Vec<usize> = COLUMNS.iter().map(place).collect::<Result<_, _>>()?;
+    // The index of each of `COLUMNS` in a row.
+    let mut indices = Vec::new();
+    for column in COLUMNS {
+        let index = head.iter().position(|name| name == column);
+        let lacks_column = || format!("is no file of metrics: it has no column \"{column}\"");
+        indices.push(index.ok_or_else(lacks_column)?);
+    }
+    // How many rows are no values.
     let mut others = 0_u64;
     let torn_lines = loop {
         match rows.next().map_err(unreadable)? {
@@ -38,29 +44,32 @@ fn values(path: &Path, mut take: impl FnMut(MetricValue)) -> Result<Vec<String>,
             Next::Row => {}
         }
         let cells = rows.cells();
-        match value(cells, &places).filter(|_| cells.len() == head.len()) {
+        match value(cells, &indices).filter(|_| cells.len() == head.len()) {
             Some(value) => take(value),
-            // Of processes that make the file at the same time, each can write the head.
+            // Another head: processes that create the file at the same time each write one.
             None if rows.texts() == head => {}
-            // A row that another one was written into, as on a full disk.
+            // Another row was written into this one, as on a full disk.
             None => others += 1,
         }
     };
-    let others = (others > 0)
-        .then(|| named(path, &format!("has {others} lines that are no metric: they are left out")));
-    Ok(others.into_iter().chain(torn_note(path, torn_lines)).collect())
+    let mut notes = Vec::new();
+    if others > 0 {
+        notes.push(named(path, &format!("has {others} lines that are no metric: they are left out")));
+    }
+    notes.extend(torn_note(path, torn_lines));
+    Ok(notes)
 }
 
-/// Reads a value from the cells of a row. `places` says where each of [`COLUMNS`] is. `None`: a cell is missing, or is not what
-/// its column has.
-fn value(cells: &[Vec<u8>], places: &[usize]) -> Option<MetricValue> {
-    let cell = |column: usize| cells.get(*places.get(column)?).map(Vec::as_slice);
+/// Makes a value of the cells of a row. `indices`: the index of each of [`COLUMNS`] among them. `None`: a cell is missing, or is
+/// not of its column's type.
+fn value(cells: &[Vec<u8>], indices: &[usize]) -> Option<MetricValue> {
+    let cell = |column: usize| cells.get(*indices.get(column)?).map(Vec::as_slice);
     let text = |column| Some(str::from_utf8(cell(column)?).ok()?.trim());
     Some(MetricValue {
         process_id: text(0)?.parse().ok()?,
         name: String::from_utf8_lossy(cell(1)?).into_owned(),
         timestamp_s: csv::number(cell(2)?)?,
-        // A loss can be NaN or infinite.
+        // Any number: the loss of a training can be NaN or infinite.
         value: text(3)?.parse().ok()?,
     })
 }

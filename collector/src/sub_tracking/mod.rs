@@ -1,8 +1,8 @@
 //! Reads and joins the files of `gpu-track sub-track`: tracking files, ours and gpu_tracker's, and sub-tracking files. Also reads
 //! files of metrics.
 //!
-//! Each file is read once, from its start to its end, a row at a time. What a killed writer left half-written is left out, and a
-//! note says so.
+//! Each file is read once, from its start to its end, a row at a time. If a killed writer left its last row half-written, that
+//! row is left out, and a note says so.
 
 mod combine;
 mod csv;
@@ -18,7 +18,7 @@ use crate::report::sub_track::{Analysis, Blocks, Marks};
 pub use combine::combine;
 pub use metrics::read as read_metrics;
 
-/// What the name of a file ends in, which says its form.
+/// The form of a file, which its extension says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Csv,
@@ -26,10 +26,10 @@ enum Form {
 }
 
 impl Form {
-    /// Gives the form of the file of this name.
+    /// Gives the form that the extension of a path says.
     ///
     /// # Errors
-    /// If there is none, as a text to put behind the file's name.
+    /// If it says none. The error is a text to put behind the file's name.
     fn of(path: &Path) -> Result<Self, String> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("csv") => Ok(Self::Csv),
@@ -44,41 +44,42 @@ impl Form {
 pub struct Noted<T> {
     /// The result.
     pub value: T,
-    /// Lines for the user.
+    /// Lines for the user, such as that the end of a file is left out.
     pub notes: Vec<String>,
 }
 
-/// Tells what the code blocks of `sub_tracking_file` used, by the samples of `tracking_file`.
+/// Computes what the code blocks of `sub_tracking_file` used, from the samples of `tracking_file`.
 ///
 /// # Errors
-/// If one of them can't be read or has another form, as a line that names it.
+/// If one of them can't be read or has another form. The error is a line that names it.
 pub fn analyze(tracking_file: &Path, sub_tracking_file: &Path) -> Result<Noted<Analysis>, String> {
     let Noted { value: blocks, mut notes } = blocks(sub_tracking_file)?;
-    let (value, torn_samples) =
+    let (value, torn_lines) =
         samples::analyze(tracking_file, blocks).map_err(|problem| named(tracking_file, &problem))?;
-    notes.extend(torn_note(tracking_file, torn_samples));
+    notes.extend(torn_note(tracking_file, torn_lines));
     Ok(Noted { value, notes })
 }
 
 /// Reads the code blocks of a sub-tracking file, with their calls.
 ///
 /// # Errors
-/// If it can't be read, has another form, or has a stop without a start, as a line that names it.
+/// If it can't be read, has another form, or has a stop without a start. The error is a line that names it.
 pub fn blocks(sub_tracking_file: &Path) -> Result<Noted<Blocks>, String> {
-    let in_marks = |problem: &str| named(sub_tracking_file, problem);
+    let name_file = |problem: &str| named(sub_tracking_file, problem);
     let mut marks = Marks::default();
     let add_mark = |mark| marks.push(mark).map_err(|error| error.to_string());
-    let torn_marks = marks::read(sub_tracking_file, add_mark).map_err(|problem| in_marks(&problem))?;
-    let value = marks.pair().map_err(|error| in_marks(&error.to_string()))?;
-    Ok(Noted { value, notes: torn_note(sub_tracking_file, torn_marks).into_iter().collect() })
+    let torn_lines = marks::read(sub_tracking_file, add_mark).map_err(|problem| name_file(&problem))?;
+    let value = marks.pair().map_err(|error| name_file(&error.to_string()))?;
+    Ok(Noted { value, notes: torn_note(sub_tracking_file, torn_lines).into_iter().collect() })
 }
 
-/// Makes a line for the user of a problem with a file.
+/// Makes a line for the user: the name of a file, and a problem with it.
 fn named(path: &Path, problem: &str) -> String {
     format!("\"{}\" {problem}", path.display())
 }
 
-/// Says that a file ends within a row, whose `lines` are left out. `None`: there are none.
+/// Makes a line for the user about a file that ends within a row. `lines`: how many lines that row has, which are left out.
+/// `None`: there are none.
 fn torn_note(path: &Path, lines: u64) -> Option<String> {
     let path = path.display();
     match lines {

@@ -1,4 +1,4 @@
-//! Reads tracking files for an analysis: lines with what does not change, then a row for each sample.
+//! Reads tracking files for an analysis: the static data, which do not change during a run, then a row for each sample.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -13,11 +13,11 @@ use super::csv::{self, Next, Rows};
 use super::sqlite::{self, unreadable};
 use crate::report::sub_track::{Analysis, Analyzer, Blocks, Cell, Ordered};
 
-/// Tells what the blocks used, by the samples of a file. Also gives how many lines at its end are left out, because the file ends
-/// within a row.
+/// Computes what the code blocks used, from the samples of a file. Also gives how many lines at the file's end are left out,
+/// because it ends within a row.
 ///
 /// # Errors
-/// If it can't be read or has another form, as a text to put behind the file's name.
+/// If the file can't be read or has another form. The error is a text to put behind the file's name.
 pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     match Form::of(path)? {
         Form::Csv => of_csv(path, blocks),
@@ -25,25 +25,26 @@ pub(super) fn analyze(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), St
     }
 }
 
-/// Analyzes a CSV file, as [`analyze`].
+/// Does what [`analyze`] does, for a CSV file.
 fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     let mut rows = Rows::new(BufReader::new(File::open(path).map_err(unreadable)?));
-    // Names and values of what does not change, then the names of the columns.
-    let mut head = || match rows.next().map_err(unreadable)? {
+    let mut next_line = || match rows.next().map_err(unreadable)? {
         Next::Row => Ok(rows.texts()),
         Next::End | Next::Torn(_) => Err("is no tracking file: it has fewer than three lines".to_owned()),
     };
-    let (fixed, values, names) = (head()?, head()?, head()?);
+    let static_names = next_line()?;
+    let static_values = next_line()?;
+    let names = next_line()?;
     // A name without a value has an empty one.
-    let values = values.iter().map(String::as_str).chain(std::iter::repeat(""));
-    let static_data: Ordered<Value> = fixed.into_iter().zip(values.map(static_value)).collect();
+    let static_values = static_values.iter().map(String::as_str).chain(std::iter::repeat(""));
+    let static_data: Ordered<Value> = static_names.into_iter().zip(static_values.map(static_value)).collect();
     let mut analyzer = Analyzer::new(&names, blocks).map_err(|error| error.to_string())?;
     let mut cells = Vec::new();
     let torn_lines = loop {
         match rows.next().map_err(unreadable)? {
             Next::End => break 0,
             Next::Torn(lines) => break lines,
-            // A row that another one was written into, as on a full disk.
+            // Left out: another row was written into this one, as on a full disk.
             Next::Row if rows.cells().len() != names.len() => {}
             Next::Row => {
                 cells.clear();
@@ -55,8 +56,8 @@ fn of_csv(path: &Path, blocks: Blocks) -> Result<(Analysis, u64), String> {
     Ok((analyzer.finish(static_data), torn_lines))
 }
 
-/// Reads a cell of what does not change during a run: null if it is empty, a whole number, a number, or else a text. JSON has no
-/// number that is not finite, and none of more than 64 bits that is exact: the former are texts, the latter rounded.
+/// Gives a cell of the static data as JSON: null if it is empty, else a whole number, a number or a text. JSON has no infinite
+/// number and no NaN, which become texts. A whole number of more than 64 bits is rounded.
 fn static_value(cell: &str) -> Value {
     let whole = cell.parse().ok().and_then(Number::from_i128);
     let number = whole.or_else(|| cell.parse().ok().and_then(Number::from_f64));
@@ -67,17 +68,17 @@ fn static_value(cell: &str) -> Value {
     }
 }
 
-/// Reads a cell of a sample.
+/// Gives a cell of a sample. One that is empty or has no finite number is unknown.
 fn cell(bytes: &[u8]) -> Cell {
-    let is_word = |word: &str| bytes.trim_ascii().eq_ignore_ascii_case(word.as_bytes());
+    let has_word = |word: &str| bytes.trim_ascii().eq_ignore_ascii_case(word.as_bytes());
     match csv::number(bytes) {
         Some(number) => Cell::Number(number),
-        None if ["", "nan", "inf", "-inf"].into_iter().any(is_word) => Cell::Unknown,
+        None if ["", "nan", "inf", "-inf"].into_iter().any(has_word) => Cell::Unknown,
         None => Cell::Text,
     }
 }
 
-/// Analyzes the table `data` of a database, as [`analyze`]. A row there is never torn.
+/// Does what [`analyze`] does, for the table `data` of a database. A row there is never torn.
 fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     let connection = sqlite::open(path).map_err(unreadable)?;
     let static_data = static_data(&connection)?;
@@ -101,23 +102,23 @@ fn of_database(path: &Path, blocks: Blocks) -> Result<Analysis, String> {
     Ok(analyzer.finish(static_data))
 }
 
-/// Reads what does not change during a run: the names and values of the first row of the table `static_data`.
+/// Reads the static data: the names of the columns of the table `static_data`, and the values in its first row.
 fn static_data(connection: &Connection) -> Result<Ordered<Value>, String> {
     let names = sqlite::columns(connection, "static_data")?;
-    let values = |row: &rusqlite::Row| {
-        let value = |(at, name): (usize, String)| {
-            let value = match row.get_ref(at)? {
-                ValueRef::Integer(number) => number.into(),
-                ValueRef::Real(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
-                ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
-                ValueRef::Null | ValueRef::Blob(_) => Value::Null,
-            };
-            Ok((name, value))
+    let named_value = |row: &rusqlite::Row, at: usize, name: &String| {
+        let value = match row.get_ref(at)? {
+            ValueRef::Integer(number) => number.into(),
+            ValueRef::Real(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
+            ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+            ValueRef::Null | ValueRef::Blob(_) => Value::Null,
         };
-        names.iter().cloned().enumerate().map(value).collect()
+        Ok((name.clone(), value))
     };
+    let first_row = sqlite::select(&names, "static_data") + " LIMIT 1";
     connection
-        .query_row(&(sqlite::select(&names, "static_data") + " LIMIT 1"), [], values)
+        .query_row(&first_row, [], |row| {
+            names.iter().enumerate().map(|(at, name)| named_value(row, at, name)).collect()
+        })
         .map_err(unreadable)
 }
 

@@ -1,4 +1,4 @@
-//! Opens the databases of gpu_tracker's form.
+//! Opens and reads databases in gpu_tracker's form.
 
 use std::path::Path;
 
@@ -7,25 +7,25 @@ use rusqlite::{Connection, OpenFlags};
 
 /// Opens a database to read it.
 ///
-/// What a killed writer had begun has to be undone, which needs permission to write. Where there is none, there may be nothing to
-/// undo.
+/// SQLite must roll back what a killed writer had begun, which needs permission to write. Without the permission, the database is
+/// opened for reading only, since there may be nothing to roll back.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
         .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
 }
 
-/// Gives the names of the columns of a table. A view is none: reading it could take any time.
+/// Gives the names of the columns of a table. Views and generated columns are refused: they are computed when they are read, which
+/// could take any time and memory.
 ///
 /// # Errors
-/// If there is no such table, it can't be read, or it has a generated column, as a text to put behind the file's name. What such a
-/// column gives is computed when it is read, and could take any time and memory.
+/// If there is no such table, it can't be read, or it has a generated column. The error is a text to put behind the file's name.
 pub(super) fn columns(connection: &Connection, table: &str) -> Result<Vec<String>, String> {
     let count = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?";
     let count: i64 = connection.query_row(count, [table], |row| row.get(0)).map_err(unreadable)?;
     if count == 0 {
         return Err(format!("has no table \"{table}\""));
     }
-    // pragma_table_info leaves generated and hidden columns out.
+    // Not pragma_table_info, which leaves generated and hidden columns out.
     let names = "SELECT name, hidden FROM pragma_table_xinfo(?)";
     let mut statement = connection.prepare(names).map_err(unreadable)?;
     let mut rows = statement.query([table]).map_err(unreadable)?;
@@ -43,13 +43,13 @@ pub(super) fn columns(connection: &Connection, table: &str) -> Result<Vec<String
     Ok(names)
 }
 
-/// Makes the query for these columns of a table, in their order.
+/// Makes the query for the columns `names` of a table, in this order.
 pub(super) fn select(names: &[String], table: &str) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
     format!("SELECT {} FROM {table}", quoted.join(", "))
 }
 
-/// Reads a finite number, also from a text. `None`: the cell has none.
+/// Gives the finite number in a cell, which can be a text. `None`: the cell has none.
 pub(super) fn number(cell: ValueRef<'_>) -> Option<f64> {
     match cell {
         ValueRef::Integer(number) => Some(number as f64),
@@ -59,7 +59,7 @@ pub(super) fn number(cell: ValueRef<'_>) -> Option<f64> {
     }
 }
 
-/// Reads a whole number, also from a text or a number without a fraction. `None`: the cell has none.
+/// Gives the whole number in a cell, which can be a text, or a real number without a fraction. `None`: the cell has none.
 pub(super) fn whole(cell: ValueRef<'_>) -> Option<i64> {
     match cell {
         ValueRef::Integer(number) => Some(number),
@@ -69,7 +69,7 @@ pub(super) fn whole(cell: ValueRef<'_>) -> Option<i64> {
     }
 }
 
-/// Says that a file can't be read, and why, as a text to put behind the file's name.
+/// Makes a text to put behind a file's name: that it can't be read, and why.
 pub(super) fn unreadable(error: impl std::fmt::Display) -> String {
     format!("cannot be read: {error}")
 }

@@ -37,14 +37,14 @@ pub(crate) fn boot_ticks() -> u64 {
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
-/// Comes due at its first use, and from then on when a period is over.
+/// A timer that is due at its first use, and then again each time a period has passed.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     due_ns: u64,
 }
 
 impl Timer {
-    /// Whether it is due at `now_ns`. If so, the next period begins.
+    /// Whether the timer is due at `now_ns`. If so, it is due next after `period_ns`.
     pub(crate) fn is_due(&mut self, now_ns: u64, period_ns: u64) -> bool {
         let is_due = now_ns >= self.due_ns;
         if is_due {

@@ -11,7 +11,7 @@ pub(crate) fn is_before(version: (u32, u32)) -> bool {
     rustix::system::uname().release().to_str().is_ok_and(|release| is_older(release, version))
 }
 
-/// Largest batch of a thread, KiB: 65 faults (TASK_RSS_EVENTS_THRESH) of 64 KiB each (fault_around_bytes).
+/// The largest RSS change that a thread holds back so, KiB: 65 faults (TASK_RSS_EVENTS_THRESH) of 64 KiB each (fault_around_bytes).
 pub const MOST_SPLIT_RSS_KIB: u64 = 65 * 64;
 
 /// Whether a kernel's release, such as `6.1.0-13-amd64`, is older than this version. One that can't be parsed is not.

@@ -1,15 +1,15 @@
-//! Local time (localtime_r(3)): the standard library and humantime know UTC only.
+//! Local time by localtime_r(3), because the standard library and humantime know UTC only.
 
 use std::mem::MaybeUninit;
 
-/// Writes a time, nanoseconds since the epoch, as nvidia-smi does: `2026/11/25 12:01:02.123`. `None`: its year is
-/// beyond what the C library can write.
+/// Formats a time, nanoseconds since the epoch, as nvidia-smi does: `2026/11/25 12:01:02.123`. `None`: the C library can't
+/// represent its year.
 #[must_use]
 pub(crate) fn with_milliseconds(realtime_ns: u64) -> Option<String> {
     let seconds = libc::time_t::try_from(realtime_ns / 1_000_000_000).unwrap_or(libc::time_t::MAX);
     let milliseconds = realtime_ns / 1_000_000 % 1000;
     let mut local = MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: it reads the seconds and writes the whole struct, or returns null. All zeros are a struct, too.
+    // SAFETY: localtime_r reads the seconds and writes the whole struct, or returns null. All zeros are a valid struct, too.
     let (is_known, tm) = unsafe {
         let is_known = !libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null();
         (is_known, local.assume_init())

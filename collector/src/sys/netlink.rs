@@ -13,7 +13,7 @@ const HEADER: usize = 16;
 /// Length of nlattr.
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// Opens a socket of this netlink protocol that does not block. Only root gets a receive buffer of more than
+/// Opens a non-blocking socket of this netlink protocol, with a receive buffer of `buffer_bytes`. Only root gets more than
 /// net.core.rmem_max.
 pub(crate) fn open(protocol: Protocol, buffer_bytes: usize) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -29,7 +29,7 @@ pub(crate) fn join(socket: &OwnedFd, groups: u32) -> io::Result<()> {
     Ok(rustix::net::bind(socket, &SocketAddrNetlink::new(0, groups))?)
 }
 
-/// Receives a datagram; `None`: there is none now.
+/// Receives a datagram into `buffer`, which cuts off a longer one. `None`: there is none now.
 pub(crate) fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
     match rustix::io::read(socket, &mut *buffer) {
         Ok(length) => Ok(buffer.get(..length)),
@@ -40,7 +40,7 @@ pub(crate) fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<
 
 /// Sends a message to the kernel.
 pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
-    // A datagram is sent whole.
+    // A datagram is sent as a whole or not at all, so the length need not be checked.
     Ok(rustix::io::write(socket, message).map(drop)?)
 }
 
@@ -50,19 +50,19 @@ pub(crate) fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     bytes.extend(((HEADER + payload.len()) as u32).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
-    // Sequence number and port: answers come to the socket that asked, one request at a time.
+    // Sequence number and port are 0: each socket has one request at a time, so its answers need no number.
     bytes.extend([0; 8]);
     bytes.extend(payload);
     bytes
 }
 
-/// Gives type and payload of the first message of a datagram. `None`: it is cut off.
+/// Gives type and payload of the first message of a datagram. `None`: the message is cut off.
 pub(crate) fn first_message(datagram: &[u8]) -> Option<(u16, &[u8])> {
     let length = u32_at(datagram, 0)? as usize;
     Some((u16_at(datagram, 4)?, datagram.get(HEADER..length)?))
 }
 
-/// Gives an attribute with its header, padded.
+/// Gives an attribute with its header, padded to where the next attribute begins.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(aligned(ATTRIBUTE_HEADER + value.len()));
     bytes.extend(((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());
@@ -72,9 +72,10 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Gives the value of the first attribute of this type. `None`: there is none, or an attribute is cut off.
+/// Gives the value of the first attribute of type `wanted` among the attributes `rest`. `None`: there is none, or an attribute
+/// before it is cut off.
 pub(crate) fn find_attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
-    // Without NLA_F_NESTED and NLA_F_NET_BYTEORDER.
+    // The bits of the type without the flags NLA_F_NESTED and NLA_F_NET_BYTEORDER.
     const TYPE: u16 = 0x3fff;
     loop {
         let length = usize::from(u16_at(rest, 0)?);
@@ -98,7 +99,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Rounds a length up to the next attribute's begin.
+/// Rounds a length up to where the next attribute begins.
 const fn aligned(length: usize) -> usize {
     length.next_multiple_of(4)
 }

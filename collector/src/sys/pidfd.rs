@@ -1,4 +1,4 @@
-//! Processes by pid and pidfd: does it still exist, is it still the same process, how much CPU time has it used?
+//! Questions about a process that its pid or pidfd answers: whether it exists, which process it is, how much CPU time it has used.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::LazyLock;
@@ -11,7 +11,8 @@ pub fn is_gone(pid: u32) -> bool {
     as_pid(pid).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-/// Gives the inode of a pidfd of this process: unique until the next boot. `None` without pidfs (before Linux 6.9).
+/// Gives the inode of a pidfd of this process. No other process has the same one until the next boot. `None`: the process is gone,
+/// or the kernel has no pidfs (before Linux 6.9).
 #[must_use]
 pub fn inode(pid: u32) -> Option<u64> {
     static HAS_PIDFS: LazyLock<bool> = LazyLock::new(has_pidfs);
@@ -29,8 +30,8 @@ pub fn open(pid: u32) -> Option<OwnedFd> {
     rustix::process::pidfd_open(as_pid(pid)?, PidfdFlags::empty()).ok()
 }
 
-/// Reads the wait status of a reaped process. `None`: it is not reaped yet, or the kernel does not tell. Since Linux 6.15 the
-/// kernel keeps it while a pidfd is open (PIDFD_INFO_EXIT).
+/// Reads the wait status of a reaped process from its pidfd. Since Linux 6.15 the kernel keeps it while a pidfd is open
+/// (PIDFD_INFO_EXIT). `None`: the process is not reaped yet, or the kernel is older.
 pub(crate) fn exit_status(fd: &OwnedFd) -> Option<i32> {
     /// First version of `struct pidfd_info` (linux/pidfd.h). Later versions only append fields.
     #[repr(C)]
@@ -50,7 +51,7 @@ pub(crate) fn exit_status(fd: &OwnedFd) -> Option<i32> {
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// Whether the kernel has pidfs. Without it all pidfds share one inode.
+/// Whether the kernel has pidfs. Without pidfs all pidfds have one inode.
 #[must_use]
 pub fn has_pidfs() -> bool {
     const PID_FS_MAGIC: i64 = 0x5049_4446;
@@ -80,13 +81,14 @@ pub fn cpu_clock_ns(pid: u32) -> Option<u64> {
 
 /// Whether two processes share their address space (vfork, CLONE_VM), by kcmp(2).
 ///
-/// False if kcmp is refused: other users' processes, kernels without CONFIG_KCMP.
+/// False if kcmp is refused, as for other users' processes, or if the kernel lacks CONFIG_KCMP.
 pub(crate) fn shares_memory(a: u32, b: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
     // SAFETY: the call takes integers only.
     unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0 }
 }
 
+/// Converts a pid. `None`: no process can have it.
 fn as_pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }

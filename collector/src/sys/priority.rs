@@ -1,7 +1,7 @@
 //! Scheduling on a machine that has more runnable processes than cores.
 //!
-//! A fork bomb of thousands leaves each process milliseconds of CPU time a second; the event ring fills in a tenth of
-//! that time.
+//! Beside a fork bomb of thousands, each process gets some milliseconds of CPU time a second. The event ring can fill up before
+//! the collector gets its next turn.
 
 /// Requests short time slices for the calling thread and the threads that it starts.
 ///
@@ -33,9 +33,9 @@ pub(crate) fn prefer_short_slices() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };
 }
 
-/// Runs the calling thread before all ordinary processes if permitted (SCHED_FIFO), else with short slices.
+/// Lets the calling thread run before all ordinary processes (SCHED_FIFO). If that is not permitted, requests short slices.
 ///
-/// For threads that do little work at a time. Makes system calls only: it is called between fork and exec.
+/// For threads that do little work at a time. Makes system calls only, because it is called between fork and exec.
 pub fn prefer_at_once() {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter lives through the call; if the call fails, nothing has changed.

@@ -15,7 +15,7 @@ pub(crate) fn raise_own() {
     }
 }
 
-/// Reads the limits of this process that can end it. `None`: it is gone, or another user's.
+/// Reads those limits of a process that can end it. `None`: the process is gone, or is another user's.
 #[must_use]
 pub fn of_process(pid: u32) -> Option<ProcessLimits> {
     let (address_space_bytes, _) = read(pid, libc::RLIMIT_AS)?;
@@ -29,16 +29,17 @@ pub type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
 pub type Resource = libc::c_int;
 
-/// Reads soft and hard limit; `None` in them: unlimited. `None`: the process is gone, or another user's.
+/// Reads the soft and the hard limit of a process; a limit that is `None` is unlimited. `None` alone: the process is gone, or is
+/// another user's.
 #[must_use]
 pub fn read(pid: u32, resource: Resource) -> Option<(Option<u64>, Option<u64>)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // 0 would be this process itself.
+    // For prlimit, 0 is the calling process.
     let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0)?;
     // SAFETY: a null new limit changes nothing; the old one is written to ours.
     let result = unsafe { libc::prlimit(pid, resource, std::ptr::null(), &raw mut limit) };
-    let known = |value: libc::rlim_t| (value != libc::RLIM_INFINITY).then_some(value);
-    (result == 0).then(|| (known(limit.rlim_cur), known(limit.rlim_max)))
+    let finite = |value: libc::rlim_t| (value != libc::RLIM_INFINITY).then_some(value);
+    (result == 0).then(|| (finite(limit.rlim_cur), finite(limit.rlim_max)))
 }
 
 #[cfg(test)]

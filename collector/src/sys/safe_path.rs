@@ -1,13 +1,13 @@
-//! Which paths no other user can redirect: the rule of sshd's `safe_path` (misc.c), for files that this user's programs
-//! load.
+//! Finds out which paths no other user can redirect, for files that this user's programs load. The rule is that of sshd's
+//! `safe_path` (misc.c).
 //!
-//! A directory is safe if this user or root owns it, and only they can write to it, or it is sticky. In a sticky
-//! directory another user can't rename or remove what this user or root owns. A path is safe if all its directories are,
-//! after its symbolic links are resolved. The resolved path has no link left that could change.
+//! A directory is safe if this user or root owns it, and if it is sticky or only they can write to it. In a sticky directory
+//! another user can't rename or remove a file of this user or root. A path is safe if all its directories are, after its
+//! symbolic links are resolved. The resolved path has no link left that could change.
 //!
-//! The root directory is not judged: what can change it can change every program. For that reason its owner is trusted,
-//! too. A user namespace shows owners that it does not map as user 65534. Root's own directories look so there, and so do
-//! those of other users. There, only directories that every system has are trusted.
+//! The root directory is not checked, because a user that can change it can change every program. For the same reason its owner
+//! is trusted, too. A user namespace shows all owners that it does not map as user 65534: root, and other users. So a
+//! directory of such an owner is trusted only if every system has it.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io;
@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// What a user namespace shows for users that it does not map (user_namespaces(7), /proc/sys/kernel/overflowuid).
+/// The user id that a user namespace shows for users that it does not map (user_namespaces(7), /proc/sys/kernel/overflowuid).
 const UNMAPPED: u32 = 65534;
-/// Directories of every system.
+/// Directories that every system has.
 const OF_SYSTEM: [&str; 9] =
     ["/", "/dev", "/dev/shm", "/home", "/run", "/run/user", "/tmp", "/var", "/var/cache"];
 
@@ -28,10 +28,10 @@ pub enum Unsafe {
     /// The path can't be looked at.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Neither this user nor root owns it.
+    /// A user that is not trusted owns it.
     #[error("user {1} owns {0}")]
     Owner(PathBuf, u32),
-    /// Others may write to it.
+    /// Other users may write to it.
     #[error("other users can write to {0} (mode {1:03o})")]
     Writable(PathBuf, u32),
 }
@@ -42,7 +42,7 @@ pub struct User {
     uid: u32,
     /// Owner of the root directory.
     root_owner: u32,
-    /// Group members may write to the directories above.
+    /// Whether members of this process's groups may write to the directories of a path.
     trusts_groups: bool,
 }
 
@@ -55,45 +55,50 @@ impl User {
         Self { uid, root_owner, trusts_groups: false }
     }
 
-    /// A user where the root directory has this owner, for tests.
+    /// Gives a user on a system whose root directory has this owner, for tests.
     #[must_use]
     pub fn of(uid: u32, root_owner: u32) -> Self {
         Self { uid, root_owner, trusts_groups: false }
     }
 
-    /// Gives the same user for files that no program loads. Groups may then write to the directories above, as many do with
-    /// umask 002; for root they may not.
+    /// Gives the same user for files that no program loads. Members of this process's groups may then write to the directories of a
+    /// path, as they can under umask 002. For root they may not.
     #[must_use]
     pub fn trusting_groups(self) -> Self {
         Self { trusts_groups: self.uid != 0, ..self }
     }
 
-    /// The user's number.
+    /// Gives the user's id.
     #[must_use]
     pub fn uid(self) -> u32 {
         self.uid
     }
 
-    /// Whether this is the machine's root, or a container's. In a user namespace that maps one user to 0, the root
-    /// directory belongs to another.
+    /// Whether this is the machine's root or a container's, and not a user that its own user namespace maps to 0. In such a
+    /// namespace the owner of the root directory is unmapped.
     #[must_use]
     pub fn is_root(self) -> bool {
         self.uid == 0 && self.root_owner != UNMAPPED
     }
 
-    /// Whether this user trusts the owner of what a path names: itself, root, or the root directory's owner. An
-    /// unmapped owner can be anyone. It is trusted for directories of every system only, and only if the root
+    /// Whether this user trusts the owner of the file at `path`, which has the metadata `found`. It trusts itself, root, and the
+    /// root directory's owner.
+    ///
+    /// An unmapped owner can be any user. It is trusted only for directories that every system has, and only if the root
     /// directory's owner is unmapped, too.
     pub(crate) fn trusts(self, path: &Path, found: &Metadata) -> bool {
         let owner = found.uid();
-        let is_unmapped = owner == UNMAPPED && self.root_owner == UNMAPPED;
-        owner == self.uid
-            || owner == 0
-            || (owner == self.root_owner && owner != UNMAPPED)
-            || (is_unmapped && OF_SYSTEM.iter().any(|of_system| path == Path::new(of_system)))
+        if owner == self.uid || owner == 0 {
+            return true;
+        }
+        let is_root_owner = owner == self.root_owner;
+        if owner == UNMAPPED {
+            return is_root_owner && OF_SYSTEM.iter().any(|of_system| path == Path::new(of_system));
+        }
+        is_root_owner
     }
 
-    /// Checks one file or directory of a resolved path.
+    /// Checks that no other user can replace or change one file or directory of a resolved path.
     fn check(self, path: &Path) -> Result<(), Unsafe> {
         let found = fs::symlink_metadata(path)?;
         if path == Path::new("/") {
@@ -103,14 +108,14 @@ impl User {
             return Err(Unsafe::Owner(path.to_owned(), found.uid()));
         }
         let is_sticky = found.is_dir() && found.mode() & libc::S_ISVTX != 0;
-        let others = if self.trusts_groups && is_of_own_group(&found) { 0o002 } else { 0o022 };
-        if found.mode() & others != 0 && !is_sticky {
+        let forbidden = if self.trusts_groups && is_of_own_group(&found) { 0o002 } else { 0o022 };
+        if found.mode() & forbidden != 0 && !is_sticky {
             return Err(Unsafe::Writable(path.to_owned(), found.mode() & 0o777));
         }
         Ok(())
     }
 
-    /// Resolves the links in the path of an existing file or directory that no other user can replace.
+    /// Resolves the links in the path of an existing file or directory, and checks that no other user can replace it.
     ///
     /// # Errors
     /// If it does not exist, or another user could replace it.
@@ -120,8 +125,11 @@ impl User {
         Ok(resolved)
     }
 
-    /// Resolves the links in the path of a directory that no other user can replace. Creates it and its parents as needed,
-    /// each only in a safe directory.
+    /// Resolves the links in the path of a directory, and checks that no other user can replace it. Creates it and its parents
+    /// with `mode` as needed, each only in a safe directory.
+    ///
+    /// # Errors
+    /// If it can't be created, or another user could replace it.
     pub fn resolve_or_create(self, directory: &Path, mode: u32) -> Result<PathBuf, Unsafe> {
         match self.resolve(directory) {
             Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -132,18 +140,18 @@ impl User {
         };
         let created = self.resolve_or_create(parent, mode)?.join(name);
         match DirBuilder::new().mode(mode).create(&created) {
-            // The path exists by now, made by another launcher, or is a link that leads nowhere.
+            // Another launcher has created it by now, or the path is a link that leads nowhere.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.resolve(&created),
             result => Ok(result.map(|()| created)?),
         }
     }
 }
 
-/// Whether its group is one of this process.
+/// Whether the group of a file is one of this process's groups.
 fn is_of_own_group(found: &Metadata) -> bool {
-    let is_its = |gid: rustix::process::Gid| gid.as_raw() == found.gid();
-    is_its(rustix::process::getegid())
-        || rustix::process::getgroups().is_ok_and(|all| all.into_iter().any(is_its))
+    let is_group = |gid: rustix::process::Gid| gid.as_raw() == found.gid();
+    is_group(rustix::process::getegid())
+        || rustix::process::getgroups().is_ok_and(|all| all.into_iter().any(is_group))
 }
 
 #[cfg(test)]

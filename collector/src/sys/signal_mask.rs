@@ -1,8 +1,8 @@
-//! The signals of a thread.
+//! The signal mask of a thread.
 
 use std::mem::MaybeUninit;
 
-/// Blocks all signals in this thread: those of the process are for its first one.
+/// Blocks all signals in this thread, so that the process's signals are delivered to its first thread.
 pub(crate) fn block_all() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset writes the set; pthread_sigmask reads it and changes this thread only.

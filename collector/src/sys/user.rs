@@ -2,10 +2,10 @@
 
 use std::ffi::CStr;
 
-/// Room for an entry of the user database; the longest ones of directory services are a few kilobytes.
+/// Bytes for an entry of the user database. The longest ones of directory services have a few kilobytes.
 const BUFFER: usize = 16 * 1024;
 
-/// Gives the name of a user. `None`: the user database has none. It can ask a directory service, so it may take seconds.
+/// Looks up the name of a user. The user database can ask a directory service, so this may take seconds. `None`: it has no name.
 #[must_use]
 pub(crate) fn name(uid: u32) -> Option<String> {
     let mut buffer = vec![0; BUFFER];

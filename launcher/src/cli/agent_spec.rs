@@ -1,4 +1,4 @@
-//! `--agent`: what an agent on another node is told, in one word of a command line that passes several shells.
+//! `--agent`: what the launcher tells an agent on another node, in one word of a command line that passes several shells.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,25 +9,26 @@ use thiserror::Error;
 /// Stands for no segment.
 const NONE: &str = "-";
 
-/// What an agent is told.
+/// What the launcher tells an agent, and what the agent adds for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentSpec {
     /// Tells the run from others.
     pub(crate) id: u64,
-    /// Path of the segment that the environment of its ranks will name; `None`: they have the agent's own environment.
+    /// Path of the segment that the agent makes: the environment of the ranks on its node names it. `None`: the ranks get the agent's
+    /// environment, so any path will do.
     pub(crate) segment: Option<PathBuf>,
     /// The directory of the nodes' reports.
     pub(crate) directory: PathBuf,
-    /// Where the agent's report stays on its node, which does not see that directory. `None`: it does. The agent finds that out.
+    /// Where the agent's report stays if its node does not see `directory`. The agent finds that out, so the word does not have it.
     pub(crate) left: Option<PathBuf>,
 }
 
-/// Not written by a launcher of this version.
+/// The error for a word that no launcher of this version writes.
 #[derive(Debug, Error)]
 #[error("\"{0}\" is nothing that a launcher of this version tells an agent")]
 pub(crate) struct NotASpec(String);
 
-/// Whether a word passes shells, and the launchers that put it in quotes, unchanged.
+/// Whether a word stays unchanged on its way through shells, and through MPI launchers that put it in quotes.
 pub(crate) fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+,=@:".contains(&byte))
 }

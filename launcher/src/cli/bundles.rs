@@ -7,29 +7,29 @@ use std::time::Duration;
 use gpu_track_collector::Bundles;
 
 use super::limits::{bytes, time};
-use super::values::ValueError;
+use super::values::{ValueError, split_at_key};
 
 /// What can follow the directory's name.
-const KEYS: [&[u8]; 3] = [b",keep=", b",max=", b",tail="];
-const KEEP: usize = 5;
-const MOST_BYTES: u64 = 256 << 20;
-const TAIL: Duration = Duration::from_secs(60);
+const KEYS: [&str; 3] = [",keep=", ",max=", ",tail="];
+/// The values of keys that are not given.
+const DEFAULT_KEEP: usize = 5;
+const DEFAULT_MAX_BYTES: u64 = 256 << 20;
+const DEFAULT_TAIL: Duration = Duration::from_secs(60);
 
 /// Parses the option's value.
+///
+/// # Errors
+/// If there is no directory, or a key or its value is not allowed.
 pub(crate) fn bundles(given: &OsStr) -> Result<Bundles, ValueError> {
-    let all = given.as_bytes();
-    let is_key = |at: &usize| KEYS.iter().any(|key| all.get(*at..).unwrap_or_default().starts_with(key));
-    // A name may have commas.
-    let end = (0..all.len()).find(is_key).unwrap_or(all.len());
-    let (directory, rest) = all.split_at(end);
+    let (directory, rest) = split_at_key(given.as_bytes(), &KEYS);
     if directory.is_empty() {
         return Err(ValueError::Record(given.to_string_lossy().into_owned()));
     }
     let mut bundles = Bundles {
         directory: OsStr::from_bytes(directory).into(),
-        most: KEEP,
-        most_bytes: MOST_BYTES,
-        tail: TAIL,
+        most: DEFAULT_KEEP,
+        most_bytes: DEFAULT_MAX_BYTES,
+        tail: DEFAULT_TAIL,
     };
     for part in String::from_utf8_lossy(rest).split(',').skip(1) {
         let refused = || ValueError::Record(part.to_owned());
@@ -54,13 +54,16 @@ mod tests {
     fn directory_and_what_follows_it_are_read() {
         let of = |given: &str| bundles(OsStr::new(given));
         let plain = of("a,b/c").unwrap();
-        assert_eq!((plain.directory.to_str().unwrap(), plain.most, plain.tail), ("a,b/c", KEEP, TAIL));
+        assert_eq!(
+            (plain.directory.to_str().unwrap(), plain.most, plain.tail),
+            ("a,b/c", DEFAULT_KEEP, DEFAULT_TAIL)
+        );
         let all = of("dir,keep=2,max=1M,tail=5m").unwrap();
         assert_eq!((all.directory.to_str().unwrap(), all.most, all.most_bytes), ("dir", 2, 1 << 20));
         assert_eq!(all.tail, Duration::from_secs(300));
-        for wrong in ["", ",keep=2", "d,keep=0", "d,keep=x", "d,max=x", "d,tail=-1", "d,keep=1,other=2"] {
+        for wrong in ["", ",keep=2", "d,keep=0", "d,keep=x", "d,max=80%", "d,tail=-1", "d,keep=1,other=2"] {
             let error = of(wrong).unwrap_err().to_string();
-            assert!(!error.contains('\n'), "{wrong}: {error}");
+            assert!(!error.contains('\n') && !error.contains("percentage"), "{wrong}: {error}");
         }
     }
 }

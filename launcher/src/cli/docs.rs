@@ -9,7 +9,7 @@ use super::args::{AFTER_SHORT_HELP, SHORT_HELP};
 /// The program's name.
 const NAME: &str = "gpu-track-run";
 
-/// Renders the options that are used most, on one screen.
+/// Renders the options that are used most, on one screen: of each one the first sentence of its help.
 pub(super) fn short_help(command: Command) -> String {
     let shortened = |arg: Arg| {
         if !SHORT_HELP.contains(&arg.get_id().as_str()) {
@@ -29,13 +29,13 @@ pub(super) fn short_help(command: Command) -> String {
 /// Makes a completion script for `shell`: options, then commands, then what the command's own completion offers.
 pub(super) fn completions(command: &Command, shell: Shell) -> String {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
-    // Help and version are among ours, so clap must not add its own.
+    // The options include --help and --version, so clap must not add its own.
     let bare = Command::new(NAME).version("").disable_help_flag(true).disable_version_flag(true);
     let mut shown = bare.args(shown);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut shown, NAME, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
-    // A word behind one of these is no command.
+    // The word behind one of these options is its value, and no command.
     let with_value = shown.get_opts().filter(|arg| arg.get_action().takes_values()).flat_map(names);
     let with_value: Vec<String> = with_value.collect();
     match shell {
@@ -46,18 +46,18 @@ pub(super) fn completions(command: &Command, shell: Shell) -> String {
     }
 }
 
-/// Gives an option in all its forms, with hyphens.
+/// Gives all names of an option, with hyphens.
 fn names(option: &Arg) -> Vec<String> {
     let short = option.get_short().map(|short| format!("-{short}"));
     let long = option.get_long_and_visible_aliases().unwrap_or_default();
     short.into_iter().chain(long.into_iter().map(|long| format!("--{long}"))).collect()
 }
 
-/// Completes clap's script for Bash: its function completes the options. Behind them bash-completion's `_command_offset`
-/// takes over, which has another name from 2.12 on. Without that package, commands and files are offered. `i` is the
-/// word at which the command begins. clap's script ends with its registration, which is changed to our function.
+/// Adds to clap's script for Bash, whose function completes the options, a function that completes the command behind them. There
+/// bash-completion's `_command_offset` takes over, which has another name from 2.12 on. Without that package, commands and files are
+/// offered. `i` is the word at which the command begins. clap's script ends with its registration, which is changed to our function.
 ///
-/// Bash breaks words at `=`, so `--st=1` is three of them.
+/// `with_value`: the names of options that take a value. Bash breaks words at `=`, so `--st=1` is three words.
 fn bash(script: &str, with_value: &[String]) -> String {
     let function = r#"
 _gpu_track_run_command() {
@@ -98,7 +98,7 @@ if [[",
     format!("{functions}{function}{registration}")
 }
 
-/// Completes clap's script for Zsh: after the first word that is no option, none of ours is offered.
+/// Changes clap's script for Zsh so that none of our options is offered after the first word that is no option.
 fn zsh(script: &str) -> String {
     let is_command = |line: &str| line.starts_with("'*::command -- ");
     let command = "'(-)1:COMMAND:_command_names -e' \\\n'*::ARG:_normal' \\";
@@ -112,7 +112,8 @@ fn zsh(script: &str) -> String {
         .collect()
 }
 
-/// Completes clap's script for Fish: our options have the condition that no command stands before the cursor.
+/// Changes clap's script for Fish so that our options are offered only while no command stands before the cursor. `with_value`: the
+/// names of options that take a value.
 fn fish(script: &str, with_value: &[String]) -> String {
     let with_value = with_value.join(" ");
     let function = format!(

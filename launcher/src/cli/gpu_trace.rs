@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use gpu_track_collector::GpuTraceField as Field;
 
-use super::values::{ValueError, duration};
+use super::values::{ValueError, duration, split_at_key};
 
 /// Time between two lines of a GPU if the user gives none: that of `nvidia-smi -l 1`.
-const EVERY: Duration = Duration::from_secs(1);
+const DEFAULT_EVERY: Duration = Duration::from_secs(1);
 /// What can follow the file's name.
 const KEYS: [&str; 2] = [",every=", ",fields="];
 
 /// A log that the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AskedTrace {
-    /// Its file as it was given; once it is found, its path.
+    /// The log's file as it was given, then the path that [`find_gpu_log`](super::tracking_files::find_gpu_log) finds for it.
     pub(super) file: PathBuf,
-    /// It goes to stdout.
+    /// The log goes to stdout. `find_gpu_log` finds that out, too.
     pub(super) is_stdout: bool,
     /// Time between two lines of a GPU.
     pub(super) every: Duration,
@@ -30,16 +30,9 @@ pub(crate) struct AskedTrace {
 /// Parses the option's value.
 ///
 /// # Errors
-/// If its interval or a field is none.
+/// If there is no file, or a key, the interval or a field is not allowed.
 pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
-    let bytes = given.as_bytes();
-    let is_key = |at: &usize| {
-        let rest = bytes.get(*at..).unwrap_or_default();
-        KEYS.iter().any(|key| rest.starts_with(key.as_bytes()))
-    };
-    // A name may have commas.
-    let end = (0..bytes.len()).find(is_key).unwrap_or(bytes.len());
-    let (file, rest) = bytes.split_at(end);
+    let (file, rest) = split_at_key(given.as_bytes(), &KEYS);
     if file.is_empty() || (file.starts_with(b"-") && file != b"-") {
         // "-,every=5s" begins as an option does, so clap takes options for values.
         return Err(ValueError::TraceFile(given.to_string_lossy().into_owned()));
@@ -47,12 +40,10 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
     let mut asked = AskedTrace {
         file: OsStr::from_bytes(file).into(),
         is_stdout: false,
-        every: EVERY,
-        fields: Field::DEFAULT.to_vec(),
+        every: DEFAULT_EVERY,
+        fields: Vec::new(),
     };
-    // A part is a key with its value, or one more of the fields that the part before has begun. `None`: no field is
-    // named.
-    let mut named: Option<Vec<Field>> = None;
+    // A part is a key with its value, or a further field in the list that an earlier part has begun.
     let mut is_in_fields = false;
     for part in String::from_utf8_lossy(rest).split(',').skip(1) {
         if let Some(every) = part.strip_prefix("every=") {
@@ -65,17 +56,23 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
             None => return Err(ValueError::TraceKey(part.to_owned())),
         };
         is_in_fields = true;
-        let fields = named.get_or_insert_default();
-        let field = Field::named(name.trim()).ok_or_else(|| ValueError::NotOneOf {
-            value: name.to_owned(),
-            allowed: Field::ALL.iter().flat_map(|field| field.names()).copied().collect(),
-        })?;
-        if !fields.contains(&field) {
-            fields.push(field);
+        let field = field(name)?;
+        if !asked.fields.contains(&field) {
+            asked.fields.push(field);
         }
     }
-    asked.fields = named.unwrap_or(asked.fields);
+    if asked.fields.is_empty() {
+        asked.fields = Field::DEFAULT.to_vec();
+    }
     Ok(asked)
+}
+
+/// Finds the field of this name.
+fn field(name: &str) -> Result<Field, ValueError> {
+    Field::named(name.trim()).ok_or_else(|| ValueError::NotOneOf {
+        value: name.to_owned(),
+        allowed: Field::ALL.iter().flat_map(|field| field.names()).copied().collect(),
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! gpu_tracker 5's command line, for scripts that call `gpu-tracker`: a link to this program, or a copy, of that name.
 //!
-//! [`docopt`] reads it. What it has is handed on as a command line of ours, so values are checked in one place.
+//! [`docopt`] reads the command line. It is translated to one of gpu-track-run or gpu-track, so values are checked in one place.
 
 mod docopt;
 mod help;
@@ -23,29 +23,23 @@ const VERSION: &str = "5.0.1";
 /// Time between two samples if the user gives none (`Tracker.__init__`).
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a command line of gpu_tracker's is for us.
+/// What a command line of gpu_tracker becomes.
 pub(super) enum Translated {
-    /// A command line of ours.
+    /// A command line of gpu-track-run, which is not parsed yet.
     Line(Vec<OsString>),
-    /// Nothing to run.
+    /// A request other than to run a command.
     Request(Request),
 }
 
-/// Reads the command line, whose first word is the program's name.
+/// Translates the command line, whose first word is the program's name.
 ///
 /// # Errors
-/// If it asks for what gpu_tracker can do beside running a command.
+/// If it names a format that gpu_tracker does not have.
 pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
     let [name, args @ ..] = args else { return Ok(Translated::Line(Vec::new())) };
     let options = match docopt::read(args) {
         Ok(Asked::Track(options)) => options,
-        Ok(Asked::Help) => {
-            let program = concat!("gpu-track-run ", env!("CARGO_PKG_VERSION"));
-            let head =
-                format!("Runs a command and reports what it used, as gpu_tracker does. This is {program}.");
-            let help = format!("{head}\n\n{}\n{}", help::USAGE, help::OPTIONS);
-            return Ok(Translated::Request(Request::Print(help)));
-        }
+        Ok(Asked::Help) => return Ok(Translated::Request(Request::Print(help_text()))),
         Ok(Asked::Version) => return Ok(Translated::Request(Request::Print(format!("{VERSION}\n")))),
         Ok(Asked::SubTrack(command, options)) => {
             return Ok(Translated::Request(Request::Companion(sub_track(command, options))));
@@ -55,18 +49,11 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
             return Ok(Translated::Request(Request::Refuse(format!("{problem}{}", help::USAGE))));
         }
     };
-    // Our own parser would take a form that gpu_tracker does not have. Other names are left to it.
     let format = options.iter().find(|(option, _)| *option == "--format");
-    if let Some(name) = format.and_then(|(_, value)| value.as_ref()?.to_str())
-        && format::names().any(|ours| ours == name)
-        && !format::is_of_gpu_tracker(name)
-    {
-        return Err(UsageError::of(
-            "--format",
-            format_args!("\"{name}\" is no format of gpu_tracker: text or json"),
-        ));
+    if let Some(name) = format.and_then(|(_, value)| value.as_ref()?.to_str()) {
+        check_format(name)?;
     }
-    // It does not look at the names of files, of which ours would refuse some.
+    // Without a format, our parser would go by the file's name, and refuse some names. gpu_tracker does not look at it.
     let default = format.is_none().then(|| OsString::from("--format=text"));
     let ours = options.into_iter().map(|(option, value)| match value {
         Some(value) => [OsStr::new(option), OsStr::new("="), &literal(option, value)].into_iter().collect(),
@@ -75,18 +62,35 @@ pub(super) fn translate(args: &[OsString]) -> Result<Translated, UsageError> {
     Ok(Translated::Line([name.clone()].into_iter().chain(default).chain(ours).collect()))
 }
 
-/// Gives the command line of gpu-track that stands for one of `sub-track`.
+/// Gives the help, as gpu_tracker's.
+fn help_text() -> String {
+    let program = concat!("gpu-track-run ", env!("CARGO_PKG_VERSION"));
+    let head = format!("Runs a command and reports what it used, as gpu_tracker does. This is {program}.");
+    format!("{head}\n\n{}\n{}", help::USAGE, help::OPTIONS)
+}
+
+/// Refuses formats of ours that gpu_tracker does not have. Our own parser, which would take them, refuses names of no format.
+fn check_format(name: &str) -> Result<(), UsageError> {
+    let is_ours = format::names().any(|ours| ours == name);
+    if is_ours && !format::is_of_gpu_tracker(name) {
+        let problem = format_args!("\"{name}\" is no format of gpu_tracker: text or json");
+        return Err(UsageError::of("--format", problem));
+    }
+    Ok(())
+}
+
+/// Gives the command line of gpu-track for a command of gpu_tracker's `sub-track`.
 fn sub_track(command: &str, options: docopt::Options) -> Vec<OsString> {
     let mut line: Vec<OsString> = ["gpu-track", "sub-track", command].map(Into::into).into();
-    // gpu_tracker does not look at the name of the file.
+    // Without a format, our parser would go by the file's name. gpu_tracker does not look at it.
     if command != "combine" && !options.iter().any(|(option, _)| *option == "--format") {
         line.push("--format=text".into());
     }
     for (option, value) in options {
         let value = value.unwrap_or_default();
-        // A hyphen would make it stdout, or an option.
-        let is_literal = !matches!(option, "--output" | "-p") || !value.as_bytes().starts_with(b"-");
-        let value = if is_literal { value } else { [OsStr::new("./"), &value].into_iter().collect() };
+        // A file whose name begins with a hyphen would be taken for stdout or an option.
+        let is_mistakable = matches!(option, "--output" | "-p") && value.as_bytes().starts_with(b"-");
+        let value = if is_mistakable { [OsStr::new("./"), &value].into_iter().collect() } else { value };
         match option.starts_with("--") {
             true => line.push([OsStr::new(option), OsStr::new("="), &value].into_iter().collect()),
             false => line.extend([option.into(), value]),
@@ -95,7 +99,8 @@ fn sub_track(command: &str, options: docopt::Options) -> Vec<OsString> {
     line
 }
 
-/// Escapes the name of a file. gpu_tracker takes names of files as they are: `%` is no pattern, and `-` is a file.
+/// Escapes the value of an option that names a file; others stay. gpu_tracker takes names of files as they are: `%` begins no
+/// pattern, and `-` is a file.
 fn literal(option: &str, value: OsString) -> OsString {
     match (option, value.as_bytes()) {
         ("--output" | "--tf", b"-") => "./-".into(),
@@ -116,7 +121,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, UsageError> {
     if words.is_empty() { Err(UsageError::new("Empty command provided.")) } else { Ok(words) }
 }
 
-/// Sets what gpu_tracker has without options: the whole report on stdout, its format, units, interval and exit status.
+/// Sets gpu_tracker's defaults: the whole report on stdout, its format, units and interval. The exit status is gpu_tracker's, too.
 pub(super) fn apply_to(options: &mut Options) {
     if options.places.outputs.is_empty() {
         options.report.targets = vec![ReportTarget { output: Output::Stdout, ..ReportTarget::default() }];

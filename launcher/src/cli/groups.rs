@@ -114,7 +114,7 @@ pub(super) struct TrackingArgs {
     cgroup: bool,
 }
 
-/// What the launcher alone obeys of how the run is tracked.
+/// The options of tracking that the launcher obeys, and not the collector.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Preparations {
     /// The file of `--tconfig`.
@@ -127,7 +127,7 @@ pub(crate) struct Preparations {
     pub(crate) events: Option<PathBuf>,
     /// The command of `--on-alert`.
     pub(crate) on_alert: Option<OsString>,
-    /// They may replace files.
+    /// These files may replace existing ones.
     pub(crate) overwrite: bool,
     /// Other nodes are tracked, too. `None`: the environment decides.
     pub(crate) nodes: Option<bool>,
@@ -135,7 +135,7 @@ pub(crate) struct Preparations {
     pub(crate) cgroup: bool,
 }
 
-/// Says whether other nodes are tracked where no option does: "auto" or "off".
+/// The variable that says whether other nodes are tracked if no option does: "auto" or "off".
 const NODES_VARIABLE: &str = "GPU_TRACK_NODES";
 
 impl Preparations {

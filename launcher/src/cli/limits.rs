@@ -7,12 +7,12 @@ use gpu_track_collector::{LimitAction, Quantity, RunLimit, RunLimits, Threshold,
 
 use super::values::{MOST_LIMITS, ValueError, named};
 
-/// A century.
+/// Longest time of a limit: a century.
 const LONGEST_S: f64 = 100.0 * 365.0 * 86_400.0;
-/// The largest number of bytes or processes that is told apart from its neighbours.
+/// Most bytes or processes of a limit. Above 2^53, which is a little more, an f64 has not every whole number.
 const LARGEST: f64 = 9.0e15;
-/// Longest text of a limit, bytes: an order has it, which has to fit into a line.
-const LONGEST: usize = 100;
+/// Longest text of a limit, bytes: the order to obey the limit has it, and has to fit into a line of its pipe.
+const LONGEST_TEXT_BYTES: usize = 100;
 /// Highest number of a signal.
 const LAST_SIGNAL: i32 = 64;
 
@@ -21,7 +21,8 @@ const LAST_SIGNAL: i32 = 64;
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitArgs {
     /// End all processes when a limit is exceeded: ram and gpu_ram (8G, 500M, 80%), wall and cpu (90s, 10m, 2h), processes (500), stall
-    /// and gpu_idle (10m: no CPU, I/O and GPU use, or no GPU use). NAME=VALUE:SIGNAL only signals COMMAND. Exit status: 124, or 137 where SIGKILL was needed
+    /// and gpu_idle (10m: no CPU, I/O and GPU use, or no GPU use). As for Slurm, 01:30 is minutes and seconds, 01:30:00 has hours.
+    /// NAME=VALUE:SIGNAL, with the name of a signal (USR1), only signals COMMAND. Exit status: 124, or 137 where SIGKILL was needed
     #[arg(long = "limit", value_name = "NAME=VALUE,...", action = ArgAction::Append, value_parser = limits)]
     limits: Vec<List>,
 
@@ -34,7 +35,7 @@ pub(super) struct LimitArgs {
     kill_after: Duration,
 }
 
-/// A list in one value. For a bare `Vec`, clap would expect the option several times.
+/// The limits of one value. With `Vec` in place of this name, clap would take each value for a single limit.
 type List = Vec<RunLimit>;
 
 impl From<LimitArgs> for RunLimits {
@@ -56,13 +57,13 @@ fn limits(given: &str) -> Result<List, ValueError> {
 /// Parses `NAME=VALUE` or `NAME=VALUE:SIGNAL`.
 fn limit(given: &str) -> Result<RunLimit, ValueError> {
     let (name, rest) = given.split_once('=').ok_or_else(|| ValueError::Limit(given.to_owned()))?;
-    if given.len() > LONGEST {
-        return Err(ValueError::Limit(format!("{}...", given.chars().take(LONGEST).collect::<String>())));
+    if given.len() > LONGEST_TEXT_BYTES {
+        return Err(ValueError::Limit(shortened(given)));
     }
     let quantity = quantity(name)?;
-    // A time can be 01:30:00.
+    // A colon is a part of a time such as 01:30:00, or has the name of a signal after it.
     let (value, signal) = match rest.rsplit_once(':') {
-        Some((value, signal)) if !(is_time(quantity) && clock_time(rest).is_some()) => (value, Some(signal)),
+        Some((value, signal)) if clock_time(rest).is_none() => (value, Some(signal)),
         _ => (rest, None),
     };
     Ok(RunLimit {
@@ -70,7 +71,9 @@ fn limit(given: &str) -> Result<RunLimit, ValueError> {
         quantity,
         threshold: threshold(quantity, value)?,
         action: match signal {
-            Some(name) => LimitAction::Signal(signal_of(name)?),
+            Some(name) => LimitAction::Signal(
+                signal_named(name).ok_or_else(|| ValueError::AfterColon(name.to_owned()))?,
+            ),
             None => LimitAction::End,
         },
     })
@@ -78,11 +81,12 @@ fn limit(given: &str) -> Result<RunLimit, ValueError> {
 
 /// Parses `NAME>VALUE=SIGNAL`.
 fn signal_at(given: &str) -> Result<RunLimit, ValueError> {
-    if given.len() > LONGEST {
-        return Err(ValueError::SignalAt(format!("{}...", given.chars().take(LONGEST).collect::<String>())));
+    if given.len() > LONGEST_TEXT_BYTES {
+        return Err(ValueError::SignalAt(shortened(given)));
     }
-    let parts = given.split_once('>').and_then(|(name, rest)| Some((name, rest.rsplit_once('=')?)));
-    let (name, (value, signal)) = parts.ok_or_else(|| ValueError::SignalAt(given.to_owned()))?;
+    let refused = || ValueError::SignalAt(given.to_owned());
+    let (name, rest) = given.split_once('>').ok_or_else(refused)?;
+    let (value, signal) = rest.rsplit_once('=').ok_or_else(refused)?;
     let quantity = quantity(name)?;
     Ok(RunLimit {
         words: given.to_owned(),
@@ -92,11 +96,22 @@ fn signal_at(given: &str) -> Result<RunLimit, ValueError> {
     })
 }
 
+/// Gives the option that a limit was given by. `--signal-at` alone has `>` in its value.
+pub(super) fn option_of(limit: &RunLimit) -> &'static str {
+    if limit.words.contains('>') { "--signal-at" } else { "--limit" }
+}
+
+/// Gives the beginning of a text that is too long for a limit.
+fn shortened(given: &str) -> String {
+    format!("{}...", given.chars().take(LONGEST_TEXT_BYTES).collect::<String>())
+}
+
+/// Parses the name of a quantity.
 fn quantity(name: &str) -> Result<Quantity, ValueError> {
     named(name, &Quantity::ALL, Quantity::name)
 }
 
-/// Parses how much is too much.
+/// Parses the threshold of a limit of this quantity.
 fn threshold(quantity: Quantity, given: &str) -> Result<Threshold, ValueError> {
     match quantity {
         Quantity::Ram | Quantity::GpuRam => memory(given),
@@ -110,22 +125,21 @@ fn threshold(quantity: Quantity, given: &str) -> Result<Threshold, ValueError> {
     }
 }
 
-/// Parses bytes, or a part of what the run may use.
+/// Parses bytes, or a percentage of what the run may use.
 pub(super) fn memory(given: &str) -> Result<Threshold, ValueError> {
-    match given.strip_suffix('%') {
-        Some(number) => {
-            percent(number).map(Threshold::Percent).ok_or_else(|| ValueError::Bytes(given.to_owned()))
-        }
-        None => bytes(given).map(Threshold::Amount),
-    }
+    let threshold = match given.strip_suffix('%') {
+        Some(number) => percent(number).map(Threshold::Percent),
+        None => bytes(given).ok().map(Threshold::Amount),
+    };
+    threshold.ok_or_else(|| ValueError::Memory(given.to_owned()))
 }
 
-/// Parses the number of a percentage. `None`: it is none, or more than all.
+/// Parses the number of a percentage. `None`: it is no number above 0 and up to 100.
 pub(super) fn percent(number: &str) -> Option<f64> {
     number.parse().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0)
 }
 
-/// Parses a time that is more than nothing, as nanoseconds.
+/// Parses a time above 0. Gives it in nanoseconds.
 pub(super) fn duration(given: &str) -> Result<u64, ValueError> {
     match clock_time(given).or_else(|| time(given)) {
         Some(time) if !time.is_zero() => Ok(nanoseconds(time)),
@@ -133,19 +147,20 @@ pub(super) fn duration(given: &str) -> Result<u64, ValueError> {
     }
 }
 
-fn is_time(quantity: Quantity) -> bool {
-    matches!(quantity, Quantity::Cpu | Quantity::Wall | Quantity::Stall | Quantity::GpuIdle)
-}
-
-/// Parses a time as Slurm has it: hours:minutes:seconds. `None`: it is none.
+/// Parses a time as Slurm writes it: hours:minutes:seconds, or minutes:seconds. `None`: it has another form, or a part is too large.
+/// The first part may be above 59.
 fn clock_time(given: &str) -> Option<Duration> {
-    let [hours, minutes, seconds] = given.split(':').collect::<Vec<_>>()[..] else { return None };
+    const MOST_HOURS: u64 = 876_000;
     let number = |text: &str, below: u64| text.parse::<u64>().ok().filter(|number| *number < below);
-    let (hours, minutes, seconds) = (number(hours, 876_000)?, number(minutes, 60)?, number(seconds, 60)?);
-    Some(Duration::from_secs(hours * 3600 + minutes * 60 + seconds))
+    let (before, seconds) = given.rsplit_once(':')?;
+    let minutes = match before.split_once(':') {
+        Some((hours, minutes)) => number(hours, MOST_HOURS)? * 60 + number(minutes, 60)?,
+        None => number(before, MOST_HOURS * 60)?,
+    };
+    Some(Duration::from_secs(minutes * 60 + number(seconds, 60)?))
 }
 
-/// Parses bytes. K, M, G and T are binary, as for Slurm and ulimit; with B they are decimal, as in reports.
+/// Parses bytes. K, M, G and T alone, or with i, are binary, as for Slurm and ulimit. With B alone they are decimal, as in reports.
 pub(super) fn bytes(given: &str) -> Result<u64, ValueError> {
     const UNITS: [(&str, f64); 17] = [
         ("Ki", 1024.0),
@@ -184,7 +199,7 @@ fn kill_after(given: &str) -> Result<Duration, ValueError> {
     time(given).ok_or_else(|| ValueError::Time(given.to_owned()))
 }
 
-/// Parses a time: a number of seconds, or numbers with units, such as 1h30m. `None`: it is none, or longer than a century.
+/// Parses a time: a number of seconds, or numbers with units, such as 1h30m. `None`: it has another form, or is longer than a century.
 pub(super) fn time(given: &str) -> Option<Duration> {
     if let Ok(seconds) = given.parse::<f64>() {
         return (0.0..=LONGEST_S).contains(&seconds).then(|| Duration::from_secs_f64(seconds));
@@ -209,6 +224,7 @@ pub(super) fn time(given: &str) -> Option<Duration> {
     (!given.is_empty() && (0.0..=LONGEST_S).contains(&seconds)).then(|| Duration::from_secs_f64(seconds))
 }
 
+/// Converts a time to nanoseconds, at most `u64::MAX`.
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -219,9 +235,13 @@ fn signal_of(given: &str) -> Result<i32, ValueError> {
         let is_signal = (1..=LAST_SIGNAL).contains(&number);
         return is_signal.then_some(number).ok_or_else(|| ValueError::Signal(given.to_owned()));
     }
+    signal_named(given).ok_or_else(|| ValueError::Signal(given.to_owned()))
+}
+
+/// Parses the name of a signal: `USR1`, `SIGUSR1`. `None`: no signal has it.
+fn signal_named(given: &str) -> Option<i32> {
     let name = given.to_ascii_uppercase();
     signal_number(name.strip_prefix("SIG").unwrap_or(&name))
-        .ok_or_else(|| ValueError::Signal(given.to_owned()))
 }
 
 #[cfg(test)]
@@ -249,23 +269,26 @@ mod tests {
             ]
         );
         assert_eq!(
-            parsed("ram=80%,stall=10m:USR1,gpu_idle=500ms:12"),
+            parsed("ram=80%,stall=10m:USR1,gpu_idle=500ms:sigusr2"),
             [
                 (Quantity::Ram, Percent(80.0), End),
                 (Quantity::Stall, Amount(600_000_000_000), Signal(libc::SIGUSR1)),
-                (Quantity::GpuIdle, Amount(500_000_000), Signal(12)),
+                (Quantity::GpuIdle, Amount(500_000_000), Signal(libc::SIGUSR2)),
             ]
         );
         assert_eq!(
-            parsed("wall=01:30:00,cpu=1h30m,ram=8g,gpu_ram=8Gi,wall=00:10:00:USR2"),
+            parsed("wall=01:30:00,cpu=1h30m,ram=8g,gpu_ram=8Gi,wall=00:10:00:USR2,cpu=01:30,wall=90:00:USR1"),
             [
                 (Quantity::Wall, Amount(5_400_000_000_000), End),
                 (Quantity::Cpu, Amount(5_400_000_000_000), End),
                 (Quantity::Ram, Amount(8 << 30), End),
                 (Quantity::GpuRam, Amount(8 << 30), End),
                 (Quantity::Wall, Amount(600_000_000_000), Signal(libc::SIGUSR2)),
+                (Quantity::Cpu, Amount(90_000_000_000), End),
+                (Quantity::Wall, Amount(5_400_000_000_000), Signal(libc::SIGUSR1)),
             ]
         );
+        assert_eq!(signal_at("ram>1G=12").unwrap().action, Signal(libc::SIGUSR2));
         let at = signal_at("ram>95%=sigterm").unwrap();
         assert_eq!((at.threshold, at.action), (Percent(95.0), Signal(libc::SIGTERM)));
         assert_eq!(at.words, "ram>95%=sigterm");
@@ -288,8 +311,13 @@ mod tests {
             "ram=101%",
             "ram=0%",
             "ram=8G:NOSUCH",
-            "ram=8G:0",
-            "ram=8G:99",
+            "ram=8G:10",
+            "ram=01:30",
+            "processes=01:30",
+            "wall=10m:12",
+            "wall=1:62",
+            "wall=00:10:00:12",
+            "wall=1:",
             "wall=0",
             "wall=1e99h",
             "wall=-1s",
@@ -311,6 +339,10 @@ mod tests {
         for wrong in ["", "ram", "ram>1G", "ram=1G", "ram>1G=", "ram>=USR1", ">1G=USR1"] {
             assert!(signal_at(wrong).is_err(), "{wrong}");
         }
+        let said = |given: &str| limits(given).unwrap_err().to_string();
+        assert!(said("ram=101%").contains("or a percentage up to 100%"));
+        assert!(!bytes("80%").unwrap_err().to_string().contains("percentage"));
+        assert!(said("wall=10m:12").contains("the name of a signal"));
         assert!(limits(&vec!["ram=1G"; MOST_LIMITS + 1].join(",")).is_err());
         assert!(kill_after("0").is_ok() && kill_after("-1").is_err() && kill_after("x").is_err());
     }

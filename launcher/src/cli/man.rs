@@ -138,7 +138,7 @@ pub(super) fn page(command: Command) -> String {
     // Writing to memory cannot fail.
     let _ = Man::new(command).render(&mut page);
     let mut page = String::from_utf8_lossy(&page).into_owned();
-    // Each block of it is a heading with a colon, and lines that stay as they are.
+    // Each block of `after_help` is a heading with a colon, and lines that stay as they are.
     for block in after_help.split("\n\n") {
         let (heading, lines) = block.split_once(":\n").unwrap_or(("notes", block));
         page += &format!(".SH {}\n.nf\n{}\n.fi\n", heading.to_uppercase(), literal(lines));
@@ -166,7 +166,7 @@ pub(crate) fn companion_page(mut command: Command) -> String {
     String::from_utf8_lossy(&page).into_owned()
 }
 
-/// Adds the section of a subcommand, and those of the ones that it has.
+/// Adds the section of a subcommand, then those of its own subcommands.
 fn add_subcommand(page: &mut Vec<u8>, parent: &str, subcommand: &Command) {
     let name = format!("{parent} {}", subcommand.get_name());
     let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
@@ -182,7 +182,7 @@ fn add_subcommand(page: &mut Vec<u8>, parent: &str, subcommand: &Command) {
     inner.for_each(|inner| add_subcommand(page, &name, inner));
 }
 
-/// Adds an option's aliases to its help. `--help` shows them, but clap_mangen does not.
+/// Adds an option's aliases to its help, because clap_mangen does not show them.
 fn with_aliases(arg: Arg) -> Arg {
     let names = arg.get_visible_aliases().unwrap_or_default().join(", --");
     match arg.get_help().map(ToString::to_string) {

@@ -26,9 +26,9 @@ pub(crate) struct PatternValues {
     pub(crate) host: OsString,
     pub(crate) pid: u32,
     pub(crate) time: SystemTime,
-    /// The rank, if this is one of several tasks with the same command line.
-    pub(crate) number: Option<u32>,
-    /// What names the job of these tasks. `None`: nothing in the environment differs from job to job.
+    /// The number of this rank, if this is one of several tasks with the same command line. Names without %r or %p get it.
+    pub(crate) rank_number: Option<u32>,
+    /// What names the job of these tasks. `None`: this is no such task, or no variable tells its job from others.
     pub(crate) job_of_ranks: Option<OsString>,
 }
 
@@ -38,7 +38,7 @@ impl PatternValues {
         Self::of(|name| env::var_os(name))
     }
 
-    /// Gives the values for this process, by these environment variables.
+    /// Gives the values for this process. `variable` gives an environment variable.
     fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let first_of =
             |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
@@ -51,20 +51,27 @@ impl PatternValues {
             host: OsString::from_vec(uname().nodename().to_bytes().to_vec()),
             pid: process::id(),
             time: SystemTime::now(),
-            number: ranks.into_iter().flatten().next().map(|rank| rank.rank),
-            job_of_ranks: ranks.iter().position(Option::is_some).and_then(|way| job_of_ranks(way, &variable)),
+            rank_number: ranks.into_iter().flatten().next().map(|rank| rank.rank),
+            job_of_ranks: ranks
+                .iter()
+                .position(Option::is_some)
+                .and_then(|kind| job_of_ranks(kind, &variable)),
         }
     }
 }
 
-/// A job that Slurm starts anew has the ids of the first time, and another one of these.
+/// Slurm gives a job that it starts anew the same ids, but another number of restarts.
 const RESTARTS: &str = "SLURM_RESTART_COUNT";
 
-/// Gives the ids of the job of several ranks, in this way of naming them. `None`: one is not set.
-fn job_of_ranks(way: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
-    let ids = rank::job_variables(way).map(|name| variable(name).filter(|id| !id.is_empty()));
-    let restarts = variable(RESTARTS).unwrap_or_default();
-    Some(ids.chain([Some(restarts)]).collect::<Option<Vec<_>>>()?.join(OsStr::new(".")))
+/// Gives the ids of the job that this rank belongs to, joined by dots. `kind`: what starts the ranks, as an index of what
+/// [`rank::ranks`] gives. `None`: one id is not set.
+fn job_of_ranks(kind: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
+    let mut ids = Vec::new();
+    for name in rank::job_variables(kind) {
+        ids.push(variable(name).filter(|id| !id.is_empty())?);
+    }
+    ids.push(variable(RESTARTS).unwrap_or_default());
+    Some(ids.join(OsStr::new(".")))
 }
 
 /// Why no report can be written to a file.
@@ -80,16 +87,19 @@ pub(super) enum OutputError {
     Io(#[from] io::Error),
 }
 
-/// Finds the output that `given` names.
+/// Finds the output that `given` names: its patterns are replaced, and it gets the rank's number if no pattern differs between ranks.
+///
+/// # Errors
+/// If no output of this name can be written.
 pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, OutputError> {
-    // These name our own descriptors, which can be sockets, and a socket cannot be opened by name.
+    // The names stand for descriptors of this process. If one is a socket, its name can't be opened.
     match given.as_os_str().as_bytes() {
         b"-" | b"/dev/stdout" => return Ok(Output::Stdout),
         b"/dev/stderr" => return Ok(Output::Stderr),
         _ => {}
     }
     let mut path = expand(given, values)?;
-    if let Some(number) = values.number.filter(|_| !tells_ranks_apart(given)) {
+    if let Some(number) = values.rank_number.filter(|_| !tells_ranks_apart(given)) {
         insert_number(&mut path, number);
     }
     if path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/") {
@@ -103,12 +113,12 @@ pub(super) fn output(given: &Path, values: &PatternValues) -> Result<Output, Out
     })
 }
 
-/// Whether its name differs from rank to rank.
+/// Whether the patterns in a name make it differ from rank to rank.
 fn tells_ranks_apart(given: &Path) -> bool {
     has_pattern(given, &["%r", "%p"])
 }
 
-/// Whether its name can differ between ranks of a host: they can start in different seconds.
+/// Whether the patterns in a name can make it differ between ranks of a host. Those can start in different seconds (%t).
 pub(super) fn can_differ_between_ranks(given: &Path) -> bool {
     has_pattern(given, &["%r", "%p", "%t"])
 }

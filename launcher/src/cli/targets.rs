@@ -11,10 +11,11 @@ use super::usage_error::UsageError;
 
 const OPTION: &str = "--output";
 
-/// Finds the places that the options name, each with its form; stderr, if they name none.
+/// Finds the places of the report that the options name, each with its form. If they name none, that is stderr. With `--summary`, stderr
+/// is added.
 ///
 /// # Errors
-/// If there can be no report in one of them, or two are the same.
+/// If a report can't be written to one of them, or two are the same.
 pub(crate) fn targets(
     places: &ReportPlaces,
     patterns: &PatternValues,
@@ -33,23 +34,28 @@ pub(crate) fn targets(
         })?;
         targets.push(ReportTarget { format: form.to_owned(), output });
     }
-    // stderr has the report itself, or the summary beside the files.
-    let is_asked = places.outputs.is_empty() || places.summary;
-    if is_asked && !targets.iter().any(|target| target.output == Output::Stderr) {
+    // Without files, stderr gets the report itself. Beside files it gets the summary.
+    let is_for_stderr = places.outputs.is_empty() || places.summary;
+    if is_for_stderr && !targets.iter().any(|target| target.output == Output::Stderr) {
         let format = if places.outputs.is_empty() { places.format() } else { "text" };
         targets.push(ReportTarget { output: Output::Stderr, format: format.to_owned() });
     }
     Ok(targets)
 }
 
-/// Gives the form in this file. `-f` beside a single `-o` can only be about that one. Beside several, their names tell them
-/// apart. `None`: its name is that of a tracking file, and no `-f` says otherwise.
+/// Gives the form of the report in the file `given`. `-f` beside a single `-o` is about that file. Beside several, a file's extension
+/// goes before `-f`. `None`: `given` is the name of a tracking file, and there is no `-f`.
 fn form<'a>(given: &Path, places: &'a ReportPlaces) -> Option<&'a str> {
+    let has_format = places.format.is_some();
+    if has_format && places.outputs.len() == 1 {
+        return Some(places.format());
+    }
     let extension = given.extension().and_then(|extension| extension.to_str());
-    let named = extension.and_then(format::of_extension);
-    let is_single = places.outputs.len() == 1;
-    let asked = || (places.format.is_some() || check_form(given).is_err()).then(|| places.format());
-    named.filter(|_| !(is_single && places.format.is_some())).or_else(asked)
+    if let Some(named) = extension.and_then(format::of_extension) {
+        return Some(named);
+    }
+    let is_tracking_file = check_form(given).is_ok();
+    (has_format || !is_tracking_file).then(|| places.format())
 }
 
 /// Puts the number of a rank into the names of the report's files.
@@ -75,8 +81,10 @@ pub(crate) fn locks(report: &mut ReportConfig) -> Result<Vec<Option<OutputLock>>
     targets.iter().map(&mut lock).collect()
 }
 
-/// Takes the lock of a report file. Where another user has its name, a warning is added; where another run holds it, that is
-/// an error.
+/// Takes the lock of a report file. If another user has made the lock's file, there is no lock, and a warning is added.
+///
+/// # Errors
+/// If another run holds the lock.
 fn lock_of(path: &Path, warnings: &mut Vec<String>) -> Result<Option<OutputLock>, UsageError> {
     match OutputLock::take(path) {
         Ok(lock) => Ok(lock),

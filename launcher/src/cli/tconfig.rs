@@ -13,9 +13,9 @@ use super::values::{ValueError, cores, named, pid, seconds, uuids};
 /// The keywords of gpu_tracker's `Tracker` that have a counterpart here.
 const SUPPORTED: &str = "sleep_time, ram_unit, gpu_ram_unit, time_unit, n_expected_cores, gpu_uuids, gpu_brand, \
                          disable_logs, tracking_file, overwrite, process_id";
-/// The process to track: without effect where the command line has a command.
+/// The keyword for the process to track. It has no effect if the command line has a command.
 const PROCESS: &str = "process_id";
-/// The others. They are about gpu_tracker's own process.
+/// The keywords without a counterpart, which are about gpu_tracker's own process.
 const WITHOUT_EFFECT: [&str; 3] = ["resource_usage_file", "n_join_attempts", "join_timeout"];
 
 /// Why the file cannot be used.
@@ -57,26 +57,31 @@ pub(super) fn read(path: &Path, options: &mut Options) -> Result<Vec<String>, Co
     Ok(without_effect)
 }
 
-/// Sets the option of a supported keyword.
+/// Sets the option of a supported keyword, unless the command line gives the option.
+///
+/// # Errors
+/// If the value is not allowed.
 fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError> {
     let given = as_on_command_line(value);
     let Options { command, report, tracking, preparations, gpu, .. } = options;
     let style = &mut report.style;
     match key {
         _ if value.is_null() => {}
-        PROCESS => add(&mut command.attach, pid(&given)?),
-        "sleep_time" => add(&mut tracking.sampling_interval, seconds(&given)?),
-        "ram_unit" => add(&mut style.ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),
-        "gpu_ram_unit" => add(&mut style.gpu_ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),
-        "time_unit" => add(&mut style.time_unit, named(&given, &TimeUnit::ALL, TimeUnit::name)?),
-        "n_expected_cores" => add(&mut tracking.expected_cores, cores(&given)?),
-        "gpu_brand" => add(&mut gpu.vendor, named(&given, &Vendor::ALL, Vendor::name)?),
-        "gpu_uuids" => add(&mut gpu.uuids, uuids(&joined(value))?),
+        PROCESS => set_if_missing(&mut command.attach, pid(&given)?),
+        "sleep_time" => set_if_missing(&mut tracking.sampling_interval, seconds(&given)?),
+        "ram_unit" => set_if_missing(&mut style.ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?),
+        "gpu_ram_unit" => {
+            set_if_missing(&mut style.gpu_ram_unit, named(&given, &RamUnit::ALL, RamUnit::name)?)
+        }
+        "time_unit" => set_if_missing(&mut style.time_unit, named(&given, &TimeUnit::ALL, TimeUnit::name)?),
+        "n_expected_cores" => set_if_missing(&mut tracking.expected_cores, cores(&given)?),
+        "gpu_brand" => set_if_missing(&mut gpu.vendor, named(&given, &Vendor::ALL, Vendor::name)?),
+        "gpu_uuids" => set_if_missing(&mut gpu.uuids, uuids(&joined(value))?),
         "tracking_file" if preparations.tracking_files.is_empty() => {
             preparations.tracking_files.push(given.into());
         }
         "tracking_file" => {}
-        // overwrite or disable_logs. A false leaves on what the command line has switched on.
+        // overwrite or disable_logs. A false does not switch off what the command line has switched on.
         _ => {
             let not_bool = || ValueError::NotOneOf { value: given, allowed: vec!["true", "false"] };
             let is_on = value.as_bool().ok_or_else(not_bool)?;
@@ -89,7 +94,7 @@ fn set(options: &mut Options, key: &str, value: &Value) -> Result<(), ValueError
 }
 
 /// Sets an option, unless the command line gives it.
-fn add<T>(option: &mut Option<T>, value: T) {
+fn set_if_missing<T>(option: &mut Option<T>, value: T) {
     option.get_or_insert(value);
 }
 
@@ -98,7 +103,7 @@ fn as_on_command_line(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Joins a list by commas. gpu_tracker's command takes the UUIDs as one string, its class as a set.
+/// Joins a list by commas; another value stays. gpu_tracker's command takes the UUIDs as one string, its class as a set.
 fn joined(value: &Value) -> String {
     match value {
         Value::Array(items) => items.iter().map(as_on_command_line).collect::<Vec<_>>().join(","),

@@ -23,7 +23,7 @@ fn patterns() -> PatternValues {
         host: "node3".into(),
         pid: 4242,
         time: UNIX_EPOCH + Duration::from_secs(1_760_000_000),
-        number: None,
+        rank_number: None,
         job_of_ranks: None,
     }
 }

@@ -1,5 +1,5 @@
 //! The files of `--tf FILE`, `--trace-gpu FILE` and `--events FILE`, which the run over time is written to. First the files are found,
-//! then they are locked and made. Both is done before the command starts, so that no problem shows only then.
+//! then they are locked and made, both before the command starts: a file that can't be written refuses the run.
 
 use std::path::{Path, PathBuf};
 
@@ -53,8 +53,8 @@ pub(super) fn find_tracking_files(
     Ok(paths)
 }
 
-/// Finds the output of the GPU log, and notes it in `preparations`, which has what was given. Refuses one that is neither a file
-/// nor stdout, and the file of a report or of `--tf`.
+/// Finds the output of the GPU log, if there is one, and writes it into `preparations` in place of what was given. Refuses an
+/// output that is neither a file nor stdout, and the file of a report or of `--tf`.
 pub(super) fn find_gpu_log(
     preparations: &mut Preparations,
     report: &ReportConfig,
@@ -74,7 +74,8 @@ pub(super) fn find_gpu_log(
     Ok(())
 }
 
-/// Finds the file of `--events`. Refuses what is no file, or has another output's name.
+/// Finds the file of `--events`, if it is given, and writes its path into `preparations`. Refuses what is no file, and the file of
+/// another output.
 pub(super) fn find_events(
     preparations: &mut Preparations,
     report: &ReportConfig,
@@ -110,7 +111,8 @@ fn find_output(
     }
 }
 
-/// Locks and makes the tracking files and the GPU log that were found, and writes into the options how collectors find them.
+/// Locks and makes the files of `--tf`, `--trace-gpu` and `--events` that were found, and writes into the options how collectors find
+/// them.
 ///
 /// # Errors
 /// If one exists and is not to be replaced, another run writes to it, or it can't be made.
@@ -159,8 +161,11 @@ pub(crate) fn make_files_of_nodes(
     Ok(held)
 }
 
-/// Locks and makes the file at `path`, a value of `option`. Another user can have taken the lock's name: then the file is made
-/// without a lock, and a warning added.
+/// Locks the file at `path`, a value of `option`, and makes it by `create`. If another user has made the lock's file, there is no
+/// lock, and a warning is added.
+///
+/// # Errors
+/// If another run holds the lock, or the file can't be made.
 fn lock_and_make(
     option: &str,
     path: PathBuf,

@@ -14,12 +14,12 @@ use thiserror::Error;
 pub(crate) struct UsageError(String);
 
 impl UsageError {
-    /// Gives the exit status that goes with it. gpu_tracker has one for all its errors.
+    /// Gives the exit status that goes with a usage error. gpu_tracker has the same one for all its errors.
     pub(crate) const fn status(is_gpu_tracker: bool) -> u8 {
         if is_gpu_tracker { 1 } else { 2 }
     }
 
-    /// Makes one line of the message.
+    /// Makes an error of a message, of which it makes one line.
     pub(crate) fn new(message: impl Display) -> Self {
         // The user's values can contain line breaks.
         Self(quote::escape(&message.to_string()))
@@ -37,7 +37,7 @@ impl UsageError {
 }
 
 impl From<clap::Error> for UsageError {
-    /// Makes one line of clap's own messages, which have several.
+    /// Makes an error of clap's, whose own messages have several lines.
     fn from(error: clap::Error) -> Self {
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => text.as_str(),

@@ -12,86 +12,74 @@ const MIN_DURATION_S: f64 = 0.1;
 /// A year: longer than any batch system lets a job run.
 const MAX_INTERVAL_S: f64 = 365.0 * 86_400.0;
 
-/// Limits and alerts that one value can have: more than anybody means.
+/// Most limits, and most alerts, in one value of an option: more than anybody means.
 pub(super) const MOST_LIMITS: usize = 64;
 
 /// Why a value is not allowed.
 #[derive(Debug, Error)]
 pub(crate) enum ValueError {
-    /// It is no sampling interval.
+    /// A sampling interval is expected.
     #[error(
         "\"{0}\" is not allowed: a number of seconds from {MIN_INTERVAL_S} to {MAX_INTERVAL_S} (one year)"
     )]
     Seconds(String),
-    /// It is no time between two lines of an output.
+    /// The time between two lines of an output is expected.
     #[error("\"{0}\" is not allowed: a time from 0.1 s to a year, such as 5, 5s, 500ms, 1m or 1h")]
     Duration(String),
-    /// It is no file for `--trace-gpu`.
     #[error("\"{0}\" names no file: FILE, ./-FILE or -")]
     TraceFile(String),
-    /// It is nothing that can follow the file of `--trace-gpu`.
     #[error("\"{0}\" is not allowed after FILE: every=TIME or fields=A,B,...")]
     TraceKey(String),
-    /// It is no number of cores.
     #[error("\"{0}\" is not allowed: a whole number of cores, at least 1")]
     Cores(String),
-    /// It is no pid.
     #[error("\"{0}\" is not allowed: the pid of a process, at least 1")]
     Pid(String),
-    /// It is no descriptor.
     #[error("\"{0}\" is not allowed: the number of a descriptor, at least 3")]
     Descriptor(String),
-    /// It is nothing that `--record` takes.
     #[error("\"{0}\" is not allowed: DIR[,keep=N][,max=BYTES][,tail=TIME]")]
     Record(String),
-    /// It is no limit.
     #[error("\"{0}\" is not allowed: NAME=VALUE, such as ram=8G, wall=1h or processes=500")]
     Limit(String),
-    /// It is no limit with a signal.
     #[error("\"{0}\" is not allowed: NAME>VALUE=SIGNAL, such as ram>95%=USR1")]
     SignalAt(String),
-    /// It is no alert.
     #[error(
         "\"{0}\" is not allowed: ram>80%, gpu_ram>80%, cpu>90%, disk<10G, gpu_idle>5m, growth, or default"
     )]
     Alert(String),
-    /// It is no part of the cores.
     #[error("\"{0}\" is not allowed: a percentage of the cores that the run may use, such as 90%")]
     PartOfCores(String),
-    /// There are more limits than anybody means.
     #[error("more than {} in one value", MOST_LIMITS)]
     TooManyLimits,
-    /// It is no amount of memory.
+    #[error("\"{0}\" is not allowed: bytes, such as 8G (binary) or 500MB (decimal)")]
+    Bytes(String),
+    /// Bytes or a percentage are expected.
     #[error(
         "\"{0}\" is not allowed: bytes, such as 8G (binary), 500MB (decimal), or a percentage up to 100%"
     )]
-    Bytes(String),
-    /// It is no time.
-    #[error("\"{0}\" is not allowed: a time up to a century, such as 90, 90s, 10m, 2h or 1d")]
+    Memory(String),
+    /// A time of a limit is expected.
+    #[error("\"{0}\" is not allowed: a time up to a century, such as 90, 90s, 10m, 2h, 1d or 01:30:00")]
     Time(String),
-    /// It is no number of processes.
+    /// A number of processes is expected.
     #[error("\"{0}\" is not allowed: a whole number, at least 1")]
     Count(String),
-    /// It is no signal.
     #[error("\"{0}\" is not allowed: the name or number of a signal, such as USR1")]
     Signal(String),
-    /// It is no list of UUIDs.
+    /// The name of a signal or the rest of a time is expected.
+    #[error(
+        "\"{0}\" is not allowed after a colon: the name of a signal, such as USR1, or minutes and seconds up to 59"
+    )]
+    AfterColon(String),
     #[error("\"{0}\" is not allowed: UUIDs separated by commas, none of them empty")]
     Uuids(String),
-    /// It is none of a few names.
     #[error("\"{value}\" is not allowed: one of {}", .allowed.join(", "))]
-    NotOneOf {
-        /// The value.
-        value: String,
-        /// The names.
-        allowed: Vec<&'static str>,
-    },
+    NotOneOf { value: String, allowed: Vec<&'static str> },
 }
 
 /// Parses a sampling interval, seconds.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(crate) fn seconds(given: &str) -> Result<Duration, ValueError> {
     match given.parse() {
         Ok(s) if (MIN_INTERVAL_S..=MAX_INTERVAL_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
@@ -102,7 +90,7 @@ pub(crate) fn seconds(given: &str) -> Result<Duration, ValueError> {
 /// Parses the time between two lines of an output: a number of seconds, or one with a unit.
 ///
 /// # Errors
-/// If it is none, too short, or too long.
+/// If `given` is no such time, or the time is too short or too long.
 pub(super) fn duration(given: &str) -> Result<Duration, ValueError> {
     // ms stands first, because it ends with s, too.
     const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -118,7 +106,7 @@ pub(super) fn duration(given: &str) -> Result<Duration, ValueError> {
 /// Parses a number of cores.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
     match given.parse() {
         Ok(cores @ 1..) => Ok(cores),
@@ -129,7 +117,7 @@ pub(super) fn cores(given: &str) -> Result<u32, ValueError> {
 /// Parses a pid.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(super) fn pid(given: &str) -> Result<u32, ValueError> {
     match given.parse() {
         Ok(pid @ 1..) => Ok(pid),
@@ -140,7 +128,7 @@ pub(super) fn pid(given: &str) -> Result<u32, ValueError> {
 /// Parses the number of a descriptor that is no standard stream.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(super) fn descriptor(given: &str) -> Result<i32, ValueError> {
     match given.parse() {
         Ok(fd @ 3..) => Ok(fd),
@@ -148,13 +136,13 @@ pub(super) fn descriptor(given: &str) -> Result<i32, ValueError> {
     }
 }
 
-/// A list in one value. For a bare `Vec`, clap would expect the option several times.
+/// The UUIDs of one value. With `Vec` in place of this name, clap would take each value for a single UUID.
 pub(super) type Uuids = Vec<String>;
 
 /// Parses a list of GPU UUIDs, and drops repetitions.
 ///
 /// # Errors
-/// If it is none.
+/// If `given` is none.
 pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     let mut uuids: Uuids = Vec::new();
     for uuid in given.split(',').map(str::trim) {
@@ -168,10 +156,18 @@ pub(super) fn uuids(given: &str) -> Result<Uuids, ValueError> {
     Ok(uuids)
 }
 
-/// Finds the value of this name.
+/// Splits the value of an option into the name of a file and the keys behind it. The name may have commas, and ends where one of `keys`
+/// begins.
+pub(super) fn split_at_key<'a>(given: &'a [u8], keys: &[&str]) -> (&'a [u8], &'a [u8]) {
+    let is_key = |at: &usize| keys.iter().any(|key| given[*at..].starts_with(key.as_bytes()));
+    let end = (0..given.len()).find(is_key).unwrap_or(given.len());
+    given.split_at(end)
+}
+
+/// Finds the value whose name is `text`.
 ///
 /// # Errors
-/// If it is none.
+/// If no value has this name.
 pub(super) fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, ValueError> {
     all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| ValueError::NotOneOf {
         value: text.to_owned(),

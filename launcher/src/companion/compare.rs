@@ -1,4 +1,4 @@
-//! `gpu-track compare`: what several runs used, each way of doing the work against the first.
+//! `gpu-track compare`: what several runs used. Each way of doing the work is compared with the first one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,10 @@ pub(super) struct CompareArguments {
     fail_above: Vec<Limit>,
 }
 
-/// Parses a limit of `--fail-above`, such as `ram=5%`. Gives what is wrong with it, else.
+/// Parses a limit of `--fail-above`, such as `ram=5%`.
+///
+/// # Errors
+/// What is wrong with `given`, as a line for the user.
 fn limit(given: &str) -> Result<Limit, String> {
     let (name, percent) = given.split_once('=').unwrap_or((given, ""));
     let Some(metric) = compare::names().find(|metric| *metric == name) else {
@@ -45,7 +48,7 @@ fn limit(given: &str) -> Result<Limit, String> {
     }
 }
 
-/// Writes the comparison to stdout, and the exceeded limits to stderr. The status is 3 if there is any.
+/// Writes the comparison to stdout, and the exceeded limits to stderr. The status is 3 if a limit is exceeded.
 ///
 /// # Errors
 /// If a report can't be read.

@@ -27,10 +27,10 @@ pub(super) struct GpusArguments {
     gpu: GpuArgs,
 }
 
-/// Shows the GPUs. Fails if a driver can't be read: it is not known then how many there are.
+/// Shows the GPUs. The status is 1 if they can't be listed, or a driver can't be read, so that their number is unknown.
 ///
 /// # Errors
-/// None: the arguments are checked already.
+/// None: clap has checked the arguments.
 pub(super) fn serve(arguments: GpusArguments) -> Result<ExitCode, UsageError> {
     let mut warnings = Vec::new();
     let config = nvml_lib::with_environment(&arguments.gpu.into(), &mut warnings);

@@ -1,7 +1,7 @@
 //! `gpu-track merge`: one report of the reports of several nodes, or of several ranks.
 //!
-//! Each file is read twice: a first look at all of them says which belong together, and then they are added up one by one. So
-//! memory does not depend on how many there are.
+//! Each file is read twice: a first look at all files says which belong together, and then their reports are added up one by one. So
+//! no more than one of them is in memory at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
 use crate::console::message;
 use crate::show;
 
-/// The end of the name of the file with all ranks, beside a report.
+/// The extension of the file with the table of all ranks, beside a report.
 pub(crate) const RANKS: &str = "ranks.csv";
 
 /// The arguments of `gpu-track merge`.
@@ -49,20 +49,21 @@ pub(super) struct MergeArguments {
     report: ReportArgs,
 }
 
-/// Where a report may be.
-struct Place {
+/// A file that may be a report.
+struct Candidate {
     path: PathBuf,
-    /// It was found in a directory, and not named.
+    /// The file was found in a directory, and not named by the user.
     is_found: bool,
 }
 
-/// Writes one report of all to stdout, or where `-o` says.
+/// Merges the reports that the arguments name, and writes the result to stdout, or where `-o` and `--tf` say. Lines on stderr say which
+/// files are left out, and what could not be written.
 ///
 /// # Errors
-/// If a directory can't be read, or there is no report at all.
+/// If a directory can't be read, there is no report at all, or a place can't be used.
 pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
     let MergeArguments { paths, clock_offsets, tracking_files, overwrite, places, report } = arguments;
-    let patterns = PatternValues { number: None, ..PatternValues::here() };
+    let patterns = PatternValues { rank_number: None, ..PatternValues::here() };
     let config = ReportConfig { targets: cli::targets(&places, &patterns)?, ..ReportConfig::from(report) };
     let (style, targets): (Style, _) = (config.style, &config.targets);
     let outputs: Vec<&Path> = config.files().collect();
@@ -81,13 +82,16 @@ pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
     }
     let status = show::written(&report, targets, &places, style);
     let are_ranks_written = ranks.is_empty() || write_ranks(&ranks_csv(&ranks), &outputs);
-    // Not `all`: what one file lacks, others can have.
-    let is_tracking_written = tracking.iter().filter(|held| !is_written(&held.file, &report)).count() == 0;
-    Ok(if are_ranks_written && is_tracking_written { status } else { ExitCode::FAILURE })
+    // Also after one file could not be written, the others are.
+    let mut are_files_written = true;
+    for held in &tracking {
+        are_files_written &= write_tracking_file(&held.file, &report);
+    }
+    Ok(if are_ranks_written && are_files_written { status } else { ExitCode::FAILURE })
 }
 
-/// Writes the figures of all nodes to a tracking file. Gives whether that worked; else it said why not.
-fn is_written(file: &TrackingFile, report: &Report) -> bool {
+/// Writes the figures of all nodes to a tracking file. Gives whether that worked. If not, a line on stderr says why.
+fn write_tracking_file(file: &TrackingFile, report: &Report) -> bool {
     let path = file.target().path;
     if report.merged.is_none() {
         message(format_args!(
@@ -100,7 +104,7 @@ fn is_written(file: &TrackingFile, report: &Report) -> bool {
     written.inspect_err(|error| message(format_args!("cannot write {}: {error}", path.display()))).is_ok()
 }
 
-/// Writes the table of all ranks beside each report that is a file. Gives whether that worked; else it said why not.
+/// Writes the table of all ranks beside each of these reports. Gives whether all could be written. If not, lines on stderr say why.
 pub(crate) fn write_ranks(csv: &str, outputs: &[&Path]) -> bool {
     let mut is_written = true;
     for path in outputs.iter().map(|path| path.with_extension(RANKS)) {
@@ -116,13 +120,13 @@ pub(crate) fn write_ranks(csv: &str, outputs: &[&Path]) -> bool {
 /// Merges the reports in these files of a directory.
 ///
 /// # Errors
-/// If there is none: why not.
+/// If no file has a report. The error says why not.
 pub(crate) fn of_files(paths: &[PathBuf]) -> Result<MergedReport, ReportFiles> {
-    let place = |path: &PathBuf| (path.clone().into(), Place { path: path.clone(), is_found: true });
-    merged(&paths.iter().map(place).collect(), &[])
+    let candidate = |path: &PathBuf| (path.clone().into(), Candidate { path: path.clone(), is_found: true });
+    merged(&paths.iter().map(candidate).collect(), &[])
 }
 
-/// Says that there is no report, and why not in the first file.
+/// Makes the error that there is no report, with the reason for the first file.
 fn no_report(paths: &[PathBuf], files: &ReportFiles) -> UsageError {
     match files.unread_files.first() {
         Some(first) => UsageError::new(format_args!(
@@ -139,15 +143,16 @@ fn no_report(paths: &[PathBuf], files: &ReportFiles) -> UsageError {
     }
 }
 
-/// Finds the files that the arguments stand for, by path, each once. Files in a directory that are to be written are left out.
+/// Finds the files that the arguments `paths` stand for, by path, each once. In a directory, the report's own `outputs` are left out: an
+/// earlier merge can have written them.
 ///
 /// # Errors
 /// If a directory can't be read.
-fn files(paths: &[PathBuf], outputs: &[&Path]) -> Result<BTreeMap<OsString, Place>, UsageError> {
+fn files(paths: &[PathBuf], outputs: &[&Path]) -> Result<BTreeMap<OsString, Candidate>, UsageError> {
     let mut files = BTreeMap::new();
     for path in paths {
         if !path.is_dir() {
-            files.insert(path.clone().into(), Place { path: path.clone(), is_found: false });
+            files.insert(path.clone().into(), Candidate { path: path.clone(), is_found: false });
             continue;
         }
         let listed = report_files::in_directory(path).map_err(|error| {
@@ -158,7 +163,7 @@ fn files(paths: &[PathBuf], outputs: &[&Path]) -> Result<BTreeMap<OsString, Plac
             file.file_name().is_some_and(|name| outputs.contains(&resolved.join(name).as_path()))
         };
         for path in listed.into_iter().filter(|path| !is_output(path)) {
-            files.entry(path.clone().into()).or_insert(Place { path, is_found: true });
+            files.entry(path.clone().into()).or_insert(Candidate { path, is_found: true });
         }
     }
     Ok(files)
@@ -180,8 +185,8 @@ fn clock_offset(given: &str) -> Result<(String, f64), String> {
 /// What a first look at all files gives.
 struct FirstLook<'a> {
     sources: Vec<Source>,
-    /// Where each source is.
-    places: Vec<&'a Place>,
+    /// The file of each source.
+    candidates: Vec<&'a Candidate>,
     /// Files without a report, each with the reason.
     unread: Vec<(String, String)>,
 }
@@ -189,24 +194,24 @@ struct FirstLook<'a> {
 /// Merges the reports in files. `clock_offsets`: nodes, each with how many seconds its clock is ahead.
 ///
 /// # Errors
-/// If no file has a report: which files there are, and why not.
+/// If no file has a report. The error says which files there are, and why they have none.
 fn merged(
-    files: &BTreeMap<OsString, Place>,
+    files: &BTreeMap<OsString, Candidate>,
     clock_offsets: &[(String, f64)],
 ) -> Result<MergedReport, ReportFiles> {
-    // The same for both looks at a file, so that its hash tells whether it changed between them.
+    // One hasher for both looks, so that its hashes tell whether a file changed between them.
     let hasher = RandomState::new();
-    let FirstLook { sources, places, unread } = first_look(files, clock_offsets, &hasher);
+    let FirstLook { sources, candidates, unread } = first_look(files, clock_offsets, &hasher);
     let plan = Plan::new(sources, unread);
     let order: Vec<(usize, usize)> = plan.order().map(|(number, _)| (number, plan.place(number))).collect();
     let mut merger = Merger::new(plan);
     for (number, place) in order {
-        let place = places[place];
-        let read =
-            text(place).and_then(|json| match merger.plan().is_unchanged(number, hasher.hash_one(&json)) {
-                true => read_report(&json).map_err(|error| error.to_string()),
-                false => Err("it changed while reports were merged".to_owned()),
-            });
+        let is_unchanged = |json: &str| merger.plan().is_unchanged(number, hasher.hash_one(json));
+        let read = match text(candidates[place]) {
+            Ok(json) if is_unchanged(&json) => read_report(&json).map_err(|error| error.to_string()),
+            Ok(_) => Err("it changed while reports were merged".to_owned()),
+            Err(reason) => Err(reason),
+        };
         match read {
             Ok(read) => merger.add(number, read),
             Err(reason) => merger.leave_out(number, reason),
@@ -215,17 +220,18 @@ fn merged(
     merger.finish()
 }
 
-/// Looks at each file for the first time, and puts the clocks of nodes right. Says on stderr which of these nodes have no report.
+/// Reads the head of each file's report, notes the hash of the file, and puts the clocks of nodes right. A line on stderr says
+/// which nodes of `clock_offsets` have no report.
 fn first_look<'a>(
-    files: &'a BTreeMap<OsString, Place>,
+    files: &'a BTreeMap<OsString, Candidate>,
     clock_offsets: &[(String, f64)],
     hasher: &RandomState,
 ) -> FirstLook<'a> {
-    let mut look = FirstLook { sources: Vec::new(), places: Vec::new(), unread: Vec::new() };
+    let mut look = FirstLook { sources: Vec::new(), candidates: Vec::new(), unread: Vec::new() };
     let mut nodes_not_seen: BTreeSet<&str> = clock_offsets.iter().map(|(node, _)| node.as_str()).collect();
-    for place in files.values() {
-        let file = quote::escape(&place.path.display().to_string());
-        let read = text(place).and_then(|json| {
+    for candidate in files.values() {
+        let file = quote::escape(&candidate.path.display().to_string());
+        let read = text(candidate).and_then(|json| {
             let head = Head::read(&json).map_err(|error| error.to_string())?;
             Ok((head, hasher.hash_one(&json)))
         });
@@ -238,7 +244,7 @@ fn first_look<'a>(
                     nodes_not_seen.remove(node.as_str());
                 }
                 look.sources.push(Source { file, head, content: Some(hash) });
-                look.places.push(place);
+                look.candidates.push(candidate);
             }
             Err(reason) => look.unread.push((file, reason)),
         }
@@ -249,7 +255,10 @@ fn first_look<'a>(
     look
 }
 
-/// Reads a file. If that fails, it gives the reason as a sentence that begins with "it".
-fn text(place: &Place) -> Result<String, String> {
-    report_files::read(&place.path, place.is_found).map_err(|error| format!("it {error}"))
+/// Reads a file.
+///
+/// # Errors
+/// The reason why it can't be read, as a sentence that begins with "it".
+fn text(candidate: &Candidate) -> Result<String, String> {
+    report_files::read(&candidate.path, candidate.is_found).map_err(|error| format!("it {error}"))
 }

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use gpu_track_collector::metrics::{self, MetricRow, MetricSummary};
-use gpu_track_collector::{Output, format, output_at, read_metrics, write_report};
+use gpu_track_collector::{format, read_metrics};
 
+use super::place;
 use crate::cli::UsageError;
-use crate::console::{self, message};
+use crate::console::message;
 
 /// The form for spreadsheets.
 const CSV: &str = "csv";
@@ -31,18 +32,13 @@ pub(super) struct MetricsArguments {
     format: Option<String>,
 }
 
-/// Writes a line for each metric of each process.
+/// Writes a table with a line for each metric of each process, to stdout or the file of `-o`.
 ///
 /// # Errors
-/// If a file can't be read, or the result has no place.
+/// If a file can't be read, or the output can't be written to its place.
 pub(super) fn serve(arguments: &MetricsArguments) -> Result<ExitCode, UsageError> {
     let MetricsArguments { files, output, format } = arguments;
-    let place = output.as_deref().map(|path| {
-        output_at(path).map_err(|error| {
-            UsageError::of_file("--output", path, format_args!("cannot be written: {error}"))
-        })
-    });
-    let place = place.transpose()?.unwrap_or(Output::Stdout);
+    let place = place::find(output.as_deref())?;
     let extension = output.as_deref().and_then(|path| path.extension()?.to_str());
     let mut summary = MetricSummary::default();
     for file in files {
@@ -53,15 +49,5 @@ pub(super) fn serve(arguments: &MetricsArguments) -> Result<ExitCode, UsageError
         Some(CSV) => metrics::csv,
         _ => metrics::text,
     };
-    let text = write(&summary.rows());
-    if place == Output::Stdout {
-        return Ok(console::print(&text));
-    }
-    match write_report(&place, &text) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) => {
-            message(format_args!("cannot write to {place}: {error}"));
-            Ok(ExitCode::FAILURE)
-        }
-    }
+    Ok(place::write(&place, &write(&summary.rows())))
 }

@@ -1,13 +1,14 @@
-//! `gpu-track`, the companion command: a subcommand for each thing that can be done with runs and their reports. Each is a file
-//! here, a variant of [`Subcommand`] and its line in [`serve`].
+//! `gpu-track`, the companion command: a subcommand for each thing that can be done with runs and their reports. A subcommand is a
+//! module here, a variant of [`Subcommand`] and a line in [`serve`].
 //!
-//! `run` and `recover` are gpu-track-run's own command line. Their arguments never pass through clap's parser of this one, so a
-//! command behind them stays as it is.
+//! The arguments of `run` and `recover` are those of gpu-track-run. The parser of this command line never sees them, so a command among
+//! them stays as it is.
 
 mod compare;
 mod gpus;
 pub(crate) mod merge;
 mod metrics;
+mod place;
 mod record;
 mod report;
 pub(crate) mod report_files;
@@ -94,7 +95,7 @@ pub(crate) fn serve(args: Vec<OsString>) -> Result<ExitCode, UsageError> {
     if let Some(line) = passed_on(&args) {
         return cli::parse(line, &PatternValues::here()).and_then(crate::serve);
     }
-    // A subcommand can have subcommands of its own, as sub-track has.
+    // For a message: a subcommand can have subcommands of its own, as sub-track has.
     let after = args.get(1).map_or(String::new(), |word| format!(" {}", word.to_string_lossy()));
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
@@ -139,8 +140,10 @@ fn passed_on(args: &[OsString]) -> Option<Vec<OsString>> {
         "recover" => Some(OsString::from("--recover")),
         _ => return None,
     };
-    let line = [Some("gpu-track-run".into()), option].into_iter().flatten();
-    Some(line.chain(args.iter().skip(2).cloned()).collect())
+    let mut line = vec![OsString::from("gpu-track-run")];
+    line.extend(option);
+    line.extend(args.iter().skip(2).cloned());
+    Some(line)
 }
 
 #[cfg(test)]

@@ -102,10 +102,10 @@ fn bundle_of(
 /// # Errors
 /// If there is no home.
 fn of_this_user() -> Result<Bundles, UsageError> {
-    let place = keep::place(&keep::own_variable).ok_or_else(|| {
+    let keep = keep::of_user(&keep::own_variable).ok_or_else(|| {
         UsageError::new("--to DIR is missing: neither XDG_STATE_HOME nor HOME names a directory")
     })?;
-    let directory = place.directory.join(DIRECTORY);
+    let directory = keep.directory.join(DIRECTORY);
     bundles(directory.as_os_str()).map_err(|problem| UsageError::of("--to", problem))
 }
 

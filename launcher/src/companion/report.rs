@@ -1,5 +1,4 @@
-//! `gpu-track report`: shows a report that was written, the newest one that was kept, a table of those in a directory, or how a
-//! run went over time.
+//! `gpu-track report`: shows a report that was written or kept, a table of the reports in a directory, or how a run went over time.
 
 mod directory;
 mod over_time;
@@ -17,7 +16,7 @@ use crate::console::{self, message};
 use crate::{last, show};
 use over_time::TimeArgs;
 
-/// The form for spreadsheets, which a report has not.
+/// The form for spreadsheets. Only tables have it: a report itself has none.
 const CSV: &str = "csv";
 
 /// The arguments of `gpu-track report`.
@@ -46,22 +45,19 @@ fn names() -> Vec<&'static str> {
 /// Shows what the arguments name on stdout, or writes it where `-o` says.
 ///
 /// # Errors
-/// If there is no such file, or it can't be shown like that, or be written to its place.
+/// If the file can't be read, it lacks what the options ask for, or a place can't be used.
 pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> {
     let ReportArguments { file, time, mut places, report } = arguments;
     time.check()?;
-    let is_csv = |output: &PathBuf| output.extension().is_some_and(|extension| extension == CSV);
-    // Tables have other forms beside it, in files of their own.
+    // What is shown if a directory or the run over time is asked for. Files of tables can have different forms.
     let has_tables = time.is_any() || file.as_ref().is_some_and(|path| path.is_dir());
-    let is_named =
-        if has_tables { places.outputs.iter().any(is_csv) } else { places.outputs.iter().all(is_csv) };
-    if is_named && places.format.is_none() && !places.outputs.is_empty() {
+    if places.format.is_none() && names_csv(&places.outputs, has_tables) {
         places.format = Some(CSV.to_owned());
     }
     let style: Style = ReportConfig::from(report).style;
-    // Else the run over time, or its events, are shown. A report itself has no form in CSV.
+    // Otherwise the run over time, or its events, are shown. CSV can only mean the run over time.
     let is_report = !time.is_any() && places.format() != CSV;
-    // The page of a report can have metrics, too.
+    // --metrics adds charts to the page of a report.
     let show_report = |json: &str, path: &Path| match time.has_metrics() {
         true => over_time::page_of_report(json, path, &time, &places, style),
         false => show::report(json, path.display(), &places, style),
@@ -82,10 +78,16 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         false => path,
     };
     if path.is_dir() {
+        if time.is_any() || time.has_metrics() {
+            return Err(UsageError::new(format_args!(
+                "\"{}\" is a directory of reports: --every, --list-events and --metrics are for one run",
+                path.display()
+            )));
+        }
         return directory::show(&path, &places);
     }
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
-    // By its name, it is a tracking file. It can have a report, too.
+    // `None` if the file's name is not that of a tracking file. A tracking file can have a report, too.
     if let Some(recording) = read_recording(&path) {
         let recording = recording.map_err(problem)?;
         let report = recording.report_of_nodes.as_ref().or(recording.report.as_ref());
@@ -101,10 +103,17 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
     }
 }
 
+/// Whether the names of the outputs ask for CSV: those of all files, or of tables (`has_tables`) that of any file.
+fn names_csv(outputs: &[PathBuf], has_tables: bool) -> bool {
+    let is_csv = |output: &PathBuf| output.extension().is_some_and(|extension| extension == CSV);
+    let are_all_csv = !outputs.is_empty() && outputs.iter().all(is_csv);
+    are_all_csv || (has_tables && outputs.iter().any(is_csv))
+}
+
 /// Checks that each place has a form in which tables can be written: text, JSON or CSV.
 ///
 /// # Errors
-/// If one has another form, or can't be written to.
+/// If a place has another form, or can't be written to.
 fn check_forms(places: &ReportPlaces) -> Result<(), UsageError> {
     let check = |form: &str| match [format::TEXT_NAME, format::JSON_NAME, CSV].contains(&form) {
         true => Ok(()),
@@ -118,11 +127,11 @@ fn check_forms(places: &ReportPlaces) -> Result<(), UsageError> {
     cli::targets(places, &PatternValues::here())?.iter().try_for_each(|target| check(form(target)))
 }
 
-/// Writes to stdout, or to each place that `-o` names, what `text` gives for the form of that place. If a file can't be written,
-/// it says so, and the status is 1.
+/// Writes to stdout, or to each place that `-o` names, what `text` gives for the form of that place. If writing fails, a line on stderr
+/// says so, and the status is 1.
 ///
 /// # Errors
-/// If there can be no file at a place.
+/// If a place of `-o` can't be used.
 fn write(places: &ReportPlaces, text: impl Fn(&str) -> String) -> Result<ExitCode, UsageError> {
     if places.outputs.is_empty() {
         return Ok(console::print(&text(places.format())));

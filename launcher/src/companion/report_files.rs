@@ -21,36 +21,34 @@ const FIRST_BYTES: u64 = 4096;
 /// Most files of a directory that are looked at: those whose names come first.
 const MOST_FILES: usize = 200_000;
 
-/// Why a file can't be read; what follows its name.
+/// Why a file can't be read. The message follows the file's name.
 #[derive(Debug, Error)]
 pub(crate) enum NotReadable {
-    /// It is a directory, a pipe, a device.
+    /// The text says what it is, such as "a directory".
     #[error("is {0}, and no file")]
     NotAFile(&'static str),
-    /// It is a symbolic link in a directory, where it can name a report a second time.
+    /// A symbolic link in a directory can name a report a second time.
     #[error("is a symbolic link: name it, or the file that it leads to")]
     Link,
-    /// It is larger than any report.
     #[error("is larger than {} MiB, which no report is", MOST_BYTES >> 20)]
     TooLarge,
-    /// It is not UTF-8.
+    /// The file is not UTF-8.
     #[error("is no text")]
     NotText,
-    /// It does not begin as JSON does.
+    /// The file does not begin as JSON does.
     #[error("is no JSON")]
     NotJson,
-    /// It can't be opened or read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Lists the files of a directory whose names end as those of JSON reports do, in the order of their names. Says on stderr if
-/// there are more than are looked at.
+/// Lists the files of a directory whose names end as those of JSON reports do, in the order of their names. If there are more than
+/// [`MOST_FILES`], the last ones are left out, and a line on stderr says so.
 ///
 /// # Errors
 /// If the directory can't be read.
 pub(crate) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    // Of any number of names, the first ones are kept.
+    // Only the names to return are kept, so memory is bounded.
     let mut names: BTreeSet<OsString> = BTreeSet::new();
     let mut left_out = 0_u64;
     for entry in fs::read_dir(directory)? {
@@ -72,10 +70,10 @@ pub(crate) fn in_directory(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
-/// Reads a file of text that is to be a report. `is_found`: it was found in a directory, so it is read only if it is no link.
+/// Reads a file that may be a report, as text. `is_found`: the file was found in a directory, so a symbolic link is refused.
 ///
 /// # Errors
-/// If it is no regular file, larger than any report, no text, or does not begin as JSON does.
+/// If the file can't be read, is no regular file, is too large, is no text, or does not begin as JSON does.
 pub(crate) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     let kind = if is_found { fs::symlink_metadata(path)? } else { fs::metadata(path)? }.file_type();
     if let Some(other) = other_kind(kind) {
@@ -98,7 +96,7 @@ pub(crate) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err(NotReadable::NotJson);
     }
-    // It can grow while it is read, so one byte more than allowed is asked for.
+    // The file can grow while it is read, so one byte more than allowed is asked for.
     (&file).take(MOST_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(NotReadable::TooLarge);
@@ -106,7 +104,7 @@ pub(crate) fn read(path: &Path, is_found: bool) -> Result<String, NotReadable> {
     String::from_utf8(bytes).map_err(|_| NotReadable::NotText)
 }
 
-/// Gives the reason why a file of this kind is not read. `None`: it is a regular one.
+/// Gives the reason why a file of this kind is not read. `None`: it is a regular file.
 fn other_kind(kind: fs::FileType) -> Option<NotReadable> {
     if kind.is_file() {
         None

@@ -1,5 +1,5 @@
-//! The variables that make MPI launchers start agents on other nodes. Each keeps its user's own way of starting daemons: a
-//! variable that is set stays.
+//! The environment variables of the command that make MPI launchers start agents on other nodes. A variable that the user has set
+//! stays, and with it the user's own way of starting daemons.
 //!
 //! - Open MPI 4 and 5 take the whole command of a daemon from a variable, and run it by a shell on the node.
 //! - Hydra (MPICH) and Intel MPI take the program that reaches a node, which is ssh: ours is [a stand-in](super::remote_shell).
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use gpu_track_collector::batch_system;
 
+use super::agent_options;
 use super::directory::NodeDirectory;
 use crate::cli::{AgentSpec, Options, is_plain};
 use crate::keep;
@@ -29,36 +30,28 @@ const OTHER_LAUNCHERS: [&str; 3] = ["HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_
 const OTHER_LAUNCHER_OPTIONS: [&str; 4] = ["-launcher", "--launcher", "-bootstrap", "--bootstrap"];
 /// The name of the stand-in for ssh, a link to this program in the directory of the nodes' reports.
 pub(super) const REMOTE_SHELL: &str = "gpu-track-ssh";
-/// Tells the stand-in the command of an agent.
+/// The variable that tells the stand-in the command line of an agent.
 pub(super) const ENV_AGENT: &str = "GPU_TRACK_AGENT";
 
 /// What makes MPI launchers start agents.
 pub(super) struct Carriers {
     program: PathBuf,
-    /// The options of agents, besides what they are told.
+    /// The options of agents beside `--agent`, as they stand in a command line.
     options: String,
     id: u64,
     directory: PathBuf,
-    /// Hydra reaches nodes by ssh, as far as can be known.
+    /// The stand-in for ssh is used: Hydra reaches nodes by ssh as far as is known, and the directory is safe for a program.
     uses_ssh: bool,
 }
 
 impl Carriers {
-    /// Makes them for a run whose nodes' reports meet in `directory`.
+    /// Makes the carriers of a run whose nodes' reports go into `directory`. `id` tells the run from others.
     ///
     /// # Errors
-    /// If a path would not pass the shells on the way, in a line for the user.
+    /// If a path or an option would not stay unchanged on its way through shells. The error is a line for the user.
     pub(super) fn new(id: u64, directory: &Path, options: &Options) -> Result<Self, String> {
         let program = env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
-        let segments = &options.diagnosis.session_dir;
-        let mut words = Vec::new();
-        if let Some(interval) = options.tracking.sampling_interval {
-            words.extend(["--st".to_owned(), interval.as_secs_f64().to_string()]);
-        }
-        if let Some(library) = &options.gpu.nvml_lib {
-            words.extend(["--nvml-lib".to_owned(), library.to_string_lossy().into_owned()]);
-        }
-        words.extend(["--session-dir".to_owned(), segments.to_string_lossy().into_owned()]);
+        let words = agent_options::of(options);
         let paths = [&program, directory].map(|path| path.to_string_lossy());
         for word in paths.iter().map(AsRef::as_ref).chain(words.iter().map(String::as_str)) {
             if !is_plain(word) {
@@ -77,8 +70,8 @@ impl Carriers {
         Ok(Self { program, options: words.join(" "), id, directory: directory.to_owned(), uses_ssh })
     }
 
-    /// Makes the stand-in for ssh in the directory, if other users can't put a program of theirs in its place. Otherwise Hydra
-    /// starts no agents.
+    /// Makes the stand-in for ssh in the directory, if other users can't put a program of theirs there. Otherwise the stand-in is
+    /// not used, and Hydra starts no agents.
     ///
     /// # Errors
     /// If the link can't be made.
@@ -95,8 +88,8 @@ impl Carriers {
         symlink(&self.program, link)
     }
 
-    /// Gives the variables. `segment`: that of this node. Ranks that Hydra starts have the environment of this node, so their
-    /// agent makes its segment under the same name.
+    /// Gives the variables for the command's environment. `segment`: that of this node. Ranks that Hydra starts on another node have the
+    /// environment of this one, so the agent there makes its segment under the same name.
     pub(super) fn environment(&self, segment: &Path) -> Vec<(OsString, OsString)> {
         let is_free = |name: &str| env::var_os(name).is_none();
         let mut variables = Vec::new();
@@ -104,7 +97,7 @@ impl Carriers {
         for (name, daemon) in DAEMON_COMMANDS.into_iter().filter(|(name, _)| is_free(name)) {
             variables.push((name.into(), daemon_command(&agent, daemon).into()));
         }
-        // Where a run around this one has set them, they stay as they are, together.
+        // If a run around this one has set GPU_TRACK_AGENT, the others stay, too: they belong together.
         let shells: Vec<_> = REMOTE_SHELLS.into_iter().filter(|name| is_free(name)).collect();
         if self.uses_ssh && is_plain(&segment.to_string_lossy()) && is_free(ENV_AGENT) && !shells.is_empty() {
             let shell = self.directory.join(REMOTE_SHELL);
@@ -114,7 +107,7 @@ impl Carriers {
         variables
     }
 
-    /// Gives the command of an agent, without that of its daemon.
+    /// Gives the command line of an agent, without the daemon's.
     pub(super) fn agent(&self, segment: Option<&Path>) -> String {
         let spec = AgentSpec {
             id: self.id,
@@ -126,20 +119,22 @@ impl Carriers {
     }
 }
 
-/// Gives what has a shell run this agent for the daemon that follows; the daemon itself where no such agent can run. Each
-/// stands for a word that is a program's path or follows it: neither has signs of a shell.
+/// Makes a line of shell that becomes this agent with this daemon as its command. If the agent's program is missing or of another
+/// version, the shell becomes the daemon. `agent` and `daemon` are command lines. `agent` has no characters that are special to a
+/// shell.
 pub(super) fn or_itself(agent: &str, daemon: &str) -> String {
     or_else(agent, &format!("{agent} -- {daemon}"), &format!("exec {daemon}"))
 }
 
-/// Gives what has a shell become this command line of an agent; where no such agent can run, the shell does something else.
+/// Makes a line of shell that becomes `line`, a command line of this agent. If the agent's program is missing or of another
+/// version, the shell runs `otherwise`.
 pub(super) fn or_else(agent: &str, line: &str, otherwise: &str) -> String {
     let program = agent.split(' ').next().unwrap_or_default();
     format!("test -x {program}&&{agent} -V>/dev/null 2>&1&&exec {line};{otherwise}")
 }
 
-/// Gives the command of a daemon of Open MPI. It puts the command in double quotes where a daemon starts further ones, so none of
-/// `"`, `$` and backtick may be in it: they are written in octal, and printf makes the script of them.
+/// Gives the command line by which Open MPI starts this daemon. Open MPI puts it in double quotes where a daemon starts further
+/// ones. So it may not have `"`, `$` and backtick: they are written in octal, and printf makes the script of them.
 fn daemon_command(agent: &str, daemon: &str) -> String {
     let script = or_itself(agent, r"\042\044@\042");
     format!("printf '{script}' | sh -s {daemon}")
@@ -155,6 +150,40 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::cli::{self, PatternValues, Request};
+
+    fn parsed(line: &str) -> Options {
+        let words = line.split(' ').map(OsString::from).collect();
+        match cli::parse(words, &PatternValues::here()) {
+            Ok(Request::Run(options)) => *options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // Requirement: NODE-24
+    #[test]
+    fn agents_measure_what_the_launcher_measures() {
+        for options in [
+            "--nec 3",
+            "--st 0.25 --nec 3 --guuids GPU-a,0000:01:00.0 --visible --gb amd --nvml-lib /lib/x.so --gpu-accounting \
+             --gpu-root /root --layers scan,wait --no-env-repair --session-dir /tmp",
+        ] {
+            let given = parsed(&format!("gpu-track-run {options} -- mpirun"));
+            let carriers = Carriers::new(7, Path::new("/home/me/r.json.d"), &given).unwrap();
+            let of_agent = parsed(&format!("{} -- orted", carriers.agent(None)));
+            assert_eq!(of_agent.gpu, given.gpu);
+            assert_eq!(of_agent.discovery, given.discovery);
+            assert_eq!(of_agent.tracking, given.tracking);
+            let repairs = |options: &Options| !options.diagnosis.no_env_repair;
+            assert_eq!(repairs(&of_agent), repairs(&given));
+            assert_eq!(of_agent.diagnosis.session_dir, given.diagnosis.session_dir);
+        }
+        let given = parsed("gpu-track-run --guuids a;reboot -- mpirun");
+        assert!(
+            Carriers::new(7, Path::new("/r.d"), &given).is_err(),
+            "a shell would take it for two commands"
+        );
+    }
 
     // Requirement: NODE-12
     #[test]

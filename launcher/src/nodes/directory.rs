@@ -1,7 +1,7 @@
-//! The directory in which the nodes' reports meet. It is on a file system that the nodes share, or the reports stay where they
-//! were written, to be copied.
+//! The directory of the reports of all nodes. It should be on a file system that the nodes share. A node that does not see it leaves its
+//! report in a directory of its own, from which the user can copy it.
 //!
-//! A file with the run's id marks it: an agent that does not find that file sees another directory of this name.
+//! A file with the run's id marks the directory. An agent that finds another id, or no such file, sees another directory of this name.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -21,51 +21,52 @@ use rustix::io::Errno;
 const MARK: &str = "run";
 /// The file that a run locks while it is in the directory.
 const LOCK: &str = "lock";
-/// How long it waits for another process that makes or leaves the directory.
+/// How long a run waits for another process that makes or leaves the directory.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
-/// How often it tries.
+/// How often the run tries to take the lock meanwhile.
 const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The directory.
+/// A directory of nodes' or ranks' reports, in which only this user can put files.
 pub(super) struct NodeDirectory {
     path: PathBuf,
 }
 
 /// The place of a node's report.
 pub(super) struct CheckedIn {
-    /// Its file, empty so far.
+    /// The report's file, empty so far.
     pub(super) file: PathBuf,
-    /// What the report says of its part in the run.
+    /// What the report says of the node's part in the run.
     pub(super) part: NodePart,
 }
 
-/// A process's place in a directory. While it lasts, no other run empties that.
+/// A process's place in a directory. While it lasts, no other run empties the directory.
 pub(super) struct Membership {
-    /// A shared lock by flock(2). It lasts as long as a process has this open: the launcher, or its collector.
+    /// A shared lock by flock(2). It is held as long as a process has this descriptor open: the launcher, or its collector.
     pub(super) lock: OwnedFd,
     /// This process made the directory for the run.
     pub(super) is_first: bool,
 }
 
-/// Gives a shared lock up, and gives whether the directory is this process's alone instead. Of members that leave at the same time,
-/// at least one gets that, after all of them have left.
+/// Gives a member's shared lock up, and tries to lock the directory for this process alone. `true`: that worked, so no other member
+/// is left. Of members that leave at the same time, at least one gets `true`, after all of them have left.
 pub(super) fn leave(lock: BorrowedFd) -> bool {
     let is_alone = || flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
-    // A conversion that fails loses the lock, but not on every file system.
+    // A failed change of the lock's kind loses the lock, but not on every file system. So it is unlocked, and tried again.
     is_alone() || (flock(lock, FlockOperation::Unlock).is_ok() && is_alone())
 }
 
-/// Lets others into a directory that [`leave`] gave to this process alone. Gives whether it is a member, as another can have come in
-/// between.
+/// Makes this process a member again, with a shared lock, after [`leave`] has given it the directory alone. `false`: another run
+/// has locked the directory in between.
 pub(super) fn share(lock: BorrowedFd) -> bool {
     flock(lock, FlockOperation::NonBlockingLockShared).is_ok()
 }
 
 impl NodeDirectory {
-    /// Makes the directory for a run. What an earlier run left in it goes. Without a membership, its file system has no locks.
+    /// Makes the directory for a run, or empties it of an earlier run's reports, and joins it. There is no membership if its file
+    /// system has no locks.
     ///
     /// # Errors
-    /// If it can't be made, is another user's, others can write to it, or another run is in it.
+    /// If the directory can't be made, is another user's, others can write to it, or another run is in it.
     pub(super) fn make(path: &Path, id: u64) -> io::Result<(Self, Option<Membership>)> {
         let has_no_locks = |error: &io::Error| {
             let number = error.raw_os_error();
@@ -80,7 +81,10 @@ impl NodeDirectory {
         }
     }
 
-    /// Makes the directory for a run, and empties it.
+    /// Makes the directory for a run if it is missing, removes the reports in it, and marks it with `id`.
+    ///
+    /// # Errors
+    /// If that is not possible, or the directory has files and no mark, so that no run made it.
     fn emptied(path: &Path, id: u64) -> io::Result<Self> {
         let directory = Self::local(path)?;
         let is_marked = path.join(MARK).is_file();
@@ -96,11 +100,11 @@ impl NodeDirectory {
         Ok(directory)
     }
 
-    /// Joins the directory of a run whose members all do so. The first one empties it. A mark from before `begun_at` is that of an
-    /// earlier run with the same id, if nobody is in the directory.
+    /// Joins the directory of the run `id`, as all members of that run do. The first one makes or empties it. If no process is in the
+    /// directory, a mark from before `begun_at` counts as that of an earlier run with the same id.
     ///
     /// # Errors
-    /// If it can't be made or locked, is another user's, others can write to it, or another run is in it.
+    /// If the directory can't be made or locked, is another user's, others can write to it, or another run is in it.
     pub(super) fn join(path: &Path, id: u64, begun_at: SystemTime) -> io::Result<(Self, Membership)> {
         let directory = Self::local(path)?;
         let mut options = OpenOptions::new();
@@ -119,8 +123,8 @@ impl NodeDirectory {
                 Self::emptied(path, id)?;
                 is_first = true;
             }
-            // Members of another run must not take this process for one of theirs, so it looks before it shares their lock. And
-            // after: an exclusive lock is given up before it becomes a shared one, and another run can come in between.
+            // The mark is read before the shared lock is taken: members of another run must not take this process for one of theirs.
+            // It is read again after: an exclusive lock is given up before it becomes a shared one, and another run can come in between.
             if Self::open(path, id).is_ok() && is_locked(&lock, FlockOperation::NonBlockingLockShared)? {
                 Self::open(path, id)?;
                 return Ok((directory, Membership { lock, is_first }));
@@ -135,7 +139,7 @@ impl NodeDirectory {
     /// Opens the directory of a run as an agent sees it.
     ///
     /// # Errors
-    /// If it is not there, or is not that of this run and this user.
+    /// If the directory is not there, or is not of this run and this user.
     pub(super) fn open(path: &Path, id: u64) -> io::Result<Self> {
         let directory = Self::checked(path)?;
         let mark = fs::read_to_string(path.join(MARK))?;
@@ -145,16 +149,17 @@ impl NodeDirectory {
         }
     }
 
-    /// Makes a directory, or takes the one that is there: where the nodes share none, an agent leaves its report in one of its own.
+    /// Takes the directory at this path, whatever run it is of, or makes it. An agent that does not see the nodes' directory leaves its
+    /// report in such a one.
     ///
     /// # Errors
-    /// If it can't be made, or is another user's, or others can write to it or replace it.
+    /// If the directory can't be made, is another user's, or others can write to it or replace it.
     pub(super) fn local(path: &Path) -> io::Result<Self> {
         user().resolve_or_create(path, 0o700).map_err(io::Error::other)?;
         Self::checked(path)
     }
 
-    /// Checks that nobody else can put files there, or another directory in its place.
+    /// Takes the directory at this path, after a check that no other user can put files there, or another directory in its place.
     fn checked(path: &Path) -> io::Result<Self> {
         let found = fs::symlink_metadata(path)?;
         if !found.is_dir() || found.uid() != user().uid() || found.mode() & 0o022 != 0 {
@@ -165,25 +170,27 @@ impl NodeDirectory {
         Ok(Self { path: user().resolve(path).map_err(io::Error::other)? })
     }
 
-    /// Whether programs may be started from it: nobody of this user's groups can put another directory in its place, either.
+    /// Whether programs may be started from the directory: members of this user's groups can't put another one in its place, either.
     pub(super) fn is_safe_for_programs(&self) -> bool {
         User::this().resolve(&self.path).is_ok()
     }
 
+    /// Gives the directory's path, without links.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the empty file of this node's report. By the file's time, the clocks of nodes compare.
+    /// Makes the empty file of this node's report. Finds out how far this node's clock is ahead of the file server's, by which the
+    /// clocks of nodes can be compared.
     ///
     /// # Errors
-    /// If it can't be made.
+    /// If the file can't be made.
     pub(super) fn check_in(&self, is_agent: bool) -> io::Result<CheckedIn> {
         let name = format!("{}.{}.{}", host(), std::process::id(), format::JSON_NAME);
         let file = self.path.join(name);
         let before = SystemTime::now();
         let mut made = File::create_new(&file)?;
-        // A server gives a file its own time when it is written, whoever gave it the time of its making.
+        // A write gives the file the time of the server's clock. The time of its creation can be the client's.
         made.write_all(b" ")?;
         made.sync_all()?;
         let after = SystemTime::now();
@@ -197,11 +204,11 @@ impl NodeDirectory {
         Ok(CheckedIn { file, part: NodePart { is_agent, clock_ahead_s } })
     }
 
-    /// Makes the empty file of a rank's report. Gives it with what the names of its run's reports begin with. Where a job starts
-    /// several commands, each is a run: the first one of a rank has number 0.
+    /// Makes the empty file of a rank's report. Gives the file, and the prefix that the names of all reports of its run have: the run's
+    /// number. If a job starts several commands, each is a run. The first run of a rank has number 0.
     ///
     /// # Errors
-    /// If it can't be made.
+    /// If the file can't be made.
     pub(super) fn check_in_rank(&self, rank: u32) -> io::Result<(PathBuf, String)> {
         let rank = rank.to_string();
         let is_of_rank = |path: &PathBuf| {
@@ -216,7 +223,8 @@ impl NodeDirectory {
         Ok((file, prefix))
     }
 
-    /// Lists the reports. A file is made for a moment, so that a client of a network file system asks the server what there is.
+    /// Lists the reports in the directory. First a file is made and removed, so that a client of a network file system asks the
+    /// server for the directory's content.
     ///
     /// # Errors
     /// If the directory can't be read.
@@ -235,24 +243,24 @@ impl NodeDirectory {
         Ok(reports)
     }
 
-    /// Removes the directory with all that a run puts there.
+    /// Removes the reports in the directory, the files of this module, and `others` by name; then the directory, if it is empty.
     pub(super) fn remove(self, others: &[&str]) {
         let reports = self.reports().unwrap_or_default();
         let names = others.iter().chain([&MARK, &LOCK]).map(|name| self.path.join(name));
         for path in reports.into_iter().chain(names) {
-            // What stays keeps the directory, where the user finds it.
+            // A file that can't be removed keeps the directory, too, so the user finds it there.
             let _ = fs::remove_file(path);
         }
         let _ = fs::remove_dir(&self.path);
     }
 }
 
-/// This user, whose groups may write to the directories above: many work with umask 002.
+/// Gives this user, whose groups may write to the directories above: many users have the umask 002.
 fn user() -> User {
     User::this().trusting_groups()
 }
 
-/// Whether this lock could be taken. `false`: another process has it.
+/// Tries to take this lock, in the way that `operation` says. `false`: another process holds it.
 fn is_locked(lock: &OwnedFd, operation: FlockOperation) -> io::Result<bool> {
     match flock(lock, operation) {
         Ok(()) => Ok(true),
@@ -261,13 +269,13 @@ fn is_locked(lock: &OwnedFd, operation: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// Gives the name of this node, as it can stand in a file's name.
+/// Gives the name of this node, with `_` for characters that a file's name should not have.
 pub(super) fn host() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect()
 }
 
-/// Whether a file can be a node's report.
+/// Whether a file can be a node's report, by its name.
 fn is_report(path: &Path) -> bool {
     let name = path.file_name().map(OsStr::as_encoded_bytes);
     path.extension() == Some(OsStr::new(format::JSON_NAME))

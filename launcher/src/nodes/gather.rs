@@ -23,18 +23,18 @@ use crate::wakeups::Wakeups;
 
 /// How long the launcher waits for the other nodes after its command.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the launcher looks for their reports meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Where an agent leaves its report on a node that does not see the directory, if XDG_STATE_HOME names no other place there.
 const HOME_STATE: &str = "~/.local/state/gpu-track/nodes";
-/// How often it looks for their reports.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What tells whether a report is the last one.
+/// The part of a report that tells whether it is final.
 #[derive(Deserialize)]
 struct Progress {
     stage: Stage,
 }
 
-/// The reports that are final, by what their files were when they were read.
+/// For each file of a report that was read: when it had been changed then, and whether the report was final.
 #[derive(Default)]
 struct Seen(BTreeMap<PathBuf, (Option<SystemTime>, bool)>);
 
@@ -60,7 +60,7 @@ pub(super) fn ranks_beside(report: &Path) -> PathBuf {
     report.with_extension(merge::RANKS)
 }
 
-/// Makes one report of these in a directory. `None`: none can be read, and a line on stderr says why.
+/// Merges these reports, which are in `directory`. `None`: no report can be read, and a line on stderr says why.
 pub(super) fn report_of_all(directory: &NodeDirectory, reports: &[PathBuf]) -> Option<MergedReport> {
     let merged = merge::of_files(reports).map_err(|files| {
         let first = files.unread_files.first().map(|file| file.reason.clone()).unwrap_or_default();
@@ -69,7 +69,8 @@ pub(super) fn report_of_all(directory: &NodeDirectory, reports: &[PathBuf]) -> O
     merged.ok()
 }
 
-/// Writes the report of all. `false`: not all of it could be written, and a line on stderr says why.
+/// Writes the report of all nodes or ranks to each place of `config`, and the table of ranks beside its files. Gives whether all
+/// could be written. If not, lines on stderr say why.
 pub(super) fn write(config: &Config, MergedReport { report, ranks }: &MergedReport) -> bool {
     let written = write_everywhere(config, report).inspect_err(|error| message(error));
     let files: Vec<&Path> = config.report.files().collect();
@@ -78,7 +79,8 @@ pub(super) fn write(config: &Config, MergedReport { report, ranks }: &MergedRepo
     written.is_ok() && are_ranks_written
 }
 
-/// Adds the figures of all nodes to a tracking file, whose rows are of this node. `.csv` and `.pftrace` stay as they are.
+/// Adds the figures of all nodes to a tracking file, whose rows are of this node. `.csv` and `.pftrace` have no place for them and
+/// stay as they are. If the file can't be written, a line on stderr says so.
 fn add_to_tracking_file(file: &TrackingFile, report: &Report) {
     if let Err(error) = of_nodes::add(file, report) {
         message(format_args!(
@@ -89,8 +91,8 @@ fn add_to_tracking_file(file: &TrackingFile, report: &Report) {
 }
 
 impl NodeRun {
-    /// Writes the report of all nodes to the places that the user named, and keeps it. Its figures go to the `tracking` files, too.
-    /// To be called when this node's own report is written.
+    /// Ends the agents, waits for the reports of all nodes, and writes one report of them to the places that the user named. Its
+    /// figures go to the `tracking` files, too. To be called when this node's own report is written.
     pub(crate) fn conclude(mut self, options: &Options, tracking: &[HeldTrackingFile], signals: SignalSet) {
         let left = self.step.as_ref().map(SlurmStep::left_reports).unwrap_or_default();
         let reports = self.wait_for_others(signals);
@@ -99,19 +101,19 @@ impl NodeRun {
         let has_left = !left.is_empty();
         self.note_left_reports(&mut merged.report, left);
         let is_written = write(&config, &merged);
-        // The log of GPUs is held with them, whatever its name.
+        // `tracking` has the files of --trace-gpu and --events, too, which have other forms.
         let of_run = |file: &&TrackingFile| options.tracking.tracking_files.contains(&file.target());
         for file in tracking.iter().map(|held| &held.file).filter(of_run) {
             add_to_tracking_file(file, &merged.report);
         }
-        // What nodes have left is merged with what is in the directory.
+        // If nodes have left reports, the user needs the directory to merge them with its reports.
         if self.is_temporary && is_written && !has_left {
             self.directory.remove(&[REMOTE_SHELL]);
         }
     }
 
-    /// Notes in the report of all where the reports are that nodes have `left`, since they don't see the directory. An agent that an
-    /// MPI launcher has started can't tell: each node without a report may have left one.
+    /// Notes in the report of all nodes where the reports of nodes are that don't see the directory. `left`: those that the agents
+    /// of Slurm have told. Agents that an MPI launcher has started can't tell, so each node without a report may have left one.
     fn note_left_reports(&self, report: &mut Report, mut left: Vec<LeftReport>) {
         let unseen = report.coverage.nodes.iter().flat_map(|nodes| &nodes.unseen_names);
         let name = self.directory.path().file_name().unwrap_or_default().to_string_lossy();
@@ -127,14 +129,14 @@ impl NodeRun {
         }
     }
 
-    /// Ends the agents and removes what was made for a command that was not started.
+    /// Ends the agents and removes the directory, for a command that could not be started.
     pub(crate) fn discard(mut self, signals: SignalSet) {
         self.wait_for_others(signals);
         self.directory.remove(&[REMOTE_SHELL]);
     }
 
-    /// Waits until each node that has checked in has its last report, at most for [`PATIENCE`]. A signal that asks to end stops
-    /// the wait. Agents that Slurm has started are ended; others end with their daemon.
+    /// Ends the agents that Slurm has started; others end with their daemon. Then waits until each report in the directory is
+    /// final, at most for [`PATIENCE`], or until a signal asks to end. Gives the files of the reports.
     fn wait_for_others(&mut self, signals: SignalSet) -> Vec<PathBuf> {
         drop(self.step.take());
         let mut seen = Seen::default();

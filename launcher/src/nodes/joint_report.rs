@@ -21,15 +21,16 @@ use crate::cli::{self, Options};
 use crate::config;
 use crate::console::message;
 
-/// How often the report of all is made again where ranks come and go meanwhile.
+/// How often the report of all is made at most. It is made again if ranks have come and gone meanwhile.
 const MOST_ROUNDS: usize = 5;
 
 /// The lock that this rank shares with the others.
 pub(crate) struct RankLock(Rc<OwnedFd>);
 
 impl RankLock {
-    /// Joins the other ranks, and lets the collector write this rank's report into their directory. `None`: this is no rank of a
-    /// job that makes one report. If that is because of an error, a line on stderr says it, and each rank has reports of its own.
+    /// Joins the other ranks, if this is a rank of a job that makes one report. Then the collector writes this rank's report into their
+    /// directory. `None`: this is no such rank, or it could not join. In the second case a line on stderr says why. The rank then
+    /// writes a report of its own, with its number in the file's name.
     pub(crate) fn prepare(options: &mut Options) -> Option<Self> {
         let job = options.joint_job.take()?;
         let joined = Self::join(options, &job).map_err(|problem| {
@@ -39,9 +40,13 @@ impl RankLock {
         joined.ok()
     }
 
-    /// Joins the ranks of this job.
+    /// Joins the ranks of this job in the directory beside the report, and changes the report's places in `options`. The first rank
+    /// removes the report of an earlier run.
+    ///
+    /// # Errors
+    /// If the directory can't be joined. The error is a line for the user.
     fn join(options: &mut Options, job: &OsStr) -> Result<Self, String> {
-        // Without random keys: all ranks have the same.
+        // A hash without random keys, so that all ranks get the same id.
         let id = BuildHasherDefault::<DefaultHasher>::default().hash_one(job);
         let of_report = options.report.files().next().map(beside);
         let is_temporary = of_report.is_none();
@@ -63,20 +68,20 @@ impl RankLock {
         Ok(Self(Rc::new(lock)))
     }
 
-    /// Gives the descriptor, which collectors inherit.
+    /// Gives the descriptor of the lock, which collectors inherit.
     pub(crate) fn descriptor(&self) -> Rc<OwnedFd> {
         Rc::clone(&self.0)
     }
 
-    /// Writes the report of all ranks if no other rank is left to do so. To be called where no collector has done that, when the
-    /// launcher has written this rank's own.
+    /// Writes the report of all ranks if no other rank is left to do so. To be called when the launcher, in place of a collector, has
+    /// written this rank's own report.
     pub(crate) fn conclude(self, options: &Options) {
         conclude(&config::of(options, &ProcRoot::default()), self.0.as_fd());
     }
 }
 
-/// Gives when this process's parent began. What was written before is of an earlier run, whatever id the job has: Open MPI's
-/// names can come again. The epoch, if it is not known.
+/// Gives when this process's parent began, or the epoch if that is unknown. The parent starts the ranks. So a directory that was marked
+/// before is of an earlier run, also if its job had the same id: the names of Open MPI's jobs can come again.
 fn parent_began_at() -> SystemTime {
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     let Some(stat) = ProcRoot::default().stat(parent) else { return SystemTime::UNIX_EPOCH };
@@ -85,7 +90,7 @@ fn parent_began_at() -> SystemTime {
     SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Removes the report of an earlier run, which would be taken for that of this one. What another run writes to stays.
+/// Removes the report of an earlier run, which would be taken for this run's. A file that another run writes to stays.
 fn remove_earlier(report: &ReportConfig) {
     for path in report.files() {
         let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
@@ -93,19 +98,19 @@ fn remove_earlier(report: &ReportConfig) {
             continue;
         }
         for path in [path, &gather::ranks_beside(path)] {
-            // Else the report of this run replaces it, or says why not.
+            // If that fails, this run's report replaces the file at the end, or a line says why it can't.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Makes the report of all ranks if no other rank is left to do so, in the collector of this one.
+/// Writes the report of all ranks if no other rank is left to do so. A rank's collector calls this, with the lock that ranks share.
 pub(crate) fn make(config: &Config, lock: OwnedFd) {
     conclude(config, lock.as_fd());
 }
 
-/// Writes the report of all ranks if no other rank is left to do so. Others can come and go while it is made, and count on this one:
-/// then it is made again.
+/// Writes the report of all ranks if no other rank is left to do so. Ranks that come and go while it is made leave that to this
+/// process. So it is made again if reports have changed, at most [`MOST_ROUNDS`] times.
 fn conclude(config: &Config, lock: BorrowedFd) {
     let Some(joint) = &config.report.joint else { return };
     let Ok(directory) = NodeDirectory::local(&joint.directory) else { return };
@@ -131,7 +136,7 @@ fn conclude(config: &Config, lock: BorrowedFd) {
     }
 }
 
-/// Lists the reports of this run, each with when it was written.
+/// Lists the reports whose names begin with `prefix`, which are those of this run, each with when it was written.
 fn reports_of(directory: &NodeDirectory, prefix: &str) -> Vec<(PathBuf, Option<SystemTime>)> {
     let is_of_run =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
@@ -142,7 +147,8 @@ fn reports_of(directory: &NodeDirectory, prefix: &str) -> Vec<(PathBuf, Option<S
     directory.reports().unwrap_or_default().into_iter().filter(is_of_run).map(written_at).collect()
 }
 
-/// Writes one report of these. Gives whether all ranks are in it, and it is written.
+/// Merges these reports, and writes the result to the places of the joint report, except for files that another run writes to.
+/// Gives whether the report is written, and has all ranks.
 fn write(config: &Config, joint: &JointReport, directory: &NodeDirectory, reports: &[PathBuf]) -> bool {
     let (mut targets, mut locks) = (Vec::new(), Vec::new());
     for target in &joint.targets {
@@ -160,11 +166,11 @@ fn write(config: &Config, joint: &JointReport, directory: &NodeDirectory, report
     let report = ReportConfig { targets, keep: joint.keep.clone(), ..config.report.clone() };
     let of_all = Config { report, ..config.clone() };
     let Some(merged) = gather::report_of_all(directory, reports) else { return false };
-    // A rank that comes later needs those of the others.
+    // If ranks are missing, `false` keeps the directory: a rank that comes later needs the reports of the others.
     gather::write(&of_all, &merged) && merged.report.coverage.ranks.is_none()
 }
 
-/// Says that another run writes to this place.
+/// Says that another run writes to this place, and how to see the report of all ranks.
 fn say_in_use(target: &ReportTarget, joint: &JointReport) {
     let directory = joint.directory.display();
     message(format_args!(

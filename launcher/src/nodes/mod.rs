@@ -5,11 +5,12 @@
 //! whose command is the daemon. Each agent is a launcher, and writes the report of its node into a [`directory`] that all
 //! share. At the end, the launcher [`gather`]s these reports and makes one of them.
 //!
-//! Whatever is missing on a node, its daemon runs as without us, and the report names the node.
+//! If a node lacks what an agent needs, its daemon runs as without us, and the report names the node.
 //!
-//! Where each rank is started under a launcher of its own, [the last one](joint_report) makes the report of all.
+//! If each rank is started under a launcher of its own, there are no agents, and [the last rank](joint_report) makes the report of all.
 
 mod agent;
+mod agent_options;
 mod carriers;
 mod directory;
 mod gather;
@@ -33,7 +34,7 @@ use carriers::Carriers;
 use directory::{CheckedIn, Membership, NodeDirectory};
 use slurm_step::{SlurmJob, SlurmStep};
 
-/// The end of the directory's name, after that of the report.
+/// What the name of the nodes' directory has after that of the report.
 const SUFFIX: &str = ".d";
 
 /// Whether other nodes are tracked, too. An agent has no agents: the launcher's reach all nodes. A launcher that is one of several
@@ -48,49 +49,56 @@ pub(crate) fn are_tracked(options: &Options) -> bool {
 /// The run on all nodes, as its launcher sees it.
 pub(crate) struct NodeRun {
     directory: NodeDirectory,
-    /// The report of this node.
+    /// The file of this node's report.
     own: PathBuf,
     carriers: Carriers,
     /// The agents that Slurm has started.
     step: Option<SlurmStep>,
     /// Variables of the command make MPI launchers start agents.
     has_carriers: bool,
-    /// The report of all, as the user asked for it.
+    /// The report of all nodes, as the user asked for it.
     report: ReportConfig,
-    /// Nobody asked for the directory: it is removed if the report of all is written.
+    /// The directory is removed when the report of all nodes is written, because no `-o` names it.
     is_temporary: bool,
     /// Keeps another run out of the directory. `None`: its file system has no locks.
     _membership: Option<Membership>,
 }
 
 impl NodeRun {
-    /// Makes the directory, and lets the collector write this node's report into it. What goes to a terminal or pipe can't be
-    /// replaced, so it is written once, at the end. `locks` are those of the report's places, in their order. `None`: the run is
-    /// tracked on this node only, and a line on stderr says why.
+    /// Makes the directory, and has the collector write this node's report into it, and into the report's files. The report of all
+    /// nodes replaces it in those files. Terminals and pipes get only that one, because nothing can be replaced there. `locks` are those
+    /// of the report's places, in their order. `None`: the run is tracked on this node only, and a line on stderr says why.
     pub(crate) fn prepare(options: &mut Options, locks: &mut Vec<Option<OutputLock>>) -> Option<Self> {
         let node_run = Self::make(options).map_err(|problem| {
             console::message(format_args!("--nodes: only this node is tracked: {problem}"));
         });
         let node_run = node_run.ok()?;
         let report = &mut options.report;
-        let places: Vec<_> = std::mem::take(&mut report.targets).into_iter().zip(locks.drain(..)).collect();
-        let is_file = |(target, _): &(ReportTarget, Option<OutputLock>)| target.output.file().is_some();
-        // No other process writes to the report of this node, which has its pid in the name.
-        let own = (json_in(&node_run.own), None);
-        (report.targets, *locks) = places.into_iter().filter(is_file).chain([own]).unzip();
-        // That of all nodes is kept.
+        let places = std::mem::take(&mut report.targets).into_iter().zip(std::mem::take(locks));
+        for (target, lock) in places.filter(|(target, _)| target.output.file().is_some()) {
+            report.targets.push(target);
+            locks.push(lock);
+        }
+        // This node's report needs no lock: its name has the pid of this process, so no other one writes to it.
+        report.targets.push(json_in(&node_run.own));
+        locks.push(None);
+        // The report of all nodes is kept, and not this one.
         report.keep = None;
         Some(node_run)
     }
 
-    /// Makes the directory and what leads to it. The report's places stay as they are.
+    /// Makes the directory, the stand-in for ssh in it, and the file of this node's report. Notes in `options` that the report is one of
+    /// several nodes'.
+    ///
+    /// # Errors
+    /// If that is not possible. The error is a line for the user.
     fn make(options: &mut Options) -> Result<Self, String> {
         let of_report = options.report.files().next().map(beside);
         let is_temporary = of_report.is_none();
         let path = of_report
             .or_else(in_state_directory)
             .ok_or("neither -o, XDG_STATE_HOME nor HOME names a directory")?;
-        // Its keys are random, so its hashes are random numbers.
+        // The keys of a RandomState are random, so its hashes are random numbers.
         let id = RandomState::new().hash_one(std::process::id());
         let mut carriers = Carriers::new(id, &path, options)?;
         let cannot = |error| format!("{}: {error}", path.display());
@@ -112,9 +120,10 @@ impl NodeRun {
         })
     }
 
-    /// Has Slurm start the agents, in a job of several nodes. Elsewhere, gives the variables that make MPI launchers start them,
-    /// for the command. `segment`: that of this node. `inherited`: the signal state that programs get back. `is_reaper`: orphans
-    /// of processes from before this one become its children.
+    /// Has Slurm start the agents, if this is a Slurm job of several nodes, and waits for them for a limited time. Elsewhere, or if
+    /// Slurm can't, prepares MPI launchers to start them. Gives the variables for the command that this needs. `segment`: that of
+    /// this node. `inherited`: the signal state that srun gets back. `is_reaper`: this process inherits orphans of processes from
+    /// before the run.
     pub(crate) fn start_agents(
         &mut self,
         segment: &Path,
@@ -126,7 +135,7 @@ impl NodeRun {
         };
         let agent = self.carriers.agent(Some(segment));
         let started = if is_reaper {
-            // srun would become a child of this process, as an orphan of the command's does.
+            // srun would become a child of this process, and count as an orphan of the command.
             Err("gpu-track-run reaps the orphans of processes from before it".to_owned())
         } else {
             SlurmStep::start(&job, &agent, inherited)
@@ -152,24 +161,24 @@ impl NodeRun {
     }
 }
 
-/// Gives the place of a node's report.
+/// Gives the target of a node's report: this file, in JSON.
 fn json_in(file: &Path) -> ReportTarget {
     ReportTarget { output: Output::File(file.to_owned()), format: format::JSON_NAME.to_owned() }
 }
 
-/// Gives the directory for a report in this file.
+/// Gives the directory of the nodes' reports for a report in this file, beside it.
 fn beside(report: &Path) -> PathBuf {
     let mut path = report.as_os_str().to_owned();
     path.push(SUFFIX);
     path.into()
 }
 
-/// Gives a directory for a run that names no file.
+/// Gives the directory of the nodes' reports for a run without `-o FILE`. `None`: there is no state directory.
 fn in_state_directory() -> Option<PathBuf> {
     Some(state_directory()?.join(format!("{}.{}{SUFFIX}", directory::host(), std::process::id())))
 }
 
-/// Gives the place of such directories.
+/// Gives the directory of such directories, in this user's state directory. `None`: no variable names one.
 fn state_directory() -> Option<PathBuf> {
-    Some(keep::place(&keep::own_variable)?.directory.join("nodes"))
+    Some(keep::of_user(&keep::own_variable)?.directory.join("nodes"))
 }

@@ -1,5 +1,6 @@
-//! The stand-in for ssh, with which Hydra (MPICH) and Intel MPI reach other nodes: it has the remote command run by an agent,
-//! and becomes ssh. A command that it does not know stays as it is. Hydra that reaches nodes by srun has this become srun.
+//! The stand-in for ssh, with which Hydra (MPICH) and Intel MPI reach other nodes. It puts an agent before the remote command, and
+//! becomes ssh. A remote command that is no daemon of theirs stays as it is. If Hydra reaches nodes by srun, the stand-in becomes
+//! srun.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,11 +13,11 @@ use crate::console;
 use crate::signals;
 use crate::spawn::{self, InheritedState};
 
-/// What the words of a command can have that makes it more than one command, or ends the quotes around it.
+/// Characters that make a command line more than one command, or that end or change the single quotes around it.
 const SHELL_SIGNS: [char; 12] = [';', '|', '&', '<', '>', '`', '$', '(', ')', '\'', '\\', '\n'];
 
-/// Becomes ssh or srun, if these are the arguments of the stand-in. `None`: they are not. Otherwise it returns only if that fails,
-/// with a shell's status for it.
+/// Becomes ssh or srun, if these are the arguments of the stand-in. `None`: they are not. A status is given only if that fails: the
+/// one that a shell would have.
 pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<ExitCode> {
     let (name, rest) = args.split_first()?;
     if !is_remote_shell(name) {
@@ -25,20 +26,21 @@ pub(crate) fn serve_if_started_as_remote_shell(args: &[OsString]) -> Option<Exit
     let agent = env::var(ENV_AGENT).ok();
     let words = agent.and_then(|agent| with_agent(rest, &agent)).unwrap_or_else(|| rest.to_vec());
     let command: Vec<OsString> = [OsString::from(replaced(rest))].into_iter().chain(words).collect();
-    // What becomes another program gives back what the start of this one has changed: SIGPIPE, and closed descriptors.
+    // The other program gets back what the start of this one has changed: the state of SIGPIPE, and closed descriptors.
     let inherited = InheritedState::replace(&signals::all_but_faults());
     let error = spawn::become_command(&command, &inherited);
     console::error(format_args!("{REMOTE_SHELL} cannot become {}: {error}", replaced(rest)));
     Some(ExitCode::from(127))
 }
 
-/// Gives the program that this stands in for. An MPI launcher that was told to use another one than ssh has other arguments.
+/// Gives the program that this stands in for: srun, if the arguments are for srun, else ssh.
 fn replaced(args: &[OsString]) -> &'static str {
     let is_slurms = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"--nodelist");
     if args.iter().any(is_slurms) { "srun" } else { "ssh" }
 }
 
-/// Gives the arguments with the agent before the daemon. `None`: the remote command is no daemon's, or more than one command.
+/// Gives the arguments of ssh with the command line `agent` before the daemon. `None`: the remote command is no daemon's, or more
+/// than one command.
 fn with_agent(args: &[OsString], agent: &str) -> Option<Vec<OsString>> {
     let words: Vec<&str> = args.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
     let host = mpi_daemons::host_at(&words)?;
@@ -48,7 +50,7 @@ fn with_agent(args: &[OsString], agent: &str) -> Option<Vec<OsString>> {
     if !mpi_daemons::is_daemon(daemon) || line.contains(SHELL_SIGNS) {
         return None;
     }
-    // Users' shells on a node need not be sh.
+    // The user's shell on the node need not be sh.
     let script = OsString::from(format!("sh -c '{}'", or_itself(agent, &line)));
     Some(args[..=host].iter().cloned().chain([script]).collect())
 }

@@ -1,7 +1,7 @@
 //! The agents of a Slurm job of several nodes: a step of their own, with a task on each node, beside the steps of the user.
 //!
-//! The tasks read the step's standard input, and its end is theirs. So they end with the launcher, also where that is killed:
-//! the kernel closes its pipe, and srun tells the tasks.
+//! The tasks read the step's standard input, and end when it ends. So they end with the launcher, even if that is killed: the
+//! kernel closes its end of the pipe, and srun tells the tasks.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -24,11 +24,11 @@ use crate::{console, signals};
 
 /// What a task writes, on a line of its own, when its node is tracked.
 const READY: &str = "gpu-track-run: ready";
-/// What follows on that line where the node does not see the directory of the run: the node, and the path of its report there.
+/// What follows on that line if the node does not see the directory of the run. After it come the node and the path of its report there.
 const LEFT: &str = ", report left on ";
 /// How long the command waits for the tasks. It starts without those that come later.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it looks for signals meanwhile.
+/// How often the launcher looks for signals meanwhile.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A job of several nodes that Slurm has allocated.
@@ -39,7 +39,7 @@ pub(super) struct SlurmJob {
 }
 
 impl SlurmJob {
-    /// Gives the job that this process runs in. `None`: it runs in none, or in one of a single node.
+    /// Gives the job that this process runs in, if it has several nodes. `variable` gives an environment variable.
     pub(super) fn here(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Self> {
         let text = |name| variable(name)?.into_string().ok();
         let nodes = text("SLURM_JOB_NUM_NODES")?.parse().ok().filter(|nodes| *nodes > 1)?;
@@ -49,8 +49,11 @@ impl SlurmJob {
 
 /// The step. It ends when this is dropped.
 pub(super) struct SlurmStep {
+    /// The input of srun, whose end ends the tasks.
     _input: PipeWriter,
+    /// The launcher has ended the step, so an end of srun is no news.
     is_ending: Arc<AtomicBool>,
+    /// The reports that stay on their nodes.
     left: Arc<Mutex<Vec<LeftReport>>>,
 }
 
@@ -61,11 +64,11 @@ impl Drop for SlurmStep {
 }
 
 impl SlurmStep {
-    /// Starts an agent on each node of the job, and waits until they track their nodes: at most for [`PATIENCE`], and only as long
-    /// as no signal asks this process to end. `agent`: its command line. `inherited`: the signal state that srun gets back.
+    /// Starts an agent on each node of the job, and waits until all track their nodes: at most for [`PATIENCE`], and only as long as no
+    /// signal asks this process to end. `agent`: the command line of an agent. `inherited`: the signal state that srun gets back.
     ///
     /// # Errors
-    /// If there is no step: what srun says.
+    /// If srun can't be started, or has ended. The error is a line for the user, such as what srun said.
     pub(super) fn start(job: &SlurmJob, agent: &str, inherited: InheritedState) -> Result<Self, String> {
         let said = |error: io::Error| format!("srun: {error}");
         let (input, output) = spawn(job, agent, inherited).map_err(said)?;
@@ -73,7 +76,7 @@ impl SlurmStep {
         let (sender, ready) = mpsc::channel();
         let left = Arc::default();
         let (ending, found) = (Arc::clone(&is_ending), Arc::clone(&left));
-        // It reads to the end, so that srun can always write.
+        // The thread reads to the end, so that srun can always write.
         let read = move || read_all(output, &sender, &ending, &found);
         thread::Builder::new().spawn(read).map_err(|error| error.to_string())?;
         let seen = await_ready(&ready, job.nodes)?;
@@ -98,7 +101,7 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
     let (output, from_srun) = io::pipe()?;
     let nodes = job.nodes.to_string();
     let mut srun = Command::new("srun");
-    // The user's own settings of steps are for other steps than this one.
+    // The user's settings of steps are not for this one.
     for (name, _) in env::vars_os().filter(|(name, _)| is_setting(name)) {
         srun.env_remove(name);
     }
@@ -112,27 +115,27 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
         .stderr(from_srun);
     // SAFETY: what the closure calls is async-signal-safe.
     unsafe { srun.pre_exec(move || detach(inherited)) };
-    // That is the child of `detach`, which has ended.
+    // `detach` forks: this child has ended, and srun is its child.
     srun.spawn()?.wait()?;
     Ok((input, output))
 }
 
-/// Whether a variable is a setting of Slurm, and not what says where its controller is.
+/// Whether a variable is a setting of Slurm other than those by which srun finds the controller.
 fn is_setting(name: &OsStr) -> bool {
-    /// Those say it.
+    /// The variables by which srun finds the controller.
     const CONTROLLER: [&str; 4] = ["SLURM_CONF", "SLURM_WORKING_CLUSTER", "SLURM_CLUSTERS", "SLURM_JWT"];
     let is_slurms = |prefix: &[u8]| name.as_encoded_bytes().starts_with(prefix);
     (is_slurms(b"SLURM") || is_slurms(b"SRUN")) && !CONTROLLER.iter().any(|kept| name == *kept)
 }
 
-/// Makes this process a child of none of the run, in a session of its own: the terminal's Ctrl-C is for the command, and the
-/// launcher takes in every child of its own as a part of the run. Async-signal-safe.
+/// Forks, and goes on in the child, in a session of its own. Its parent ends, so it is no child of the launcher, which would count
+/// it as a part of the run. The terminal's Ctrl-C is for the command, and does not reach the new session. Async-signal-safe.
 fn detach(inherited: InheritedState) -> io::Result<()> {
     // SAFETY: neither has a precondition. The child goes on in a copy of this process's memory, of which it uses no lock.
     match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => {}
-        // SAFETY: it ends the process.
+        // SAFETY: _exit has no preconditions.
         _ => unsafe { libc::_exit(0) },
     }
     // SAFETY: it has no precondition. It can't fail: the child of a fork leads no process group.
@@ -141,17 +144,18 @@ fn detach(inherited: InheritedState) -> io::Result<()> {
     Ok(())
 }
 
-/// What srun's output tells.
+/// What the launcher learns from srun's output.
 enum Heard {
     /// A task is ready.
     Ready,
-    /// srun has ended: its last error, or the last other line that it wrote.
+    /// srun has ended. The text is its last error, or else the last other line that it wrote.
     Ended(String),
 }
 
-/// Reads what srun writes. A line on stderr says that srun has ended with an error, if the launcher has not asked it to end
-/// (`is_ending`) and waits for its tasks no more. Without an error, all tasks have ended by themselves: none had a node to track.
-/// Reports that stay on their nodes go to `left`.
+/// Reads what srun writes until it ends. `sender` gets what [`await_ready`] waits for. Reports that stay on their nodes go to `left`.
+///
+/// If srun ends with an error after [`await_ready`] has returned, a line on stderr says so, unless the launcher has ended the step
+/// (`is_ending`). Without an error, all tasks have ended by themselves, because none had a node to track.
 fn read_all(
     output: impl Read,
     sender: &Sender<Heard>,
@@ -176,10 +180,11 @@ fn read_all(
     }
 }
 
-/// Waits until so many tasks are ready, at most for [`PATIENCE`]. Gives how many are.
+/// Waits until this number of tasks is ready, at most for [`PATIENCE`], or until a signal asks this process to end. Gives how many
+/// are ready.
 ///
 /// # Errors
-/// If srun has ended: what it said.
+/// If srun has ended. The error is the line that it wrote.
 fn await_ready(heard: &Receiver<Heard>, tasks: usize) -> Result<usize, String> {
     let until = Instant::now() + PATIENCE;
     let mut ready = 0;
@@ -193,14 +198,14 @@ fn await_ready(heard: &Receiver<Heard>, tasks: usize) -> Result<usize, String> {
     Ok(ready)
 }
 
-/// Says that this node is tracked; to be called by a task of the step. `left`: where its report stays on this node.
+/// Says on stdout that this node is tracked. To be called by a task of the step. `left`: where the report stays on this node.
 pub(super) fn say_ready(left: Option<&Path>) {
     let left = left.map(|path| format!("{LEFT}{} {}", host(), path.display())).unwrap_or_default();
-    // Where nobody reads it, the command waits for its time.
+    // If the launcher does not get the line, it waits for its whole patience.
     let _ = writeln!(io::stdout(), "{READY}{left}");
 }
 
-/// Reads what follows [`READY`] on a line. `None`: the report does not stay on its node.
+/// Parses what follows [`READY`] on a line. `None`: the report does not stay on its node.
 fn left_report(rest: &str) -> Option<LeftReport> {
     let (node, path) = rest.strip_prefix(LEFT)?.split_once(' ')?;
     Some(LeftReport { node: node.to_owned(), path: path.to_owned(), is_certain: true })

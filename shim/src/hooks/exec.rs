@@ -1,10 +1,10 @@
 //! The exec family: repairs the environment of the new image, and writes EXEC where the old image's peak would be lost.
 //!
-//! Without a repair, each hook calls the next definition of its own name. With one, execv calls execve and execvp calls
-//! execvpe; libc does the search along PATH.
+//! Without a repair, each hook calls the next definition of its own name. With a repair, execv calls the next execve and execvp the
+//! next execvpe, which take an environment. libc does the search along PATH.
 //!
 //! execl, execlp and execle are variadic, which stable Rust can't define. A few instructions push the register
-//! arguments below those on the stack, which makes an argv of them.
+//! arguments below those on the stack. Together they are an argv for the hooks that take one.
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int};
@@ -28,7 +28,7 @@ unsafe extern "C" fn execve(path: *const c_char, argv: Array, envp: Array) -> c_
     unsafe { with_repaired(envp, visibility::ask, &|envp| next_execve(path, argv, envp)) }
 }
 
-/// Hooks execv. It takes no environment, so a repaired one needs execve.
+/// Hooks execv. It takes no environment, so execve is called with a repaired one.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     save_peak();
@@ -41,7 +41,7 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Array) -> c_int {
     }
 }
 
-/// Hooks execvp. It takes no environment, so a repaired one needs execvpe.
+/// Hooks execvp. It takes no environment, so execvpe is called with a repaired one.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvp(file: *const c_char, argv: Array) -> c_int {
     save_peak();
@@ -61,7 +61,7 @@ unsafe extern "C" fn execvpe(file: *const c_char, argv: Array, envp: Array) -> c
     unsafe { with_repaired(envp, visibility::ask, &|envp| next_execvpe(file, argv, envp)) }
 }
 
-/// Hooks fexecve. Without a next one, the kernel's execveat does the same.
+/// Hooks fexecve. If there is no next one, calls the kernel's execveat, which can do the same.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     save_peak();
@@ -74,7 +74,7 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Array, envp: Array) -> c_int {
     }
 }
 
-/// Hooks execveat. The libc crate declares its arrays with another type than those of its relatives.
+/// Hooks execveat. The libc crate declares its arrays with another type than those of the other functions here.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execveat(
     dir: c_int,
@@ -141,7 +141,7 @@ variadic! {
     execle => execle_array;
 }
 
-/// execle: the environment follows the null that ends the arguments.
+/// Does what execle does, with the arguments as an array. The environment follows the null that ends the arguments.
 unsafe extern "C" fn execle_array(path: *const c_char, argv: Array) -> c_int {
     // SAFETY: the caller's arguments end with null, which the environment follows.
     unsafe {
@@ -183,11 +183,13 @@ unsafe fn raw_execveat(dir: c_int, path: *const c_char, argv: Array, envp: Array
     sys::into_errno(unsafe { sys::call(libc::SYS_execveat, args) }) as c_int
 }
 
-/// The VmHWM in the last EXEC record. A search along PATH may try several execs, which need one record.
+/// The VmHWM in the last EXEC record. A search along PATH may try several execs, for which one record is enough.
 static SAVED_VM_HWM_KIB: AtomicU64 = AtomicU64::new(0);
 
-/// Writes EXEC if this image's peak is not above the ru_maxrss that it inherited: the next image's START has only that. A
-/// larger peak is in that START. Without a START of this image (a fork child), or in a vfork child, there is no EXEC.
+/// Writes EXEC with this image's peak, if the next image's START will not show it.
+///
+/// That START has ru_maxrss, which exec keeps. If this image's peak is above the ru_maxrss that it inherited itself, START shows it,
+/// and EXEC is not needed. Nor is it written by a fork child, which wrote no START, and by a vfork child.
 fn save_peak() {
     if !state::is_active() || !state::may_call_kernel() || !state::WROTE_START.load(Relaxed) {
         return;

@@ -1,8 +1,8 @@
 //! EXIT: a process's usage and status at its end.
 //!
 //! An `on_exit` handler gets the status, and runs last because it is registered first. A destructor gets no status
-//! and runs too early, so it is used only without `on_exit` (musl). `abort`, signals and libc's internal `_exit` (in
-//! daemon and posix_spawn) cause no EXIT; the figures then come from the parent's REAPED record.
+//! and runs too early, so it is used only if libc has no `on_exit` (musl). `abort`, signals and libc's internal `_exit` (in
+//! daemon and posix_spawn) cause no EXIT. Then the figures come from the parent's REAPED record.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -50,16 +50,16 @@ extern "C" fn destructor() {
     }
 }
 
-/// Writes EXIT, once. `status` is the argument of exit; `flags` are flags of a record. A vfork child's EXIT says that it runs
-/// in its parent's memory.
+/// Writes EXIT, once for each process. `status` is the argument of exit, and `flags` are flags of the record (`FLAG_*`). The EXIT of a
+/// vfork child has a flag which says that it runs in its parent's memory.
 fn write_exit(status: c_int, flags: u8) {
     // The usage needs system calls, for which a seccomp filter may kill the process. An EXIT with zeros would claim
-    // that no CPU time was used, so there is none.
+    // that no CPU time was used, so no EXIT is written then.
     if !state::is_active() || !state::may_call_kernel() {
         return;
     }
     let pid = sys::getpid();
-    // A vfork or raw clone child. The state is its parent's.
+    // If so, this is a vfork child or a raw clone child, and the state is its parent's.
     let is_borrowed = pid != state::PID.load(Relaxed);
     if !is_borrowed && state::WROTE_EXIT.swap(true, Relaxed) {
         return;
@@ -79,7 +79,7 @@ fn write_exit(status: c_int, flags: u8) {
         origin.pid_ns = sys::pid_namespace();
     } else if state::WROTE_START.load(Relaxed) {
         origin.flags |= FLAG_IMAGE;
-        // No larger than at START, so it can be the peak of an earlier image.
+        // If ru_maxrss is no larger than at START, it can be the peak of an earlier image.
         if own.max_rss_kib <= state::MAX_RSS_KIB.load(Relaxed) {
             vm_hwm_kib = proc_status::vm_hwm_kib();
         }
@@ -87,7 +87,7 @@ fn write_exit(status: c_int, flags: u8) {
     if sys::ignores_sigchld() {
         origin.flags |= FLAG_AUTOREAP;
     }
-    // What its parent has loaded is not its own.
+    // The libraries that a vfork child's memory has are its parent's.
     if !is_borrowed && gpu_library::is_loaded() == Some(true) {
         origin.flags |= FLAG_GPU_LIBRARY;
     }
@@ -105,7 +105,7 @@ unsafe extern "C" fn _exit(status: c_int) -> ! {
     }
 }
 
-/// Hooks `_Exit`, ISO C's name of `_exit`, by our own hook of that. libc's own `_Exit` does not pass through it.
+/// Hooks `_Exit`, ISO C's name of `_exit`, by the hook of `_exit`. libc's own `_Exit` does not pass through that hook.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Exit(status: c_int) -> ! {
     // SAFETY: `_exit` takes a number.

@@ -1,4 +1,4 @@
-//! FORK: a fork child runs in a copy of its parent's memory, so it first corrects what that says about the process.
+//! FORK: a fork child runs in a copy of its parent's memory, so it first corrects what the shim's state there says about the process.
 //!
 //! libc's fork, daemon and forkpty run atfork handlers. `_Fork` (POSIX 2024) runs none and is hooked.
 
@@ -24,22 +24,22 @@ pub(crate) fn register() {
     }
 }
 
-/// Notes the pid of the process that forks. [`state::PID`] is wrong for it if a raw clone system call made it. Its
-/// child can't use getppid, since the parent may have ended by then.
+/// Notes the pid of the process that forks, for the FORK record of its child. The child can't use getppid, since the parent may have
+/// ended by then. It can't use [`state::PID`], which is wrong in a parent that a raw clone system call made.
 extern "C" fn before() {
     if state::is_active() && state::may_call_kernel() {
         let pid = sys::getpid();
-        // Not stored again: after each fork the first write to a page is a page fault.
+        // The same pid is not stored again, because after each fork the first write to a page is a page fault.
         if state::FORK_CALLER.load(Relaxed) != pid {
             state::FORK_CALLER.store(pid, Relaxed);
         }
     }
 }
 
-/// Runs in a fork child: makes the shim's state, which is a copy of the parent's, that of this process, and writes FORK.
+/// Runs in a fork child. Corrects the shim's state, which is a copy of the parent's, and writes FORK.
 ///
-/// A pid namespace of 0 in the state is an unknown one, which `identify` finds out. It is unknown if the child is the first process
-/// of a new namespace. It is also unknown if the parent is such a process that no hook has seen, which its pid of 1 shows.
+/// The child's pid namespace is unknown if the child is the first process of a new one. It is also unknown if the parent is the first
+/// process of one that no hook has noticed, which the parent's pid of 1 shows. Then 0 is stored, and `identify` finds the namespace.
 extern "C" fn in_child() {
     if !state::is_active() {
         return;
@@ -51,7 +51,7 @@ extern "C" fn in_child() {
     }
     state::sessions().for_each(Header::fault_in_for_writing);
     let parent = state::FORK_CALLER.load(Relaxed);
-    // Then a raw clone system call has made the parent, in a namespace that the state does not know (see `emit::origin`).
+    // If so, a raw clone system call has made the parent, in a namespace that the state does not have (see `emit::origin`).
     let parent_is_first_in_namespace = parent == 1 && state::PID.load(Relaxed) != 1;
     let mut parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
     let pid = sys::getpid();
@@ -62,7 +62,7 @@ extern "C" fn in_child() {
         state::PID_NAMESPACE.store(0, Relaxed);
     }
     let pidfd_inode = identity::identify(pid, is_in_unknown_namespace);
-    // `identify` has learnt this process's pid namespace, which is then the parent's, too.
+    // `identify` has stored this process's pid namespace. Here it is the parent's, too.
     if parent_is_first_in_namespace {
         parent_pid_ns = state::PID_NAMESPACE.load(Relaxed);
     }
@@ -85,7 +85,7 @@ unsafe extern "C" fn _Fork() -> c_int {
     let pid = match next::UNDERSCORE_FORK.get() {
         // SAFETY: libc's function takes no arguments.
         Some(next) => unsafe { next() },
-        // glibc before 2.34 has no _Fork, but a weak reference to it would find this hook.
+        // glibc before 2.34 has no _Fork. A program that looks for it by a weak reference finds this hook all the same.
         None => sys::into_errno(-(libc::ENOSYS as isize)) as c_int,
     };
     if pid == 0 {

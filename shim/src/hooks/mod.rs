@@ -1,8 +1,8 @@
 //! The interposed functions, one file per family. A hook has the signature and the safety contract of libc's
 //! function. It calls the next definition and returns its result, errno included.
 
-/// Fails to compile unless each hook has the signature that the libc crate declares for its name: an array holds
-/// functions of one signature only.
+/// Fails to compile unless each hook has the signature that the libc crate declares for its name, because both are elements of one
+/// array.
 ///
 /// Not checked, because that crate does not declare them: `_Exit`, `_Fork`, `pidfd_spawn`, `pidfd_spawnp`, `quick_exit`,
 /// `wait3`. Also not checked, because they are variadic and written in assembly: `execl`, `execle`, `execlp`, `prctl`, `syscall`.

@@ -1,5 +1,5 @@
 //! `prctl` and `syscall`, hooked only to notice that a seccomp filter is installed. From then on the shim makes no
-//! system call in this process, because the filter may kill it for one.
+//! system call in this process, because the filter may kill the process for one.
 //!
 //! Both are variadic, and `syscall` may return twice or on another stack (clone, vfork). So the hooks are a few
 //! instructions that jump to the next definition with all registers and the stack unchanged. Only calls that install
@@ -123,8 +123,9 @@ unsafe extern "C" fn watched_syscall(
     if installs_filter { install_filter(call) } else { call() }
 }
 
-/// Makes the call that installs a filter. The shim's own system calls stop before it, and resume if it fails. The peak until
-/// then is kept, since getrusage can't be called any more. In a vfork child nothing is noted: it would be noted for its parent.
+/// Makes the call that installs a filter, and gives its result. The shim's own system calls stop before the call, and resume if it
+/// fails. The peak so far is kept, since getrusage can't be called afterwards. In a vfork child nothing is noted, because it would be
+/// noted for its parent.
 fn install_filter<R: Copy + Into<i64>>(call: impl FnOnce() -> R) -> R {
     if !state::is_active() || !state::may_call_kernel() || sys::getpid() != state::PID.load(Relaxed) {
         return call();

@@ -17,7 +17,7 @@ macro_rules! spawns {
             child: *mut $out, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t,
             attributes: *const libc::posix_spawnattr_t, argv: *const *mut c_char, envp: *const *mut c_char,
         ) -> c_int {
-            // glibc before 2.39 has no pidfd_spawn, but a weak reference to it would find this hook.
+            // glibc before 2.39 has no pidfd_spawn. A program that looks for it by a weak reference finds this hook all the same.
             let Some(next) = next::$next.get() else { return libc::ENOSYS };
             // SAFETY: the caller keeps libc's contract.
             let error = unsafe {
@@ -40,8 +40,8 @@ spawns! {
     pidfd_spawnp(c_int) => PIDFD_SPAWNP;
 }
 
-/// Writes SPAWN_FAILED, unless there may have been no child: these are errors of clone(2), and EINVAL also of the
-/// attributes.
+/// Writes SPAWN_FAILED, unless the error may mean that no child was made. Such errors come from clone(2); EINVAL also comes from
+/// wrong attributes.
 fn write_spawn_failed(error: c_int) {
     let may_be_childless = matches!(error, libc::EAGAIN | libc::ENOMEM | libc::EINVAL | libc::ENOSYS);
     if !may_be_childless && state::is_active() && state::may_call_kernel() {

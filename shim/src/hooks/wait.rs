@@ -1,14 +1,14 @@
 //! REAPED: status and usage of an ended child, from the wait function that reaped it. For a child that was killed, or
 //! is uninstrumented, this is the only record.
 //!
-//! The wait functions are cancellation points. With a raw system call in their place, `pthread_cancel` did not end the
-//! thread. So the call that blocks is always libc's:
+//! The wait functions are cancellation points. If a hook blocked in a raw system call, `pthread_cancel` would not end the thread. So
+//! the call that blocks is always libc's:
 //!
 //! - wait, wait3, wait4, waitpid call the next `wait4` where it is a cancellation point (glibc 2.31). Elsewhere (older
 //!   glibc, musl) they call the next `waitid` with WNOWAIT, and then wait4 without blocking.
-//! - waitid: libc's has no rusage argument. The next `waitid` with WNOWAIT blocks; then the raw call, which has one,
-//!   reaps without blocking. If another thread reaped the child in between, the hook blocks again, as the kernel
-//!   would have. Asynchronous cancellation around the raw call would lose a child that is reaped at that moment. The
+//! - waitid: libc's has no rusage argument. The next `waitid` with WNOWAIT blocks. Then the raw system call, which has that
+//!   argument, reaps without blocking. If another thread reaped the child in between, the hook blocks again, as the kernel
+//!   would have. (One raw call with asynchronous cancellation enabled would lose a child that is reaped at that moment.) The
 //!   second call costs at most 0.5 us, and the record 2.5 us, as for waitpid.
 
 use core::ffi::c_int;
@@ -48,7 +48,8 @@ unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage
     unsafe { reap(pid, status, options, usage) }
 }
 
-/// Hooks waitid: finds the child without reaping it, then reaps it by the call that gives its usage. See the head of this file.
+/// Hooks waitid: finds a child without reaping it, then reaps it by a raw call that gives its usage. See the head of this file.
+/// Only an ended child gets a REAPED record.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
     // SAFETY: the caller keeps libc's contract; the other pointers are to locals.
@@ -63,7 +64,7 @@ unsafe extern "C" fn waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, o
             }
             let mut taken: siginfo_t = zeroed();
             let mut usage: rusage = zeroed();
-            // 0: no child has changed, and WNOHANG was given. Then `taken` stays zero, which is what the caller gets.
+            // A pid of 0 means that no child has changed, and WNOHANG was given. Then the caller gets `taken` as it is, all zero.
             if seen.si_pid() != 0 {
                 let options = options | libc::WNOHANG;
                 let result =
@@ -116,7 +117,7 @@ unsafe fn reap(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusag
     }
 }
 
-/// wait4 where libc's is no cancellation point: blocks in waitid, which is one in every libc.
+/// Does what wait4 does, if libc's wait4 is no cancellation point: blocks in waitid, which is one in every libc.
 unsafe fn wait4_in_two_steps(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
     let (id_type, id) = match pid {
         -1 => (libc::P_ALL, 0),
@@ -161,10 +162,10 @@ unsafe fn next_waitid(id_type: idtype_t, id: id_t, info: *mut siginfo_t, options
     }
 }
 
-/// 0: not yet known, 1: no, 2: yes.
+/// Whether libc's wait4 is a cancellation point. 0: not yet known, 1: no, 2: yes.
 static WAIT4_CANCELLABLE: AtomicU8 = AtomicU8::new(0);
 
-/// Whether libc's wait4 is a cancellation point: since glibc 2.31. The answer is kept.
+/// Whether libc's wait4 is a cancellation point, as it is since glibc 2.31. The answer is kept.
 fn wait4_is_cancellable() -> bool {
     match WAIT4_CANCELLABLE.load(Relaxed) {
         0 => {
@@ -181,17 +182,17 @@ fn wants_records() -> bool {
     state::sessions().any(|header| header.flags & FLAG_NO_WAIT_RECORDS == 0)
 }
 
-/// Notes that this process traces others: its REAPED records say so from now on (FLAG_TRACER), since the child may be
-/// another process's. Only a tracer gets a stop without WUNTRACED, or CLD_TRAPPED. In a vfork child the note would be
-/// the parent's, so it isn't made.
+/// Notes that this process traces others, since only a tracer gets a stop without WUNTRACED, or CLD_TRAPPED. From now on its REAPED
+/// records have FLAG_TRACER: the child may be another process's. In a vfork child nothing is noted, because the note would be the
+/// parent's.
 fn saw_trace_stop() {
     if state::is_active() && state::may_call_kernel() && sys::getpid() == state::PID.load(Relaxed) {
         state::IS_TRACER.store(true, Relaxed);
     }
 }
 
-/// Writes REAPED for a child that ended, with its wait status and usage. Under a seccomp filter, this process's own peak is the
-/// last that was read before.
+/// Writes REAPED for a child that ended, with its wait status and usage. Under a seccomp filter this process can't read its own peak,
+/// so the record has the last one that was read before.
 fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
     if !wants_records() {
         return;
@@ -207,7 +208,7 @@ fn write_reaped(child: pid_t, status: c_int, usage: &rusage) {
         origin.flags |= FLAG_TRACER;
     }
     let usage = emit::usage(usage);
-    // The wait function has reaped the child: its clock is gone.
+    // `clock_ns` is 0: the wait function has reaped the child, so its clock is gone.
     let event =
         Event::Reaped { child: child.cast_unsigned(), status, reaper_max_rss_kib, usage, clock_ns: 0 };
     emit::emit(&origin, &event, FLAG_NO_WAIT_RECORDS);

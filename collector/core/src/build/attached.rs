@@ -15,7 +15,7 @@ pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
         command: main.map_or_else(|| program_name(inputs), |main| main.command.to_string()),
         since: timestamp::representable(inputs.config.start.date(run.start_ns)),
         ran_before_s: process.before.at_ns.saturating_sub(process.start_ns) as f64 / 1e9,
-        // Without the launcher's word, tracking ended with the process.
+        // If the launcher did not report the end, tracking ended when the process did.
         runs_on: match inputs.end.command_exit {
             Some(exit) => exit.runs_on,
             None => main.is_none_or(|main| main.exit.is_none()),
@@ -23,19 +23,19 @@ pub(super) fn attached(inputs: &Inputs) -> Option<AttachedTo> {
     })
 }
 
-/// Gives the base name of its program by its arguments, for a run without figures.
+/// Gives the base name of the attached process's program by its arguments, for a run that did not track it.
 fn program_name(inputs: &Inputs) -> String {
     let program = inputs.config.command.first().map_or("", String::as_str);
     program.rsplit('/').next().unwrap_or(program).to_owned()
 }
 
-/// Gives how the attached process ended. Its parent is another program, so only the kernel may have told.
+/// Gives how the attached process ended, as far as the kernel told the run. A launcher that is not its parent can't wait for it.
 pub(super) fn exit(inputs: &Inputs) -> Exit {
     inputs.run.totals.main_process.as_ref().and_then(|main| main.exit).unwrap_or_default()
 }
 
-/// Gives why the block I/O is not known.
-pub(super) fn no_io(run: &RunState) -> String {
+/// Gives why the block I/O of a run that attached to a process is not known.
+pub(super) fn why_no_io(run: &RunState) -> String {
     match run.tree.io_before().and_then(|before| before.unread) {
         Some(pid) => format!("what process {pid} had read and written before the attach could not be read"),
         None => "it was not read".to_owned(),

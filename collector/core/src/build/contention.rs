@@ -1,12 +1,12 @@
 //! Whether others had the cores that the run was allowed to use, and whether the run waited for them.
 //!
-//! docs/GUIDE.md has the rule for users. Others are all that is neither of the run nor of its launcher and collector: other
-//! processes, threads of the kernel, and a hypervisor that ran another machine (steal time).
+//! docs/GUIDE.md has the rule for users. "Others" are other processes, threads of the kernel, and a hypervisor that ran another
+//! machine (steal time). The run's launcher and collector are not among them.
 //!
-//! - Their share alone proves nothing: they may have had cores that the run left idle. So its threads must have waited, too.
-//! - Threads that waited prove nothing: there may be more of them than cores. So the run lost no more cores than others had.
+//! - The cores that others had prove nothing: the run may have left them idle. So its threads must have waited, too.
+//! - Threads that waited prove nothing: there may be more of them than cores. So others must have had cores, too.
 //! - With a CPU quota, threads wait while the group is throttled. If others left as many cores as the quota allows, and the run used
-//!   that up, the limit made it wait. If it did not, others of the same group may have.
+//!   the quota up, the quota made it wait. If the run used less, other processes of the same group may have used up the rest.
 
 use super::inputs::Inputs;
 use super::larger;
@@ -17,26 +17,28 @@ use crate::model::report::{Contention, ContextSwitches, CpuTime};
 struct Policy {
     /// Over fewer clock ticks, their resolution dominates.
     least_ticks: f64,
-    /// Cores that were lost to others count from here on: a machine's own work has less.
+    /// Fewer cores of others than this, and fewer waiting threads, do not count. An idle machine's own work takes less.
     least_cores: f64,
-    /// And from this part of what the run had: by less, its time says as much as on a machine of its own.
+    /// Nor do fewer than this part of the cores that the run had: without others it would hardly have been faster.
     least_part: f64,
-    /// How long threads waited is known if those that were read ran and waited for so long, nanoseconds.
+    /// How long threads waited is known if those that were read ran and waited for this long together, nanoseconds. They must also
+    /// have run for `least_task_part` of the run's CPU time.
     least_task_ns: u64,
-    /// And if they ran for this part of the run's CPU time.
+    /// See `least_task_ns`.
     least_task_part: f64,
-    /// Or for this part of it, however little that is: a run that mostly sleeps has no more.
+    /// It is also known if they ran for this part of the CPU time, however short that is. A run that mostly sleeps has no more.
     whole_task_part: f64,
     /// With fewer switches in a second than this, threads did not wait for a tenth of it: a wait takes a few milliseconds.
     least_switches_per_s: f64,
-    /// Involuntary switches in a second of CPU time, from which on threads were driven off their cores. A thread that has a core
-    /// of its own had 5, one of two on a core 400 (Linux 6.18).
+    /// With this many involuntary switches in a second of CPU time, threads were driven off their cores. A thread that had a core
+    /// of its own had 5, and one of two threads on a core had 400 (Linux 6.18).
     preempted_per_s: f64,
-    /// Less than this part of the cores was idle: they were full.
+    /// The cores were full if less than this part of them was idle.
     full: f64,
-    /// The run used up its quota from this part of it on: throttling leaves some unused.
+    /// The run used up its quota if it used this part of it, since throttling leaves some unused.
     whole_quota: f64,
-    /// The cores have less CPU time than the run used, by this part of it and so many cores: ticks don't explain it.
+    /// A part of the run's CPU time, and a number of cores. If the cores' CPU time in /proc/stat is below the run's by more than both,
+    /// it can't be right. Smaller differences come from clock ticks.
     most_missing: (f64, f64),
 }
 
@@ -54,32 +56,32 @@ const POLICY: Policy = Policy {
     most_missing: (0.2, 0.2),
 };
 
-/// What the rule concludes from: times in seconds, of the same span.
+/// What the rule concludes from. All times are of the same span.
 #[derive(Debug, Clone, Copy)]
 struct Facts {
-    /// The span.
+    /// Length of the span, seconds.
     span_s: f64,
-    /// Its clock ticks.
+    /// Length of the span, clock ticks.
     ticks: f64,
-    /// The allowed cores.
+    /// How many cores the run is allowed to use.
     cores: u32,
-    /// What all processes used of them.
+    /// CPU time of all processes on these cores, seconds.
     busy_s: f64,
-    /// What a hypervisor took of them.
+    /// Time that a hypervisor took of these cores, seconds.
     stolen_s: f64,
-    /// What the run used.
+    /// CPU time of the run, seconds.
     own_s: f64,
-    /// What launcher and collector used.
+    /// CPU time of launcher and collector, seconds.
     tools_s: f64,
-    /// Times of some of its threads.
+    /// How long some of the run's threads ran and waited.
     tasks: TaskTimes,
-    /// Its switches.
+    /// The run's context switches.
     switches: ContextSwitches,
-    /// The CPU quota of its cgroup, cores.
+    /// The CPU quota of the run's cgroup, cores. `None`: it has none, or it is not known.
     quota_cores: Option<f64>,
 }
 
-/// Says whether others kept the run from using more cores, by the first and the last reading of them. Where that can't be
+/// Says whether others kept the run from using more cores, by the first and the last reading of the cores. Where that can't be
 /// judged, gives the reason.
 pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextSwitches) -> Contention {
     let limits = &inputs.host_info.limits;
@@ -90,12 +92,12 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
         Ok(span) => span,
         Err(absent) => return unknown(absent.to_string()),
     };
-    // The larger one: the kernel's own sum has children that no record covers.
+    // The larger of both: only the kernel's own sum has children that no record covers.
     let Some(total_s) = larger(cpu_time.total_s, cpu_time.kernel_s) else {
         return unknown("the CPU time of the run is unknown".into());
     };
     let (from, to) = span.ticks;
-    // A core that goes off or on line changes the sums by all that it ever did.
+    // A core that goes offline or online changes the sums by all CPU time that it ever had.
     let grown = to.busy.checked_sub(from.busy).zip(to.stolen.checked_sub(from.stolen));
     let Some((busy, stolen)) = grown.filter(|_| from.cores == to.cores) else {
         return unknown("cores went off or on line".into());
@@ -118,8 +120,8 @@ pub(super) fn contention(inputs: &Inputs, cpu_time: &CpuTime, switches: ContextS
     Contention { allowed_cores, ..judged }
 }
 
-/// Computes how many cores others had and how many threads waited, and concludes from both. `reason` says why something
-/// is unknown.
+/// Computes how many cores others had and how many threads waited, and concludes from both. The result's `reason` says why a
+/// figure is unknown.
 fn judge(facts: &Facts) -> Contention {
     let Facts { span_s, cores, busy_s, stolen_s, own_s, tools_s, .. } = *facts;
     let unknown = |reason: String| Contention { reason: Some(reason), ..Contention::default() };
@@ -154,7 +156,7 @@ fn judge(facts: &Facts) -> Contention {
     }
 }
 
-/// Whether others kept the run from using more cores. `None`: it is not known whether its threads waited, or whether
+/// Whether others kept the run from using more cores. `None`: it is not known whether its threads waited, or whether they waited
 /// for others or for a CPU quota. `others`: cores that others used. `waiting`: threads that waited, if that is known.
 fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool> {
     let own = facts.own_s / facts.span_s;
@@ -163,41 +165,46 @@ fn is_contended(facts: &Facts, others: f64, waiting: Option<f64>) -> Option<bool
     if others < least {
         return Some(false);
     }
-    let has_waited = waiting.map(|waiting| waiting >= least).or_else(|| by_switches(facts, others));
+    let has_waited = match waiting {
+        Some(waiting) => Some(waiting >= least),
+        None => has_waited_by_switches(facts, others),
+    };
     // If others left fewer cores than the quota allows, the run could not reach the quota.
     let reachable_quota = facts.quota_cores.filter(|quota| f64::from(facts.cores) - others >= *quota);
     match reachable_quota {
         // The run used the quota up, so the quota made it wait.
         Some(quota) if own >= quota * POLICY.whole_quota => Some(false),
-        // The run left some of it. Others of the same cgroup may have used that up, or others had the cores.
+        // The run left some of the quota. Either processes of the same cgroup used that up, or others had the cores.
         Some(_) if has_waited == Some(true) => None,
         _ => has_waited,
     }
 }
 
-/// Gives how many threads waited for a core, on average: those that were read stand for all. `None`: too little of the run's CPU
-/// time is theirs.
+/// Gives how many threads of the run waited for a core, on average. Those that were read stand for all. `None`: they used too
+/// little of the run's CPU time for that.
 fn waiting_threads(facts: &Facts) -> Option<f64> {
     let TaskTimes { ran_ns, waited_ns } = facts.tasks;
-    let is_part = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
+    let used_part = |part: f64| ran_ns as f64 / 1e9 >= facts.own_s * part;
     let is_long = ran_ns.saturating_add(waited_ns) >= POLICY.least_task_ns;
-    let is_enough = is_part(POLICY.whole_task_part) || (is_long && is_part(POLICY.least_task_part));
+    let is_enough = used_part(POLICY.whole_task_part) || (is_long && used_part(POLICY.least_task_part));
     // On average `busy_cores` threads ran. Those that were read show how many waited for each that ran.
     let busy_cores = facts.own_s / facts.span_s;
     (is_enough && ran_ns > 0).then(|| busy_cores * waited_ns as f64 / ran_ns as f64)
 }
 
-/// Whether the run's threads waited, where it is unknown for how long: they did if they were driven off cores, none of which was
-/// idle. `None`: one of both is true, or their switches are not known. `others`: cores that others used.
-fn by_switches(facts: &Facts, others: f64) -> Option<bool> {
+/// Whether the run's threads waited, where it is not known for how long. `others`: cores that others used.
+///
+/// They did if the cores were full and threads were driven off them. They did not if neither is so, or if they hardly switched at all.
+/// `None`: only one of both is so, or the switches are not known.
+fn has_waited_by_switches(facts: &Facts, others: f64) -> Option<bool> {
     let used = others + (facts.own_s + facts.tools_s) / facts.span_s;
     let is_full = f64::from(facts.cores) - used < f64::from(facts.cores) * POLICY.full;
     let (voluntary, involuntary) = facts.switches.voluntary.zip(facts.switches.involuntary)?;
-    let few = facts.span_s * POLICY.least_switches_per_s;
-    if (voluntary.saturating_add(involuntary) as f64) < few {
+    let least_switches = facts.span_s * POLICY.least_switches_per_s;
+    if (voluntary.saturating_add(involuntary) as f64) < least_switches {
         return Some(false);
     }
-    let is_preempted = involuntary as f64 >= few.max(facts.own_s * POLICY.preempted_per_s);
+    let is_preempted = involuntary as f64 >= least_switches.max(facts.own_s * POLICY.preempted_per_s);
     (is_full == is_preempted).then_some(is_full)
 }
 

@@ -6,16 +6,17 @@ use crate::model::report::{AlertUse, Peak, Stage};
 use crate::model::run_limit::Unit;
 use crate::run::alerts::AlertRule;
 
-/// Gives each alert of the run.
+/// Gives the report's entry on each alert of the run.
 pub(super) fn alerts(inputs: &Inputs) -> Vec<AlertUse> {
     let Some(alerts) = &inputs.run.alerts else { return Vec::new() };
     alerts.list().iter().map(|rule| alert(inputs, rule)).collect()
 }
 
+/// Makes the report's entry on an alert.
 fn alert(inputs: &Inputs, rule: &AlertRule) -> AlertUse {
     let quantity = rule.alert.quantity;
     let since_start_s = |at_ns: u64| at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
-    // What is known of its figure by now.
+    // An alert of growth needs no amount that is allowed.
     let reason = (rule.allowed.is_none() && quantity != AlertQuantity::Growth).then(|| reason(quantity));
     AlertUse {
         alert: rule.alert.words.clone(),
@@ -41,7 +42,8 @@ fn reason(quantity: AlertQuantity) -> &'static str {
     }
 }
 
-/// Gives what happened in the run, with its end and its peak if they are known. `None`: nobody asked for it.
+/// Gives what happened in the run, in order of time. Its peak and its end are added, if they are known. `None`: no events were asked
+/// for.
 pub(super) fn events(inputs: &Inputs, peak: Option<&Peak>, wall_s: f64) -> Option<Events> {
     let log = &inputs.run.alerts.as_ref()?.log;
     let mut events = Events { count: log.count, by_kind: log.by_kind.clone(), list: log.list.clone() };

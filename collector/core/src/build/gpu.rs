@@ -20,7 +20,7 @@ use crate::run::usage::Totals;
 /// Energy counters move in steps of up to 0.1 s: over less than this, seconds, mean power would be off by more than a tenth.
 const LEAST_ENERGY_SPAN_S: f64 = 1.0;
 
-/// Gives the devices that enter sums: a part (MIG) is already in its whole device.
+/// Gives the devices that sums are over. Parts (MIG) are left out, since their whole device has their figures.
 pub(super) fn whole(usage: &GpuUsage) -> impl Iterator<Item = &DeviceUsage> {
     usage.devices.iter().filter(|device| !device.is_part)
 }
@@ -58,13 +58,13 @@ fn may_lack_devices(usage: &GpuUsage) -> bool {
 /// unknown.
 pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     if usage.devices.is_empty() || may_lack_devices(usage) {
-        let none = (!may_lack_devices(usage)).then_some(0);
+        let bytes = (!may_lack_devices(usage)).then_some(0);
         return MaxGpuRam {
-            system_capacity_bytes: none,
-            system_bytes: none,
-            main_bytes: none,
-            descendants_bytes: none,
-            combined_bytes: none,
+            system_capacity_bytes: bytes,
+            system_bytes: bytes,
+            main_bytes: bytes,
+            descendants_bytes: bytes,
+            combined_bytes: bytes,
         };
     }
     // An integrated GPU has no memory of its own.
@@ -74,33 +74,40 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             || gpu.run.max.combined > 0
             || gpu.missing(Figure::MemoryUsed).is_some_and(|reason| *reason != Missing::NotSupported)
     };
-    // Memory in use by all processes of the machine, and the capacity: sums over whole devices, unknown if one is.
-    let is_complete = usage.backends.unreadable.is_empty()
-        && whole(usage).filter(has_memory).all(|gpu| gpu.knows(Figure::MemoryUsed));
+    // The sums of the machine are unknown if the figure of one device is.
+    let are_all_readable = usage.backends.unreadable.is_empty();
+    let is_use_known =
+        are_all_readable && whole(usage).filter(has_memory).all(|gpu| gpu.knows(Figure::MemoryUsed));
     let capacities: Vec<_> = whole(usage).filter(has_memory).map(|gpu| gpu.device.memory_bytes).collect();
-    let are_all_counted = usage.backends.unreadable.is_empty() && !capacities.is_empty();
+    let is_capacity_known = are_all_readable && !capacities.is_empty();
     // `None` if the capacity of one is not known.
     let capacity_bytes: Option<u64> = capacities.into_iter().sum();
-    // Memory of the run's processes: unknown if a driver listed a process without it, or the lists of a device could
-    // not be read.
-    let unreported = usage.devices.iter().map(|gpu| gpu.run.has_unreported);
-    let unknown = unreported.fold(Groups::default(), |all, gpu| all.with(gpu, |a, b| a || b));
-    let lacks_any = lacks_process_figure(usage, Figure::ProcessMemory);
-    let unknown = unknown.map(|is_unknown| is_unknown || lacks_any);
-    let of_run = known_memory(usage.max.memory, unknown, may_have_missed(usage));
+    let of_run = memory_of_run(usage);
     MaxGpuRam {
-        system_capacity_bytes: capacity_bytes.filter(|_| are_all_counted),
-        system_bytes: usage.max.used_bytes.filter(|_| is_complete),
+        system_capacity_bytes: capacity_bytes.filter(|_| is_capacity_known),
+        system_bytes: usage.max.used_bytes.filter(|_| is_use_known),
         main_bytes: of_run.main,
         descendants_bytes: of_run.descendants,
         combined_bytes: of_run.combined,
     }
 }
 
+/// Gives the largest memory of the run's processes on all devices together, bytes. `None`: a driver listed a process without its
+/// memory, or could not list the processes of a device. It is also `None` if no process was seen and one can have been missed.
+fn memory_of_run(usage: &GpuUsage) -> Groups<Option<u64>> {
+    let is_any_unread = lacks_process_figure(usage, Figure::ProcessMemory);
+    let mut unknown = Groups { main: is_any_unread, descendants: is_any_unread, combined: is_any_unread };
+    for gpu in &usage.devices {
+        unknown = unknown.with(gpu.run.has_unreported, |a, b| a || b);
+    }
+    known_memory(usage.max.memory, unknown, may_have_missed(usage))
+}
+
 /// Gives the largest memory of the run's processes, bytes; `None` where it is not known.
 ///
-/// `max` is the largest that readings showed; `None` if no device gave the figure. `unknown`: a process's memory was not
-/// reported, so the figure is unknown. `missed`: a process may have used a GPU unseen, so a figure of 0 is unknown.
+/// - `max`: the largest that readings showed; `None` if no device gave the figure.
+/// - `unknown`: a process's memory was not reported, so the figure is unknown.
+/// - `missed`: a process may have used a GPU unseen, so a figure of 0 is unknown.
 fn known_memory(
     max: Option<Groups<u64>>,
     unknown: Groups<bool>,
@@ -111,13 +118,13 @@ fn known_memory(
     known.with(missed, |bytes, is_missed| bytes.filter(|bytes| *bytes > 0 || !is_missed))
 }
 
-/// Whether GPU memory of the run's processes can have been missed. That is so if one lived between two readings, and
-/// long enough to use a GPU, or if a GPU was left unread. But a driver that keeps accounts reports it all the same.
+/// Whether GPU memory of the run's processes can have been missed. A process may have lived between two readings for long enough to
+/// use a GPU, or a GPU was not read for a while. Drivers in accounting mode report such memory all the same.
 pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
     missed_on(usage, usage.devices.iter())
 }
 
-/// Whether GPU memory of the run's processes can have been missed on these devices.
+/// Whether GPU memory of the run's processes can have been missed on these devices: see [`may_have_missed`].
 fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceUsage>) -> Groups<bool> {
     let has_accounts = whole(usage).all(|gpu| gpu.knows(Figure::Accounting));
     let is_unread = devices.any(|gpu| gpu.is_visible != Some(false) && usage.unread_ns(gpu) > 0);
@@ -146,12 +153,13 @@ pub(super) fn gaps<'a>(usage: &'a GpuUsage, gpu: &'a DeviceUsage) -> impl Iterat
     })
 }
 
-/// Makes the report's GPU counts and the sum of the devices' utilisation, percent. What some device may lack is unknown.
+/// Makes the report's GPU counts and the sum of the devices' utilisation, percent. Figures that some device may be missing from are
+/// unknown.
 pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let is_known = !may_lack_devices(usage);
     let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
-    // The percent of a part is not that of a device.
+    // A figure that only the parts of a device report does not enter the sum over devices.
     let lacks_whole = |reason: Missing| is_failure(&reason) || reason.is_reported_by_parts();
     // A device that does not support the figure is no failure: the sum is that of the others.
     let lacks = |gpu: &DeviceUsage| why_missing(gpu, Figure::Utilization).is_some_and(lacks_whole);
@@ -173,7 +181,8 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     }
 }
 
-/// Gives the largest sum of the processes' utilisation, percent; `None` unless it is complete, or at least one device gives it.
+/// Gives the largest sum of the processes' utilisation, percent. `None`: devices or their figure may be missing, or there is no
+/// sample and the samples of one device were incomplete.
 pub(super) fn max_sm_percent(usage: &GpuUsage) -> Option<Groups<f64>> {
     // A gap on one device does not void what another device gave.
     let has_gap = |gpu: &DeviceUsage| {
@@ -271,8 +280,10 @@ fn errors_of(gpu: &DeviceUsage) -> GpuErrors {
     }
 }
 
-/// Lists the times in which figures of a device could not be read ([`gaps`]). A time in which its process lists were not read is
-/// one of them. If the driver refused the lists for a while, that time counts as not read, too, so it is given once.
+/// Lists the figures of a device that could not be read for a while ([`gaps`]), and for how long in all.
+///
+/// Process lists that were read too seldom are among them. Time in which the driver refused those lists counts as not read, too. So
+/// if there is a gap for them, nothing is added for the unread time.
 fn gaps_of(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
     let gap = |figure: Figure, reason: &Missing, ns: u64| GpuGap {
         figure: figure.name().into(),
@@ -303,8 +314,8 @@ fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
     }
 }
 
-/// Makes the power figures of a device. The mean is the energy counter's, which has all power since its first reading. If it did
-/// not count, was reset, or counted for too short, the mean is that of the readings of power, which may be few.
+/// Makes the power figures of a device. The mean is that of the energy counter, which has all energy since its first reading. If the
+/// counter stood still, was reset, or counted for less than [`LEAST_ENERGY_SPAN_S`], the mean is that of the readings of power.
 fn power_of(gpu: &DeviceUsage) -> GpuPower {
     let energy_j = gpu.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(gpu));
     let energy_span_s = energy_span_s(gpu);
@@ -333,7 +344,7 @@ fn throttle_of(ns: &BTreeMap<String, u64>) -> Vec<GpuThrottle> {
     ns.iter().map(time).collect()
 }
 
-/// Gives the time that the energy of a device covers, seconds; `None`: its energy is not known.
+/// Gives the time between the first and the last reading of a device's energy counter, seconds; `None`: its energy is not known.
 pub(super) fn energy_span_s(gpu: &DeviceUsage) -> Option<f64> {
     gpu.counters.get(&Figure::Energy).filter(|_| !has_idle_energy_counter(gpu)).and_then(Counter::span_s)
 }
@@ -343,10 +354,10 @@ fn has_idle_energy_counter(gpu: &DeviceUsage) -> bool {
     gpu.counted(Figure::Energy) == Some(0.0) && gpu.max(Figure::Power).is_some_and(|watts| watts > 0.0)
 }
 
-/// Lists the processes of the run that used a device, given by its id, with their use of it. The largest peak comes first.
-fn processes_on(usage: &GpuUsage, device: &str) -> Vec<GpuProcess> {
+/// Lists the processes of the run that used a device, with their use of it. The largest peak comes first.
+fn processes_on(usage: &GpuUsage, device_id: &str) -> Vec<GpuProcess> {
     let use_of_device = |process: &Used| {
-        let used_here = process.devices.get(device)?;
+        let used_here = process.devices.get(device_id)?;
         Some(GpuProcess {
             pid: process.pid,
             driver_pid: process.driver_pid,
@@ -389,12 +400,12 @@ pub(super) fn heaviest(usage: &GpuUsage, totals: &Totals, run_start_ns: u64) -> 
         let used = usage.processes.by_id.get(&id)?;
         Some(ProcessGpu { peak_ram_bytes: used.peak_bytes, max_sm_percent: max_sm(used) })
     };
-    let heavy = |process: &ProcessSummary| HeavyProcess {
+    let entry = |process: &ProcessSummary| HeavyProcess {
         usage: ProcessUsage { gpu: on_gpus(process.ids.id.0), ..process.usage() },
         start_s: Some(process.start_ns.saturating_sub(run_start_ns) as f64 / 1e9),
         node: None,
     };
-    totals.heaviest().into_iter().map(heavy).collect()
+    totals.heaviest().into_iter().map(entry).collect()
 }
 
 /// Lists the figures of a device that are not known, and why.
@@ -426,10 +437,10 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
         _ if gpu.loss.is_some() => Some(Missing::Lost),
         _ => Some(Missing::NoSample),
     }?;
-    // A device that stayed lost could not be read often enough because of that.
-    let is_lost = gpu.loss.is_some_and(|loss| !loss.is_back);
-    let is_rare = matches!(reason, Missing::NoSample | Missing::ReadOnce);
-    Some(if is_lost && is_rare { Missing::Lost } else { reason })
+    // The loss of a device that did not come back explains why a figure was read too seldom.
+    let is_still_lost = gpu.loss.is_some_and(|loss| !loss.is_back);
+    let was_read_too_seldom = matches!(reason, Missing::NoSample | Missing::ReadOnce);
+    Some(if is_still_lost && was_read_too_seldom { Missing::Lost } else { reason })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What to ask a batch system for next time: rules on what this run used and was given.
 //!
-//! docs/GUIDE.md has the rules for users. The factor of memory, the test for a serial run and the advice on unused GPUs are
-//! those of Princeton's jobstats. torc's correction of requirements has the same factor.
+//! docs/GUIDE.md has the rules for users. The factor of memory, the test for a serial run and the advice on unused GPUs come from
+//! Princeton's jobstats. The workflow system torc corrects requirements by the same factor.
 
 mod gpu_memory;
 
@@ -9,8 +9,8 @@ use super::usable::usable_devices;
 use crate::model::report::Report;
 use crate::model::report::{Cause, TimeLimitSource};
 use crate::model::report::{
-    CoresSource, CpusHint, Exit, GpuDevice, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S, Limits,
-    MemoryBasis, MemoryHint, MemorySource, Stage, TimeBasis, TimeHint,
+    CoresSource, CpusHint, Exit, GpusHint, Hints, LEAST_MEMORY_BYTES, LEAST_TIME_S, Limits, MemoryBasis,
+    MemoryHint, MemorySource, Stage, TimeBasis, TimeHint,
 };
 use crate::run::usage::SHORTEST_WINDOW_NS;
 
@@ -20,23 +20,24 @@ struct Policy {
     memory_factor: f64,
     /// Memory to ask for, over the limit at which the kernel killed a process; also time to ask for, over a time limit.
     after_limit_factor: f64,
-    /// Steps of memory: up to a size, a multiple. They are about a tenth of it or less.
+    /// Steps of memory, bytes: up to the first size of a pair, memory is a multiple of the second.
     memory_steps: [(u64, u64); 4],
     /// Wall time to ask for, over this run's: nodes differ, and shared file systems are slow at times.
     time_factor: f64,
     /// Steps of time, seconds.
     time_step_s: u64,
-    /// The part of the time for which there are cores enough.
+    /// The part of the run's time in which the hint's cores must suffice.
     busy_part: f64,
-    /// Busy cores beyond a whole number that need no further core: other threads' moments, clocks read apart.
+    /// Busy cores above a whole number that need no further core. Other threads ran for moments, or clocks were read one after
+    /// another.
     busy_slack: f64,
-    /// CPU efficiency times cores of a serial run.
+    /// Mean number of busy cores of a serial run.
     serial: std::ops::RangeInclusive<f64>,
-    /// Use above this part of what was given fits.
+    /// What was given fits if more than this part of it was used.
     fitting: f64,
-    /// A shorter run says little of what a job needs.
+    /// A run shorter than this, seconds, says little of what a job needs.
     shortest_s: f64,
-    /// A charged peak above this part of the limit can be page cache, which the kernel drops for the asking.
+    /// A charged peak above this part of the limit can be page cache, which the kernel drops when processes need memory.
     full_of_cache: f64,
 }
 
@@ -61,9 +62,9 @@ const POLICY: Policy = Policy {
 /// What the rules need beside the report.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Basis {
-    /// Cores that were busy for most of the time, see [`busy_part`].
+    /// At most this many cores were busy for most of the time, see [`busy_part`]. `None`: not known.
     pub(super) busy_cores: Option<f64>,
-    /// Largest charged memory of the launcher's cgroup, if it was reached during the run.
+    /// Largest charged memory of the launcher's innermost cgroup with a limit, bytes, if it was reached during the run.
     pub(super) cgroup_peak_bytes: Option<u64>,
     /// Start of the command, seconds since the epoch.
     pub(super) started_s: f64,
@@ -86,11 +87,12 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
         gpu_memory_reason: gpu_memory.as_ref().err().cloned(),
         gpu_memory: gpu_memory.ok(),
     };
-    // What an attached process used before is unknown, and a job needs room for that, too.
-    if let Some(reason) = of_part(report) {
+    if report.attached.is_some() {
+        // A job needs room for that, too.
+        let reason = "what the attached process used before is unknown".to_owned();
         return Hints { withheld: Some(reason.clone()), gpu_memory_reason: Some(reason), ..Hints::default() };
     }
-    // A run that a limit ended says what it needs more of, and of nothing else how much it needs.
+    // A run that a limit ended needs more of what the limit is on. How much it needs of anything else is unknown.
     match &report.ending.cause {
         Some(Cause::OutOfMemory(_)) => Hints { memory: hints.memory, ..ended_by("memory", hints.withheld) },
         Some(Cause::TimeLimit(_)) => Hints { time: hints.time, ..ended_by("time", hints.withheld) },
@@ -98,19 +100,15 @@ pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
     }
 }
 
-/// Gives why there are no hints if the run saw only a part of what a job does. `None`: it saw all.
-fn of_part(report: &Report) -> Option<String> {
-    report.attached.as_ref().map(|_| "what the attached process used before is unknown".to_owned())
-}
-
-/// Makes the hints of a run that a limit of this ended: none, until the caller adds that of the limit.
-fn ended_by(limit: &str, withheld: Option<String>) -> Hints {
-    let gpu_memory_reason = Some(format!("a limit of {limit} ended the run"));
+/// Makes the hints of a run that a limit ended, without the hint for what the limit is on, which the caller adds. `limited` names
+/// that.
+fn ended_by(limited: &str, withheld: Option<String>) -> Hints {
+    let gpu_memory_reason = Some(format!("a limit of {limited} ended the run"));
     Hints { withheld, gpu_memory_reason, ..Hints::default() }
 }
 
-/// Gives the reason for which the text shows no hints unless it is asked to. `None`: it shows them. A run that a limit ended
-/// says what it needs more of, so its failure is no reason.
+/// Gives why the text shows no hints unless it is asked to. `None`: it shows them. A run that a memory or time limit ended shows
+/// what it needs more of, so its failure is no reason.
 fn withheld(report: &Report) -> Option<String> {
     let is_success = report.ending.exit == Exit { code: Some(0), signal: None };
     if report.stage != Stage::Over {
@@ -129,8 +127,8 @@ fn withheld(report: &Report) -> Option<String> {
     }
 }
 
-/// Makes the hint for memory: the largest that is known, times the policy's factor, or more than the limit at which the kernel
-/// killed a process. `None`: none is known. `cgroup_peak_bytes`: see [`Basis`].
+/// Makes the hint for memory: the largest use that is known, times the policy's factor. If the kernel killed a process at a limit,
+/// the hint is above that limit. `None`: neither is known. `cgroup_peak_bytes`: see [`Basis`].
 fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint> {
     let memory = &report.usable.memory;
     let given_bytes = memory.bytes.filter(|_| memory.source != Some(MemorySource::Machine));
@@ -146,16 +144,16 @@ fn memory(report: &Report, cgroup_peak_bytes: Option<u64>) -> Option<MemoryHint>
             is_fitting: false,
         });
     }
-    // `charged`: the peak of the command's own cgroup, or else of the launcher's, unless that can be page cache.
-    let is_cache =
+    // The peak of the command's own cgroup, or else of the launcher's. One that can be page cache does not count.
+    let can_be_cache =
         |peak: u64| given_bytes.is_some_and(|given| peak as f64 > given as f64 * POLICY.full_of_cache);
     let own_group = report.cgroup.as_ref().and_then(|cgroup| cgroup.memory_peak_bytes);
-    let charged = own_group.or(cgroup_peak_bytes).filter(|peak| !is_cache(*peak));
+    let charged = own_group.or(cgroup_peak_bytes).filter(|peak| !can_be_cache(*peak));
     let combined = report.max_ram.combined.footprint_bytes;
-    // Both kinds of memory are charged, so a smaller charge is that of another group.
-    let (basis, basis_bytes) = match (charged, combined) {
-        (Some(charged), combined) if Some(charged) >= combined => (MemoryBasis::CgroupPeak, charged),
-        (_, combined) => (MemoryBasis::CombinedRam, combined?),
+    // The RAM of the tree is charged, too. So a charge that is smaller than it is that of another group.
+    let (basis, basis_bytes) = match charged {
+        Some(charged) if Some(charged) >= combined => (MemoryBasis::CgroupPeak, charged),
+        _ => (MemoryBasis::CombinedRam, combined?),
     };
     Some(MemoryHint {
         bytes: round_up_memory(basis_bytes as f64 * POLICY.memory_factor),
@@ -174,8 +172,9 @@ fn round_up_memory(bytes: f64) -> u64 {
     bytes.div_ceil(step).saturating_mul(step)
 }
 
-/// Gives the time to ask for, from the time limit that ended the run, else from the run's length. Slurm's job may have done
-/// something else before the command, so its length counts from the job's start. `started_s`: of the command, seconds since the epoch.
+/// Makes the hint for time, from the time limit that ended the run, else from the run's length. In a Slurm job, the length counts
+/// from the job's start, since the job may do something else before the command. `started_s`: when the command started, seconds
+/// since the epoch. Always `Some`.
 fn time(report: &Report, started_s: f64) -> Option<TimeHint> {
     let job = slurm_job(&report.limits);
     let given_s = job.and_then(|(start_s, end_s)| Some(end_s? - start_s));
@@ -184,7 +183,7 @@ fn time(report: &Report, started_s: f64) -> Option<TimeHint> {
         let of_job = given_s.filter(|_| limit.set_by == TimeLimitSource::Slurm);
         let basis_s = of_job.or(limit.limit_s).unwrap_or(report.wall_s);
         return Some(TimeHint {
-            time_s: time_step(basis_s * POLICY.after_limit_factor),
+            time_s: round_up_time(basis_s * POLICY.after_limit_factor),
             is_lower_bound: true,
             basis: TimeBasis::TimeLimit,
             basis_s,
@@ -198,7 +197,7 @@ fn time(report: &Report, started_s: f64) -> Option<TimeHint> {
         _ => (TimeBasis::Wall, report.wall_s),
     };
     Some(TimeHint {
-        time_s: time_step(basis_s * POLICY.time_factor),
+        time_s: round_up_time(basis_s * POLICY.time_factor),
         is_lower_bound: false,
         basis,
         basis_s,
@@ -214,57 +213,55 @@ fn slurm_job(limits: &Limits) -> Option<(f64, Option<f64>)> {
     Some((start as f64, end.map(|end| end as f64)))
 }
 
-/// Rounds a time to ask for, seconds, up to the policy's step for its length.
-fn time_step(seconds: f64) -> u64 {
+/// Rounds a time to ask for, seconds, up to the policy's step. Gives at least [`LEAST_TIME_S`].
+fn round_up_time(seconds: f64) -> u64 {
     (seconds.ceil() as u64).max(LEAST_TIME_S).div_ceil(POLICY.time_step_s).saturating_mul(POLICY.time_step_s)
 }
 
-/// Makes the hint for cores. `busy_cores`: at most so many were busy for the policy's part of the time. `None`: that is not
-/// known.
+/// Makes the hint for cores. `busy_cores`: see [`Basis`]. `None`: it is not known how many were busy.
 fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     let usable = &report.usable.cores;
     let given = (usable.source != CoresSource::Machine).then_some(usable.count);
-    // The mean over the run, in cores.
-    let busy = report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|total_s| total_s / report.wall_s);
-    // A run without a whole window has the mean alone: its last sample came before its last CPU time.
-    let mean = busy.filter(|_| report.wall_s * 1e9 < SHORTEST_WINDOW_NS as f64);
-    let p95_busy_cores = mean.unwrap_or(busy_cores?);
+    let mean_busy =
+        report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|total_s| total_s / report.wall_s);
+    // A run without a whole window has the mean alone: CPU time that it used after its last sample is in no window.
+    let mean_of_short_run = mean_busy.filter(|_| report.wall_s * 1e9 < SHORTEST_WINDOW_NS as f64);
+    let p95_busy_cores = mean_of_short_run.unwrap_or(busy_cores?);
     let count = (p95_busy_cores - POLICY.busy_slack).ceil().max(1.0);
-    // What it got of cores that others had, too, says little of what it can use.
+    // A run that waited for cores that others had may be able to use more than it got.
     let is_lower_bound = report.contention.may_be_contended();
     // A run of serial and parallel parts can have the same mean.
     let is_serial = !is_lower_bound
         && count <= 1.0
         && usable.count > 1.0
-        && busy.is_some_and(|busy| POLICY.serial.contains(&busy));
+        && mean_busy.is_some_and(|busy| POLICY.serial.contains(&busy));
     Some(CpusHint {
         count: count as u32,
         p95_busy_cores,
         given,
-        is_fitting: given.is_some_and(|given| busy.is_some_and(|busy| fits(busy, given))),
+        is_fitting: given.is_some_and(|given| mean_busy.is_some_and(|busy| fits(busy, given))),
         is_lower_bound,
         is_serial,
     })
 }
 
-/// Makes the hint for GPUs: those that a process of the run was seen on, and that were busy. `None`: none was given, or it is
-/// not known of one whether it was used or busy.
+/// Makes the hint for GPUs: as many as were busy and had a process of the run on them. `None`: none was given, or it is not known
+/// of one whether it was used or busy.
 fn gpus(report: &Report) -> Option<GpusHint> {
     let given = report.usable.gpus.count.filter(|count| *count > 0)?;
-    let is_busy = |gpu: &&GpuDevice| gpu.utilization.max_percent.is_some_and(|percent| percent > 0.0);
-    // Whether a GPU was idle is only known where the driver says how busy it was.
-    let is_idle = |gpu: &&GpuDevice| gpu.utilization.max_percent == Some(0.0);
-    let devices = || usable_devices(&report.gpus);
-    if devices().any(|gpu| gpu.utilization.max_percent.is_none() || gpu.used.is_none()) {
-        return None;
+    let (mut count, mut held_idle) = (0, Vec::new());
+    for gpu in usable_devices(&report.gpus) {
+        let (max_percent, is_used) = (gpu.utilization.max_percent?, gpu.used?);
+        if is_used && max_percent > 0.0 {
+            count += 1;
+        } else if is_used && max_percent == 0.0 {
+            held_idle.push(gpu.id.clone());
+        }
     }
-    let used = || devices().filter(|gpu| gpu.used == Some(true));
-    let count = u32::try_from(used().filter(is_busy).count()).ok()?;
-    let held_idle = used().filter(is_idle).map(|gpu| gpu.id.clone()).collect();
     Some(GpusHint { count, given, is_fitting: count == given, held_idle })
 }
 
-/// Whether what the job was given fits what it used: more than `POLICY.fitting` of it was used. Both have the same unit.
+/// Whether what the job was given fits what it used: more than [`Policy::fitting`] of it was used. Both have the same unit.
 fn fits(used: f64, given: f64) -> bool {
     used > given * POLICY.fitting
 }
@@ -272,7 +269,7 @@ fn fits(used: f64, given: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::{Contention, Ending};
+    use crate::model::report::{Contention, Ending, GpuDevice};
     use crate::model::report::{UsableCores, UsableGpus, UsableMemory};
     use crate::run::cause::{OutOfMemory, TimeLimit};
     use crate::samples::full;

@@ -34,7 +34,7 @@ use crate::run::nodes::Here;
 use crate::run::tree::process::exit_of_wait_status;
 use crate::run::usage::{Floor, MaxFootprint};
 
-/// Builds the report: of a run that is over, or so far. Warnings and hints are concluded from the other figures.
+/// Builds the report of a run that is over, or of its time so far. Warnings and hints are concluded from the other figures.
 pub fn report(inputs: &Inputs) -> Report {
     let wall_s = inputs.end.at_ns.saturating_sub(inputs.run.start_ns) as f64 / 1e9;
     let coverage = coverage(inputs);
@@ -44,18 +44,18 @@ pub fn report(inputs: &Inputs) -> Report {
     let usable = usable(inputs, gpu.expected_gpus.is_some().then_some(gpus.as_slice()));
     let cpu_time = cpu_time(inputs, &coverage, wall_s * usable.cores.count);
     let own = &inputs.run.totals.own_usage;
-    // Samples don't contain these figures: with no exactly known process, they are unknown.
-    // The one of an attached process never is: it ran before.
+    // Samples don't contain these counts, so they are unknown if the usage of no process is exactly known. That of an attached
+    // process never is: it also has what the process used before the run.
     let is_attached = inputs.config.attached.is_some();
-    let counted = |n: u64| (coverage.exact > 0 && !is_attached).then_some(n);
+    let if_exact = |n: u64| (coverage.exact > 0 && !is_attached).then_some(n);
     let cgroup = own_cgroup(inputs);
     let limits = Limits { oom_kills: inputs.end.cgroups.oom_kills, ..inputs.host_info.limits.clone() };
     let cpu = cpu(inputs, &cpu_time, wall_s);
     let max_ram = max_ram(inputs, &coverage);
     let max_ram_at_most = max_ram_at_most(inputs, &max_ram);
     let context_switches = ContextSwitches {
-        voluntary: counted(own.voluntary_switches),
-        involuntary: counted(own.involuntary_switches),
+        voluntary: if_exact(own.voluntary_switches),
+        involuntary: if_exact(own.involuntary_switches),
     };
     let exit = exit(inputs);
     let peak = peak(inputs.run);
@@ -86,8 +86,8 @@ pub fn report(inputs: &Inputs) -> Report {
         cpu,
         gpu,
         gpus,
-        io: io(inputs, counted),
-        faults: faults(inputs, &coverage, counted),
+        io: io(inputs, if_exact),
+        faults: faults(inputs, &coverage, if_exact),
         context_switches,
         processes: tracked_processes(inputs, &coverage),
         peak,
@@ -125,36 +125,37 @@ pub fn report(inputs: &Inputs) -> Report {
     report
 }
 
-/// Makes the report's block I/O. That of an attached process is what was read of it and of all others meanwhile: no parent of the
-/// run's tells of its end.
-fn io(inputs: &Inputs, counted: impl Fn(u64) -> Option<u64>) -> Io {
+/// Makes the report's block I/O. Of a run that attached to a process, it is the sum that samples read from /proc, because no parent
+/// writes a REAPED record of that process. `if_exact` gives a count, or `None` where no usage is exact.
+fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     if inputs.config.attached.is_some() {
         let read = inputs.run.samples.io();
         return Io {
             read_bytes: read.map(|io| io.bytes.read),
             write_bytes: read.map(|io| io.bytes.written),
-            reason: read.is_none().then(|| attached::no_io(inputs.run)),
+            reason: read.is_none().then(|| attached::why_no_io(inputs.run)),
         };
     }
     let own = &inputs.run.totals.own_usage;
-    let read_bytes = counted(own.input_blocks.saturating_mul(512));
+    let read_bytes = if_exact(own.input_blocks.saturating_mul(512));
     Io {
         read_bytes,
-        write_bytes: counted(own.output_blocks.saturating_mul(512)),
+        write_bytes: if_exact(own.output_blocks.saturating_mul(512)),
         reason: read_bytes.is_none().then(|| "the usage of no process is exactly known".to_owned()),
     }
 }
 
-/// Makes the report's page faults. Those of an attached process are as of its last sample.
-fn faults(inputs: &Inputs, coverage: &Coverage, counted: impl Fn(u64) -> Option<u64>) -> Faults {
+/// Makes the report's page faults. Of a run that attached to a process, faults known from samples count, too. `if_exact` gives a
+/// count, or `None` where no usage is exact.
+fn faults(inputs: &Inputs, coverage: &Coverage, if_exact: impl Fn(u64) -> Option<u64>) -> Faults {
     let own = &inputs.run.totals.own_usage;
     let is_sampled = inputs.config.attached.is_some() && coverage.exact + coverage.sampled > 0;
-    let known = |n: u64| counted(n).or_else(|| is_sampled.then_some(n));
+    let known = |n: u64| if_exact(n).or_else(|| is_sampled.then_some(n));
     Faults { minor: known(own.minor_faults), major: known(own.major_faults) }
 }
 
-/// Gives the rank that the command is. Of the ways in which its environment names one, the first applies. An agent is none, though
-/// one that Slurm started has the environment of a step's task.
+/// Gives the rank of a job that the command is, by the first of the ways in which its environment can name one. `None`: it names
+/// none, or the launcher is a node's agent. Slurm starts agents with the environment of a task, but they are no ranks.
 fn own_rank(inputs: &Inputs) -> Option<OwnRank> {
     if inputs.config.report.node_part.is_some_and(|part| part.is_agent) {
         return None;
@@ -177,7 +178,7 @@ fn tracked_processes(inputs: &Inputs, coverage: &Coverage) -> Processes {
     }
 }
 
-/// Makes the report's entry of the moment of the largest RAM. `None`: no memory of the tree was seen.
+/// Makes the report's entry on the moment of the largest RAM. `None`: no memory of the tree was seen.
 fn peak(run: &RunState) -> Option<Peak> {
     run.ram.peak.as_ref().map(|peak| Peak {
         at_s: peak.at_ns.saturating_sub(run.start_ns) as f64 / 1e9,
@@ -212,7 +213,7 @@ fn exit(inputs: &Inputs) -> Exit {
     }
 }
 
-/// Concludes what ended the command. One that runs on, or whose launcher was killed, has no cause.
+/// Concludes what ended the command. `None`: there is no evidence, the command runs on, or its launcher was killed.
 fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>) -> Option<Cause> {
     let (run, end) = (inputs.run, inputs.end);
     let own_kills = cgroup.and_then(|cgroup| cgroup.oom_kills);
@@ -241,8 +242,8 @@ fn own_cgroup(inputs: &Inputs) -> Option<Cgroup> {
     }
 }
 
-/// Makes the report's part on what was seen: where the figures come from, and what they may lack. A child of a failed spawn
-/// counts as a process of which nothing else is known.
+/// Makes the report's part on what was seen: where the figures come from, and what they may lack. The child of a failed
+/// posix_spawn counts as a process of unknown usage.
 fn coverage(inputs: &Inputs) -> Coverage {
     let uses = |layer| inputs.config.discovery.uses(layer);
     let [preload, wait, subreaper, scan, connector] = inputs.run.totals.found;
@@ -296,7 +297,7 @@ fn coverage(inputs: &Inputs) -> Coverage {
     }
 }
 
-/// Gives why processes may be missing from the count. `None`: nothing shows that. Each cause has a warning, too, which says more.
+/// Gives why processes may be missing from the count. `None`: nothing shows that. A warning says more of each reason.
 fn uncounted_reason(inputs: &Inputs, is_connector_absent: bool) -> Option<String> {
     let (totals, health) = (&inputs.run.totals, &inputs.run.health);
     let is_static = !totals.static_executables().is_empty();
@@ -329,16 +330,16 @@ fn records_untrusted(inputs: &Inputs) -> Option<String> {
     }
 }
 
-/// Makes the entry of the largest RAM of some processes: at least what one of them is known to have held (`floor`). How much of
-/// that was shared is not known. Without processes (`is_empty`) all is 0. Else 0 means that no memory was seen, and is unknown.
-fn set_ram(max: &MaxFootprint, floor: &Floor, is_empty: bool) -> SetRam {
+/// Makes the entry on the largest RAM of a set of processes. It is at least `floor`, which one of them is known to have held. If
+/// samples missed that, it is not known how much was shared. A footprint of 0 is unknown, unless `is_zero_certain`.
+fn set_ram(max: &MaxFootprint, floor: &Floor, is_zero_certain: bool) -> SetRam {
     let footprint_bytes = max.footprint_bytes.max(floor.rss_bytes);
     let known = |bytes: Option<u64>| match footprint_bytes {
-        0 => is_empty.then_some(0),
+        0 => is_zero_certain.then_some(0),
         _ => bytes.filter(|_| !floor.is_missed_by(max)),
     };
     SetRam {
-        footprint_bytes: (footprint_bytes > 0 || is_empty).then_some(footprint_bytes),
+        footprint_bytes: (footprint_bytes > 0 || is_zero_certain).then_some(footprint_bytes),
         private_bytes: known(max.private_bytes),
         shared_bytes: known(max.shared_bytes),
     }
@@ -347,7 +348,7 @@ fn set_ram(max: &MaxFootprint, floor: &Floor, is_empty: bool) -> SetRam {
 /// Why private, shared or proportional RAM is null.
 const SHARING_UNKNOWN: &str = "no sample knew how all of their memory was shared";
 
-/// Gives why the private or shared part of some RAM is null. `None`: each is known.
+/// Gives why the private or shared part of the RAM of a group is null. `None`: each is known, or no memory was seen.
 fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
     let sets = ram.max.with(*floors, |max, floor| (max, floor)).values();
@@ -363,29 +364,29 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     }
 }
 
-/// Whether descendants without any known RAM had none for certain: there were none, or the peak of every process is
-/// known. An unknown peak, or one that is only bounded, can hide memory.
-fn had_none(coverage: &Coverage) -> bool {
+/// Whether descendants of which no RAM was seen had none for certain: there were no descendants, or the peak of every process
+/// is known. An unknown peak, or one that is only bounded, can hide memory.
+fn is_unseen_ram_of_descendants_zero(coverage: &Coverage) -> bool {
     if coverage.untracked_reason.is_some() {
         return false;
     }
     coverage.processes <= 1 || (coverage.peaks.unknown == 0 && coverage.peaks.bound == 0)
 }
 
-/// Makes the report's largest RAM. Memory that no sample and no record gives is unknown. Without descendants theirs is 0.
+/// Makes the report's largest RAM. Memory that no sample and no record gives is unknown. If there were no descendants, theirs is 0.
 fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
+    let is_zero_certain = is_unseen_ram_of_descendants_zero(coverage);
     MaxRam {
         system_capacity_bytes: inputs.host_info.host.ram_bytes,
-        system_bytes: inputs.run.ram.system_bytes,
+        system_bytes: ram.system_bytes,
         main: set_ram(&ram.max.main, &floors.main, false),
-        descendants: set_ram(&ram.max.descendants, &floors.descendants, had_none(coverage)),
+        descendants: set_ram(&ram.max.descendants, &floors.descendants, is_zero_certain),
         combined: set_ram(&ram.max.combined, &floors.combined, false),
     }
 }
 
-/// Gives the most that the largest RAM can have been, bytes. `None`: the largest is not known, or a process of unknown RAM is
-/// missing.
+/// Gives the most that the largest RAM can have been, bytes. `None`: no RAM is known, or that of some process is unknown.
 fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
     let known = Groups {
         main: max_ram.main.footprint_bytes,
@@ -401,27 +402,28 @@ fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
 /// Makes the report's largest proportional RAM, with the reason if one is null.
 fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportionalRam {
     let known = inputs.run.ram.proportional_bytes;
-    let descendants = known.descendants.or_else(|| had_none(coverage).then_some(0));
-    let bytes = Groups { descendants, ..known };
+    let certain_zero = is_unseen_ram_of_descendants_zero(coverage).then_some(0);
+    let bytes = Groups { descendants: known.descendants.or(certain_zero), ..known };
     let is_known = bytes.values().iter().all(Option::is_some);
     MaxProportionalRam { bytes, reason: (!is_known).then(|| SHARING_UNKNOWN.into()) }
 }
 
-/// Gives the time-weighted mean of each footprint, bytes. A set whose maximum is 0 was never seen in memory, so its mean is
-/// unknown. But descendants that never were have a mean of 0.
+/// Gives the time-weighted mean of each footprint, bytes. A group whose maximum is 0 was never seen in memory, so its mean is
+/// unknown. If the descendants had no memory for certain, their mean is 0.
 fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<Option<f64>> {
     let ram = &inputs.run.ram;
     let Some(means) = ram.means(wall_s) else { return Groups::default() };
-    let is_empty = Groups { descendants: had_none(coverage), ..Groups::default() };
-    let total = ram
-        .max
-        .with(is_empty, |max, is_empty| (max.footprint_bytes > 0 || is_empty).then_some(max.footprint_bytes));
-    // The sum of all parts of the time can be rounded up.
-    means.with(total, |mean, total| total.map(|total| mean.min(total as f64)))
+    let is_zero_certain =
+        Groups { descendants: is_unseen_ram_of_descendants_zero(coverage), ..Groups::default() };
+    let known_max = ram.max.with(is_zero_certain, |max, is_zero_certain| {
+        (max.footprint_bytes > 0 || is_zero_certain).then_some(max.footprint_bytes)
+    });
+    // Rounding can make a mean larger than the maximum.
+    means.with(known_max, |mean, max| max.map(|max| mean.min(max as f64)))
 }
 
-/// Makes the report's CPU utilisation: of windows the largest, over the run (`wall_s` seconds) the mean, percent of one core. A
-/// set of processes whose CPU time is not known has neither.
+/// Makes the report's CPU utilisation, percent of one core: the largest in a window, and the mean over the run (`wall_s` seconds).
+/// Where the CPU time of a group is unknown, so is its mean. Without that of the first process, its largest is unknown, too.
 fn cpu(inputs: &Inputs, cpu_time: &CpuTime, wall_s: f64) -> Cpu {
     let host = &inputs.host_info.host;
     let mean = |seconds: f64| Some(seconds / wall_s * 100.0).filter(|percent| percent.is_finite());
@@ -452,8 +454,8 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
-/// Makes the report's CPU time. Without a process whose own is known, all sums are unknown. `usable_s` is the CPU time that was
-/// to be had, seconds.
+/// Makes the report's CPU time. If it is known of no process, all sums over the processes are unknown. `usable_s` is the time of
+/// all usable cores during the run, seconds.
 fn cpu_time(inputs: &Inputs, coverage: &Coverage, usable_s: f64) -> CpuTime {
     let totals = &inputs.run.totals;
     let is_known = coverage.exact + coverage.sampled > 0;
@@ -508,25 +510,35 @@ fn kernel_time(inputs: &Inputs) -> Result<f64, String> {
             processes(tree.counts().unreaped_orphans)
         ));
     }
-    // Only the connector shows that a joined process has no parent in the tree. Else an uninstrumented process of the tree may
-    // have started and reaped it, unless the sum lacks what the joined processes used.
-    let connector = &inputs.run.health.connector;
-    let sees_all = connector.absent.is_none() && connector.overruns == 0;
-    let (kernel_us, joined_us) = (command_exit.children_cpu_us, tree.counts().joined_unreaped_cpu_us);
-    let totals = &inputs.run.totals;
-    let total_us = totals.own_usage.cpu_us().saturating_add(totals.unattributed_us);
-    let is_above = |total_us: u64| {
-        let [total_s, kernel_s] = [total_us, kernel_us].map(|us| Some(us as f64 / 1e6));
-        CpuTime { total_s, kernel_s, ..CpuTime::default() }.above_kernel_s().is_some()
-    };
-    let lacks_joined = is_above(total_us) && !is_above(total_us.saturating_sub(joined_us));
-    if tree.counts().joined_unreaped > 0 && (sees_all || lacks_joined) {
+    if lacks_joined(inputs, command_exit.children_cpu_us) {
         return Err(format!(
             "joined the run without being a descendant: {}",
             processes(tree.counts().joined_unreaped)
         ));
     }
-    Ok(kernel_us as f64 / 1e6)
+    Ok(command_exit.children_cpu_us as f64 / 1e6)
+}
+
+/// Whether the kernel's sum (`kernel_us`, microseconds) lacks the CPU time of processes that joined the run.
+///
+/// That is certain if the connector saw that no process of the tree started them. Otherwise an uninstrumented process of the tree
+/// may have started and reaped them. Then it is concluded only if the total is above the sum with what they used, and not without.
+fn lacks_joined(inputs: &Inputs, kernel_us: u64) -> bool {
+    let counts = inputs.run.tree.counts();
+    if counts.joined_unreaped == 0 {
+        return false;
+    }
+    let connector = &inputs.run.health.connector;
+    if connector.absent.is_none() && connector.overruns == 0 {
+        return true;
+    }
+    let totals = &inputs.run.totals;
+    let total_us = totals.own_usage.cpu_us().saturating_add(totals.unattributed_us);
+    let is_above_sum = |total_us: u64| {
+        let [total_s, kernel_s] = [total_us, kernel_us].map(|us| Some(us as f64 / 1e6));
+        CpuTime { total_s, kernel_s, ..CpuTime::default() }.above_kernel_s().is_some()
+    };
+    is_above_sum(total_us) && !is_above_sum(total_us.saturating_sub(counts.joined_unreaped_cpu_us))
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use crate::model::report::{Cause, Cgroup, Enforcer, LimitExceeded, MaxRam, RunLi
 use crate::model::run_limit::{Exceeded, KernelLimit, LimitAction, Quantity, RunLimit};
 use crate::model::signal::signal_name;
 
-/// The kernel kills at a limit when the charge is above this part of it: charges come in pages, or huge ones.
-const NEAR: f64 = 0.9;
+/// The kernel kills at a limit only if the charge is above this part of it. A charge grows by pages, which can be huge.
+const LEAST_CHARGED_PART: f64 = 0.9;
 
-/// Gives each limit of the run.
+/// Gives the report's entry on each limit of the run.
 pub(super) fn run_limits(inputs: &Inputs) -> Vec<RunLimitUse> {
     let run = inputs.run;
     let gpu = run.gpu.usage.now(inputs.end.at_ns);
@@ -63,16 +63,16 @@ pub(super) fn cause(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
 /// Concludes that the kernel ended the run at its limit of RAM: it counted out-of-memory kills in the command's own cgroup, which has
 /// that limit. `None`: it did not.
 fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) -> Option<Cause> {
-    let killed = cgroup.and_then(|cgroup| cgroup.oom_kills).is_some_and(|kills| kills > 0);
+    let was_oom_killed = cgroup.and_then(|cgroup| cgroup.oom_kills).is_some_and(|kills| kills > 0);
     let limit =
-        inputs.run.limits.list().map(|(limit, _)| limit).find(|limit| is_kept_by_kernel(inputs, limit))?;
+        inputs.run.limits.list().map(|(limit, _)| limit).find(|limit| is_held_by_kernel(inputs, limit))?;
     let Some(KernelLimit::Set(allowed)) = inputs.config.cgroups.ram_limit else { return None };
     let unit = limit.quantity.unit();
     let charged = cgroup.and_then(|cgroup| cgroup.memory_peak_bytes);
     let amount = charged.or(max_ram.combined.footprint_bytes)?;
-    // Else another limit, or the machine's, was meant: the counter has kills of groups within this one, too.
-    let is_reached = amount as f64 >= allowed as f64 * NEAR;
-    (killed && is_reached).then(|| {
+    // If this limit was not reached, the kernel killed at another one: that of a group within this one, or the machine's memory.
+    let is_reached = amount as f64 >= allowed as f64 * LEAST_CHARGED_PART;
+    (was_oom_killed && is_reached).then(|| {
         Cause::Limit(LimitExceeded {
             limit: limit.words.clone(),
             quantity: limit.quantity,
@@ -89,8 +89,8 @@ fn killed_by_kernel(inputs: &Inputs, cgroup: Option<&Cgroup>, max_ram: &MaxRam) 
     })
 }
 
-/// Whether the kernel ends the run at this limit.
-fn is_kept_by_kernel(inputs: &Inputs, limit: &RunLimit) -> bool {
+/// Whether the kernel holds this limit, by the cgroup of the command.
+fn is_held_by_kernel(inputs: &Inputs, limit: &RunLimit) -> bool {
     matches!(kernel_limit(inputs, limit), Some(KernelLimit::Set(_)))
 }
 
@@ -115,10 +115,11 @@ fn reason(inputs: &Inputs, limit: &RunLimit, gpus: u32) -> Option<String> {
     }
 }
 
+/// Gives what holds a limit of the run.
 fn enforcer(inputs: &Inputs, limit: &RunLimit) -> Enforcer {
     match limit.quantity {
         Quantity::Wall if limit.action == LimitAction::End => Enforcer::Timer,
-        _ if is_kept_by_kernel(inputs, limit) => Enforcer::Kernel,
+        _ if is_held_by_kernel(inputs, limit) => Enforcer::Kernel,
         _ => Enforcer::Samples,
     }
 }

@@ -12,24 +12,24 @@ use crate::run::RunState;
 use crate::run::over_time::commands::CommandTracks;
 use crate::run::over_time::{self, OverTime, Sets, Values};
 
-/// Most points. A picture in a report is hardly wider, and so is a report's file small.
+/// Most points. A picture in a report is hardly wider, and the report's file stays small.
 pub(super) const MOST_POINTS: usize = 300;
-/// Values have seven digits: a part of them that is smaller than this is the same.
+/// Values have seven digits, so two that differ by less than this part of them count as equal.
 const ROUNDING: f64 = 1e-6;
 /// Commands with lists of their own: half of them for their RAM, the others for their CPU time.
 const COMMANDS: usize = 10;
 
-/// A point, of one or more points of the run.
+/// A point of the report, made of one or more points of the run.
 struct Point {
-    /// Those points.
-    of: Range<usize>,
+    /// Those points of the run: a range of indexes into [`OverTime::points`].
+    of_run: Range<usize>,
     /// Where it begins, seconds after the command's start.
     start_s: f64,
     /// Where it ends, seconds after the command's start.
     end_s: f64,
 }
 
-/// The points of the report.
+/// The points of the report, and the run over time, of whose points they are made.
 struct Axis<'a> {
     over_time: &'a OverTime,
     points: Vec<Point>,
@@ -59,20 +59,20 @@ pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
     }
 }
 
-/// Gives the points of a report, within the `wall_s` seconds of the run. One that is outside of that time has no length: it joins
-/// the one beside it.
+/// Gives the points of a report, cut to the `wall_s` seconds of the run. A point outside of that time is left without length, and is
+/// joined with the one beside it.
 fn points(run: &RunState, wall_s: f64) -> Vec<Point> {
     let all = run.samples.over_time.points();
-    let joined = all.len().div_ceil(MOST_POINTS).max(1);
+    let most_joined = all.len().div_ceil(MOST_POINTS).max(1);
     let seconds = |at_ns: u64| (at_ns.saturating_sub(run.start_ns) as f64 / 1e9).min(wall_s);
     let mut points: Vec<Point> = Vec::new();
-    for first in (0..all.len()).step_by(joined) {
-        let of = first..(first + joined).min(all.len());
-        let (start_s, end_s) = (seconds(all[first].start_ns), seconds(all[of.end - 1].end_ns));
-        let next = Point { of, start_s, end_s };
+    for first in (0..all.len()).step_by(most_joined) {
+        let of_run = first..(first + most_joined).min(all.len());
+        let (start_s, end_s) = (seconds(all[first].start_ns), seconds(all[of_run.end - 1].end_ns));
+        let next = Point { of_run, start_s, end_s };
         match points.last_mut() {
             Some(last) if next.length_s() <= 0.0 || last.length_s() <= 0.0 => {
-                last.of.end = next.of.end;
+                last.of_run.end = next.of_run.end;
                 last.end_s = next.end_s;
             }
             _ => points.push(next),
@@ -81,16 +81,16 @@ fn points(run: &RunState, wall_s: f64) -> Vec<Point> {
     points
 }
 
-/// Makes the largest of some values `largest`, where that is more. If none is known, it is the last.
+/// Raises the largest of some values to `largest`, if that is more. If no value is known, the last one becomes `largest`.
 fn raise(values: &mut [Option<f64>], largest: Option<f64>) {
     let Some(largest) = largest else { return };
-    let known = values.iter_mut().filter(|value| value.is_some());
-    let at_largest = known.max_by(|a, b| a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0)));
-    let is_less = |value: f64| value < largest * (1.0 - ROUNDING);
-    match at_largest {
-        Some(value) if value.is_none_or(is_less) => *value = Some(decimal(largest as f32)),
-        Some(_) => {}
-        None => values.last_mut().into_iter().for_each(|value| *value = Some(decimal(largest as f32))),
+    let known = values.iter_mut().flatten();
+    if let Some(value) = known.max_by(|a, b| a.total_cmp(b)) {
+        if *value < largest * (1.0 - ROUNDING) {
+            *value = decimal(largest as f32);
+        }
+    } else if let Some(last) = values.last_mut() {
+        *last = Some(decimal(largest as f32));
     }
 }
 
@@ -107,28 +107,29 @@ fn decimal(value: f32) -> f64 {
 }
 
 impl Axis<'_> {
-    /// Gives what a quantity was in each point. `None`: it is not known in any of the run's points that it has.
+    /// Gives what a quantity was in each point of the report. `None`: it is not known there.
     fn values(&self, track: &over_time::Track) -> Vec<Option<Values>> {
         let points = self.over_time.points();
         // Means are weighted by the lengths of the run's points.
-        let join = |point: &Point| track.joined(point.of.clone().map(|at| (at, points[at].length_s())));
+        let join = |point: &Point| track.joined(point.of_run.clone().map(|at| (at, points[at].length_s())));
         self.points.iter().map(join).collect()
     }
 
-    /// Gives the mean CPU utilisation in each point, percent: the CPU time of the run's points over its length.
+    /// Gives the mean CPU utilisation in each point of the report, percent. If the end of the run cuts a point, the CPU time of
+    /// all its samples stays in it, so its mean is over a shorter time.
     fn cpu_means(&self, track: &over_time::Track) -> Vec<Option<f64>> {
-        let of_run = self.over_time.points();
+        let points_of_run = self.over_time.points();
         let mean = |(point, values): (&Point, Option<Values>)| {
-            let whole_s: f64 = of_run[point.of.clone()].iter().map(|point| point.length_s()).sum();
-            let is_cut = point.length_s() > 0.0 && whole_s > point.length_s() * (1.0 + ROUNDING);
-            let times = if is_cut { whole_s / point.length_s() } else { 1.0 };
-            Some(decimal((f64::from(values?.mean) * times) as f32))
+            let uncut_s: f64 = points_of_run[point.of_run.clone()].iter().map(|point| point.length_s()).sum();
+            let is_cut = point.length_s() > 0.0 && uncut_s > point.length_s() * (1.0 + ROUNDING);
+            let factor = if is_cut { uncut_s / point.length_s() } else { 1.0 };
+            Some(decimal((f64::from(values?.mean) * factor) as f32))
         };
         self.points.iter().zip(self.values(track)).map(mean).collect()
     }
 
-    /// Gives the CPU utilisation of the tree's parts and of the machine. `cpu` has the largest ones. That of a run without a
-    /// whole window is a mean, and is put where the windows are largest.
+    /// Gives the CPU utilisation of the tree's parts and of the machine. `cpu` has the largest values of the whole run, which are no
+    /// less than its means. If such a value is above those of all points, the largest point is raised to it.
     fn cpu(&self, cpu: &Cpu) -> SetTracks {
         let Sets { groups, system } = &self.over_time.cpu_percent;
         let track = |track: &over_time::Track, largest: Option<f64>| {
@@ -151,13 +152,13 @@ impl Axis<'_> {
 
     /// Gives smallest, mean and largest value of a quantity in each point.
     fn track(&self, track: &over_time::Track) -> Track {
-        let values = self.values(track);
-        let extremes = || values.iter().map(|values| values.and_then(|values| values.extremes));
-        Track {
-            min: extremes().map(|extremes| extremes.map(|extremes| decimal(extremes.min))).collect(),
-            mean: self.means(track),
-            max: extremes().map(|extremes| extremes.map(|extremes| decimal(extremes.max))).collect(),
+        let (mut min, mut max) = (Vec::new(), Vec::new());
+        for values in self.values(track) {
+            let extremes = values.and_then(|values| values.extremes);
+            min.push(extremes.map(|extremes| decimal(extremes.min)));
+            max.push(extremes.map(|extremes| decimal(extremes.max)));
         }
+        Track { min, mean: self.means(track), max }
     }
 
     /// Gives the series of a quantity of the tree's parts and of the machine.
@@ -201,14 +202,14 @@ impl Axis<'_> {
     fn commands(&self) -> (Vec<CommandSeries>, Option<OtherCommandSeries>) {
         let commands = &self.over_time.commands;
         let mut listed: Vec<&CommandTracks> = commands.kept().iter().collect();
-        // Half of the places are by RAM. All other commands follow by CPU time, and the first of them get the rest.
+        // The first half of the list has the commands with the most RAM. All others follow by CPU time.
         listed.sort_by_key(|tracks| Reverse(tracks.max_ram_bytes));
-        let (half, all) = (COMMANDS / 2, COMMANDS.min(listed.len()));
+        let (half, count) = (COMMANDS / 2, COMMANDS.min(listed.len()));
         if listed.len() > half {
             listed[half..].sort_by_key(|tracks| Reverse(tracks.cpu_ns));
         }
-        let others = listed.split_off(all);
-        // They are added to the sum of the commands that the run keeps no tracks of.
+        let others = listed.split_off(count);
+        // The run already has the sum of the commands that it keeps no tracks of. The others here are added to it.
         let is_any = commands.others > 0 || !others.is_empty();
         let (mut ram, mut cpu) = (commands.others_ram_bytes.clone(), commands.others_cpu_percent.clone());
         for tracks in others {

@@ -6,8 +6,8 @@ use crate::model::report::{Contention, Hints, Percent, Report, Series, SetRam};
 /// The reason for all that is unknown.
 const REASON: &str = "the run was not tracked";
 
-/// Makes everything else unknown. `largest_rss_bytes`, of one process, is the only RAM: it is not known what others had just
-/// then.
+/// Makes all figures of a report unknown but those that wait4(2) told the command's parent. The only RAM left is `largest_rss_bytes`,
+/// that of one process. What other processes held at that time is unknown.
 pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: Option<u64>) {
     let unknown = || SetRam { footprint_bytes: None, private_bytes: None, shared_bytes: None };
     report.max_ram.main = unknown();
@@ -22,7 +22,7 @@ pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: O
     report.peak = None;
     report.series = Series::default();
 
-    // Most at one time is a matter of samples.
+    // Only samples show the largest utilisation and number of threads.
     report.cpu.main = Percent::default();
     report.cpu.descendants = Percent::default();
     report.cpu.combined.max_sum = None;
@@ -31,7 +31,7 @@ pub(super) fn keep_what_a_parent_knows(report: &mut Report, largest_rss_bytes: O
     report.cpu.combined_threads = None;
     report.contention = Contention { reason: Some(REASON.into()), ..Contention::default() };
 
-    // How many processes there were beside those that were waited for is not known, nor how they ended.
+    // The launcher waited for some processes only. How many others there were, and how they ended, is unknown.
     report.crashes = None;
     report.cpu_time.unattributed_s = None;
     report.processes.max_concurrent = None;

@@ -4,21 +4,21 @@ use super::inputs::Inputs;
 use crate::model::report::{GpuDevice, GpusSource, Usable, UsableGpus};
 use crate::run::usable_at_start::usable_at_start;
 
-/// Gives what the command may use. `gpus` are the tracked ones; `None` where a driver failed.
+/// Gives what the command may use. `gpus` are the tracked ones; `None`: a driver failed, so their number is unknown.
 pub(super) fn usable(inputs: &Inputs, gpus: Option<&[GpuDevice]>) -> Usable {
     let gpus = gpus.map_or_else(UsableGpus::default, usable_gpus);
     Usable { gpus, ..usable_at_start(inputs.config, inputs.host_info) }
 }
 
-/// Counts the GPUs that the environment names, or else all.
+/// Counts the GPUs that the command's environment names. If it names none, counts all.
 fn usable_gpus(gpus: &[GpuDevice]) -> UsableGpus {
-    let names = gpus.iter().any(|gpu| gpu.visible.is_some());
+    let is_any_named = gpus.iter().any(|gpu| gpu.visible.is_some());
     let count = usable_devices(gpus).count();
-    let source = if names { GpusSource::Environment } else { GpusSource::Tracked };
+    let source = if is_any_named { GpusSource::Environment } else { GpusSource::Tracked };
     UsableGpus { count: u32::try_from(count).ok(), source: Some(source) }
 }
 
-/// Gives the GPUs that the run could use. A part of a device that is tracked itself is no device of its own.
+/// Gives the GPUs that the run could use. A part (MIG) is left out if its whole device is tracked, too.
 pub(super) fn usable_devices(gpus: &[GpuDevice]) -> impl Iterator<Item = &GpuDevice> {
     let is_part = |gpu: &GpuDevice| gpus.iter().any(|other| gpu.parent.as_ref() == Some(&other.id));
     gpus.iter().filter(move |gpu| gpu.visible != Some(false) && !is_part(gpu))

@@ -1,4 +1,4 @@
-//! Attaching to a process that runs already: which process, and what it had used by then. That is not the run's.
+//! Attaching to a process that runs already: which process, and what it had used by then. The run's figures leave that out.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +37,8 @@ pub struct UsedBefore {
     pub major_faults: u64,
     /// Block input and output of the process and its waited-for children, 512-byte units. `None`: it may not be read.
     pub blocks: Option<(u64, u64)>,
-    /// VmHWM. The kernel never lowers it while the program runs, so only a larger one is of the time after this. `None`: it
-    /// could not be read.
+    /// VmHWM. The kernel never lowers it while the program runs, so only a later reading that is larger is a peak of the run.
+    /// `None`: it could not be read.
     pub vm_hwm_bytes: Option<u64>,
 }
 
@@ -55,8 +55,10 @@ impl UsedBefore {
         }
     }
 
-    /// Gives the kernel's account of an exit without what was used before. `tick_us`: microseconds of a clock tick. The faults
-    /// stay: they bound the memory of all images. The peak is that of the whole program: [`Self::later_peak`] tells more.
+    /// Gives the kernel's account of an exit without the CPU time that was used before. `tick_us`: microseconds of a clock tick.
+    ///
+    /// The faults stay, since they bound the memory of all programs that the process ran. The peak stays, too: [`Self::later_peak`]
+    /// tells whether it is of the run.
     #[must_use]
     pub fn of_account(&self, account: ExitAccount, tick_us: u64) -> ExitAccount {
         let thread = account.thread.map(|thread| ThreadAccount {
@@ -78,8 +80,8 @@ impl UsedBefore {
         Some((input.saturating_sub(input_before), output.saturating_sub(output_before)))
     }
 
-    /// Gives a high-water mark, bytes, if it has risen since. Else the process had that before: `None`. A program that began
-    /// later (at `program_start_ns`, CLOCK_MONOTONIC) has one of its own.
+    /// Gives a high-water mark, bytes, if it is of the time since. `None`: it has not risen, so the process may have reached it
+    /// before. The mark of a program that began later (`program_start_ns`, CLOCK_MONOTONIC) is always of the time since.
     #[must_use]
     pub fn later_peak(&self, vm_hwm_bytes: Option<u64>, program_start_ns: u64) -> Option<u64> {
         let has_risen = |peak: u64| self.vm_hwm_bytes.is_some_and(|before| peak > before);

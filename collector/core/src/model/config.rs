@@ -1,5 +1,5 @@
 //! What the launcher sends to the collector: first the configuration, then the start and end of the command, and answers
-//! to orders. What the user asked for is in it, and what the launcher found.
+//! to orders. The configuration has what the user asked for, and what the launcher found.
 //!
 //! One pipe carries it, one JSON object per line. End of file without [`Message::Ended`] means that the launcher is
 //! gone.
@@ -20,7 +20,7 @@ use crate::model::gpu_trace::GpuTrace;
 use crate::model::report::NodePart;
 use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
 
-/// Time between two samples if the user gives none, nanoseconds: a tenth of gpu_tracker's, since a sample takes only
+/// Time between two samples if the user gives none, nanoseconds. It is a tenth of gpu_tracker's, since a sample takes only
 /// microseconds.
 pub const DEFAULT_INTERVAL_NS: u64 = 100_000_000;
 
@@ -59,7 +59,7 @@ impl Layer {
 /// The configuration of a collector; the first line of the pipe.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Config {
-    /// The command and its arguments, with bytes replaced that are not UTF-8. Of an attached process those that it had then.
+    /// The command and its arguments, or those of the attached process at the attach. Bytes that are not UTF-8 are replaced.
     pub command: Vec<String>,
     /// The process that the run attached to. `None`: the launcher starts the command, or there is none.
     pub attached: Option<Attached>,
@@ -101,7 +101,8 @@ pub struct SessionStart {
 }
 
 impl SessionStart {
-    /// Gives the wall-clock time of a moment of CLOCK_MONOTONIC, nanoseconds. A clock that was set since the start does not count.
+    /// Gives the wall-clock time of `at_ns`, CLOCK_MONOTONIC nanoseconds, by the wall clock at the session's start. If that clock was
+    /// set later, the result does not change.
     #[must_use]
     pub fn date(&self, at_ns: u64) -> SystemTime {
         let since_ns = at_ns.saturating_sub(self.monotonic_ns);
@@ -190,7 +191,7 @@ pub struct ReportConfig {
     pub joint: Option<JointReport>,
 }
 
-/// A report of several ranks, each with a launcher and a report of its own.
+/// The one report of several ranks, each of which has a launcher and a report of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JointReport {
     /// The directory of the ranks' reports.
@@ -202,20 +203,20 @@ pub struct JointReport {
     pub targets: Vec<ReportTarget>,
     /// How it is kept, if it is.
     pub keep: Option<Keep>,
-    /// The directory is removed when that is done.
+    /// The directory is removed when the report of all is written.
     pub is_temporary: bool,
 }
 
 /// How reports are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keep {
-    /// It must exist; what is missing below it is made.
+    /// A directory that must exist. Missing directories below it are made.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     pub home: PathBuf,
-    /// The directory of the reports, below that.
+    /// The directory of the reports, below `home`.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     pub directory: PathBuf,
-    /// How many there are at most.
+    /// How many reports are kept at most.
     pub most: usize,
 }
 
@@ -225,11 +226,11 @@ pub struct Bundles {
     /// The directory of all bundles.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
     pub directory: PathBuf,
-    /// How many there are at most.
+    /// How many bundles are kept at most.
     pub most: usize,
-    /// How large they are at most, all together, bytes.
+    /// How large all bundles together are at most, bytes.
     pub most_bytes: u64,
-    /// How much of the run before its end is kept sample by sample.
+    /// How long before the run's end its samples are kept one by one.
     pub tail: Duration,
 }
 
@@ -238,14 +239,13 @@ pub struct Bundles {
 pub struct ReportTarget {
     /// The place.
     pub output: Output,
-    /// Name of the form there.
+    /// Name of the report's form at that place.
     pub format: String,
 }
 
 impl ReportTarget {
     /// Gives the style of the report at this place. On stderr it is `asked`, the style that the user asked for. Elsewhere, the
-    /// report is always in full, never quiet, and not made for a terminal: it is read later, when nothing can be asked of the
-    /// run any more.
+    /// report is always in full, never quiet, and not made for a terminal. It is read later, when no option can be changed any more.
     #[must_use]
     pub fn style_here(&self, asked: Style) -> Style {
         match self.output {
@@ -256,7 +256,7 @@ impl ReportTarget {
 }
 
 impl ReportConfig {
-    /// Gives the files that it is written to.
+    /// Gives the paths of the regular files that the report is written to.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.targets.iter().filter_map(|target| target.output.file())
     }
@@ -304,13 +304,14 @@ pub enum Message {
         /// CLOCK_MONOTONIC when the launcher saw the command's end, nanoseconds.
         since_ns: u64,
     },
-    /// The launcher has obeyed an order, or an earlier collector's of this id.
+    /// The launcher has obeyed this order, perhaps as an earlier collector gave it: an id is obeyed once.
     OrderAnswered {
         /// The order.
         id: OrderId,
         /// What came of it.
         result: OrderResult,
-        /// Of a limit: by how much it was exceeded when it acted. A collector that resumes an older state may not know it.
+        /// By how much a limit was exceeded when it gave this order. A collector that resumes an older state may not know it.
+        /// `None`: the order is not that of a limit.
         excess: Option<Excess>,
     },
     /// All processes of the tree were ended at a limit, as far as they could be.
@@ -330,7 +331,7 @@ pub enum Message {
         status: Option<i32>,
         /// Tracking of an attached process was ended, and the process runs on.
         runs_on: bool,
-        /// With `--wait-all`: the user did not wait for the end of the tree.
+        /// With `--wait-all`: the user ended the wait while processes of the tree lived.
         is_wait_interrupted: bool,
         /// CLOCK_MONOTONIC when the launcher saw the end, nanoseconds.
         monotonic_ns: u64,

@@ -7,23 +7,25 @@ use serde::{Deserialize, Serialize};
 pub struct ExitAccount {
     /// CPU time of all its threads, nanoseconds. `None`: the kernel was built without it (CONFIG_TASK_DELAY_ACCT).
     pub cpu_ns: Option<u64>,
-    /// It lacks only what the kernel takes to tear the process down. Else it is as of a clock tick before the exit.
+    /// `cpu_ns` lacks only the time that the kernel takes to tear the process down. Otherwise it is as of a clock tick before the
+    /// exit.
     pub is_cpu_whole: bool,
     /// Peak RSS of the address space that it had last, bytes. `None`: the kernel was built without it (CONFIG_TASK_XACCT), or
     /// its CPUs had not added up the few pages of a small process.
     pub peak_rss_bytes: Option<u64>,
-    /// `None` if it had several threads.
+    /// Figures of its only thread. `None`: it had several.
     pub thread: Option<ThreadAccount>,
 }
 
-/// What the kernel adds up for each thread only; of the only thread of a process.
+/// Figures that the kernel accounts for each thread alone, of a process that had one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadAccount {
     /// User CPU time by clock ticks, microseconds.
     pub user_us: u64,
     /// System CPU time by clock ticks, microseconds.
     pub system_us: u64,
-    /// Minor faults of all images of the process, in bytes: it wrote no more memory, but for huge pages.
+    /// Minor faults of all programs that the process ran, times the page size, bytes. Except for huge pages, it wrote to no more memory
+    /// than that.
     pub faulted_bytes: u64,
 }
 

@@ -1,6 +1,6 @@
 //! `--trace-gpu`: the log of GPUs in the CSV form of `nvidia-smi --query-gpu=... --format=csv`.
 //!
-//! Names, headings and values are nvidia-smi's. What is not known is [`UNKNOWN`] there, and here.
+//! Names, headings and values are nvidia-smi's, and so is [`UNKNOWN`] for a figure that is not known.
 
 use std::time::Duration;
 
@@ -113,8 +113,8 @@ impl Field {
         Self::Uuid,
     ];
 
-    /// Its names in `nvidia-smi --help-query-gpu`, and the unit in its heading.
-    fn facts(self) -> (&'static [&'static str], &'static str) {
+    /// Gives its names in `nvidia-smi --help-query-gpu`, and the unit in its heading.
+    fn names_and_unit(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::Timestamp => (&["timestamp"], ""),
             Self::Index => (&["index"], ""),
@@ -146,16 +146,16 @@ impl Field {
     /// Gives its names, that of its heading first.
     #[must_use]
     pub fn names(self) -> &'static [&'static str] {
-        self.facts().0
+        self.names_and_unit().0
     }
 
     /// Gives the heading of its column.
     fn heading(self) -> String {
-        let (names, unit) = self.facts();
+        let (names, unit) = self.names_and_unit();
         format!("{}{unit}", names.first().copied().unwrap_or_default())
     }
 
-    /// Writes its value. `timestamp` is the time of the sample. `None`: it is not known.
+    /// Writes its value for a GPU. `timestamp` is the time of the sample, as text. `None`: the value is not known.
     fn value(self, gpu: &GpuSample, timestamp: Option<&str>) -> Option<String> {
         let device = &gpu.device;
         let gauge = |figure| gpu.gauges.get(&figure).copied();
@@ -190,7 +190,7 @@ pub fn header(fields: &[Field]) -> String {
     fields.iter().map(|field| field.heading()).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes the line of a GPU, without a line break. `timestamp` is the time of the sample.
+/// Writes the line of a GPU, without a line break. `timestamp` is the time of the sample, as text; `None`: it is not known.
 #[must_use]
 pub fn line(fields: &[Field], gpu: &GpuSample, timestamp: Option<&str>) -> String {
     let value = |field: &Field| field.value(gpu, timestamp).unwrap_or_else(|| UNKNOWN.to_owned());

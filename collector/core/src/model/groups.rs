@@ -9,12 +9,12 @@ pub struct Groups<T> {
     pub main: T,
     /// All others.
     pub descendants: T,
-    /// Both; a maximum over time is not the sum of theirs, since the two peak at different times.
+    /// Both together. The maximum of both over time can be less than the sum of their maxima, since they peak at different times.
     pub combined: T,
 }
 
 impl<T: Copy> Groups<T> {
-    /// Gives the figure of the first process, or that of all others.
+    /// Gives the figure of the first process (`is_main`), or that of all others.
     pub fn part_mut(&mut self, is_main: bool) -> &mut T {
         if is_main { &mut self.main } else { &mut self.descendants }
     }
@@ -24,14 +24,14 @@ impl<T: Copy> Groups<T> {
         [self.main, self.descendants, self.combined]
     }
 
-    /// Add a process's figure to its group, and to both.
+    /// Adds a process's figure to that of its group, and to the combined one. `plus` adds two figures.
     pub fn add(&mut self, is_main: bool, figure: T, plus: impl Fn(T, T) -> T) {
         let group = self.part_mut(is_main);
         *group = plus(*group, figure);
         self.combined = plus(self.combined, figure);
     }
 
-    /// Combines the figures of two, group by group.
+    /// Combines these figures with those of `other`, group by group.
     pub fn with<U, V>(self, other: Groups<U>, combine: impl Fn(T, U) -> V) -> Groups<V> {
         Groups {
             main: combine(self.main, other.main),
@@ -41,7 +41,7 @@ impl<T: Copy> Groups<T> {
     }
 
     /// Converts the figures, group by group.
-    pub fn map<V>(self, combine: impl Fn(T) -> V) -> Groups<V> {
-        self.with(self, |figure, _| combine(figure))
+    pub fn map<V>(self, convert: impl Fn(T) -> V) -> Groups<V> {
+        self.with(self, |figure, _| convert(figure))
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A process is named by pid, pid namespace and start, which is compared with /proc before anything is read there.
 //! Uninstrumented processes, and those in another pid namespace, are also named by the inode of a pidfd (pidfs, Linux 6.9).
-//! Others are not: a pidfd costs more than all other work at a start, and their EXIT or REAPED record comes before the pid is
-//! used again.
+//! Others need none, since their EXIT or REAPED record comes before the pid is used again. To open a pidfd costs more than all other
+//! work at a start.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,17 +62,18 @@ pub enum FoundBy {
 pub struct Identity {
     /// Inode of a pidfd of it; 0: unknown.
     pub pidfd_inode: u64,
-    /// The latest start that /proc can show for it, CLOCK_MONOTONIC nanoseconds: a process that gets its pid later
-    /// starts after it was last there.
+    /// The latest start that /proc can show for it, CLOCK_MONOTONIC nanoseconds. A process that gets its pid later has a later
+    /// start.
     pub latest_start_ns: u64,
-    /// Its start is that of another time namespace's clock, so only roughly known.
+    /// Its start comes from the clock of another time namespace, so it is only roughly known.
     pub is_start_rough: bool,
     /// The launcher has not reaped it, so no other process can have its pid.
     pub is_pid_held: bool,
 }
 
 impl Identity {
-    /// Whether a process with this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds, can be this one.
+    /// Whether a process with this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds, can be this one. If both inodes
+    /// are known, they decide, else the start does.
     #[must_use]
     pub fn can_be(&self, pidfd_inode: u64, start_ns: u64) -> bool {
         if self.pidfd_inode != 0 && pidfd_inode != 0 {
@@ -81,15 +82,15 @@ impl Identity {
         start_ns <= self.latest_start_ns
     }
 
-    /// Whether what /proc shows under its pid is this process. `pidfd_inode` is called only if one is known to compare
-    /// with.
+    /// Whether the process that /proc shows under its pid, with this start (CLOCK_MONOTONIC nanoseconds), is this one. `pidfd_inode`
+    /// finds the inode of a pidfd of the shown process. It is called only if that of this process is known.
     #[must_use]
     pub fn is_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
         self.is_pid_held || self.can_be_shown(start_ns, pidfd_inode)
     }
 
-    /// Whether what /proc shows under its pid can be this process, though nothing keeps the pid from being used again.
-    /// A rough start refutes nothing: without inodes to compare, it can be.
+    /// Whether the process that /proc shows under its pid can be this one, although that pid may have been used again. For the
+    /// arguments see [`Self::is_shown`]. If no inodes can be compared and the start is rough, the answer is yes.
     #[must_use]
     pub fn can_be_shown(&self, start_ns: u64, pidfd_inode: impl FnOnce() -> u64) -> bool {
         let inode = if self.pidfd_inode == 0 { 0 } else { pidfd_inode() };

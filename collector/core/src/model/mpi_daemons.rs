@@ -2,19 +2,19 @@
 
 /// Daemons of Open MPI 4 and 5, MPICH and Intel MPI, which start the ranks of their node.
 pub const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy"];
-/// Options of ssh(1) that take a value.
-const SSH_VALUES: &str = "BbcDEeFIiJLlmOopQRSWw";
+/// Letters of the options of ssh(1) that take a value.
+const SSH_VALUE_OPTIONS: &str = "BbcDEeFIiJLlmOopQRSWw";
 
-/// Finds the host among the arguments of ssh: options with their values, the host, and the command there. Gives its place. `None`:
-/// there is none.
+/// Finds the host among the arguments of ssh, which are options with their values, the host, and the command there. Gives the index
+/// of the host. `None`: there is no host.
 pub fn host_at<S: AsRef<str>>(args: &[S]) -> Option<usize> {
     let mut at = 0;
     while let Some(letters) = args.get(at)?.as_ref().strip_prefix('-') {
-        // Several letters can share a hyphen. The first one that takes a value has it in the rest of this word. If it is the last
-        // letter, the next word is its value.
-        let with_value = letters.find(|letter| SSH_VALUES.contains(letter));
-        let is_last = with_value.is_some_and(|letter| letter + 1 == letters.len());
-        at += if is_last { 2 } else { 1 };
+        // Several letters can share a hyphen. The first one that takes a value ends them: its value is the rest of this word, or the
+        // next word if there is no rest.
+        let with_value = letters.find(|letter| SSH_VALUE_OPTIONS.contains(letter));
+        let takes_next_word = with_value.is_some_and(|letter| letter + 1 == letters.len());
+        at += if takes_next_word { 2 } else { 1 };
     }
     Some(at)
 }

@@ -1,45 +1,55 @@
 //! Slurm's lists of nodes, such as `n[1-2,07],m`.
 
-/// Most bytes of a name before its number, and of a number: more is no node's name, and would be repeated for each.
+/// Most bytes of a name before its number, and of a number. No node's name has more, and each expanded name would repeat them.
 const MOST_BYTES: usize = 255;
 
-/// Expands such a list to names, the first `most`: `n[1-2,07],m` to n1, n2, n07 and m. What it can't read stays as it is.
+/// Expands a list of nodes, and gives the first `most` names: of `n[1-2,07],m` n1, n2, n07 and m. Parts that are in no such form
+/// stay as they are.
 #[must_use]
 pub fn expanded(list: &str, most: usize) -> Vec<String> {
     let mut names = Vec::new();
-    // Commas in brackets separate ranges, all others nodes.
-    let mut depth = 0;
+    // Commas in brackets separate ranges, all others separate nodes.
+    let mut open_brackets = 0;
     let parts = list.split(|c: char| {
-        depth += i32::from(c == '[') - i32::from(c == ']');
-        c == ',' && depth == 0
+        open_brackets += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && open_brackets == 0
     });
     for part in parts.filter(|part| !part.is_empty()) {
         if names.len() >= most {
             break;
         }
-        let brackets =
-            part.split_once('[').and_then(|(before, rest)| Some((before, rest.strip_suffix(']')?)));
-        let Some((before, ranges)) =
-            brackets.filter(|(before, ranges)| !ranges.contains('[') && before.len() <= MOST_BYTES)
-        else {
-            names.push(part.to_owned());
-            continue;
-        };
-        for range in ranges.split(',') {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let numbers = Option::zip(first.parse::<u64>().ok(), last.parse::<u64>().ok());
-            let Some((from, to)) = numbers.filter(|_| first.len() <= MOST_BYTES) else {
-                names.push(format!("{before}[{range}]"));
-                continue;
-            };
-            // `[08-10]` means 08, 09, 10.
-            let width = first.len();
-            let room = most.saturating_sub(names.len());
-            names.extend((from..=to).take(room).map(|number| format!("{before}{number:0width$}")));
+        match prefix_and_ranges(part) {
+            Some((prefix, ranges)) => {
+                for range in ranges.split(',') {
+                    add_range(&mut names, prefix, range, most);
+                }
+            }
+            None => names.push(part.to_owned()),
         }
     }
     names.truncate(most);
     names
+}
+
+/// Gives what is before the brackets of `n[1-2,07]`, and what is in them. `None`: the part of a list is in another form.
+fn prefix_and_ranges(part: &str) -> Option<(&str, &str)> {
+    let (prefix, rest) = part.split_once('[')?;
+    let ranges = rest.strip_suffix(']')?;
+    (!ranges.contains('[') && prefix.len() <= MOST_BYTES).then_some((prefix, ranges))
+}
+
+/// Adds a name for each number of a range such as `1-3` or `7`, until there are `most` names. A range in another form stays as it is.
+fn add_range(names: &mut Vec<String>, prefix: &str, range: &str, most: usize) {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let numbers = Option::zip(first.parse::<u64>().ok(), last.parse::<u64>().ok());
+    let Some((from, to)) = numbers.filter(|_| first.len() <= MOST_BYTES) else {
+        names.push(format!("{prefix}[{range}]"));
+        return;
+    };
+    // `[08-10]` means 08, 09, 10.
+    let width = first.len();
+    let room = most.saturating_sub(names.len());
+    names.extend((from..=to).take(room).map(|number| format!("{prefix}{number:0width$}")));
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What sources report to the core, and what the core requests of them. All that happens to a run enters it as an
+//! What sources report to the core, and what the core requests of them. All that happens to a run enters the core as an
 //! [`Observation`] with a time, so a run can be written down and replayed without /proc.
 
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,8 @@ pub enum Observation {
         /// Base name of its program.
         command: String,
     },
-    /// A process of the collector's pid namespace has a pidfd of this inode: the kernel numbers both alike.
+    /// A process of the collector's pid namespace has a pidfd of this inode. Each new pid gets the next inode (pidfs), so this pair
+    /// shows which pids belong to other inodes.
     PidNumber {
         /// Its pid.
         pid: u32,
@@ -54,23 +55,23 @@ pub enum Observation {
     HostPid {
         /// The process.
         id: ProcessId,
-        /// Its pid.
+        /// Its pid in the collector's pid namespace.
         pid: u32,
     },
     /// What /proc shows of the program that a process runs.
     Program(ProgramSeen),
-    /// A process has exec'd by this time, and no connector event reported it.
+    /// A process has exec'd, and no connector event reported it.
     Exec {
         /// The process.
         id: ProcessId,
-        /// By when.
+        /// When the exec had happened at the latest.
         by_ns: u64,
     },
-    /// Whether the pid that only a record names is that of a process of the tree; `None`: unknown as yet.
+    /// The answer to whether a pid that only a record names is that of a process of the tree.
     Membership {
         /// The process.
         id: ProcessId,
-        /// The answer.
+        /// The answer; `None`: not known yet.
         is_member: Option<bool>,
     },
     /// A process was found dead, or gone.
@@ -79,9 +80,9 @@ pub enum Observation {
         id: ProcessId,
         /// When it was dead for certain.
         at_ns: u64,
-        /// When it was no longer in /proc.
+        /// When it was no longer in /proc; `None`: it still was.
         gone_ns: Option<u64>,
-        /// Figures of its zombie.
+        /// Figures of its zombie; `None`: they were not read.
         remains: Option<Remains>,
     },
     /// The kernel's account of a process that exited.
@@ -104,9 +105,9 @@ pub enum Observation {
     },
     /// Time has passed: programs that had time to write a START record and did not are uninstrumented.
     Tick,
-    /// All that was written before `complete_ns` is applied: compute the figures of processes that are over.
+    /// Requests the figures of processes that are over.
     Finalize {
-        /// See above.
+        /// All records that were written before this are applied.
         complete_ns: u64,
     },
     /// A sample's first pass: CPU clock, RSS and state of the live processes.
@@ -115,7 +116,7 @@ pub enum Observation {
     Peaks(Vec<PeakReading>),
     /// A sample's third pass, for processes whose sharing is read together.
     Sharing(SharingReadings),
-    /// The sample's passes are over; what is known of ends up to now belongs before it.
+    /// The sample's passes are over. Processes that are known to have ended by now ended before the sample.
     SampleRead,
     /// The sample is complete: records of all processes that it found dead are applied.
     SampleComplete,
@@ -130,24 +131,23 @@ pub enum Observation {
         /// CPU time of launcher and collector since the reading before, nanoseconds.
         tools_ns: u64,
     },
-    /// Block I/O of the launcher and of all processes that are not reaped, that of the children they waited for included. Of one
-    /// that can't be read, it is missing. A launcher that attached to a process is left out, since none of them is its child.
-    /// `None`: the kernel does not count it.
+    /// Block I/O of the launcher and of all processes that are not reaped, with that of the children that they waited for. Processes
+    /// that can't be read are missing. A launcher that attached to a process is left out, since no process of the run is its child.
     Io {
-        /// The sum.
+        /// The sum. `None`: the kernel does not count block I/O.
         sum: Option<IoBytes>,
-        /// This collector has read nothing before: only what comes later counts.
+        /// It is the first reading of this collector, so it only shows where later ones begin.
         is_first: bool,
     },
     /// File systems have answered how much space they have.
     FreeSpace(Vec<FreeSpace>),
-    /// Times of some of the run's threads since each was read before.
+    /// How long some of the run's threads ran and waited since each was last read.
     TaskTimes(TaskTimes),
     /// A process sent the launcher a signal, which it passed on to the command.
     SignalReceived(SignalReceived),
     /// The command has ended, and the launcher waits for its tree (`--wait-all`).
     WaitingForTree {
-        /// Since then.
+        /// When the command had ended.
         since_ns: u64,
     },
     /// All processes of the tree were ended at a limit, as far as they could be.
@@ -167,7 +167,8 @@ pub enum Observation {
         id: OrderId,
         /// What came of it.
         result: OrderResult,
-        /// Of a limit: by how much it was exceeded when it acted. A collector that resumes an older state may not know it.
+        /// By how much a limit was exceeded when it gave this order. A collector that resumes an older state may not know it.
+        /// `None`: the order is not that of a limit.
         excess: Option<Excess>,
     },
     /// The segment's name was removed during the run.
@@ -176,29 +177,29 @@ pub enum Observation {
     ConnectorAbsent(String),
     /// What was wrong with the records so far.
     RecordsDamaged(Damage),
-    /// Records that were there at the end and were not read in time.
+    /// How many records were left at the end, because there was no time to read them.
     Unread(u64),
     /// Whether there are GPU backends.
     GpuBackends(bool),
-    /// GPU backends are about to be asked about the processes of now.
+    /// GPU backends are about to be asked about the processes that live now.
     GpuTick,
     /// What GPU backends read.
     Gpu(Box<GpuObservation>),
     /// No more readings of GPUs come.
     GpuEnd,
-    /// Block I/O of processes that live on at the end of the run, 512-byte units.
+    /// Block I/O of a process that lives on at the end of the run.
     Survivor {
         /// The process.
         id: ProcessId,
-        /// Input and output, waited-for children included.
+        /// Input and output, waited-for children included, 512-byte units. `None`: it could not be read.
         blocks: Option<(u64, u64)>,
     },
-    /// The run's last window of CPU time ends at this time.
+    /// The run's last window of CPU time ends.
     WindowsEnd {
-        /// When.
+        /// When it ends.
         end_ns: u64,
     },
-    /// The run is over: compute the figures of all processes, the living as they are.
+    /// The run is over. Requests the figures of all processes, those of live ones as they are now.
     FinalizeAll,
     /// What the sinks of this run take.
     SinksWant(Wants),
@@ -206,7 +207,7 @@ pub enum Observation {
     SinkFailed {
         /// Its name, for the report.
         sink: String,
-        /// Why.
+        /// Why it failed.
         error: String,
     },
     /// An output misses something.
@@ -215,7 +216,7 @@ pub enum Observation {
         sink: String,
         /// How many lines or samples more than were known to be lost.
         lost: u64,
-        /// Why; `None`: it was too slow.
+        /// Why they were lost; `None`: the output was too slow.
         error: Option<String>,
     },
 }
@@ -233,14 +234,15 @@ pub struct FreeSpace {
     pub free_bytes: u64,
 }
 
-/// Time of the cores that the command may use since boot, clock ticks.
+/// Time since boot of the cores that the command may use, clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreTicks {
-    /// How many of them are online.
+    /// How many of these cores are online.
     pub cores: u32,
-    /// In user mode and in the kernel, without interrupts: those may be part of the time of the process that they interrupt.
+    /// Time in user mode and in the kernel. Time of interrupts is left out, since the kernel may also count it for the process that was
+    /// interrupted.
     pub busy: u64,
-    /// That a hypervisor gave to others while a process was ready.
+    /// Time that a hypervisor gave to others while a process was ready.
     pub stolen: u64,
 }
 
@@ -263,12 +265,12 @@ pub enum NoCoreTicks {
     NoAffinity,
 }
 
-/// Times of threads, nanoseconds.
+/// Sums over some threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskTimes {
-    /// They ran.
+    /// How long they ran, nanoseconds.
     pub ran_ns: u64,
-    /// They were ready, and did not run.
+    /// How long they were ready and waited for a core, nanoseconds.
     pub waited_ns: u64,
 }
 
@@ -286,8 +288,10 @@ pub struct OverBefore {
 }
 
 impl OverBefore {
-    /// Whether a process that started at this time, CLOCK_MONOTONIC nanoseconds, can be it. Two readings of one start differ by less
-    /// than a microsecond, since each reads the offset to the clock of /proc. Starts of two processes differ by a clock tick.
+    /// Whether the zombie has started at this time, CLOCK_MONOTONIC nanoseconds, as another reading of /proc has it.
+    ///
+    /// Each reading converts the clock of /proc, so two readings of one start differ by less than a microsecond. Different starts
+    /// differ by at least a clock tick.
     #[must_use]
     pub fn has_started_at(&self, start_ns: u64) -> bool {
         const HALF_A_MILLISECOND_NS: u64 = 500_000;
@@ -304,21 +308,21 @@ pub struct ChildSeen {
     pub host_pid: u32,
     /// The known process that is its parent.
     pub parent: ProcessId,
-    /// Its earliest start: /proc rounds down to a clock tick.
+    /// When it started at the earliest, CLOCK_MONOTONIC nanoseconds. /proc rounds starts down to a clock tick.
     pub earliest_start_ns: u64,
-    /// Its latest start.
+    /// When it started at the latest, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
     /// Inode of a pidfd of it, or 0.
     pub pidfd_inode: u64,
     /// When /proc showed it, CLOCK_MONOTONIC nanoseconds.
     pub seen_ns: u64,
-    /// What it had used by then, if it started before the run: that is not the run's.
+    /// What it had used by then, if it started before the run. The run's figures leave that out.
     pub before: Option<UsedBefore>,
 }
 
 impl ChildSeen {
-    /// Gives the earliest and the latest start of a process, CLOCK_MONOTONIC nanoseconds as all times here. It started within
-    /// the clock tick that /proc shows, which begins at `shown_ns`, before it was seen, and after the session's start.
+    /// Gives the earliest and the latest start of a process. All times are CLOCK_MONOTONIC nanoseconds. It started within the clock
+    /// tick that /proc shows, which begins at `shown_ns`. It also started before it was seen, and after the session's start.
     #[must_use]
     pub fn starts(shown_ns: u64, tick_ns: u64, seen_ns: u64, session_start_ns: u64) -> (u64, u64) {
         let earliest_ns = shown_ns.max(session_start_ns);
@@ -371,7 +375,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Whether it was read too late, or until too late: a zombie has no memory, no arguments and no executable.
+    /// Whether the process had ended before all of this was read. A zombie shows no peak, no arguments and no executable.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.peak_rss_bytes.is_none()
@@ -387,7 +391,7 @@ pub struct ProgramSeen {
     pub program: Program,
     /// Its pid as it sees it itself, where that is in another pid namespace.
     pub inner: Option<Key>,
-    /// Whose memory it has, and a time by which the program had begun, CLOCK_MONOTONIC nanoseconds. `None`: not asked.
+    /// Whose memory it has, and a time by which the program had begun, CLOCK_MONOTONIC nanoseconds. `None`: this was not asked.
     pub memory: Option<(UnreportedMemory, u64)>,
     /// Whether it answers [`Request::ReadProgram`]. Otherwise a scan found it.
     pub is_answer: bool,
@@ -400,7 +404,7 @@ pub struct SampleTarget {
     pub target: Target,
     /// Its arguments are not known yet.
     pub wants_args: bool,
-    /// No other process has its memory: if it used no CPU time since it was read, it has touched none.
+    /// No other process shares its memory. So its memory is as it was if it used no CPU time since it was last read.
     pub is_alone: bool,
 }
 
@@ -420,13 +424,13 @@ pub struct Reading {
 pub enum ReadingState {
     /// It used no CPU time since it was last read: nothing has changed.
     Rested,
-    /// It runs.
+    /// It lives. `None`: it has no memory just now, as in the middle of an exec.
     Alive(Vitals, Option<Size>),
-    /// It is a zombie, and was at this time.
+    /// It was a zombie at this time, CLOCK_MONOTONIC nanoseconds.
     Zombie(u64, Remains),
-    /// It is being torn down, and was at this time.
+    /// The kernel was tearing it down at this time, CLOCK_MONOTONIC nanoseconds.
     Ending(u64, Vitals),
-    /// It was not there at this time.
+    /// It was not in /proc at this time, CLOCK_MONOTONIC nanoseconds.
     Gone(u64),
 }
 
@@ -497,7 +501,7 @@ pub struct ProcessLimits {
     pub address_space_bytes: Option<u64>,
     /// RLIMIT_CPU, seconds: SIGXCPU is sent there.
     pub cpu_s: Option<u64>,
-    /// Its hard limit, seconds: SIGKILL is sent there.
+    /// The hard limit of RLIMIT_CPU, seconds: SIGKILL is sent there.
     pub hard_cpu_s: Option<u64>,
     /// RLIMIT_FSIZE, bytes: SIGXFSZ is sent there.
     pub file_size_bytes: Option<u64>,
@@ -519,7 +523,7 @@ pub struct Rollup {
 }
 
 impl Rollup {
-    /// Gives what statm has of the same pages.
+    /// Gives the size that statm shows for the same pages.
     #[must_use]
     pub fn size(&self) -> Size {
         let shared_bytes = self.rss_bytes.saturating_sub(self.anonymous_bytes);
@@ -539,20 +543,21 @@ pub struct FileMapping {
     pub end: u64,
     /// Resident bytes.
     pub rss_bytes: u64,
-    /// Their proportional size, bytes.
+    /// Proportional size of these pages, bytes.
     pub pss_bytes: u64,
 }
 
 /// Figures of smaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mappings {
-    /// What is resident of files.
+    /// Resident pages of files.
     pub files: Vec<FileMapping>,
     /// Anonymous pages that no other process has mapped, bytes.
     pub private_anon_bytes: u64,
-    /// The sums that smaps_rollup has. `estimated_bytes` of the PSS's anonymous part are estimated.
+    /// The sums that smaps_rollup has.
     pub rollup: Rollup,
-    /// Anonymous pages whose PSS is estimated, bytes: copied pages of private file mappings that others have, too.
+    /// Anonymous pages whose part of `rollup.pss_anon_bytes` is estimated, bytes. They are copied pages of private file mappings that
+    /// other processes have mapped, too.
     pub estimated_bytes: u64,
 }
 
@@ -561,9 +566,9 @@ pub struct Mappings {
 pub struct SharingReadings {
     /// All processes whose proportional sizes depend on each other.
     pub members: Vec<ProcessId>,
-    /// Those that were read, in this order.
+    /// The members that were read, in the order of reading.
     pub read: Vec<(ProcessId, SharingReading)>,
-    /// Sizes of all of them afterwards, where there are several: `None` for one whose memory is gone.
+    /// Sizes of all members after the last reading, if there are several members. `None`: the memory of this one is gone.
     pub sizes_after: Vec<(ProcessId, Option<Size>)>,
 }
 
@@ -572,11 +577,11 @@ pub struct SharingReadings {
 pub enum SharingReading {
     /// It was read.
     Read {
-        /// smaps_rollup.
+        /// Figures of smaps_rollup.
         rollup: Rollup,
-        /// smaps, where it was asked for.
+        /// Figures of smaps, if they were asked for.
         mappings: Option<Mappings>,
-        /// statm right after it, if there was one.
+        /// Figures of statm right after that. `None`: its memory was gone by then.
         size: Option<Size>,
     },
     /// Its memory is gone: it is about to end.
@@ -590,26 +595,26 @@ pub enum SharingReading {
 pub struct SharingTarget {
     /// The process.
     pub id: ProcessId,
-    /// smaps, too, which takes up to four times as long: which files its memory belongs to.
+    /// Smaps is to be read, too, which shows the files that its memory belongs to. That takes up to four times as long.
     pub wants_mappings: bool,
 }
 
-/// What the core wants to know of a process.
+/// What the core wants to have read of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Read what it runs: answered by [`Observation::Program`] with `is_answer`.
+    /// Which program it runs. [`Observation::Program`] with `is_answer` answers it.
     ReadProgram(Target, ProgramQuestion),
-    /// The kernel reported its end at this time: read what is left of it. Answered by [`Observation::Ended`] or
-    /// [`Observation::FirstThreadEnded`].
+    /// What is left of it. The kernel reported its end at this time, CLOCK_MONOTONIC nanoseconds. [`Observation::Ended`] or
+    /// [`Observation::FirstThreadEnded`] answers it.
     ReadEnd(Target, u64),
 }
 
 /// What is asked of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramQuestion {
-    /// It runs a program of its own for certain: what that is.
+    /// What the program is. It is certain that the process runs one of its own.
     What,
-    /// Whether its memory is its own or that of its parent, which has this pid.
+    /// What the program is, and whether its memory is its own or that of its parent, which has this pid.
     WhatAndWhose(Option<u32>),
 }
 

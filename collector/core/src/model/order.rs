@@ -61,7 +61,7 @@ pub enum Action {
     EndTree {
         /// The limit.
         limit: RunLimit,
-        /// How far.
+        /// By how much it is exceeded, and when.
         exceeded: Exceeded,
     },
     /// Send a signal to the command's first process, because a limit is exceeded.
@@ -74,7 +74,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Gives by how much a limit is exceeded, if that is why.
+    /// Gives by how much a limit is exceeded, if the action is taken at a limit.
     #[must_use]
     pub fn excess(&self) -> Option<Excess> {
         match self {

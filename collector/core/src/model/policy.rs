@@ -6,38 +6,38 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplingPolicy {
-    /// While the tree's RAM grows beyond what it ever was, the next sample comes this soon. What several processes hold at
-    /// once is known only as well as how far each had grown. 0: never.
+    /// While the tree's RAM grows beyond what it ever was, the next sample comes after this time, nanoseconds. What several processes
+    /// hold at once is known only as well as how far each had grown. 0: no such samples.
     pub growing_ns: u64,
     /// Such samples take at most one part in this many of a core.
     pub share_of_growing: u64,
     /// Growth counts if in one interval it is more than one part in this many of the largest RAM so far.
     pub notable_growth: u64,
-    /// Growth may pause so long: on a busy machine programs lose their CPU.
+    /// The tree counts as growing for this long after it last grew, nanoseconds: on a busy machine, programs wait for a CPU.
     pub growth_pause_ns: u64,
-    /// While the tree grows, a sample waits for this long after the end of a large process. Processes that end together do
-    /// so within such a time. A survivor's RSS at the moment the others exited is unknown; only the previous sample's is.
-    /// 0: never.
+    /// While the tree grows, a sample waits for this long after the end of a large process, nanoseconds. Processes that end together
+    /// do so within such a time. A survivor's RSS at the moment the others exited is unknown; only the previous sample's is
+    /// known. 0: it never waits.
     pub together_ns: u64,
     /// An end is large if it frees more than one part in this many of the largest RAM so far.
     pub notable_end: u64,
-    /// Bytes that a large end frees at least.
+    /// The least that a large end frees, bytes.
     pub notable_end_bytes: u64,
     /// Ends delay a sample by this much at most, nanoseconds.
     pub longest_delay_ns: u64,
     /// Ends delay a sample by at most this many times the time since the sample before.
     pub longest_delay: u64,
-    /// A program that has written no record by this age can't write one, most likely, and only samples show its memory.
-    /// They come at this age, and each time that its age has doubled.
+    /// A program that has written no record by this age most likely can't write one, so that only samples show its memory. Samples
+    /// come at this age, nanoseconds, and each time that the age has doubled.
     pub unreported_ns: u64,
-    /// Samples of an unreported program come at this distance once it is older: it may grow at any time, and be gone soon
-    /// after. 0: never.
+    /// The longest time between such samples, nanoseconds: the program may grow at any time, and be gone soon after. 0: there are no
+    /// such samples.
     pub unreported_rest_ns: u64,
     /// Samples of unreported programs take at most one part in this many of a core.
     pub share_of_unreported: u64,
     /// CPU time that can be saved up for samples of unreported programs, nanoseconds: most of these are few and short.
     pub saved_for_unreported_ns: u64,
-    /// More ended intervals than this waiting for a sample cause one at once: they take memory.
+    /// If more ended intervals than this wait for a sample, it is taken at once, since they take memory.
     pub most_waiting: usize,
     /// What expensive reads may cost.
     pub budget: BudgetPolicy,
@@ -69,16 +69,16 @@ impl Default for SamplingPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetPolicy {
-    /// They take at most this part of one core.
+    /// They take at most this part of one core, percent.
     pub percent: u64,
-    /// What can be saved up, nanoseconds.
+    /// CPU time that can be saved up, nanoseconds.
     pub saved_ns: i64,
-    /// What can be owed for a sample that would set a new peak, nanoseconds.
+    /// CPU time that can be owed for a sample that would set a new peak, nanoseconds.
     pub credit_ns: i64,
-    /// What of that can be owed for memory that still grows. The next sample would ask for it again. What it is at its
-    /// largest must be paid for too: 100 ms for five processes with 500 MB on a busy machine.
+    /// How much of `credit_ns` can be owed for memory that still grows, nanoseconds, since the next sample would read it again. The rest
+    /// is for the memory at its largest: to read five processes with 500 MB takes 100 ms on a busy machine.
     pub growing_credit_ns: i64,
-    /// What is left for footprints, nanoseconds: private and proportional sizes are read with the rest only.
+    /// What is kept for footprints, nanoseconds. Private and proportional sizes are read only if more than this is left.
     pub reserved_ns: i64,
 }
 

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 pub enum Quality {
     /// The kernel's own figure at the end.
     Exact,
-    /// The last sample, or a part of the whole: it can't be less.
+    /// A lower bound: the figure of the last sample, or of a part of what it is about.
     Sampled,
-    /// It can't be more.
+    /// An upper bound.
     Bound,
-    /// Nothing.
+    /// It is not known.
     Unknown,
 }

@@ -36,7 +36,7 @@ pub enum Finding {
     Kernel(KernelEvent),
 }
 
-/// As an entry of the journal: that is the one form that is written down.
+/// Writes the finding as an entry of the journal, the only form that findings are stored in.
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let words = match self {
@@ -119,7 +119,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Adds up the damage of both.
+    /// Gives the damage of both together.
     pub fn plus(self, other: Self) -> Self {
         Self {
             events: self.events.saturating_add(other.events),

@@ -12,9 +12,9 @@ pub struct CommandExit {
     pub status: Option<i32>,
     /// Tracking of an attached process was ended, and the process runs on.
     pub runs_on: bool,
-    /// With `--wait-all`: the user did not wait for the end of the tree.
+    /// With `--wait-all`: the user ended the wait while processes of the tree lived.
     pub is_wait_interrupted: bool,
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// When the launcher saw the end, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// RUSAGE_CHILDREN of the launcher over the run, microseconds.
     pub children_cpu_us: u64,
@@ -39,14 +39,14 @@ pub struct RunEnd {
     pub cgroups: CgroupUse,
     /// File systems without space that the command may write to; looked for only if it failed.
     pub full_disks: Vec<DiskFull>,
-    /// Of a run that was not tracked: the largest RSS of the processes that the launcher reaped, bytes. `None`: no process is
-    /// known to have had more than the launcher.
+    /// If the run was not tracked: the largest RSS of a process that the launcher reaped, bytes. `None`: the run was tracked, or no
+    /// process is known to have had more than the launcher.
     pub largest_rss_bytes: Option<u64>,
 }
 
 impl RunEnd {
-    /// Makes the end of a run of which no more is known than how the command exited. `at_ns`: the run's end, CLOCK_MONOTONIC.
-    /// `command_exit`: `None` while the command runs.
+    /// Makes the end of a run of which only the command's exit is known. `at_ns`: the run's end, CLOCK_MONOTONIC. `command_exit`:
+    /// `None` while the command runs.
     pub fn of_exit(at_ns: u64, command_exit: Option<CommandExit>) -> Self {
         Self {
             at_ns,

@@ -58,11 +58,11 @@ impl Default for Console {
 /// How the user wants a report written. The writer chooses a unit that was not given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Style {
-    /// Every section as text, not a summary.
+    /// Every section is written as text, not only a summary.
     pub full: bool,
-    /// Nothing, unless tracking went wrong.
+    /// Nothing is written, unless tracking went wrong.
     pub quiet: bool,
-    /// What to ask a batch system for next time, also where this run says little about it.
+    /// The hints on what to ask a batch system for are written even if this run says little about that.
     pub hints: bool,
     /// The summary says that the report is kept.
     pub is_kept: bool,
@@ -81,8 +81,8 @@ impl RamUnit {
     pub const ALL: [Self; 5] =
         [Self::Bytes, Self::Kilobytes, Self::Megabytes, Self::Gigabytes, Self::Terabytes];
 
-    /// Its name, symbol and size.
-    fn facts(self) -> (&'static str, &'static str, f64) {
+    /// Gives its name, its symbol, and how many bytes it is.
+    fn name_symbol_bytes(self) -> (&'static str, &'static str, f64) {
         match self {
             Self::Bytes => ("bytes", "B", 1.0),
             Self::Kilobytes => ("kilobytes", "kB", 1e3),
@@ -95,19 +95,19 @@ impl RamUnit {
     /// Its name on the command line and in the report, as in gpu_tracker.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.facts().0
+        self.name_symbol_bytes().0
     }
 
     /// Its symbol, for the head of a column.
     #[must_use]
     pub fn symbol(self) -> &'static str {
-        self.facts().1
+        self.name_symbol_bytes().1
     }
 
     /// One of this unit, bytes.
     #[must_use]
     pub fn bytes(self) -> f64 {
-        self.facts().2
+        self.name_symbol_bytes().2
     }
 
     /// Converts `bytes` to this unit.
@@ -116,7 +116,7 @@ impl RamUnit {
         bytes / self.bytes()
     }
 
-    /// Gives the largest unit of which `bytes` is at least one.
+    /// Gives the largest unit that is no larger than `bytes`.
     #[must_use]
     pub fn that_fits(bytes: f64) -> Self {
         Self::ALL.into_iter().rev().find(|unit| bytes >= unit.bytes()).unwrap_or(Self::Bytes)
@@ -127,8 +127,8 @@ impl TimeUnit {
     /// All units, shortest first.
     pub const ALL: [Self; 4] = [Self::Seconds, Self::Minutes, Self::Hours, Self::Days];
 
-    /// Its name, symbol and length.
-    fn facts(self) -> (&'static str, &'static str, f64) {
+    /// Gives its name, its symbol, and how many seconds it is.
+    fn name_symbol_seconds(self) -> (&'static str, &'static str, f64) {
         match self {
             Self::Seconds => ("seconds", "s", 1.0),
             Self::Minutes => ("minutes", "min", 60.0),
@@ -140,19 +140,19 @@ impl TimeUnit {
     /// Its name on the command line and in the report, as in gpu_tracker.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.facts().0
+        self.name_symbol_seconds().0
     }
 
     /// Its symbol, for the head of a column.
     #[must_use]
     pub fn symbol(self) -> &'static str {
-        self.facts().1
+        self.name_symbol_seconds().1
     }
 
     /// One of this unit, seconds.
     #[must_use]
     pub fn seconds(self) -> f64 {
-        self.facts().2
+        self.name_symbol_seconds().2
     }
 
     /// Converts `seconds` to this unit.
@@ -161,20 +161,20 @@ impl TimeUnit {
         seconds / self.seconds()
     }
 
-    /// Gives the unit in which a run of `seconds` reads well. Batch systems count in hours, so days are not among them.
+    /// Gives the unit in which a run of `seconds` reads well. That is never days, since batch systems count in hours.
     #[must_use]
     pub fn that_fits(seconds: f64) -> Self {
-        /// From this many on, a unit is used.
-        const FROM: f64 = 10.0;
+        /// A unit is used for at least this many of it.
+        const LEAST_UNITS: f64 = 10.0;
         let units = [Self::Hours, Self::Minutes];
-        units.into_iter().find(|unit| seconds >= FROM * unit.seconds()).unwrap_or(Self::Seconds)
+        units.into_iter().find(|unit| seconds >= LEAST_UNITS * unit.seconds()).unwrap_or(Self::Seconds)
     }
 }
 
 /// Where the report goes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// The command's stdout stays clean for pipes.
+    /// The default, since the command's stdout may be a pipe to another program.
     #[default]
     Stderr,
     /// `-o -`.
@@ -188,7 +188,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// The file, if it is one.
+    /// Gives the path of a regular file that the report goes to. `None`: it goes elsewhere.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match self {
@@ -223,7 +223,7 @@ impl fmt::Display for Output {
     }
 }
 
-/// Writes a path as bytes: it need not be UTF-8, and a string of serde must be.
+/// Writes a path as bytes. It need not be UTF-8, but serde's strings must be.
 pub(crate) fn path_to_bytes<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_os_str().as_encoded_bytes().serialize(serializer)
 }

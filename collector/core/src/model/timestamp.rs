@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// Clamps a time to what its text can have, to the millisecond. A machine's clock can be set to any time, but humantime
-/// panics outside of 1970 to 9999.
+/// Clamps a time to the years from 1970 to 9999, and cuts it to the millisecond. A machine's clock can be set to any time, but
+/// humantime panics outside of these years.
 pub fn representable(time: SystemTime) -> SystemTime {
     /// 9999-12-31T23:59:59Z.
     const LAST_S: u64 = 253_402_300_799;
@@ -21,14 +21,15 @@ pub fn rfc3339(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(representable(time)).to_string()
 }
 
+/// Writes a time as [`rfc3339`] does.
 pub(super) fn serialize<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&rfc3339(*time))
 }
 
-/// Reads a time.
+/// Reads a time, and clamps it as [`representable`] does.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is no time in the form of RFC 3339.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
     let text = String::deserialize(deserializer)?;
     let time =

@@ -57,8 +57,8 @@ pub struct TreeSample {
 /// CPU time and utilisation of some processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuSample {
-    /// CPU time since the start of the run, ended processes included, nanoseconds. It goes back where a process's turns out
-    /// to be its child's.
+    /// CPU time since the start of the run, ended processes included, nanoseconds. It goes down if a process's CPU time turns
+    /// out to be its child's.
     pub time_ns: u64,
     /// Utilisation in the last complete window, percent of one core. Before there is one, that since the start of the run.
     pub percent: Option<f64>,
@@ -196,16 +196,16 @@ pub struct Wants {
     pub samples: bool,
     /// Processes whose figures are final.
     pub ended: bool,
-    /// Events.
+    /// [`Event`]s.
     pub events: bool,
-    /// What happened in the run.
+    /// What happened in the run: [`RunEvent`](super::alert::RunEvent)s.
     pub happened: bool,
     /// The live processes of the open sample.
     pub live: bool,
 }
 
 impl Wants {
-    /// Gives what either wants.
+    /// Gives what at least one of both wants.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -219,7 +219,7 @@ impl Wants {
 }
 
 impl SystemSample {
-    /// Gives the larger of each figure.
+    /// Gives the larger of each figure. An unknown one counts as the smallest.
     #[must_use]
     pub fn larger(self, other: Self) -> Self {
         Self {
@@ -229,7 +229,7 @@ impl SystemSample {
         }
     }
 
-    /// Gives these figures, and the others' where they are not known.
+    /// Gives these figures, with those of `other` in place of unknown ones. The time is the later one.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -241,28 +241,28 @@ impl SystemSample {
 }
 
 impl<T: Copy + Ord> Span<T> {
-    /// Makes a quantity that is this at the sample, and was not larger as far as is known.
+    /// Makes a quantity of which only the value at the sample is known, so that it counts as the largest.
     pub fn at_end(end: T) -> Self {
         Self { end, max: end }
     }
 
-    /// Notes that it was this large within the time.
+    /// Notes that the quantity was this large at some moment within the sample's time.
     pub fn raise(&mut self, to: T) {
         self.max = self.max.max(to);
     }
 
-    /// Joins it with the time that follows.
+    /// Joins the quantity with that of the time that follows.
     fn then(self, next: Self) -> Self {
         Self { end: next.end, max: self.max.max(next.max) }
     }
 }
 
 impl GpuSums {
-    /// Joins a device of the next sample and the same one of this sample. If this sample has no reading of its own, the next
-    /// sample's figures are all there are.
-    fn then(&self, next: GpuSample) -> GpuSample {
-        let is_same = |before: &&GpuSample| before.device.id == next.device.id && before.is_new;
-        let Some(before) = self.devices.iter().find(is_same) else { return next };
+    /// Gives a device of the next sample, joined with the same device of this sample. If no reading of the device became known in
+    /// this sample, gives the next sample's figures as they are.
+    fn join_device(&self, next: GpuSample) -> GpuSample {
+        let is_same_and_new = |before: &&GpuSample| before.device.id == next.device.id && before.is_new;
+        let Some(before) = self.devices.iter().find(is_same_and_new) else { return next };
         let mut gauges = next.gauges;
         for (figure, value) in &before.gauges {
             gauges.entry(*figure).and_modify(|next| *next = next.max(*value)).or_insert(*value);
@@ -289,9 +289,9 @@ fn larger_groups(a: Option<Groups<u64>>, b: Option<Groups<u64>>) -> Option<Group
     a.into_iter().chain(b).reduce(|a, b| a.with(b, u64::max))
 }
 
-/// Joins the commands of a sample and those of the next: the most at one time, and the sum of their CPU time. A command that one
-/// of the samples left out has that of the other.
-fn commands_then(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<CommandSample> {
+/// Joins the commands of a sample with those of the next: the most processes and bytes at one time, and the sum of CPU time. A
+/// command that one of the samples left out has the figures of the other.
+fn join_commands(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<CommandSample> {
     for command in before {
         match next.iter_mut().find(|other| other.command == command.command) {
             Some(same) => {
@@ -306,8 +306,8 @@ fn commands_then(before: &[CommandSample], mut next: Vec<CommandSample>) -> Vec<
 }
 
 impl TreeSample {
-    /// Joins this sample and the next one to a sample over the time of both. What is not joined is that of the next, which is
-    /// at the end of that time.
+    /// Joins this sample and the next one to a sample over the time of both. Figures that are of one moment are those of the next
+    /// sample, which ends that time.
     #[must_use]
     pub fn then(&self, next: Self) -> Self {
         let gpu = GpuSums {
@@ -315,7 +315,7 @@ impl TreeSample {
             run_bytes: larger_groups(self.gpu.run_bytes, next.gpu.run_bytes),
             busy_percent: larger(self.gpu.busy_percent, next.gpu.busy_percent),
             expected: next.gpu.expected,
-            devices: next.gpu.devices.into_iter().map(|device| self.gpu.then(device)).collect(),
+            devices: next.gpu.devices.into_iter().map(|device| self.gpu.join_device(device)).collect(),
         };
         Self {
             from_ns: self.from_ns,
@@ -327,7 +327,7 @@ impl TreeSample {
             processes: self.processes.then(next.processes),
             threads: self.threads.with(next.threads, Span::then),
             system: self.system.larger(next.system),
-            commands: commands_then(&self.commands, next.commands),
+            commands: join_commands(&self.commands, next.commands),
             gpu,
             ..next
         }

@@ -1,10 +1,10 @@
-//! The processes that crashed, by signal and command: those that a fault of their own ended, or the kernel for lack of
-//! memory. A command can succeed although processes of its tree crashed.
+//! The processes that crashed, by signal and command: a fault of their own ended them, or the kernel did for lack of memory. A
+//! command can succeed although processes of its tree crashed.
 //!
-//! - A signal ended the process: an exit code of 128 + N is a shell's word for the end of its child, which is counted itself.
-//! - A process that ends itself by the signal that ended its child passes that on (`timeout`, gpu-track-run): the child alone
-//!   counts.
-//! - Nothing tells which process sent a SIGKILL. So it counts only as far as the kernel counted out-of-memory kills.
+//! - Only processes that a signal ended count. With an exit code of 128 + N, a shell reports the end of its child, which is
+//!   counted itself.
+//! - Some processes end themselves by the signal that ended their child (`timeout`, gpu-track-run). Then only the child counts.
+//! - No source says which process sent a SIGKILL. So SIGKILL counts only as far as the kernel counted out-of-memory kills.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -38,27 +38,29 @@ const RECENT: usize = 64;
 /// A process passes the signal of its child on within this time: it only has to wake up.
 const PASSED_ON_NS: u64 = 1_000_000_000;
 
-/// The crashes of a run. Its size does not depend on how many there are.
+/// The crashes of a run. The size of this state is bounded, however many there are.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Crashes {
-    /// How many, by signal and command.
+    /// How many, by signal and command. Processes that SIGKILL ended are here, too.
     counts: BTreeMap<(i32, Arc<str>), u64>,
-    recent: VecDeque<Recent>,
+    /// The last [`RECENT`] crashes by a fault.
+    recent: VecDeque<RecentCrash>,
 }
 
-/// A crash.
+/// A crash, as it is compared with those of the process's parent and children.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Recent {
+struct RecentCrash {
     pid: u32,
     parent_pid: Option<u32>,
+    /// CLOCK_MONOTONIC, nanoseconds.
     end_ns: u64,
     /// Signal, and the name under which it is counted.
     counted_as: (i32, Arc<str>),
 }
 
-impl Recent {
-    /// Whether it is the parent of this process and ended itself by the signal that had just ended its child. Times decide, as
-    /// processes are finalized in any order.
+impl RecentCrash {
+    /// Whether this process is the parent of `child` and ended itself by the signal that had just ended the child. The times
+    /// tell which came first, as processes are finalized in any order.
     fn passes_on(&self, child: &Self) -> bool {
         child.parent_pid == Some(self.pid)
             && child.counted_as.0 == self.counted_as.0
@@ -68,11 +70,11 @@ impl Recent {
 }
 
 impl Crashes {
-    /// Takes in a finalized process, and counts it if a fault of its own ended it, or SIGKILL. Of a parent and child that one
-    /// crash ended, only the child counts.
+    /// Takes in a finalized process, and counts it if a signal of [`FAULTS`] or SIGKILL ended it. If a parent passed its child's
+    /// signal on, only the child counts.
     pub(super) fn add(&mut self, process: &ProcessSummary) {
         let Some(signal) = process.exit.signal else { return };
-        // `list` compares how many there are with the kernel's count.
+        // `list` compares the number of SIGKILLs with the kernel's count.
         if signal == libc::SIGKILL {
             self.count(signal, &process.name.command);
             return;
@@ -80,28 +82,29 @@ impl Crashes {
         if !FAULTS.contains(&signal) {
             return;
         }
-        let crash = Recent {
+        let crash = RecentCrash {
             pid: process.ids.pid(),
             parent_pid: process.parent_pid,
             end_ns: process.end_ns(),
             counted_as: (signal, process.name.command.clone()),
         };
-        // This is the parent, and its child counts already.
+        // This process is the parent, and its child counts already.
         if self.recent.iter().any(|child| crash.passes_on(child)) {
             return;
         }
-        // The parent may have been finalized first.
-        if let Some(at) = self.recent.iter().position(|parent| parent.passes_on(&crash)) {
-            self.take_back(at);
+        // This process is the child, and its parent was finalized and counted first.
+        if let Some(index) = self.recent.iter().position(|parent| parent.passes_on(&crash)) {
+            self.take_back(index);
         }
         let counted_as = self.count(signal, &process.name.command);
         if self.recent.len() >= RECENT {
             self.recent.pop_front();
         }
-        self.recent.push_back(Recent { counted_as, ..crash });
+        self.recent.push_back(RecentCrash { counted_as, ..crash });
     }
 
-    /// Counts a crash; as one of [`OTHER`] commands, if there are [`PAIRS`] pairs. Gives what it was counted as.
+    /// Counts a crash. A new pair of signal and command is counted as [`OTHER`] if there are [`PAIRS`] pairs already. Gives the
+    /// pair under which the crash was counted.
     fn count(&mut self, signal: i32, command: &Arc<str>) -> (i32, Arc<str>) {
         let own = (signal, command.clone());
         let is_full = self.counts.len() >= PAIRS && !self.counts.contains_key(&own);
@@ -110,9 +113,9 @@ impl Crashes {
         counted_as
     }
 
-    /// Takes the recent crash at this place back: it passed on that of its child, which counts instead.
-    fn take_back(&mut self, at: usize) {
-        let Some(parent) = self.recent.remove(at) else { return };
+    /// Takes back a recent crash, given by its index: the process only passed on the signal of its child, which counts instead.
+    fn take_back(&mut self, index: usize) {
+        let Some(parent) = self.recent.remove(index) else { return };
         if let Some(count) = self.counts.get_mut(&parent.counted_as) {
             *count -= 1;
             if *count == 0 {
@@ -122,8 +125,8 @@ impl Crashes {
     }
 
     /// Lists the crashes, most processes first, build systems' probes last. `oom_kills`: how many processes the kernel killed
-    /// for lack of memory. If SIGKILL ended more, it is not known which of them these are: one entry without a command has their
-    /// number.
+    /// for lack of memory. If SIGKILL ended more processes than that, it is not known which of them the kernel killed. Then one
+    /// entry without a command stands for those kills.
     pub(crate) fn list(&self, oom_kills: u64) -> Vec<Crash> {
         let crash = |signal, command: Option<&str>, count| Crash {
             command: command.map(str::to_owned),
@@ -149,8 +152,8 @@ impl Crashes {
     }
 }
 
-/// Whether a build system makes programs of this name only to see whether they run: autoconf's `conftest`, CMake's
-/// `cmTC_` with a number of five hexadecimal digits (cmCoreTryCompile.cxx).
+/// Whether a build system makes programs of this name only to see whether they run. Autoconf calls them `conftest`. CMake calls
+/// them `cmTC_` with a number of five hexadecimal digits (cmCoreTryCompile.cxx).
 fn is_probe(command: &str) -> bool {
     let of_cmake = command.strip_prefix("cmTC_");
     command == "conftest"

@@ -11,18 +11,18 @@ use crate::model::report::Exit;
 /// How many ended processes are kept of each kind: the last ones.
 const KEPT: usize = 4;
 
-/// Failed processes of a run. Its size does not depend on how many there are.
+/// Failed processes of a run. The size of this state is bounded, however many there are.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Failures {
-    /// The command's first process.
+    /// The command's first process, if it failed.
     pub main: Option<ProcessSummary>,
-    /// By the signal that ended them.
+    /// Processes by the signal that ended them.
     pub by_signal: BTreeMap<i32, Killed>,
     /// The one that came closest to its limit of address space.
     pub near_address_space: Option<ProcessSummary>,
-    /// Runs of `timeout` that ended their command, the last ones.
+    /// Processes of `timeout` that may have ended their command, the last ones.
     pub timed_out: VecDeque<ProcessSummary>,
-    /// Those that crashed.
+    /// Processes that crashed.
     pub crashes: Crashes,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Killed {
 }
 
 impl Failures {
-    /// Takes in a finalized process. One that succeeded changes nothing.
+    /// Takes in a finalized process. One that did not fail changes nothing.
     pub(crate) fn add(&mut self, process: &ProcessSummary) {
         let exit = process.exit;
         if exit.signal.is_none() && exit.code.is_none_or(|code| code == 0) {
@@ -59,7 +59,7 @@ impl Failures {
             self.near_address_space = Some(process.clone());
         }
         if is_timed_out(process) {
-            push(&mut self.timed_out, process);
+            push_last(&mut self.timed_out, process);
         }
     }
 
@@ -70,29 +70,27 @@ impl Failures {
 }
 
 impl Killed {
-    /// Counts a process that the signal ended, and keeps it if it is the largest of them.
+    /// Counts a process that the signal ended. Keeps it as one of the last, and as the largest if it is that.
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
-        push(&mut self.last, process);
-        if self
-            .largest
-            .as_ref()
-            .is_none_or(|other| other.memory.peak_rss_bytes < process.memory.peak_rss_bytes)
-        {
+        push_last(&mut self.last, process);
+        let is_larger_than =
+            |other: &ProcessSummary| other.memory.peak_rss_bytes < process.memory.peak_rss_bytes;
+        if self.largest.as_ref().is_none_or(is_larger_than) {
             self.largest = Some(process.clone());
         }
     }
 }
 
-/// Whether it is a `timeout` of coreutils that may have reached its limit. It then exits with 124, or with 137 after it had
-/// to send SIGKILL. `timeout -s KILL` sends that to itself, too.
+/// Whether it is a `timeout` of coreutils that may have reached its limit. Then it exits with 124, or with 137 if it had to send
+/// SIGKILL. `timeout -s KILL` sends SIGKILL to itself, too.
 fn is_timed_out(process: &ProcessSummary) -> bool {
     let Exit { code, signal } = process.exit;
     &*process.name.command == "timeout" && (matches!(code, Some(124 | 137)) || signal == Some(libc::SIGKILL))
 }
 
 /// Adds a process to a list of the last [`KEPT`] ones.
-fn push(list: &mut VecDeque<ProcessSummary>, process: &ProcessSummary) {
+fn push_last(list: &mut VecDeque<ProcessSummary>, process: &ProcessSummary) {
     if list.len() >= KEPT {
         list.pop_front();
     }

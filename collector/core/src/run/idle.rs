@@ -1,58 +1,62 @@
-//! Since when nothing happens in a run: no CPU time, no block I/O, no work on GPUs.
+//! When a run was last active: when it used CPU time, did block I/O, or worked on a GPU.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::tree_sample::{GpuSums, IoBytes};
 
-/// Activity is looked for in stretches of at least this length, nanoseconds.
+/// CPU time and block I/O are compared over stretches of at least this length, nanoseconds.
 const SHORTEST_STRETCH_NS: u64 = 1_000_000_000;
 /// A tree that uses less than this part of one core does nothing: it polls, or waits with a timer.
 const BUSY_PART_OF_CORE: f64 = 0.01;
 
-/// After more than this many intervals without a sample, nobody has looked.
-const LONGEST_GAP: u64 = 20;
+/// A stretch that is longer than the shortest by more than this many sampling intervals was not sampled.
+const LONGEST_GAP_INTERVALS: u64 = 20;
 
-/// What activity is concluded from.
+/// What a sample shows, from which activity is concluded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Activity<'a> {
     /// CLOCK_MONOTONIC nanoseconds.
     pub now_ns: u64,
     /// The time between two samples, nanoseconds.
     pub interval_ns: u64,
-    /// CPU time since the start, nanoseconds.
+    /// CPU time of the run since its start, nanoseconds.
     pub cpu_ns: u64,
-    /// Block I/O; `None`: not known.
+    /// Block I/O of the run since its start; `None`: not known.
     pub io: Option<IoBytes>,
-    /// The GPUs.
+    /// The GPUs at the sample.
     pub gpu: &'a GpuSums,
     /// All live processes are stopped (Ctrl-Z).
     pub are_all_stopped: bool,
 }
 
-/// Since when nothing happens.
+/// When the run was last active. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Idle {
-    /// When activity was last looked for, and what had been used by then.
-    looked_ns: u64,
+    /// When the open stretch began, over which CPU time and block I/O are compared.
+    stretch_start_ns: u64,
+    /// CPU time of the run by then, nanoseconds.
     cpu_ns: u64,
+    /// Block I/O of the run by then; `None`: not known.
     io: Option<IoBytes>,
-    /// CLOCK_MONOTONIC nanoseconds of the last activity of any kind, and on a GPU.
+    /// The last activity of any kind.
     pub active_ns: u64,
+    /// The last activity on a GPU.
     pub gpu_active_ns: u64,
 }
 
 impl Idle {
-    /// Looks for activity since the last time. A GPU whose use is not known may be at work. Block I/O that the kernel does not count is
-    /// none.
+    /// Takes in what a sample shows. A GPU of unknown utilisation counts as active. Block I/O that the kernel does not count is
+    /// taken for none. Time in which no samples were taken, or the whole run was stopped, counts as active.
     pub(super) fn look(&mut self, activity: &Activity) {
         let Activity { now_ns, interval_ns, cpu_ns, io, gpu, are_all_stopped } = *activity;
-        let stretch_ns = now_ns.saturating_sub(self.looked_ns);
-        // Nobody has looked for a while: this program was stopped, too, or a successor has just begun. Or the user has stopped the run.
-        if stretch_ns > SHORTEST_STRETCH_NS + LONGEST_GAP * interval_ns || are_all_stopped {
-            *self = Self { looked_ns: now_ns, cpu_ns, io, active_ns: now_ns, gpu_active_ns: now_ns };
+        let stretch_ns = now_ns.saturating_sub(self.stretch_start_ns);
+        // No samples were taken for a while: the collector was stopped, or it has just replaced a killed one.
+        let is_unsampled = stretch_ns > SHORTEST_STRETCH_NS + LONGEST_GAP_INTERVALS * interval_ns;
+        if is_unsampled || are_all_stopped {
+            *self = Self { stretch_start_ns: now_ns, cpu_ns, io, active_ns: now_ns, gpu_active_ns: now_ns };
             return;
         }
-        // A GPU that was busy between two readings is seen at each sample only.
+        // GPUs are looked at in each sample, as a sample has only what was read since the one before.
         let is_gpu_idle = gpu.busy_percent.is_some_and(|percent| percent <= 0.0);
         if !is_gpu_idle {
             self.gpu_active_ns = now_ns;
@@ -67,6 +71,6 @@ impl Idle {
         if used_ns as f64 >= stretch_ns as f64 * BUSY_PART_OF_CORE || io != self.io {
             self.active_ns = now_ns;
         }
-        *self = Self { looked_ns: now_ns, cpu_ns, io, ..*self };
+        *self = Self { stretch_start_ns: now_ns, cpu_ns, io, ..*self };
     }
 }

@@ -1,10 +1,10 @@
-//! The rules of `--limit` and `--signal-at`: each orders, once, what is to happen when it is exceeded.
+//! The rules of `--limit` and `--signal-at`: each orders an action once, when its limit is exceeded.
 //!
-//! They look at closed figures: the largest RAM so far counts, with what records told later of the time between two samples. So
-//! a child that held too much for a moment exceeds a limit of RAM, too, although it has ended by then.
+//! For RAM the largest so far counts, which includes what later records add to the time between two samples. So a child that held
+//! too much for a moment exceeds a limit, too, although it has ended by then.
 //!
-//! A limit of wall time is the launcher's, which has a timer and does not depend on a collector. Here it only stands in for a
-//! launcher that is gone.
+//! The launcher keeps a limit of wall time that ends the tree. It has a timer, and does not depend on a collector. The rule here
+//! only stands in for a launcher that is gone.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::model::run_limit::{
 };
 use crate::model::tree_sample::{GpuSample, GpuSums, IoBytes};
 
-/// So long after the limit of wall time the launcher has not acted: it is gone, nanoseconds.
+/// A launcher that has not acted this long after a limit of wall time is gone, nanoseconds.
 const WALL_GRACE_NS: u64 = 1_000_000_000;
 
 /// What the rules look at.
@@ -71,7 +71,8 @@ impl LimitRules {
         Self { rules: limits.iter().map(rule).collect(), usable_ram_bytes, interval_ns, ..Self::default() }
     }
 
-    /// Gives the memory above which the run ends: what it may use, or the strictest limit of RAM that ends it. `None`: not known.
+    /// Gives the memory above which the run ends, bytes. It is the least of what the run may use (`usable_bytes`) and its limits of
+    /// RAM that end it. `None`: not known.
     pub(super) fn most_ram(&self, usable_bytes: Option<u64>) -> Option<u64> {
         let ends = self
             .list()
@@ -96,7 +97,8 @@ impl LimitRules {
         self.rules.iter().map(|rule| (&rule.limit, rule.exceeded.as_ref()))
     }
 
-    /// Gives what a limit allows: bytes, nanoseconds or processes. `None`: it is a part of something that is not known.
+    /// Gives what a limit allows, in bytes, nanoseconds or processes by its quantity. `None`: the limit is a percentage of an
+    /// amount that is not known.
     pub(crate) fn allowed(&self, limit: &RunLimit, gpu: &GpuSums) -> Option<u64> {
         let part_of =
             |whole: Option<u64>, percent: f64| whole.map(|whole| (whole as f64 * percent / 100.0) as u64);
@@ -108,19 +110,20 @@ impl LimitRules {
         }
     }
 
-    /// Gives the limit because of which the tree was ended first, if one was.
+    /// Gives the limit because of which the tree was ended, if it was. Of several, the one that was exceeded first.
     pub(crate) fn that_ended(&self) -> Option<(&RunLimit, &Exceeded)> {
         self.first_to_end(|rule| rule.has_acted)
     }
 
-    /// Gives the first of those limits which end the tree, are exceeded, and fit.
+    /// Gives the limit that was exceeded first, of those that end the tree and for which `fits` is true.
     fn first_to_end(&self, fits: impl Fn(&LimitRule) -> bool) -> Option<(&RunLimit, &Exceeded)> {
         let ending = self.rules.iter().filter(|rule| rule.limit.action == LimitAction::End && fits(rule));
         let exceeded = ending.filter_map(|rule| Some((&rule.limit, rule.exceeded.as_ref()?)));
         exceeded.min_by_key(|(_, exceeded)| exceeded.by.at_ns)
     }
 
-    /// Orders what is due. After the tree was ended by one limit, no other acts.
+    /// Orders the actions of the limits that are exceeded now and were not before. Once a limit that ends the tree is exceeded, no
+    /// other acts.
     pub(super) fn decide(&mut self, facts: &Facts, orders: &mut Orders) {
         let Facts { now_ns, cpu_ns, io, gpu, are_all_stopped, .. } = *facts;
         let interval_ns = self.interval_ns;
@@ -135,8 +138,8 @@ impl LimitRules {
         }
     }
 
-    /// Notes that the launcher has acted because of a limit, which was exceeded by so much. That of wall time is its own decision. A
-    /// collector that resumes an older state may not have decided another one.
+    /// Notes that the launcher has acted because of a limit, given by its index, and by how much the limit was exceeded. The rule
+    /// may not have decided that: the launcher itself decides on wall time, and a collector may have resumed an older state.
     pub(super) fn acted(&mut self, index: u32, excess: Excess) {
         let index = usize::try_from(index).ok();
         let Some(rule) = index.and_then(|index| self.rules.get_mut(index)) else { return };
@@ -144,7 +147,7 @@ impl LimitRules {
         rule.has_acted = true;
     }
 
-    /// Gives how far a limit is exceeded. `None`: it is not, was before, or can't be compared.
+    /// Gives how far a limit is exceeded. `None`: it is not exceeded, was exceeded before, or a figure of it is not known.
     fn exceeded(&self, index: usize, facts: &Facts) -> Option<Exceeded> {
         let rule = self.rules.get(index).filter(|rule| rule.exceeded.is_none())?;
         let allowed = self.allowed(&rule.limit, facts.gpu)?;
@@ -160,7 +163,7 @@ impl LimitRules {
         })
     }
 
-    /// Orders the action of a limit.
+    /// Orders the action of a limit, and notes how far the limit is exceeded.
     fn order(&mut self, index: usize, exceeded: Exceeded, orders: &mut Orders) {
         let (Some(rule), Ok(number)) = (self.rules.get_mut(index), u32::try_from(index)) else { return };
         let action = match rule.limit.action {
@@ -172,7 +175,7 @@ impl LimitRules {
     }
 }
 
-/// Gives how much there is of a quantity: bytes, nanoseconds or processes. `None`: not known.
+/// Gives how much of a quantity the run used, in bytes, nanoseconds or processes. `None`: not known.
 fn amount(quantity: Quantity, facts: &Facts, idle: &Idle) -> Option<u64> {
     match quantity {
         Quantity::Ram => Some(facts.max_ram_bytes),
@@ -187,7 +190,8 @@ fn amount(quantity: Quantity, facts: &Facts, idle: &Idle) -> Option<u64> {
     }
 }
 
-/// Gives the memory of all GPUs together, bytes; a part of a device is not counted beside it. `None`: one of them does not say.
+/// Gives the memory of all GPUs together, bytes. A part of a device is not counted beside the device. `None`: there is no GPU, or
+/// the memory of one is not known.
 fn gpu_memory_bytes(gpu: &GpuSums) -> Option<u64> {
     let is_part = |sample: &&GpuSample| {
         gpu.devices.iter().any(|other| sample.device.parent.as_ref() == Some(&other.device.id))

@@ -1,5 +1,5 @@
-//! The largest live processes of the last sample, for programs that watch the run. The sample chooses them, which is cheap for
-//! thousands: it looks at nothing but their sizes. What else is known of those few is looked up when it is asked for.
+//! The largest live processes of the last sample, for programs that watch the run. They are chosen by their sizes alone, which
+//! is cheap for thousands. What else is known of the chosen ones is looked up only when it is asked for.
 
 use std::cmp::Reverse;
 
@@ -10,19 +10,20 @@ use super::sampling::{Held, Sample};
 use super::tree::{Parent, Process, ProcessId, Tree};
 use crate::model::live::{LiveProcess, LiveProcesses};
 
-/// The processes that a sample chose.
+/// The largest live processes of a sample.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Largest {
+    /// Time of the sample, CLOCK_MONOTONIC nanoseconds.
     at_ns: u64,
     /// Each with its RSS and huge pages, bytes; the largest first.
     chosen: Vec<(ProcessId, u64)>,
-    /// How many more live processes there were.
+    /// How many live processes were not chosen.
     others: u64,
 }
 
 impl Largest {
-    /// Chooses the largest [`PROCESS_CAPACITY`] processes of a sample. Of equal ones the older counts, so that the choice is
-    /// always the same.
+    /// Chooses the largest [`PROCESS_CAPACITY`] processes of a sample. Of equal ones the lower id comes first, so that a replay
+    /// chooses the same.
     pub(super) fn of(sample: &Sample) -> Self {
         let mut chosen: Vec<(ProcessId, u64)> =
             sample.holders.iter().map(|held: &Held| (held.id, held.rss_bytes)).collect();
@@ -39,7 +40,7 @@ impl Largest {
     /// Gives what is known of the chosen processes now. Those that ended since the sample are left out.
     pub(super) fn processes(&self, tree: &Tree, gpu: &GpuUsage) -> LiveProcesses {
         let are_gpus_known = gpu.knows_process_memory(self.at_ns);
-        let of = |(id, rss_bytes): &(ProcessId, u64)| {
+        let live = |(id, rss_bytes): &(ProcessId, u64)| {
             let process = tree.get(*id).filter(|process| process.is_alive())?;
             Some(LiveProcess {
                 pid: process.ids.host_pid,
@@ -51,7 +52,7 @@ impl Largest {
                 gpu_bytes: are_gpus_known.then(|| gpu.processes.held_bytes(id.0)).flatten(),
             })
         };
-        let listed = self.chosen.iter().filter_map(of).collect();
+        let listed = self.chosen.iter().filter_map(live).collect();
         LiveProcesses { at_ns: self.at_ns, listed, others: self.others }
     }
 }

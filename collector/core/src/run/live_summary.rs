@@ -1,4 +1,4 @@
-//! The run so far, for programs that watch it: cheap enough to be made twice a second.
+//! A summary of the run so far, for programs that watch it. It is cheap enough to be made twice a second.
 
 use super::state::RunState;
 use crate::model::alert::RunEvent;
@@ -8,12 +8,12 @@ use crate::model::tree_sample::TreeSample;
 
 /// Most alerts in the list.
 const ALERTS: usize = 8;
-/// Most events of a kind in the list.
+/// Most events of a kind (signals, crashes, outputs) in the list.
 const EVENTS: usize = 6;
 /// Most characters of a text that came from outside.
 const LONGEST: usize = 100;
 
-/// Builds the summary: of the run, and of the open sample `now`. Lists at most `most_commands` commands of ended processes.
+/// Builds the summary of the run and its open sample `now`. Lists at most `most_commands` commands of ended processes.
 pub fn live_summary(run: &RunState, now: &TreeSample, most_commands: usize) -> LiveSummary {
     let (by_command, other_commands) = run.totals.most_frequent(most_commands);
     let seen = &run.totals.coverage;
@@ -53,7 +53,7 @@ fn events(run: &RunState) -> (Vec<LiveEvent>, u64) {
         signal: signal_name(received.signal),
         sender: received.sender.command.as_deref().map(short),
     });
-    // Which processes the kernel killed for lack of memory is known at the end.
+    // 0 out-of-memory kills: how many there were is known at the end. Until then no SIGKILL counts as a crash.
     let crashes = run.failures.crashes.list(0);
     let crashed = crashes.iter().map(|crash| LiveEvent::Crash {
         signal: crash.signal_name.clone(),

@@ -1,6 +1,6 @@
-//! Other machines on which the tree started processes. They are in no figure, so the report must name them.
+//! Other machines on which the tree started processes. No figure has those processes, so the report must name the machines.
 //!
-//! The arguments of two programs of the tree tell: of ssh that starts an MPI launcher's daemon, and of srun.
+//! The arguments of two programs of the tree name them: ssh (or rsh), if it starts an MPI launcher's daemon, and srun.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,29 +10,39 @@ use crate::model::mpi_daemons::{host_at, is_daemon};
 use crate::model::node_list;
 use crate::model::report::Nodes;
 
-/// Most names that are kept.
+/// Most hosts of daemons, listed nodes and sruns that are kept.
 const MOST_NAMES: usize = 1000;
 
-/// What the processes' arguments told.
+/// The machines that the arguments of the tree's processes named.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RemoteStarts {
     /// Hosts of daemons.
     daemons: BTreeSet<String>,
     /// Nodes of `srun --nodelist`.
     listed: BTreeSet<String>,
-    /// The largest srun without such a list.
-    srun: Option<Srun>,
+    /// The sruns without such a list. Which of them ran on most nodes depends on the nodes of the job.
+    sruns: BTreeSet<Srun>,
 }
 
 /// What an srun without a list of nodes asked for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Srun {
+    /// `--nodes`; of a range, the most.
     nodes: Option<u64>,
+    /// `--ntasks`.
     tasks: Option<u64>,
 }
 
 impl Srun {
-    /// Gives on how many nodes it runs at most: as many as it asks for, or all that the job has, and no more than it has tasks.
+    /// Reads the arguments of an srun, without the program.
+    fn of(args: &[String]) -> Self {
+        // `--nodes` can be a range, `2-4`: the most counts.
+        let number = |short, long| option_value(args, short, long)?.split('-').next_back()?.parse().ok();
+        Self { nodes: number("N", "nodes"), tasks: number("n", "ntasks") }
+    }
+
+    /// Gives on how many nodes it runs at most. These are as many as it asks for, or else all of the job (`allocated`); outside of a
+    /// job, 1. There are no more than it has tasks.
     fn most_nodes(&self, allocated: &[String]) -> u64 {
         let asked_for = self.nodes.unwrap_or(allocated.len().max(1) as u64);
         asked_for.min(self.tasks.unwrap_or(u64::MAX))
@@ -48,8 +58,17 @@ pub(crate) struct Here<'a> {
     pub(crate) joined: u64,
 }
 
+impl Here<'_> {
+    /// Whether this is a name of this machine. Names are compared up to the first dot.
+    fn is_named(&self, name: &str) -> bool {
+        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        let slurm_name = self.slurm.get("SLURMD_NODENAME").map_or("", String::as_str);
+        [self.hostname, slurm_name, "localhost"].iter().any(|own| short(own) == short(name))
+    }
+}
+
 impl RemoteStarts {
-    /// Takes in the arguments of one process.
+    /// Takes in the arguments of one process, its program first.
     pub(crate) fn add(&mut self, args: &[String]) {
         let Some((program, rest)) = args.split_first() else { return };
         match program.rsplit('/').next().unwrap_or_default() {
@@ -63,52 +82,43 @@ impl RemoteStarts {
         }
     }
 
-    /// Takes in the arguments of an srun: the nodes that it asks for. It may have started tasks on each of them.
+    /// Takes in the nodes that the arguments of an srun ask for. It may have started tasks on each of them.
     fn add_srun(&mut self, args: &[String]) {
-        // `--nodes` can be a range, `2-4`: the most counts.
-        let number = |short, long| value(args, short, long)?.split('-').next_back()?.parse().ok();
-        match value(args, 'w', "nodelist") {
-            Some(list) => self.listed.extend(expanded(list)),
-            None => {
-                let srun = Srun { nodes: number('N', "nodes"), tasks: number('n', "ntasks") };
-                self.srun = self.srun.max(Some(srun));
-            }
+        match option_value(args, "w", "nodelist") {
+            Some(list) => self.listed.extend(node_list::expanded(list, MOST_NAMES - self.listed.len())),
+            None if self.sruns.len() < MOST_NAMES => drop(self.sruns.insert(Srun::of(args))),
+            None => {}
         }
     }
 
-    /// Gives the machines besides this one on which processes were started, by name as far as names are known. `None`: nothing
-    /// was started elsewhere.
+    /// Gives the names of the nodes on which the sruns without a list ran, if those are all nodes of the job. Otherwise no name is
+    /// known, and the number says how many machines besides this one the largest of them ran on.
+    fn nodes_of_sruns(&self, here: &Here) -> (Vec<String>, u64) {
+        let list = here.slurm.get("SLURM_JOB_NODELIST");
+        let allocated = list.map(|list| node_list::expanded(list, MOST_NAMES)).unwrap_or_default();
+        let nodes = self.sruns.iter().map(|srun| srun.most_nodes(&allocated)).max().unwrap_or(0);
+        if !allocated.is_empty() && nodes >= allocated.len() as u64 {
+            return (allocated, 0);
+        }
+        // One is this machine, if tasks of an srun have joined the run here.
+        (Vec::new(), nodes.saturating_sub(u64::from(here.joined > 0)))
+    }
+
+    /// Gives the machines besides this one on which processes were started: how many, and the names that are known. `None`:
+    /// nothing was started elsewhere.
     pub(crate) fn unseen(&self, here: &Here) -> Option<Nodes> {
         let mut names: BTreeSet<String> = self.daemons.union(&self.listed).cloned().collect();
-        let mut unnamed = 0;
-        if let Some(srun) = self.srun {
-            let allocated =
-                here.slurm.get("SLURM_JOB_NODELIST").map(|list| expanded(list)).unwrap_or_default();
-            let nodes = srun.most_nodes(&allocated);
-            if !allocated.is_empty() && nodes >= allocated.len() as u64 {
-                names.extend(allocated);
-            } else {
-                // Which ones it took is not known. One is this machine, if tasks of it have joined the run here.
-                unnamed = nodes.saturating_sub(u64::from(here.joined > 0));
-            }
-        }
-        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-        let own = [here.hostname, here.slurm.get("SLURMD_NODENAME").map_or("", String::as_str), "localhost"]
-            .map(short);
-        names.retain(|name| !own.contains(&short(name)));
-        // The unnamed ones can be those that other arguments named.
+        let (named_by_job, unnamed) = self.nodes_of_sruns(here);
+        names.extend(named_by_job);
+        names.retain(|name| !here.is_named(name));
+        // The unnamed machines can be those that other arguments named.
         let unseen = (names.len() as u64).max(unnamed);
         (unseen > 0).then(|| Nodes { unseen, unseen_names: names.into_iter().collect() })
     }
 }
 
-/// Expands Slurm's list of nodes to at most [`MOST_NAMES`] names.
-fn expanded(list: &str) -> Vec<String> {
-    node_list::expanded(list, MOST_NAMES)
-}
-
-/// Gives the host on which ssh starts an MPI daemon, by ssh's arguments: options, the host, and the command there. `None`: it
-/// starts something else.
+/// Gives the host on which ssh starts an MPI daemon. `args`: ssh's options, the host, and the command there. `None`: ssh starts
+/// something else.
 fn daemon_host(args: &[String]) -> Option<String> {
     let (host, command) = args.get(host_at(args)?..)?.split_first()?;
     let separators = |c: char| c.is_whitespace() || ";&|()'\"`".contains(c);
@@ -116,23 +126,89 @@ fn daemon_host(args: &[String]) -> Option<String> {
     words.any(is_daemon).then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
-/// Finds the last value of an option before the command, in any of its forms: `-N2`, `-N 2`, `--nodes=2` and `--nodes 2`.
-fn value<'a>(args: &'a [String], short: char, long: &str) -> Option<&'a str> {
+/// Options of srun whose value is never in the next word: those without a value, and those whose value is optional.
+const SHORT_FLAGS: &str = "EHIKOQVXZhjklsuv";
+/// Such options with long names.
+const LONG_FLAGS: [&str; 41] = [
+    "bcast",
+    "compress",
+    "contiguous",
+    "debugger-test",
+    "disable-status",
+    "exact",
+    "exclusive",
+    "get-user-env",
+    "help",
+    "hold",
+    "immediate",
+    "interactive",
+    "join",
+    "kill-on-bad-exit",
+    "label",
+    "launch-cmd",
+    "multi-prog",
+    "nice",
+    "no-allocate",
+    "no-kill",
+    "overcommit",
+    "overlap",
+    "oversubscribe",
+    "preserve-env",
+    "propagate",
+    "pty",
+    "quiet",
+    "quit-on-interrupt",
+    "reboot",
+    "resv-ports",
+    "send-libs",
+    "share",
+    "spread-job",
+    "test-only",
+    "unbuffered",
+    "use-min-nodes",
+    "verbose",
+    "version",
+    "wait-for-children",
+    "whole",
+    "x11",
+];
+
+/// An option in the arguments of srun.
+struct SrunOption<'a> {
+    /// Its letter, or its long name.
+    name: &'a str,
+    /// The value that is in the same word.
+    value: Option<&'a str>,
+    /// Its value may be the next word.
+    may_have_next: bool,
+}
+
+impl<'a> SrunOption<'a> {
+    /// Parses a word that begins with a dash: `-N2` or `--nodes=2`.
+    fn parse(word: &'a str) -> Self {
+        if let Some(long) = word.strip_prefix("--") {
+            let (name, value) =
+                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            return Self { name, value, may_have_next: value.is_none() && !LONG_FLAGS.contains(&name) };
+        }
+        // Flags may be before the option in one word: `-lN2`. A word of flags alone counts as an option without a name.
+        let letters = word.trim_start_matches('-').trim_start_matches(|letter| SHORT_FLAGS.contains(letter));
+        let (name, value) = letters.split_at(letters.chars().next().map_or(0, char::len_utf8));
+        let value = Some(value).filter(|value| !value.is_empty());
+        Self { name, value, may_have_next: value.is_none() && !name.is_empty() }
+    }
+}
+
+/// Finds the value of an srun option, in any of its forms: `-N2`, `-N 2`, `--nodes=2` and `--nodes 2`. The last one before the
+/// command counts.
+fn option_value<'a>(args: &'a [String], short: &str, long: &str) -> Option<&'a str> {
     let mut found = None;
     let mut args = args.iter().map(String::as_str).peekable();
-    while let Some(arg) = args.next_if(|arg| arg.starts_with('-')) {
-        // What follows the option's name in this word.
-        let after_short =
-            arg.strip_prefix('-').and_then(|arg| arg.strip_prefix(short)).filter(|_| !arg.starts_with("--"));
-        let after_long = arg.strip_prefix("--").and_then(|arg| arg.strip_prefix(long));
-        // An option that is not known here may have its value in the next word, too.
-        let next = args.next_if(|next| !next.starts_with('-') && !arg.contains('=') && arg != "--");
-        if after_short == Some("") || after_long == Some("") {
-            found = next;
-        } else {
-            // A longer name can begin alike: `--ntasks-per-node`, if `--ntasks` is looked for.
-            let in_word = after_short.or_else(|| after_long?.strip_prefix('='));
-            found = in_word.or(found);
+    while let Some(word) = args.next_if(|word| word.starts_with('-') && *word != "--") {
+        let option = SrunOption::parse(word);
+        let next = args.next_if(|next| option.may_have_next && !next.starts_with('-'));
+        if option.name == short || option.name == long {
+            found = option.value.or(next);
         }
     }
     found
@@ -182,6 +258,42 @@ mod tests {
         assert_eq!(unseen(&[&["srun", "--nodes=1-2", "--time", "5", "./app"]], &job, 1), two);
         let of_mpirun = ["srun", "--ntasks-per-node=1", "--nodelist=n2,n3", "--ntasks=2", "orted"];
         assert_eq!(unseen(&[&of_mpirun], &job, 0), named(&["n2", "n3"]));
+    }
+
+    // Requirement: SEE-20
+    #[test]
+    fn srun_on_most_nodes_of_the_job_counts() {
+        let job = [("SLURM_JOB_NODELIST", "n[1-3]")];
+        let whole_job = &["srun", "./app"][..];
+        let one_node = &["srun", "-N", "1", "hostname"][..];
+        assert_eq!(unseen(&[whole_job, one_node], &job, 1), named(&["n2", "n3"]));
+        assert_eq!(unseen(&[one_node, whole_job], &job, 1), named(&["n2", "n3"]));
+        let one_task = &["srun", "-n1", "hostname"][..];
+        let two_nodes = &["srun", "-N2", "./app"][..];
+        assert_eq!(unseen(&[one_task, two_nodes], &job, 1), Some(Nodes { unseen: 1, unseen_names: vec![] }));
+    }
+
+    // Requirement: SEE-20
+    #[test]
+    fn options_of_the_command_are_not_those_of_srun() {
+        let two = Some(Nodes { unseen: 1, unseen_names: vec![] });
+        for options in
+            ["-N2", "-lN2", "--nodes=2", "-N2 -u", "-N2 --exclusive", "-N2 -K", "-N 2 --", "-N2 -p x"]
+        {
+            let words = format!("srun {options} ./app -n 1 -N 7 --nodelist=n9");
+            assert_eq!(unseen(&[&words.split(' ').collect::<Vec<_>>()], &[], 1), two, "{options}");
+        }
+    }
+
+    // Requirement: SEE-20
+    #[test]
+    fn nodes_that_sruns_list_are_bounded() {
+        let all: Vec<[String; 3]> =
+            (0..3).map(|i| ["srun".into(), "-w".into(), format!("m[{i}001-{i}999]")]).collect();
+        let commands: Vec<Vec<&str>> =
+            all.iter().map(|words| words.iter().map(String::as_str).collect()).collect();
+        let commands: Vec<&[&str]> = commands.iter().map(Vec::as_slice).collect();
+        assert_eq!(unseen(&commands, &[], 1).map(|nodes| nodes.unseen), Some(MOST_NAMES as u64));
     }
 
     // Requirement: SEE-20

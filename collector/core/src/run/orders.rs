@@ -1,7 +1,7 @@
 //! The orders of a run that the launcher has not answered, and what it has answered.
 //!
-//! An order without an answer is issued again after a while, and by a successor at once. So a line that finds the pipe full may
-//! be dropped, and the launcher may leave an order undone that it can't obey yet.
+//! An order without an answer is sent again after a while, and at once by a collector that replaces a killed one. So a line that
+//! finds the pipe full may be dropped, and the launcher may leave an order undone that it can't obey yet.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::order::{Order, OrderId, Rule};
 
-/// An order without an answer after this time is issued again. The pipe to the launcher was full, or the launcher could not
-/// obey it yet.
+/// An order without an answer after this time is sent again: the pipe to the launcher was full, or the launcher could not obey
+/// yet.
 pub const REPEATED_AFTER_NS: u64 = 1_000_000_000;
 
-/// See the module.
+/// The orders of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Orders {
+    /// Those without an answer.
     open: Vec<Order>,
     /// The last epoch of each rule that the launcher has answered.
     answered: BTreeMap<Rule, u32>,
-    /// When each of the open orders was taken, CLOCK_MONOTONIC nanoseconds. A collector that replaces another has taken
-    /// none.
+    /// When each of the open orders was last sent, CLOCK_MONOTONIC nanoseconds. A collector that replaces another has sent none.
     #[serde(skip)]
     taken: Vec<(OrderId, u64)>,
 }
 
 impl Orders {
-    /// Whether this order was decided before.
+    /// Whether this order was issued or answered before.
     pub(super) fn knows(&self, id: OrderId) -> bool {
         self.is_answered(id) || self.open.iter().any(|order| order.id == id)
     }
 
-    /// Adds an order that a rule has decided.
+    /// Adds an order that a rule has decided, unless it is known already.
     pub(super) fn issue(&mut self, order: Order) {
         if !self.knows(order.id) {
             self.open.push(order);
@@ -47,8 +47,8 @@ impl Orders {
         *last = id.epoch.max(*last);
     }
 
-    /// Gives the orders that the launcher is to get at `now_ns`, CLOCK_MONOTONIC nanoseconds: those that it never got, and those
-    /// that it got [`REPEATED_AFTER_NS`] ago and has not answered.
+    /// Gives the open orders that are to be sent to the launcher at `now_ns`, CLOCK_MONOTONIC nanoseconds. These are the ones that
+    /// were never sent, or were last sent [`REPEATED_AFTER_NS`] ago.
     pub fn take(&mut self, now_ns: u64) -> Vec<Order> {
         self.taken.retain(|(_, at_ns)| now_ns.saturating_sub(*at_ns) < REPEATED_AFTER_NS);
         let is_waiting = |order: &&Order| self.taken.iter().all(|(id, _)| *id != order.id);

@@ -1,5 +1,5 @@
-//! What the sinks have not taken yet: closed samples, processes whose figures are final, and events, in their order. It is
-//! part of the run state, so that a restarted collector hands it on. It is bounded, and what no sink wants is not kept.
+//! What the sinks have not taken yet: closed samples, processes whose figures are final, and events, in their order. The outbox
+//! is part of the run state, so a restarted collector hands its items on. It is bounded, and keeps nothing that no sink wants.
 
 use std::collections::VecDeque;
 
@@ -19,13 +19,13 @@ pub enum Outgoing {
     Sample(Box<TreeSample>),
     /// The figures of a process are final.
     Ended(Box<ProcessSummary>),
-    /// Something else is known.
+    /// Something was learnt of a closed sample.
     Event(Event),
-    /// Something happened in the run.
+    /// Something happened in the run: it started, an alert went on or off, or a limit was exceeded.
     Happened(Box<RunEvent>),
 }
 
-/// Items that were dropped before any sink was given them.
+/// How many items of each kind were dropped before any sink was given them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missed {
     samples: u64,
@@ -35,7 +35,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// Gives how many of them a sink would have taken.
+    /// Gives how many of them a sink with these wants would have taken.
     #[must_use]
     pub fn of(self, wants: Wants) -> u64 {
         let each = [
@@ -58,7 +58,7 @@ impl Missed {
     }
 }
 
-/// What waits for the sinks. Each item has a number, one more than that of the item before.
+/// The items that wait for the sinks. Each has a number, one more than that of the item before.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Outbox {
     /// What the sinks take.
@@ -68,16 +68,16 @@ pub struct Outbox {
     first: u64,
     /// The sinks were given the items before this number.
     given: u64,
-    /// What was dropped since then, and is in no sink's queue.
+    /// The items that were dropped since then, of which no sink's queue has any.
     missed: Missed,
-    /// Key of the last sample that closed, CLOCK_MONOTONIC nanoseconds.
+    /// Key of the last sample that was added, CLOCK_MONOTONIC nanoseconds.
     closed_ns: u64,
     /// Where the items that come next are kept outside of the run state, bytes.
     pub kept_at: u64,
 }
 
 impl Outbox {
-    /// Adds a closed sample. It is kept once, also if a killed collector had closed it.
+    /// Adds a closed sample, if a sink wants samples. One that was restored from a killed collector is not added again.
     pub(super) fn add_sample(&mut self, sample: TreeSample) {
         if self.wants.samples && sample.at_ns > self.closed_ns {
             self.closed_ns = sample.at_ns;
@@ -85,29 +85,28 @@ impl Outbox {
         }
     }
 
-    /// Adds a process whose figures are final.
+    /// Adds a process whose figures are final, if a sink wants those.
     pub(super) fn add_ended(&mut self, process: &ProcessSummary) {
         if self.wants.ended {
             self.push(Outgoing::Ended(Box::new(process.clone())));
         }
     }
 
-    /// Adds what else became known.
+    /// Adds what was learnt of a closed sample, if a sink wants that.
     pub(super) fn add_event(&mut self, event: Event) {
         if self.wants.events {
             self.push(Outgoing::Event(event));
         }
     }
 
-    /// Adds what happened in the run.
+    /// Adds what happened in the run, if a sink wants that.
     pub(super) fn add_happened(&mut self, event: RunEvent) {
         if self.wants.happened {
             self.push(Outgoing::Happened(Box::new(event)));
         }
     }
 
-    /// Adds an item. If there are too many, the oldest one is dropped. It counts as missed, unless the sinks were given it
-    /// before.
+    /// Adds an item. If there are too many, the oldest item is dropped. That one counts as missed, unless the sinks were given it.
     fn push(&mut self, item: Outgoing) {
         self.items.push_back(item);
         if self.items.len() > MOST
@@ -135,12 +134,12 @@ impl Outbox {
         (self.first..).zip(&self.items).filter(move |(item, _)| *item >= number)
     }
 
-    /// Gives what was dropped since the sinks were given items the last time.
+    /// Gives how many items were dropped since [`Self::given`] was last called, and never given to a sink.
     pub fn missed(&self) -> Missed {
         self.missed
     }
 
-    /// Notes that the sinks were given all items, and what was missed.
+    /// Notes that the sinks were given all items, and were told how many they missed.
     pub fn given(&mut self) {
         (self.given, self.missed) = (self.end(), Missed::default());
     }
@@ -152,7 +151,7 @@ impl Outbox {
         }
     }
 
-    /// Adds what a killed collector had closed after this state was saved.
+    /// Adds the items that a killed collector added after this state was saved. The sinks are given all items again.
     pub fn restore(&mut self, items: impl IntoIterator<Item = Outgoing>) {
         for item in items {
             if let Outgoing::Sample(sample) = &item {

@@ -1,5 +1,5 @@
-//! Ranks of MPI jobs and Slurm steps, as the START records name them: what each used here, and how many have no process here. A
-//! process without a START has the rank of its parent.
+//! Ranks of MPI jobs and Slurm steps: what each used in this tree, and how many have no process in it. START records name the
+//! rank of a process. One without a START record has the rank of its parent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::tree::{ProcessSummary, Tree};
 use crate::model::mpi_daemons;
 use crate::model::report::{Exit, JobRank, OwnRank, UnseenRanks};
 
-/// Most ranks that are kept. Beyond that nothing is concluded.
+/// Most ranks that are counted. If there are more, it is not concluded how many are missing.
 const MOST_RANKS: u64 = 1 << 17;
 /// Most ranks whose usage is kept: more than a node has cores.
 const MOST_USED: usize = 4096;
@@ -23,7 +23,9 @@ const MOST_USED: usize = 4096;
 pub(crate) struct Ranks {
     /// By job and number of ranks: MPICH's environment has no id of the job, so jobs of equal size count as one there.
     seen: BTreeMap<(u32, u32), BTreeSet<u32>>,
-    kept: u64,
+    /// How many ranks `seen` has.
+    seen_count: u64,
+    /// What each rank used.
     used: BTreeMap<Rank, RankTotals>,
 }
 
@@ -34,18 +36,21 @@ struct RankTotals {
     sampled_bytes: u64,
     /// Largest RSS that one of them is known to have had, bytes.
     largest_rss_bytes: u64,
-    /// Largest GPU memory of one of them, bytes. `None`: none was seen on a GPU whose driver tells it.
+    /// Largest GPU memory of one of them, bytes. `None`: none was seen on a GPU whose driver reports memory.
     gpu_bytes: Option<u64>,
+    /// CPU time of the finalized ones, microseconds.
     cpu_us: u64,
+    /// The CPU time of a finalized one is not known, so `cpu_us` lacks it.
     is_any_cpu_unknown: bool,
-    /// Those that have been finalized.
+    /// How many have been finalized.
     processes: u64,
-    /// When the last of those ended, CLOCK_MONOTONIC nanoseconds.
+    /// When the last of the finalized ones ended, CLOCK_MONOTONIC nanoseconds.
     end_ns: u64,
-    /// The one of those that started first.
+    /// The finalized one that started first.
     first: Option<FirstProcess>,
 }
 
+/// The process of a rank that started first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct FirstProcess {
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -76,7 +81,8 @@ impl RankTotals {
     }
 
     /// Gives what the report has of the rank. `start_ns`: the run's start, CLOCK_MONOTONIC nanoseconds. `None`: none of its
-    /// processes has been finalized, or it is a daemon, which has the environment of a rank of the step that started it.
+    /// processes has been finalized, or the first one is an MPI daemon. A daemon has the environment of a rank of the step that
+    /// started it.
     fn report(&self, rank: Rank, start_ns: u64) -> Option<JobRank> {
         let first = self.first.as_ref().filter(|first| !mpi_daemons::is_daemon(&first.command))?;
         let seconds = |ns: u64| ns as f64 / 1e9;
@@ -96,15 +102,15 @@ impl RankTotals {
 }
 
 impl Ranks {
-    /// Takes in what a process's environment has.
+    /// Notes the rank that a process's environment names, if it is one of several.
     pub(crate) fn add(&mut self, rank: Rank) {
-        if rank.is_of_several() && self.kept < MOST_RANKS {
+        if rank.is_of_several() && self.seen_count < MOST_RANKS {
             let is_new = self.seen.entry((rank.job, rank.count)).or_default().insert(rank.rank);
-            self.kept += u64::from(is_new);
+            self.seen_count += u64::from(is_new);
         }
     }
 
-    /// Adds a process that was finalized, to the rank that it is of. `gpu_bytes`: its GPU memory peak, if it used a GPU.
+    /// Adds a process that was finalized to its rank, if it has one. `gpu_bytes`: its GPU memory peak, if that is known.
     pub(crate) fn add_finalized(&mut self, process: &ProcessSummary, gpu_bytes: Option<u64>) {
         let Some(totals) = process.ids.rank.and_then(|rank| self.totals_of(rank)) else { return };
         totals.add(process);
@@ -136,8 +142,8 @@ impl Ranks {
         (has_room || self.used.contains_key(&rank)).then(|| self.used.entry(rank).or_default())
     }
 
-    /// Gives what each rank used, but for the launcher's own, which the whole tree is of. `start_ns`: the run's start,
-    /// CLOCK_MONOTONIC nanoseconds.
+    /// Gives what each rank used. The launcher's `own` ranks are left out, since the whole tree belongs to them. `start_ns`: the
+    /// run's start, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn used(&self, own: &[Rank], start_ns: u64) -> Vec<JobRank> {
         let others = self.used.iter().filter(|(rank, _)| !own.contains(rank));
         others.filter_map(|(rank, totals)| totals.report(*rank, start_ns)).collect()
@@ -145,13 +151,13 @@ impl Ranks {
 
     /// Counts the ranks whose usage is not kept, since there are too many.
     pub(crate) fn left_out(&self) -> u64 {
-        self.kept.saturating_sub(MOST_USED as u64)
+        self.seen_count.saturating_sub(MOST_USED as u64)
     }
 
     /// Counts the ranks without a process in the tree. `None`: none is missing, or there are too many to know. `own`: the
-    /// launcher's ranks. It is itself a part of those jobs, and the whole tree has its environment, so they do not count.
+    /// launcher's ranks. Their jobs do not count: the launcher is a part of those, and the tree inherits its environment.
     pub(crate) fn unseen(&self, own: &[Rank]) -> Option<UnseenRanks> {
-        if self.kept >= MOST_RANKS {
+        if self.seen_count >= MOST_RANKS {
             return None;
         }
         let is_own = |job: (u32, u32)| own.iter().any(|rank| (rank.job, rank.count) == job);
@@ -272,6 +278,6 @@ mod tests {
         let mut seen = Ranks::default();
         (0..1 << 18).for_each(|rank| seen.add(Rank { job: 1, rank, count: u32::MAX }));
         seen.add(Rank { job: 9, rank: 7, count: 7 });
-        assert_eq!((seen.kept, seen.unseen(&[])), (MOST_RANKS, None));
+        assert_eq!((seen.seen_count, seen.unseen(&[])), (MOST_RANKS, None));
     }
 }

@@ -1,5 +1,5 @@
-//! The run over time: a sample is open until the next one is complete, then it closes and goes to the sinks. All of it is
-//! concluded from observations and their times, so a replay gives the same.
+//! The run over time. A sample is open until the next one is complete. Then it closes and goes to the sinks. Samples are
+//! concluded from observations and their times alone, so a replay gives the same ones.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use crate::model::tree_sample::{
 /// Commands of a sample: this many with most RAM, and as many others with most CPU time.
 const COMMANDS: usize = 5;
 
-/// The open sample, and what closed samples have told.
+/// The open sample, and what is kept of the closed ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Samples {
     /// What was known of the open sample when it was complete.
     open: Option<TreeSample>,
-    /// CPU time of all samples so far, nanoseconds.
+    /// CPU time of the tree up to the last sample, nanoseconds.
     cpu_ns: Groups<u64>,
-    /// The machine at its last reading.
+    /// The machine's figures at its last reading.
     system: SystemSample,
-    /// The largest that was read of the machine since the last sample closed.
+    /// The largest figures of the machine that were read since the last sample closed.
     largest_system: SystemSample,
     /// Block I/O and file systems.
     pub(super) storage: Storage,
@@ -41,7 +41,7 @@ pub struct Samples {
     /// The closed samples as points.
     pub(crate) over_time: OverTime,
     /// The largest RAM that a closed sample has, bytes.
-    told_bytes: Groups<u64>,
+    largest_closed_bytes: Groups<u64>,
     /// What the sinks have not taken yet.
     pub outbox: Outbox,
 }
@@ -52,12 +52,12 @@ impl Samples {
         self.storage.io()
     }
 
-    /// Takes in a reading of the machine: memory in use, bytes, and CPU utilisation, percent. `None`: it could not be read; for
-    /// CPU, the reading before is too near.
+    /// Takes in a reading of the machine: memory in use, bytes, and CPU utilisation since the reading before, percent. `None`:
+    /// the figure could not be read, or the reading before is too near for a utilisation.
     pub(super) fn note_system(&mut self, at_ns: u64, ram_bytes: Option<u64>, cpu_percent: Option<f64>) {
         self.largest_system =
             self.largest_system.larger(SystemSample { read_ns: at_ns, ram_bytes, cpu_percent });
-        // Memory of a reading before is too old; utilisation is that of the time up to now.
+        // Two readings can be too near for a utilisation: then the last one stays.
         let cpu_percent = cpu_percent.or(self.system.cpu_percent);
         self.system = SystemSample { read_ns: at_ns, ram_bytes, cpu_percent };
     }
@@ -67,39 +67,43 @@ impl Samples {
         self.cpu_ns.combined
     }
 
-    /// Adds the CPU time that a sample found, and that of the processes that ended since the sample before.
+    /// Adds the CPU time that live processes used since the sample before, and that of the sample's intervals.
     pub(super) fn add_cpu(&mut self, sample: &Sample) {
         self.cpu_ns = self.cpu_ns.with(sample.cpu_ns, u64::saturating_add);
         self.add_cpu_of(&sample.intervals);
     }
 
-    /// Adds the CPU time of processes that ended. It is negative where a sample had counted more of one than its records say.
+    /// Adds the CPU time of these intervals. It is negative where a sample had counted more of a process than its records say.
     fn add_cpu_of(&mut self, intervals: &[LiveInterval]) {
-        for life in intervals {
-            let part = self.cpu_ns.part_mut(life.is_main);
-            *part = part.saturating_add_signed(life.cpu_ns);
+        for interval in intervals {
+            let part = self.cpu_ns.part_mut(interval.is_main);
+            *part = part.saturating_add_signed(interval.cpu_ns);
         }
         self.cpu_ns.combined = self.cpu_ns.main.saturating_add(self.cpu_ns.descendants);
     }
 
-    /// Adds the CPU time that processes used after the last sample to it.
+    /// Adds the CPU time that processes used after the last sample: to the open sample, and to its commands.
     pub(super) fn add_last_cpu(&mut self, intervals: &[LiveInterval]) {
         self.add_cpu_of(intervals);
         let Some(open) = &mut self.open else { return };
         open.cpu = open.cpu.with(self.cpu_ns, |cpu, time_ns| CpuSample { time_ns, ..cpu });
-        for life in intervals {
-            match self.commands.iter_mut().find(|command| command.command == life.command) {
-                Some(command) => command.cpu_ns = command.cpu_ns.saturating_add_signed(life.cpu_ns),
+        for interval in intervals {
+            match self.commands.iter_mut().find(|command| command.command == interval.command) {
+                Some(command) => command.cpu_ns = command.cpu_ns.saturating_add_signed(interval.cpu_ns),
                 None => {
-                    let (command, cpu_ns) = (Arc::clone(&life.command), life.cpu_ns.max(0).unsigned_abs());
+                    let command = Arc::clone(&interval.command);
+                    let cpu_ns = interval.cpu_ns.max(0).unsigned_abs();
                     self.commands.push(CommandSample { command, cpu_ns, ..CommandSample::default() });
                 }
             }
         }
+        if self.outbox.wants.samples {
+            open.commands = most_used(&self.commands);
+        }
     }
 }
 
-/// What a sample is made of.
+/// The figures of the run that a sample is made of.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub ram: &'a RamUsage,
@@ -108,32 +112,34 @@ pub(crate) struct Parts<'a> {
     pub totals: &'a Totals,
 }
 
-/// What a sample is made of beside [`Parts`], which RAM does not take in.
+/// What a sample has beside [`Parts`]. It must be made before [`RamUsage::add`], which takes the sample's intervals.
 pub(super) struct Completed {
-    /// Utilisation in the window that it completes, percent.
+    /// Utilisation in the CPU window that the sample completes, percent. `None`: it completes none.
     window_percent: Groups<Option<f64>>,
+    /// All commands of the sample's time.
     commands: Vec<CommandSample>,
+    /// What was used before the sample's time, and was not known then.
     late: Vec<LateUse>,
 }
 
 impl Completed {
-    /// Takes in a sample that completed this CPU window.
+    /// Makes it of a complete sample. `window_percent`: see [`Self::window_percent`].
     pub(super) fn new(tree: &Tree, sample: &Sample, window_percent: Groups<Option<f64>>) -> Self {
         Self { window_percent, commands: by_command(tree, sample), late: late_uses(sample) }
     }
 }
 
 impl Samples {
-    /// Opens a sample that is complete: it is told as it is now until the next one is complete. `parts` have it already.
+    /// Opens a sample that is complete. `parts` have taken the sample in, and the one before is closed.
     pub(super) fn begin(&mut self, sample: &Sample, completed: Completed, parts: Parts) {
         let all = sample.now.groups();
         let percent = parts.cpu.percent(sample.at_ns);
-        // The sums grow over the run; the sample has what was added since the one before.
+        // The sums grow over the run. The sample has what was added since the one before.
         let byte_s = parts.ram.byte_s.with(self.byte_s, |now, before| now - before);
         self.byte_s = parts.ram.byte_s;
         self.commands = completed.commands;
         completed.late.iter().for_each(|late| self.over_time.add_late(late));
-        let wants_commands = self.outbox.wants.samples;
+        let are_commands_wanted = self.outbox.wants.samples;
         self.open = Some(TreeSample {
             from_ns: sample.from_ns,
             at_ns: sample.at_ns,
@@ -143,12 +149,12 @@ impl Samples {
             cpu_window_percent: completed.window_percent,
             processes: Span::at_end(sample.now.processes),
             threads: all.map(|sums| Span::at_end(sums.threads)),
-            commands: if wants_commands { most_used(&self.commands) } else { Vec::new() },
+            commands: if are_commands_wanted { most_used(&self.commands) } else { Vec::new() },
             ..TreeSample::default()
         });
     }
 
-    /// Notes the CPU window that the end of the run completes, percent.
+    /// Notes the utilisation in the CPU window that the end of the run completes, percent. `None`: it completes none.
     pub(super) fn note_last_window(&mut self, window_percent: Groups<Option<f64>>) {
         if let Some(open) = &mut self.open {
             open.cpu_window_percent =
@@ -156,11 +162,12 @@ impl Samples {
         }
     }
 
-    /// Closes the open sample: it goes to the points of the run and to the sinks. Gives its key, `at_ns`. `None`: none is open.
+    /// Closes the open sample, which goes to the points of the run and to the sinks. Gives its key, `at_ns`. `None`: none is open.
     pub(super) fn close(&mut self, parts: Parts) -> Option<u64> {
         let sample = self.now(parts)?;
         let at_ns = sample.at_ns;
-        self.told_bytes = self.told_bytes.with(sample.footprint_bytes, |told, ram| told.max(ram.max));
+        self.largest_closed_bytes =
+            self.largest_closed_bytes.with(sample.footprint_bytes, |largest, ram| largest.max(ram.max));
         self.largest_system = SystemSample::default();
         self.over_time.push(&sample, &self.commands);
         self.outbox.add_sample(sample);
@@ -168,7 +175,7 @@ impl Samples {
         Some(at_ns)
     }
 
-    /// Takes in that there was more in the time of a closed sample.
+    /// Takes in that a closed sample had more RAM or processes: raises the points of the run, and adds an event for the sinks.
     pub(super) fn revise(&mut self, revision: &Revision) {
         self.over_time.raise(revision);
         let (at_ns, max_footprint_bytes) = (revision.at_ns, revision.footprint_bytes);
@@ -181,32 +188,32 @@ impl Samples {
         // Records can have shown more within its time since it was opened.
         let Largest { footprint_bytes, processes, threads } =
             parts.ram.largest_by_sample.within(sample.at_ns);
-        let with = |mut span: Span<u64>, largest: u64| {
+        let raised = |mut span: Span<u64>, largest: u64| {
             span.raise(largest);
             span
         };
-        sample.footprint_bytes = sample.footprint_bytes.with(footprint_bytes, with);
-        sample.threads = sample.threads.with(threads, with);
+        sample.footprint_bytes = sample.footprint_bytes.with(footprint_bytes, raised);
+        sample.threads = sample.threads.with(threads, raised);
         sample.processes.raise(processes);
-        // What was read since the sample before closed, or else what was read last.
+        // The largest since the sample before closed. If nothing was read since then, the last reading.
         sample.system = self.largest_system.or(self.system);
         sample.gpu = parts.gpu.now(sample.at_ns);
         sample.io = self.storage.io();
         sample.file_systems = self.storage.file_systems(sample.at_ns);
-        // What closed samples have, or this one will.
-        let told = self.told_bytes.with(parts.ram.largest_by_sample.open_bytes(), u64::max);
+        let open_bytes = parts.ram.largest_by_sample.open_bytes();
+        let of_samples = self.largest_closed_bytes.with(open_bytes, u64::max);
         let known = parts.ram.max.with(parts.totals.floors, |max, floor| (max, floor));
-        sample.max_ram = known.with(told, |(max, floor), told| maximum(max, floor, told));
+        sample.max_ram = known.with(of_samples, |(max, floor), of_samples| maximum(max, floor, of_samples));
         Some(sample)
     }
 }
 
-/// Gives the largest RAM so far, and what shows it: a single process that was larger than any footprint (`floor`), what was
-/// learnt of closed samples, or a sample. `told_bytes`: the largest RAM that samples have told.
-fn maximum(max: MaxFootprint, floor: Floor, told_bytes: u64) -> RamMaximum {
+/// Gives the largest RAM so far, and what shows it. That is a single process (`floor`) if it was larger than any footprint. If
+/// not, it is a sample, or a record that came after its sample had closed. `of_samples_bytes`: the largest RAM that any sample has.
+fn maximum(max: MaxFootprint, floor: Floor, of_samples_bytes: u64) -> RamMaximum {
     let source = if floor.rss_bytes > max.footprint_bytes {
         MaximumSource::Floor
-    } else if max.footprint_bytes > told_bytes {
+    } else if max.footprint_bytes > of_samples_bytes {
         MaximumSource::Revision
     } else {
         MaximumSource::Sample
@@ -221,4 +228,46 @@ fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
     let mut rest: Vec<&CommandSample> = rest.iter().filter(|command| command.processes > 0).collect();
     rest.sort_by_key(|command| std::cmp::Reverse(command.cpu_ns));
     first.iter().chain(rest.into_iter().take(COMMANDS)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::ProcessId;
+    use crate::model::tree_sample::Wants;
+    use crate::run::tree::Contribution;
+
+    #[test]
+    fn last_sample_has_the_cpu_time_of_commands_after_it() {
+        let command = |name: &str, cpu_ns| CommandSample {
+            command: name.into(),
+            cpu_ns,
+            processes: 1,
+            ..CommandSample::default()
+        };
+        let ended = |name: &str, cpu_ns| LiveInterval {
+            is_process: true,
+            is_end_rough: false,
+            is_main: false,
+            id: ProcessId(1),
+            pid: 1,
+            command: name.into(),
+            start_ns: 0,
+            likely_start_ns: 0,
+            end_ns: 1,
+            memory: Contribution::default(),
+            unread_bytes: None,
+            rss_bytes: 0,
+            counted_at_ns: 0,
+            cpu_ns,
+            threads: 1,
+        };
+        let mut samples = Samples { open: Some(TreeSample::default()), ..Samples::default() };
+        samples.commands = vec![command("make", 3)];
+        samples.outbox.wants = Wants { samples: true, ..Wants::default() };
+        samples.add_last_cpu(&[ended("make", 7), ended("cc", 5)]);
+        let open = samples.open.unwrap();
+        let used: Vec<_> = open.commands.iter().map(|one| (&*one.command, one.cpu_ns)).collect();
+        assert_eq!((used, open.cpu.combined.time_ns), (vec![("make", 10), ("cc", 5)], 12));
+    }
 }

@@ -1,75 +1,75 @@
-//! When is the next sample? The grid of the sampling interval, and the samples beside it.
+//! When the next sample is due: on the grid of the sampling interval, or beside it.
 //!
-//! [`Schedule::decide`] concludes from [`Facts`] alone. What a sample came to goes back by [`Schedule::sampled`]. The rules,
-//! with the values of [`SamplingPolicy`]:
+//! [`Schedule::decide`] concludes from [`Facts`] and from earlier outcomes, which [`Schedule::sampled`] takes in. The rules, with
+//! the values of [`SamplingPolicy`]:
 //!
 //! - Growth: while the tree's RAM grows notably, and at the start of the run, samples come more often. What several processes
 //!   hold at once is known only as well as how far each had grown when one ended.
 //! - Large ends: after the end of a large process the sample waits a little. A sample amid ends would mix peaks with sizes of
 //!   the sample before. While the tree does not grow, that delay is shorter.
-//! - Unreported programs: only samples show the memory of a program that has not reported. They come the more often, the
-//!   younger it is.
+//! - Unreported programs: only samples show the memory of a program that has not written its START record yet. The younger such
+//!   a program is, the more often samples come.
 //! - Many ended intervals cause a sample at once, since they take memory.
 
 use super::tree::LiveInterval;
 use crate::model::policy::SamplingPolicy;
 
-/// What a decision needs to know of the run. Times are CLOCK_MONOTONIC nanoseconds.
+/// The state of the run that a decision depends on. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// The last sample, or the command's start.
+    /// When the last sample was taken, or when the command started.
     pub sampled_ns: u64,
-    /// The largest combined RAM of all samples, bytes.
+    /// The largest footprint of the tree so far, bytes.
     pub largest_bytes: u64,
-    /// When the youngest program began that has not reported, if there is a young one.
+    /// When the youngest program began that has not reported. `None`: there is none that is young.
     pub youngest_unreported_ns: Option<u64>,
-    /// What ended since the last sample: the next one takes it.
+    /// The intervals that ended since the last sample, which the next sample takes.
     pub ended: &'a [LiveInterval],
 }
 
 /// What is to be done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing before this time, CLOCK_MONOTONIC nanoseconds.
+    /// No sample before this time, CLOCK_MONOTONIC nanoseconds.
     Wait(u64),
-    /// A sample.
+    /// A sample now.
     Sample(Terms),
 }
 
 /// How a sample is taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// It is one of the grid.
+    /// The sample is one of the grid.
     pub is_on_grid: bool,
-    /// A process that the sample finds dead puts it off if this is so. `None`: the sample is taken in any case.
+    /// If the sample finds a process dead that was this large, it is put off. `None`: the sample is taken in any case.
     pub large_end: Option<LargeEnd>,
 }
 
 /// Which ends delay a sample: see [`SamplingPolicy::together_ns`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LargeEnd {
-    /// Those of processes that held this many bytes.
+    /// Ends of processes that added at least this much to footprints, bytes.
     pub bytes: u64,
-    /// The sample comes this long after the last of them.
+    /// The sample comes this long after the last of these ends, nanoseconds.
     pub together_ns: u64,
 }
 
 impl LargeEnd {
-    /// Gives when a sample can be taken, if any of these ends is large enough to delay it.
+    /// Gives until when these ends delay a sample, CLOCK_MONOTONIC nanoseconds. `None`: none of them is large enough.
     fn until_ns(&self, ended: &[LiveInterval]) -> Option<u64> {
-        let large = ended.iter().filter(|life| life.memory.added_bytes >= self.bytes);
-        large.map(|life| life.end_ns).max().map(|end_ns| end_ns.saturating_add(self.together_ns))
+        let large = ended.iter().filter(|interval| interval.memory.added_bytes >= self.bytes);
+        large.map(|interval| interval.end_ns).max().map(|end_ns| end_ns.saturating_add(self.together_ns))
     }
 }
 
-/// What a sample came to.
+/// Whether a sample was taken or put off.
 #[derive(Debug, Clone, Copy)]
 pub enum Outcome {
     /// It found a large process dead: it does not count, and is taken again.
     PutOff {
-        /// When, CLOCK_MONOTONIC nanoseconds.
+        /// When the sample was read, CLOCK_MONOTONIC nanoseconds.
         at_ns: u64,
-        /// CPU time that it took, nanoseconds; it counts with the next sample.
+        /// CPU time that the sample took, nanoseconds; it counts with the next sample.
         cost_ns: u64,
         /// The rule that put it off.
         large_end: LargeEnd,
@@ -81,15 +81,15 @@ pub enum Outcome {
 /// A sample that was taken, as far as it decides on the next one.
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
-    /// When, CLOCK_MONOTONIC nanoseconds.
+    /// When it was taken, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
-    /// The sample before.
+    /// When the sample before was taken, CLOCK_MONOTONIC nanoseconds.
     pub from_ns: u64,
     /// CPU time that it took, nanoseconds.
     pub cost_ns: u64,
-    /// The largest RAM before it, bytes.
+    /// The largest footprint of the tree before it, bytes.
     pub largest_before: u64,
-    /// And with it.
+    /// The largest footprint with it, bytes.
     pub largest: u64,
 }
 
@@ -97,16 +97,19 @@ pub struct Taken {
 #[derive(Debug)]
 pub struct Schedule {
     policy: SamplingPolicy,
+    /// The sampling interval, which is the distance of the grid, nanoseconds.
     interval_ns: u64,
+    /// The next sample of the grid.
     next_tick_ns: u64,
-    /// A sample beside the grid.
+    /// The next sample for growth. The largest number: none comes.
     early_ns: u64,
-    /// What samples for programs that have not reported have cost is within their share by then.
+    /// No sample for unreported programs comes before this time: their cost must stay within its share of a core.
     paid_ns: u64,
     /// Large ends delay the next sample up to this time.
     delayed_until_ns: u64,
-    /// What the samples cost that were put off since the last one, nanoseconds.
+    /// What the samples that were put off since the last one cost, nanoseconds.
     put_off_cost_ns: u64,
+    /// The tree counts as growing until this time.
     grows_until_ns: u64,
 }
 
@@ -128,7 +131,7 @@ impl Schedule {
     }
 
     /// Decides whether to sample now or to wait. A sample is planned for the next tick, or earlier for growth or an unreported
-    /// program. Large ends may delay it. Such a wait is kept; else nothing changes.
+    /// program. Large ends may delay it: that delay is kept for the next call. Nothing else changes.
     pub fn decide(&mut self, now_ns: u64, facts: &Facts) -> Decision {
         let is_on_grid = now_ns >= self.next_tick_ns;
         if facts.ended.len() > self.policy.most_waiting {
@@ -149,9 +152,9 @@ impl Schedule {
         }
     }
 
-    /// Gives when a sample comes for programs that have not reported, CLOCK_MONOTONIC nanoseconds; the largest number: none
-    /// comes. After the last sample, it rests for as long as the youngest of them was old by then, so that ages double. The
-    /// policy bounds that time, and what earlier ones cost may make it longer.
+    /// Gives when a sample for unreported programs is due, CLOCK_MONOTONIC nanoseconds. The largest number: none is. It comes as
+    /// long after the last sample as the youngest such program was old by then, so that the age doubles. The policy bounds that
+    /// time, and the cost of earlier samples may make it longer.
     fn unreported_ns(&self, facts: &Facts) -> u64 {
         let policy = &self.policy;
         let is_wanted = policy.unreported_rest_ns > 0;
@@ -168,7 +171,7 @@ impl Schedule {
         let policy = &self.policy;
         let window_ns = planned_ns.saturating_sub(facts.sampled_ns);
         let longest_ns = window_ns.saturating_mul(policy.longest_delay).min(policy.longest_delay_ns);
-        // Memory that does not grow from sample to sample can have grown since the last one.
+        // Without growth from sample to sample, memory can still have grown since the last one. So ends delay, but for less.
         let is_growing = now_ns < self.grows_until_ns;
         let delay_ns = if is_growing { longest_ns } else { policy.together_ns.min(longest_ns) };
         let is_delayed_enough = now_ns >= planned_ns.saturating_add(delay_ns);
@@ -183,7 +186,7 @@ impl Schedule {
         })
     }
 
-    /// Takes in what a sample came to, which decides when the next one comes.
+    /// Takes in whether a sample was taken or put off, which decides when the next one comes.
     pub fn sampled(&mut self, outcome: &Outcome) {
         match *outcome {
             Outcome::PutOff { at_ns, cost_ns, large_end } => {
@@ -192,14 +195,15 @@ impl Schedule {
             }
             Outcome::Taken(taken) => {
                 let put_off_cost_ns = std::mem::take(&mut self.put_off_cost_ns);
-                self.taken(&Taken { cost_ns: taken.cost_ns.saturating_add(put_off_cost_ns), ..taken });
+                let cost_ns = taken.cost_ns.saturating_add(put_off_cost_ns);
+                self.plan_after(&Taken { cost_ns, ..taken });
             }
         }
     }
 
-    /// Takes in a sample that counts, and plans the next one.
-    fn taken(&mut self, taken: &Taken) {
-        // Neither the grid nor growth was the reason for it: it was an unreported program, or many ended intervals.
+    /// Plans the samples after one that was taken.
+    fn plan_after(&mut self, taken: &Taken) {
+        // Neither the grid nor growth was the reason for it, but an unreported program, or many ended intervals.
         if taken.at_ns < self.next_tick_ns.min(self.early_ns) {
             self.pay(taken);
         }
@@ -218,17 +222,19 @@ impl Schedule {
         }
     }
 
-    /// Whether the largest RAM grew since the sample before at such a rate that in an interval it grows notably.
+    /// Whether the largest footprint grew since the sample before at such a rate that in one sampling interval it grows notably.
     fn is_growth_notable(&self, taken: &Taken) -> bool {
-        let growth = taken.largest.saturating_sub(taken.largest_before);
+        let growth_bytes = taken.largest.saturating_sub(taken.largest_before);
         let length_ns = taken.at_ns.saturating_sub(taken.from_ns).max(1);
-        let in_interval = u128::from(growth) * u128::from(self.interval_ns) / u128::from(length_ns);
-        let notable = taken.largest_before / self.policy.notable_growth.max(1);
-        in_interval > u128::from(notable)
+        let in_interval_bytes =
+            u128::from(growth_bytes) * u128::from(self.interval_ns) / u128::from(length_ns);
+        let notable_bytes = taken.largest_before / self.policy.notable_growth.max(1);
+        in_interval_bytes > u128::from(notable_bytes)
     }
 
-    /// Pays for a sample that was taken for a program that has not reported: the next one comes when the time since is long
-    /// enough for the cost to be within its share. Time that was not used pays too, as far as it can be saved.
+    /// Pays for a sample that was taken for an unreported program, by moving `paid_ns` on. Over the time by which it moves, the
+    /// sample's cost is the share of a core that such samples may take. Earlier time that no sample used pays too, up to what can
+    /// be saved.
     fn pay(&mut self, taken: &Taken) {
         let time_for = |cost_ns: u64| cost_ns.saturating_mul(self.policy.share_of_unreported);
         let saved_ns = time_for(self.policy.saved_for_unreported_ns);

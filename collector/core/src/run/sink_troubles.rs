@@ -4,28 +4,29 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What one output misses.
+/// Why an output was closed early, and what it lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkTrouble {
-    /// Why it was closed before the end of the run.
+    /// Why the output was closed before the end of the run. `None`: it was not.
     pub failed: Option<String>,
-    /// How much of it is lost: lines of a file.
+    /// Lines or samples that the output lost.
     pub lost: u64,
-    /// Why the first of them were; `None`: it was too slow.
+    /// The first error that lost some of them. `None`: no error did; if some are lost, the output was too slow.
     pub error: Option<String>,
 }
 
-/// The outputs with a trouble, by their names.
+/// The outputs that failed or lost something, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkTroubles(pub BTreeMap<String, SinkTrouble>);
 
 impl SinkTroubles {
-    /// Notes that an output failed. The first reason counts.
+    /// Notes that an output failed, and why. Of several failures the first is kept.
     pub(super) fn failed(&mut self, sink: &str, error: &str) {
         self.0.entry(sink.to_owned()).or_default().failed.get_or_insert_with(|| error.to_owned());
     }
 
-    /// Notes that `lost` more lines of an output are lost. `error`: why; `None`: it was too slow. The first error is kept.
+    /// Notes that an output lost `lost` more lines or samples. `error`: why; `None`: the output was too slow. The first error is
+    /// kept.
     pub(super) fn lost(&mut self, sink: &str, lost: u64, error: Option<&str>) {
         let trouble = self.0.entry(sink.to_owned()).or_default();
         trouble.lost = trouble.lost.saturating_add(lost);

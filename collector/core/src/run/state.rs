@@ -1,5 +1,5 @@
-//! The run so far: all that a restarted collector resumes from. It can be written to the state file and read back.
-//! It changes by observations only.
+//! The run so far, from which a restarted collector resumes. It can be written to the state file and read back. It changes by
+//! observations only.
 
 use gpu_track_abi::record::Event;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ use crate::model::tree_sample::{GpuSums, TreeSample};
 pub struct RunState {
     /// Processes whose figures are not final.
     pub tree: Tree,
-    /// Sums over those whose figures are.
+    /// Sums over the processes whose figures are final.
     pub(crate) totals: Totals,
     /// Processes that did not succeed.
     pub(crate) failures: Failures,
@@ -48,29 +48,31 @@ pub struct RunState {
     pub ram: RamUsage,
     /// CPU over time.
     pub(crate) cpu: CpuUsage,
-    /// The cores that it may use.
+    /// How busy the cores are that the run may use.
     pub(crate) cores: AllowedCores,
     /// GPUs over time.
     pub gpu: GpuState,
     /// The tree at each sample.
     pub samples: Samples,
-    /// Pid of the command's first process, once it was told.
+    /// Pid of the command's first process; `None`: not known yet.
     pub(crate) main_pid: Option<u32>,
     /// CLOCK_MONOTONIC of the command's start, nanoseconds.
     pub start_ns: u64,
-    /// CLOCK_MONOTONIC of the last sample, nanoseconds.
+    /// CLOCK_MONOTONIC of the last sample, nanoseconds; before it, of the session's start.
     pub sampled_ns: u64,
     /// Failures of the sources.
     pub health: Health,
     /// What the launcher is to do.
     pub(crate) orders: Orders,
+    /// Whether the launcher waits for the tree after the command's end (`--wait-all`).
     pub(super) waiting: Waiting,
     /// What the run may not exceed.
     pub(crate) limits: LimitRules,
     /// Alerts and events; `None`: nobody asked for them.
     pub(crate) alerts: Option<Box<AlertRules>>,
-    /// The findings that are applied.
+    /// How many findings are applied, and where the next ones are.
     pub found: ReadUpTo,
+    /// The kernel's count of processes, by which forged records are found.
     trust: Trust,
     /// The sample that is being taken.
     #[serde(skip)]
@@ -78,6 +80,7 @@ pub struct RunState {
     /// The processes of the last sample that the live file lists.
     #[serde(skip)]
     largest: Largest,
+    /// Clock ticks in a second, the unit of the machine's busy time.
     ticks_per_second: u64,
 }
 
@@ -116,7 +119,7 @@ pub struct ConnectorState {
 }
 
 impl Health {
-    /// Gives why the records are not trusted, by what they tell. `None`: they are.
+    /// Gives why the records are not trusted: they are forged, or the event ring was overwritten. `None`: they are trusted.
     pub(crate) fn records_untrusted(&self) -> Option<String> {
         match self.forgery {
             Some(forgery) => Some(forgery.to_string()),
@@ -125,7 +128,7 @@ impl Health {
     }
 }
 
-/// Gives the CPU time that a record claims, microseconds.
+/// Gives the CPU time that a record claims for a process and its children, microseconds. 0: it claims none.
 fn claimed_cpu_us(event: &Event) -> u64 {
     let cpu_us = |usage| Rusage::from(usage).cpu_us();
     match event {
@@ -152,7 +155,7 @@ impl RunState {
         let cpu = CpuUsage::new(config.tracking.interval_ns(), cores, start_ns);
         let trust = Trust::new(start_ns, cores, config.start.forks_before.is_some());
         let mut run = Self::new(context, cpu, trust, config.report.most_heaviest);
-        run.waiting.is_told = config.tracking.tells_waiting;
+        run.waiting.is_wanted = config.tracking.tells_waiting;
         let usable = usable_at_start(config, host);
         let interval_ns = config.tracking.interval_ns();
         run.limits = LimitRules::new(&config.tracking.limits.list, usable.memory.bytes, interval_ns);
@@ -194,7 +197,7 @@ impl RunState {
         }
     }
 
-    /// Applies an observation: gives it to the parts of the run that it tells something. `now_ns` is CLOCK_MONOTONIC.
+    /// Applies an observation at `now_ns`, CLOCK_MONOTONIC nanoseconds: gives it to the parts of the run that it concerns.
     pub fn apply(&mut self, now_ns: u64, observation: &Observation) {
         match observation {
             Observation::Findings(findings) => self.apply_findings(findings, now_ns),
@@ -203,22 +206,15 @@ impl RunState {
                 self.health.forgery = self.suspicion(now_ns);
             }
             Observation::CommandStarted { pid, start_ns, command } => {
-                self.start_ns = *start_ns;
-                self.main_pid = Some(*pid);
-                self.gpu.usage.start_ns = *start_ns;
                 self.tree.set_main(*pid, *start_ns, command);
-                self.note_start();
+                self.begin(*pid, *start_ns);
             }
             Observation::Attached { process, command } => {
-                let since_ns = process.before.at_ns;
-                self.start_ns = since_ns;
-                self.main_pid = Some(process.pid);
-                self.gpu.usage.start_ns = since_ns;
                 self.tree.attach(process, command);
-                self.note_start();
+                self.begin(process.pid, process.before.at_ns);
             }
             Observation::PidNumber { pid, pidfd_inode } => self.tree.note_number(*pid, *pidfd_inode),
-            // The connector may be about to report it, so it waits.
+            // The connector may be about to report the child, so what /proc showed waits.
             Observation::Child(child) if self.has_connector() => {
                 self.tree.found_ahead(child.clone());
             }
@@ -233,14 +229,13 @@ impl RunState {
                 }
             }
             Observation::Ended { id, at_ns, gone_ns, remains } => {
-                // Its end is known already, or its figures are final.
-                if self.tree.get(*id).is_none_or(|process| !process.is_alive()) {
-                    return;
+                // If it is not alive here, its end is known already, or its figures are final.
+                if self.tree.get(*id).is_some_and(|process| process.is_alive()) {
+                    if let Some(remains) = remains {
+                        self.tree.note_remains(*id, remains);
+                    }
+                    self.tree.observe_end(*id, *at_ns, *gone_ns);
                 }
-                if let Some(remains) = remains {
-                    self.tree.note_remains(*id, remains);
-                }
-                self.tree.observe_end(*id, *at_ns, *gone_ns);
             }
             Observation::Accounted { id, account } => self.tree.note_account(*id, *account),
             Observation::FirstThreadEnded(id) => self.tree.first_thread_ended(*id),
@@ -305,20 +300,31 @@ impl RunState {
                 let window_percent = self.cpu.finish(*end_ns);
                 self.samples.note_last_window(window_percent);
             }
-            Observation::FinalizeAll => {
-                self.tree.finalize_all(now_ns);
-                self.count_finalized();
-                // No other sample comes: what the processes used after the last one belongs to it.
-                self.samples.add_last_cpu(&self.tree.take_intervals(u64::MAX));
-                self.samples.storage.finish_io(self.sampled_ns, &self.totals);
-                self.close_sample();
-            }
+            Observation::FinalizeAll => self.finalize_all(now_ns),
             Observation::SinksWant(wants) => self.samples.outbox.wants = *wants,
             Observation::SinkFailed { sink, error } => self.health.sinks.failed(sink, error),
             Observation::SinkLost { sink, lost, error } => {
                 self.health.sinks.lost(sink, *lost, error.as_deref())
             }
         }
+    }
+
+    /// Notes the command's first process, and since when the run counts, CLOCK_MONOTONIC nanoseconds.
+    fn begin(&mut self, main_pid: u32, start_ns: u64) {
+        self.start_ns = start_ns;
+        self.main_pid = Some(main_pid);
+        self.gpu.usage.start_ns = start_ns;
+        self.note_start();
+    }
+
+    /// Makes the figures of all processes final at the end of the run, and closes the last sample.
+    fn finalize_all(&mut self, now_ns: u64) {
+        self.tree.finalize_all(now_ns);
+        self.count_finalized();
+        // No other sample comes, so what the processes used after the last one belongs to that.
+        self.samples.add_last_cpu(&self.tree.take_intervals(u64::MAX));
+        self.samples.storage.finish_io(self.sampled_ns, &self.totals);
+        self.close_sample();
     }
 
     /// Applies records and connector events in their order.
@@ -346,7 +352,7 @@ impl RunState {
         }
     }
 
-    /// Gives a record to the parts of the run that it tells something. Each kind of record has its row.
+    /// Gives a record to the parts of the run that it concerns.
     fn give_to_owners(&mut self, record: &StoredRecord, now_ns: u64) {
         let StoredRecord { origin, event, .. } = record;
         match event {
@@ -362,7 +368,7 @@ impl RunState {
         }
     }
 
-    /// Applies a connector event, and notes what happened to the connector itself.
+    /// Applies a connector event, and notes if the connector lost events or was given up.
     fn apply_kernel_event(&mut self, event: &KernelEvent, now_ns: u64) {
         let connector = &mut self.health.connector;
         match event.what {
@@ -392,8 +398,8 @@ impl RunState {
         }
     }
 
-    /// Adds up a sample that all passes have read, closes the one before, and opens this one. What this one tells of the time
-    /// before it is still a part of that one, so it is taken in first.
+    /// Adds up a sample that all passes have read, closes the one before, and opens this one. This one is added up first: what it
+    /// tells of the time of the sample before still goes into that sample.
     fn complete_sample(&mut self) {
         let Some(mut sample) = self.sampling.take() else { return };
         sample.intervals.extend(self.tree.take_intervals(sample.at_ns));
@@ -457,7 +463,7 @@ impl RunState {
         self.pass_on_events();
     }
 
-    /// Hands new events to the sinks.
+    /// Notes newly exceeded limits as events, and hands all new events to the sinks.
     fn pass_on_events(&mut self) {
         let Some(alerts) = &mut self.alerts else { return };
         alerts.note_limits(&self.limits, self.start_ns);
@@ -466,11 +472,13 @@ impl RunState {
         }
     }
 
-    /// Gives the process that holds most at this sample; `None` also where neither a limit nor `--on-alert` asks for it.
+    /// Gives the process with the largest RSS at this sample. `None`: there is none, or neither a limit nor `--on-alert` asks for it.
     fn largest_process(&self, sample: &Sample) -> Option<LargestProcess> {
         let runs_a_command = self.alerts.as_ref().is_some_and(|alerts| alerts.runs_a_command());
-        let is_asked_for = runs_a_command || !self.limits.is_empty();
-        let held = sample.holders.iter().filter(|_| is_asked_for).max_by_key(|held| held.rss_bytes)?;
+        if self.limits.is_empty() && !runs_a_command {
+            return None;
+        }
+        let held = sample.holders.iter().max_by_key(|held| held.rss_bytes)?;
         let process = self.tree.get(held.id)?;
         let (pid, command) = (process.ids.host_pid, process.name.command.to_string());
         Some(LargestProcess { pid, command, rss_bytes: held.rss_bytes })
@@ -496,7 +504,7 @@ impl RunState {
         self.limits.decide(&facts, &mut self.orders);
     }
 
-    /// Notes that the launcher has answered an order.
+    /// Notes that the launcher has answered an order. If a limit's action was done, notes by how much the limit was exceeded.
     fn note_answer(&mut self, id: OrderId, result: OrderResult, excess: Option<Excess>) {
         self.orders.answer(id);
         if let (Rule::Limit(index), OrderResult::Done, Some(excess)) = (id.rule, result, excess) {
@@ -530,30 +538,30 @@ impl RunState {
         self.largest.processes(&self.tree, &self.gpu.usage)
     }
 
-    /// Keeps the first of each signal. The launcher tells a restarted collector again.
+    /// Keeps the first of each signal. The launcher sends those that it received to a restarted collector again.
     fn note_signal(&mut self, received: &SignalReceived) {
         if self.signals.iter().all(|known| known.signal != received.signal) {
             self.signals.push(received.clone());
         }
     }
 
-    /// Counts the processes that were finalized since the last call.
+    /// Adds the processes that were finalized since the last call to the sums and lists of the run.
     fn count_finalized(&mut self) {
         for process in self.tree.take_summaries() {
             self.totals.add(&process);
             self.failures.add(&process);
             self.samples.outbox.add_ended(&process);
-            let gpu_bytes = self.gpu.finalized(&process);
-            if let Some(peak) = gpu_bytes {
-                self.totals.add_on_gpus(&process, peak);
+            let gpu_peak_bytes = self.gpu.finalized(&process);
+            if let Some(peak_bytes) = gpu_peak_bytes {
+                self.totals.add_on_gpus(&process, peak_bytes);
             }
-            self.ranks.add_finalized(&process, gpu_bytes.filter(|bytes| *bytes > 0));
+            self.ranks.add_finalized(&process, gpu_peak_bytes.filter(|bytes| *bytes > 0));
         }
     }
 
-    /// Gives what the core wants to know now, times in CLOCK_MONOTONIC nanoseconds: the programs of some processes, and
-    /// what is left of those whose exit the connector reported. A program is asked about if it began by `by_ns` and has
-    /// written no record since. So is one whose time for its START record is over at `now_ns`.
+    /// Gives what is to be read now: the programs of some processes, and what is left of processes whose exit the connector
+    /// reported. A program is read if it began by `by_ns` and has written no record since. So is one whose time for its START
+    /// record is over at `now_ns`. Times are CLOCK_MONOTONIC nanoseconds.
     pub fn requests(&self, by_ns: u64, now_ns: u64) -> Vec<Request> {
         let tree = &self.tree;
         let unread = tree.programs_to_read(by_ns).chain(tree.overdue_starts(now_ns));
@@ -569,12 +577,12 @@ impl RunState {
             };
             Some(Request::ReadProgram(process.target()?, question))
         });
-        let ends = tree.ends_to_read();
-        let ends = ends.filter_map(|(process, exit)| Some(Request::ReadEnd(process.target()?, exit.at_ns)));
+        let exited = tree.ends_to_read();
+        let ends = exited.filter_map(|(process, exit)| Some(Request::ReadEnd(process.target()?, exit.at_ns)));
         programs.chain(ends).collect()
     }
 
-    /// Gives the processes that only records name, to be checked.
+    /// Gives the processes that only records name. For each it must be checked whether the process is in the tree.
     pub fn membership_requests(&self) -> Vec<Target> {
         self.tree.memberships_to_check().collect()
     }

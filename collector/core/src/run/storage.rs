@@ -1,7 +1,7 @@
 //! The run's block I/O over time, and the space on its file systems.
 //!
-//! A process's /proc/PID/io has what it and the children that it waited for did. So the sum over the launcher and all processes
-//! that are not reaped is the tree's, each child counted once: by itself until it is reaped, then by its reaper.
+//! /proc/PID/io has the I/O of a process and of the children that it waited for. So the sum over the launcher and all processes
+//! that are not reaped is the tree's. It has each child once: by itself until it is reaped, then by its reaper.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::usage::Totals;
 use crate::model::observation::FreeSpace;
 use crate::model::tree_sample::{FileSystemSample, IoBytes, IoSample};
 
-/// Space is unknown if the file system has not answered for this time, nanoseconds: it is asked once a second.
+/// Free space is unknown if its file system has not answered for this time, nanoseconds. It is asked once a second.
 const PATIENCE_NS: u64 = 3_000_000_000;
 
 /// Block I/O and file systems of a run.
@@ -20,7 +20,7 @@ const PATIENCE_NS: u64 = 3_000_000_000;
 pub(super) struct Storage {
     /// `None`: it was not read yet, or the kernel does not count it.
     io: Option<Io>,
-    /// What a process did before the run attached to it could not be read.
+    /// The run's block I/O is unknown: that of a process from before the run attached to it could not be read.
     is_unknown: bool,
     /// In the order in which they answered first.
     file_systems: Vec<FileSystemSample>,
@@ -29,59 +29,62 @@ pub(super) struct Storage {
 /// The tree's block I/O.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Io {
-    /// What is known of it.
+    /// What is known since the start of the run.
     known: IoSample,
-    /// What the readings say of it.
-    read: IoBytes,
+    /// What the readings alone show since the start of the run.
+    from_readings: IoBytes,
     /// The sum at the last reading.
-    last: IoBytes,
-    /// What the sum has from before the run attached to a process, as far as the last reading counted it.
-    before: IoBytes,
+    last_sum: IoBytes,
+    /// How much of `last_sum` is from before the run attached to its processes.
+    before_attach: IoBytes,
     /// By how much the last reading was smaller than the one before.
     deficit: IoBytes,
 }
 
-/// Combines two amounts by `f`, read and written each.
-fn with(a: IoBytes, b: IoBytes, f: impl Fn(u64, u64) -> u64) -> IoBytes {
+/// Combines the read bytes of two amounts by `f`, and their written bytes.
+fn combine(a: IoBytes, b: IoBytes, f: impl Fn(u64, u64) -> u64) -> IoBytes {
     IoBytes { read: f(a.read, b.read), written: f(a.written, b.written) }
 }
 
 impl Io {
-    /// Takes in a sum that was read.
+    /// Takes in the sum of a reading.
     ///
     /// Processes are read one after another, parents first. A child that is reaped meanwhile is in no figure of this reading,
-    /// and in its parent's of the next one. So the next reading makes up for a deficit. If it lasts, the child was reaped by a
-    /// process that is not of the tree, and what it did before stays counted.
+    /// and in its parent's of the next one. So the next reading makes up for a deficit. If the deficit lasts, the child was
+    /// reaped by a process outside of the tree, and what the child did before stays counted.
     fn add(&mut self, sum: IoBytes) {
-        // A sum counts only as far as it is above the last one and what that lacked.
-        let counted = with(self.last, self.deficit, u64::saturating_add);
-        let grown = with(sum, counted, u64::saturating_sub);
-        self.read = with(self.read, grown, u64::saturating_add);
-        self.deficit = with(self.last, sum, u64::saturating_sub);
-        self.last = sum;
+        // Only what is above the last sum and its deficit is new.
+        let counted = combine(self.last_sum, self.deficit, u64::saturating_add);
+        let grown = combine(sum, counted, u64::saturating_sub);
+        self.from_readings = combine(self.from_readings, grown, u64::saturating_add);
+        self.deficit = combine(self.last_sum, sum, u64::saturating_sub);
+        self.last_sum = sum;
     }
 
-    /// Notes what is known by `at_ns`, CLOCK_MONOTONIC nanoseconds. `ended`: what processes told at their ends, which can be
-    /// more than the readings say. What was known once does not get less.
-    fn know(&mut self, at_ns: u64, ended: IoBytes) {
+    /// Notes what is known by `at_ns`, CLOCK_MONOTONIC nanoseconds. `of_ended`: the I/O of processes whose figures are final,
+    /// which can be more than the readings show. What was known once does not get less.
+    fn update_known(&mut self, at_ns: u64, of_ended: IoBytes) {
         self.known.read_ns = self.known.read_ns.max(at_ns);
-        self.known.bytes = with(self.known.bytes, with(self.read, ended, u64::max), u64::max);
+        let now = combine(self.from_readings, of_ended, u64::max);
+        self.known.bytes = combine(self.known.bytes, now, u64::max);
     }
 }
 
 /// Bytes of a block as getrusage(2) counts them.
 const BLOCK_BYTES: u64 = 512;
 
-/// Gives the block I/O of the processes whose figures are final.
+/// Gives the block I/O of the processes whose figures are final, by their records and their reapers' figures.
 fn of_ended(totals: &Totals) -> IoBytes {
     let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES);
     IoBytes { read: bytes(totals.own_usage.input_blocks), written: bytes(totals.own_usage.output_blocks) }
 }
 
 impl Storage {
-    /// Takes in a reading of the block I/O, the sum over processes. `None`: it could not be read. `is_first`: what was done
-    /// before is not of this run, or nobody read it, so that it does not count. `before`: what processes of a run that attached to
-    /// one did before; there are more if some are found later.
+    /// Takes in a reading of the block I/O: the sum over all processes. `None`: the kernel does not count it.
+    ///
+    /// `is_first`: this collector has read nothing before. If it replaced a killed one, what was done since that one's last
+    /// reading counts only by records. `before`: the I/O that the processes of an attached run did before the attach. It grows if
+    /// more of them are found. `None`: the run started its command.
     pub(super) fn add_io(
         &mut self,
         at_ns: u64,
@@ -92,31 +95,33 @@ impl Storage {
     ) {
         self.is_unknown |= before.is_some_and(|before| before.unread.is_some());
         let Some(sum) = sum else { return };
-        let all_before = before.map_or(IoBytes::default(), |before| before.bytes);
+        let before_attach = before.map_or(IoBytes::default(), |before| before.bytes);
         match &mut self.io {
-            Some(io) if is_first => (io.last, io.deficit) = (sum, IoBytes::default()),
+            // A collector that replaced a killed one counts from here on.
+            Some(io) if is_first => (io.last_sum, io.deficit) = (sum, IoBytes::default()),
             Some(io) => {
-                let joined = with(all_before, io.before, u64::saturating_sub);
-                io.last = with(io.last, joined, u64::saturating_add);
+                // Processes that were found since the last reading are in this sum, with what they did before the attach.
+                let newly_found = combine(before_attach, io.before_attach, u64::saturating_sub);
+                io.last_sum = combine(io.last_sum, newly_found, u64::saturating_add);
                 io.add(sum);
             }
-            // The first reading of the run only says where to count from, unless that is known.
+            // The first reading of the run: what is above the I/O from before the attach counts. Without an attach, nothing does.
             None => {
                 let known = IoSample { read_ns: at_ns, bytes: IoBytes::default() };
-                let last = before.map_or(sum, |before| before.bytes);
-                self.io.insert(Io { known, last, ..Io::default() }).add(sum);
+                let last_sum = before.map_or(sum, |before| before.bytes);
+                self.io.insert(Io { known, last_sum, ..Io::default() }).add(sum);
             }
         }
         if let Some(io) = &mut self.io {
-            io.before = all_before;
-            io.know(at_ns, of_ended(totals));
+            io.before_attach = before_attach;
+            io.update_known(at_ns, of_ended(totals));
         }
     }
 
     /// Takes in that the figures of all processes are final: no more readings come after `at_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn finish_io(&mut self, at_ns: u64, totals: &Totals) {
         if let Some(io) = &mut self.io {
-            io.know(at_ns, of_ended(totals));
+            io.update_known(at_ns, of_ended(totals));
         }
     }
 
@@ -125,13 +130,13 @@ impl Storage {
     pub(super) fn add_space(&mut self, at_ns: u64, answers: &[FreeSpace]) {
         for answer in answers {
             let directory = (answer.role, answer.path.clone());
-            let at = self.file_systems.iter().position(|system| system.device == answer.device);
-            let at = at.unwrap_or_else(|| {
-                self.file_systems
-                    .push(FileSystemSample { device: answer.device, ..FileSystemSample::default() });
+            let known = self.file_systems.iter().position(|system| system.device == answer.device);
+            let index = known.unwrap_or_else(|| {
+                let new = FileSystemSample { device: answer.device, ..FileSystemSample::default() };
+                self.file_systems.push(new);
                 self.file_systems.len() - 1
             });
-            let system = &mut self.file_systems[at];
+            let system = &mut self.file_systems[index];
             if !system.directories.contains(&directory) {
                 system.directories =
                     system.directories.iter().cloned().chain([directory]).collect::<Arc<[_]>>();
@@ -145,8 +150,8 @@ impl Storage {
         self.io.map(|io| io.known).filter(|_| !self.is_unknown)
     }
 
-    /// Gives the file systems as they were known at `at_ns`. One that has not answered for [`PATIENCE_NS`] has no free space
-    /// that is known.
+    /// Gives the file systems as they were known at `at_ns`, CLOCK_MONOTONIC nanoseconds. The free space of one that has not
+    /// answered for [`PATIENCE_NS`] is unknown.
     pub(super) fn file_systems(&self, at_ns: u64) -> Vec<FileSystemSample> {
         let is_late = |system: &FileSystemSample| at_ns.saturating_sub(system.read_ns) > PATIENCE_NS;
         let known = |system: &FileSystemSample| system.free_bytes.filter(|_| !is_late(system));

@@ -1,6 +1,6 @@
-//! Whether the records can be true. A process of the tree can write whatever it likes into the ring, but the kernel
-//! counts the processes that the machine has made. Records of many more processes, or more records than processes can
-//! cause, are forged, and no more records are read.
+//! Whether the records can be true. A process of the tree can write whatever it likes into the ring, but the kernel counts the
+//! processes that the machine has made. If records name many more processes, or are more than processes can cause, they are
+//! forged. Then no more records are applied.
 
 use std::fmt;
 
@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
 
-/// Processes beyond those that the machine has made that are no evidence of forgery: one may be counted twice, or have
-/// existed before the run.
+/// So many processes more than twice those that the machine has made are no evidence of forgery: they may have existed before
+/// the run.
 const MOST_DOUBLE: u64 = 1000;
-/// Live processes of other pid namespaces without any other source that are no evidence either.
+/// From this many live processes of other pid namespaces that only records show, these are evidence of forgery.
 const MOST_UNSEEN: usize = 16_384;
 /// Records that a process may cause: fork, a few execs, exit, reaping, and those of its tracers.
 const RECORDS_OF_PROCESS: u64 = 16;
 /// The records that a core may cause in a second by exec alone, which takes 200 us at least.
 const RECORDS_OF_CORE_SECOND: u64 = 20_000;
-/// Fewer records are no evidence.
+/// So many records more than processes can cause are no evidence.
 const FEW_RECORDS: u64 = 100_000;
 
 /// The evidence that records are forged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Forgery {
-    /// More processes than there can be.
+    /// Records name more processes than there can be.
     Processes {
-        /// In records.
+        /// How many they name.
         reported: u64,
-        /// Made by the machine, threads included.
+        /// How many the machine has made, threads included.
         made: u64,
     },
-    /// Live processes that no other source shows.
+    /// Records name live processes that no other source shows.
     Unseen {
         /// How many.
         count: u64,
     },
-    /// More records than the machine can have caused.
+    /// There are more records than the machine can have caused.
     Records {
         /// How many.
         reported: u64,
@@ -61,7 +61,9 @@ impl fmt::Display for Forgery {
 /// Compares the records with the kernel's count of processes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Trust {
+    /// The session's start, CLOCK_MONOTONIC nanoseconds.
     start_ns: u64,
+    /// Cores of the machine.
     cores: u64,
     /// The processes and threads that the machine has made since the session's start; `None`: the kernel does not
     /// count them.
@@ -70,28 +72,28 @@ pub struct Trust {
 
 impl Trust {
     /// Makes it for a session that began at `start_ns` (CLOCK_MONOTONIC). `cores`: those of the machine, which bound how many
-    /// records there can be. `is_counted` tells whether the kernel counts processes.
+    /// records there can be. `is_counted`: the kernel counts processes.
     #[must_use]
     pub fn new(start_ns: u64, cores: u32, is_counted: bool) -> Self {
         Self { start_ns, cores: cores.into(), made: is_counted.then_some(0) }
     }
 
-    /// Gives the evidence that the records are forged, with this many `findings` applied. If there are more processes than
-    /// the last kernel count, that must be read again before it is concluded.
+    /// Gives the evidence that the records are forged, with this many `findings` applied. The kernel's count may be older than the
+    /// records, so on suspicion the caller must read it anew and ask again.
     pub(crate) fn forgery(&self, tree: &Tree, findings: u64, now_ns: u64) -> Option<Forgery> {
-        // Only the count looks at the processes.
+        // To count the unseen goes through the processes, so whether there can be enough is asked first.
         if tree.may_have_unseen(MOST_UNSEEN)
             && let count = tree.unseen()
             && count >= MOST_UNSEEN
         {
             return Some(Forgery::Unseen { count: count as u64 });
         }
-        self.too_much(tree.counts().created, findings, now_ns)
+        self.impossible_count(tree.counts().created, findings, now_ns)
     }
 
     /// Compares the `reported` processes, and the number of `findings`, with what the machine can have made by `now_ns`
     /// (CLOCK_MONOTONIC). `None`: they are possible, or the kernel does not count processes.
-    fn too_much(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
+    fn impossible_count(&self, reported: u64, findings: u64, now_ns: u64) -> Option<Forgery> {
         let made = self.made?;
         // A process may be counted twice.
         if reported > made.saturating_mul(2).saturating_add(MOST_DOUBLE) {

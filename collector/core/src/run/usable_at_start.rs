@@ -1,4 +1,5 @@
-//! What the command may use, as far as that is known when it starts: the strictest limit counts, and is named.
+//! The cores and the memory that the command may use, as far as they are known when it starts. The strictest limit counts, and
+//! is named.
 
 use crate::model::config::Config;
 use crate::model::host_info::HostInfo;
@@ -9,7 +10,7 @@ use crate::model::report::{
 /// Slurm's megabytes are binary.
 const SLURM_MEGABYTE: u64 = 1 << 20;
 
-/// Gives what the command may use as far as that is known when it starts: cores and memory.
+/// Gives the cores and the memory that the command may use. GPUs are not known when it starts.
 pub fn usable_at_start(config: &Config, host_info: &HostInfo) -> Usable {
     let HostInfo { host, limits, .. } = host_info;
     Usable {
@@ -30,11 +31,13 @@ fn cores(host: &Host, limits: &Limits, expected: Option<u32>) -> UsableCores {
         (slurm_cpus(limits).map(|cpus| cpus as f64), CoresSource::Slurm),
         (quota, CoresSource::CgroupQuota),
     ];
-    let machine = UsableCores { count: f64::from(host.cores), source: CoresSource::Machine };
-    limits.into_iter().fold(machine, |least, (count, source)| match count {
-        Some(count) if count > 0.0 && count < least.count => UsableCores { count, source },
-        _ => least,
-    })
+    let mut least = UsableCores { count: f64::from(host.cores), source: CoresSource::Machine };
+    for (count, source) in limits {
+        if let Some(count) = count.filter(|count| *count > 0.0 && *count < least.count) {
+            least = UsableCores { count, source };
+        }
+    }
+    least
 }
 
 /// Gives the memory that the run may use, bytes: the least of the cgroup's limit, Slurm's and the machine's.
@@ -44,7 +47,7 @@ fn memory(host: &Host, limits: &Limits) -> UsableMemory {
         (slurm_memory(limits), MemorySource::Slurm),
         (host.ram_bytes, MemorySource::Machine),
     ];
-    // The first of equal ones: a limit rather than the machine.
+    // Of equal ones the first is named: a limit rather than the machine.
     let least = all.into_iter().filter_map(|(bytes, source)| Some((bytes?, source))).min_by_key(|(b, _)| *b);
     let address_space = limits.ulimits.get("address_space_bytes").and_then(|limit| limit.soft.known());
     UsableMemory {
@@ -59,14 +62,14 @@ fn slurm_cpus(limits: &Limits) -> Option<u64> {
     limits.slurm_number("SLURM_CPUS_ON_NODE")
 }
 
-/// Gives the memory of Slurm's allocation on this node, bytes. `None`: there is none, or it is 0, which stands for all that the
-/// node has.
+/// Gives the memory of Slurm's allocation on this node, bytes, which Slurm gives for the node, for each CPU or for each GPU.
+/// `None`: there is none, or it is 0, which stands for all that the node has.
 fn slurm_memory(limits: &Limits) -> Option<u64> {
-    let per = |memory, units: Option<u64>| limits.slurm_number(memory)?.checked_mul(units?);
+    let multiplied = |memory, units: Option<u64>| limits.slurm_number(memory)?.checked_mul(units?);
     let megabytes = limits
         .slurm_number("SLURM_MEM_PER_NODE")
-        .or_else(|| per("SLURM_MEM_PER_CPU", slurm_cpus(limits)))
-        .or_else(|| per("SLURM_MEM_PER_GPU", limits.slurm_number("SLURM_GPUS_ON_NODE")));
+        .or_else(|| multiplied("SLURM_MEM_PER_CPU", slurm_cpus(limits)))
+        .or_else(|| multiplied("SLURM_MEM_PER_GPU", limits.slurm_number("SLURM_GPUS_ON_NODE")));
     megabytes?.checked_mul(SLURM_MEGABYTE).filter(|bytes| *bytes > 0)
 }
 

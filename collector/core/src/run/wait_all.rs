@@ -15,19 +15,20 @@ const LONGEST_NAME: usize = 40;
 /// There is one line in a run.
 const ID: OrderId = OrderId { rule: Rule::WaitAll, epoch: 0 };
 
-/// Since when the launcher waits, and whether the user wants to be told.
+/// Since when the launcher waits for the tree, and whether the user wants the line.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Waiting {
-    pub is_told: bool,
-    /// CLOCK_MONOTONIC of the command's end, nanoseconds.
+    /// The user wants the line.
+    pub is_wanted: bool,
+    /// CLOCK_MONOTONIC of the command's end, nanoseconds. `None`: the launcher does not wait.
     pub since_ns: Option<u64>,
 }
 
 impl Waiting {
-    /// Orders the line if it is due. It names processes that the tree knows of, so it waits until there are some.
+    /// Orders the line, once, if it is due. As long as the tree has no process that the launcher waits for, there is none.
     pub(super) fn decide(self, now_ns: u64, tree: &Tree, orders: &mut Orders) {
         let is_due = |since_ns: u64| now_ns.saturating_sub(since_ns) >= TOLD_AFTER_NS;
-        if self.is_told
+        if self.is_wanted
             && self.since_ns.is_some_and(is_due)
             && !orders.knows(ID)
             && let Some(text) = line(tree)
@@ -37,26 +38,27 @@ impl Waiting {
     }
 }
 
-/// Gives the line for the user. `None`: nothing is waited for. Processes that joined are no descendants: the launcher does
-/// not wait for them.
+/// Gives the line for the user. `None`: nothing is waited for. Processes that joined the run without being descendants are left
+/// out, since the launcher does not wait for them.
 fn line(tree: &Tree) -> Option<String> {
     let waited: Vec<_> = tree.live_descendants().collect();
+    if waited.is_empty() {
+        return None;
+    }
     let named = waited.iter().take(MOST_NAMED);
-    let name = |command: &str| command.chars().take(LONGEST_NAME).collect::<String>();
+    let shortened = |command: &str| command.chars().take(LONGEST_NAME).collect::<String>();
     let mut names: Vec<_> =
-        named.map(|process| format!("{} {}", process.ids.pid(), name(&process.name.command))).collect();
+        named.map(|process| format!("{} {}", process.ids.pid(), shortened(&process.name.command))).collect();
     let left_out = waited.len().saturating_sub(names.len());
     if left_out > 0 {
         names.push(format!("and {left_out} more"));
     }
     let processes = if waited.len() == 1 { "process" } else { "processes" };
-    (!waited.is_empty()).then(|| {
-        format!(
-            "the command has ended; waiting for {} {processes}: {} (--wait-all). SIGINT (Ctrl-C) ends the wait.",
-            waited.len(),
-            names.join(", ")
-        )
-    })
+    Some(format!(
+        "the command has ended; waiting for {} {processes}: {} (--wait-all). SIGINT (Ctrl-C) ends the wait.",
+        waited.len(),
+        names.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -104,7 +106,7 @@ mod tests {
     fn new_run() -> RunState {
         let context = RunContext::of_test(LAUNCHER, 10, 50 * S);
         let mut run = RunState::new(context, CpuUsage::new(S, 2, 50 * S), Trust::new(50 * S, 2, false), 5);
-        run.waiting.is_told = true;
+        run.waiting.is_wanted = true;
         run
     }
 
@@ -185,7 +187,7 @@ mod tests {
         let mut nothing_left = run_with(&[]);
         assert_eq!(told(&mut nothing_left, later), [""; 0]);
         let mut quiet = run_with(&["sleep"]);
-        quiet.waiting.is_told = false;
+        quiet.waiting.is_wanted = false;
         assert_eq!(told(&mut quiet, later), [""; 0]);
         let mut unfinished = run_with(&["sleep"]);
         unfinished.waiting.since_ns = None;

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::full;
 use crate::model::report::{AttachedTo, ContextSwitches, CpuTime, Ending, Hints, Report};
 
-/// A process that runs on when tracking ends.
+/// Makes the report of a run that attached to a process, which runs on when tracking ends.
 #[must_use]
 pub fn attached() -> Report {
     let full = full();

@@ -6,7 +6,7 @@ use crate::model::report::*;
 use crate::model::report::{Cause, DeadProcess, FatalSignal};
 use crate::model::signal::Sender;
 
-/// Names that contain control characters, or are too long for a table.
+/// Makes a report whose names contain control characters, or are too long for a table.
 pub fn hostile() -> Report {
     let evil = "evil\x1b]0;title\x07\r\n\u{202e}gpj\u{9b}2J";
     let mut report = full();

@@ -112,7 +112,7 @@ fn lost_gpu() -> GpuDevice {
     }
 }
 
-/// Killed by the out-of-memory killer, with a GPU.
+/// Makes the report of a command that the out-of-memory killer ended, on a machine with GPUs.
 pub fn killed() -> Report {
     let killed = Exit { code: None, signal: Some(9) };
     let mut report = full();
@@ -196,7 +196,7 @@ pub fn killed() -> Report {
     report
 }
 
-/// The kinds of causes that no other report has.
+/// Gives the kinds of causes that no other report has, each with how the command ended.
 pub fn causes() -> Vec<(Exit, Cause)> {
     let failed = Exit { code: Some(1), signal: None };
     let killed = Exit { code: None, signal: Some(24) };
@@ -261,7 +261,7 @@ pub fn causes() -> Vec<(Exit, Cause)> {
     ]
 }
 
-/// A limit of the run that ended it.
+/// Makes the cause of a run that one of its limits ended. `words`: the limit as the user wrote it.
 fn limit(words: &str, quantity: Quantity, allowed: f64, amount: f64) -> Cause {
     let is_ram = quantity == Quantity::Ram;
     Cause::Limit(LimitExceeded {
@@ -358,7 +358,7 @@ fn alerts() -> Vec<AlertUse> {
     ]
 }
 
-/// Some events of such a run.
+/// Some events of a run with such alerts.
 fn events() -> Events {
     let of_alert = |at_s, kind, words: &str, quantity: AlertQuantity, amount| RunEvent {
         rule: Some(words.into()),

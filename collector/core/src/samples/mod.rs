@@ -1,4 +1,4 @@
-//! Reports with all kinds of figures: the goldens are made from them.
+//! Made-up reports with all kinds of figures. The goldens (`tests/golden`) are what the writers make of them.
 
 mod attached;
 mod hostile;
@@ -18,14 +18,18 @@ pub use killed::{causes, killed};
 pub use nodes::nodes;
 pub use unknown::unknown;
 
-/// Reports whose figures are as a run gives them, and their names.
+/// Gives the reports of single runs, with their names.
 #[must_use]
 pub fn all() -> [(&'static str, Report); 4] {
     [("full", full()), ("unknown", unknown()), ("killed", killed()), ("hostile", hostile())]
 }
 
-fn set_ram(total: u64, private: u64, shared: u64) -> SetRam {
-    SetRam { footprint_bytes: Some(total), private_bytes: Some(private), shared_bytes: Some(shared) }
+fn set_ram(footprint_bytes: u64, private_bytes: u64, shared_bytes: u64) -> SetRam {
+    SetRam {
+        footprint_bytes: Some(footprint_bytes),
+        private_bytes: Some(private_bytes),
+        shared_bytes: Some(shared_bytes),
+    }
 }
 
 fn percent(max: f64, mean: f64) -> Percent {
@@ -97,16 +101,20 @@ fn hints() -> Hints {
     }
 }
 
-/// RAM that rises to its peak in the middle of the run, and falls. The other quantities follow it.
+/// Makes a series in which all quantities rise to their peak in the middle of the run, and fall. The peak of RAM is `peak_bytes`.
 pub fn over_time(wall_s: f64, peak_bytes: u64) -> Series {
     const POINTS: u64 = 40;
     let at = |i: u64| wall_s * i as f64 / POINTS as f64;
-    let rising = |peak: f64| -> Vec<Option<f64>> {
+    let rising_and_falling = |peak: f64| -> Vec<Option<f64>> {
         (0..POINTS)
             .map(|i| Some((peak / (POINTS / 2) as f64).floor() * (i + 1).min(POINTS - i) as f64))
             .collect()
     };
-    let track = |peak: f64| Track { min: rising(peak * 0.5), mean: rising(peak * 0.8), max: rising(peak) };
+    let track = |peak: f64| Track {
+        min: rising_and_falling(peak * 0.5),
+        mean: rising_and_falling(peak * 0.8),
+        max: rising_and_falling(peak),
+    };
     let peak = peak_bytes as f64;
     let sets = |peak: f64| SetTracks {
         main: track(peak / 4.0),
@@ -140,18 +148,18 @@ pub fn over_time(wall_s: f64, peak_bytes: u64) -> Series {
         commands: vec![CommandSeries {
             command: "make".into(),
             ram_bytes: track(peak / 2.0),
-            mean_cpu_percent: rising(200.0),
+            mean_cpu_percent: rising_and_falling(200.0),
         }],
         other_commands: Some(OtherCommandSeries {
-            mean_ram_bytes: rising(peak / 8.0),
-            mean_cpu_percent: rising(100.0),
+            mean_ram_bytes: rising_and_falling(peak / 8.0),
+            mean_cpu_percent: rising_and_falling(100.0),
         }),
     }
 }
 
-/// A build on a machine without a GPU. Every figure is known.
+/// Makes the report of a build on a machine without a GPU. Every figure is known.
 pub fn full() -> Report {
-    let ended = Exit { code: Some(0), signal: None };
+    let success = Exit { code: Some(0), signal: None };
     Report {
         stage: Stage::Over,
         command: ["make", "-j4", "CFLAGS=-O2 -g"].map(str::to_owned).to_vec(),
@@ -165,7 +173,7 @@ pub fn full() -> Report {
             ram_bytes: Some(25_276_502_016),
             boot_id: Some("0f3c2d4e-5b6a-4789-8a9b-c0d1e2f30415".into()),
         },
-        ending: Ending { exit: ended, ..Ending::default() },
+        ending: Ending { exit: success, ..Ending::default() },
         crashes: Some(Vec::new()),
         usable: usable(),
         hints: hints(),
@@ -226,7 +234,7 @@ pub fn full() -> Report {
         io: Io { read_bytes: Some(4096), write_bytes: Some(52_428_800), reason: None },
         faults: Faults { minor: Some(12_345_678), major: Some(9) },
         context_switches: ContextSwitches { voluntary: Some(45_678), involuntary: Some(1234) },
-        processes: processes(ended),
+        processes: processes(success),
         peak: Some(Peak {
             at_s: 41.5,
             footprint_bytes: 204_472_320,
@@ -258,7 +266,8 @@ pub fn full() -> Report {
     }
 }
 
-fn processes(ended: Exit) -> Processes {
+/// Makes the report's part on processes. `success`: how those ended that did not fail.
+fn processes(success: Exit) -> Processes {
     Processes {
         total: 2021,
         max_concurrent: Some(14),
@@ -274,12 +283,12 @@ fn processes(ended: Exit) -> Processes {
                 gpu: None,
             })
             .collect(),
-        heaviest: heaviest(ended),
+        heaviest: heaviest(success),
         max_sm_percent: None,
     }
 }
 
-fn heaviest(ended: Exit) -> Vec<HeavyProcess> {
+fn heaviest(success: Exit) -> Vec<HeavyProcess> {
     vec![
         HeavyProcess {
             start_s: Some(35.5),
@@ -294,7 +303,7 @@ fn heaviest(ended: Exit) -> Vec<HeavyProcess> {
                 peak_rss_bytes: Some(88_080_384),
                 peak_quality: Quality::Exact,
                 wall_s: 12.75,
-                exit: ended,
+                exit: success,
                 gpu: None,
             },
         },

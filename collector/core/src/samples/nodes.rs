@@ -6,16 +6,17 @@ use super::killed::used_gpu;
 use super::{full, over_time, percent};
 use crate::model::report::*;
 
-/// Ranks with a report; the job has some more.
+/// Ranks on the nodes n1 and n2, of the 16 ranks of the job.
 const RANKS: u32 = 13;
 
-/// Reports of twelve ranks on n1 and n2, and the files that they are in. Of the others, on n3, and of one on n2 there is none. They
-/// ran for a moment, so the merged series is short.
+/// Gives the reports of twelve ranks on n1 and n2, and the names of their files. Rank 9 on n2 and the ranks on n3 have no report. All
+/// ran only for a moment, so the merged series is short.
 #[must_use]
 pub fn nodes() -> Vec<(String, Report)> {
     (0..RANKS).filter(|rank| *rank != 9).map(|rank| (format!("run.{rank:02}.json"), of_rank(rank))).collect()
 }
 
+/// Makes the report of one rank. Rank 7 failed, and rank 12 still runs.
 fn of_rank(rank: u32) -> Report {
     let node = if rank < 6 { 1 } else { 2 };
     let peak_bytes = 200_000_000 + 10_000_000 * u64::from(rank);
@@ -58,12 +59,9 @@ fn of_rank(rank: u32) -> Report {
         12 => {
             report.stage = Stage::SoFar;
             report.wall_s = 0.03;
-            report
-                .series
-                .end_s
-                .iter_mut()
-                .chain(&mut report.series.start_s)
-                .for_each(|at| *at = at.min(0.03));
+            for at_s in report.series.start_s.iter_mut().chain(&mut report.series.end_s) {
+                *at_s = at_s.min(report.wall_s);
+            }
             report.ending = Ending::default();
         }
         _ => {}

@@ -6,7 +6,7 @@ use crate::model::quality::Quality;
 use crate::model::report::*;
 use crate::model::report::{Ending, Report};
 
-/// An interim report in which no figure could be read.
+/// Makes an interim report in which no figure could be read.
 pub fn unknown() -> Report {
     let nothing = Percent::default();
     Report {

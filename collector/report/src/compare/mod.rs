@@ -31,7 +31,7 @@ pub struct Run {
 pub struct Comparison {
     /// The ways, in the order of their first runs.
     pub ways: Vec<Way>,
-    /// What the runs used in all.
+    /// What the whole runs used.
     pub metrics: Vec<Metric>,
     /// What their commands used.
     pub commands: Vec<CommandMetrics>,
@@ -72,7 +72,7 @@ pub struct CommandMetrics {
     pub metrics: Vec<Metric>,
 }
 
-/// Gives the names of what is compared in all.
+/// Gives the names of the quantities by which whole runs are compared.
 pub fn names() -> impl Iterator<Item = &'static str> {
     QUANTITIES.iter().map(|quantity| quantity.name)
 }

@@ -1,4 +1,4 @@
-//! How JSON is laid out: indented, an entry a line, but a list of numbers on one line, since it can have thousands.
+//! How JSON is laid out: indented, with an entry a line. A list of numbers and nulls is on one line, since it can have thousands.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ pub(super) struct Layout<'a> {
     pretty: PrettyFormatter<'a>,
     /// For each list that is being written, whether its entries stand on lines of their own.
     lists: Vec<bool>,
-    /// The first entry of the innermost list comes next.
+    /// The next value is the first entry of the innermost list.
     is_first: bool,
 }
 
@@ -20,7 +20,8 @@ impl<'a> Layout<'a> {
         Self { pretty, lists: Vec::new(), is_first: false }
     }
 
-    /// Begins a value that is no number. If it is the first entry of a list, that list takes a line for each entry.
+    /// Begins a string, list or object. If it is the first entry of a list, each entry of that list gets a line of its own. Keys
+    /// of objects come here, too, but are no first entry.
     fn begin_wide<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         if std::mem::take(&mut self.is_first) {
             if let Some(has_lines) = self.lists.last_mut() {

@@ -6,12 +6,14 @@ use crate::model::report::{
     ContextSwitches, Faults, Io, Percent, Report, SetRam, SetTracks, Stage, Topic, Track, Warning,
 };
 
-/// A later start of an agent is said, microseconds: clocks compare to some milliseconds.
+/// An agent that starts later than the launcher's command by more than this gets a warning, microseconds. The clocks of two nodes
+/// compare only to some milliseconds.
 const LATE_US: i64 = 100_000;
-/// An agent that ends by so much before the launcher's command did not end because of that, microseconds.
+/// An agent that ends before the launcher's command by more than this did not end because the command ended, microseconds.
 const EARLY_US: i64 = 1_000_000;
 
-/// Makes all of a report's processes descendants, and leaves out what is of its first process alone.
+/// Counts all processes of an agent's report as descendants: they get the figures of both, and main gets 0. If the GPU memory of
+/// both is unknown, that of main stays unknown.
 pub(super) fn as_part(report: &mut Report) {
     let ram = &mut report.max_ram;
     (ram.main, ram.descendants) =
@@ -31,14 +33,14 @@ pub(super) fn as_part(report: &mut Report) {
     }
 }
 
-/// Makes a quantity over so many points one of descendants.
+/// Counts a quantity over time, which has so many points, as that of descendants.
 fn move_to_descendants(tracks: &mut SetTracks, points: usize) {
     let nothing = vec![Some(0.0); points];
     tracks.main = Track { min: nothing.clone(), mean: nothing.clone(), max: nothing };
     tracks.descendants = tracks.combined.clone();
 }
 
-/// Notes that nothing ran where this report is of: what was used there is known to be 0.
+/// Notes that nothing ran on the node of this report: what the run used there is known to be 0.
 fn note_idle(report: &mut Report) {
     let nothing = SetRam { footprint_bytes: Some(0), private_bytes: Some(0), shared_bytes: Some(0) };
     (report.max_ram.main, report.max_ram.descendants, report.max_ram.combined) = (nothing, nothing, nothing);
@@ -68,8 +70,9 @@ fn note_idle(report: &mut Report) {
     }
 }
 
-/// Notes in the report of an agent without a command how long the run went on without it, microseconds: after the start of the
-/// launcher's command, and before its end. If it was there all the time and saw no process, there was none.
+/// Notes in the report of an agent without a command how long the launcher's command ran without the agent, microseconds.
+/// `late_us` is the time after the start of that command, `early_us` the time before its end. If the agent was there all the time
+/// and saw no process, there was none.
 pub(super) fn note_absence(report: &mut Report, late_us: i64, early_us: i64) {
     let coverage = &report.coverage;
     let is_tracked = coverage.untracked_reason.is_none() && coverage.dropped_events == 0;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::grid::MOST_POINTS;
+use super::host_name::short;
 use super::machine::at_least_mean;
 use super::merger::Merger;
 use super::quantity::Scale;
@@ -33,7 +34,7 @@ impl Merger {
         let grid = self.plan.grid;
         let wall_us = (grid.end_us - grid.start_us).unsigned_abs();
         let wall_s = wall_us as f64 / 1e6;
-        // Sums have reports of another time, too. Over this time, they make no mean.
+        // Sums have reports of other times (apart), too. Divided by the time of the run, they are no means.
         let mean_us = if self.plan.apart.is_empty() { wall_us } else { 0 };
         let missing = self.missing();
         let merged = self.merged();
@@ -49,7 +50,7 @@ impl Merger {
             ranks: unseen_ranks,
             ..self.totals.coverage()
         };
-        // Behind the others, with a name and nothing else.
+        // Nodes without a report come behind the others, with nothing but a name.
         self.nodes.extend(missing.names.iter().take(MOST_MISSING).map(|node| Node {
             node: node.clone(),
             state: NodeState::NeverCheckedIn,
@@ -160,26 +161,22 @@ impl Merger {
 
     /// Finds the nodes of the job of which there is no report. Names with and without a domain are those of one node.
     fn missing(&self) -> Missing {
-        // Without the domain, and without the boot id that the plan may have put behind the name.
-        fn short(name: &str) -> &str {
-            name.split(['.', ' ']).next().unwrap_or_default()
-        }
         let read = self.read_nodes.iter().filter_map(|number| self.plan.nodes.get(*number));
         let with_report: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
-        let told = self.told.names.iter().map(|name| (short(name), name));
-        // Sorted, so a name without its domain comes before the one with it, and is kept.
+        let told = self.told_nodes.names.iter().map(|name| (short(name), name));
+        // The names that reports tell are sorted. So a name without its domain comes before the same name with it, and is kept.
         let mut without_report: BTreeMap<&str, &String> = BTreeMap::new();
         for (short, name) in told.filter(|(short, _)| !with_report.contains(short)) {
             without_report.entry(short).or_insert(name);
         }
         let names: Vec<String> = without_report.into_values().cloned().collect();
-        // Reports can tell of more nodes than they name.
-        let untold = self.told.most.saturating_sub(self.read_nodes.len() as u64);
-        let count = (names.len() as u64).max(untold);
+        // Reports can count more nodes than they name.
+        let unread = self.told_nodes.most.saturating_sub(self.read_nodes.len() as u64);
+        let count = (names.len() as u64).max(unread);
         Missing { names, count }
     }
 
-    /// Gives in how many reports each figure is unknown whose sum is of the others.
+    /// Gives figures whose sums lack the reports in which they are unknown, each with the number of these reports.
     fn unknown(&self) -> Vec<(&'static str, u64)> {
         let over_time = [
             ("RAM", self.sums.ram.combined.unknown()),
@@ -193,7 +190,7 @@ impl Merger {
     /// Gives what the command may use on all nodes together.
     fn usable(&self) -> Usable {
         let of_nodes = &self.usable;
-        // If it is unknown of one node, so it is of all.
+        // If the memory of one node is unknown, that of all together is.
         let memory_bytes = of_nodes.memory_bytes.whole().map(saturated);
         let gpus = self.machines.usable_gpus();
         let source = if of_nodes.gpus_by_environment { GpusSource::Environment } else { GpusSource::Tracked };
@@ -235,7 +232,7 @@ impl Merger {
         }
     }
 
-    /// Gives the CPU utilization; the mean is that over `wall_us`, which is unknown if it is 0. Threads are not summed.
+    /// Gives the CPU utilization. The mean is over `wall_us`; it is unknown if that is 0. Threads are not summed.
     fn cpu(&self, wall_us: u64) -> Cpu {
         let max = self.sums.cpu.map(|sum| sum.at_least(Scale::Percent));
         let percent = max.with(self.totals.mean_percent(wall_us), |max, mean_sum| Percent {
@@ -256,7 +253,7 @@ impl Merger {
     }
 
     /// Gives the processes of all reports: counts, commands and the heaviest. Those that still run are listed in the nodes'
-    /// reports. The largest SM utilization is a sum at one time, which can't be told from the largest of each report.
+    /// reports. The largest SM utilization is unknown: it is a sum at one time, and the reports have only the largest of each.
     fn all_processes(&self) -> Processes {
         Processes {
             total: self.totals.processes.sum().map_or(0, saturated),

@@ -17,12 +17,13 @@ const MOST_IDLE: usize = 100;
 pub(super) struct Common {
     /// Kernel and limits, as far as they are the same in all reports. `None`: there is no report yet.
     same: Option<(Option<String>, Limits)>,
-    /// How many reports waited for cores, and of how many that is not known.
+    /// How many reports waited for cores.
     contended: u64,
+    /// How many reports don't tell whether they did.
     unknown_contention: u64,
     /// The largest of each hint. `None`: there is no report yet.
     hints: Option<Hints>,
-    /// Limits that the user set, each as where it was exceeded first.
+    /// Limits that the user set for the run. Each is as in the report in which it was exceeded first.
     pub(super) run_limits: Vec<RunLimitUse>,
 }
 
@@ -49,6 +50,7 @@ impl Common {
         });
     }
 
+    /// Adds a limit of a report, in place of the same limit of an earlier report if it was exceeded before that.
     fn add_limit(&mut self, limit: &RunLimitUse) {
         let is_earlier = |known: &RunLimitUse| match (limit.exceeded_at_s, known.exceeded_at_s) {
             (Some(at_s), Some(known_s)) => at_s < known_s,
@@ -71,7 +73,7 @@ impl Common {
         self.same.as_ref().map(|(_, limits)| limits.clone()).unwrap_or_default()
     }
 
-    /// Gives whether a report waited for cores. `None`: none is known to have, and of one it is unknown.
+    /// Says whether some report waited for cores. That is unknown if no report is known to have waited, and of one it is unknown.
     pub(super) fn contention(&self) -> Contention {
         let is_known = self.contended > 0 || self.unknown_contention == 0;
         Contention {
@@ -95,7 +97,7 @@ impl Common {
     }
 }
 
-/// Makes those of `limits` unknown that differ from `others`.
+/// Makes those of `limits` unknown that differ from those of another report.
 fn keep_common(limits: &mut Limits, others: &Limits) {
     let Limits { memory_bytes, cpu_millicores, tasks, cgroup, oom_kills, cpus, ulimits, batch_system, slurm } =
         limits;
@@ -109,7 +111,7 @@ fn keep_common(limits: &mut Limits, others: &Limits) {
     keep_equal(cgroup, &others.cgroup);
     keep_equal(cpus, &others.cpus);
     keep_equal(batch_system, &others.batch_system);
-    // Kills in two cgroups add up; those in one that two reports are of would count twice.
+    // Kills in two cgroups add up, but those in one cgroup would count twice if both reports are of it.
     *oom_kills = None;
     ulimits.retain(|name, limit| others.ulimits.get(name) == Some(limit));
     slurm.retain(|name, value| others.slurm.get(name) == Some(value));

@@ -1,9 +1,9 @@
-//! Whether one of several reports of a machine is of all of their time, so that its means are those of the machine.
+//! Whether the first of several reports of a machine covers the time of all, so that its means are those of the machine.
 
 use super::quantity::Span;
 
-/// The first report's mean stands for all of the time if at most a tenth of that is outside of its own. Ranks of one job start
-/// within a second or so of each other.
+/// The first report's mean stands for all of the time if at most one part in so many is outside of its own time. Ranks of one job
+/// start within a second or so of each other.
 const NEGLIGIBLE: u128 = 10;
 
 /// The times of several reports, and that of the first of them.
@@ -30,13 +30,13 @@ impl Cover {
         self.first.joined(span) == self.first
     }
 
-    /// Whether the first report is of all of the time, but for a negligible part.
+    /// Whether the first report covers all of the time, but for a negligible part.
     pub(super) fn is_whole(self) -> bool {
         let (first_us, all_us) = (u128::from(self.first.length_us()), u128::from(self.all.length_us()));
         (all_us - first_us) * NEGLIGIBLE <= all_us
     }
 
-    /// Whether a report of this time, in place of the first one, would be of all of the time, but for a negligible part.
+    /// Whether a report of this time would cover all of the time, its own included, but for a negligible part.
     pub(super) fn is_whole_for(self, span: Span) -> bool {
         Self { first: span, ..self.with(span) }.is_whole()
     }

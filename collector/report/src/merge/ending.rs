@@ -21,13 +21,15 @@ pub(super) struct Endings {
     /// Reports whose command succeeded.
     succeeded: u64,
     reports: u64,
-    /// Reports that are no final ones, and those of them that were recovered.
+    /// Reports that are not final.
     unfinished: u64,
+    /// Those of them that were recovered.
     recovered: u64,
     /// The earliest end of an unfinished one, microseconds since the epoch.
     unfinished_us: Option<i64>,
-    /// Reports that tell whether `--wait-all` was interrupted, and those in which it was.
+    /// Reports that tell whether `--wait-all` was interrupted.
     wait_known: u64,
+    /// Those of them in which it was.
     wait_interrupted: u64,
 }
 
@@ -54,7 +56,8 @@ impl Endings {
         }
     }
 
-    /// Gives how the command ended: as the first failure did, or with 0 if it did so everywhere. Else it is unknown.
+    /// Gives how the command ended: as the first failure, or with code 0 if every report's command succeeded. Otherwise it is
+    /// unknown.
     pub(super) fn ending(&self) -> Ending {
         // One report is enough for yes; for no, all reports must tell.
         let wait_interrupted = if self.wait_interrupted > 0 {

@@ -4,7 +4,7 @@
 pub(super) const MOST_POINTS: usize = 300;
 /// Most bins. A report has 150 to 300 points, so a point of a run of the whole length has two to five bins.
 pub(super) const MOST_BINS: i64 = 600;
-/// The least width of a bin, microseconds: no start is known better.
+/// The least width of a bin, microseconds: the start of a report is known no better.
 const LEAST_BIN_US: i64 = 1000;
 /// The longest time that a grid covers, microseconds: longer than all that a report can tell of (1970 to 9999).
 const MOST_US: i64 = 300_000_000_000_000_000;

@@ -1,5 +1,5 @@
-//! What a first look at a report tells: when it was, of which node, of which job. It finds out which reports belong
-//! together before any of them is kept in memory.
+//! What a first look at a report tells: its time, its node, its job. From that the plan concludes which reports belong together,
+//! before any of them is kept in memory.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,11 +29,11 @@ pub struct Head {
     pub(super) clock_offset_s: Option<f64>,
     /// The batch job.
     pub(super) job: Option<String>,
-    /// It was itself made of several.
+    /// The report was itself made of several.
     pub(super) is_merged: bool,
     /// Its part in a run over several nodes.
     pub(super) node_part: Option<NodePart>,
-    /// It is of a command, and not of what joined an agent.
+    /// The report is of a command. Otherwise it is of processes that joined an agent.
     pub(super) has_command: bool,
 }
 
@@ -110,13 +110,13 @@ impl Head {
 
 impl Head {
     /// Whether an agent made the report.
-    pub(super) fn is_agents(&self) -> bool {
+    pub(super) fn is_of_agent(&self) -> bool {
         self.node_part.is_some_and(|part| part.is_agent)
     }
 
-    /// Whether it is of an agent without a command, which is to be there as long as the launcher's command runs.
+    /// Whether an agent without a command made the report. Such an agent should be there as long as the launcher's command runs.
     pub(super) fn is_watch(&self) -> bool {
-        self.is_agents() && !self.has_command
+        self.is_of_agent() && !self.has_command
     }
 
     /// How far the node's clock is ahead of that of the directory that the nodes shared, seconds; `None`: unknown.

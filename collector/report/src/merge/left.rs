@@ -1,10 +1,11 @@
 //! Reports that stayed on their nodes, where these don't see the directory of the run: the report of the others names them.
 
+use super::host_name::short;
 use super::warnings::{counted, named};
 use crate::model::report::{LeftReport, Node, NodeState, Nodes, Report, Topic, Warning};
 
-/// Notes in a report where those of other nodes are, which are in no figure of it. `directory`: that of the run, into which they can
-/// be copied.
+/// Notes in a report where the reports of other nodes stayed, whose processes are in none of its figures. `directory`: the
+/// directory of the run, into which they can be copied.
 pub fn note_left_reports(report: &mut Report, left: Vec<LeftReport>, directory: &str) {
     let (certain, possible): (Vec<&LeftReport>, Vec<&LeftReport>) =
         left.iter().partition(|left| left.is_certain);
@@ -56,9 +57,9 @@ fn places(left: &[&LeftReport]) -> String {
     named(all.iter().map(String::as_str))
 }
 
-/// Counts a node without a report among those that are in no figure, unless it is there.
+/// Counts the node, on which its report stayed, among the nodes without a report. It does not if `report` is of that node, or was
+/// made of a report of that node.
 fn note_unseen(report: &mut Report, node: &str) {
-    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let is_it = |name: &str| short(name) == short(node);
     let has_report = report.host.hostname.as_deref().is_some_and(is_it)
         || report.nodes.iter().any(|known| known.reports > 0 && is_it(&known.node));
@@ -131,5 +132,23 @@ mod tests {
         assert_eq!((report.coverage.nodes.clone(), report.nodes.len()), before);
         note_left_reports(&mut report, vec![left("n7", true)], "/d");
         assert_eq!(report.nodes.last().map(|node| node.state), Some(NodeState::NeverCheckedIn));
+    }
+
+    // Requirement: NODE-22
+    #[test]
+    fn nodes_of_one_host_name_are_not_missing_and_those_of_other_addresses_are() {
+        let mut two_boots = samples::nodes();
+        for ((_, report), boot) in two_boots.iter_mut().zip(["a", "b"]) {
+            (report.host.hostname, report.host.boot_id) = (Some("n1".into()), Some(boot.into()));
+        }
+        let mut report = merge(&two_boots).unwrap().report;
+        let before = report.coverage.nodes.clone();
+        note_left_reports(&mut report, vec![left("n1", true)], "/d");
+        assert_eq!(report.coverage.nodes, before);
+
+        let mut report = samples::full();
+        report.host.hostname = Some("10.0.0.1".into());
+        note_left_reports(&mut report, vec![left("10.0.0.2", true)], "/d");
+        assert_eq!(report.coverage.nodes.unwrap().unseen_names, ["10.0.0.2"]);
     }
 }

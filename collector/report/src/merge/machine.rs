@@ -1,5 +1,5 @@
 //! What belongs to a machine and not to a report: cores, memory, GPUs, and what all programs use of them. Each counts once,
-//! however many reports and nodes (containers) are of the machine. The longest report of it is the first, and tells most.
+//! however many reports and nodes (containers) are of the machine. The longest report of a machine comes first, and tells most.
 
 use std::collections::BTreeMap;
 
@@ -35,9 +35,9 @@ pub(super) struct Machines {
     gpu_busy: Sum,
     mean_busy: Known,
     energy: Known,
-    /// Some machine's means are not over the whole run, so that they tell nothing about one time.
+    /// The first report of some machine does not cover the run, so the machine's means are over another time.
     has_other_means: bool,
-    open: Open,
+    open: OpenMachine,
 }
 
 /// What a machine has.
@@ -50,7 +50,7 @@ pub(super) struct Size {
 
 /// The machine whose reports are being read.
 #[derive(Default)]
-struct Open {
+struct OpenMachine {
     reports: u64,
     /// The times of its reports. `None`: there is none.
     cover: Option<Cover>,
@@ -58,9 +58,11 @@ struct Open {
     is_apart: bool,
     cores: u32,
     ram_bytes: Option<u64>,
-    /// What is in the sums of it.
+    /// How much of its memory in use is in the sums.
     ram: Seen,
+    /// How much of its CPU utilisation is in the sums.
     cpu: Seen,
+    /// How much of its GPU memory in use is in the sums.
     gpu_ram: Vec<SeenGpus>,
     mean_cpu_percent: Option<f64>,
     gpu_count: Option<u32>,
@@ -71,18 +73,19 @@ struct Open {
     gpus: BTreeMap<String, OpenGpu>,
 }
 
-/// GPUs of it that are in the sums together.
+/// GPUs of the open machine whose memory came into the sums together, by one report.
 struct SeenGpus {
     ids: Vec<String>,
     memory: Seen,
-    /// When the report of which they are ran.
+    /// When the command of that report ran.
     span: Span,
 }
 
-/// A GPU of it.
+/// A GPU of the open machine.
 #[derive(Default)]
 struct OpenGpu {
     energy: Energy,
+    /// The command of some report may use it.
     is_visible: bool,
 }
 
@@ -113,7 +116,7 @@ impl Machines {
             mean_busy: Known::default(),
             energy: Known::default(),
             has_other_means: false,
-            open: Open::default(),
+            open: OpenMachine::default(),
         }
     }
 
@@ -136,8 +139,8 @@ impl Machines {
         }
     }
 
-    /// Adds the use of memory and cores by all programs. That of the first report of the machine makes the sums. Others raise
-    /// the upper bounds where they saw more, or ran while the first did not.
+    /// Adds the use of memory and cores by all programs. The sums have that of the first report of the machine. Later reports
+    /// raise the upper bounds where they saw more, or ran while the first did not.
     fn add_system(&mut self, report: &Report, axis: &Axis, is_first: bool) {
         let series = &report.series;
         let max = report.max_ram.system_bytes.map(|bytes| bytes as f64);
@@ -152,7 +155,7 @@ impl Machines {
         for (sum, seen, quantity) in
             [(&mut self.ram, &mut open.ram, ram), (&mut self.cpu, &mut open.cpu, cpu)]
         {
-            add_or_raise(sum, seen, quantity.as_ref(), Turn { is_first, is_covered });
+            add_or_raise(sum, seen, quantity.as_ref(), Standing { is_first, is_covered });
         }
     }
 
@@ -171,13 +174,14 @@ impl Machines {
             let max = max.filter(|_| shared == devices.len());
             let used = gpu_tracks(report, &seen.ids, |gpu| &gpu.memory_used_bytes);
             let quantity = axis.quantity(&used, Scale::Whole, max, max.or(bound_of(&used)));
+            // Without all of these GPUs, or without an upper bound, the quantity counts as unknown.
             let quantity = quantity.filter(|of| shared == seen.ids.len() && of.at_most.is_some());
             let is_covered = Cover::of(seen.span).holds(axis.span);
             add_or_raise(
                 &mut self.gpu_ram,
                 &mut seen.memory,
                 quantity.as_ref(),
-                Turn { is_first: false, is_covered },
+                Standing { is_first: false, is_covered },
             );
         }
     }
@@ -192,8 +196,8 @@ impl Machines {
         let quantity = axis.quantity(&used, Scale::Whole, max, at_most);
         let mut memory = Seen::default();
         // Whichever report it is, these GPUs are new to the sums.
-        let turn = Turn { is_first: true, is_covered: true };
-        add_or_raise(&mut self.gpu_ram, &mut memory, quantity.as_ref(), turn);
+        let standing = Standing { is_first: true, is_covered: true };
+        add_or_raise(&mut self.gpu_ram, &mut memory, quantity.as_ref(), standing);
         self.open.gpu_ram.push(SeenGpus { ids: new_gpus.to_vec(), memory, span: axis.span });
         // Of utilization, only the report's own maximum counts as an upper bound.
         let max = report.gpu.percent.max_sum.filter(|_| is_first);
@@ -211,7 +215,7 @@ impl Machines {
         self.count += 1;
         self.cores += u64::from(open.cores);
         self.ram_bytes.add(open.ram_bytes.map(u128::from));
-        // Those of the first report are the machine's if it ran all of the time.
+        // The means of the first report are those of the machine if it covers all of the time.
         let mean = |percent: Option<f64>| percent.filter(|_| open.has_means()).map(millionths);
         self.mean_cpu.add(mean(open.mean_cpu_percent));
         let count = |count: Option<u32>| count.map(u128::from);
@@ -254,7 +258,7 @@ impl Machines {
         Percent { max_sum: self.at_least_mean(self.cpu.at_least(Scale::Percent), mean_sum), mean_sum }
     }
 
-    /// Gives the larger of a maximum and a sum of means, if these are all over the time of the run.
+    /// Gives the larger of a maximum and a sum of means. The means count only if all are over the time of the run.
     fn at_least_mean(&self, max: Option<f64>, mean: Option<f64>) -> Option<f64> {
         at_least_mean(max, mean.filter(|_| !self.has_other_means))
     }
@@ -301,37 +305,37 @@ fn gpu_tracks<'a>(report: &'a Report, ids: &[String], track: fn(&GpuSeries) -> &
     report.series.gpus.iter().filter(|gpu| ids.contains(&gpu.id)).map(track).collect()
 }
 
-/// Gives the least upper bound that can be given for the sum of tracks, which the largest of their points raises. `None`: at some
-/// time, one is unknown.
+/// Gives an upper bound for the sum of `tracks`, as [`Axis::quantity`] takes it: 0, since it raises that to the largest point of
+/// the sum. `None`: there is no such bound, because a track is unknown at some point.
 fn bound_of(tracks: &[&Track]) -> Option<f64> {
     tracks.iter().all(|track| track.max.iter().all(Option::is_some)).then_some(0.0)
 }
 
-/// When a report of a machine has its turn.
+/// How a report stands to those of the same machine before it.
 #[derive(Clone, Copy)]
-struct Turn {
-    /// No report before had the quantity of this machine, or of these GPUs.
+struct Standing {
+    /// No report before was of this machine, or of these GPUs.
     is_first: bool,
-    /// The first report ran all of the time of this one.
+    /// The command of the first report ran all of the time of this one.
     is_covered: bool,
 }
 
-/// Adds what the first report has of a quantity, or raises the sum where a later one saw more. `None`: it is unknown. Then there
-/// is no upper bound, unless the first report ran all of the time of a later one.
-fn add_or_raise(sum: &mut Sum, seen: &mut Seen, quantity: Option<&Quantity>, turn: Turn) {
-    if turn.is_first {
+/// Adds what the first report has of a quantity, or raises the sum where a later report saw more. `None`: the quantity is
+/// unknown. Then there is no upper bound, unless the first report covers all of the time of this one.
+fn add_or_raise(sum: &mut Sum, seen: &mut Seen, quantity: Option<&Quantity>, standing: Standing) {
+    if standing.is_first {
         sum.add(quantity);
     }
     match quantity {
-        Some(quantity) if turn.is_first => drop(seen.raise(quantity, sum.grid())),
+        Some(quantity) if standing.is_first => drop(seen.raise(quantity, sum.grid())),
         Some(quantity) => sum.raise_where_above(quantity, seen),
-        None if turn.is_covered => {}
+        None if standing.is_covered => {}
         None => sum.unbound(),
     }
 }
 
-impl Open {
-    /// Whether the means of the first report are those of the time of all.
+impl OpenMachine {
+    /// Whether the means of the first report are those over the time of all reports.
     fn has_means(&self) -> bool {
         !self.is_apart && self.cover.is_some_and(Cover::is_whole)
     }
@@ -362,8 +366,8 @@ impl Open {
         new.into_iter().map(|gpu| gpu.id.clone()).collect()
     }
 
-    /// Joins the GPU figures of a later report, whose command ran at `span`, to those of the first. What is unknown in one
-    /// becomes unknown.
+    /// Joins the GPU figures of a later report, whose command ran at `span`, to those of the first. `new`: its GPUs that no
+    /// report before had. What is unknown in one becomes unknown.
     fn join_gpu_figures(&mut self, report: &Report, new: &[&GpuDevice], span: Span) {
         let is_whole = self.cover.is_some_and(|cover| cover.is_whole_for(span));
         let Gpu { system_gpu_count, expected_gpus, .. } = &report.gpu;
@@ -371,7 +375,7 @@ impl Open {
         self.expected_gpus =
             Option::zip(self.expected_gpus, *expected_gpus).map(|(all, _)| all.saturating_add(more));
         self.gpu_count = Option::zip(self.gpu_count, *system_gpu_count).map(|(all, count)| all.max(count));
-        // The machine has at least the GPUs that its reports expected.
+        // If the number is known: the machine has at least the GPUs that its reports expected.
         self.gpu_count = self.gpu_count.max(self.gpu_count.and(self.expected_gpus));
         self.usable_gpus =
             Option::zip(self.usable_gpus, report.usable.gpus.count).map(|(all, count)| all.max(count));
@@ -384,8 +388,8 @@ impl Open {
         }
     }
 
-    /// Counts the GPUs that some report may use. `None`: it is unknown. Each of several reports may use other GPUs, so there are
-    /// at least those that are visible to any.
+    /// Counts the GPUs that the commands of the reports may use. Each of several may use other GPUs, so the count is at least
+    /// that of the GPUs that are visible to any of them. `None`: it is unknown.
     fn usable_gpus(&self) -> Option<u32> {
         let visible = self.gpus.values().filter(|gpu| gpu.is_visible).count();
         if self.reports == 1 {
@@ -412,7 +416,7 @@ impl Energy {
         }
         let mut by_end: Vec<&(Span, u128)> = self.stretches.iter().collect();
         by_end.sort_by_key(|(span, energy)| (span.end_us, span.start_us, *energy));
-        // The most of the first 0, 1, 2, ... of them.
+        // The most that the first 0, 1, 2, ... stretches have together without an overlap.
         let mut most = vec![0_u128];
         for (at, (span, energy)) in by_end.iter().enumerate() {
             let before = by_end[..at].partition_point(|(other, _)| other.end_us <= span.start_us);

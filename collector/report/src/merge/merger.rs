@@ -1,4 +1,4 @@
-//! Takes reports one by one, and keeps sums of them. Of each report there is no more than its first look and its rank.
+//! Takes reports one by one, and keeps sums of them. Of each report, only its first look and its rank are kept.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::quantity::Axis;
 use super::ranks::RankTable;
 use super::sums::{Quantities, Sums};
 use super::totals::{Known, Totals};
-use super::usable::OfMachine;
+use super::usable::UsableOfMachine;
 use super::warnings::NodeWarnings;
 use crate::model::node_list;
 use crate::model::report::{
@@ -23,7 +23,7 @@ use crate::model::report::{
 };
 use crate::read::ReadReport;
 
-/// Points of the series of all nodes together: with 1,000 nodes, 30 of each.
+/// Points that the series of all nodes have together: with 1,000 nodes, 30 each.
 const NODE_POINTS: usize = 30_000;
 /// Most nodes that are listed.
 const MOST_NODES: usize = 10_000;
@@ -31,7 +31,7 @@ const MOST_NODES: usize = 10_000;
 const MOST_GPUS: usize = 20_000;
 /// Most files that are named because they are not in the report.
 const MOST_UNREAD: usize = 1000;
-/// Most nodes that are known by the reports of others alone.
+/// Most nodes whose names are kept because a report names them.
 const MOST_TOLD: usize = 10_000;
 /// Slurm's variable with the nodes of a step.
 const STEP_NODES: &str = "SLURM_STEP_NODELIST";
@@ -60,13 +60,13 @@ pub struct Merger {
     pub(super) usable: Usables,
     pub(super) nodes: Vec<Node>,
     pub(super) unlisted: Unlisted,
-    pub(super) told: Told,
+    pub(super) told_nodes: ToldNodes,
     pub(super) files: ReportFiles,
     /// Numbers of the nodes of which a report was read.
     pub(super) read_nodes: BTreeSet<usize>,
     /// The report, if there is a single one so far.
     pub(super) only: Option<Box<Report>>,
-    /// The number of the node whose reports are being read, and what is known of it so far.
+    /// The node whose reports are being read: its number, and the sums of its reports so far.
     open: Option<(usize, OpenNode)>,
 }
 
@@ -74,7 +74,7 @@ pub struct Merger {
 #[derive(Default)]
 pub(super) struct Usables {
     /// Sums of the machine whose reports are being read.
-    of_machine: OfMachine,
+    of_machine: UsableOfMachine,
     pub cores: f64,
     /// Of several sources, the first one of the enum's order: the most specific.
     pub cores_source: Option<CoresSource>,
@@ -97,12 +97,12 @@ pub(super) struct Unlisted {
     listed_gpus: usize,
 }
 
-/// Nodes of the job, by what its reports tell of other nodes.
+/// The nodes of the job, as far as its reports tell of other nodes.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ToldNodes {
     /// The names that reports have.
     pub names: BTreeSet<String>,
-    /// How many nodes there are at least: the most that one report tells of, its own included.
+    /// How many nodes the job has at least: the most that one report counts, its own included.
     pub most: u64,
 }
 
@@ -128,7 +128,7 @@ impl Merger {
             usable: Usables::default(),
             nodes: Vec::new(),
             unlisted: Unlisted::default(),
-            told: Told::default(),
+            told_nodes: ToldNodes::default(),
             files,
             only: None,
             read_nodes: BTreeSet::new(),
@@ -148,23 +148,10 @@ impl Merger {
         leave_out(&mut self.files, UnreadFile { file, reason });
     }
 
-    /// Adds the report of this number of the plan, the next one of [`Plan::order`]. What it lacks because an older version wrote
-    /// it becomes a warning.
+    /// Adds the report of this number of the plan, the next one of [`Plan::order`].
     pub fn add(&mut self, number: usize, read: ReadReport) {
-        let ReadReport { mut report, note } = read;
-        report.warnings.extend(note.map(|note| Warning::new(Topic::Figures, note)));
+        let report = part_of_run(&self.plan, number, read);
         let (span, is_apart) = (self.plan.span(number), self.plan.is_apart(number));
-        let is_agents = self.plan.is_agents(number);
-        if is_agents {
-            as_part(&mut report);
-        }
-        if let Some((late_us, early_us)) = self.plan.absence_us(number) {
-            note_absence(&mut report, late_us, early_us);
-        }
-        if self.plan.has_several() && (is_agents || self.plan.is_launchers(number)) {
-            // Each names the nodes that it can't see. Those without a report are named below.
-            report.warnings.retain(|warning| warning.topic != Topic::OtherNodes);
-        }
         self.open_node(self.plan.node(number));
         self.files.read += 1;
         let axis = Axis::of(&report, span, is_apart);
@@ -172,15 +159,15 @@ impl Merger {
         self.sums.add(&quantities, &report);
         self.machines.add(&report, &axis);
         // What an agent runs is a daemon of the launcher's command.
-        if !is_agents {
+        if !self.plan.is_of_agent(number) {
             self.endings.add(span.end_us, self.plan.file(number), &report);
             self.commands.add(&report.command, span.start_us);
         }
         self.common.add(&report);
         self.usable.add(&report);
-        self.told.add(&report);
+        self.told_nodes.add(&report);
         if let Some((_, open)) = &mut self.open {
-            // Those of main and descendants together.
+            // The node and the rank have the figures of main and descendants together.
             let [_, _, ram] = &quantities.ram;
             let [_, _, cpu] = &quantities.cpu;
             open.add(self.plan.file(number), &report, span, ram.as_ref(), cpu.as_ref(), is_apart);
@@ -230,7 +217,8 @@ impl Merger {
         }
     }
 
-    /// Lists a node, or only counts it, unless it `is_listed`. The same goes for its GPUs, of which there can be too many.
+    /// Lists a node if it `is_listed`, else only counts it. Its GPUs are only counted, too, if it is not listed or there are too
+    /// many.
     fn list_node(&mut self, mut node: Node, is_listed: bool) {
         let gpus = node.gpus.len();
         if !is_listed || self.unlisted.listed_gpus + gpus > MOST_GPUS {
@@ -245,16 +233,16 @@ impl Merger {
         }
     }
 
-    /// Gives how many bins a point of a node's series has. Of more nodes, each has fewer points.
+    /// Gives how many bins a point of a node's series has. The more nodes there are, the fewer points each has.
     pub(super) fn bins_per_node_point(&self) -> usize {
         let points = (NODE_POINTS / self.plan.nodes.len().max(1)).clamp(1, MOST_POINTS);
         self.plan.grid.bins.div_ceil(points)
     }
 
-    /// Makes the report of all. If there was a single file, that is its report itself, unless it is of one rank of several.
+    /// Makes the report of all. If a single report was read, and no file and no rank is missing, that is the report of all.
     ///
     /// # Errors
-    /// If no file has a report: which files there are, and why not.
+    /// If no report was added: the files, and why each has no report.
     pub fn finish(mut self) -> Result<MergedReport, ReportFiles> {
         let only = self.only.take();
         if self.close_node().is_none() {
@@ -272,6 +260,25 @@ impl Merger {
     }
 }
 
+/// Gives the report of this number as a part of the run. What it lacks because an older version wrote it becomes a warning. One
+/// of an agent counts all its processes as descendants, and notes how long the agent was absent.
+fn part_of_run(plan: &Plan, number: usize, read: ReadReport) -> Report {
+    let ReadReport { mut report, note } = read;
+    report.warnings.extend(note.map(|note| Warning::new(Topic::Figures, note)));
+    let is_of_agent = plan.is_of_agent(number);
+    if is_of_agent {
+        as_part(&mut report);
+    }
+    if let Some((late_us, early_us)) = plan.absence_us(number) {
+        note_absence(&mut report, late_us, early_us);
+    }
+    if plan.has_several() && (is_of_agent || plan.is_of_launcher(number)) {
+        // Each names the nodes that it can't see. The merged report itself names those without a report.
+        report.warnings.retain(|warning| warning.topic != Topic::OtherNodes);
+    }
+    report
+}
+
 /// Notes that a file is not in the report.
 fn leave_out(files: &mut ReportFiles, file: UnreadFile) {
     files.unread += 1;
@@ -281,7 +288,7 @@ fn leave_out(files: &mut ReportFiles, file: UnreadFile) {
 }
 
 impl Usables {
-    /// Adds what sets the limits of a report. The sums are of closed nodes.
+    /// Adds what sets the limits of a report. What nodes may use is added when they are closed.
     fn add(&mut self, report: &Report) {
         let usable = &report.usable;
         let cores = [Some(usable.cores.source), self.cores_source].into_iter().flatten();
@@ -294,8 +301,8 @@ impl Usables {
     }
 }
 
-impl Told {
-    /// Adds the nodes that a report has not seen, and those of its Slurm step.
+impl ToldNodes {
+    /// Adds the nodes that a report names as not seen, and those of its Slurm step.
     fn add(&mut self, report: &Report) {
         let unseen = report.coverage.nodes.as_ref();
         self.most = self.most.max(unseen.map_or(0, |nodes| nodes.unseen.saturating_add(1)));

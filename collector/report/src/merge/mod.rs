@@ -14,6 +14,7 @@ mod cover;
 mod ending;
 mod grid;
 mod head;
+mod host_name;
 mod left;
 mod machine;
 mod merger;

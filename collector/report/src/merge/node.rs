@@ -39,15 +39,16 @@ pub(super) struct OpenNode {
     usable: UsableNode,
     /// RAM of all reports over time.
     ram: Sum,
-    /// RAM of the only report, or of the last one.
+    /// RAM of the last report. Its `max_used_bytes` and `total_bytes` are the largest of all reports.
     own_ram: NodeRam,
     /// Mean RAM times time, bytes times microseconds.
     ram_time: Known,
     /// CPU utilization of all reports over time.
     cpu: Sum,
     cpu_us: Known,
-    /// Reports that waited for cores, and those of which that is unknown.
+    /// Reports that waited for cores.
     contended: u64,
+    /// Reports that don't tell whether they did.
     unknown_contention: u64,
     processes: u64,
     /// The sum of the reports' expected cores.
@@ -58,7 +59,7 @@ pub(super) struct OpenNode {
     coverage: NodeCoverage,
 }
 
-/// A GPU of it.
+/// A GPU of the open node.
 struct OpenGpu {
     gpu: NodeGpu,
     energy: Energy,
@@ -71,12 +72,13 @@ struct OpenGpu {
 struct UsableNode {
     /// Processors of the affinity masks.
     affinity: BTreeSet<u32>,
-    /// In all reports the cores are those of the affinity mask.
+    /// In all reports the affinity mask sets the cores.
     has_affinity_only: bool,
     /// The sum of `--n-expected-cores` of all reports.
     asked: f64,
-    /// The most cores of a report, and what sets them.
+    /// The most cores that a report may use.
     largest: f64,
+    /// What sets them.
     source: CoresSource,
     memory_bytes: Option<u64>,
 }
@@ -268,7 +270,7 @@ pub(super) fn series(ram: &Sum, cpu: &Sum, bins_per_point: usize) -> NodeSeries 
     let bytes = |list: Vec<Option<u128>>| -> Vec<Option<f64>> {
         list.into_iter().map(|bytes| bytes.map(|bytes| bytes as f64)).collect()
     };
-    // From millionths of a percent, to two decimals: percent without decimals would lose what little a node did.
+    // Converts millionths of a percent to percent with two decimals, so that small shares are not lost.
     let percent = |millionths: Option<u128>| millionths.map(|part| (part as f64 / 1e4).round() / 100.0);
     let (ram, cpu) = (ram.line(bins_per_point), cpu.line(bins_per_point));
     NodeSeries {

@@ -1,7 +1,9 @@
 //! Which reports belong together: those of a node, those of a machine, those of one time. It is concluded from a first look at
 //! all of them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 
 use super::grid::Grid;
 use super::head::Head;
@@ -10,9 +12,10 @@ use crate::model::report::UnreadFile;
 
 /// A gap between the times of two reports that is no reason to take them for reports of different runs, microseconds.
 const LEAST_GAP_US: i64 = 60_000_000;
-/// A longer report is forged, microseconds: a year. It would leave too few bins to the others.
+/// The longest time of a report of a run, microseconds: a year. A longer report is forged, and would leave too few bins to the
+/// others.
 const MOST_LENGTH_US: u64 = 366 * 86_400 * 1_000_000;
-/// Unless it is not longer than so many times the median time of all.
+/// A report may be longer than [`MOST_LENGTH_US`] if it is no longer than so many times the median of all reports.
 const MOST_TIMES: u64 = 100;
 /// Most batch jobs that are told apart.
 const MOST_JOBS: usize = 100;
@@ -24,7 +27,7 @@ pub struct Source {
     pub file: String,
     /// What a first look at it tells.
     pub head: Head,
-    /// A hash of its content: files with the same one are copies of each other. `None`: it is not known whether it is a copy.
+    /// A hash of its content: files with the same hash are copies of each other. `None`: unknown, so it is not taken for a copy.
     pub content: Option<u64>,
 }
 
@@ -32,20 +35,21 @@ pub struct Source {
 #[derive(Debug)]
 pub struct Plan {
     sources: Vec<Source>,
-    /// For each source, its place among those that were given.
+    /// For each source, its place among the sources that [`Plan::new`] was given.
     places: Vec<usize>,
     /// The reports in the order in which they are to be merged: those of a machine together, and those of a node in it.
     order: Vec<usize>,
-    /// For each source, its node.
+    /// For each source, the number of its node in `nodes`.
     node_of: Vec<usize>,
     pub(super) nodes: Vec<NodePlan>,
     pub(super) grid: Grid,
     /// Sources that are in no bin: too far from the others, or too long.
     pub(super) apart: BTreeSet<usize>,
-    /// Sources whose times do not overlap with those of the most.
+    /// Sources that do not overlap in time with the largest group, directly or by way of others.
     pub(super) outside: Vec<usize>,
     pub(super) unread: Vec<UnreadFile>,
-    /// The report of the launcher whose agents made the others of several nodes; `None`: there is none, or more than one.
+    /// The number of the source that the launcher of the run made, whose agents made the others. `None`: there is none, or more
+    /// than one.
     launcher: Option<usize>,
     /// The batch jobs.
     pub(super) jobs: BTreeSet<String>,
@@ -54,9 +58,9 @@ pub struct Plan {
 /// A node.
 #[derive(Debug, Clone)]
 pub(super) struct NodePlan {
-    /// What it is called. No other is called so.
+    /// Its name, which no other node has.
     pub name: String,
-    /// Tells machines apart.
+    /// The number of its machine.
     pub machine: usize,
     /// How many reports are of it.
     pub reports: u64,
@@ -65,33 +69,37 @@ pub(super) struct NodePlan {
 }
 
 impl Plan {
-    /// Finds out which reports belong together. `unread` are files in which no report was found, each with
-    /// the reason.
+    /// Concludes which reports belong together. `unread`: files in which no report was found, each with the reason.
     #[must_use]
     pub fn new(sources: Vec<Source>, unread: Vec<(String, String)>) -> Self {
         let unread = unread.into_iter().map(|(file, reason)| UnreadFile { file, reason });
         let mut unread: Vec<UnreadFile> = unread.collect();
         let mut placed: Vec<(usize, Source)> = sources.into_iter().enumerate().collect();
         placed.sort_by(|(_, a), (_, b)| a.file.cmp(&b.file));
-        leave_out(&mut placed, &mut unread);
+        leave_out_doubles(&mut placed, &mut unread);
         let (places, mut sources): (Vec<usize>, Vec<Source>) = placed.into_iter().unzip();
         let launcher = launcher(&sources);
         put_clocks_right(&mut sources, launcher);
         let (nodes, node_of) = number_nodes(&sources);
         let spans: Vec<Span> = sources.iter().map(|source| source.head.span).collect();
-        // The run is as long as the launcher's command. An agent without a command is there before it, and after it.
+        // The run is as long as the launcher's command. An agent without a command can begin before it and end after it.
         let run = launcher.map(|launcher| spans[launcher]);
         let within_run = |source: &Source| match run {
             Some(run) if source.head.is_watch() => source.head.span.clamped(run),
             _ => source.head.span,
         };
         let times = Times::of(&sources.iter().map(within_run).collect::<Vec<_>>());
+        let mut longest_us = vec![0; nodes.len()];
+        for (span, node) in spans.iter().zip(&node_of) {
+            longest_us[*node] = span.length_us().max(longest_us[*node]);
+        }
         let mut order: Vec<usize> = (0..sources.len()).collect();
-        // The longest first: it tells most of what all reports of a machine tell.
+        // The longest first, of the nodes of a machine and of the reports of a node: it tells most of what all tell.
         order.sort_by_key(|at| {
             let span = spans[*at];
             let node = node_of[*at];
-            (nodes[node].machine, node, std::cmp::Reverse(span.length_us()), span.start_us, *at)
+            let of_node = (nodes[node].machine, Reverse(longest_us[node]), node);
+            (of_node, Reverse(span.length_us()), span.start_us, *at)
         });
         Self {
             jobs: sources.iter().filter_map(|source| source.head.job.clone()).take(MOST_JOBS).collect(),
@@ -108,12 +116,14 @@ impl Plan {
         }
     }
 
-    /// Gives the reports in the order in which they are to be merged: a number, and the file.
+    /// Gives the reports in the order in which they are to be merged, each with the number that other functions take, and its
+    /// file.
     pub fn order(&self) -> impl Iterator<Item = (usize, &str)> {
         self.order.iter().map(|at| (*at, self.sources[*at].file.as_str()))
     }
 
-    /// Gives the place of a report among the sources that were given. Names of files can be alike, as they are printed.
+    /// Gives the place of a report among the sources that [`Plan::new`] was given. The name of its file does not tell that: two
+    /// names can be the same, because they are as printed.
     #[must_use]
     pub fn place(&self, number: usize) -> usize {
         self.places[number]
@@ -131,17 +141,18 @@ impl Plan {
     }
 
     /// Whether the launcher of the run is known, and this report is of one of its agents.
-    pub(super) fn is_agents(&self, number: usize) -> bool {
-        self.launcher.is_some() && self.sources[number].head.is_agents()
+    pub(super) fn is_of_agent(&self, number: usize) -> bool {
+        self.launcher.is_some() && self.sources[number].head.is_of_agent()
     }
 
-    /// Whether the launcher of the run is known, and this report is of its node.
-    pub(super) fn is_launchers(&self, number: usize) -> bool {
+    /// Whether the launcher of the run is known, and made this report.
+    pub(super) fn is_of_launcher(&self, number: usize) -> bool {
         self.launcher == Some(number)
     }
 
-    /// Gives when the run went on without this agent, which has no command and should have been there all the time: microseconds
-    /// after the start of the launcher's command, and before its end. `None`: it is no such agent, or the launcher is not known.
+    /// Gives how long the run went on without this agent, which has no command and should have been there all the time. The two
+    /// times are microseconds after the start of the launcher's command, and before its end. `None`: it is no such agent, or the
+    /// launcher is not known.
     pub(super) fn absence_us(&self, number: usize) -> Option<(i64, i64)> {
         let (head, launcher) = (&self.sources[number].head, self.sources.get(self.launcher?)?);
         let (agent, run) = (head.span, launcher.head.span);
@@ -166,11 +177,14 @@ impl Plan {
     }
 }
 
-/// Finds the report of the launcher, if there is one of a launcher.
+/// Finds the number of the report that a launcher of agents made. `None`: there is none, or more than one.
 fn launcher(sources: &[Source]) -> Option<usize> {
-    let is_launchers = |source: &Source| source.head.node_part.is_some_and(|part| !part.is_agent);
-    let mut all = (0..sources.len()).filter(|number| is_launchers(&sources[*number]));
-    all.next().filter(|_| all.next().is_none())
+    let is_of_launcher = |source: &Source| source.head.node_part.is_some_and(|part| !part.is_agent);
+    let mut numbers = (0..sources.len()).filter(|number| is_of_launcher(&sources[*number]));
+    match (numbers.next(), numbers.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    }
 }
 
 /// Puts the clocks of agents right by that of their launcher: each compared its own with the clock of the directory that they
@@ -182,30 +196,31 @@ fn put_clocks_right(sources: &mut [Source], launcher: Option<usize>) {
     let launcher_s = ahead_s - head.clock_offset_s.unwrap_or(0.0);
     for head in sources.iter_mut().map(|source| &mut source.head).filter(|head| head.clock_offset_s.is_none())
     {
-        if let Some(agent_s) = head.clock_ahead_s().filter(|_| head.is_agents()) {
+        if let Some(agent_s) = head.clock_ahead_s().filter(|_| head.is_of_agent()) {
             head.set_clock_offset(agent_s - launcher_s);
         }
     }
 }
 
-/// Takes out what would count a run twice: copies, and reports that were made of several.
-fn leave_out(placed: &mut Vec<(usize, Source)>, unread: &mut Vec<UnreadFile>) {
-    let mut first: HashMap<u64, String> = HashMap::new();
+/// Moves the files from `placed` to `unread` whose figures would count twice: copies, and reports that were made of several. Of
+/// the files with the same content, the first is kept.
+fn leave_out_doubles(placed: &mut Vec<(usize, Source)>, unread: &mut Vec<UnreadFile>) {
+    // The file that is kept of each content.
+    let mut kept: HashMap<u64, String> = HashMap::new();
     placed.retain(|(_, source)| {
-        let reason = if source.head.is_merged {
-            Some("it is a merged report: the reports that it was made of are what can be merged".to_owned())
-        } else {
-            let same = source.content.and_then(|content| first.get(&content));
-            same.map(|same| format!("it is a copy of {same}"))
+        let same = source.content.and_then(|content| kept.get(&content));
+        let reason = match (source.head.is_merged, same) {
+            (true, _) => {
+                "it is a merged report: the reports that it was made of are what can be merged".to_owned()
+            }
+            (false, Some(same)) => format!("it is a copy of {same}"),
+            (false, None) => {
+                kept.extend(source.content.map(|content| (content, source.file.clone())));
+                return true;
+            }
         };
-        if reason.is_none()
-            && let Some(content) = source.content
-        {
-            first.insert(content, source.file.clone());
-        }
-        let is_kept = reason.is_none();
-        unread.extend(reason.map(|reason| UnreadFile { file: source.file.clone(), reason }));
-        is_kept
+        unread.push(UnreadFile { file: source.file.clone(), reason });
+        false
     });
     unread.sort();
 }
@@ -219,8 +234,8 @@ struct NodeKey {
     boot: Option<String>,
 }
 
-/// Finds the nodes, and for each source the number of its node. Host name and boot id tell nodes apart, and the boot id alone
-/// tells machines apart.
+/// Finds the nodes, and for each source the number of its node. Two nodes differ in host name or boot id, two machines in the
+/// boot id.
 fn number_nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
     let keys = node_keys(sources);
     let mut numbers: BTreeMap<&NodeKey, usize> = keys.iter().map(|key| (key, 0)).collect();
@@ -232,7 +247,7 @@ fn number_nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
     let mut nodes: Vec<NodePlan> = Vec::with_capacity(numbers.len());
     for (NodeKey { name, boot }, number) in &mut numbers {
         let next_machine = machines.len();
-        // Without a boot id, the node is a machine of its own. A boot id has no space, so that no machine has the same key.
+        // Without a boot id, the node is a machine of its own. Its key has a space, which no boot id has.
         let machine = boot.clone().unwrap_or_else(|| format!("host {name}"));
         let is_only = nodes_of_name.get(name.as_str()) == Some(&1);
         *number = nodes.len();
@@ -281,13 +296,13 @@ fn node_keys(sources: &[Source]) -> Vec<NodeKey> {
 struct Times {
     /// From the first start to the last end, of those that belong together.
     extent: Span,
-    /// What is too far from that to share a grid.
+    /// Reports that are too far from that to share a grid, or too long.
     apart: BTreeSet<usize>,
-    /// What does not overlap with the most, directly or by others.
+    /// Reports that do not overlap with the largest group, directly or by way of others.
     outside: Vec<usize>,
 }
 
-/// Reports that overlap in time, directly or by others.
+/// Reports that overlap in time, directly or by way of others.
 struct Group {
     /// From their first start to their last end.
     extent: Span,
@@ -304,36 +319,17 @@ impl Times {
         let (mut apart, mut order): (Vec<usize>, Vec<usize>) = (0..spans.len()).partition(is_too_long);
         order.sort_by_key(|at| (spans[*at].start_us, spans[*at].end_us));
         let groups = groups(spans, &order);
-        // Of several with most reports, the first one.
+        // Of several groups with most reports, the first one.
         let most = groups.iter().map(|group| group.members.len()).max().unwrap_or(0);
         let main = groups.iter().position(|group| group.members.len() == most).unwrap_or(0);
-        let Some(run) = groups.get(main) else {
-            return Self {
-                extent: Span { start_us: 0, end_us: 0 },
-                apart: BTreeSet::new(),
-                outside: Vec::new(),
-            };
-        };
-        let mut extent = run.extent;
-        // Groups are added on both sides, as long as the gap is no longer than the run.
-        let gap_us = LEAST_GAP_US.max(extent.end_us - extent.start_us);
-        let (mut first, mut last) = (main, main);
-        loop {
-            let before = first.checked_sub(1).map(|at| groups[at].extent);
-            let after = groups.get(last + 1).map(|group| group.extent);
-            if let Some(span) = before.filter(|span| extent.start_us - span.end_us <= gap_us) {
-                extent.start_us = span.start_us;
-                first -= 1;
-            } else if let Some(span) = after.filter(|span| span.start_us - extent.end_us <= gap_us) {
-                extent.end_us = span.end_us;
-                last += 1;
-            } else {
-                break;
-            }
+        if groups.is_empty() {
+            let extent = Span { start_us: 0, end_us: 0 };
+            return Self { extent, apart: BTreeSet::new(), outside: Vec::new() };
         }
+        let (of_run, extent) = near_groups(&groups, main);
         let mut outside = Vec::new();
         for (at, group) in groups.into_iter().enumerate().filter(|(at, _)| *at != main) {
-            if at < first || at > last {
+            if !of_run.contains(&at) {
                 apart.extend(&group.members);
             }
             outside.extend(group.members);
@@ -343,7 +339,30 @@ impl Times {
     }
 }
 
-/// Gives the longest time that a report of the run can be of, microseconds. It is no less than the median of all.
+/// Gives which groups belong to the run whose largest group is `main`, and their extent. Groups are added on both sides, as long
+/// as the gap before the next one is no longer than the largest group or [`LEAST_GAP_US`]. `groups` are in the order of their
+/// times.
+fn near_groups(groups: &[Group], main: usize) -> (RangeInclusive<usize>, Span) {
+    let mut extent = groups[main].extent;
+    let gap_us = LEAST_GAP_US.max(extent.end_us - extent.start_us);
+    let (mut first, mut last) = (main, main);
+    loop {
+        let before = first.checked_sub(1).map(|at| groups[at].extent);
+        let after = groups.get(last + 1).map(|group| group.extent);
+        if let Some(span) = before.filter(|span| extent.start_us - span.end_us <= gap_us) {
+            extent.start_us = span.start_us;
+            first -= 1;
+        } else if let Some(span) = after.filter(|span| span.start_us - extent.end_us <= gap_us) {
+            extent.end_us = span.end_us;
+            last += 1;
+        } else {
+            return (first..=last, extent);
+        }
+    }
+}
+
+/// Gives the longest time that a report of the run can have, microseconds: [`MOST_LENGTH_US`], or [`MOST_TIMES`] times the median
+/// if that is longer.
 fn longest_of_a_run_us(spans: &[Span]) -> u64 {
     let mut lengths_us: Vec<u64> = spans.iter().map(|span| span.length_us()).collect();
     lengths_us.sort_unstable();

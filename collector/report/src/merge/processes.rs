@@ -15,16 +15,16 @@ const LISTED: usize = 1000;
 const OTHER: &str = "(other)";
 /// How many single processes are listed of each kind: as many as a report has by default.
 const HEAVIEST: usize = 10;
-/// Most bytes of a process's arguments: those of thousands of processes pass through memory.
+/// Most bytes of a process's arguments that are kept: those of thousands of processes pass through memory.
 const MOST_ARGUMENTS: usize = 8192;
 
 /// The processes so far.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     commands: HashMap<String, Command>,
-    /// By CPU time, by peak RSS, by GPU memory.
+    /// The heaviest processes by CPU time, by peak RSS, and by GPU memory, in the order of [`WEIGHTS`].
     heaviest: [Vec<HeavyProcess>; 3],
-    /// The name of the signal, and how many crashed. `None`: no report has a list.
+    /// For each kind, the name of the signal and how many processes crashed. `None`: no report has a list.
     crashes: Option<BTreeMap<CrashKind, (String, u64)>>,
 }
 
@@ -47,8 +47,8 @@ struct Command {
 }
 
 impl Processes {
-    /// Adds those of a report of this node. Its command started `start_s` seconds after the first one; `None`: its time has nothing
-    /// to do with that of the others.
+    /// Adds the processes of a report of this node. Its command started `start_s` seconds after the first one; `None`: its time
+    /// has nothing to do with that of the others.
     pub(super) fn add(&mut self, node: &str, report: &Report, start_s: Option<f64>) {
         for usage in &report.processes.by_command {
             self.command(&usage.command).add(usage);
@@ -82,8 +82,7 @@ impl Processes {
         self.commands.entry(name).or_default()
     }
 
-    /// Keeps a process in each list of the heaviest that it belongs to. `start_s` is that of its report's command, seconds after
-    /// the first one.
+    /// Keeps a process in each list of the heaviest that it belongs to. `start_s`: as of [`Processes::add`].
     fn add_heavy(&mut self, node: &str, process: &HeavyProcess, start_s: Option<f64>) {
         let usage = &process.usage;
         for (list, weight_of) in self.heaviest.iter_mut().zip(WEIGHTS) {

@@ -4,14 +4,14 @@ use crate::model::report::{Report, Series, Track};
 
 /// Most points of a series: no version writes more than 300.
 const MOST_POINTS: usize = 1000;
-/// The largest value: more is forged, and would overflow sums of values and time.
+/// The largest value of a quantity: more is forged, and would overflow sums of values and time.
 const MOST: u64 = 1 << 62;
 /// The longest run, microseconds: ten years.
 const MOST_RUN_US: f64 = 315e12;
 /// A clock is ahead or behind by no more than this, seconds: longer than all times that a report can have (1970 to 9999). Times
 /// that are put right by it fit microseconds since the epoch.
 pub const MOST_CLOCK_OFFSET_S: f64 = 3.2e11;
-/// By so much the end of a point can be after the begin of the next one, seconds: each is rounded by itself.
+/// By so much a point can end after the next one begins, seconds: each time is rounded by itself.
 const POINT_ROUNDING_S: f64 = 1e-6;
 /// By so much the last point can end after the run, seconds: the length of a run has milliseconds.
 const LENGTH_ROUNDING_S: f64 = 1e-3;
@@ -47,16 +47,16 @@ pub(super) struct Quantity {
     pub span: Span,
     /// The quantity over time, without gaps; empty if it is not known over time.
     pub points: Vec<Point>,
-    /// The largest that is known. It can be above all points: then the time of it is unknown.
+    /// The largest value that is known. It can be above all points: then its time is unknown.
     pub max: u64,
-    /// The largest that it can have been; `None` is unknown.
+    /// The largest value that the quantity can have had; `None` is unknown.
     pub at_most: Option<u64>,
     /// The times of this report have nothing to do with those of the others.
     pub is_apart: bool,
 }
 
 impl Span {
-    /// Gives the part of it that is in another one; a moment at its edge, if there is none.
+    /// Gives the part of the span that is in `to`; a moment at the edge of `to`, if there is none.
     pub(super) fn clamped(self, to: Self) -> Self {
         let clamp = |at_us: i64| at_us.clamp(to.start_us, to.end_us.max(to.start_us));
         Self { start_us: clamp(self.start_us), end_us: clamp(self.end_us) }
@@ -68,7 +68,7 @@ impl Span {
         Self { start_us: started_us, end_us: started_us.saturating_add(wall_us) }
     }
 
-    /// Moves it so many seconds back, at most [`MOST_CLOCK_OFFSET_S`], but not before 1970.
+    /// Moves the span so many seconds back, at most [`MOST_CLOCK_OFFSET_S`], and not before 1970.
     pub(super) fn earlier(self, by_s: f64) -> Self {
         let by_s = by_s.clamp(-MOST_CLOCK_OFFSET_S, MOST_CLOCK_OFFSET_S);
         let by_us = (by_s * 1e6).round() as i64;
@@ -81,7 +81,7 @@ impl Span {
         Self { start_us: self.start_us.min(other.start_us), end_us: self.end_us.max(other.end_us) }
     }
 
-    /// Its length, microseconds.
+    /// Gives its length, microseconds.
     pub(super) fn length_us(self) -> u64 {
         u64::try_from(self.end_us - self.start_us).unwrap_or(0)
     }
@@ -94,16 +94,16 @@ pub(super) struct Axis<'a> {
     /// The times of the report have nothing to do with those of the others.
     pub is_apart: bool,
     series: &'a Series,
-    /// The series can be used.
+    /// The points of the series are in order and within the run, so the series can be used.
     is_sound: bool,
 }
 
-/// What one unit of a report is in a quantity.
+/// How a figure of a report becomes a whole number.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scale {
-    /// Bytes, or a number of things.
+    /// As it is: bytes, or a number of things.
     Whole,
-    /// Percent, in millionths.
+    /// Percent, as millionths of a percent.
     Percent,
 }
 
@@ -130,15 +130,14 @@ impl<'a> Axis<'a> {
     /// Makes the axis of a report whose command ran at `span`.
     pub(super) fn of(report: &'a Report, span: Span, is_apart: bool) -> Self {
         let series = &report.series;
-        let begins_in_order = series.start_s.windows(2).all(|pair| pair[0] <= pair[1]);
-        let mut ends_with_next = series.end_s.iter().zip(series.start_s.iter().skip(1));
-        let mut points = series.start_s.iter().zip(&series.end_s);
-        let is_sound = series.start_s.len() <= MOST_POINTS
-            && begins_in_order
-            && ends_with_next.all(|(end_s, next_s)| *end_s <= *next_s + POINT_ROUNDING_S)
-            && points.all(|(start_s, end_s)| {
-                *start_s >= 0.0 && start_s <= end_s && *end_s <= report.wall_s + LENGTH_ROUNDING_S
-            });
+        let begin_in_order = series.start_s.windows(2).all(|pair| pair[0] <= pair[1]);
+        let mut ends_and_next_starts = series.end_s.iter().zip(series.start_s.iter().skip(1));
+        let are_apart = ends_and_next_starts.all(|(end_s, next_s)| *end_s <= *next_s + POINT_ROUNDING_S);
+        let mut starts_and_ends = series.start_s.iter().zip(&series.end_s);
+        let are_within_run = starts_and_ends.all(|(start_s, end_s)| {
+            *start_s >= 0.0 && start_s <= end_s && *end_s <= report.wall_s + LENGTH_ROUNDING_S
+        });
+        let is_sound = series.start_s.len() <= MOST_POINTS && begin_in_order && are_apart && are_within_run;
         Self { span, is_apart, series, is_sound }
     }
 
@@ -201,8 +200,8 @@ impl Point {
         Self { start_us, end_us, min: None, mean: None, max: None }
     }
 
-    /// Keeps the values within `max`, the exact largest that the report has, and the others within the point's largest. A series
-    /// has seven digits, so a point's largest value that is about `max` becomes it.
+    /// Keeps the point's largest value within `max`, the exact largest value of the report, and its other values within that. A
+    /// series has seven digits, so a largest value that is about `max` becomes `max`.
     fn within(self, max: u64) -> Self {
         let exact = |value: u64| if is_about(value, max) { max } else { value.min(max) };
         let own_max = self.max.map(exact);
@@ -211,7 +210,7 @@ impl Point {
     }
 }
 
-/// Whether two values can be the same, of which a series has seven digits.
+/// Whether two values can be the same although they differ, because a series has only seven digits of each.
 pub(super) fn is_about(value: u64, other: u64) -> bool {
     value.abs_diff(other) <= other / 1_000_000
 }

@@ -1,5 +1,5 @@
-//! Ranks over time. A job can have any number of ranks, so no more than [`MOST`] have a series: all of them, or every second one,
-//! every fourth one, and so on. Which these are does not depend on the order of the reports.
+//! Ranks over time. A job can have any number of ranks, so at most [`MOST`] have a series. They are all ranks, or every second
+//! one, every fourth one, and so on. Which ranks these are does not depend on the order of the reports.
 
 use super::grid::Grid;
 use super::node;
@@ -15,9 +15,9 @@ const MOST_POINTS: usize = 120;
 /// Which ranks have a series.
 #[derive(Debug)]
 pub(super) struct Sampling {
-    /// Those whose number is a multiple of this power of two. `None`: no rank, since too many jobs have a rank 0.
+    /// Ranks whose number is a multiple of this power of two have one. `None`: no rank has, since too many jobs have a rank 0.
     step: Option<u64>,
-    /// How many have one.
+    /// How many series were begun and not dropped.
     count: usize,
 }
 
@@ -51,7 +51,7 @@ impl Sampling {
         }
         let mut kept: Vec<_> = ranks.filter(|(_, series)| series.is_some()).collect();
         while kept.len() > MOST {
-            // No rank but 0 is a multiple of more.
+            // Above that, only rank 0 is left, which is a multiple of every step.
             self.step = self.step.filter(|step| *step <= u64::from(u32::MAX)).map(|step| step * 2);
             for (_, series) in kept.iter_mut().filter(|(rank, _)| !self.has(*rank)) {
                 **series = None;
@@ -61,6 +61,7 @@ impl Sampling {
         self.count = kept.len();
     }
 
+    /// Whether a rank of this number has a series.
     fn has(&self, rank: u32) -> bool {
         self.step.is_some_and(|step| u64::from(rank).is_multiple_of(step))
     }

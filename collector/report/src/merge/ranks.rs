@@ -1,5 +1,5 @@
-//! The ranks of MPI jobs and Slurm steps: those that have a report of their own (`srun gpu-track-run`), and those that a command
-//! started on the node of its report. Which are missing, how they differ, and which to look at.
+//! The ranks of MPI jobs and Slurm steps. Some have a report of their own (`srun gpu-track-run`), others were started by a
+//! command on the node of its report. Tells which ranks are missing, how they differ, and which to look at.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ const MOST_MISSING: usize = 100;
 /// Most ranks that are kept. With more, which are missing is not known.
 const MOST_RANKS: usize = 1 << 18;
 
-/// The job, its number of ranks, and the rank.
+/// The number of the job, how many ranks it has, and the rank.
 type Key = (u32, u32, u32);
 
 /// The ranks so far.
@@ -31,13 +31,14 @@ pub(super) struct RankTable {
     grid: Grid,
     /// Which ranks have a series.
     sampling: Sampling,
-    /// The ranks that reports have. Of several, each is of another job, whose number the environment does not tell.
+    /// The ranks of the reports. Several of one key are of different jobs, whose numbers the environment does not tell.
     open: BTreeMap<Key, Vec<OpenRank>>,
-    /// All ranks, as soon as the last report was added.
+    /// All ranks; empty before [`RankTable::close`].
     ranks: BTreeMap<Key, RankUsage>,
-    /// Jobs that were told apart by their reports, with their numbers of ranks: of these it is not known which ranks are missing.
+    /// Jobs that only their reports tell apart from another job, each with its number of ranks. Which of their ranks are missing
+    /// is unknown. Empty before [`RankTable::close`].
     split: BTreeSet<(u32, u32)>,
-    /// Ranks over time, as soon as the last report was added.
+    /// Ranks over time; empty before [`RankTable::close`].
     series: BTreeMap<Key, RankSeries>,
 }
 
@@ -47,15 +48,15 @@ struct OpenRank {
     usage: RankUsage,
     /// The end of the report whose exit it has, microseconds since the epoch.
     exit_us: i64,
-    /// When its reports ran: each end, by its start, microseconds since the epoch.
+    /// When the commands of its reports ran: each end by its start, microseconds since the epoch.
     spans: BTreeMap<i64, i64>,
-    /// `None`: it is not one of those that have a series.
+    /// `None`: the rank has no series.
     series: Option<OpenSeries>,
 }
 
 /// Sums up the ranks of a report of one node. `None`: its command started none.
 pub(crate) fn of_report(report: &Report) -> Option<Ranks> {
-    // There are no series.
+    // Ranks that a command started have no series, so any grid will do.
     let mut table = RankTable::new(Grid::over(0, 1));
     table.add_started(report.host.hostname.as_deref().unwrap_or_default(), report, 0);
     table.close();
@@ -75,8 +76,8 @@ impl RankTable {
         }
     }
 
-    /// Adds the ranks of a report of this node, whose command ran at `span`: its own, with its RAM and CPU utilisation over
-    /// time, and those that it started.
+    /// Adds the ranks of a report of this node, whose command ran at `span`. They are its own rank, with its RAM and CPU
+    /// utilisation over time, and those that its command started.
     pub(super) fn add(
         &mut self,
         node: &str,
@@ -126,8 +127,8 @@ impl RankTable {
         }
     }
 
-    /// Adds what a rank of a job of so many ranks used at `span`, and gives the rank. `has_series`: it is known over time. `None`:
-    /// there can be no such rank, or there are too many.
+    /// Adds what a rank used at `span`, and gives the rank. `of`: how many ranks its job has. `has_series`: what it used is known
+    /// over time. `None`: the job can have no such rank, or there are too many ranks.
     fn add_usage(
         &mut self,
         usage: RankUsage,
@@ -136,10 +137,12 @@ impl RankTable {
         has_series: bool,
     ) -> Option<&mut OpenRank> {
         let RankPlace { job, rank, ref node } = usage.place;
-        if rank >= of || self.open.len() >= MOST_RANKS {
+        let key = (job, of, rank);
+        let is_full = self.open.len() >= MOST_RANKS && !self.open.contains_key(&key);
+        if rank >= of || is_full {
             return None;
         }
-        let open = self.open.entry((job, of, rank)).or_default();
+        let open = self.open.entry(key).or_default();
         let at = match open.iter().position(|rank| rank.can_have(node, span)) {
             Some(at) => {
                 open[at].join(usage, span);
@@ -159,23 +162,26 @@ impl RankTable {
         open.get_mut(at)
     }
 
-    /// Ends the table: all reports were added. Jobs that were told apart by their reports get the next free numbers.
+    /// Ends the table: all reports were added. Jobs that only their reports tell apart get the next free numbers.
     pub(super) fn close(&mut self) {
         let mut used: BTreeSet<u32> = self.open.keys().map(|(job, ..)| *job).collect();
+        // The numbers that were given: by the job's number, how many ranks it has, and the place among the ranks of a key.
         let mut numbers: BTreeMap<(u32, u32, usize), u32> = BTreeMap::new();
         let mut next = 0;
+        let mut take_free_number = || {
+            while !used.insert(next) && next < u32::MAX {
+                next += 1;
+            }
+            next
+        };
         for ((job, of, rank), open) in std::mem::take(&mut self.open) {
             for (at, OpenRank { mut usage, series, .. }) in open.into_iter().enumerate() {
-                let number = *numbers.entry((job, of, at)).or_insert_with(|| {
-                    if at == 0 {
-                        return job;
-                    }
-                    while !used.insert(next) && next < u32::MAX {
-                        next += 1;
-                    }
-                    self.split.insert((next, of));
-                    next
-                });
+                // The first rank of a key keeps the job's number.
+                let mut number = job;
+                if at > 0 {
+                    number = *numbers.entry((job, of, at)).or_insert_with(&mut take_free_number);
+                    self.split.insert((number, of));
+                }
                 usage.place.job = number;
                 if let Some(series) = series {
                     self.series.insert((number, of, rank), series.close(usage.place.clone()));
@@ -203,11 +209,7 @@ impl RankTable {
         // No rank is in both lists.
         let lightest = others.iter().rev().filter(|rank| rank.peak_ram_bytes.is_some()).take(LISTED);
         let as_f64 = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-        // Only ranks of one job are compared: those of different jobs do different work.
-        let job_of_compared = self.heaviest_job();
-        let is_compared = |(job, of, _): &Key| Some((*job, *of)) == job_of_compared;
-        let compared = self.ranks.iter().filter(|(key, _)| is_compared(key));
-        let compared: Vec<&RankUsage> = compared.map(|(_, rank)| rank).collect();
+        let compared = self.compared_ranks();
         let gpu_ram = spread_of(&compared, |rank| as_f64(rank.peak_gpu_ram_bytes));
         let series: Vec<RankSeries> = self.series.values().cloned().collect();
         let (series_start_s, series_end_s) = match series.is_empty() {
@@ -231,7 +233,14 @@ impl RankTable {
         })
     }
 
-    /// Gives the job that used most CPU time, with its number of ranks. Of equal ones, it is the one of most ranks.
+    /// Gives the ranks that are compared: those of the heaviest job, because ranks of different jobs do different work.
+    fn compared_ranks(&self) -> Vec<&RankUsage> {
+        let heaviest = self.heaviest_job();
+        let is_of_heaviest = |(job, of, _): &Key| Some((*job, *of)) == heaviest;
+        self.ranks.iter().filter(|(key, _)| is_of_heaviest(key)).map(|(_, rank)| rank).collect()
+    }
+
+    /// Gives the job that used most CPU time, and how many ranks it has. Of several, gives the one of which most ranks are known.
     fn heaviest_job(&self) -> Option<(u32, u32)> {
         let mut used: BTreeMap<(u32, u32), (u128, u64)> = BTreeMap::new();
         for ((job, of, _), rank) in &self.ranks {
@@ -242,7 +251,7 @@ impl RankTable {
         used.into_iter().max_by_key(|(_, weight)| *weight).map(|(job, _)| job)
     }
 
-    /// Gives the ranks without figures, by job, at most [`MOST_MISSING`]. Those of jobs that were told apart by their reports are
+    /// Gives the ranks without figures, by job, at most [`MOST_MISSING`]. Those of jobs that only their reports tell apart are
     /// unknown.
     fn missing(&self, jobs: &BTreeSet<(u32, u32)>) -> Vec<u32> {
         let of_job = |(job, of): &(u32, u32)| {
@@ -262,8 +271,8 @@ impl RankTable {
         (unseen > 0).then_some(UnseenRanks { unseen, expected })
     }
 
-    /// Counts all ranks of these jobs, each of which comes with its number of ranks. Of jobs that were told apart by their
-    /// reports, these ranks count.
+    /// Counts all ranks of these jobs, each of which comes with its number of ranks. Of a job that only its reports tell apart,
+    /// those with figures count.
     fn expected(&self, jobs: &BTreeSet<(u32, u32)>) -> u64 {
         let of_known: u64 = jobs.difference(&self.split).map(|(_, of)| u64::from(*of)).sum();
         let of_split = self.ranks.keys().filter(|(job, of, _)| self.split.contains(&(*job, *of)));
@@ -277,8 +286,8 @@ impl RankTable {
 }
 
 impl OpenRank {
-    /// Whether a report of this node, whose command ran at `span`, can be of the same rank: one that started gpu-track-run more
-    /// than once. One of the same time, or of another node, is of another job.
+    /// Whether a report of this node, whose command ran at `span`, can be of this rank, too. A rank can start gpu-track-run
+    /// several times, one after another. A report of the same time, or of another node, is of another job.
     fn can_have(&self, node: &str, span: Span) -> bool {
         let before = self.spans.range(..span.end_us.max(span.start_us.saturating_add(1))).next_back();
         self.usage.place.node == node && before.is_none_or(|(_, end_us)| *end_us <= span.start_us)

@@ -1,29 +1,29 @@
-//! The largest that something was by several reports, such as the memory of a machine: one of them makes the sums, and the others
-//! tell where it can have been larger.
+//! The largest values of something that several reports saw, such as the memory in use on a machine. The first report's values
+//! are in the sums; the others tell where it can have been larger.
 
 use super::grid::Grid;
 use super::quantity::Quantity;
 use super::shape::Shape;
 
-/// The largest that something was by the reports so far.
+/// The largest values that the reports so far saw.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
     /// In each bin.
     bins: Vec<u64>,
-    /// By reports that are in no bin.
+    /// The largest that reports in no bin saw.
     apart: u64,
 }
 
 /// By how much a report raises what was seen.
 pub(super) struct Raised {
-    /// The bins, each with what it is more there.
+    /// The bins in which it saw more, each with how much more.
     pub bins: Vec<(usize, u64)>,
-    /// What it is more outside of the bins.
+    /// How much more a report saw that is in no bin.
     pub apart: u64,
 }
 
 impl Seen {
-    /// Adds what a report has, and gives by how much that is more than what was seen. Its largest value is taken to be known.
+    /// Adds what a report saw, and gives by how much that is more than what was seen before.
     pub(super) fn raise(&mut self, quantity: &Quantity, grid: Grid) -> Raised {
         if quantity.is_apart {
             let apart = quantity.max.saturating_sub(self.apart);

@@ -3,14 +3,15 @@
 use super::grid::{Grid, START_ROUNDING_US};
 use super::quantity::{Quantity, Span, is_about};
 
-/// What a report counts for in the bins that it touches.
+/// The values of a report in the bins that it touches.
 pub(super) struct Shape {
-    /// The first and the last of these bins.
+    /// The first of these bins.
     pub(super) first: usize,
+    /// The last of them.
     pub(super) last: usize,
-    /// The largest that it had in each of them.
+    /// The largest value that it can have had in each of them.
     pub(super) high: Vec<u64>,
-    /// The smallest; 0 where it did not run through the whole bin.
+    /// The smallest value in each of them; 0 where it did not run through the whole bin.
     pub(super) low: Vec<u64>,
 }
 
@@ -19,42 +20,63 @@ impl Shape {
     pub(super) fn of(quantity: &Quantity, grid: Grid) -> Self {
         let Span { start_us, end_us } = quantity.span;
         let (first, last) = grid.touched(start_us, end_us.saturating_add(START_ROUNDING_US));
-        let mut high: Vec<Option<u64>> = vec![None; last - first + 1];
-        let mut low: Vec<Option<u64>> = vec![None; high.len()];
-        let points = &quantity.points;
-        let points_start_us = points.first().map_or(start_us, |point| point.start_us);
-        let points_end_us = points.last().map_or(start_us, |point| point.end_us);
-        for point in points {
-            // The time before the first point and after the last one has their values.
-            let is_first = point.start_us == points_start_us;
-            let from_us = if is_first { start_us.min(points_start_us) } else { point.start_us };
-            let is_last = point.end_us == points_end_us;
-            let to_us = if is_last { end_us.max(points_end_us) } else { point.end_us };
-            let (from, to) = grid.touched(from_us, to_us.saturating_add(START_ROUNDING_US));
-            // Bins that the point touches, of those that the report touches.
-            for at in (from.max(first) - first)..=(to.min(last).max(first) - first) {
-                // A point of which nothing is known can have had anything from 0 to the report's largest value.
-                let (min, max) = (point.min.unwrap_or(0), point.max.unwrap_or(quantity.max));
-                high[at] = high[at].max(Some(max));
-                low[at] = Some(low[at].map_or(min, |low| low.min(min)));
-            }
-        }
-        // A largest value that no point has can have been at any time.
-        let largest = points.iter().filter_map(|point| point.max).max();
-        let is_above = largest.is_none_or(|largest| !is_about(quantity.max, largest));
-        let high = high.into_iter().map(|high| high.filter(|_| !is_above).unwrap_or(quantity.max));
+        let (point_high, point_low) = extremes_of_points(quantity, grid, (first, last));
+        // If no point has the largest value of the report, that can have been at any time.
+        let largest = quantity.points.iter().filter_map(|point| point.max).max();
+        let is_max_in_a_point = largest.is_some_and(|largest| is_about(quantity.max, largest));
+        let known_high = |high: Option<u64>| high.filter(|_| is_max_in_a_point);
+        let high = point_high.into_iter().map(|high| known_high(high).unwrap_or(quantity.max)).collect();
         // A bin that the points do not fill also has time in which there may have been nothing.
+        let Span { start_us, end_us } = time_of_points(quantity);
         let runs_through = |bin: usize| {
             let (bin_start_us, bin_end_us) = grid.window(bin, 1);
-            points_start_us.saturating_add(START_ROUNDING_US) <= bin_start_us && bin_end_us <= points_end_us
+            start_us.saturating_add(START_ROUNDING_US) <= bin_start_us && bin_end_us <= end_us
         };
+        let known_low = |low: Option<u64>, bin: usize| low.filter(|_| runs_through(bin));
         let low =
-            low.into_iter().zip(first..).map(|(low, bin)| low.filter(|_| runs_through(bin)).unwrap_or(0));
-        Self { first, last, high: high.collect(), low: low.collect() }
+            point_low.into_iter().zip(first..).map(|(low, bin)| known_low(low, bin).unwrap_or(0)).collect();
+        Self { first, last, high, low }
     }
 
     /// Gives the smallest value of the report in a bin; 0 where it did not run through it.
     pub(super) fn low_in(&self, bin: usize) -> u64 {
         bin.checked_sub(self.first).and_then(|at| self.low.get(at)).copied().unwrap_or(0)
     }
+}
+
+/// Gives the time from the begin of the first point to the end of the last one. Without points, that is the start of the report.
+fn time_of_points(quantity: &Quantity) -> Span {
+    let points = &quantity.points;
+    Span {
+        start_us: points.first().map_or(quantity.span.start_us, |point| point.start_us),
+        end_us: points.last().map_or(quantity.span.start_us, |point| point.end_us),
+    }
+}
+
+/// Gives, for each bin from `first` to `last`, the largest and the smallest value of the points that touch it. `None`: no point
+/// does.
+fn extremes_of_points(
+    quantity: &Quantity,
+    grid: Grid,
+    (first, last): (usize, usize),
+) -> (Vec<Option<u64>>, Vec<Option<u64>>) {
+    let mut high: Vec<Option<u64>> = vec![None; last - first + 1];
+    let mut low: Vec<Option<u64>> = vec![None; high.len()];
+    let of_points = time_of_points(quantity);
+    for point in &quantity.points {
+        // The time of the report before the first point and after the last one has their values.
+        let is_first = point.start_us == of_points.start_us;
+        let from_us = if is_first { quantity.span.start_us.min(point.start_us) } else { point.start_us };
+        let is_last = point.end_us == of_points.end_us;
+        let to_us = if is_last { quantity.span.end_us.max(point.end_us) } else { point.end_us };
+        let (from, to) = grid.touched(from_us, to_us.saturating_add(START_ROUNDING_US));
+        // Bins that the point touches, of those that the report touches.
+        for at in (from.max(first) - first)..=(to.min(last).max(first) - first) {
+            // A point of which nothing is known can have had anything from 0 to the report's largest value.
+            let (min, max) = (point.min.unwrap_or(0), point.max.unwrap_or(quantity.max));
+            high[at] = high[at].max(Some(max));
+            low[at] = Some(low[at].map_or(min, |low| low.min(min)));
+        }
+    }
+    (high, low)
 }

@@ -24,11 +24,10 @@ pub(super) struct Sum {
     bins: Bins,
     /// `None`: the sum is only for a line over time.
     lower: Option<Lower>,
-    /// Reports whose times have nothing to do with those of the others.
     apart: Apart,
     /// The largest value of a single report.
     largest: u128,
-    /// Of each report it is known what it can have been at most.
+    /// Of each report, the largest value that it can have had is known.
     is_bounded: bool,
     /// Of how many reports the quantity is known.
     known: u64,
@@ -41,27 +40,27 @@ pub(super) struct Sum {
 struct Bins {
     /// The sum of the largest values.
     most: Vec<u128>,
-    /// The same with what a report's largest value can have been.
+    /// The sum of the largest values that the reports can have had.
     at_most: Vec<u128>,
-    /// The smallest values of the reports that ran through the whole bin.
+    /// The sum of the smallest values of the reports that ran through the whole bin.
     least: Vec<u128>,
     /// The sum over time, units times microseconds.
     time_sums: Vec<u128>,
-    /// Some report has a value.
+    /// Whether some report has a mean in the bin.
     is_known: Vec<bool>,
 }
 
-/// What the lower bound needs besides.
+/// What the lower bound needs beside the bins.
 #[derive(Debug, Clone)]
 struct Lower {
-    /// By how many bins a point touches, less one, and the first of them: how far a report rose above what it counts for there. A
-    /// list is empty until a point touches so many.
+    /// `rises[n][first]`: the most by which a point that touches `n + 1` bins from `first` on is above what its report counts for
+    /// there ([`Shape::low`]). A list is empty until a point touches so many bins.
     rises: Vec<Vec<u64>>,
     /// For windows of 1, 2, 4, ... bins: the sum over the time of each, units times microseconds.
     windows: Vec<Vec<u128>>,
 }
 
-/// Sums that belong to no time.
+/// Sums over the reports whose times have nothing to do with those of the others.
 #[derive(Debug, Clone, Copy, Default)]
 struct Apart {
     most: u128,
@@ -71,9 +70,9 @@ struct Apart {
 /// The bounds of a largest sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// It was at least that; `None`: the quantity is known of no report.
+    /// The largest sum is at least that. `None`: the quantity is known of no report.
     pub at_least: Option<u128>,
-    /// It was at most that; `None`: of a report that is unknown.
+    /// The largest sum is at most that. `None`: no upper bound is known of some report.
     pub at_most: Option<u128>,
 }
 
@@ -139,11 +138,11 @@ impl Sum {
             return;
         }
         let shape = Shape::of(quantity, self.grid);
-        // It can have been more than any point has, and at any time.
-        let is_above = !is_about(at_most, max);
+        // The report can have had more than any point has, and at any time.
+        let can_be_above_points = !is_about(at_most, max);
         for (at, bin) in (shape.first..=shape.last).enumerate() {
             self.bins.most[bin] += u128::from(shape.high[at]);
-            self.bins.at_most[bin] += u128::from(if is_above { at_most } else { shape.high[at] });
+            self.bins.at_most[bin] += u128::from(if can_be_above_points { at_most } else { shape.high[at] });
             self.bins.least[bin] += u128::from(shape.low[at]);
         }
         for point in quantity.points.iter() {
@@ -154,8 +153,8 @@ impl Sum {
         }
     }
 
-    /// Adds a point to the means of the bins that it touches. What is behind the end of the grid is in none: the last bin can be
-    /// longer than that.
+    /// Adds a point to the means of the bins that it touches. Its time behind the end of the grid does not count, although the
+    /// last bin can end later.
     fn add_over_time(&mut self, point: &Point) {
         let Some(mean) = point.mean else { return };
         let (first, last) = self.grid.touched(point.start_us, point.end_us);
@@ -167,12 +166,13 @@ impl Sum {
         }
     }
 
-    /// Notes that a report, of which only its largest value is used, had this one.
+    /// Notes the largest value of a report that is not in the sum otherwise.
     pub(super) fn raise(&mut self, value: u64) {
         self.largest = self.largest.max(value.into());
     }
 
-    /// Adds another report of what is in the sum. Where it is above what was `seen` of that, the upper bound is raised.
+    /// Notes what another report saw of something that is in the sum already, such as a machine's memory. Where that is above
+    /// what was `seen` of it, the upper bound is raised.
     pub(super) fn raise_where_above(&mut self, quantity: &Quantity, seen: &mut Seen) {
         self.raise(quantity.max);
         let raised = seen.raise(quantity, self.grid);
@@ -184,7 +184,7 @@ impl Sum {
         self.apart.at_most += u128::from(raised.apart);
     }
 
-    /// Notes that something can have been larger than its reports tell, so that there is no upper bound.
+    /// Notes that something in the sum can have been larger than its reports tell, so there is no upper bound.
     pub(super) fn unbound(&mut self) {
         self.is_bounded = false;
     }
@@ -256,7 +256,7 @@ impl Sum {
         largest
     }
 
-    /// Gives how long a window of so many bins is within the time of the reports, microseconds; at least 1.
+    /// Gives the part of a window of so many bins that is within the time of the reports, microseconds; at least 1.
     fn length_us(&self, number: usize, bins_per_window: usize) -> u64 {
         let end_us = self.grid.end_us.saturating_add(START_ROUNDING_US);
         overlap_us(self.grid.window(number, bins_per_window), (self.grid.start_us, end_us)).max(1)
@@ -300,8 +300,8 @@ impl Lower {
 }
 
 /// Adds to the sum over time of each window of so many bins what a point has in it for certain. If the point is within one
-/// window, that is its mean. Else its smallest value counts, because the mean of a part of the point is unknown. What is outside
-/// of the grid counts in no window: so is a part of the report of an agent whose clock is wrong.
+/// window, that is its mean. Else its smallest value counts, because the mean of a part of the point is unknown. The part of a
+/// point that is outside of the grid counts in no window. Points of an agent whose clock is wrong can have such a part.
 fn add_to_windows(time_sums: &mut [u128], point: &Point, grid: Grid, bins_per_window: usize) {
     let grid_end_us = grid.end_us.saturating_add(START_ROUNDING_US);
     let is_inside = grid.start_us <= point.start_us && point.end_us <= grid_end_us;

@@ -16,7 +16,7 @@ pub(super) struct Sums {
     pub read: Sum,
     pub written: Sum,
     pub gpu_ram: Sum,
-    /// GPU memory of main and descendants, which reports don't have over time: the sums, and the largest.
+    /// GPU memory of main and of descendants, which reports don't have over time.
     pub gpu_main: MaxOnly,
     pub gpu_descendants: MaxOnly,
 }
@@ -35,7 +35,7 @@ pub(super) struct MaxOnly {
     largest: u64,
 }
 
-/// What a report has over time. Of lists of three, they are of main, descendants, and both.
+/// What a report has over time. A list of three has the quantities of main, of descendants, and of both.
 pub(super) struct Quantities {
     pub ram: [Option<Quantity>; 3],
     pub cpu: [Option<Quantity>; 3],
@@ -75,7 +75,7 @@ impl Quantities {
             processes: axis.quantity(&[&series.processes], Scale::Whole, max_concurrent, max_concurrent),
             read: axis.quantity(&[&series.io_bytes_per_s.read], Scale::Whole, None, None),
             written: axis.quantity(&[&series.io_bytes_per_s.written], Scale::Whole, None, None),
-            // Without a maximum, a driver hides some processes: then the points are of a part of the memory.
+            // There is no maximum if a driver hides some processes. Then the points have only a part of the memory.
             gpu_ram: max_gpu_ram
                 .and_then(|_| axis.quantity(&gpu_ram, Scale::Whole, max_gpu_ram, max_gpu_ram)),
         }

@@ -76,8 +76,8 @@ pub(super) fn millionths(number: f64) -> u128 {
     (number * 1e6).round().clamp(0.0, 1e24) as u128
 }
 
-/// Gives a mean of bytes times the time that it is of, bytes times microseconds. A forged mean counts at most as
-/// [`MOST_MEAN_BYTES`].
+/// Gives a mean of bytes times its time, bytes times microseconds. A mean above [`MOST_MEAN_BYTES`] is forged, and counts as
+/// that.
 pub(super) fn bytes_time(mean_bytes: f64, wall_us: u128) -> u128 {
     (mean_bytes.round().clamp(0.0, MOST_MEAN_BYTES) as u128).saturating_mul(wall_us)
 }
@@ -107,10 +107,13 @@ pub(super) struct Totals {
     coverage: Coverage,
     /// Processes that each layer found: preload, wait, subreaper, scan, connector.
     layers: [Known; 5],
-    /// Reports that were not tracked, that may lack processes, whose records are not trusted, and whose connector was absent.
+    /// Reports that were not tracked.
     untracked: Reason,
+    /// Reports that may lack processes.
     uncounted: Reason,
+    /// Reports whose records are not trusted.
     untrusted: Reason,
+    /// Reports whose connector was absent.
     connector_absent: Reason,
     reports: u64,
 }
@@ -143,7 +146,7 @@ impl Reason {
 }
 
 impl Totals {
-    /// Adds a report of this node, whose command ran for `wall_us`.
+    /// Adds a report of this node, whose command ran for `wall_us` microseconds.
     pub(super) fn add(&mut self, node: &str, report: &Report, wall_us: u64) {
         self.reports += 1;
         let time = &report.cpu_time;
@@ -221,9 +224,9 @@ impl Totals {
         self.connector_absent.add(node, of_report.connector_absent.as_ref());
     }
 
-    /// Gives the CPU time. The total is of the reports that know theirs, and a warning says how many don't. Its parts, and what is
-    /// compared with it, are null unless all reports have them. `usable_s`: the CPU time of all usable cores during the run, seconds;
-    /// `None`: unknown.
+    /// Gives the CPU time. The total is the sum over the reports that know theirs, and a warning says how many don't. User and
+    /// system time, and the kernel's sum, are null unless all reports have them. `usable_s`: the CPU time of all usable cores
+    /// during the run, seconds; `None`: unknown.
     pub(super) fn cpu_time(&self, usable_s: Option<f64>) -> CpuTime {
         let total_s = self.total.seconds();
         let kernel_s_reason = self.kernel_reason.as_ref().map(|(node, reason)| match self.kernel.unknown {
@@ -253,7 +256,7 @@ impl Totals {
         self.ram_time.map(|sum| mean(sum, wall_us))
     }
 
-    /// Gives in how many reports each figure is unknown whose sum is of the others.
+    /// Gives figures whose sums lack the reports in which they are unknown, each with the number of these reports.
     pub(super) fn unknown(&self) -> [(&'static str, u64); 4] {
         let most = |sums: [Known; 2]| sums.map(|sum| sum.unknown).into_iter().max().unwrap_or(0);
         [

@@ -1,4 +1,5 @@
 //! What the nodes of one machine may use together. Containers are nodes of their own, and each may use all that the machine has.
+//! So the sum over the nodes is limited to what the machine has.
 
 use super::machine::Size;
 use super::node::ClosedNode;
@@ -6,15 +7,16 @@ use super::totals::Known;
 
 /// Sums of the nodes of a machine.
 #[derive(Default)]
-pub(super) struct OfMachine {
+pub(super) struct UsableOfMachine {
     cores: Capped<f64>,
     /// `--n-expected-cores` of the nodes, else their cores.
     expected_cores: Capped<u64>,
     memory_bytes: Known,
+    /// The most memory that one node may use, bytes.
     most_memory_bytes: u64,
 }
 
-/// A sum that is no more than the machine has, or than one node may use.
+/// A sum over nodes, which counts as no more than the machine has, or than one node may use if that is more.
 #[derive(Default)]
 struct Capped<T> {
     sum: T,
@@ -22,7 +24,7 @@ struct Capped<T> {
     most: T,
 }
 
-impl OfMachine {
+impl UsableOfMachine {
     /// Adds a node.
     pub(super) fn add(&mut self, closed: &ClosedNode) {
         let cores = closed.usable.count;
@@ -35,17 +37,17 @@ impl OfMachine {
         self.most_memory_bytes = self.most_memory_bytes.max(memory_bytes.unwrap_or(0));
     }
 
-    /// Gives the cores that all may use, on a machine of this size.
+    /// Gives the cores that all nodes together may use, on a machine of this size.
     pub(super) fn cores(&self, size: Size) -> f64 {
         self.cores.sum.min(self.cores.most.max(size.cores.into()))
     }
 
-    /// Gives the cores that they expect.
+    /// Gives the cores that all nodes together expect, on a machine of this size.
     pub(super) fn expected_cores(&self, size: Size) -> u64 {
         self.expected_cores.sum.min(self.expected_cores.most.max(size.cores.into()))
     }
 
-    /// Gives the memory that all may use, bytes. `None`: it is unknown of a node.
+    /// Gives the memory that all nodes together may use, bytes. `None`: it is unknown of a node.
     pub(super) fn memory_bytes(&self, size: Size) -> Option<u128> {
         let most = size.ram_bytes.map(|bytes| u128::from(bytes.max(self.most_memory_bytes)));
         self.memory_bytes.whole().map(|bytes| most.map_or(bytes, |most| bytes.min(most)))

@@ -8,11 +8,11 @@ use crate::figures::short;
 use crate::model::report::{Node, NodeState, Report, ReportFiles, Topic, UnseenRanks, Warning};
 use crate::quote;
 
-/// Most warnings of reports that are told apart.
+/// Most warnings of reports that are kept; more are only counted.
 const MOST_KEPT: usize = 2000;
 /// Most of them that are listed.
 const MOST_LISTED: usize = 30;
-/// Most characters of one.
+/// Most characters of a warning.
 const MOST_TEXT: usize = 1000;
 /// Most columns of a command.
 const COMMAND_WIDTH: usize = 60;
@@ -74,10 +74,11 @@ pub(super) struct Facts<'a> {
     pub(super) nodes: &'a [Node],
     pub(super) machines: u64,
     pub(super) files: &'a ReportFiles,
+    /// Ranks without figures. `None`: there are none, or it is not known.
     pub(super) ranks: Option<UnseenRanks>,
     /// Nodes of the job without a report.
     pub(super) missing_nodes: u64,
-    /// Figures, each with how many reports it is unknown of.
+    /// Figures, each with the number of reports in which it is unknown.
     pub(super) unknown: &'a [(&'static str, u64)],
     pub(super) of_nodes: &'a NodeWarnings,
 }

@@ -1,6 +1,7 @@
 //! Metrics that a program tells, such as its loss: what the values of each were, and their last value at each point of a run.
 //!
-//! A metric belongs to a process: several that tell one of the same name have a row, a column and a chart each.
+//! A metric belongs to a process. If several processes tell a metric of the same name, each has a row, a column and a chart of
+//! its own.
 
 mod forms;
 mod points;
@@ -56,7 +57,7 @@ pub struct MetricRow {
 
 /// What is known of the values of a metric so far.
 #[derive(Debug, Clone, Copy, Default)]
-struct Told {
+struct ValuesSoFar {
     count: u64,
     finite: Moments,
     not_finite: u64,
@@ -65,7 +66,7 @@ struct Told {
     last: f64,
 }
 
-impl Told {
+impl ValuesSoFar {
     fn add(&mut self, timestamp_s: f64, value: f64) {
         if self.count == 0 {
             (self.first_s, self.last_s) = (timestamp_s, timestamp_s);
@@ -87,33 +88,33 @@ impl Told {
 #[derive(Debug, Clone, Default)]
 pub struct MetricSummary {
     /// By name and process.
-    told: BTreeMap<(String, i64), Told>,
+    metrics: BTreeMap<(String, i64), ValuesSoFar>,
 }
 
 impl MetricSummary {
     /// Takes one more value into account.
     pub fn add(&mut self, value: MetricValue) {
         let MetricValue { process_id, name, timestamp_s, value } = value;
-        self.told.entry((name, process_id)).or_default().add(timestamp_s, value);
+        self.metrics.entry((name, process_id)).or_default().add(timestamp_s, value);
     }
 
     /// Gives a row for each metric of each process, in the order of names.
     #[must_use]
     pub fn rows(&self) -> Vec<MetricRow> {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
-        let row = |((name, process_id), told): (&(String, i64), &Told)| MetricRow {
+        let row = |((name, process_id), values): (&(String, i64), &ValuesSoFar)| MetricRow {
             name: name.clone(),
             process_id: *process_id,
-            count: told.count,
-            not_finite: told.not_finite,
-            last: finite(Some(told.last)),
-            min: told.finite.min(),
-            max: told.finite.max(),
-            mean: finite(told.finite.mean()),
-            first_timestamp: told.first_s,
-            last_timestamp: told.last_s,
+            count: values.count,
+            not_finite: values.not_finite,
+            last: finite(Some(values.last)),
+            min: values.finite.min(),
+            max: values.finite.max(),
+            mean: finite(values.finite.mean()),
+            first_timestamp: values.first_s,
+            last_timestamp: values.last_s,
         };
-        self.told.iter().map(row).collect()
+        self.metrics.iter().map(row).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::over_time::{Clock, Column, METRIC, OverTime, Rule};
 
 /// Most metrics that are joined. A program that makes a name of each step has no use for a column of each.
 const MOST: usize = 256;
-/// How far a time can be off, seconds: a report has the start of its run to the millisecond.
+/// By so much a value can be before the start or after the end, seconds. A report has the start of its run to the millisecond.
 const ROUNDING_S: f64 = 0.002;
 
 /// A metric of a process over the points of a run.
@@ -43,9 +43,9 @@ pub struct MetricPoints {
     /// The latest value in each point, by name and process.
     found: BTreeMap<(String, i64), Vec<Option<Latest>>>,
     summary: MetricSummary,
-    /// Values that are of no point.
+    /// How many values are before the first point or after the last one.
     outside: u64,
-    /// Values of metrics beyond [`MOST`].
+    /// How many values are of metrics beyond [`MOST`].
     beyond: u64,
 }
 
@@ -73,7 +73,7 @@ impl MetricPoints {
             self.outside += 1;
             return;
         }
-        // The first point that ends then or later has it.
+        // The value belongs to the first point that ends then or later.
         let point = self.ends_s.partition_point(|end_s| *end_s < at_s).min(self.ends_s.len() - 1);
         let key = (value.name.clone(), value.process_id);
         if self.found.len() >= MOST && !self.found.contains_key(&key) {
@@ -110,21 +110,24 @@ impl MetricPoints {
     pub(crate) fn tracks(&self) -> Vec<MetricTrack> {
         let rows = self.summary.rows();
         let has_several = |name: &str| rows.iter().filter(|row| row.name == name).count() > 1;
-        let track = |(((name, process_id), slots), row): ((&(String, i64), &Vec<_>), &super::MetricRow)| {
-            let mut last = None;
-            let value = |slot: &Option<Latest>| {
+        let mut tracks = Vec::with_capacity(rows.len());
+        // Both are sorted by name and process.
+        for (((name, process_id), slots), row) in self.found.iter().zip(&rows) {
+            let mut values = Vec::with_capacity(slots.len());
+            // A point without a value has that of the point before.
+            let mut last: Option<f64> = None;
+            for slot in slots {
                 last = slot.map(|latest| latest.value).or(last);
-                last.filter(|value| value.is_finite())
-            };
-            MetricTrack {
+                values.push(last.filter(|value| value.is_finite()));
+            }
+            tracks.push(MetricTrack {
                 name: name.clone(),
                 process_id: has_several(name).then_some(*process_id),
-                values: slots.iter().map(value).collect(),
+                values,
                 row: row.clone(),
-            }
-        };
-        // Both are sorted by name and process.
-        self.found.iter().zip(&rows).map(track).collect()
+            });
+        }
+        tracks
     }
 
     /// Adds a column for each metric to the points that this was made for.

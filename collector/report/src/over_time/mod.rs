@@ -12,23 +12,23 @@ pub use read::{
 /// What the name of a metric's column begins with.
 pub(crate) const METRIC: &str = "metric_";
 
-/// How a quantity of several points is told as one.
+/// How the values of a quantity at several points become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// By the largest.
+    /// The largest.
     Largest,
-    /// By the mean over their times.
+    /// The mean over the times of the points.
     Mean,
-    /// By the last that is known.
+    /// The last that is known.
     Last,
 }
 
-/// How the times of a run's points are told by the clock of the day.
+/// Relates the times of a run's points to the clock of the day.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clock {
     /// Time 0 of the points, seconds since the epoch.
     pub(crate) zero_s: f64,
-    /// How much earlier the run can have begun, seconds: its first point is no later than that.
+    /// How much before time 0 the run can have begun, seconds. What happened in that time belongs to the first point.
     pub(crate) earlier_s: f64,
 }
 
@@ -37,6 +37,7 @@ pub struct Clock {
 pub(crate) struct Column {
     /// Its name, with the unit.
     pub(crate) name: String,
+    /// How points are joined.
     pub(crate) rule: Rule,
 }
 

@@ -1,4 +1,4 @@
-//! Makes the points from a report, and from what a tracking file has.
+//! Makes the points of the run over time, from a report or a tracking file.
 
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -15,7 +15,8 @@ use crate::tracking_line::Line;
 /// The parts of the tree, and the machine, in the order of their columns.
 const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
 const NS_PER_S: f64 = 1e9;
-/// How much earlier than its first row a run can have begun of which the file does not have the start: times the longest point.
+/// If a file does not have the start of its run, the run began before the first row: at most this many lengths of the longest
+/// point.
 const UNKNOWN_START_POINTS: f64 = 1.5;
 
 /// What a tracking file has.
@@ -29,7 +30,7 @@ pub struct Recording {
     pub clock: Option<Clock>,
     /// The processes that ended, in the order of the file. `None`: its form has no processes.
     pub processes: Option<Vec<RecordedProcess>>,
-    /// When more RAM became known of a time, CLOCK_MONOTONIC nanoseconds, and how much that is in all, bytes.
+    /// Times whose RAM turned out to be larger later: each with the RAM that became known, CLOCK_MONOTONIC nanoseconds and bytes.
     pub revisions: Vec<(u64, u64)>,
     /// The report in JSON. `None`: its form has none, or the run was killed.
     pub report: Option<String>,
@@ -170,11 +171,12 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
             Line::Nodes(nodes) => recording.report_of_nodes = Some(nodes.report.to_string()),
         }
     }
-    // The line of the run has when the launcher began. The first sample's time begins with the run.
+    // The line of the run has the begin of the launcher. The run begins later, with the time of the first sample.
     if let Some(first) = samples.first() {
         recording.start_ns = first.from_ns;
     }
     recording.clock = moment.map(|(monotonic_ns, realtime_ns)| {
+        // How much later than that moment the run began.
         let later_ns = i128::from(recording.start_ns) - i128::from(monotonic_ns);
         let zero_ns = i128::from(realtime_ns) + later_ns;
         Clock { zero_s: zero_ns as f64 / NS_PER_S, earlier_s: 0.0 }
@@ -183,8 +185,8 @@ pub fn from_lines(lines: impl Iterator<Item = String>) -> Recording {
     recording
 }
 
-/// Raises the largest RAM of the sample in whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. A sample of a file can be
-/// several of the run's, joined, so that it ends later.
+/// Raises the largest RAM of the sample in whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. That sample can end later than
+/// `at_ns`, because a sample of a file can be several of the run's, joined.
 fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u64>) {
     let at = samples.partition_point(|sample| sample.at_ns < at_ns);
     if let Some(sample) = samples.get_mut(at) {
@@ -205,26 +207,26 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
         numbers.entry(&gpu.device.id).or_insert(next);
     }
     let columns = columns(numbers.len());
-    // The columns of the GPUs are the last ones, as many for each.
+    // The columns of the GPUs are the last ones, the same number for each GPU.
     let first_of_gpus = columns.len() - numbers.len() * gpu_values(&GpuSample::default()).len();
     // CPU time at the sample before; none at the start of the run.
-    let mut before: Groups<u64> = Groups::default();
-    let point = |(sample, io): (&TreeSample, [Option<f64>; 2])| {
-        let cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
-        let mut values = tree_values(sample, before);
+    let mut cpu_before_ns: Groups<u64> = Groups::default();
+    let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
+    let mut points = Vec::with_capacity(samples.len());
+    for (sample, io) in samples.iter().zip(io_rates(samples)) {
+        let mut values = tree_values(sample, cpu_before_ns);
+        cpu_before_ns = sample.cpu.map(|cpu| cpu.time_ns);
         values.extend(io);
-        before = cpu_ns;
         // A GPU that the sample lacks is not known.
         values.resize(columns.len(), None);
         for gpu in &sample.gpu.devices {
-            let ours = gpu_values(gpu);
-            let at = first_of_gpus + numbers[&*gpu.device.id] * ours.len();
-            values[at..at + ours.len()].copy_from_slice(&ours);
+            let of_gpu = gpu_values(gpu);
+            let at = first_of_gpus + numbers[&*gpu.device.id] * of_gpu.len();
+            values[at..at + of_gpu.len()].copy_from_slice(&of_gpu);
         }
-        let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / NS_PER_S;
-        Point { start_s: s(sample.from_ns), end_s: s(sample.at_ns), values }
-    };
-    OverTime { points: samples.iter().zip(io_rates(samples)).map(point).collect(), columns }
+        points.push(Point { start_s: s(sample.from_ns), end_s: s(sample.at_ns), values });
+    }
+    OverTime { points, columns }
 }
 
 /// Gives bytes per second, read and written, for the time of each sample.
@@ -233,10 +235,10 @@ fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
 /// of that time. `None`: there is no reading on one of its sides.
 fn io_rates(samples: &[TreeSample]) -> Vec<[Option<f64>; 2]> {
     let mut rates = vec![[None; 2]; samples.len()];
-    // The first sample that has no rate yet, and the reading before it.
+    // The first sample that has no rate yet, and the last reading before it.
     let (mut first_open, mut before) = (0, None::<IoSample>);
     for (at, io) in samples.iter().enumerate().filter_map(|(at, sample)| Some((at, sample.io?))) {
-        // Still the reading of the sample before. A damaged file can have one of before that.
+        // The sample carries the reading of an earlier sample. In a damaged file, the reading can even be older than that.
         if before.is_some_and(|before| io.read_ns <= before.read_ns) {
             continue;
         }
@@ -289,12 +291,12 @@ pub fn from_csv(text: &str) -> Result<Recording, String> {
     // The form: names and values of what holds for all rows, then the names of the columns, then rows.
     let mut lines = text.lines();
     let mut cells = || lines.next().map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
-    let (Some(fixed), Some(given), Some(names)) = (cells(), cells(), cells()) else {
+    let (Some(fixed_names), Some(fixed_values), Some(names)) = (cells(), cells(), cells()) else {
         return Err("is no tracking file: it has fewer than three lines".into());
     };
     let value = |name: &str| {
-        let at = fixed.iter().position(|fixed| *fixed == name);
-        at.and_then(|at| given.get(at).copied()).unwrap_or_default().to_owned()
+        let at = fixed_names.iter().position(|known| *known == name);
+        at.and_then(|at| fixed_values.get(at).copied()).unwrap_or_default().to_owned()
     };
     let fixed = Fixed {
         ram_unit: value("ram_unit"),
@@ -335,17 +337,18 @@ pub fn from_table(names: &[String], rows: &[Vec<Option<f64>>], fixed: &Fixed) ->
         rows.iter().filter_map(|row| Some((row[time_place]? * ns_per_unit, row))).collect();
     // The start of the run is not in the table: the first row counts as a moment there.
     let first_ns = timed_rows.first().map_or(0.0, |(ns, _)| *ns);
+    let mut points = Vec::with_capacity(timed_rows.len());
+    // A point begins where the one before it ends.
     let mut start_s = 0.0;
-    let point = |(ns, row): &(f64, &Vec<Option<f64>>)| {
+    for (ns, row) in &timed_rows {
         let end_s = (ns - first_ns) / NS_PER_S;
         let values = table_columns.iter().map(|column| column.value(row)).collect();
-        // It begins where the row before it ends.
-        Point { start_s: std::mem::replace(&mut start_s, end_s), end_s, values }
-    };
-    let points = timed_rows.iter().map(point).collect();
+        points.push(Point { start_s, end_s, values });
+        start_s = end_s;
+    }
     let columns = table_columns.into_iter().map(|column| column.column).collect();
     let over_time = OverTime { points, columns };
-    // The run began up to an interval before its first row. Of one row, the interval is not known.
+    // The run began up to an interval before its first row. A single row does not tell the interval.
     let earlier_s = match over_time.points.len() {
         0 | 1 => f64::INFINITY,
         _ => over_time.longest_s() * UNKNOWN_START_POINTS,
@@ -393,7 +396,7 @@ impl TableColumn {
 /// Finds the columns of a table in gpu_tracker's form: RAM, CPU, processes, and the sums over all GPUs.
 ///
 /// # Errors
-/// As [`from_table`].
+/// If a column or a unit is missing, as a text to put behind the file's name.
 fn table_columns(
     names: &[String],
     rows: &[Vec<Option<f64>>],

@@ -14,15 +14,15 @@ pub(super) fn upgraded(mut document: Value, schema: u64) -> (Value, String) {
     let mut lacking = Vec::new();
     if let Value::Object(report) = &mut document {
         if schema < 2 {
-            from_1(report);
+            convert_1_to_2(report);
         }
-        from_2(report, &mut lacking);
+        convert_2_to_3(report, &mut lacking);
     }
     (document, format!("Its schema_version is {schema}. It lacks: {}.", lacking.join(", ")))
 }
 
 /// Converts schema 1 to 2: `coverage.silent` became `coverage.uninstrumented`.
-fn from_1(report: &mut Object) {
+fn convert_1_to_2(report: &mut Object) {
     if let Some(Value::Object(coverage)) = report.get_mut("coverage") {
         let count = coverage.remove("silent");
         coverage.extend(count.map(|count| ("uninstrumented".to_owned(), count)));
@@ -32,7 +32,7 @@ fn from_1(report: &mut Object) {
 /// Converts schema 2 to 3. Figures that schema 2 had only in gpu_tracker's objects, in units that were chosen, move to keys of
 /// their own. Sections were added while schema 2 was in use, so a report may have them already. Adds to `lacking` what there is
 /// nothing for.
-fn from_2(report: &mut Object, lacking: &mut Vec<&'static str>) {
+fn convert_2_to_3(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let converted = [
         ("cpu", report.get("cpu_utilization").cloned()),
         ("gpu", report.get("gpu_utilization").cloned()),
@@ -62,7 +62,8 @@ fn complete_cpus_hint(report: &mut Object) {
     }
 }
 
-/// Gives `stage`, as `finished` tells it. `None`: the report has no `finished`.
+/// Gives `stage`, as `finished` tells it. `None`: the report has no `finished`. Adds to `lacking` that a recovered report looks
+/// like a report so far.
 fn stage(report: &Object, lacking: &mut Vec<&'static str>) -> Option<Value> {
     let is_finished = report.get("finished")?.as_bool()?;
     if !is_finished {
@@ -77,7 +78,8 @@ fn no_series(lacking: &mut Vec<&'static str>) -> Value {
     serde_json::to_value(Series::default()).unwrap_or_default()
 }
 
-/// Makes objects of warnings, which were texts, with the topic "figures".
+/// Makes objects of warnings, which were texts, with the topic "figures". If there are any, adds to `lacking` that topics are
+/// unknown.
 fn give_topics_to_warnings(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let mut has_any = false;
     for warning in entries(report.get_mut("warnings")) {
@@ -87,8 +89,7 @@ fn give_topics_to_warnings(report: &mut Object, lacking: &mut Vec<&'static str>)
     lacking.extend(has_any.then_some("the topics of warnings (shown as warnings about figures)"));
 }
 
-/// Adds what the command could use, if the report does not say. Of that only the expected cores are known, which percentages were
-/// of.
+/// Adds what the command could use, if the report does not say. gpu_tracker's objects tell only the expected cores.
 fn add_usable(report: &mut Object, lacking: &mut Vec<&'static str>) {
     if report.contains_key("usable") {
         return;
@@ -100,7 +101,7 @@ fn add_usable(report: &mut Object, lacking: &mut Vec<&'static str>) {
     report.insert("usable".into(), json!({"cores": {"count": expected, "source": source}}));
 }
 
-/// Adds an empty list of gaps to GPUs that have none, since this schema needs one.
+/// Adds an empty list of gaps in the readings to GPUs that have no list, since schema 3 needs one.
 fn add_gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let mut has_lacked = false;
     for device in entries(report.get_mut("gpus")).filter_map(Value::as_object_mut) {
@@ -112,12 +113,13 @@ fn add_gaps(report: &mut Object, lacking: &mut Vec<&'static str>) {
     lacking.extend(has_lacked.then_some("how long GPUs could not be read"));
 }
 
-/// Converts the moment of the largest RAM. Its processes are removed if one lacks `added_bytes`, without which they can't be read.
+/// Completes what the report has of the moment of the largest RAM. Its processes are removed if one lacks `added_bytes`, without
+/// which they can't be read.
 /// `by_command` is empty: only the largest processes are listed, so sums by command can't be made of them.
 fn complete_peak(report: &mut Object, lacking: &mut Vec<&'static str>) {
     let Some(peak) = report.get_mut("peak").and_then(Value::as_object_mut) else { return };
-    let is_lacking = |process: &mut Value| process.get("added_bytes").is_none();
-    if entries(peak.get_mut("processes")).any(is_lacking) {
+    let lacks_added_bytes = |process: &mut Value| process.get("added_bytes").is_none();
+    if entries(peak.get_mut("processes")).any(lacks_added_bytes) {
         peak.insert("processes".into(), json!([]));
         lacking.push("what held the RAM at its peak");
     } else {
@@ -147,7 +149,7 @@ fn in_bytes(ram: &Object) -> Option<Value> {
             Value::Object(parts) => {
                 parts.iter().map(|(key, part)| (key.clone(), to_bytes(part, bytes_of_unit))).collect()
             }
-            // The unit's name, which today's schema does not have.
+            // The unit's name, which schema 3 does not have.
             _ => Value::Null,
         }
     }

@@ -9,7 +9,7 @@ use crate::units::Units;
 /// Most lines of the remark.
 const MOST_LINES: usize = 2;
 
-/// Makes a row for each alert, and one for the events.
+/// Makes a row for each alert, and one that counts the events by kind if the run wrote them.
 pub(super) fn section(report: &Report, units: Units) -> Section {
     let row = |alert: &AlertUse| match (&alert.reason, alert.first_at_s) {
         (Some(reason), _) => format!("could not go on: {reason}"),
@@ -30,7 +30,7 @@ pub(super) fn section(report: &Report, units: Units) -> Section {
     section.text("Events", format!("{}: {}", events.count, kinds.join(", ")))
 }
 
-/// Makes a line that names the alerts which went on. Nothing if none did.
+/// Makes a line that names the alerts which went on. `None`: none did.
 pub(super) fn remark(report: &Report, units: Units) -> Option<Block> {
     let time = |seconds: f64| match units.asked_time {
         Some(_) => units.seconds(seconds),

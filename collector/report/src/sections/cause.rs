@@ -1,11 +1,11 @@
 //! What ended the command, in words: a title for the first line, and the evidence.
 
 use crate::figures::{bytes, exit, percent};
-use crate::limits_in_words::{held_most, what};
+use crate::limits_in_words::{excess, held_most};
 use crate::model::counts_in_words;
 use crate::model::report::{
-    Cause, DeadProcess, DiskRole, Enforcer, GpuHolder, GpuMemoryExhausted, LimitExceeded, OutOfMemory,
-    TimeLimitSource,
+    AddressSpaceLimit, Cause, CpuTimeLimit, DeadProcess, DiskFull, DiskRole, Enforcer, FatalSignal,
+    FileSizeLimit, GpuHolder, GpuMemoryExhausted, LimitExceeded, OutOfMemory, TimeLimit, TimeLimitSource,
 };
 use crate::model::run_limit::{Quantity, Unit};
 use crate::model::signal::Sender;
@@ -32,63 +32,82 @@ pub(super) fn title(cause: &Cause) -> Option<&'static str> {
 
 /// Gives the evidence in a sentence. `None`: the way that the command ended says it all.
 pub(super) fn evidence(cause: &Cause, units: Units) -> Option<String> {
-    Some(match cause {
-        Cause::Limit(end) => limit(end, units),
-        Cause::OutOfMemory(killed) => out_of_memory(killed, units),
-        Cause::AddressSpaceLimit(limit) => format!(
-            "{} ended with {} when its address space was {}; its limit (ulimit -v) is {}",
-            process(&limit.process),
-            how(&limit.process),
-            units.bytes(limit.peak_bytes),
-            units.bytes(limit.limit_bytes)
-        ),
-        Cause::CpuTimeLimit(end) => {
-            let used = end.process.cpu_s.map(|s| format!(" after {} of CPU time", units.seconds(s)));
-            let limit =
-                end.limit_s.map(|s| format!("; its limit (ulimit -t) is {}", units.seconds(s as f64)));
-            let used = used.unwrap_or_default();
-            format!(
-                "{} ended {}{used}{}",
-                how(&end.process),
-                process(&end.process),
-                limit.unwrap_or_default()
-            )
-        }
-        Cause::FileSizeLimit(end) => {
-            let limit = end.limit_bytes.map(|size| format!(" is {}", bytes(size)));
-            let limit = limit.unwrap_or_else(|| " is not known".to_owned());
-            format!(
-                "{} ended {}: it wrote beyond the largest size of a file; its limit (ulimit -f){limit}",
-                how(&end.process),
-                process(&end.process)
-            )
-        }
-        Cause::TimeLimit(end) => {
-            let ended = end.process.as_ref().map_or_else(|| "the command".to_owned(), process);
-            let whose = match end.set_by {
-                TimeLimitSource::Slurm => "the time limit of the Slurm job",
-                TimeLimitSource::Timeout => "the time limit of timeout",
-            };
-            let limit = end.limit_s.map(|s| format!(", {}", units.seconds(s))).unwrap_or_default();
-            format!("{} ended {ended} at {whose}{limit}", end.signal_name)
-        }
-        Cause::GpuMemoryExhausted(end) => gpu_memory(end, units),
-        Cause::Signal(end) => {
-            let sender = end.sender.as_ref().map(|from| format!("; {} sent it", sender(from)));
-            if end.process.is_main && sender.is_none() {
-                return None;
-            }
-            format!("{} ended {}{}", end.signal_name, process(&end.process), sender.unwrap_or_default())
-        }
-        Cause::DiskFull(disk) => {
-            let role = match disk.role {
-                DiskRole::Working => "the working directory",
-                DiskRole::Temporary => "the directory for temporary files",
-                DiskRole::Report => "the directory of the report",
-            };
-            format!("the disk of {} ({role}) has {} left", disk.path, bytes(disk.available_bytes))
-        }
-    })
+    match cause {
+        Cause::Limit(end) => Some(limit(end, units)),
+        Cause::OutOfMemory(shortage) => Some(out_of_memory(shortage, units)),
+        Cause::AddressSpaceLimit(end) => Some(address_space_limit(end, units)),
+        Cause::CpuTimeLimit(end) => Some(cpu_time_limit(end, units)),
+        Cause::FileSizeLimit(end) => Some(file_size_limit(end)),
+        Cause::TimeLimit(end) => Some(time_limit(end, units)),
+        Cause::GpuMemoryExhausted(end) => Some(gpu_memory(end, units)),
+        Cause::Signal(end) => signal(end),
+        Cause::DiskFull(disk) => Some(disk_full(disk)),
+    }
+}
+
+/// Says how near to its ulimit the address space of a process was, and how the process ended.
+fn address_space_limit(end: &AddressSpaceLimit, units: Units) -> String {
+    format!(
+        "{} ended with {} when its address space was {}; its limit (ulimit -v) is {}",
+        process(&end.process),
+        ended(&end.process),
+        units.bytes(end.peak_bytes),
+        units.bytes(end.limit_bytes)
+    )
+}
+
+/// Says which process ended at its ulimit of CPU time.
+fn cpu_time_limit(end: &CpuTimeLimit, units: Units) -> String {
+    let used = end.process.cpu_s.map(|s| format!(" after {} of CPU time", units.seconds(s)));
+    let limit = end.limit_s.map(|s| format!("; its limit (ulimit -t) is {}", units.seconds(s as f64)));
+    format!(
+        "{} ended {}{}{}",
+        ended(&end.process),
+        process(&end.process),
+        used.unwrap_or_default(),
+        limit.unwrap_or_default()
+    )
+}
+
+/// Says which process ended because it wrote a file beyond its ulimit.
+fn file_size_limit(end: &FileSizeLimit) -> String {
+    let limit = end.limit_bytes.map(|size| format!(" is {}", bytes(size)));
+    format!(
+        "{} ended {}: it wrote beyond the largest size of a file; its limit (ulimit -f){}",
+        ended(&end.process),
+        process(&end.process),
+        limit.unwrap_or_else(|| " is not known".to_owned())
+    )
+}
+
+/// Says which signal ended the command, or one of its processes, at a limit of wall time, and what set the limit.
+fn time_limit(end: &TimeLimit, units: Units) -> String {
+    let victim = end.process.as_ref().map_or_else(|| "the command".to_owned(), process);
+    let whose = match end.set_by {
+        TimeLimitSource::Slurm => "the time limit of the Slurm job",
+        TimeLimitSource::Timeout => "the time limit of timeout",
+    };
+    let limit = end.limit_s.map(|s| format!(", {}", units.seconds(s))).unwrap_or_default();
+    format!("{} ended {victim} at {whose}{limit}", end.signal_name)
+}
+
+/// Says which signal ended a process, and which process sent it. `None`: it ended the main process, and the sender is not known.
+fn signal(end: &FatalSignal) -> Option<String> {
+    let sender = end.sender.as_ref().map(|from| format!("; {} sent it", sender(from)));
+    if end.process.is_main && sender.is_none() {
+        return None;
+    }
+    Some(format!("{} ended {}{}", end.signal_name, process(&end.process), sender.unwrap_or_default()))
+}
+
+/// Says how little space a disk has left, and what the command had there.
+fn disk_full(disk: &DiskFull) -> String {
+    let role = match disk.role {
+        DiskRole::Working => "the working directory",
+        DiskRole::Temporary => "the directory for temporary files",
+        DiskRole::Report => "the directory of the report",
+    };
+    format!("the disk of {} ({role}) has {} left", disk.path, bytes(disk.available_bytes))
 }
 
 /// Says which GPU had no free memory, and which processes held it.
@@ -120,12 +139,12 @@ fn limit_title(quantity: Quantity) -> &'static str {
     }
 }
 
-/// Says which limit of the run was exceeded, by how much, and what was done.
+/// Says which limit of the run was exceeded, when and by how much, which process held most, and what ended the tree.
 fn limit(end: &LimitExceeded, units: Units) -> String {
     let amount = amount(end.amount, end.unit, units);
-    let what = match end.enforced_by {
+    let excess = match end.enforced_by {
         Enforcer::Kernel => format!("the kernel charged {amount}"),
-        Enforcer::Timer | Enforcer::Samples => what(end.quantity, &amount),
+        Enforcer::Timer | Enforcer::Samples => excess(end.quantity, &amount),
     };
     let at = end.at_s.map(|at_s| format!(" {}", units.after_the_start(at_s))).unwrap_or_default();
     let over = end.overshoot_bytes.filter(|bytes| *bytes > 0);
@@ -141,14 +160,14 @@ fn limit(end: &LimitExceeded, units: Units) -> String {
     let left = end.left.filter(|left| *left > 0);
     let left = left.map(|left| format!(", but for {}", counts_in_words::processes(left.into())));
     format!(
-        "limit {}: {what}{at}{over}{}{how}{}",
+        "limit {}: {excess}{at}{over}{}{how}{}",
         end.limit,
         held.unwrap_or_default(),
         left.unwrap_or_default()
     )
 }
 
-/// Writes an amount of what a limit is about.
+/// Writes an amount of the quantity that a limit is about, with its unit.
 pub(super) fn amount(amount: f64, unit: Unit, units: Units) -> String {
     match unit {
         Unit::Bytes => units.bytes(amount as u64),
@@ -192,7 +211,7 @@ fn process(process: &DeadProcess) -> String {
 }
 
 /// Says how a process ended: `SIGKILL`, or `exit 1`.
-fn how(process: &DeadProcess) -> String {
+fn ended(process: &DeadProcess) -> String {
     match process.exit.code {
         Some(code) => format!("exit {code}"),
         None => exit(process.exit),

@@ -4,10 +4,10 @@ use crate::document::{Block, Section};
 use crate::figures::short;
 use crate::model::report::{Contention, Report};
 
-/// Others that had less of a core than this are no more than the machine's own work.
+/// Cores. Others that had fewer are no more than the machine's own work.
 const LEAST_CORES: f64 = 0.1;
 
-/// Makes the section about others; it is empty where others had nothing, or it is not known what they had.
+/// Makes the section about others. It is empty if they had less than [`LEAST_CORES`], or it is not known what they had.
 pub(super) fn contention(contention: &Contention) -> Section {
     let section = Section::new("Contention");
     let Some(others) = others(contention).filter(|_| contention.others_cores >= Some(LEAST_CORES)) else {
@@ -30,7 +30,7 @@ pub(super) fn contention(contention: &Contention) -> Section {
         .text("Not known", contention.reason.clone())
 }
 
-/// Makes the row below the cores that the run used, where it may have had fewer because of others.
+/// Makes the row below the cores that the run used. `None`: others did not keep it from using more, or what they had is unknown.
 pub(super) fn row(report: &Report) -> Option<Block> {
     let contention = Some(&report.contention).filter(|contention| contention.may_be_contended())?;
     let doubt =

@@ -3,12 +3,12 @@
 use crate::document::Section;
 use crate::model::report::{Coverage, LeftReport};
 
-/// Says where a report stayed.
-fn left(LeftReport { node, path, is_certain }: &LeftReport) -> String {
+/// Names the place of a report that stayed on its node: `n2:/path`.
+fn place_of_left(LeftReport { node, path, is_certain }: &LeftReport) -> String {
     format!("{node}:{path}{}", if *is_certain { "" } else { " (if there is one)" })
 }
 
-/// Makes the section of what is known how, without what is all exact.
+/// Makes the section that says how the figures are known. A count of exact ones is left out if it is that of all processes.
 pub(super) fn coverage(coverage: &Coverage) -> Section {
     let Coverage { layers, peaks, .. } = coverage;
     if let Some(reason) = &coverage.untracked_reason {
@@ -44,5 +44,8 @@ pub(super) fn coverage(coverage: &Coverage) -> Section {
         .section(Section::list("Static executables", coverage.static_executables.clone()))
         .text("Nodes not seen", coverage.nodes.as_ref().map(|nodes| nodes.unseen.to_string()))
         .text("Ranks not seen", ranks)
-        .section(Section::list("Reports on other nodes", coverage.left_reports.iter().map(left).collect()))
+        .section(Section::list(
+            "Reports on other nodes",
+            coverage.left_reports.iter().map(place_of_left).collect(),
+        ))
 }

@@ -3,20 +3,20 @@
 use crate::document::{Block, Column, Section, Table, Tone};
 use crate::figures::thousands;
 use crate::model::counts_in_words::processes;
-use crate::model::report::{Crash, Exit, Report};
+use crate::model::report::{Cause, Crash, DeadProcess, Report};
 
 /// Most kinds of crashes that the summary names.
 const MOST: usize = 3;
-/// Most lines of each.
+/// Most lines of each of them.
 const MOST_LINES: usize = 1;
 
-/// Writes ", but 3 processes crashed,". Nothing for the test programs of build systems, which may crash.
+/// Writes `, but 3 processes crashed,`. The test programs of build systems do not count: they may crash. `None`: no other did.
 pub(super) fn in_headline(report: &Report) -> Option<String> {
     let count = count(report);
     (count > 0).then(|| format!(", but {} crashed,", processes(count)))
 }
 
-/// Counts the processes that crashed, without the test programs of build systems.
+/// Counts the processes that crashed, without the test programs of build systems (probes).
 fn count(report: &Report) -> u64 {
     sum(of_the_job(report))
 }
@@ -26,19 +26,33 @@ fn of_the_job(report: &Report) -> impl Iterator<Item = &Crash> {
     report.crashes.iter().flatten().filter(|crash| !crash.is_probe)
 }
 
-/// Counts the processes that crashed.
+/// Counts the processes of these crashes.
 fn sum<'a>(crashes: impl Iterator<Item = &'a Crash>) -> u64 {
     crashes.fold(0, |sum, crash| sum.saturating_add(crash.count))
 }
 
-/// Makes a line for each signal and command. What ended a command that failed is in the evidence: one crash is not said
-/// again. At most `most_lines`, the first ones.
+/// Whether the headline or the evidence tells of this crash: of a single process, which ended the command.
+fn is_told(report: &Report, crash: &Crash) -> bool {
+    let process = match &report.ending.cause {
+        // It is not always known which process the kernel killed.
+        Some(Cause::OutOfMemory(_)) => return crash.count == 1 && crash.signal_name == "SIGKILL",
+        Some(Cause::AddressSpaceLimit(end)) => Some(&end.process),
+        Some(Cause::CpuTimeLimit(end)) => Some(&end.process),
+        Some(Cause::FileSizeLimit(end)) => Some(&end.process),
+        Some(Cause::TimeLimit(end)) => end.process.as_ref(),
+        Some(Cause::Signal(end)) => Some(&end.process),
+        Some(Cause::Limit(_) | Cause::GpuMemoryExhausted(_) | Cause::DiskFull(_)) | None => None,
+    };
+    let is_of = |process: &DeadProcess| {
+        process.exit.signal == Some(crash.signal) && crash.command.as_ref() == Some(&process.command)
+    };
+    crash.count == 1 && (report.ending.exit.signal == Some(crash.signal) || process.is_some_and(is_of))
+}
+
+/// Makes a line for each signal and command, the first [`MOST`] of them. Two more lines count the other crashes and the probes.
+/// Gives the first `most_lines` of all these lines. A crash of which the headline or the evidence tells has none.
 pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
-    let has_succeeded = matches!(report.ending.exit, Exit { code: Some(0), .. });
-    if !has_succeeded && count(report) <= 1 {
-        return Vec::new();
-    }
-    let kinds: Vec<&Crash> = of_the_job(report).collect();
+    let kinds: Vec<&Crash> = of_the_job(report).filter(|crash| !is_told(report, crash)).collect();
     let (shown, others) = kinds.split_at(kinds.len().min(MOST));
     let remark = |tone, text| Block::Remark { tone, text, most_lines: MOST_LINES };
     let mut remarks: Vec<Block> = shown.iter().map(|crash| remark(Tone::Bad, sentence(crash))).collect();
@@ -57,7 +71,7 @@ pub(super) fn remarks(report: &Report, most_lines: usize) -> Vec<Block> {
     remarks
 }
 
-/// Writes what ended the processes of one kind, such as "SIGSEGV ended 3 processes of solve".
+/// Writes what ended the processes of one kind: `SIGSEGV ended 3 processes of solve`.
 fn sentence(crash: &Crash) -> String {
     let which = match (&crash.command, crash.count) {
         (None, count) => processes(count),
@@ -83,4 +97,74 @@ pub(super) fn section(report: &Report) -> Section {
     });
     let head = [Column::count("Count"), Column::text("Signal"), Column::text("Command")];
     Section::new("Crashed processes").table(Table::new(head, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_core::samples;
+
+    use super::*;
+    use crate::model::report::{Ending, Exit, FatalSignal, TimeLimit, TimeLimitSource};
+    use crate::model::signal::signal_name;
+
+    const SEGV: i32 = 11;
+    const ABRT: i32 = 6;
+    const TERM: i32 = 15;
+
+    /// A process of this name that SIGSEGV ended.
+    fn dead(command: &str) -> DeadProcess {
+        DeadProcess {
+            pid: 7,
+            command: command.into(),
+            args: None,
+            is_main: false,
+            exit: Exit { code: None, signal: Some(SEGV) },
+            at_s: 1.0,
+            peak_rss_bytes: None,
+            cpu_s: None,
+        }
+    }
+
+    /// The lines on one process of `helper` and 12 probes that crashed, if the command ended so.
+    fn lines(exit: Exit, cause: Option<Cause>) -> Vec<String> {
+        let crash = |signal, command: &str, count, is_probe| Crash {
+            command: Some(command.into()),
+            signal,
+            signal_name: signal_name(signal),
+            count,
+            is_probe,
+        };
+        let crashes = vec![crash(SEGV, "helper", 1, false), crash(ABRT, "conftest", 12, true)];
+        let ending = Ending { exit, cause, ..Ending::default() };
+        let report = Report { crashes: Some(crashes), ending, ..samples::full() };
+        let text = |block| match block {
+            Block::Remark { text, .. } => text,
+            _ => String::new(),
+        };
+        remarks(&report, 9).into_iter().map(text).collect()
+    }
+
+    // Requirement: WHY-9
+    #[test]
+    fn crash_of_a_failed_command_has_a_line_if_nothing_else_tells_of_it() {
+        let probes = "12 test programs of configure or CMake crashed";
+        let both = ["SIGSEGV ended helper", probes];
+        let failed = Exit { code: Some(1), signal: None };
+        assert_eq!(lines(failed, None), both);
+        let at_limit = Cause::TimeLimit(TimeLimit {
+            process: None,
+            signal: TERM,
+            signal_name: "SIGTERM".into(),
+            set_by: TimeLimitSource::Slurm,
+            limit_s: None,
+        });
+        assert_eq!(lines(Exit { code: None, signal: Some(TERM) }, Some(at_limit)), both);
+        let by_signal = |command| {
+            let (process, signal_name) = (dead(command), "SIGSEGV".into());
+            Some(Cause::Signal(FatalSignal { process, signal: SEGV, signal_name, sender: None }))
+        };
+        assert_eq!(lines(failed, by_signal("helper")), [probes]);
+        assert_eq!(lines(failed, by_signal("solve")), both);
+        assert_eq!(lines(Exit { code: None, signal: Some(SEGV) }, None), [probes]);
+    }
 }

@@ -28,7 +28,7 @@ pub(super) fn limits(report: &Report, units: Units) -> Section {
         .text("Usable cores", report.usable.cores.count.to_string());
     for (name, limit) in ulimits.iter().filter(|(name, _)| SHOWN.contains(&name.as_str())) {
         let Some(n) = limit.soft.known() else { continue };
-        // The last word of a name is its unit, but for open_files.
+        // The last word of a name is its unit. `open_files` and `processes` have none.
         let (name, unit) = name.rsplit_once('_').filter(|(_, unit)| *unit != "files").unwrap_or((name, ""));
         let value = if unit == "bytes" { units.exact_bytes(n) } else { format!("{n} {unit}") };
         section = section.text(format!("ulimit {}", name.replace('_', " ")), value.trim_end().to_owned());

@@ -92,7 +92,8 @@ fn processes(gpu: &GpuDevice, units: Units) -> Section {
     Section::new("Processes").table(Table::new(head, rows))
 }
 
-/// Makes the summary's rows: one for each GPU that was used, as far as there is room, and one for those that were not.
+/// Makes the summary's rows: one for each GPU that was used or lost, as far as there is room. One more row sums up the others of
+/// these, and another counts the GPUs that were not used.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let is_shown = |gpu: &&GpuDevice| gpu.used == Some(true) || gpu.lost_at_s.is_some();
     let used: Vec<&GpuDevice> = report.gpus.iter().filter(is_shown).collect();
@@ -100,9 +101,9 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let (single, others) = used.split_at(shown);
     let mut rows: Vec<_> = single.iter().map(|gpu| row(gpu, units)).collect();
     if !others.is_empty() {
-        rows.push(Block::Row(format!("{} more GPUs", others.len()), facts(others, units)));
+        rows.push(Block::Row(format!("{} more GPUs", others.len()), figure_cells(others, units)));
     }
-    rows.extend(idle(&report.gpus));
+    rows.extend(unused_row(&report.gpus));
     rows
 }
 
@@ -116,28 +117,28 @@ pub(super) fn memory_row(report: &Report, units: Units) -> Option<Block> {
     Some(gauge("GPU memory", held, Some(whole), Some(part), note.to_owned()))
 }
 
-/// Makes the summary's row of a GPU: when it was lost, or its figures.
+/// Makes the summary's row of a GPU: when it was lost, if it was, and its figures.
 fn row(gpu: &GpuDevice, units: Units) -> Block {
     let number = gpu.index.map_or_else(|| gpu.id.clone(), |index| index.to_string());
     let name = gpu.name.as_deref().map(model).unwrap_or_default();
     let lost = gpu.lost_at_s.map(|at_s| Cell::Figure(Tone::Bad, format!("lost at {}", units.seconds(at_s))));
-    let cells = lost.into_iter().chain(facts(&[gpu], units)).collect();
+    let cells = lost.into_iter().chain(figure_cells(&[gpu], units)).collect();
     Block::Row(format!("GPU {number} {name}").trim().to_owned(), cells)
 }
 
-/// Makes the cells of GPUs. Of several, the mean of their use and the sums of their memory, power and energy.
-fn facts(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
+/// Makes the cells of a row about GPUs: the mean of their use, and the sums of their memory, power and energy.
+fn figure_cells(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
     let sum = |figure: fn(&GpuDevice) -> Option<f64>| gpus.iter().map(|gpu| figure(gpu)).sum::<Option<f64>>();
     let busy = sum(|gpu| gpu.utilization.mean_percent).map(|sum| sum / gpus.len() as f64);
     let busy = busy.map(|percent| format!("{percent:.0} % busy")).unwrap_or_default();
     let watts = sum(|gpu| gpu.power.mean_w).map(|watts| mean_power(watts, gpus, units));
-    let facts = [held_memory(gpus, units), watts, sum(|gpu| gpu.power.energy_j).map(energy)];
-    let facts: Vec<_> = facts.into_iter().flatten().collect();
-    vec![Cell::Figure(Tone::Plain, busy), Cell::Text(Tone::Plain, facts.join(", "))]
+    let sums = [held_memory(gpus, units), watts, sum(|gpu| gpu.power.energy_j).map(energy)];
+    let known_sums: Vec<_> = sums.into_iter().flatten().collect();
+    vec![Cell::Figure(Tone::Plain, busy), Cell::Text(Tone::Plain, known_sums.join(", "))]
 }
 
-/// Writes the memory that the command held, of what there is; where the driver does not tell processes apart, that of all
-/// users.
+/// Writes the memory that the command held, and how much there is: `34.1 of 36.0 GB`. If the driver does not tell processes
+/// apart, writes the memory that all users held. `None`: neither is known of all these GPUs.
 fn held_memory(gpus: &[&GpuDevice], units: Units) -> Option<String> {
     let amount = |bytes: u64| short(units.gpu_ram.convert(bytes as f64));
     let sum = |figure: fn(&GpuDevice) -> Option<u64>| {
@@ -151,10 +152,11 @@ fn held_memory(gpus: &[&GpuDevice], units: Units) -> Option<String> {
     Some(format!("{}{} {}{whose}", amount(held), total.unwrap_or_default(), units.gpu_ram.symbol()))
 }
 
-/// Writes the mean power, with its time where that is not the time of the energy: the readings may be few.
+/// Writes the mean power of GPUs, whose sum is `watts`. If a mean is not over the time of the GPU's energy, writes its time, too:
+/// the readings of power may be few. Of several such times, the shortest counts.
 fn mean_power(watts: f64, gpus: &[&GpuDevice], units: Units) -> String {
-    let others = gpus.iter().filter(|gpu| gpu.power.mean_span_s != gpu.power.energy_span_s);
-    let span = others.filter_map(|gpu| gpu.power.mean_span_s).reduce(f64::min);
+    let of_other_time = gpus.iter().filter(|gpu| gpu.power.mean_span_s != gpu.power.energy_span_s);
+    let span = of_other_time.filter_map(|gpu| gpu.power.mean_span_s).reduce(f64::min);
     let span = span.map(|span_s| format!(" of {}", units.seconds(span_s))).unwrap_or_default();
     format!("{} W mean{span}", short(watts))
 }
@@ -173,12 +175,12 @@ fn model(name: &str) -> String {
     }
 }
 
-/// Makes the row about GPUs that the command may use and did not.
-fn idle(gpus: &[GpuDevice]) -> Option<Block> {
+/// Makes the row about GPUs that the command may use and did not. `None`: there are none.
+fn unused_row(gpus: &[GpuDevice]) -> Option<Block> {
     let given = || gpus.iter().filter(|gpu| gpu.visible == Some(true));
-    let idle = given().filter(|gpu| gpu.used == Some(false) && gpu.lost_at_s.is_none()).count();
-    let text = format!("{idle} of {} that the command may use", given().count());
-    (idle > 0).then(|| Block::Row("GPUs not used".to_owned(), vec![Cell::Text(Tone::Caution, text)]))
+    let unused = given().filter(|gpu| gpu.used == Some(false) && gpu.lost_at_s.is_none()).count();
+    let text = format!("{unused} of {} that the command may use", given().count());
+    (unused > 0).then(|| Block::Row("GPUs not used".to_owned(), vec![Cell::Text(Tone::Caution, text)]))
 }
 
 #[cfg(test)]

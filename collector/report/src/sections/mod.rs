@@ -30,7 +30,7 @@ const MOST_EVIDENCE: usize = 3;
 /// The command that shows all of a kept report.
 const SHOW_KEPT: &str = "gpu-track-run --last --full";
 
-/// Makes all sections.
+/// Makes the headline and all sections of the full text.
 pub(super) fn full(report: &Report, units: Units) -> Vec<Block> {
     let mut sections = vec![Section::list("Evidence", evidence(report, units).into_iter().collect())];
     sections.extend(usage_sections(report, units));
@@ -73,11 +73,12 @@ fn circumstances(report: &Report, units: Units) -> [Section; 6] {
     ]
 }
 
-/// What a page says beside its pictures.
+/// What an HTML page says beside its charts.
 pub(super) struct Page {
     /// The command, and how it ended.
     pub(super) headline: Block,
-    /// What the summary says, but for what a section below says in full.
+    /// The rows of the summary, and two more. Crashes, warnings and commands are left out, since sections below have them in
+    /// full.
     pub(super) summary: Vec<Block>,
     /// What a reader must know first.
     pub(super) alerts: [Section; 2],
@@ -89,9 +90,9 @@ pub(super) struct Page {
     pub(super) others: Vec<Section>,
 }
 
-/// Makes what a page says.
+/// Makes what an HTML page says.
 pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
-    let mut summary: Vec<Block> = evidence(report, units).map(remark).into_iter().collect();
+    let mut summary: Vec<Block> = evidence(report, units).map(evidence_remark).into_iter().collect();
     summary.extend(alerts::remark(report, units));
     summary.extend(usage::rows(report, units));
     summary.extend(usage::time_row(report, units));
@@ -114,11 +115,11 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     }
 }
 
-/// Makes the summary: whether the command worked and what ended it; how much of what it might use it used, and by what. Then
-/// what to ask for next time. Crashes, and then the commands that used most, have `free_lines` lines.
+/// Makes the summary: how the command ended and why, how much it used of what it might use, and by which processes. Then it says
+/// what to ask for next time. Crashes, and then the commands that used most, share `free_lines` lines.
 pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: usize) -> Vec<Block> {
     let mut blocks = vec![headline::brief(report, units)];
-    blocks.extend(evidence(report, units).map(remark));
+    blocks.extend(evidence(report, units).map(evidence_remark));
     let crashes = crashes::remarks(report, free_lines);
     let command_lines = free_lines - crashes.len();
     blocks.extend(crashes);
@@ -135,10 +136,11 @@ pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: 
     blocks
 }
 
-fn remark(text: String) -> Block {
+fn evidence_remark(text: String) -> Block {
     Block::Remark { tone: Tone::Bad, text, most_lines: MOST_EVIDENCE }
 }
 
+/// Gives the evidence of what ended the command, in a sentence. `None`: the headline says it all, or the cause is not known.
 fn evidence(report: &Report, units: Units) -> Option<String> {
     report.ending.cause.as_ref().and_then(|cause| cause::evidence(cause, units))
 }

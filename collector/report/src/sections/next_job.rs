@@ -28,7 +28,7 @@ pub(super) fn next_job(report: &Report, units: Units) -> Section {
     let hints = &report.hints;
     let held_idle = hints.gpus.as_ref().map(|hint| hint.held_idle.clone()).unwrap_or_default();
     let held_idle = Section::list("Held memory and were never busy", held_idle);
-    let some = |forms: String| Some(forms).filter(|forms| !forms.is_empty());
+    let unless_empty = |form: String| Some(form).filter(|form| !form.is_empty());
     Section::new("Next job")
         .text("Of little meaning", hints.withheld.clone())
         .text("Memory", hints.memory.map(|hint| memory(&hint, units)))
@@ -37,9 +37,9 @@ pub(super) fn next_job(report: &Report, units: Units) -> Section {
         .text("GPUs", hints.gpus.as_ref().map(|hint| format!("{} of {} were busy", hint.count, hint.given)))
         .section(Section::default().section(held_idle))
         .text("GPU memory", hints.gpu_memory.as_ref().map(|hint| gpu_memory(hint, units)))
-        .text("sbatch", some(slurm(hints)))
-        .text("Nextflow", some(nextflow(hints)))
-        .text("Snakemake", some(snakemake(hints)))
+        .text("sbatch", unless_empty(slurm(hints)))
+        .text("Nextflow", unless_empty(nextflow(hints)))
+        .text("Snakemake", unless_empty(snakemake(hints)))
 }
 
 /// Writes the memory to ask for, its basis, and what the job was given.
@@ -70,7 +70,7 @@ fn time(hint: &TimeHint, report: &Report, units: Units) -> String {
 /// Writes the cores to ask for, their basis, and what the job was given.
 fn cpus(hint: CpusHint) -> String {
     let serial = if hint.is_serial { "; it ran serially" } else { "" };
-    // The run knows it to a twentieth of a core, rounded down.
+    // The run knows busy cores to a twentieth of a core, rounded down.
     let busy = if hint.p95_busy_cores < 0.05 { "<0.05".to_owned() } else { short(hint.p95_busy_cores) };
     let given = given(hint.given.map(short), hint.is_fitting);
     let count = format!("{}{}", at_least(hint.is_lower_bound), hint.count);
@@ -94,18 +94,18 @@ fn given(given: Option<String>, is_fitting: bool) -> String {
     given.map(|given| format!("; given: {given}{fitting}")).unwrap_or_default()
 }
 
-/// Joins the parts that are known, with something between them.
+/// Joins the parts that are known, with `between` between them.
 fn join(parts: [Option<String>; 4], between: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(between)
 }
 
-/// Gives the cores to ask for. `None` where others had some of those that it waited for: what it got says too little of what
-/// it can use.
+/// Gives the cores to ask for. `None`: they are not known, or others may have had cores that the run waited for. Then the cores
+/// that it kept busy say too little of what it can use.
 fn known_cpus(hints: &Hints) -> Option<CpusHint> {
     hints.cpus.filter(|hint| !hint.is_lower_bound)
 }
 
-/// Writes Slurm's options, without those for what fits unless all are wanted.
+/// Writes Slurm's options: all of them if `wants_all`, else those for resources of which another amount should be asked for.
 pub(crate) fn slurm_options(hints: &Hints, wants_all: bool) -> String {
     let is_wanted = |is_fitting: bool| wants_all || !is_fitting;
     let cpus = known_cpus(hints).filter(|hint| is_wanted(hint.is_fitting));
@@ -132,7 +132,7 @@ fn nextflow(hints: &Hints) -> String {
     let parts = [
         known_cpus(hints).map(|hint| format!("cpus {}", hint.count)),
         hints.gpus.as_ref().filter(|hint| hint.count > 0).map(|hint| format!("accelerator {}", hint.count)),
-        // A MB is binary there.
+        // Nextflow's MB is a MiB.
         hints.memory.map(|hint| format!("memory {}.MB", hint.bytes.div_ceil(MIB))),
         hints.time.map(|hint| format!("time {}.min", hint.time_s.div_ceil(60))),
     ];
@@ -153,10 +153,10 @@ fn snakemake(hints: &Hints) -> String {
     join([threads, resources, None, None], "; ")
 }
 
-/// Makes the summary's row of Slurm's options. Nothing where the run says little, what it was given fits, or nobody asks for
-/// resources; all of them where the user asked.
+/// Makes the summary's row of Slurm's options. If `shows_hints`, it has all of them, because the user asked for hints. Otherwise
+/// it has those for what does not fit. `None`: there are no such options, the run says too little, or nobody asks for resources.
 pub(super) fn paragraph(report: &Report, units: Units, shows_hints: bool) -> Option<Block> {
-    if !shows_hints && (report.hints.withheld.is_some() || !is_of_use(report)) {
+    if !shows_hints && (report.hints.withheld.is_some() || !are_hints_of_use(report)) {
         return None;
     }
     let options = slurm_options(&report.hints, shows_hints);
@@ -165,13 +165,13 @@ pub(super) fn paragraph(report: &Report, units: Units, shows_hints: bool) -> Opt
     (!options.is_empty()).then(|| Block::Paragraph("Next job", options + &remarks))
 }
 
-/// Whether the next job can be asked for in these figures, or one of them says more than any short run.
-fn is_of_use(report: &Report) -> bool {
+/// Whether the hints help: the run was a batch job, it was given less than the machine, or it used more than any small run.
+fn are_hints_of_use(report: &Report) -> bool {
     let is_batch_job = report.limits.batch_system.is_some() || !report.limits.slurm.is_empty();
     is_batch_job || report.hints.is_any_given() || report.hints.is_any_above_least()
 }
 
-/// Gives what the options can't say.
+/// Gives the remarks behind Slurm's options, about what the options can't say.
 fn remarks(report: &Report, units: Units) -> Vec<String> {
     let hints = &report.hints;
     let mut remarks = Vec::new();

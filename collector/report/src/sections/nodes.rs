@@ -12,12 +12,12 @@ use crate::units::Units;
 
 /// Most nodes that a row of the summary names.
 const NAMED: usize = 3;
-/// Most columns of a node's name there.
+/// Most columns of a node's name in the summary.
 const NAME: usize = 24;
-/// An upper bound above the lower one by less than this part of it is the same to a reader.
+/// An upper bound is not shown if it is above the lower bound by no more than this part of that.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// Makes the summary's rows. In the report of one node, it is that of the ranks, if there are several.
+/// Makes the summary's rows. The report of one node has at most the row of the ranks, if its command started several.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let row = |label: &str, tone: Tone, text: Option<String>| {
         text.map(|text| Block::Row(label.to_owned(), vec![Cell::Text(tone, text)]))
@@ -26,15 +26,16 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
         return row("Ranks", Tone::Plain, ranks_here(report)).into_iter().collect();
     };
     let rows = [
-        row("GPUs", Tone::Plain, on_gpus(report, merged, units)),
-        row("Nodes", Tone::Plain, Some(by_ram(report, merged, units))),
+        row("GPUs", Tone::Plain, gpu_use(report, merged, units)),
+        row("Nodes", Tone::Plain, Some(nodes_by_ram(report, merged, units))),
         row("Imbalance", Tone::Plain, imbalance(report, merged)),
-        row("Failed", Tone::Bad, failed(report)),
+        row("Failed", Tone::Bad, failed_nodes(report)),
     ];
     rows.into_iter().flatten().collect()
 }
 
-/// Says what the largest RAM can have been at most, where that is more. `None`: it is not, or the report is of one node.
+/// Says what the largest RAM can have been at most. `None`: that is not known, about the lower bound, or the report is of one
+/// node.
 fn at_most(report: &Report, units: Units) -> Option<String> {
     report.merged.as_ref()?;
     let (least, most) = (report.max_ram.combined.footprint_bytes?, report.max_ram_at_most.combined?);
@@ -52,8 +53,9 @@ pub(super) fn bounds(report: &Report, units: Units) -> Option<String> {
     }
 }
 
-/// Writes how busy all GPUs were, how much of their memory the run held, and their energy. `None`: there are none.
-fn on_gpus(report: &Report, merged: &Merged, units: Units) -> Option<String> {
+/// Writes how many GPUs there are, how busy they were, how much of their memory the run held, and their energy. `None`: there are
+/// none.
+fn gpu_use(report: &Report, merged: &Merged, units: Units) -> Option<String> {
     let count = report.gpu.expected_gpus.filter(|count| *count > 0)?;
     let busy = report.gpu.percent.mean_hardware(count).map(|percent| format!("{percent:.0} % busy"));
     let ram = &report.max_gpu_ram;
@@ -64,13 +66,13 @@ fn on_gpus(report: &Report, merged: &Merged, units: Units) -> Option<String> {
     Some(format!("{}: {}", thousands(count.into()), facts.join(", ")))
 }
 
-/// Writes `4: n3 41.2 GB, n1 40.9 GB, n2 12.0 GB, 1 other`: those with most RAM.
-fn by_ram(report: &Report, merged: &Merged, units: Units) -> String {
+/// Writes `4: n3 41.2 GB, n1 40.9 GB, n2 12.0 GB, 1 other`: how many nodes there are, and those with most RAM.
+fn nodes_by_ram(report: &Report, merged: &Merged, units: Units) -> String {
     let mut nodes: Vec<&Node> = report.nodes.iter().filter(|node| node.reports > 0).collect();
     nodes.sort_by_key(|node| Reverse(node.ram.max_bytes));
     let ram = |node: &&Node| {
         let ram = node.ram.max_bytes.map_or(UNKNOWN.to_owned(), |bytes| units.bytes(bytes));
-        format!("{} {ram}", name(&node.node))
+        format!("{} {ram}", short_name(&node.node))
     };
     let mut named: Vec<String> = nodes.iter().take(NAMED).map(ram).collect();
     let others = merged.nodes.saturating_sub(named.len() as u64);
@@ -81,17 +83,21 @@ fn by_ram(report: &Report, merged: &Merged, units: Units) -> String {
     format!("{}{}: {}", thousands(merged.nodes as f64), ranks.unwrap_or_default(), named.join(", "))
 }
 
-/// Writes by how much the largest is above the mean, and which to look at: of the ranks, or of the nodes if there are none.
+/// Writes by how much the heaviest rank is above the mean, and which it is. If the ranks are not known, writes that of the nodes.
 fn imbalance(report: &Report, merged: &Merged) -> Option<String> {
-    of_ranks(report).or_else(|| of_nodes(merged))
+    imbalance_of_ranks(report).or_else(|| imbalance_of_nodes(merged))
 }
 
-fn of_nodes(merged: &Merged) -> Option<String> {
-    let place = |node: &String| name(node);
-    joined([above("CPU", merged.cpu_s.as_ref(), place), above("RAM", merged.ram_bytes.as_ref(), place)])
+/// Writes `CPU 1.31 (n3), RAM 1.04 (n1)`. `None`: neither is known.
+fn imbalance_of_nodes(merged: &Merged) -> Option<String> {
+    let place = |node: &String| short_name(node);
+    joined([
+        largest_over_mean("CPU", merged.cpu_s.as_ref(), place),
+        largest_over_mean("RAM", merged.ram_bytes.as_ref(), place),
+    ])
 }
 
-/// Gives the ranks: of a merged report, or those that the command of a report started. `None`: there are none.
+/// Gives the ranks: those that a merged report has, else those that the command of a report started. `None`: there are none.
 fn all_ranks(report: &Report) -> Option<Cow<'_, Ranks>> {
     let merged = report.ranks.as_ref().map(Cow::Borrowed);
     merged.or_else(|| ranks_of_report(report).map(Cow::Owned))
@@ -100,42 +106,49 @@ fn all_ranks(report: &Report) -> Option<Cow<'_, Ranks>> {
 /// Writes `8, imbalance CPU 1.17 (rank 3), RAM 1.24 (rank 5)`. `None`: the command did not start several ranks here.
 fn ranks_here(report: &Report) -> Option<String> {
     let ranks = all_ranks(report)?;
-    Some(format!("{}, imbalance {}", thousands(ranks.seen as f64), of_ranks(report)?))
+    Some(format!("{}, imbalance {}", thousands(ranks.seen as f64), imbalance_of_ranks(report)?))
 }
 
-fn of_ranks(report: &Report) -> Option<String> {
+/// Writes `CPU 1.17 (rank 3 on n1), RAM 1.24 (rank 5 on n2)`. `None`: there are no two ranks, or nothing is known of them.
+fn imbalance_of_ranks(report: &Report) -> Option<String> {
     let ranks = all_ranks(report).filter(|ranks| ranks.seen > 1)?;
     // A report of one node has them all on that one.
     let is_node_told = report.merged.is_some();
     let place = |place: &RankPlace| {
-        let on_node = is_node_told.then(|| format!(" on {}", name(&place.node)));
+        let on_node = is_node_told.then(|| format!(" on {}", short_name(&place.node)));
         format!("rank {}{}", place.rank, on_node.unwrap_or_default())
     };
     joined([
-        above("CPU", ranks.cpu_s.as_ref(), place),
-        above("RAM", ranks.peak_ram_bytes.as_ref(), place),
-        above("GPU RAM", ranks.peak_gpu_ram_bytes.as_ref(), place),
+        largest_over_mean("CPU", ranks.cpu_s.as_ref(), place),
+        largest_over_mean("RAM", ranks.peak_ram_bytes.as_ref(), place),
+        largest_over_mean("GPU RAM", ranks.peak_gpu_ram_bytes.as_ref(), place),
     ])
 }
 
-/// Writes `CPU 1.31 (n3)`: the largest over the mean, and where it is.
-fn above<P>(what: &str, spread: Option<&Spread<P>>, place: impl Fn(&P) -> String) -> Option<String> {
+/// Writes `CPU 1.31 (n3)`: the largest value over the mean, and where it is. `None`: that is not known.
+fn largest_over_mean<P>(
+    what: &str,
+    spread: Option<&Spread<P>>,
+    place: impl Fn(&P) -> String,
+) -> Option<String> {
     let spread = spread?;
     Some(format!("{what} {} ({})", short(spread.imbalance?), place(&spread.max_at)))
 }
 
+/// Joins what is known. `None`: nothing is.
 fn joined<const N: usize>(parts: [Option<String>; N]) -> Option<String> {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Names the nodes on which the command failed.
-fn failed(report: &Report) -> Option<String> {
+/// Names the nodes on which the command failed. `None`: it failed on none.
+fn failed_nodes(report: &Report) -> Option<String> {
     let is_failed = |node: &&Node| node.exit.signal.is_some() || node.exit.code.is_some_and(|code| code != 0);
     let failed: Vec<&Node> = report.nodes.iter().filter(is_failed).collect();
-    listed(failed.iter().map(|node| format!("{} {}", name(&node.node), ended(node.exit))))
+    listed(failed.iter().map(|node| format!("{} {}", short_name(&node.node), ended(node.exit))))
 }
 
+/// Says how the command ended on a node: `exit 1`, or `SIGKILL`.
 fn ended(how: Exit) -> String {
     how.code.map_or_else(|| exit(how), |code| format!("exit {code}"))
 }
@@ -149,7 +162,8 @@ fn listed(texts: impl Iterator<Item = String>) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-fn name(node: &str) -> String {
+/// Gives a node's name for the summary.
+fn short_name(node: &str) -> String {
     quote::cut(&quote::escape(node), NAME)
 }
 
@@ -164,8 +178,8 @@ pub(super) fn nodes(report: &Report, units: Units) -> Section {
         .count("Reports", merged.files.read)
         .text("Bins", format!("{} s", merged.bin_s))
         .text("Combined RAM at most", at_most(report, units))
-        .text("Imbalance of nodes", of_nodes(merged))
-        .text("Imbalance of ranks", of_ranks(report));
+        .text("Imbalance of nodes", imbalance_of_nodes(merged))
+        .text("Imbalance of ranks", imbalance_of_ranks(report));
     let (ram, time) = (units.ram.symbol(), units.time.symbol());
     let head = [
         Column::count("Reports"),
@@ -187,7 +201,7 @@ pub(super) fn nodes(report: &Report, units: Units) -> Section {
             units.time_cell(node.cpu_s),
             number(node.busy_cores),
             count(node.processes),
-            state(node).to_owned(),
+            state_in_words(node).to_owned(),
             node.node.clone(),
         ]
     });
@@ -197,7 +211,7 @@ pub(super) fn nodes(report: &Report, units: Units) -> Section {
         .section(Section::list("Files not read", unread.collect()))
 }
 
-fn state(node: &Node) -> &'static str {
+fn state_in_words(node: &Node) -> &'static str {
     match node.state {
         NodeState::Final => "final",
         NodeState::LastHeard => "not final",
@@ -214,7 +228,7 @@ pub(super) fn ranks(report: &Report, units: Units) -> Section {
     let missing = (!missing.is_empty()).then(|| missing.join(", "));
     section
         .text("With figures", format!("{} of {}", ranks.seen, ranks.expected))
-        .text("Imbalance", if report.merged.is_none() { of_ranks(report) } else { None })
+        .text("Imbalance", if report.merged.is_none() { imbalance_of_ranks(report) } else { None })
         .text("Without figures", missing)
         .section(Section::new("Heaviest").table(ranks_table(&ranks.heaviest, units)))
         .section(Section::new("Lightest").table(ranks_table(&ranks.lightest, units)))

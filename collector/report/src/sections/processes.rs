@@ -37,21 +37,22 @@ pub(super) fn processes(report: &Report, units: Units) -> Section {
         .section(heaviest_on_gpus(&processes.heaviest, units))
 }
 
-/// Gives the bounds of how many lived at one time. Reports of several nodes say only when there were how many on each.
-fn concurrent(report: &Report) -> [Option<u64>; 2] {
+/// Gives the lower and the upper bound of how many processes lived at one time. They are the same in the report of one node.
+fn concurrency_bounds(report: &Report) -> [Option<u64>; 2] {
     let most = report.processes.max_concurrent;
     [most, report.merged.as_ref().map_or(most, |merged| merged.at_most.processes)]
 }
 
-/// Whether it is known how many lived at one time, and not only within bounds.
+/// Whether it is known how many processes lived at one time, and not only within bounds.
 fn is_concurrency_exact(report: &Report) -> bool {
-    let [least, most] = concurrent(report);
+    let [least, most] = concurrency_bounds(report);
     least >= most && most.is_some()
 }
 
-/// Writes how many lived at one time: `at most 9`, and in a merged report `at least 9, at most 14`. `None`: it is not known.
+/// Writes how many processes lived at one time: `at most 9`, and in a merged report `at least 9, at most 14`. `None`: it is not
+/// known.
 pub(crate) fn most_at_once(report: &Report) -> Option<String> {
-    let [least, most] = concurrent(report);
+    let [least, most] = concurrency_bounds(report);
     let least = least.filter(|_| !is_concurrency_exact(report));
     let bound = |what: &str, count: Option<u64>| Some(format!("{what} {}", thousands(count? as f64)));
     let bounds: Vec<String> =
@@ -59,7 +60,7 @@ pub(crate) fn most_at_once(report: &Report) -> Option<String> {
     (!bounds.is_empty()).then(|| bounds.join(", "))
 }
 
-/// Lists what still ran at the end.
+/// Makes the table of the processes that still ran at the end. Its total can be more than are listed.
 fn still_running(processes: &Processes) -> Section {
     let listed = processes
         .still_running_processes
@@ -116,49 +117,67 @@ fn usage_cells(cpu_s: Option<f64>, peak_bytes: Option<u64>, wall_s: f64, units: 
     [units.time_cell(cpu_s), units.ram_cell(peak_bytes), units.time_cell(Some(wall_s))]
 }
 
-/// Command names whose processes were seen on a GPU.
+/// Makes the table of the command names whose processes were seen on a GPU.
 fn commands_on_gpus(commands: &[CommandUsage], units: Units) -> Section {
     let rows = commands.iter().filter_map(|command| {
         let gpu = command.gpu.as_ref()?;
-        Some((gpu.peak_ram_bytes, gpu.max_sm_percent, gpu.count.to_string(), command.command.as_str()))
+        Some(OnGpu {
+            first: gpu.count.to_string(),
+            peak_ram_bytes: gpu.peak_ram_bytes,
+            max_sm_percent: gpu.max_sm_percent,
+            command: &command.command,
+        })
     });
-    Section::new("By command on GPUs").table(on_gpus("Count", rows, units))
+    Section::new("By command on GPUs").table(gpu_table("Count", rows, units))
 }
 
-/// Heaviest processes that were seen on a GPU.
+/// Makes the table of those of the heaviest processes that were seen on a GPU.
 fn heaviest_on_gpus(processes: &[HeavyProcess], units: Units) -> Section {
     let rows = processes.iter().filter_map(|HeavyProcess { usage: process, .. }| {
         let gpu = process.gpu.as_ref()?;
-        Some((gpu.peak_ram_bytes, gpu.max_sm_percent, process.pid.to_string(), process.command.as_str()))
+        Some(OnGpu {
+            first: process.pid.to_string(),
+            peak_ram_bytes: gpu.peak_ram_bytes,
+            max_sm_percent: gpu.max_sm_percent,
+            command: &process.command,
+        })
     });
-    Section::new("Heaviest on GPUs").table(on_gpus("PID", rows, units))
+    Section::new("Heaviest on GPUs").table(gpu_table("PID", rows, units))
 }
 
-/// Peak GPU RAM, largest SM percentage, what the first column has, and command.
-type OnGpu<'a> = (Option<u64>, Option<f64>, String, &'a str);
+/// A row of a table about GPUs.
+struct OnGpu<'a> {
+    /// The cell of the first column.
+    first: String,
+    peak_ram_bytes: Option<u64>,
+    max_sm_percent: Option<f64>,
+    command: &'a str,
+}
 
-/// The rows by GPU RAM, the largest first.
-fn on_gpus<'a>(first: &'static str, rows: impl Iterator<Item = OnGpu<'a>>, units: Units) -> Table {
+/// Makes a table of rows about GPUs: those of most GPU RAM first. `first`: the head of the first column.
+fn gpu_table<'a>(first: &'static str, rows: impl Iterator<Item = OnGpu<'a>>, units: Units) -> Table {
     let ram = Column::number("Peak GPU RAM", units.gpu_ram.symbol());
     let head = [Column::count(first), ram, Column::number("Max SM", "%"), Column::text("Command")];
     let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|(peak, ..)| Reverse(*peak));
-    let cells =
-        |(peak, sm, first, command): OnGpu| [first, units.gpu_ram_cell(peak), number(sm), command.to_owned()];
+    rows.sort_by_key(|row| Reverse(row.peak_ram_bytes));
+    let cells = |row: OnGpu| {
+        let (peak, max_sm) = (units.gpu_ram_cell(row.peak_ram_bytes), number(row.max_sm_percent));
+        [row.first, peak, max_sm, row.command.to_owned()]
+    };
     Table::new(head, rows.into_iter().map(cells))
 }
 
-/// The summary's row: how many, why there may be more, and how well they are known. Nothing for one process that is known
-/// exactly: the other figures are its own.
+/// Makes the summary's row: how many processes there were, why there may be more, and how well they are known. `None`: there is
+/// one, and it is known exactly, so the other figures are its own.
 pub(super) fn row(report: &Report) -> Option<Block> {
     let (processes, coverage) = (&report.processes, &report.coverage);
     if coverage.untracked_reason.is_some() {
         return Some(Block::text("Processes", "not counted"));
     }
-    let (cpu, ram) = (cpu_known(report), ram_known(coverage));
+    let (inexact_cpu, inexact_ram) = (inexact_cpu(report), inexact_ram(coverage));
     let uncounted = coverage.uncounted_reason.as_deref();
-    let is_known = coverage.exact == processes.total && ram.is_none() && uncounted.is_none();
-    if processes.total <= 1 && is_known {
+    let is_exact = coverage.exact == processes.total && inexact_ram.is_none() && uncounted.is_none();
+    if processes.total <= 1 && is_exact {
         return None;
     }
     let at_least = if uncounted.is_some() { "at least " } else { "" };
@@ -169,42 +188,43 @@ pub(super) fn row(report: &Report) -> Option<Block> {
     if let Some(reason) = uncounted {
         text += &format!("; {reason}");
     }
-    text += &match (cpu, ram) {
+    text += &match (inexact_cpu, inexact_ram) {
         (None, None) if uncounted.is_some() => "; these are exact".to_owned(),
+        // "all" would also be said of the number of processes at once.
         (None, None) if !is_concurrency_exact(report) => "; CPU exact; RAM exact".to_owned(),
         (None, None) => ", all exact".to_owned(),
-        known => {
-            let [cpu, ram] = <[_; 2]>::from(known).map(|known| known.unwrap_or_else(|| "exact".to_owned()));
+        (cpu, ram) => {
+            let [cpu, ram] = [cpu, ram].map(|counts| counts.unwrap_or_else(|| "exact".to_owned()));
             format!("; CPU {cpu}; RAM {ram}")
         }
     };
     Some(Block::Paragraph("Processes", text))
 }
 
-/// How well the CPU times are known; `None`: all exactly.
-fn cpu_known(report: &Report) -> Option<String> {
+/// Counts how the processes' CPU times are known: `20 exact, 2 unknown`. `None`: all are known exactly.
+fn inexact_cpu(report: &Report) -> Option<String> {
     let Coverage { exact, sampled, unknown, .. } = report.coverage;
     let is_exact = exact == report.processes.total && report.cpu_time.above_kernel_s().is_none();
     (!is_exact).then(|| counts(&[(exact, "exact"), (sampled, "sampled"), (unknown, "unknown")]))
 }
 
-/// How well the peaks of RAM are known; `None`: all exactly.
-fn ram_known(coverage: &Coverage) -> Option<String> {
+/// Counts how the processes' peaks of RAM are known: `20 exact, 2 sampled`. `None`: all are known exactly.
+fn inexact_ram(coverage: &Coverage) -> Option<String> {
     let Peaks { exact, sampled, bound, unknown } = coverage.peaks;
     let is_exact = sampled == 0 && bound == 0 && unknown == 0;
     let all = [(exact, "exact"), (sampled, "sampled"), (bound, "upper bound"), (unknown, "unknown")];
     (!is_exact).then(|| counts(&all))
 }
 
-/// "20 exact, 2 unknown", without zeros.
+/// Writes counts, each with what it counts: `20 exact, 2 unknown`. Those of 0 are left out.
 fn counts(counts: &[(u64, &str)]) -> String {
     let known = counts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<_> = known.map(|(count, what)| format!("{} {what}", thousands(*count as f64))).collect();
     parts.join(", ")
 }
 
-/// The commands that used most CPU time, in at most `most_lines` lines of the summary. Nothing for a single process: the other
-/// figures are its own.
+/// Makes the summary's table of the commands that used most CPU time, with at most `most_lines` lines. `None`: there are too few
+/// lines, or there is a single process, so the other figures are its own.
 pub(super) fn top_commands(report: &Report, units: Units, most_lines: usize) -> Option<Block> {
     let all = &report.processes.by_command;
     if report.processes.total <= 1 || all.is_empty() || most_lines < 3 {
@@ -217,7 +237,7 @@ pub(super) fn top_commands(report: &Report, units: Units, most_lines: usize) -> 
     let (shown, others) = all.split_at(shown);
     let mut rows = shown.to_vec();
     if !others.is_empty() {
-        rows.push(sum(others));
+        rows.push(sum_of(others));
     }
     let mut table = commands_table(&rows, units);
     let total_s = report.cpu_time.total_s.filter(|total_s| *total_s > 0.0);
@@ -250,8 +270,8 @@ fn commands_table(commands: &[CommandUsage], units: Units) -> Table {
     Table::new(head, rows)
 }
 
-/// Sums over several, and the largest peak of any process of theirs.
-fn sum(others: &[CommandUsage]) -> CommandUsage {
+/// Makes one row of several commands: the sums of their counts and times, and the largest peak of any of their processes.
+fn sum_of(others: &[CommandUsage]) -> CommandUsage {
     let cpu_s: Vec<f64> = others.iter().filter_map(|command| command.cpu_s).collect();
     CommandUsage {
         command: format!("{} others", thousands(others.len() as f64)),

@@ -36,7 +36,7 @@ pub(super) fn mean_ram(report: &Report, units: Units) -> Section {
     groups("Mean RAM", report.mean_ram_bytes.values(), units)
 }
 
-/// Nothing where that of the whole tree is unknown.
+/// Makes the section of the largest proportional RAM; empty if that of the whole tree is unknown.
 pub(super) fn max_ram_proportional(report: &Report, units: Units) -> Section {
     const TITLE: &str = "Maximum proportional RAM (PSS)";
     match report.max_ram_proportional.bytes {
@@ -53,7 +53,7 @@ fn groups(title: &str, bytes: [Option<f64>; 3], units: Units) -> Section {
     })
 }
 
-/// The moment of the largest RAM, and what held it.
+/// Makes the section of the moment of the largest RAM, and of the processes that held it; empty if it is unknown.
 pub(super) fn peak(peak: Option<&Peak>, units: Units) -> Section {
     let section = Section::new("RAM peak");
     let Some(peak) = peak else { return section };
@@ -95,7 +95,7 @@ pub(super) fn io(report: &Report, units: Units) -> Section {
     traffic(Section::new("I/O"), [io.read_bytes, io.write_bytes], units).text("Unknown", io.reason.clone())
 }
 
-/// Adds the bytes read and written, as far as there are any.
+/// Adds the rows of the bytes read and written, as far as there are any.
 pub(super) fn traffic(section: Section, [read, written]: [Option<u64>; 2], units: Units) -> Section {
     section.text("Read", units.io(read)).text("Written", units.io(written))
 }
@@ -113,7 +113,7 @@ pub(super) fn switches(report: &Report) -> Section {
         .count("Involuntary", switches.involuntary)
 }
 
-/// CPU and RAM for the summary, in columns.
+/// Makes the summary's rows of CPU and RAM, and the heads of their columns.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let mut rows = vec![Block::Heads(&["used", "of"]), cpu_row(report, units)];
     rows.extend(contention::row(report));
@@ -123,7 +123,8 @@ pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     rows
 }
 
-/// A figure, its whole, and the part that it is of that.
+/// Makes a row: the figure `used`, its `whole`, the `part` that it is of that, and a note. Without whole or part, both are left
+/// out.
 pub(super) fn gauge(
     label: &str,
     used: String,
@@ -139,7 +140,7 @@ pub(super) fn gauge(
     Block::Row(label.to_owned(), cells)
 }
 
-/// Makes the summary's row of CPU time and busy cores.
+/// Makes the summary's row of busy cores, those that the run may use, and CPU time.
 fn cpu_row(report: &Report, units: Units) -> Block {
     let Some(total_s) = report.cpu_time.total_s else { return Block::text("CPU", "not known") };
     let time = units.seconds(total_s);
@@ -192,16 +193,19 @@ fn ram_row(report: &Report, units: Units) -> Block {
     gauge(LABEL, units.bytes(peak), whole, part, note)
 }
 
-/// What held the RAM at its peak, where that was more than one process.
+/// Makes the row of the commands that held the RAM at its peak. `None`: it was a single process.
 fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
     let (named, others) = peak.by_command.split_at(peak.by_command.len().min(HOLDERS));
-    // Those behind the first few, and those that the report does not name either, are summed.
-    let others = others.iter().map(|command| (command.count, command.added_bytes));
+    // Commands behind the first few, and those that the report does not name either, are summed.
     let unnamed = peak.other_commands.map(|others| (others.count, others.added_bytes));
-    let (others, other_bytes) = others.chain(unnamed).fold((0, 0), |(count, bytes): (u64, u64), other| {
-        (count.saturating_add(other.0), bytes.saturating_add(other.1))
-    });
-    if named.iter().fold(others, |sum, command| sum.saturating_add(command.count)) < 2 {
+    let others = others.iter().map(|command| (command.count, command.added_bytes)).chain(unnamed);
+    let (mut other_count, mut other_bytes) = (0_u64, 0_u64);
+    for (count, bytes) in others {
+        other_count = other_count.saturating_add(count);
+        other_bytes = other_bytes.saturating_add(bytes);
+    }
+    let all_count = named.iter().fold(other_count, |sum, command| sum.saturating_add(command.count));
+    if all_count < 2 {
         return None;
     }
     let held = |name: String, count: u64, bytes: u64| {
@@ -213,9 +217,9 @@ fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
     let parts = named.iter().zip(names);
     let mut parts: Vec<String> =
         parts.map(|(command, name)| held(name, command.count, command.added_bytes)).collect();
-    if others > 0 {
-        let name = if others == 1 { "1 other" } else { "others" };
-        parts.push(held(name.to_owned(), others, other_bytes));
+    if other_count > 0 {
+        let name = if other_count == 1 { "1 other" } else { "others" };
+        parts.push(held(name.to_owned(), other_count, other_bytes));
     }
     Some(Block::text("", format!("at {}: {}", units.seconds(peak.at_s), parts.join(", "))))
 }
@@ -229,13 +233,17 @@ fn over_time_row(report: &Report, units: Units) -> Option<Block> {
             Some(RamSpan { start_s: *start_s, end_s: *end_s, max_bytes: (*max)? })
         })
         .collect();
+    if spans.len() < LEAST_SPANS {
+        return None;
+    }
     let mean = report.mean_ram_bytes.combined;
     let mean = mean.map(|mean| format!(" mean {}", units.bytes(mean as u64))).unwrap_or_default();
-    let cells = || vec![Cell::RamOverTime(spans.clone(), report.wall_s), Cell::Text(Tone::Plain, mean)];
-    (spans.len() >= LEAST_SPANS).then(|| Block::Row("RAM over time".to_owned(), cells()))
+    let cells = vec![Cell::RamOverTime(spans, report.wall_s), Cell::Text(Tone::Plain, mean)];
+    Some(Block::Row("RAM over time".to_owned(), cells))
 }
 
-/// Makes the summary's row of I/O; `None` if there was none. Of a run that attached to a process it says why it is unknown.
+/// Makes the summary's row of I/O. If the run attached to a process and its I/O is unknown, the row says why. `None`: there was
+/// no I/O, or it is unknown for another reason.
 pub(super) fn io_row(report: &Report, units: Units) -> Option<Block> {
     let read = units.io(report.io.read_bytes).map(|read| format!("{read} read"));
     let written = units.io(report.io.write_bytes).map(|written| format!("{written} written"));

@@ -12,15 +12,15 @@ pub(super) fn warnings(report: &Report) -> Section {
     Section::list("Warnings", report.warnings.iter().map(|warning| warning.text.clone()).collect())
 }
 
-/// Makes remarks of the most important ones, and how many more there are. What other lines of the summary say is not said
-/// again. `is_kept`: the line below says how all of them are read.
+/// Makes remarks of the most important warnings, and one that says how many more there are. Warnings that other lines of the
+/// summary say are left out. `is_kept`: a line below says how the full report is read, so no remark does.
 pub(super) fn remarks(report: &Report, is_kept: bool) -> Vec<Block> {
-    let is_said = |warning: &&Warning| match warning.topic {
+    let is_said_elsewhere = |warning: &&Warning| match warning.topic {
         Topic::IdleGpu => true,
         Topic::OutOfMemory => matches!(report.ending.cause, Some(Cause::OutOfMemory(_))),
         Topic::Tracking | Topic::Command | Topic::Figures | Topic::OtherNodes => false,
     };
-    let mut unsaid: Vec<_> = report.warnings.iter().filter(|warning| !is_said(warning)).collect();
+    let mut unsaid: Vec<_> = report.warnings.iter().filter(|warning| !is_said_elsewhere(warning)).collect();
     unsaid.sort_by_key(|warning| warning.topic);
     let (shown, others) = unsaid.split_at(unsaid.len().min(MOST));
     let remark = |tone, text| Block::Remark { tone, text, most_lines: MOST_LINES };

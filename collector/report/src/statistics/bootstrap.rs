@@ -11,7 +11,7 @@ const OUTSIDE: f64 = 0.05;
 /// The same runs have the same interval.
 const SEED: u64 = 1;
 
-/// Where 95% of the means are that other runs like these would have.
+/// The interval in which 95% of the means are that other sets of such runs would have.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
     /// Its lower end.
@@ -22,7 +22,7 @@ pub struct Interval {
 
 /// Gives the 95% interval of the mean of these values. `None`: fewer than two say nothing about their spread.
 ///
-/// As many values are drawn from them, with repetition; the interval has 95% of the means of many such draws.
+/// From these values as many are drawn, with repetition, many times over. The interval has 95% of the means of these draws.
 pub fn interval_of_mean(values: &[f64]) -> Option<Interval> {
     if values.len() < 2 {
         return None;

@@ -1,19 +1,19 @@
 //! The rank test of Mann and Whitney: whether the values of one set tend to be larger than those of another.
 //!
-//! It asks nothing of how the values are distributed. Run times and memory peaks have no normal distribution, and often an outlier.
-
-use std::iter;
+//! It asks nothing of how the values are distributed. Run times and memory peaks have no normal distribution, and often an
+//! outlier.
 
 use super::normal;
 
-/// Most values for which the distribution of ranks is counted out: 2^53 is above the number of ways to choose half of
-/// them.
+/// Most values for which the distribution of ranks is counted out. The number of ways to choose half of them is below 2^53, so an
+/// `f64` has it exactly.
 const MOST_EXACT: usize = 50;
 
 /// How two sets compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RankTest {
-    /// How many pairs there are in which the second set has the larger value, and half of those with equal ones, over all pairs.
+    /// Of all pairs of a value of each set, the part in which that of the second set is larger. A pair of equal values counts
+    /// half.
     pub(crate) larger: f64,
     /// How likely ranks at least as far apart are if both sets are drawn from one distribution. Two-sided.
     pub(crate) p: f64,
@@ -63,8 +63,8 @@ fn doubled_ranks(first: &[f64], second: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Gives the two-sided p by counting. Of all ways to choose `m` of these doubled ranks, it is the part whose sum is as far
-/// out as `doubled_sum`: twice the smaller tail.
+/// Gives the two-sided p by counting: of all ways to choose `m` of these doubled ranks, the part whose sum is at least as far
+/// from the middle as `doubled_sum`. That is twice the smaller tail, at most 1.
 fn exact(doubled: &[usize], m: usize, doubled_sum: usize) -> f64 {
     let most: usize = doubled.iter().sum();
     // ways[k][s]: ways to choose k of the ranks so far with the sum s.
@@ -104,9 +104,7 @@ fn approximate(doubled: &[usize], m: usize, doubled_u: usize) -> f64 {
 
 /// Gives how many runs each variant needs so that a test can have a p below this after Holm's adjustment for `tests` tests.
 pub(crate) fn least_runs(below: f64, tests: usize) -> usize {
-    iter::successors(Some(1), |n| Some(n + 1))
-        .find(|n| least_p(*n, *n) * (tests as f64) < below)
-        .unwrap_or(usize::MAX)
+    (1..usize::MAX).find(|n| least_p(*n, *n) * (tests as f64) < below).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -35,18 +35,16 @@ pub enum Verdict {
 /// Compares each variant with the first one, by the values of a quantity in its runs. An entry is `None` for the first, and where
 /// the values of either are not known.
 pub(super) fn with_first(values: &[Option<&[f64]>]) -> Vec<Option<Compared>> {
-    let first = values.first().copied().flatten();
-    let tests: Vec<Option<RankTest>> = values
-        .iter()
-        .enumerate()
-        .map(|(at, values)| if at == 0 { None } else { rank_test(first?, (*values)?) })
-        .collect();
-    let p: Vec<f64> = tests.iter().flatten().map(|test| test.p).collect();
-    // One for each test that there is, in their order.
-    let mut adjusted = adjusted(&p).into_iter();
-    let compared = |(test, values): (Option<RankTest>, &Option<&[f64]>)| {
-        let (test, p_adjusted) = (test?, adjusted.next()?);
-        let (first, values) = (first?, (*values)?);
+    let mut compared = vec![None; values.len()];
+    let Some(first) = values.first().copied().flatten() else { return compared };
+    // The place of each variant that can be tested, its values, and its test.
+    let mut tests: Vec<(usize, &[f64], RankTest)> = Vec::new();
+    for (at, values) in values.iter().enumerate().skip(1) {
+        let Some(values) = *values else { continue };
+        tests.extend(rank_test(first, values).map(|test| (at, values, test)));
+    }
+    let p: Vec<f64> = tests.iter().map(|(_, _, test)| test.p).collect();
+    for ((at, values, test), p_adjusted) in tests.into_iter().zip(adjusted(&p)) {
         // Whether the least p of this many runs would be sure. Holm multiplies the smallest p by the number of tests.
         let can_be_sure = least_p(first.len(), values.len()) * (p.len() as f64) < SURE_BELOW;
         let verdict = match direction(first, values, test) {
@@ -54,9 +52,9 @@ pub(super) fn with_first(values: &[Option<&[f64]>]) -> Vec<Option<Compared>> {
             _ if can_be_sure => Verdict::NoneShown,
             _ => Verdict::TooFew,
         };
-        Some(Compared { p: test.p, p_adjusted, verdict })
-    };
-    tests.into_iter().zip(values).map(compared).collect()
+        compared[at] = Some(Compared { p: test.p, p_adjusted, verdict });
+    }
+    compared
 }
 
 /// Tells which way a variant differs from the first: by its mean and by the ranks, for which 0.5 is no difference.

@@ -108,20 +108,22 @@ fn combinations<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<V
         if combinations.len().saturating_mul(parameter.values.len()) > MOST_VARIANTS {
             return Err(NoVariants::TooMany);
         }
-        let with = |values: &Values<'a>, value: &'a String| {
-            values.iter().copied().chain([(parameter.name.as_str(), value.as_str())]).collect()
-        };
         // Each combination so far, with each value of this parameter.
-        combinations = combinations
-            .iter()
-            .flat_map(|values| parameter.values.iter().map(move |value| with(values, value)))
-            .collect();
+        let mut longer = Vec::with_capacity(combinations.len() * parameter.values.len());
+        for values in &combinations {
+            for value in &parameter.values {
+                let mut with_value = values.clone();
+                with_value.push((parameter.name.as_str(), value.as_str()));
+                longer.push(with_value);
+            }
+        }
+        combinations = longer;
     }
     Ok(combinations)
 }
 
-/// Puts values into a template. A value whose placeholder the template's name lacks is appended to the name. No variant of
-/// `others` has the same file names.
+/// Makes a variant: puts values into a template and the preparation. A value whose placeholder the template's name lacks is
+/// appended to the name. The names of the variant's files are none that `others` have.
 fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: &[Variant]) -> Variant {
     let appended = values.iter().filter(|(name, _)| !template.name.contains(&format!("{{{name}}}")));
     let parts =
@@ -138,17 +140,20 @@ fn variant(template: &Template, prepare: Option<&str>, values: &Values, others: 
 
 /// Gives the begin of files' names that none of `others` has: this one, or with `~2`, `~3` and so on behind it.
 fn free_stem(stem: &str, others: &[Variant]) -> String {
-    let is_free = |stem: &String| !others.iter().any(|other| other.file == *stem);
-    let numbered = (2..).map(|number| {
-        let number = format!("~{number}");
-        let mut stem = stem.to_owned();
+    let is_free = |stem: &str| others.iter().all(|other| other.file != stem);
+    let mut free = stem.to_owned();
+    let mut number = 1;
+    while !is_free(&free) {
+        number += 1;
+        let suffix = format!("~{number}");
+        let mut begin = stem.to_owned();
         // `file_stem` would cut the end of a name that is too long: it would cut the number.
-        while file_stem(&format!("{stem}{number}")).len() < stem.len() + number.len() {
-            stem.pop();
+        while file_stem(&format!("{begin}{suffix}")).len() < begin.len() + suffix.len() {
+            begin.pop();
         }
-        stem + &number
-    });
-    [stem.to_owned()].into_iter().chain(numbered).find(is_free).unwrap_or_default()
+        free = begin + &suffix;
+    }
+    free
 }
 
 /// Puts values into a text for their placeholders. A placeholder within a value stays, and so do braces around anything else:

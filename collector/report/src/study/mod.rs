@@ -108,20 +108,20 @@ pub struct Estimate {
 #[must_use]
 pub fn study(plan: &Plan, runs: &[Run], counts_failed: bool) -> Study {
     let counts = |run: &&Run| counts_failed || failure(&run.report).is_none();
-    // `at` is the place of a variant in the plan.
-    let of_variant = |at: usize| runs.iter().filter(move |run| run.planned.variant == at);
-    let counted: Vec<Vec<&Report>> = (0..plan.variants.len())
-        .map(|at| of_variant(at).filter(counts).map(|run| &run.report).collect())
-        .collect();
-    let variants = plan.variants.iter().enumerate();
+    let mut variants = Vec::with_capacity(plan.variants.len());
+    // For each variant, the reports of its runs that count.
+    let mut counted: Vec<Vec<&Report>> = Vec::with_capacity(plan.variants.len());
+    for (at, variant) in plan.variants.iter().enumerate() {
+        let of_variant: Vec<&Run> = runs.iter().filter(|run| run.planned.variant == at).collect();
+        let that_count: Vec<&Report> =
+            of_variant.iter().copied().filter(counts).map(|run| &run.report).collect();
+        variants.push(variant_runs(plan, variant, &of_variant, that_count.len()));
+        counted.push(that_count);
+    }
     Study {
         planned_runs: plan.runs,
         seed: plan.seed,
-        variants: variants
-            .map(|(at, variant)| {
-                variant_runs(plan, variant, &of_variant(at).collect::<Vec<_>>(), counted[at].len())
-            })
-            .collect(),
+        variants,
         quantities: QUANTITIES.iter().map(|quantity| row(quantity, &counted)).collect(),
         remarks: remarks(&counted.concat()),
     }
@@ -211,8 +211,8 @@ fn row(quantity: &Quantity, counted: &[Vec<&Report>]) -> Row {
 /// Gives the value of a quantity in each run.
 ///
 /// # Errors
-/// If there is no run, or a run lacks the quantity: a mean of the others would leave out what that run used. The text says how many
-/// lack it, and the reason of the first of them.
+/// If there is no run, or a run lacks the quantity: a mean of the others would leave out what that run used. The text says how
+/// many lack it, and the reason of the first of them.
 fn values(quantity: &Quantity, reports: &[&Report]) -> Result<Vec<f64>, String> {
     let known: Vec<f64> = reports.iter().filter_map(|report| (quantity.value)(report)).collect();
     let lacks = |report: &&&Report| (quantity.value)(report).is_none();

@@ -19,7 +19,7 @@ pub struct Plan {
     pub variants: Vec<Variant>,
     /// Counted runs of each variant.
     pub runs: usize,
-    /// Runs of each variant before them, which do not count.
+    /// Runs of each variant before the counted ones, which do not count.
     pub warmup: usize,
     /// A shell runs the commands.
     pub shell: bool,
@@ -47,11 +47,11 @@ pub struct Variant {
 pub struct PlannedRun {
     /// The number of its variant, from 0.
     pub variant: usize,
-    /// Its number among the runs of that, from 1.
+    /// Its number among the runs of its variant, from 1.
     pub run: usize,
 }
 
-/// Why a text is no plan; a line about "it", the text.
+/// Why a text can't be read as a plan. Each message is a line in which "it" is the text.
 #[derive(Debug, Error)]
 pub enum NoPlan {
     /// It has another form.
@@ -65,7 +65,7 @@ pub enum NoPlan {
     Damaged(&'static str),
 }
 
-/// What tells how the rest is to be read.
+/// The key that tells how the rest is to be read.
 #[derive(Deserialize)]
 struct Head {
     form_version: u32,
@@ -110,7 +110,7 @@ impl Plan {
     /// Reads a plan back.
     ///
     /// # Errors
-    /// If the text is none.
+    /// If the text is no plan, damaged, or of a later version.
     pub fn read(json: &str) -> Result<Self, NoPlan> {
         let head: Head = serde_json::from_str(json)?;
         if head.form_version > FORM_VERSION {
@@ -129,8 +129,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Names the first thing in which this plan differs from the one that a study was begun with. "its" in the text is that
-    /// study's: "its seed: 7, not 8" was begun with 7. `None`: it is the same study, perhaps with more runs.
+    /// Names the first thing in which this plan differs from `begun`, the plan that a study was begun with. "its" in the text is
+    /// that study's: "its seed: 7, not 8" was begun with 7. `None`: it is the same study, perhaps with more runs.
     #[must_use]
     pub fn difference(&self, begun: &Self) -> Option<String> {
         let names = |plan: &Self| {

@@ -10,7 +10,7 @@ pub fn is_over(report: &Report) -> bool {
     report.stage == Stage::Over
 }
 
-/// Says how the command of a run failed, and after what time. `None`: it succeeded. A run without a whole report failed.
+/// Says how the command of a run failed, and after what time. `None`: it succeeded. A run without a final report failed.
 #[must_use]
 pub fn failure(report: &Report) -> Option<String> {
     let is_success = is_over(report) && report.ending.is_success();

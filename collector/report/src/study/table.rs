@@ -19,7 +19,7 @@ pub(super) struct Cell {
     pub(super) mean: String,
     /// Standard deviation; `None` for fewer than two runs.
     pub(super) deviation: Option<String>,
-    /// It surely differs from that of the first variant.
+    /// The mean surely differs from that of the first variant.
     pub(super) is_sure: bool,
 }
 

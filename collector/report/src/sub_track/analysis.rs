@@ -15,7 +15,8 @@ const MOST_COLUMNS: usize = 1_000;
 /// The column with the time of a sample, seconds since the epoch.
 const TIME: &str = "timestamp";
 
-/// The columns of gpu_tracker's own files, in their order there. Only these are told of the whole run, as gpu_tracker does it.
+/// The columns of gpu_tracker's own files, in their order there. An analysis of the whole run has only these, as gpu_tracker's
+/// does.
 const OVERALL: [&str; 21] = [
     "main_ram",
     "descendants_ram",
@@ -40,7 +41,7 @@ const OVERALL: [&str; 21] = [
     "cpu_combined_hardware_utilization_percent",
 ];
 
-/// What a quantity was. Its unit is that of its column; null: not known.
+/// Statistics of a quantity, in the unit of its column. Null: not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Smallest value.
@@ -53,10 +54,10 @@ pub struct Summary {
     pub std: Option<Number>,
 }
 
-/// What one call of a block took, seconds.
+/// How long the calls of a block took, seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComputeTime {
-    /// Shortest, longest and mean.
+    /// Statistics of the single calls.
     #[serde(flatten)]
     pub summary: Summary,
     /// All calls together. A call within another one counts on its own, too.
@@ -117,9 +118,9 @@ pub enum Cell {
 #[derive(Debug)]
 struct Column {
     name: String,
-    /// Its place in a row.
+    /// Its place in a row of the file.
     at: usize,
-    /// A cell has a text.
+    /// Some cell has a text.
     has_text: bool,
     overall: Moments,
 }
@@ -129,7 +130,7 @@ struct Column {
 struct Sampled {
     block: Block,
     samples: u64,
-    /// For each column; empty before the first sample.
+    /// What the samples have, for each column. Empty before the first sample.
     usage: Vec<Moments>,
 }
 

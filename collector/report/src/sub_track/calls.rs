@@ -60,10 +60,10 @@ pub enum MarksError {
     },
 }
 
-/// A mark in little.
+/// A mark that has its block as a number, so that many marks take little memory.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// The place of its name.
+    /// The number that [`Marks::numbers`] gives the name of its block.
     block: usize,
     process_id: i64,
     position: Position,
@@ -71,7 +71,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether `next` can be the stop of this start.
+    /// Whether this is a start, and `next` can be its stop.
     fn is_left_by(&self, next: &Self) -> bool {
         (self.position, next.position) == (Position::Start, Position::Stop)
             && (self.block, self.process_id) == (next.block, next.process_id)
@@ -82,23 +82,24 @@ impl Entry {
 /// The marks of a file, collected one by one.
 #[derive(Debug, Default)]
 pub struct Marks {
-    places: HashMap<String, usize>,
+    /// A number for the name of each block, from 0.
+    numbers: HashMap<String, usize>,
     entries: Vec<Entry>,
 }
 
 impl Marks {
-    /// Adds a mark. Its block's name is replaced by a number, so that many marks take little memory.
+    /// Adds a mark, the next one of the file.
     ///
     /// # Errors
     /// If there are too many blocks.
     pub fn push(&mut self, mark: Mark) -> Result<(), MarksError> {
         let Mark { process_id, code_block, position, timestamp_s } = mark;
-        let block = match self.places.get(&code_block) {
+        let block = match self.numbers.get(&code_block) {
             Some(block) => *block,
-            None if self.places.len() == MOST_BLOCKS => return Err(MarksError::TooManyBlocks),
+            None if self.numbers.len() == MOST_BLOCKS => return Err(MarksError::TooManyBlocks),
             None => {
-                let block = self.places.len();
-                self.places.insert(code_block, block);
+                let block = self.numbers.len();
+                self.numbers.insert(code_block, block);
                 block
             }
         };
@@ -112,10 +113,10 @@ impl Marks {
     /// # Errors
     /// If a call ends that did not begin.
     pub fn pair(self) -> Result<Blocks, MarksError> {
-        let Self { places, entries } = self;
-        // The names by their places, and the calls of each.
-        let mut blocks: Vec<(String, Vec<Call>)> = places.iter().map(|_| Default::default()).collect();
-        for (name, block) in places {
+        let Self { numbers, entries } = self;
+        // The name and the calls of each block, by its number.
+        let mut blocks: Vec<(String, Vec<Call>)> = vec![Default::default(); numbers.len()];
+        for (name, block) in numbers {
             blocks[block].0 = name;
         }
         let mut entries = take_neighbours(entries, |block, call| blocks[block].1.push(call));
@@ -247,12 +248,12 @@ impl Block {
     pub(super) fn calls_with_samples(&self) -> usize {
         // From the last call to the first: the earliest sample since the start of the call.
         let mut earliest_s = f64::INFINITY;
-        let calls = self.calls.iter().zip(&self.first_sample_s).rev();
-        let has_sample = |(call, before_next_s): &(&Call, &f64)| {
-            earliest_s = earliest_s.min(**before_next_s);
-            earliest_s <= call.stop_s
-        };
-        calls.filter(has_sample).count()
+        let mut count = 0;
+        for (call, first_sample_s) in self.calls.iter().zip(&self.first_sample_s).rev() {
+            earliest_s = earliest_s.min(*first_sample_s);
+            count += usize::from(earliest_s <= call.stop_s);
+        }
+        count
     }
 }
 

@@ -64,17 +64,17 @@ pub struct Session {
     pub analysis: Analysis,
 }
 
-/// A figure of each run, the smallest first, and those at the end that are not known.
+/// A figure of each run, by the run's name: the smallest first, unknown ones last.
 type Figures = Ordered<Option<Number>>;
 
 /// Several runs side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Of the whole run, for each quantity.
+    /// For each quantity, its figures in the whole runs.
     pub overall_resource_usage: Ordered<Figures>,
-    /// For each quantity, of each block.
+    /// For each quantity, its figures in each block.
     pub code_block_resource_usage: Ordered<Ordered<Figures>>,
-    /// Of each block, seconds.
+    /// For each block, how long its calls took, seconds.
     pub code_block_compute_time: Ordered<Figures>,
 }
 
@@ -140,15 +140,13 @@ pub fn compare(
     for session in sessions.iter().filter(|session| !std::ptr::eq(*session, first)) {
         warnings.extend(match_blocks(first, session)?);
     }
-    // What gpu_tracker refuses, too, is said first.
-    sessions.iter().try_for_each(refuse_twice)?;
+    // After the blocks were matched, so that what gpu_tracker refuses, too, gives its error.
+    sessions.iter().try_for_each(check_names_are_unique)?;
     let measurements = || first.analysis.overall.iter().map(|(name, _)| name);
     let overall = measurements().map(|measurement| {
         let value = |session: &Session| statistic.of(session.analysis.overall.get(measurement)?);
-        (
-            measurement.to_owned(),
-            figures(sessions.iter().map(|session| (session.name.clone(), value(session)))),
-        )
+        let values = sessions.iter().map(|session| (session.name.clone(), value(session)));
+        (measurement.to_owned(), figures(values))
     });
     let count = first.analysis.code_block_results.len();
     let used = measurements().filter(|_| count > 0).map(|measurement| {
@@ -204,17 +202,17 @@ fn file_and_line(name: &str) -> Option<(&str, &str)> {
     (!line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())).then_some((file, line))
 }
 
-/// Sorts blocks by their names, and those of one file by their lines as numbers: without zeros before them, the one of fewer digits
-/// is the smaller.
+/// Sorts blocks by their names, and those of one file by their lines as numbers.
 fn sort_by_line(blocks: &mut [CodeBlock]) {
     blocks.sort_by(|a, b| sort_key(&a.name).cmp(&sort_key(&b.name)));
 }
 
-/// Checks that each name of a block is there once: of two, one would be lost. Blocks of one name are neighbours.
+/// Checks that no two blocks of a run have one name, because one of them would be lost. The blocks are sorted, so such two are
+/// neighbours.
 ///
 /// # Errors
-/// If one is there more than once.
-fn refuse_twice(session: &Session) -> Result<(), Mismatch> {
+/// If two blocks have one name.
+fn check_names_are_unique(session: &Session) -> Result<(), Mismatch> {
     let blocks = &session.analysis.code_block_results;
     match blocks.iter().zip(blocks.iter().skip(1)).find(|(a, b)| a.name == b.name) {
         None => Ok(()),
@@ -222,7 +220,8 @@ fn refuse_twice(session: &Session) -> Result<(), Mismatch> {
     }
 }
 
-/// Gives what a block is sorted by: its file or name, how many digits its line has, and the line. Zeros before a line count last.
+/// Gives what a block is sorted by: its file or name, how many digits its line has, and the line. Zeros before a line do not
+/// count as digits; they decide only between equal lines.
 fn sort_key(name: &str) -> (&str, usize, &str, &str) {
     match file_and_line(name) {
         Some((file, line)) => {

@@ -1,4 +1,4 @@
-//! What the code blocks of a program used, as gpu_tracker's `sub-track` tells it: a tracking file has the samples, and a
+//! What the code blocks of a program used, as gpu_tracker's `sub-track` tells it. A tracking file has the samples, and a
 //! sub-tracking file says when each call of a block began and ended.
 //!
 //! [`calls`] pairs the marks of the second file, and [`analysis`] gives each sample of the first to its blocks. [`comparison`]

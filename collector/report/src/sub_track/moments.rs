@@ -3,7 +3,7 @@
 //! Sums are kept in twice the precision of a number, so one pass is enough, and the order of the numbers does not matter.
 //! With plain sums, the variance would lose all digits where a column hardly changes, as a time in nanoseconds does.
 
-/// A sum of two numbers that is not carried out: the second has what the first was rounded by.
+/// A number in twice the precision: the sum of two numbers. `low` has what was lost when `high` was rounded.
 #[derive(Debug, Clone, Copy, Default)]
 struct Double {
     high: f64,
@@ -24,7 +24,7 @@ impl Double {
         Self { high, low: a.mul_add(b, -high) }
     }
 
-    /// Adds two sums. Only what is smaller than the last digits of `low` is lost.
+    /// Adds two such numbers. Only what is smaller than the last digits of `low` is lost.
     fn plus(self, other: Self) -> Self {
         let high = Self::sum(self.high, other.high);
         Self::sum(high.high, high.low + self.low + other.low)
@@ -34,7 +34,7 @@ impl Double {
         self.plus(Self { high: -other.high, low: -other.low })
     }
 
-    /// Multiplies two sums. The product of both `low` is too small to count.
+    /// Multiplies two such numbers. The product of both `low` is too small to count.
     fn times(self, other: Self) -> Self {
         let high = Self::product(self.high, other.high);
         Self::sum(high.high, high.low + self.high * other.low + self.low * other.high)
@@ -107,16 +107,16 @@ impl Moments {
         self.known(self.sum.divided_by(self.count as f64))
     }
 
-    /// Gives the standard deviation of a population: it divides by the count, not by one less. `None`: no number was added, or the
-    /// sums of their squares are beyond what a number can hold, or too small for it.
+    /// Gives the standard deviation of a population: it divides by the count, not by one less. `None`: no number was added, or
+    /// the sums of their squares are beyond what a number can hold, or too small for it.
     pub(super) fn std(&self) -> Option<f64> {
         if self.min == self.max {
             return Some(0.0);
         }
         let count = self.count as f64;
         let variance_by_squared_count = self.squares.times(count.into()).minus(self.sum.times(self.sum));
-        // Numbers that differ have a deviation above 0. An overflow makes it NaN or infinite, an underflow 0, and a rounding error
-        // can make it negative.
+        // Numbers that differ have a deviation above 0. An overflow makes it NaN or infinite, an underflow 0, and a rounding
+        // error can make it negative.
         let variance_by_squared_count = variance_by_squared_count.high;
         (variance_by_squared_count.is_finite() && variance_by_squared_count > 0.0)
             .then(|| variance_by_squared_count.sqrt() / count)

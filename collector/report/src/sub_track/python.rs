@@ -23,12 +23,17 @@ pub(super) fn rounded(value: f64) -> String {
 
 /// Writes a key as Python's `str.title` does, with spaces for underscores: `num_calls` becomes `Num Calls`.
 pub(super) fn title(key: &str) -> String {
+    let mut title = String::with_capacity(key.len());
     let mut is_in_word = false;
-    let mut cased = |c: char| {
-        let is_first = !std::mem::replace(&mut is_in_word, c.is_alphabetic());
-        if is_first { c.to_uppercase().collect::<String>() } else { c.to_lowercase().collect() }
-    };
-    key.replace('_', " ").chars().map(&mut cased).collect()
+    for c in key.replace('_', " ").chars() {
+        if is_in_word {
+            title.extend(c.to_lowercase());
+        } else {
+            title.extend(c.to_uppercase());
+        }
+        is_in_word = c.is_alphabetic();
+    }
+    title
 }
 
 #[cfg(test)]

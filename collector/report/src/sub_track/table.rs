@@ -15,7 +15,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Makes a column of numbers. Before whole ones, and before the head, pandas leaves room for a sign.
+    /// Makes a column of numbers. Before the head there is a space, as pandas leaves room for a sign.
     pub(super) fn numbers<'a>(head: &str, values: impl IntoIterator<Item = &'a Option<Number>>) -> Self {
         let cell = |value: &Option<Number>| match value {
             None => UNKNOWN.to_owned(),
@@ -24,7 +24,7 @@ impl Column {
         Self { head: format!(" {}", quote::escape(head)), cells: values.into_iter().map(cell).collect() }
     }
 
-    /// Makes a column of one cell, which is a number or a text.
+    /// Makes a column of one cell, which is a number or a text; `n/a` for any other value.
     pub(super) fn any(head: &str, value: &Value) -> Self {
         let cell = match value {
             Value::Number(value) => number(value),
@@ -46,24 +46,18 @@ fn number(value: &Number) -> String {
 /// Writes a table: a line of heads, then a line for each row, which begins with its name. `indent` stands before each line.
 pub(super) fn table(indent: &str, names: &[&str], columns: &[Column]) -> String {
     let names: Vec<String> = names.iter().map(|name| quote::escape(name)).collect();
-    let width =
-        |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| text.chars().count()).max().unwrap_or(0);
-    let name_width = width(&mut names.iter());
-    let widths: Vec<usize> =
-        columns.iter().map(|column| width(&mut column.cells.iter().chain([&column.head]))).collect();
-    let line = |name: &str, cell: &dyn Fn(&Column) -> String| {
-        let cells = columns.iter().zip(&widths).map(|(column, width)| {
-            let cell = cell(column);
-            format!(" {}{cell}", blanks(&cell, *width))
-        });
-        format!("{indent}{name}{}{}\n", blanks(name, name_width), cells.collect::<String>())
-    };
-    let head = line("", &|column| column.head.clone());
-    let rows = names
-        .iter()
-        .enumerate()
-        .map(|(row, name)| line(name, &|column| column.cells.get(row).cloned().unwrap_or_default()));
-    [head].into_iter().chain(rows).collect()
+    let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let mut lines = vec![format!("{indent}{}", blanks("", name_width))];
+    lines.extend(names.iter().map(|name| format!("{indent}{name}{}", blanks(name, name_width))));
+    for Column { head, cells } in columns {
+        let width = cells.iter().chain([head]).map(|text| text.chars().count()).max().unwrap_or(0);
+        // A column can have fewer cells than the table has rows.
+        let cells = [head].into_iter().chain(cells).map(String::as_str).chain(std::iter::repeat(""));
+        for (line, cell) in lines.iter_mut().zip(cells) {
+            *line += &format!(" {}{cell}", blanks(cell, width));
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Gives the blanks that fill `text` up to so many characters. The widths of `format!` end at 65,535, beyond which it panics.

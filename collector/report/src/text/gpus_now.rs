@@ -2,42 +2,52 @@
 
 use super::terminal::{Look, left, right};
 use crate::figures::bytes;
-use crate::model::gpu::listing::{Listed, Listing};
+use crate::model::gpu::listing::{Listed, Listing, OnGpu};
 use crate::model::style::Console;
 use crate::quote;
 
 /// Stands for a figure that the driver does not report.
 const UNKNOWN: &str = "n/a";
 
+/// Heads of the columns of a GPU's line.
+const HEADS: [&str; 9] = ["GPU", "name", "used", "free", "total", "util", "temp", "power", "state"];
+/// How many of these columns have words; the others have figures.
+const WORD_COLUMNS: usize = 2;
+
 /// Renders the GPUs as they are now, with a newline at the end.
 pub(crate) fn gpus_now(listing: &Listing) -> String {
     let look = Look::new(Console::default());
-    let mut lines = Vec::new();
-    let heads = ["GPU", "name", "used", "free", "total", "util", "temp", "power", "state"];
-    let rows: Vec<[String; 9]> = listing.gpus.iter().map(|gpu| row(gpu, look)).collect();
-    if rows.is_empty() && listing.drivers.is_empty() {
+    let mut lines = if listing.gpus.is_empty() { Vec::new() } else { table(&listing.gpus, look) };
+    if listing.gpus.is_empty() && listing.drivers.is_empty() {
         lines.push("no GPU".to_owned());
-    }
-    if !rows.is_empty() {
-        let all: Vec<[String; 9]> = [heads.map(str::to_owned)].into_iter().chain(rows).collect();
-        let width = |column: usize| all.iter().map(|row| quote::width(&row[column])).max().unwrap_or(0);
-        let widths: [usize; 9] = std::array::from_fn(width);
-        for (number, row) in all.iter().enumerate() {
-            let cells = row.iter().zip(widths).enumerate();
-            // The first two are words.
-            let cells =
-                cells.map(|(at, (cell, width))| if at < 2 { left(cell, width) } else { right(cell, width) });
-            lines.push(cells.collect::<Vec<_>>().join("  "));
-            // Row 0 has the heads.
-            lines.extend(
-                number.checked_sub(1).into_iter().flat_map(|gpu| processes(&listing.gpus[gpu], look)),
-            );
-        }
     }
     let drivers = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
     lines.extend(drivers.map(|line| look.text(&line)));
     lines.extend(listing.warnings.iter().map(|warning| look.text(warning)));
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Gives the line of heads, then for each GPU its line and those of its processes.
+fn table(gpus: &[Listed], look: Look) -> Vec<String> {
+    let heads = HEADS.map(str::to_owned);
+    let rows: Vec<[String; 9]> = gpus.iter().map(|gpu| row(gpu, look)).collect();
+    let width =
+        |column: usize| rows.iter().chain([&heads]).map(|row| quote::width(&row[column])).max().unwrap_or(0);
+    let widths: [usize; 9] = std::array::from_fn(width);
+    let mut lines = vec![aligned(&heads, widths)];
+    for (gpu, row) in gpus.iter().zip(&rows) {
+        lines.push(aligned(row, widths));
+        lines.extend(processes(gpu, look));
+    }
+    lines
+}
+
+/// Joins the cells of a row: words are aligned to the left, figures to the right.
+fn aligned(row: &[String; 9], widths: [usize; 9]) -> String {
+    let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+        if column < WORD_COLUMNS { left(cell, width) } else { right(cell, width) }
+    });
+    cells.collect::<Vec<_>>().join("  ")
 }
 
 /// Gives the cells of a GPU.
@@ -60,12 +70,12 @@ fn row(gpu: &Listed, look: Look) -> [String; 9] {
     ]
 }
 
-/// Gives a line for each process on a GPU, or why there is none.
+/// Gives a line for each process on a GPU, or one line if the processes are not known.
 fn processes(gpu: &Listed, look: Look) -> Vec<String> {
     let Some(listed) = &gpu.now.processes else {
         return vec!["     processes: n/a".to_owned()];
     };
-    let line = |process: &crate::model::gpu::listing::OnGpu| {
+    let line = |process: &OnGpu| {
         let memory = process.memory_bytes.map_or(UNKNOWN.to_owned(), bytes);
         let word = |word: &Option<String>| look.text(word.as_deref().unwrap_or(UNKNOWN));
         let (user, command) = (word(&process.user), word(&process.command));

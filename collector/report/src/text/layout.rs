@@ -10,9 +10,9 @@ use crate::quote;
 /// How lines are arranged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `Label: value` in nested sections, on a page: as much as there is.
+    /// `Label: value` in nested sections, on a page. Values of rows are not cut.
     Outline,
-    /// Labels and values in columns, on a terminal: what fits.
+    /// Labels and values in columns, on a terminal. What does not fit is cut.
     Columns,
 }
 
@@ -36,7 +36,7 @@ const BAR_CELLS: (usize, usize) = (8, 20);
 /// Most lines of a paragraph.
 const MOST_LINES: usize = 3;
 
-/// The end of the first line, where the terminal is wide enough. Longer commands reach further.
+/// Columns of the first line, if the terminal is wide enough and the command is not longer.
 const USUAL_WIDTH: usize = 80;
 /// A command in fewer columns says nothing; the verdict gets a line of its own then.
 const LEAST_COMMAND: usize = 16;
@@ -139,12 +139,12 @@ impl Page {
         }
     }
 
-    /// Gives the columns of a line.
+    /// Gives how many columns a line may have.
     fn page_width(&self) -> usize {
         if self.form == Form::Outline { WIDTH } else { self.look.width() }
     }
 
-    /// Gives the columns after a label.
+    /// Gives how many columns are left behind a label of the summary.
     fn room(&self) -> usize {
         self.look.width() - MARGIN - LABEL
     }
@@ -203,7 +203,8 @@ impl Page {
         }
     }
 
-    /// Adds `! text`; the first sentence alone if the whole text does not fit, and as much of it as does.
+    /// Adds `! text`, in at most `most_lines` lines. If the text is too long, adds its first sentence alone, cut if that is too
+    /// long.
     fn remark(&mut self, indent: usize, tone: Tone, text: &str, most_lines: usize) {
         let width = self.page_width() - indent - 2;
         // Lines are broken between words, so some columns stay empty.

@@ -40,8 +40,9 @@ fn summary(report: &Report, style: &Style) -> String {
         let blocks = sections::summary(report, units, style, free_lines);
         lay_out(&blocks, Look::new(style.console), Form::Columns)
     };
-    let left = MOST_LINES.saturating_sub(1 + lines(0).len());
-    format!("\n{}\n", lines(left).join("\n"))
+    // Without free lines first, to see how many are left for them.
+    let free_lines = MOST_LINES.saturating_sub(1 + lines(0).len());
+    format!("\n{}\n", lines(free_lines).join("\n"))
 }
 
 /// Gives the text of `--quiet`: a line for each warning about the tracking itself, or nothing.

@@ -28,7 +28,7 @@ impl Look {
         usize::from(self.console.columns).clamp(LEAST_WIDTH, MOST_WIDTH)
     }
 
-    /// Makes untrusted text harmless: nothing in it moves the cursor, and it is ASCII where the terminal is.
+    /// Makes untrusted text harmless: nothing in it moves the cursor, and it is ASCII if the terminal shows only that.
     pub(super) fn text(&self, text: &str) -> String {
         self.ascii(quote::escape(text))
     }
@@ -48,12 +48,12 @@ impl Look {
         quote::cut(&line, width)
     }
 
-    /// Escapes what is not ASCII, where the terminal is.
+    /// Escapes what is not ASCII, if the terminal shows only ASCII.
     fn ascii(&self, text: String) -> String {
         if self.console.is_unicode { text } else { quote::ascii(&text) }
     }
 
-    /// Puts `text` in the colour of `tone`, where there are colours.
+    /// Puts `text` in the colour of `tone`, if the terminal has colours.
     pub(super) fn paint(&self, tone: Tone, text: &str) -> String {
         if !self.console.has_colour || text.is_empty() {
             return text.to_owned();
@@ -76,7 +76,7 @@ impl Look {
         (full.repeat(filled), empty.repeat(cells - filled))
     }
 
-    /// Draws heights over time, of the largest one; a blank where nothing is known.
+    /// Draws heights over time, a character for each, as parts of the largest. A height that is not known is a blank.
     pub(super) fn sparkline(&self, heights: &[Option<u64>]) -> String {
         const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         const ASCII: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];

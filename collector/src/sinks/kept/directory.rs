@@ -15,13 +15,13 @@ use crate::model::config::Keep;
 use crate::sinks::output::{TEMPORARY_PREFIX, replace};
 use crate::sys::safe_path::{Unsafe, User};
 
-/// How long a keeper lives at most. A temporary file that is older is one that a killed keeper left.
+/// How long a keeper lives at most. An older temporary file was left by a killed keeper.
 pub const KEEPER_LIFE: Duration = Duration::from_secs(60);
 /// The end of a report's name.
 const SUFFIX: &str = ".json";
 /// How long a reader waits for keepers that have not ended.
 const READER_PATIENCE: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// How often a reader looks for keepers.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A kept report.
@@ -33,28 +33,29 @@ pub struct KeptReport {
     pub json: String,
 }
 
-/// Opens the directory, which it creates if the home directory exists. `None`: another user could decide where it is or write
-/// to it, or it can't be opened.
+/// Opens the directory of kept reports, and creates it if the home directory exists.
+///
+/// `None`: the home directory is missing, another user could redirect the path or write to the directory, or it can't be opened.
 pub(super) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
     if !keep.home.is_dir() || !has_own_links_only(&keep.directory) {
         return None;
     }
     let path = user().resolve_or_create(&keep.directory, 0o700).ok()?;
     let directory = open(&path).ok()?;
-    // The directory that was opened, whatever has its name by now. Nobody else may write to it.
+    // Looks at the directory that was opened, whatever has its name by now. Only its owner may write to it.
     let found = File::from(directory.try_clone().ok()?).metadata().ok()?;
     (found.uid() == user().uid() && found.mode() & 0o022 == 0).then_some(directory)
 }
 
-/// Whether the user trusts the owners of all directories and links in a path. A link of another user could lead to any directory
-/// of this user's. What is missing counts as trusted: this user will make it.
+/// Whether the user trusts the owners of all directories and links in a path. Another user's link could lead to any directory
+/// of this user's. A missing directory counts as trusted, because this user will create it.
 fn has_own_links_only(directory: &Path) -> bool {
     let is_own = |path: &Path| fs::symlink_metadata(path).map_or(true, |found| user().trusts(path, &found));
     directory.ancestors().filter(|path| *path != Path::new("/")).all(is_own)
 }
 
-/// Gives the user that this process runs as. A home directory may be writable for that user's own group (umask 002). Root's
-/// may not, and is none of another user.
+/// Gives the user that this process runs as, for checks of paths. Groups may write to that user's directories, as they can to a
+/// home directory under umask 002. They may not if the user is root.
 fn user() -> User {
     User::this().trusting_groups()
 }
@@ -65,7 +66,8 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// Writes a report, and removes the oldest ones above `most`. Its file has the mode that the umask leaves.
+/// Writes a report to a new file in the directory. Then removes the oldest reports, so that `most` are left, and the files of
+/// killed keepers. The new file has the mode that the umask leaves.
 ///
 /// # Errors
 /// If it can't be written.
@@ -75,7 +77,7 @@ pub fn write(report: &mut File, directory: OwnedFd, most: usize) -> io::Result<(
     let time: String = time.chars().filter(|c| !"-:Z".contains(*c)).collect();
     let name = format!("{time}-{}{SUFFIX}", std::process::id());
     replace(directory.as_fd(), name.as_ref(), |file| io::copy(report, file).map(drop))?;
-    // What is to be removed: the oldest reports, which are the first, and what killed keepers left.
+    // The names to remove. Reports come oldest first.
     let mut names = reports(&directory)?;
     names.truncate(names.len().saturating_sub(most));
     names.extend(abandoned(&directory, now)?);
@@ -86,7 +88,7 @@ pub fn write(report: &mut File, directory: OwnedFd, most: usize) -> io::Result<(
     Ok(())
 }
 
-/// Reads the newest report, once the keepers of this user have ended. `None`: there is none.
+/// Reads the newest report, after a short wait for this user's keepers to end. `None`: there is no report.
 ///
 /// # Errors
 /// If the directory or the report can't be read.
@@ -107,7 +109,7 @@ pub fn newest(keep: &Keep) -> io::Result<Option<KeptReport>> {
     Ok(Some(KeptReport { path: path.join(name), json }))
 }
 
-/// Waits while there are keepers: a run that ended just now may have one that still writes.
+/// Waits at most [`READER_PATIENCE`] while this user has keepers. The keeper of a run that ended just now may still write.
 fn await_keepers() {
     let end = Instant::now() + READER_PATIENCE;
     while Instant::now() < end && is_any_keeper() {
@@ -118,25 +120,30 @@ fn await_keepers() {
 /// Whether this user has a keeper. /proc shows a user's own processes even where it hides others (hidepid).
 fn is_any_keeper() -> bool {
     let uid = user().uid();
-    fs::read_dir("/proc").into_iter().flatten().flatten().any(|entry| {
+    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    for entry in entries.flatten() {
         let is_pid = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
-        is_pid
-            && entry.metadata().is_ok_and(|found| found.uid() == uid)
-            && fs::read(entry.path().join("cmdline"))
-                .is_ok_and(|words| words.split(|byte| *byte == 0).next() == Some(KEEPER.as_bytes()))
-    })
+        let is_own = is_pid && entry.metadata().is_ok_and(|found| found.uid() == uid);
+        if !is_own {
+            continue;
+        }
+        let Ok(words) = fs::read(entry.path().join("cmdline")) else { continue };
+        if words.split(|byte| *byte == 0).next() == Some(KEEPER.as_bytes()) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Gives the names of the reports, oldest first.
 fn reports(directory: &OwnedFd) -> io::Result<Vec<String>> {
-    let is_report = |name: &String| is_kept_name(name);
     let mut names = names(directory)?;
-    names.retain(is_report);
+    names.retain(|name| is_kept_name(name));
     names.sort();
     Ok(names)
 }
 
-/// Whether it is a name of [`write`]: `20261123T224500.123456-PID.json`.
+/// Whether a name has the form that [`write`] gives: `20261123T224500.123456-PID.json`.
 fn is_kept_name(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some((time, pid)) = name.strip_suffix(SUFFIX).and_then(|stem| stem.split_once('-')) else {
@@ -145,22 +152,20 @@ fn is_kept_name(name: &str) -> bool {
     is_number(pid) && time.split(['T', '.']).count() == 3 && time.split(['T', '.']).all(is_number)
 }
 
-/// Gives the names of the files that killed keepers left.
+/// Gives the names of the temporary files that killed keepers left: those older than [`KEEPER_LIFE`].
 fn abandoned(directory: &OwnedFd, now: SystemTime) -> io::Result<Vec<String>> {
     let now_s = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let is_old = |name: &String| {
-        name.starts_with(TEMPORARY_PREFIX)
-            && statat(directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
-                let written_s = u64::try_from(found.st_mtime).unwrap_or_default();
-                written_s.saturating_add(KEEPER_LIFE.as_secs()) < now_s
-            })
+    let is_old = |name: &str| {
+        let Ok(found) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+        let written_s = u64::try_from(found.st_mtime).unwrap_or_default();
+        written_s.saturating_add(KEEPER_LIFE.as_secs()) < now_s
     };
     let mut names = names(directory)?;
-    names.retain(is_old);
+    names.retain(|name| name.starts_with(TEMPORARY_PREFIX) && is_old(name));
     Ok(names)
 }
 
-/// Gives all names in the directory, but those that are not UTF-8.
+/// Gives all names in the directory that are UTF-8.
 fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let entries = Dir::read_from(directory)?;
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)).collect())

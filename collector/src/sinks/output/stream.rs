@@ -17,9 +17,9 @@ use crate::model::style::StreamFile;
 
 /// How long a fifo may be without a reader.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
-/// How often that is looked at.
+/// How often the open is tried while a fifo has no reader.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a reader may take nothing: a person may have stopped the terminal.
+/// How long a reader may take nothing. A user may have stopped the terminal with Ctrl-S.
 const STALL_SECONDS: i64 = 60;
 
 /// Appends a report.
@@ -30,16 +30,16 @@ pub(super) fn append(stream: &StreamFile, bytes: &[u8]) -> io::Result<()> {
     append_within(stream, bytes, READER_PATIENCE)
 }
 
-/// Appends a report, as [`append`]. Waits this long for the reader of a fifo.
+/// Does what [`append`] does, and waits at most `patience` for the reader of a fifo.
 fn append_within(stream: &StreamFile, bytes: &[u8], patience: Duration) -> io::Result<()> {
     write_all(&mut open_within(stream, patience)?, bytes)
 }
 
-/// Opens the file to append to it. Waits this long for the reader of a fifo.
+/// Opens the file to append to it. Waits at most `patience` for the reader of a fifo. The descriptor is non-blocking.
 fn open_within(stream: &StreamFile, patience: Duration) -> io::Result<File> {
     let start = Instant::now();
     let found = open_path(stream)?;
-    // The same file, whatever has its name by now.
+    // This opens the inode that was checked, whatever has its name by now.
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     loop {
@@ -56,16 +56,16 @@ fn open_within(stream: &StreamFile, patience: Duration) -> io::Result<File> {
     }
 }
 
-/// Opens the path as O_PATH, which opens no device. Fails if it is another file than at the start of the run.
+/// Opens the path with O_PATH, which does not open a device behind it. Fails if the file is not the one of the run's start.
 fn open_path(stream: &StreamFile) -> io::Result<OwnedFd> {
     let found = openat(CWD, &stream.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let stat = fstat(&found)?;
-    let is_it =
+    let is_same =
         (stat.st_dev, stat.st_ino, stat.st_mode & libc::S_IFMT) == (stream.device, stream.inode, stream.kind);
-    if is_it { Ok(found) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+    if is_same { Ok(found) } else { Err(io::Error::other("it is another file than at the start of the run")) }
 }
 
-/// Writes all of it, and waits where the file takes no more for the moment.
+/// Writes all bytes to a non-blocking file. Waits whenever the file takes no more for the moment.
 fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {
@@ -79,7 +79,7 @@ fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the file takes bytes again. Fails after [`STALL_SECONDS`].
+/// Waits until the file takes bytes again, or a signal comes. Fails after [`STALL_SECONDS`].
 fn await_space(file: &File) -> io::Result<()> {
     let mut fds = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)];
     match poll(&mut fds, Some(&Timespec { tv_sec: STALL_SECONDS, tv_nsec: 0 })) {

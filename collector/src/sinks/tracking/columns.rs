@@ -1,26 +1,26 @@
 //! The columns of `.csv`, and of the tables `static_data` and `data` of `.sqlite`: gpu_tracker 5.0.1's, then ours.
 //!
-//! A row has the largest of each quantity since the row before, so that the largest of a column is that of the report. The last
-//! columns are ours: the key of the row, and the largest RAM so far, with what shows it. The last row has the report's. They
-//! are numbers that are always known, since gpu_tracker's reader bears no others.
+//! A row has the largest value of each quantity since the row before, so the largest of a column is the report's maximum. The
+//! last columns are ours. They include the key of the row, the largest RAM so far, and what shows that RAM; the last row has the
+//! report's largest RAM. Each is a number that is always known, since gpu_tracker's reader accepts no others.
 
 use std::fmt;
 
-use super::intervals;
+use super::intervals::Row;
 use crate::model::groups::Groups;
 use crate::model::report::Report;
 use crate::model::style::{RamUnit, TimeUnit};
 use crate::model::tree_sample::{CpuSample, MaximumSource, RamMaximum, TreeSample};
 use crate::sinks::sink::Place;
 
-/// A column of values that are made of an `S`.
+/// A column, whose values are computed from an `S`.
 pub(super) struct Column<S> {
     pub name: &'static str,
     pub kind: Kind,
     pub value: fn(&S) -> Value,
 }
 
-/// What the values of a column are.
+/// The type of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Number,
 }
 
-/// A value.
+/// A value of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value {
     Unknown,
@@ -39,7 +39,7 @@ pub(super) enum Value {
     Time(u64),
 }
 
-/// Nothing where the value is not known. A number with a fraction keeps it, as Python's reader needs.
+/// Writes a value as `.csv` has it: an unknown one as nothing. A [`Value::Number`] always has a fraction, as Python's reader needs.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -58,19 +58,22 @@ impl From<Option<f64>> for Value {
     }
 }
 
-/// What the values are made with.
+/// The units of the values, and the figures of the machine that they are compared with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     pub ram_unit: RamUnit,
     pub gpu_ram_unit: RamUnit,
     pub time_unit: TimeUnit,
+    /// The machine's RAM.
     pub ram_bytes: Option<u64>,
+    /// The machine's cores.
     pub cores: u32,
+    /// The cores that the user expects the command to use; the machine's if no number is given.
     pub expected_cores: u32,
 }
 
 impl Form {
-    /// Gives the units that a run asked for, or gpu_tracker's, and what is known of the machine.
+    /// Gives the units that the user asked for, or gpu_tracker's default ones, and the figures of the machine.
     pub(super) fn of(place: &Place) -> Self {
         let (tracking, style, host) = (&place.config.tracking, &place.config.report.style, &place.host.host);
         Self {
@@ -83,21 +86,23 @@ impl Form {
         }
     }
 
+    /// Converts bytes of RAM to its unit.
     fn ram(&self, bytes: u64) -> Value {
         Value::Number(self.ram_unit.convert(bytes as f64))
     }
 }
 
-/// What the values of [`STATIC`] are made of.
+/// What the values of [`STATIC`] are computed from.
 pub(super) struct Fixed {
     pub form: Form,
-    /// Of GPUs nothing is known before the report.
+    /// The default, in which all is unknown, before the report.
     pub gpus: Gpus,
 }
 
-/// The GPUs of a run.
+/// The report's figures of the GPUs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Gpus {
+    /// The memory of all of them.
     memory_bytes: Option<u64>,
     /// How many the machine has.
     of_system: Option<u64>,
@@ -106,7 +111,7 @@ pub(super) struct Gpus {
 }
 
 impl Gpus {
-    /// Gives the GPUs as a report has them.
+    /// Takes the figures of the GPUs from a report.
     pub(super) fn of(report: &Report) -> Self {
         Self {
             memory_bytes: report.max_gpu_ram.system_capacity_bytes,
@@ -116,15 +121,15 @@ impl Gpus {
     }
 }
 
-/// What the values of [`DATA`] are made of.
-pub(super) struct Row {
+/// What the values of [`DATA`] are computed from.
+pub(super) struct DataRow {
     pub form: Form,
-    pub row: intervals::Row,
+    pub interval: Row,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC, nanoseconds.
     pub epoch_ns: u64,
 }
 
-/// Makes a list of columns: name, kind, and how its value is made.
+/// Makes a list of columns. A line has the name, the kind, and the closure that computes the value.
 macro_rules! columns {
     ($source:ty: $($name:literal $kind:ident = $value:expr,)*) => {
         &[$(Column::<$source> { name: $name, kind: Kind::$kind, value: $value }),*]
@@ -149,7 +154,7 @@ pub(super) const STATIC: &[Column<Fixed>] = columns! { Fixed:
 };
 
 /// gpu_tracker's columns (`_TimepointUsage`), then ours.
-pub(super) const DATA: &[Column<Row>] = columns! { Row:
+pub(super) const DATA: &[Column<DataRow>] = columns! { DataRow:
     "main_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.main.max),
     "descendants_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.descendants.max),
     "combined_ram" Number = |row| row.form.ram(row.sample().footprint_bytes.combined.max),
@@ -178,7 +183,7 @@ pub(super) const DATA: &[Column<Row>] = columns! { Row:
     "cpu_combined_hardware_utilization_percent" Number =
         |row| rounded(percent(row.sample().cpu.combined), row.form.expected_cores),
     "timestamp" Number = |row| Value::Time(row.time_us()),
-    "n_samples" Integer = |row| Value::Integer(row.row.count),
+    "n_samples" Integer = |row| Value::Integer(row.interval.count),
     "n_processes" Integer = |row| Value::Integer(row.sample().processes.max),
     "max_main_ram" Number = |row| row.form.ram(row.sample().max_ram.main.bytes),
     "max_descendants_ram" Number = |row| row.form.ram(row.sample().max_ram.descendants.bytes),
@@ -187,9 +192,9 @@ pub(super) const DATA: &[Column<Row>] = columns! { Row:
     "at_ns" Integer = |row| Value::Integer(row.sample().at_ns),
 };
 
-impl Row {
+impl DataRow {
     fn sample(&self) -> &TreeSample {
-        &self.row.sample
+        &self.interval.sample
     }
 
     /// Gives the time of the sample, microseconds since the epoch.
@@ -197,17 +202,17 @@ impl Row {
         self.sample().at_ns.saturating_add(self.epoch_ns) / 1000
     }
 
-    /// Gives the machine's memory in use, bytes. Where that is unknown, gives the tree's, which it is at least.
+    /// Gives the machine's memory in use, bytes. If that is unknown, gives the tree's, which is a lower bound.
     fn system_ram(&self) -> u64 {
         self.sample().system.ram_bytes.unwrap_or(self.sample().footprint_bytes.combined.max)
     }
 
-    /// Gives the machine's CPU utilization, percent of one core. Where that is unknown, gives the tree's, which it is at least.
+    /// Gives the machine's CPU utilization, percent of one core. If that is unknown, gives the tree's, which is a lower bound.
     fn system_percent(&self) -> f64 {
         self.sample().system.cpu_percent.unwrap_or(percent(self.sample().cpu.combined))
     }
 
-    /// Gives the GPU RAM that a group of processes uses.
+    /// Gives the GPU RAM of the processes that `group` picks, in its unit.
     fn run_gpu_ram(&self, group: impl Fn(Groups<u64>) -> u64) -> Value {
         self.gpu_ram(self.sample().gpu.run_bytes.map(group))
     }
@@ -222,8 +227,7 @@ impl Row {
         self.of_gpus(self.sample().gpu.busy_percent.map(|sum| sum / f64::from(devices.max(1))))
     }
 
-    /// Gives 0 on a machine without GPU, as gpu_tracker has it, and before one is found. With a GPU gives `value`: an
-    /// empty cell where it is not known.
+    /// Gives `value`, or an empty cell if it is unknown. Without a GPU, and before one is found, gives 0 as gpu_tracker does.
     fn of_gpus(&self, value: Option<f64>) -> Value {
         if self.sample().gpu.devices.is_empty() { Value::Number(0.0) } else { value.into() }
     }
@@ -234,19 +238,21 @@ fn count(count: Option<u64>) -> Value {
     count.map_or(Value::Unknown, Value::Integer)
 }
 
-/// Gives a group's CPU utilization, percent of one core. Only a sample at the very start of a run has none: 0.
+/// Gives a group's CPU utilization, percent of one core. The first sample of a run can have none, which is given as 0.
 fn percent(cpu: CpuSample) -> f64 {
     cpu.percent.unwrap_or(0.0)
 }
 
-/// Gives utilization divided by this number of cores, rounded to a thousandth: clocks are no more exact.
+/// Gives utilization divided by `cores`, and rounded to a thousandth, because clocks are no more exact.
 fn rounded(percent: f64, cores: u32) -> Value {
     Value::Number((percent / f64::from(cores.max(1)) * 1000.0).round() / 1000.0)
 }
 
-/// Gives `max_ram_source`, a number for what shows the largest RAM of a row.
+/// Gives the value of `max_ram_source`, which says what shows the largest RAM. If the groups differ, the last one in the order of
+/// [`MaximumSource`] counts.
 fn source_number(max_ram: Groups<RamMaximum>) -> u64 {
-    match max_ram.values().map(|max| max.source).into_iter().max().unwrap_or_default() {
+    let last_source = max_ram.values().map(|max| max.source).into_iter().max();
+    match last_source.unwrap_or_default() {
         MaximumSource::Sample => 0,
         MaximumSource::Revision => 1,
         MaximumSource::Floor => 2,

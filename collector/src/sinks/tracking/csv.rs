@@ -11,7 +11,7 @@
 
 use std::io;
 
-use super::columns::{self, Column, DATA, Fixed, Form, Gpus, STATIC};
+use super::columns::{Column, DATA, DataRow, Fixed, Form, Gpus, STATIC};
 use super::intervals::{Intervals, Row};
 use super::rows::RowFile;
 use crate::model::report::{Report, Stage};
@@ -20,7 +20,7 @@ use crate::model::tree_sample::{TreeSample, Wants};
 use crate::sinks::sink::{Loss, Place, Resume, Sink};
 use crate::sys::clock;
 
-/// Bytes of the second line, with its line break.
+/// Bytes of the second line of the file, with its line break.
 const STATIC_ROW: usize = 256;
 
 struct CsvFile {
@@ -41,7 +41,7 @@ impl Sink for CsvFile {
         super::name(&self.target)
     }
 
-    /// Opens the file and goes on behind the last row that it has.
+    /// Opens the file, and takes the key of its last row.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         let rows = RowFile::open(&self.target, head(self.form).len() as u64)?;
         // The key is `at_ns`, the last column. Spaces behind it lengthen a row to the end of its page.
@@ -60,19 +60,24 @@ impl Sink for CsvFile {
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
-        self.intervals.add(sample).map_or(Ok(()), |row| self.write_row(row))
+        match self.intervals.add(sample) {
+            Some(row) => self.write_row(row),
+            None => Ok(()),
+        }
     }
 
-    /// Writes the samples that wait as the last row, and the GPUs, which the report knows, into the second line.
+    /// Writes the samples that wait as the last row. Then writes the second line again, with the report's figures of the GPUs.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         if let Some(last) = self.intervals.take_rest() {
             self.write_row(last)?;
         }
         // A file without rows has no head, so no second line.
-        let rows = self.rows.as_ref().filter(|rows| !rows.is_empty());
-        rows.map_or(Ok(()), |rows| {
-            rows.replace(names(STATIC).len() as u64 + 1, &static_row(self.form, Gpus::of(report)))
-        })
+        match &self.rows {
+            Some(rows) if !rows.is_empty() => {
+                rows.replace(names(STATIC).len() as u64 + 1, &static_row(self.form, Gpus::of(report)))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn is_written(&self) -> bool {
@@ -85,13 +90,16 @@ impl Sink for CsvFile {
 }
 
 impl CsvFile {
-    /// Writes a row; in an empty file, the head before it.
+    /// Writes a row. In an empty file, writes the head before it.
     fn write_row(&mut self, row: Row) -> io::Result<()> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         let at_ns = row.sample.at_ns;
-        let line = line(self.form, row, clock::realtime_ns().saturating_sub(clock::monotonic_ns()));
-        let head = rows.is_empty().then(|| head(self.form));
-        let lines: Vec<String> = head.into_iter().chain([line + "\n"]).collect();
+        let mut lines = Vec::new();
+        if rows.is_empty() {
+            lines.push(head(self.form));
+        }
+        let epoch_ns = clock::realtime_ns().saturating_sub(clock::monotonic_ns());
+        lines.push(line(self.form, row, epoch_ns) + "\n");
         if rows.append(&lines)? {
             self.intervals.last_ns = at_ns;
         }
@@ -109,19 +117,20 @@ fn names<S>(columns: &[Column<S>]) -> String {
     columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
-/// Gives the values of columns, which are made of `of`, with commas between them.
-fn values<S>(columns: &[Column<S>], of: &S) -> String {
-    columns.iter().map(|column| (column.value)(of).to_string()).collect::<Vec<_>>().join(",")
+/// Gives the values that columns have for `source`, with commas between them.
+fn values<S>(columns: &[Column<S>], source: &S) -> String {
+    columns.iter().map(|column| (column.value)(source).to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// Gives the second line. Spaces make it [`STATIC_ROW`] bytes long, so that it can be replaced when the GPUs are known.
+/// Gives the second line, with its line break. Spaces make it [`STATIC_ROW`] bytes long, so that it can be overwritten when the
+/// GPUs are known.
 fn static_row(form: Form, gpus: Gpus) -> String {
     format!("{:<width$}\n", values(STATIC, &Fixed { form, gpus }), width = STATIC_ROW - 1)
 }
 
 /// Gives a row without its line break. `epoch_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC.
 fn line(form: Form, row: Row, epoch_ns: u64) -> String {
-    values(DATA, &columns::Row { form, row, epoch_ns })
+    values(DATA, &DataRow { form, interval: row, epoch_ns })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The file of `--tf`, or of `--trace-gpu`: the launcher makes it before the command starts, and the collectors find it again.
+//! The file of `--tf`, or of `--trace-gpu`: the launcher creates it before the command starts, and collectors open it by its path.
 //!
-//! Root may track another user's command, and that user may own the directory. So the file is new, and made through the
-//! directory that was found at the start. A collector writes to it only if it is the same inode: the launcher holds that open.
+//! Root may track another user's command, and that user may own the directory. So the launcher creates a new file, in the
+//! directory that was found at the start. A collector writes only to that inode, which the launcher holds open.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -24,13 +24,13 @@ pub enum NoTrackingFile {
     /// Its name says another form, or none.
     #[error("has a form that can't be written: name a file that ends in {}", super::extensions())]
     Form,
-    /// It is there.
+    /// It exists, and is not to be replaced.
     #[error("exists: give --overwrite to replace it, or another name")]
     Exists,
-    /// SQLite would follow what another user puts in the way.
+    /// Another user could put a file or link of theirs where SQLite opens the database.
     #[error("is no place for SQLite, which finds its files by name: {0}. Name a file that ends in .csv")]
     Unsafe(#[from] Unsafe),
-    /// SQLite needs locks.
+    /// The file system has no locks.
     #[error("is on a file system without the locks that SQLite needs ({0}): name a file that ends in .csv")]
     NoLocks(Errno),
     /// The kernel refused.
@@ -38,7 +38,7 @@ pub enum NoTrackingFile {
     Io(#[from] io::Error),
 }
 
-/// A tracking file as the launcher holds it.
+/// A tracking file as the launcher holds it. When dropped, it removes the file if that is empty.
 #[derive(Debug)]
 pub struct TrackingFile {
     file: File,
@@ -47,17 +47,18 @@ pub struct TrackingFile {
 }
 
 impl TrackingFile {
-    /// Creates an empty file at a path that [`output_at`](crate::sinks::output::output_at) found. `overwrite`: it may take
-    /// the place of another.
+    /// Creates an empty file at a path that [`output_at`](crate::sinks::output::output_at) found. `overwrite`: an existing file
+    /// is replaced.
     ///
     /// # Errors
-    /// If there is one and it is not to be replaced, or it can't be made.
+    /// If the extension names no form, a file exists and `overwrite` is false, or the file can't be created. The same if SQLite is
+    /// to write the file and can't do so safely there.
     pub fn create(path: PathBuf, overwrite: bool) -> Result<Self, NoTrackingFile> {
         let form = super::form_of(&path).ok_or(NoTrackingFile::Form)?;
         Self::create_as(path, overwrite, form.is_database)
     }
 
-    /// Creates an empty file of lines, whatever its name ends in; otherwise as [`Self::create`].
+    /// Creates an empty file of lines as [`Self::create`] does, but with any extension.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -65,9 +66,9 @@ impl TrackingFile {
         Self::create_as(path, overwrite, false)
     }
 
-    /// Creates the file. `is_database`: SQLite will write it, so place and file system must be fit for that.
+    /// Creates the file. `is_database`: SQLite will write it. So no other user may be able to replace files in its directory, and
+    /// the file system must have locks.
     fn create_as(path: PathBuf, overwrite: bool, is_database: bool) -> Result<Self, NoTrackingFile> {
-        // SQLite opens its files by name, so nobody else may be able to put others in their place.
         if let Some(directory) = path.parent().filter(|_| is_database) {
             User::this().trusting_groups().resolve(directory)?;
         }
@@ -85,25 +86,25 @@ impl TrackingFile {
         let kind = found.mode() & libc::S_IFMT;
         let target = StreamFile { device: found.dev(), inode: found.ino(), kind, path };
         let made = Self { file, directory, target };
-        // On an error, `made` removes the file again, which is empty.
+        // If the check fails, the drop of `made` removes the empty file.
         check(&made.file)?;
         Ok(made)
     }
 
-    /// Gives what collectors find it by.
+    /// Gives the path by which collectors open the file, and the inode that they must find there.
     #[must_use]
     pub fn target(&self) -> StreamFile {
         self.target.clone()
     }
 }
 
-/// Puts an empty file in the place of the one of this name, if the new one passes the check. Else the old one stays.
+/// Replaces the file `name` with a new empty one, if that passes `check`. Otherwise the old file stays. Gives the new file.
 fn replace_checked(
     directory: &OwnedFd,
     name: &OsStr,
     check: impl Fn(&File) -> Result<(), NoTrackingFile>,
 ) -> Result<File, NoTrackingFile> {
-    // `replace` knows I/O errors only, so `checked` keeps the error that says more.
+    // `replace` can return I/O errors only, so `checked` keeps the error of the check.
     let (mut made, mut checked) = (None, Ok(()));
     let replaced = replace(directory.as_fd(), name, |file| {
         checked = check(file);
@@ -130,7 +131,7 @@ impl Drop for TrackingFile {
         let Some(name) = self.target.path.file_name().filter(|_| is_empty) else { return };
         let found = statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW);
         if found.is_ok_and(|found| (found.st_dev, found.st_ino) == (self.target.device, self.target.inode)) {
-            // It stays where it may not be removed.
+            // An empty file that can't be removed does no harm.
             let _ = unlinkat(&self.directory, name, AtFlags::empty());
         }
     }
@@ -146,7 +147,7 @@ pub(super) fn open(target: &StreamFile) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(&directory, name, flags, Mode::empty())?);
     let found = file.metadata()?;
-    let is_it =
+    let is_same =
         (found.dev(), found.ino(), found.mode() & libc::S_IFMT) == (target.device, target.inode, target.kind);
-    if is_it { Ok(file) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+    if is_same { Ok(file) } else { Err(io::Error::other("it is another file than at the start of the run")) }
 }

@@ -1,7 +1,7 @@
 //! A file that grows by whole items: lines or packets.
 //!
-//! The kernel copies a write into the file page by page, in their order, and a fatal signal stops it between two. So a killed
-//! writer leaves whole items, and at most the beginning of one more, which its successor cuts off.
+//! The kernel copies a write into the file page by page, from first to last, and a fatal signal stops it between two pages. So a
+//! killed writer leaves whole items, and at most the beginning of one more. Its successor cuts that off.
 
 use std::fs::File;
 use std::io;
@@ -12,26 +12,26 @@ use super::rows::is_no_space;
 use crate::model::style::StreamFile;
 use crate::sinks::sink::Loss;
 
-/// Bytes that are read at once.
+/// How many bytes are read at once.
 pub(super) const BLOCK: u64 = 64 * 1024;
 
 /// A file of items.
 pub(super) struct GrowingFile {
     file: File,
-    /// Bytes of its whole items: where the next one begins.
+    /// Where the next item is written, as bytes from the start of the file.
     end: u64,
     loss: Loss,
 }
 
 impl GrowingFile {
-    /// Opens the file as it is. A torn tail is there still: see [`Self::cut`].
+    /// Opens the file as it is. If it ends in a part of an item, the caller must remove that with [`Self::cut`].
     pub(super) fn open(target: &StreamFile) -> io::Result<Self> {
         let file = file::open(target)?;
         let end = file.metadata()?.len();
         Ok(Self { file, end, loss: Loss::default() })
     }
 
-    /// Cuts off what is behind byte `end`.
+    /// Makes the file `end` bytes long.
     pub(super) fn cut(&mut self, end: u64) -> io::Result<()> {
         if end != self.end {
             self.file.set_len(end)?;
@@ -40,12 +40,12 @@ impl GrowingFile {
         Ok(())
     }
 
-    /// Where its last item ends, bytes.
+    /// Gives where the next item is written, as bytes from the start of the file.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Whether it has no item.
+    /// Whether the file has no item.
     pub(super) fn is_empty(&self) -> bool {
         self.end == 0
     }
@@ -57,11 +57,11 @@ impl GrowingFile {
         Ok(bytes)
     }
 
-    /// Writes this number of whole items, as one piece. Without space none of them is there; they count as lost, and
-    /// later ones may find space. Gives whether they are there.
+    /// Appends `bytes`, which are this number of whole items. Gives whether they were written: if there is no space, none of them
+    /// is, and they count as lost. Later items may find space.
     pub(super) fn append(&mut self, bytes: &[u8], items: u64) -> io::Result<bool> {
         if let Err(error) = self.file.write_all_at(bytes, self.end) {
-            // A part of it may be there. To cut a file needs no space.
+            // A part of the bytes may be written. It can be cut off, because that needs no space.
             self.file.set_len(self.end)?;
             if !is_no_space(&error) {
                 return Err(error);
@@ -74,7 +74,7 @@ impl GrowingFile {
         Ok(true)
     }
 
-    /// Gives what found no space so far.
+    /// Gives what was lost so far because there was no space.
     pub(super) fn loss(&self) -> Loss {
         self.loss.clone()
     }

@@ -1,26 +1,27 @@
-//! The rows of the tracking files: the samples of an interval as one. All forms have the same rows.
+//! The rows of the tracking files. A row joins the samples of an interval. All forms have the same rows.
 
 use crate::model::groups::Groups;
 use crate::model::tree_sample::TreeSample;
 
-/// Samples come a little early or late. So a row may be shorter than an interval by one part in this many of it.
+/// A row may be shorter than an interval by the interval divided by this, because samples come a little early or late.
 const EARLY_PART: u64 = 20;
 
-/// A row before it is written: the samples since the row before as one.
+/// The samples since the row before, joined.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub sample: TreeSample,
-    /// How many samples it is made of.
+    /// How many samples were joined.
     pub count: u64,
 }
 
-/// Makes rows of samples.
+/// Joins samples to rows.
 #[derive(Debug)]
 pub(super) struct Intervals {
     interval_ns: u64,
-    /// Key of the last row that is in the file; 0: there is none.
+    /// The key of the last row that was written: the time of its end, CLOCK_MONOTONIC nanoseconds. 0: there is no row. The
+    /// writer sets it.
     pub last_ns: u64,
-    /// The samples since then, while they are shorter than an interval.
+    /// The samples since then, joined. They are shorter than an interval.
     waiting: Option<Row>,
 }
 
@@ -30,8 +31,8 @@ impl Intervals {
         Self { interval_ns, last_ns: 0, waiting: None }
     }
 
-    /// Joins a sample with those that wait. Gives them as a row, if they are now as long as an interval. `None`: they wait on,
-    /// or the file has the sample already.
+    /// Joins a sample to those that wait. Gives the row if it is now as long as an interval. `None`: it still waits, or the file
+    /// has the sample already.
     pub(super) fn add(&mut self, sample: &TreeSample) -> Option<Row> {
         if sample.at_ns <= self.last_ns {
             return None;
@@ -42,7 +43,7 @@ impl Intervals {
             }
             None => Row { sample: sample.clone(), count: 1 },
         };
-        // A row reaches from the row before it, the first one from the begin of its first sample.
+        // A row begins where the row before it ends; the first one, where its first sample begins.
         let begin_ns = if self.last_ns == 0 { row.sample.from_ns } else { self.last_ns };
         let interval_ns = self.interval_ns;
         if row.sample.at_ns.saturating_sub(begin_ns) + interval_ns / EARLY_PART < interval_ns {
@@ -52,8 +53,8 @@ impl Intervals {
         Some(row)
     }
 
-    /// Raises the largest footprints of the samples that wait to these, bytes, if `at_ns` is within their time. Gives
-    /// whether it is.
+    /// If `at_ns` is within the time of the samples that wait, raises their largest footprints to at least `footprint_bytes`.
+    /// Gives whether it is.
     pub(super) fn raise(&mut self, at_ns: u64, footprint_bytes: Groups<u64>) -> bool {
         let Some(Row { sample, .. }) = &mut self.waiting else { return false };
         let is_within = sample.from_ns < at_ns && at_ns <= sample.at_ns;
@@ -66,7 +67,7 @@ impl Intervals {
         is_within
     }
 
-    /// Gives the samples that wait, at the end of the run, though they are shorter than an interval.
+    /// Takes the samples that wait as a row, though it is shorter than an interval: the run is over.
     pub(super) fn take_rest(&mut self) -> Option<Row> {
         self.waiting.take()
     }

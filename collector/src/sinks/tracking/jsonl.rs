@@ -17,9 +17,9 @@ use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
 use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Place, Resume, Sink};
 
-/// After a restart, lines within so many bytes of the file's end can come again. A collector writes less between two
+/// After a restart, only lines in this many last bytes of the file can come again. A collector writes less between two
 /// savings of its state.
-const COMES_AGAIN: u64 = 16 * 1024 * 1024;
+const RECENT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The key of a line that is no sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,9 +39,11 @@ struct JsonLines {
     target: StreamFile,
     run: Run,
     intervals: Intervals,
+    /// `None`: the sink is not open.
     lines: Option<LineFile>,
+    /// The processes and events that are in the file, or were lost.
     known: Recent<Key>,
-    /// The largest RAM as the last sample of the file has it.
+    /// The largest RAM so far, as the last sample in the file has it.
     written_max_ram: Groups<RamMaximum>,
 }
 
@@ -55,10 +57,10 @@ impl Sink for JsonLines {
         super::name(&self.target)
     }
 
-    /// Opens the file and goes on behind its last lines: notes the last sample, and the processes and events that it has.
+    /// Opens the file. Notes its last sample, and the processes and events that it has.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         let lines = LineFile::open(&self.target)?;
-        lines.last_lines(COMES_AGAIN, |line| match Line::read(line) {
+        lines.last_lines(RECENT_BYTES, |line| match Line::read(line) {
             Some(Line::Sample(sample)) => {
                 (self.intervals.last_ns, self.written_max_ram) = (sample.at_ns, sample.max_ram);
             }
@@ -83,13 +85,17 @@ impl Sink for JsonLines {
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
-        self.intervals.add(sample).map_or(Ok(()), |row| self.write_row(row))
+        match self.intervals.add(sample) {
+            Some(row) => self.write_row(row),
+            None => Ok(()),
+        }
     }
 
     fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {
         self.write_process(process.ended())
     }
 
+    /// Writes an event, unless it is in the file: after a restart, events can come again.
     fn event(&mut self, event: &Event) -> io::Result<()> {
         if self.known.add(Key::of_event(event)) { self.write(&Line::Event(*event)).map(drop) } else { Ok(()) }
     }
@@ -139,12 +145,15 @@ impl JsonLines {
         if self.known.add(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
     }
 
-    /// Writes a line; in an empty file, the line of the run before it. Gives whether it is there: a full disk loses it.
+    /// Writes a line. In an empty file, writes the line of the run before it. Gives whether it was written: a full disk loses it.
     fn write(&mut self, line: &Line) -> io::Result<bool> {
-        let Some(lines) = &mut self.lines else { return Ok(false) };
-        let first = lines.is_empty().then(|| Line::Run(self.run.clone()).text());
-        let all: Vec<String> = first.into_iter().chain([line.text()]).collect();
-        lines.append(&all)
+        let Some(file) = &mut self.lines else { return Ok(false) };
+        let mut lines = Vec::new();
+        if file.is_empty() {
+            lines.push(Line::Run(self.run.clone()).text());
+        }
+        lines.push(line.text());
+        file.append(&lines)
     }
 }
 

@@ -18,7 +18,7 @@ impl LineFile {
         Ok(lines)
     }
 
-    /// Gives where the last whole line ends, bytes from the start of the file. Reads backwards from the end for its line break.
+    /// Gives where the last whole line ends, as bytes from the start of the file. Looks for its line break from the end backwards.
     fn end_of_whole_lines(&self) -> io::Result<u64> {
         let mut end = self.0.end();
         while end > 0 {
@@ -32,23 +32,24 @@ impl LineFile {
         Ok(0)
     }
 
-    /// Hands the whole lines of the last `most` bytes to `take`, in their order, each with its line break. Lines that are not
-    /// UTF-8 are left out.
+    /// Hands the lines in the last `most` bytes to `take`, first to last, each with its line break. A line that begins before
+    /// those bytes is left out, and so are lines that are not UTF-8.
     pub(in crate::sinks) fn last_lines(&self, most: u64, mut take: impl FnMut(&str)) -> io::Result<()> {
         let mut begin = self.0.end().saturating_sub(most);
-        // The first line that is read may have lost its beginning: it is left out.
+        // Whether the next line may lack its beginning.
         let mut is_cut = begin > 0;
+        // Bytes that were read and not yet handed out.
         let mut rest = Vec::new();
         while begin < self.0.end() {
             let end = (begin + BLOCK).min(self.0.end());
             rest.extend(self.0.read(begin, end)?);
             begin = end;
-            // A line without its end yet waits for the next block.
+            // The bytes behind the last line break begin a line that ends in a later block.
             let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
             let left = rest.split_off(whole);
             for line in rest.split_inclusive(|byte| *byte == b'\n') {
-                if let Ok(line) = std::str::from_utf8(line)
-                    && !std::mem::take(&mut is_cut)
+                if !std::mem::take(&mut is_cut)
+                    && let Ok(line) = std::str::from_utf8(line)
                 {
                     take(line);
                 }
@@ -58,18 +59,18 @@ impl LineFile {
         Ok(())
     }
 
-    /// Whether it has no line.
+    /// Whether the file has no line.
     pub(in crate::sinks) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Writes lines after the last one, each with its line break. Without space none of them is there; they count as lost, and
-    /// later ones may find space. Gives whether they are there.
+    /// Appends lines, which must have their line breaks. Gives whether they were written: if there is no space, none of them is,
+    /// and they count as lost. Later lines may find space.
     pub(in crate::sinks) fn append(&mut self, lines: &[String]) -> io::Result<bool> {
         self.0.append(lines.concat().as_bytes(), lines.len() as u64)
     }
 
-    /// Gives what found no space so far.
+    /// Gives what was lost so far because there was no space.
     pub(in crate::sinks) fn loss(&self) -> Loss {
         self.0.loss()
     }
@@ -107,5 +108,17 @@ mod tests {
         let mut read = 0;
         found.last_lines(100_000, |line| read += line.len()).unwrap();
         assert_eq!(read, lines[2..].concat().len(), "not the line that is cut");
+    }
+    #[test]
+    fn line_cut_within_a_character_is_left_out_and_the_next_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("t.jsonl");
+        let file = TrackingFile::create(path.clone(), false).unwrap();
+        std::fs::write(&path, "\u{e9}\nwhole\n").unwrap();
+        let found = LineFile::open(&file.target()).unwrap();
+        let mut read = Vec::new();
+        let second_byte_on = "\u{e9}\nwhole\n".len() as u64 - 1;
+        found.last_lines(second_byte_on, |line| read.push(line.to_owned())).unwrap();
+        assert_eq!(read, ["whole\n"]);
     }
 }

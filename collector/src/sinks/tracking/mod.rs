@@ -1,4 +1,4 @@
-//! `--tf FILE`: the run over time in files. A file's extension says its form. Each form is a file here and a row of [`FORMS`].
+//! `--tf FILE`: the run over time in files. A file's extension says its form. Each form is a module here and a row of [`FORMS`].
 
 mod columns;
 mod csv;
@@ -22,11 +22,11 @@ pub(super) use lines::LineFile;
 
 /// A form of tracking files.
 pub(crate) struct Form {
-    /// What the names of its files end in, without the dot.
+    /// The extension of its files, without the dot.
     pub extension: &'static str,
-    /// Gives the sink of a file.
+    /// Gives the sink that writes a file.
     pub make: fn(&Place, StreamFile) -> Box<dyn Sink>,
-    /// Its writer finds files by name, and needs locks.
+    /// Whether SQLite writes its files. SQLite opens files by name, and needs locks.
     pub is_database: bool,
 }
 
@@ -38,15 +38,15 @@ pub(crate) const FORMS: &[Form] = &[
     Form { extension: "sqlite", make: sqlite::make, is_database: true },
 ];
 
-/// Checks that rows can be written in the form that the file's name asks for.
+/// Checks that the extension of a path is that of a form of tracking files.
 ///
 /// # Errors
-/// If they can't.
+/// If it is not.
 pub fn check_form(path: &Path) -> Result<(), NoTrackingFile> {
     form_of(path).map(|_| ()).ok_or(NoTrackingFile::Form)
 }
 
-/// Gives the form that the name of a file asks for.
+/// Gives the form that the extension of a path asks for.
 fn form_of(path: &Path) -> Option<&'static Form> {
     let extension = path.extension()?;
     FORMS.iter().find(|form| extension == form.extension)
@@ -64,11 +64,11 @@ fn extensions() -> String {
 /// Gives a sink for each `--tf`.
 pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
     let files = place.config.tracking.tracking_files.iter();
-    // The launcher has refused the others.
+    // The launcher has refused files without a form.
     files.filter_map(|file| Some((form_of(&file.path)?.make)(place, file.clone()))).collect()
 }
 
-/// Gives a tracking file's name, for the report.
+/// Gives the name of a tracking file's sink, for the report.
 fn name(target: &StreamFile) -> String {
     format!("The tracking file {}", target.path.display())
 }

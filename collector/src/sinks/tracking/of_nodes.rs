@@ -1,5 +1,5 @@
-//! What a tracking file gets of a run over several nodes, when the reports of all have become one. Its rows are of the launcher's
-//! node: they were written while the run went on.
+//! Writes the figures of a run over several nodes into a tracking file, when the reports of the nodes have been merged to one. The
+//! file's rows are of the launcher's node only, and were written during the run.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::{TrackingFile, form_of, sqlite};
 use crate::model::report::Report;
 use crate::model::style::StreamFile;
 
-/// Why a tracking file lacks what it could have of several nodes.
+/// Why a tracking file lacks the figures of the nodes.
 #[derive(Debug, Error)]
 pub enum NotWritten {
     /// The kernel refused, or another file has the name.
@@ -21,16 +21,17 @@ pub enum NotWritten {
     /// SQLite refused, or another program had the database locked.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// There is no space.
+    /// There is no space. The text is that of the error.
     #[error("{0}")]
     NoSpace(String),
 }
 
-/// Writes the figures of all nodes into a file. `is_of_run`: it is that of a run, and gets nothing where that has no rows.
+/// Writes the figures of all nodes into a file. The last argument, `is_of_run`, says that the file is the tracking file of a run.
+/// Such a file gets nothing if the run wrote nothing to it.
 type Writer = fn(&StreamFile, &Report, bool) -> Result<(), NotWritten>;
 
-/// Gives what writes them into a file of this name. `None`: its form has no place for them: rows of `.csv` are those of
-/// gpu_tracker, and slices of `.pftrace` have processes of one machine.
+/// Gives the writer for a file of this name. `None`: the file's form has no place for the figures of nodes. Rows of `.csv` are
+/// those of gpu_tracker, and slices of `.pftrace` are processes of one machine.
 fn writer(path: &Path) -> Option<Writer> {
     match form_of(path)?.extension {
         "jsonl" => Some(append_line),
@@ -45,8 +46,8 @@ pub fn has_place(path: &Path) -> bool {
     writer(path).is_some()
 }
 
-/// Adds the figures of all nodes to the file of a run, if its form has a place for them, and the run rows in it. `report` is that
-/// of all.
+/// Adds the figures of all nodes to the tracking file of a run. Does nothing if the file's form has no place for them, or the run
+/// wrote nothing to it. `report` is the merged one.
 ///
 /// # Errors
 /// If they can't be written.
@@ -54,7 +55,7 @@ pub fn add(file: &TrackingFile, report: &Report) -> Result<(), NotWritten> {
     write(file, report, true)
 }
 
-/// Writes the figures of all nodes to a new file.
+/// Writes the figures of all nodes to a new file, if its form has a place for them. `report` is the merged one.
 ///
 /// # Errors
 /// If they can't be written.
@@ -62,12 +63,16 @@ pub fn write_alone(file: &TrackingFile, report: &Report) -> Result<(), NotWritte
     write(file, report, false)
 }
 
+/// Writes the figures of all nodes with the [`Writer`] of the file's form, if there is one.
 fn write(file: &TrackingFile, report: &Report, is_of_run: bool) -> Result<(), NotWritten> {
     let target = file.target();
-    writer(&target.path).map_or(Ok(()), |writer| writer(&target, report, is_of_run))
+    match writer(&target.path) {
+        Some(writer) => writer(&target, report, is_of_run),
+        None => Ok(()),
+    }
 }
 
-/// Appends the line of the nodes.
+/// Appends the line of the nodes to a `.jsonl` file (see [`Writer`]). A report that is not a merged one has no such line.
 fn append_line(target: &StreamFile, report: &Report, is_of_run: bool) -> Result<(), NotWritten> {
     if report.merged.is_none() {
         return Ok(());

@@ -3,12 +3,13 @@
 //! [`tracks`] has what is drawn where, [`lanes`] which track a process is on, [`messages`] the format, and [`packets`] how packets
 //! are written.
 //!
-//! - A process is written when its figures are final, begin and end together. A reader sorts by time: packets need no order.
-//! - A value of a counter holds until the next one, and a row has the largest of its interval. So its values stand at the begin
-//!   of the interval.
-//! - Each collector writes a [`sequence`] of packets of its own, and so does one that lost packets to a full disk.
-//! - All packets of a row or of a process are written at once. The last of them can be told from others, so a successor cuts a
-//!   part of them off, and goes on behind the last row and the last process.
+//! - A process is written when its figures are final, begin and end together. Packets need no order, because readers sort them
+//!   by time.
+//! - A counter keeps a value until its next one, and a row has the largest value of its interval. So the row's values have the
+//!   time at which the interval begins.
+//! - Each collector writes a [`sequence`] of packets of its own. A collector that lost packets to a full disk begins a new one.
+//! - All packets of a row or of a process are written at once, and the last of them can be recognised. So the next collector finds
+//!   an incomplete row or process, cuts it off, and goes on behind the complete ones.
 
 mod annotations;
 mod lanes;
@@ -35,18 +36,19 @@ use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Place, Resume, Sink};
 use crate::sys::clock;
 
-/// After a restart, packets within so many bytes of the file's end can come again. A collector writes less between two
+/// After a restart, only packets in this many last bytes of the file can come again. A collector writes less between two
 /// savings of its state.
-const COMES_AGAIN: u64 = 16 * 1024 * 1024;
+const RECENT_BYTES: u64 = 16 * 1024 * 1024;
 
 struct TraceFile {
     target: StreamFile,
     command: Vec<String>,
     intervals: Intervals,
+    /// `None`: the sink is not open.
     packets: Option<PacketFile>,
     written: Written,
     sequence: Sequence,
-    /// The largest RAM as the last row has it. `None`: this collector has written no row.
+    /// The largest RAM so far, as the last row has it. `None`: this collector has written no row.
     written_max_ram: Option<Groups<RamMaximum>>,
 }
 
@@ -61,9 +63,9 @@ impl Sink for TraceFile {
         super::name(&self.target)
     }
 
-    /// Opens the file and goes on behind what it has, with a sequence of its own.
+    /// Opens the file, notes what it has, and takes the number of a new sequence.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
-        let packets = PacketFile::open(&self.target, COMES_AGAIN, |packet| self.written.take(packet))?;
+        let packets = PacketFile::open(&self.target, RECENT_BYTES, |packet| self.written.take(packet))?;
         self.intervals.last_ns = self.written.last_row_ns();
         self.sequence = Sequence::new(self.written.last_sequence + 1);
         self.packets = Some(packets);
@@ -79,29 +81,33 @@ impl Sink for TraceFile {
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
-        self.intervals.add(sample).map_or(Ok(()), |row| self.write_row(&row))
+        match self.intervals.add(sample) {
+            Some(row) => self.write_row(&row),
+            None => Ok(()),
+        }
     }
 
     fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {
         self.write_process(&process.ended())
     }
 
-    /// Writes more RAM that became known of a time in the past: with its row, or again if that is in the file.
+    /// Raises the RAM of the row in whose time a closed sample was found to have more. The row may wait, be in the file, or be
+    /// forgotten.
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let Event::Revised { at_ns, max_footprint_bytes } = *event;
-        // The row of that time may still wait: then it is written with this.
+        // The row still waits, and will be written with this RAM.
         if self.intervals.raise(at_ns, max_footprint_bytes) {
             return Ok(());
         }
-        // No row of that time is remembered, so there is none to compare with: what became known is written once.
+        // No row of that time is remembered. So the RAM is written without a comparison, but each event only once.
         let Some(row) = self.written.row_of(at_ns) else {
             let key = Key::Revised { at_ns, bytes: max_footprint_bytes.values() };
-            // A value holds from its time on, and at `at_ns` the next row may begin: it stands just before that.
+            // The next row may begin at `at_ns`, so the values come just before that.
             let within_ns = at_ns.saturating_sub(1);
             let is_new = self.written.known.add(key);
             return if is_new { self.write_revised(within_ns, at_ns, max_footprint_bytes) } else { Ok(()) };
         };
-        // The row is in the file: its values are written again, unless it has as much.
+        // The row is in the file. Its RAM is written again if it was less.
         let raised = row.footprint_bytes.with(max_footprint_bytes, u64::max);
         if raised == row.footprint_bytes {
             return Ok(());
@@ -141,9 +147,9 @@ impl TraceFile {
         }
     }
 
-    /// Writes the values of a row, from the begin of its interval on.
+    /// Writes the values of a row, at the time at which its interval begins. Tracks of its GPUs that are new are declared before.
     fn write_row(&mut self, Row { sample, .. }: &Row) -> io::Result<()> {
-        // After a restart, the first sample may begin before the last one that is in the file.
+        // After a restart, the first sample may begin before the last row in the file ends.
         let (begin_ns, key_ns) = (sample.from_ns.max(self.intervals.last_ns), sample.at_ns);
         let devices = sample.gpu.devices.iter().zip(0..);
         let gpus = devices.map(|(gpu, rank)| tracks::gpu_track(&gpu.device, rank));
@@ -158,14 +164,14 @@ impl TraceFile {
         Ok(())
     }
 
-    /// Writes that there was this much RAM from `begin_ns` on, as became known later of the sample `at_ns`.
+    /// Writes values of the RAM counters at `begin_ns`, which became known after the sample `at_ns` had closed.
     fn write_revised(&mut self, begin_ns: u64, at_ns: u64, footprint_bytes: Groups<u64>) -> io::Result<()> {
         let mut packets = self.sequence.values(begin_ns, tracks::ram_values(footprint_bytes));
         add_to_last(&mut packets, Name::Revised, at_ns);
         self.write(packets).map(drop)
     }
 
-    /// Writes a process, unless it is there.
+    /// Writes a process, unless it is in the file.
     fn write_process(&mut self, process: &EndedProcess) -> io::Result<()> {
         if !self.written.known.add(Key::of(process)) {
             return Ok(());
@@ -174,13 +180,13 @@ impl TraceFile {
         self.write(packets).map(drop)
     }
 
-    /// Writes the end of the run with the report's largest RAM, unless it is there.
+    /// Writes the end of the run with the report's largest RAM, unless the end is in the file.
     fn write_end(&mut self, report: &Report) -> io::Result<()> {
         if self.written.has_end {
             return Ok(());
         }
         let last_ns = self.intervals.last_ns;
-        // The end stands where the last row ends. A run without rows ends now.
+        // The end has the time at which the last row ends; without rows, the present time.
         let end_ns = if last_ns == 0 { clock::monotonic_ns() } else { last_ns };
         let ram = &report.max_ram;
         let largest = Groups {
@@ -189,32 +195,35 @@ impl TraceFile {
             combined: ram.combined.footprint_bytes,
         };
         // What shows the largest RAM is known only if the last row has that RAM.
-        let written = self.written_max_ram.map(|groups| groups.combined);
-        let written = written.filter(|written| Some(written.bytes) == largest.combined);
-        let arguments = annotations::exit(report.ending.exit)
-            .into_iter()
-            .chain([number(Name::MaxRam, largest.combined), written.map(|written| source(written.source))]);
+        let max_ram_source = match self.written_max_ram {
+            Some(written) if Some(written.combined.bytes) == largest.combined => {
+                Some(source(written.combined.source))
+            }
+            _ => None,
+        };
+        let max_ram = number(Name::MaxRam, largest.combined);
+        let arguments = annotations::exit(report.ending.exit).into_iter().chain([max_ram, max_ram_source]);
         let mut packets = self.sequence.values(end_ns, tracks::largest_ram_values(largest));
         packets.push(self.sequence.instant(end_ns, "end of the run", arguments));
         self.write(packets).map(drop)
     }
 
-    /// Writes the packets of one thing: a row, a process, what became known later, or the end. Those that begin the
-    /// sequence come first. Gives whether they are there.
+    /// Writes the packets of one item: a row, a process, revised RAM, or the end. Before the first item of a sequence, writes the
+    /// packets that begin it. Gives whether the packets were written; if not, they count as lost.
     fn write(&mut self, packets: Vec<TracePacket>) -> io::Result<bool> {
         let mut all = self.sequence.begin(&self.command);
         all.extend(packets);
         let Some(file) = &mut self.packets else { return Ok(false) };
-        let is_there = file.append(all, 1)?;
-        if !is_there {
-            // The lost packets may have declared names and tracks that later ones would use.
+        let is_written = file.append(all, 1)?;
+        if !is_written {
+            // The lost packets may have declared names and tracks that later packets would use.
             self.sequence = self.sequence.next();
         }
-        Ok(is_there)
+        Ok(is_written)
     }
 }
 
-/// Adds a time to the last packet as an argument, CLOCK_MONOTONIC nanoseconds. By that, [`Written::take`] knows the last of
+/// Adds a time to the last packet as an argument, CLOCK_MONOTONIC nanoseconds. [`Written::take`] recognises by it the last of
 /// the packets that were written at once.
 fn add_to_last(packets: &mut [TracePacket], name: Name, at_ns: u64) {
     if let Some(event) = packets.last_mut().and_then(|packet| packet.track_event.as_mut()) {

@@ -1,11 +1,11 @@
-//! Keys of what a file has, as many as can come again.
+//! Keys of what a file has, so that items that come again after a restart are not written twice.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
 
 use rustc_hash::FxHashSet;
 
-/// Most keys that are kept: many times what a collector knows before its state is saved.
+/// Most keys that are kept. A collector writes far fewer items between two savings of its state, and no others can come again.
 const MOST: usize = 65_536;
 
 /// The keys that were added last.
@@ -22,7 +22,7 @@ impl<K> Default for Recent<K> {
 }
 
 impl<K: Copy + Eq + Hash> Recent<K> {
-    /// Adds a key, for which the oldest is dropped if there are too many. Gives whether it is new.
+    /// Adds a key, and drops the oldest one if there are then too many. Gives whether the key is new.
     pub(super) fn add(&mut self, key: K) -> bool {
         if !self.keys.insert(key) {
             return false;

@@ -1,9 +1,9 @@
 //! A file of lines that survives a kill of its writer.
 //!
-//! A process that is killed while it writes leaves each page of the file as it was or whole. So no line crosses a page. If
-//! the next line does not fit, spaces before its line break lengthen the last one to the end of the page.
+//! A process that is killed during a write leaves each page of the file either unchanged or wholly written. So no line crosses
+//! the end of a page. If the next line does not fit in the page, spaces before the last line break fill up the page.
 //!
-//! Lines are written at their place, not appended, so that a disk that was full for a time costs lines only.
+//! Lines are written at a known offset, not with O_APPEND. So a disk that is full for a time costs lines, and leaves no torn one.
 
 use std::fs::File;
 use std::io;
@@ -13,21 +13,21 @@ use super::file;
 use crate::model::style::StreamFile;
 use crate::sinks::sink::Loss;
 
-/// The page of the file, bytes: what a killed process writes at once. No line may be longer, its line break included.
+/// Bytes of a page of the file. No line may be longer, its line break included.
 pub(super) const PAGE: u64 = 4096;
 
 /// A file of lines.
 pub(super) struct RowFile {
     file: File,
-    /// Bytes before its first row; 0: all lines are rows.
+    /// How many bytes the lines before the first row have. 0: all lines are rows.
     head: u64,
-    /// Bytes of its whole lines: where the next one begins.
+    /// Where the next line is written, as bytes from the start of the file.
     end: u64,
     loss: Loss,
 }
 
 impl RowFile {
-    /// Opens the file and cuts a torn tail. A file that is shorter than its head of `head` bytes is emptied.
+    /// Opens the file, and cuts off what follows its last line break. A file that is shorter than `head` bytes is emptied.
     pub(super) fn open(target: &StreamFile, head: u64) -> io::Result<Self> {
         let file = file::open(target)?;
         let length = file.metadata()?.len();
@@ -43,7 +43,8 @@ impl RowFile {
         Ok(rows)
     }
 
-    /// Gives the rows of the last two pages before byte `end`, and where they begin: at least one whole line, if there is one.
+    /// Gives the rows in the last two pages before byte `end`, as the byte at which they begin, and their bytes. If the file has a
+    /// whole row, these bytes have one, too.
     fn tail(&self, end: u64) -> io::Result<(u64, Vec<u8>)> {
         let begin = end.saturating_sub(2 * PAGE).max(self.head);
         let mut bytes = vec![0; usize::try_from(end.saturating_sub(begin)).unwrap_or(0)];
@@ -51,19 +52,20 @@ impl RowFile {
         Ok((begin, bytes))
     }
 
-    /// Looks through the rows of the last two pages, the last one first. Gives the first thing that `find` finds.
+    /// Calls `find` with the rows of the last two pages, last one first, until it gives something. The first of them can lack
+    /// its beginning.
     pub(super) fn find_last<T>(&self, find: impl Fn(&str) -> Option<T>) -> io::Result<Option<T>> {
         let (_, tail) = self.tail(self.end)?;
         Ok(tail.split(|byte| *byte == b'\n').rev().find_map(|line| find(std::str::from_utf8(line).ok()?)))
     }
 
-    /// Whether it has no line.
+    /// Whether the file has no line.
     pub(super) fn is_empty(&self) -> bool {
         self.end == 0
     }
 
-    /// Writes lines after the last one, each with its line break and at most [`PAGE`] bytes long. Without space none of them
-    /// is there; they count as one that was lost, and later ones may find space. Gives whether they are there.
+    /// Appends lines, which must have their line breaks and at most [`PAGE`] bytes each. Gives whether they were written: if
+    /// there is no space, none of them is, and they count as one lost line. Later lines may find space.
     pub(super) fn append(&mut self, lines: &[String]) -> io::Result<bool> {
         match self.write(lines) {
             Ok(()) => Ok(true),
@@ -76,9 +78,9 @@ impl RowFile {
         }
     }
 
-    /// Writes lines after the last one. After an error none of them is there.
+    /// Appends lines. After an error, none of them is in the file.
     fn write(&mut self, lines: &[String]) -> io::Result<()> {
-        // Before the first line, the last one of the file is lengthened; before each other line, the one before it.
+        // The first line may need room that the file's last line makes. The others are made room for in `bytes`.
         if let Some(first) = lines.first() {
             self.make_room(first.len())?;
         }
@@ -88,7 +90,7 @@ impl RowFile {
             bytes.extend_from_slice(line.as_bytes());
         }
         if let Err(error) = self.file.write_all_at(&bytes, self.end) {
-            // A part of it may be there. To cut a file needs no space.
+            // A part of the bytes may be written. It can be cut off, because that needs no space.
             self.file.set_len(self.end)?;
             return Err(error);
         }
@@ -96,18 +98,18 @@ impl RowFile {
         Ok(())
     }
 
-    /// Lengthens the last line to the end of its page, unless a line of `length` bytes fits after it.
+    /// Lengthens the file's last line to the end of its page, unless a line of `length` bytes fits behind it.
     fn make_room(&mut self, length: usize) -> io::Result<()> {
         let Some(line_break) = self.end.checked_sub(1) else { return Ok(()) };
-        // Of the last line, which is in the file, only the line break is written anew, behind spaces.
+        // Spaces and a new line break overwrite the old line break. The rest of the last line stays.
         let mut bytes = vec![b'\n'];
         lengthen(&mut bytes, line_break, length);
         if bytes.len() == 1 {
             return Ok(());
         }
         if let Err(error) = self.file.write_all_at(&bytes, line_break) {
-            // The page has a line, so its block is there: space can lack only where blocks are smaller than pages. The
-            // line is made as it was.
+            // The page has a line, so the file system has a block for it. Space can lack only where blocks are smaller than
+            // pages. This restores the line.
             self.file.set_len(self.end)?;
             self.file.write_all_at(b"\n", line_break)?;
             return Err(error);
@@ -116,19 +118,19 @@ impl RowFile {
         Ok(())
     }
 
-    /// Overwrites bytes from byte `at` on, all of lines that are there: that needs no space on the disk.
+    /// Overwrites bytes of written lines, from byte `at` of the file on. That needs no space on the disk.
     pub(super) fn replace(&self, at: u64, bytes: &str) -> io::Result<()> {
         self.file.write_all_at(bytes.as_bytes(), at)
     }
 
-    /// What found no space so far.
+    /// Gives what was lost so far because there was no space.
     pub(super) fn loss(&self) -> Loss {
         self.loss.clone()
     }
 }
 
-/// Lengthens the last of these lines with spaces to the end of its page, unless one of `length` bytes fits after it.
-/// The first of the lines begins at byte `begin` of the file.
+/// Lengthens the last of `lines` with spaces to the end of its page, unless a line of `length` bytes fits behind it.
+/// `lines` begin at byte `begin` of the file, and end in a line break.
 fn lengthen(lines: &mut Vec<u8>, begin: u64, length: usize) {
     let end = begin + lines.len() as u64;
     let rest = end.next_multiple_of(PAGE) - end;

@@ -1,12 +1,13 @@
 //! `--tf FILE.sqlite`: the run over time as a database. Its tables `static_data` and `data` have the form of gpu_tracker 5.0.1,
 //! whose `sub-track analyze` reads them. [`tables`] has the others.
 //!
-//! What comes is gathered and written once a second, in one transaction. So the database is locked only for a moment, and
-//! programs can read it meanwhile.
+//! Rows and processes are gathered, and written once a second in one transaction. So the database is locked only for a moment, and
+//! programs can read it between transactions.
 //!
-//! - `journal_mode=PERSIST`: a write-ahead log needs shared memory, which network file systems have not. The journal stays, so
-//!   that no transaction makes or removes a file. It is removed at the end.
-//! - `synchronous=OFF`: nothing waits for a disk. A killed process loses nothing that it wrote; a crash of the machine can.
+//! - `journal_mode=PERSIST`: a write-ahead log needs shared memory, which network file systems lack. The journal file stays, so
+//!   that no transaction creates or removes a file. It is removed at the end.
+//! - `synchronous=OFF`: no write waits for the disk. A kill of the process loses nothing that was written, but a crash of the
+//!   machine can.
 //!
 //! SQLite finds its files by name. So the launcher refuses a directory where another user could put others in their place.
 
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
 
-use super::columns::{self, Form, Gpus};
+use super::columns::{DataRow, Form, Gpus};
 use super::intervals::{Intervals, Row};
 use crate::model::ended_process::EndedProcess;
 use crate::model::report::{Report, Stage};
@@ -31,13 +32,13 @@ use crate::sinks::sink::{Loss, Place, Resume, Sink};
 use crate::sys::clock;
 pub(super) use nodes::write as write_nodes;
 
-/// Time between two transactions.
+/// How long rows and processes are gathered for a transaction.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How long a transaction waits for another program's. There is half a second at the end of the run.
+/// How long a transaction waits while another program has the database locked. At the end of the run, sinks have half a second.
 const BUSY: Duration = Duration::from_millis(100);
-/// Most rows and processes that are gathered for a transaction.
+/// A batch of so many rows and processes is written at once.
 const MOST: usize = 4096;
-/// Most that are kept while another program holds the database locked.
+/// Most rows and processes that are kept while another program has the database locked.
 const MOST_KEPT: usize = 65_536;
 /// How often the last transaction is tried.
 const LAST_TRIES: u32 = 3;
@@ -45,14 +46,14 @@ const LAST_TRIES: u32 = 3;
 /// What is gathered for a transaction.
 #[derive(Default)]
 struct Batch {
-    rows: Vec<columns::Row>,
+    rows: Vec<DataRow>,
     processes: Vec<EndedProcess>,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC, nanoseconds.
     epoch_ns: u64,
 }
 
 impl Batch {
-    /// Counts rows and processes.
+    /// Gives the number of rows and processes.
     fn len(&self) -> usize {
         self.rows.len() + self.processes.len()
     }
@@ -62,9 +63,10 @@ struct Database {
     target: StreamFile,
     form: Form,
     intervals: Intervals,
+    /// `None`: the sink is not open.
     connection: Option<Connection>,
     batch: Batch,
-    /// When the batch is written. `None`: it is empty.
+    /// When the batch is to be written. `None`: nothing is to be written.
     due: Option<Instant>,
     loss: Loss,
 }
@@ -79,7 +81,7 @@ impl Sink for Database {
         super::name(&self.target)
     }
 
-    /// Opens the database and goes on behind the last row that it has.
+    /// Opens the database, and takes the key of its last row.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
         check_file(&self.target)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -94,7 +96,7 @@ impl Sink for Database {
             Ok((connection, last_ns))
         };
         let (connection, last_ns) = open().map_err(io::Error::other)?;
-        // SQLite opened it by name: that name must still be the file's.
+        // SQLite opened the database by name. The name must still be that of the launcher's file.
         check_file(&self.target)?;
         self.intervals.last_ns = last_ns;
         self.connection = Some(connection);
@@ -110,10 +112,9 @@ impl Sink for Database {
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
-        self.intervals.add(sample).map_or(Ok(()), |row| {
-            self.gather_row(row);
-            self.write_if_due()
-        })
+        let Some(row) = self.intervals.add(sample) else { return Ok(()) };
+        self.gather_row(row);
+        self.write_if_due()
     }
 
     fn process_ended(&mut self, process: &ProcessSummary) -> io::Result<()> {
@@ -121,7 +122,7 @@ impl Sink for Database {
         self.write_if_due()
     }
 
-    /// Writes all that was gathered, with the samples that wait as the last row, and the GPUs, which the report knows.
+    /// Writes all that was gathered, the samples that wait as the last row, and the report's figures of the GPUs.
     fn report(&mut self, report: &Report, _stage: Stage) -> io::Result<()> {
         if let Some(last) = self.intervals.take_rest() {
             self.gather_row(last);
@@ -134,7 +135,7 @@ impl Sink for Database {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.due.map_or(Ok(()), |_| self.write(None))
+        if self.due.is_some() { self.write(None) } else { Ok(()) }
     }
 
     fn is_written(&self) -> bool {
@@ -146,14 +147,14 @@ impl Sink for Database {
     }
 }
 
-/// Checks that the file is the one that the launcher made.
+/// Checks that the file at the target's path is the one that the launcher made.
 ///
-/// It is not opened for that: to close it would release the locks that SQLite has on it (fcntl(2)).
+/// It is not opened for that, because a close would release the locks that SQLite has on it (fcntl(2)).
 fn check_file(target: &StreamFile) -> io::Result<()> {
     let StreamFile { device, inode, kind, path } = target;
     let found = fs::symlink_metadata(path)?;
-    let is_it = (found.dev(), found.ino(), found.mode() & libc::S_IFMT) == (*device, *inode, *kind);
-    if is_it { Ok(()) } else { Err(io::Error::other("it is another file than at the start of the run")) }
+    let is_same = (found.dev(), found.ino(), found.mode() & libc::S_IFMT) == (*device, *inode, *kind);
+    if is_same { Ok(()) } else { Err(io::Error::other("it is another file than at the start of the run")) }
 }
 
 impl Database {
@@ -170,7 +171,7 @@ impl Database {
         }
     }
 
-    /// Adds to the batch that is written at the next transaction. The first thing in it says when that is.
+    /// Adds to the batch with `add`. If nothing was to be written yet, the batch is now due after [`BETWEEN`].
     fn gather(&mut self, add: impl FnOnce(&mut Batch)) {
         if self.due.is_none() {
             self.due = Some(Instant::now() + BETWEEN);
@@ -179,23 +180,25 @@ impl Database {
         add(&mut self.batch);
     }
 
-    /// Adds a row. It counts as written from now on: the batch keeps it until it is written or lost.
+    /// Adds a row to the batch. Later rows begin after this one, whether it gets written or lost.
     fn gather_row(&mut self, row: Row) {
         let form = self.form;
         self.intervals.last_ns = row.sample.at_ns;
-        self.gather(|batch| batch.rows.push(columns::Row { form, row, epoch_ns: batch.epoch_ns }));
+        self.gather(|batch| batch.rows.push(DataRow { form, interval: row, epoch_ns: batch.epoch_ns }));
     }
 
-    /// Writes what was gathered, if it is due or has just become [`MOST`].
+    /// Writes the batch, if it is due or has just got [`MOST`] rows and processes.
     fn write_if_due(&mut self) -> io::Result<()> {
         let is_due = self.due.is_some_and(|due| due <= Instant::now());
-        // Not `>=`: a batch that found the database locked grows on, and is tried once a second (`due`).
-        let is_much = self.batch.len() == MOST;
-        if is_due || is_much { self.write(None) } else { Ok(()) }
+        // Not `>=`: a larger batch has found the database locked, and is tried only once a second (`due`).
+        let is_full = self.batch.len() == MOST;
+        if is_due || is_full { self.write(None) } else { Ok(()) }
     }
 
-    /// Writes what was gathered, and at the end of the run also `gpus`, as the report has them. The batch stays if
-    /// another program has the database locked, and is lost if it grew too large meanwhile, or there is no space.
+    /// Writes the batch, and at the end of the run also `gpus`, and empties the batch.
+    ///
+    /// If another program has the database locked, the batch stays, and is due again after [`BETWEEN`]. It is lost if it has
+    /// [`MOST_KEPT`] rows and processes then, or if there is no space.
     fn write(&mut self, gpus: Option<Gpus>) -> io::Result<()> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         let Err(error) = tables::write(connection, self.form, &self.batch, gpus) else {
@@ -216,20 +219,21 @@ impl Database {
 
     /// Drops the batch, and counts it as lost. Later rows may find space.
     fn lose(&mut self, error: &Error) {
-        // The last transaction can have the GPUs alone, which count as one.
+        // If only the GPUs were to be written, they count as one line.
         self.loss.lines += self.batch.len().max(1) as u64;
         self.loss.error.get_or_insert(error.to_string());
         (self.batch, self.due) = (Batch::default(), None);
     }
 
-    /// Writes all that is left with the GPUs, and removes the journal. Tries it several times, because another program may have
-    /// the database locked: such a try leaves `due` set.
+    /// Writes the batch and the GPUs, and removes the journal. Another program may have the database locked, so this tries
+    /// [`LAST_TRIES`] times, and then counts the batch as lost.
     fn finish(&mut self, gpus: Gpus) -> io::Result<()> {
         // gpu_tracker's reader fails on tables without rows, so the GPUs alone make no tables.
         let has_rows = !self.batch.rows.is_empty() || self.intervals.last_ns > 0;
         // The GPUs have to be written even if nothing else waits.
         self.due = self.due.or(has_rows.then(Instant::now));
         for _ in 0..LAST_TRIES {
+            // A try that found the database locked leaves `due` set.
             if self.due.is_some() {
                 self.write(has_rows.then_some(gpus))?;
             }
@@ -241,7 +245,7 @@ impl Database {
             ));
         }
         if let Some(connection) = &self.connection {
-            // It stays where another program reads the file at this moment, or there is no space: it does no harm.
+            // The journal stays if another program reads the database at this moment, or there is no space. It does no harm.
             let _ = connection.pragma_update(None, "journal_mode", "DELETE");
         }
         Ok(())

@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
-use super::{Place, Places, memory_limit, read};
+use super::{Group, Groups, memory_limit, read};
 use crate::model::cgroup::{MemoryLimit, MemoryLimitUse};
 use crate::model::report::Limit;
 
-impl Places {
+impl Groups {
     /// Finds the groups with a memory limit, innermost first.
     pub(super) fn memory_limits(&self) -> Vec<MemoryLimit> {
-        let Some(place) = self.v1_memory.as_ref().or(self.v2.as_ref()) else { return Vec::new() };
-        let groups = place.groups().filter_map(|(dir, name)| {
-            let limit = memory_limit(dir)?;
-            let Limit::Known(limit_bytes) = limit else { return None };
+        let Some(group) = self.for_memory() else { return Vec::new() };
+        let groups = group.with_ancestors().filter_map(|(dir, name)| {
+            let Limit::Known(limit_bytes) = memory_limit(dir)? else { return None };
             let [hits_before, peak_before] = [hits(dir), peak(dir)];
             Some(MemoryLimit { dir: dir.to_owned(), name, limit_bytes, hits_before, peak_before })
         });
@@ -20,26 +19,26 @@ impl Places {
     }
 }
 
-impl Place {
-    /// Gives directory and name of the group and of those above it, up to the mount point.
-    fn groups(&self) -> impl Iterator<Item = (&Path, String)> {
+impl Group {
+    /// Gives directory and name of the group and its ancestors, up to the mount point.
+    fn with_ancestors(&self) -> impl Iterator<Item = (&Path, String)> {
         let names = Path::new(&self.name).ancestors().map(|name| name.display().to_string());
-        self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top)).zip(names)
+        self.directories().zip(names)
     }
 }
 
-/// Reads what has happened in the group since the start of the session. `None`: it is gone.
+/// Reads what has happened in the group since the start of the session. `None`: the group, or its limit, is gone.
 pub(crate) fn usage(limit: &MemoryLimit) -> Option<MemoryLimitUse> {
     // The limit may have been changed meanwhile.
     let Limit::Known(limit_bytes) = memory_limit(&limit.dir)? else { return None };
-    let since = |(now, before): (u64, u64)| now.checked_sub(before);
+    let hits_since = |before: u64| hits(&limit.dir)?.checked_sub(before);
     let peak_bytes = peak(&limit.dir);
     Some(MemoryLimitUse {
         cgroup: limit.name.clone(),
         limit_bytes,
-        hits: hits(&limit.dir).zip(limit.hits_before).and_then(since),
+        hits: limit.hits_before.and_then(hits_since),
         peak_bytes,
-        // Else the largest charge may be older than the run.
+        // A charge that did not grow may be older than the run.
         is_peak_of_run: peak_bytes > limit.peak_before && limit.peak_before.is_some(),
     })
 }
@@ -52,7 +51,7 @@ fn hits(dir: &Path) -> Option<u64> {
         let all = hits.saturating_add(number("memory.memsw.failcnt").unwrap_or(0));
         return Some(all).filter(|all| *all > 0);
     }
-    // Before Linux 5.2 there are only the counts that contain those of the groups below.
+    // Before Linux 5.2 there is only `memory.events`, whose counts contain those of the groups below.
     let events = ["memory.events.local", "memory.events"].iter().find_map(|file| read(&dir.join(file)))?;
     events.lines().find_map(|line| line.strip_prefix("oom "))?.trim().parse().ok()
 }
@@ -77,7 +76,7 @@ mod tests {
         put(&dir, "fs/job/memory.peak", "4000\n");
         put(&dir, "fs/job/step/memory.max", "7000\n");
         put(&dir, "fs/job/step/task/memory.max", "max\n");
-        let limits = Places::own(&root).memory_limits();
+        let limits = Groups::own(&root).memory_limits();
         let names: Vec<_> = limits.iter().map(|limit| (limit.name.as_str(), limit.limit_bytes)).collect();
         assert_eq!(names, [("/job/step", 7000), ("/job", 9000)]);
         put(&dir, "fs/job/memory.events.local", "max 9\noom 3\n");
@@ -101,13 +100,13 @@ mod tests {
         put(&dir, "memory/job/memory.failcnt", "1\n");
         put(&dir, "memory/job/memory.memsw.failcnt", "2\n");
         put(&dir, "memory/job/memory.max_usage_in_bytes", "6000\n");
-        let limits = Places::own(&root).memory_limits();
+        let limits = Groups::own(&root).memory_limits();
         assert_eq!((limits[0].hits_before, limits[0].peak_before), (Some(3), Some(6000)));
         put(&dir, "memory/job/memory.failcnt", "0\n");
         put(&dir, "memory/job/memory.memsw.failcnt", "0\n");
         assert_eq!(usage(&limits[0]).unwrap().hits, None);
         put(&dir, "memory/job/memory.failcnt", "3\n");
         put(&dir, "memory/memory.limit_in_bytes", "9223372036854771712\n");
-        assert_eq!(Places::own(&root).memory_limits(), limits, "the topmost group has none");
+        assert_eq!(Groups::own(&root).memory_limits(), limits, "the topmost group has none");
     }
 }

@@ -12,8 +12,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{ASIDE, MEMORY_EVENTS, PREFIX, Places, oom_kills, read};
+use super::{ASIDE, Groups, MEMORY_EVENTS, PREFIX, oom_kills, read};
 use crate::model::cgroup::{NoRunCgroup, RunCgroup};
+use crate::model::ids::Key;
 use crate::model::report::Cgroup as Figures;
 use crate::sys::proc_fs::ProcRoot;
 
@@ -21,27 +22,23 @@ use crate::sys::proc_fs::ProcRoot;
 const CONTROLLERS: [&str; 2] = ["memory", "io"];
 /// Block devices by number.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
-/// A group is emptied in several rounds, since its processes can fork meanwhile. One that forks faster than this keeps its group.
+/// A group is emptied in several rounds, since its processes can fork meanwhile. A group whose processes fork faster stays.
 const MOST_ROUNDS: usize = 10;
 
 /// The launcher's group holds processes, so it cannot enable controllers for its children.
 #[derive(Debug, PartialEq, Eq)]
 struct Occupied;
 
-/// Creates a group for the command of this launcher, which has a single thread. `launcher`: its pid. `random` makes the name
-/// unique.
+/// Creates a group for the command of the launcher with this pid, and enables controllers for it. If the launcher is alone in its
+/// own group, it may be moved out for that. Removes groups of runs whose launcher was killed. `random` makes the name unique.
 ///
 /// # Errors
 /// If there is no cgroup v2, or no permission.
 pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, NoRunCgroup> {
-    let home = Places::own(root).v2.ok_or(NoRunCgroup::NotMounted)?.dir;
-    // Groups of runs whose launcher was killed. The kernel refuses to remove a group in use.
-    for (dir, launcher) in siblings(&home) {
-        if !root.path(launcher, "stat").exists() {
-            groups_below(&dir).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
-        }
-    }
-    let name = format!("{PREFIX}{launcher}.{random:08x}");
+    let home = Groups::own(root).v2.ok_or(NoRunCgroup::NotMounted)?.dir;
+    let pid_ns = root.pid_ns(launcher).unwrap_or(0);
+    remove_leftovers(root, &home, pid_ns);
+    let name = format!("{PREFIX}{launcher}.{pid_ns}.{random:08x}");
     let dir = home.join(&name);
     std::fs::create_dir(&dir).map_err(|error| NoRunCgroup::NotCreated {
         dir: dir.display().to_string(),
@@ -56,7 +53,22 @@ pub fn create(root: &ProcRoot, launcher: u32, random: u32) -> Result<RunCgroup, 
     Ok(run)
 }
 
-/// Enables as many of [`CONTROLLERS`] as possible for the command's group, and notes in `missing` why others are not.
+/// Removes the groups below `home` of runs in this pid namespace whose launcher was killed. The kernel refuses to remove a group
+/// in use. But that of a run which is about to start is empty, and /proc does not show a launcher of another pid namespace. So
+/// groups of other pid namespaces stay.
+fn remove_leftovers(root: &ProcRoot, home: &Path, pid_ns: u32) {
+    for (dir, launcher) in groups_of_runs(home) {
+        if launcher.pid_ns == pid_ns && !root.has_id(launcher.pid) {
+            groups_below(&dir).iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
+        }
+    }
+}
+
+/// Enables as many of [`CONTROLLERS`] as possible for the command's group. Notes in `run` which were enabled, and why others were
+/// not.
+///
+/// # Errors
+/// If processes in `home` prevent it.
 fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     let [above, own] = [&run.home, &run.dir].map(|dir| words(&dir.join("cgroup.controllers")));
     let home = run.home.display();
@@ -83,8 +95,8 @@ fn enable_controllers(run: &mut RunCgroup) -> Result<(), Occupied> {
     if is_occupied { Err(Occupied) } else { Ok(()) }
 }
 
-/// Moves the launcher out of `home`, then tries again to enable controllers. If that fails, it moves back. `name` is that of the
-/// command's group.
+/// Moves the launcher out of `home`, then tries again to enable controllers. If that fails, moves the launcher back. `name` is
+/// that of the command's group.
 fn move_launcher_aside(run: &mut RunCgroup, name: &str, launcher: u32) {
     let aside = run.home.join(format!("{name}{ASIDE}"));
     if std::fs::create_dir(&aside).is_err() {
@@ -107,16 +119,18 @@ pub fn entrance(run: &RunCgroup) -> io::Result<File> {
     File::options().write(true).open(run.dir.join("cgroup.procs"))
 }
 
-/// Has the kernel hold a limit of memory, bytes: above it, it kills all processes of the group. Page cache counts, but gives way first.
+/// Sets the group's memory limit, bytes. When the group exceeds it, the kernel kills all processes of the group. Page cache
+/// counts, but the kernel frees that first.
 ///
 /// # Errors
-/// If the kernel refuses that, or the group has no memory controller.
+/// If the kernel refuses the limit, or the group has no memory controller.
 pub(crate) fn limit_memory(run: &RunCgroup, bytes: u64) -> Result<(), String> {
     let write = |name: &str, text: &str| {
         let path = run.dir.join(name);
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
-    if let Some(reason) = run.missing.first().filter(|_| !run.dir.join("memory.max").exists()) {
+    let has_controller = run.dir.join("memory.max").exists();
+    if !has_controller && let Some(reason) = run.missing.first() {
         return Err(reason.clone());
     }
     write("memory.oom.group", "1")?;
@@ -128,7 +142,7 @@ pub(crate) fn figures(run: &RunCgroup) -> Figures {
     figures_with(run, Path::new(BLOCK_DEVICES))
 }
 
-/// Reads the figures. `block_devices` is the kernel's directory of these.
+/// Reads the figures as [`figures`]. `block_devices` is the kernel's directory of block devices.
 fn figures_with(run: &RunCgroup, block_devices: &Path) -> Figures {
     let path = Some(run.dir.display().to_string());
     let stat = read(&run.dir.join("cpu.stat")).unwrap_or_default();
@@ -161,11 +175,12 @@ fn figures_with(run: &RunCgroup, block_devices: &Path) -> Figures {
     }
 }
 
-/// Remove the group. Processes that still run move to the launcher's original group.
+/// Removes the command's group, and the one that the launcher moved into. Processes that still run move to the launcher's
+/// original group.
 pub fn remove(run: &RunCgroup) {
-    // Controllers stay enabled while another run uses them. Processes can move back only after they are disabled.
+    // Controllers stay enabled while another run uses them. Processes can move back only after controllers are disabled.
     let is_ours = |path: &PathBuf| *path == run.dir || run.aside.as_ref() == Some(path);
-    if siblings(&run.home).all(|(path, _)| is_ours(&path)) {
+    if groups_of_runs(&run.home).all(|(path, _)| is_ours(&path)) {
         for controller in &run.enabled {
             let _ = std::fs::write(run.home.join("cgroup.subtree_control"), format!("-{controller}"));
         }
@@ -175,7 +190,7 @@ pub fn remove(run: &RunCgroup) {
     }
 }
 
-/// Adds up a count over the lines of io.stat, one per device.
+/// Adds up a count over the lines of io.stat, one per device. `key` names the count, such as `rbytes=`.
 ///
 /// A stacked device (LVM, dm-crypt, md) is skipped, since the devices below it count the same bytes. Multipath counts:
 /// it forwards requests, which the devices below do not count again.
@@ -194,7 +209,7 @@ fn io_bytes(io_stat: &str, key: &str, block_devices: &Path) -> u64 {
     values.sum()
 }
 
-/// Move all processes of a group and its descendants, and remove the groups.
+/// Moves all processes of a group and its descendants to the group `into`, and removes the emptied groups.
 fn empty_into(dir: &Path, into: &Path) {
     for _ in 0..MOST_ROUNDS {
         for group in groups_below(dir) {
@@ -224,16 +239,18 @@ fn groups_below(dir: &Path) -> Vec<PathBuf> {
     groups
 }
 
-/// Finds the groups of any run below this one, with the pid of its launcher.
-fn siblings(home: &Path) -> impl Iterator<Item = (PathBuf, u32)> {
+/// Finds the groups that any run made below this one, each with the pid of its launcher and its pid namespace.
+fn groups_of_runs(home: &Path) -> impl Iterator<Item = (PathBuf, Key)> {
     std::fs::read_dir(home).into_iter().flatten().flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
-        let (pid, _) = name.strip_prefix(PREFIX)?.split_once('.')?;
-        Some((entry.path(), pid.parse().ok()?))
+        let mut parts = name.strip_prefix(PREFIX)?.split('.');
+        let mut number = || parts.next()?.parse().ok();
+        let launcher = Key { pid: number()?, pid_ns: number()? };
+        Some((entry.path(), launcher))
     })
 }
 
-/// Reads the words in a file; none if it can't be read.
+/// Reads the words in a file; none if the file can't be read.
 fn words(file: &Path) -> Vec<String> {
     read(file).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
@@ -259,11 +276,11 @@ mod tests {
         put(&dir, "fs/cgroup.controllers", "cpu io\n");
         let run = create(&root, 7, 1).unwrap();
         assert_eq!(run.enabled, ["io"]);
-        put(&dir, "fs/gpu-track.7.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
+        put(&dir, "fs/gpu-track.7.0.00000001/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
         assert!(figures(&run).cpu_usage_s.is_none() && figures(&run).reason.is_some());
         put(
             &dir,
-            "fs/gpu-track.7.00000001/cpu.stat",
+            "fs/gpu-track.7.0.00000001/cpu.stat",
             "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n",
         );
         let figures = figures(&run);
@@ -280,10 +297,10 @@ mod tests {
         put(&dir, "fs/cgroup.controllers", "memory io\n");
         let run = create(&root, 7, 1).unwrap();
         assert_eq!(run.missing, [""; 0]);
-        put(&dir, "fs/gpu-track.7.00000001/memory.current", "1000\n");
+        put(&dir, "fs/gpu-track.7.0.00000001/memory.current", "1000\n");
         assert_eq!(figures(&run).reason.as_deref(), Some("memory.peak needs Linux 5.19"));
-        put(&dir, "fs/gpu-track.7.00000001/memory.peak", "4096\n");
-        put(&dir, "fs/gpu-track.7.00000001/memory.events", "max 9\noom 2\noom_kill 1\n");
+        put(&dir, "fs/gpu-track.7.0.00000001/memory.peak", "4096\n");
+        put(&dir, "fs/gpu-track.7.0.00000001/memory.events", "max 9\noom 2\noom_kill 1\n");
         let figures = figures(&run);
         assert_eq!(
             (figures.memory_peak_bytes, figures.oom_kills, figures.reason),
@@ -316,9 +333,13 @@ mod tests {
         let (dir, root) = tree("0::/\n", MOUNTS);
         put(&dir, "fs/cgroup.controllers", "\n");
         put(&dir, "8/stat", "8 (gpu-track-run) S\n");
-        for group in
-            ["gpu-track.7.00000001/a/b", "gpu-track.7.00000001.aside", "gpu-track.8.00000002", "gpu-track"]
-        {
+        // The launcher of the new run is in the namespace 20, as 7 and 8 are. /proc does not show those of the namespace 21.
+        put(&dir, "9/stat", "9 (gpu-track-run) S\n");
+        std::fs::create_dir_all(dir.path().join("9/ns")).unwrap();
+        std::os::unix::fs::symlink("pid:[20]", dir.path().join("9/ns/pid")).unwrap();
+        let dead = ["gpu-track.7.20.00000001/a/b", "gpu-track.7.20.00000001.aside"];
+        let others = ["gpu-track", "gpu-track.7.21.00000001", "gpu-track.8.20.00000002"];
+        for group in dead.into_iter().chain(others) {
             std::fs::create_dir_all(dir.path().join("fs").join(group)).unwrap();
         }
         let run = create(&root, 9, 3).unwrap();
@@ -328,6 +349,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        assert_eq!(left, ["cgroup.controllers", "gpu-track", "gpu-track.8.00000002"]);
+        assert_eq!(left[0], "cgroup.controllers");
+        assert_eq!(left[1..], others);
     }
 }

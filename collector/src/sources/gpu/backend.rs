@@ -6,11 +6,11 @@ use crate::model::gpu::{Device, DeviceSample, Missing};
 
 /// What a backend is asked to read.
 pub(crate) struct Ask<'a> {
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// The time of the turn, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
-    /// Ids of the devices.
+    /// Ids of the devices to read.
     pub wanted: &'a [String],
-    /// Those of them that the command does not see, by its environment.
+    /// Ids of those wanted devices that the command does not see, by its environment.
     pub hidden: &'a BTreeSet<String>,
     /// The processes of the run, for drivers that are asked process by process.
     pub pids: &'a [u32],
@@ -27,13 +27,13 @@ pub(crate) struct Turn {
     pub again_ns: Option<u64>,
     /// More is known of what the devices are (see [`Backend::known_devices`]).
     pub has_news: bool,
-    /// Every figure of every device has been read; at the end of the run: once more.
+    /// Every figure of every device has been read. At the end of the run: each was read once more.
     pub is_complete: bool,
 }
 
 /// An interface to a driver. It has a thread of its own, so its calls may take as long as they need.
 pub(crate) trait Backend: Send {
-    /// Ask for the devices that are present now.
+    /// Asks for the devices that are present now.
     fn devices(&mut self) -> Vec<Device>;
 
     /// Gives the devices as they are known, without asking the driver.
@@ -41,7 +41,7 @@ pub(crate) trait Backend: Send {
         Vec::new()
     }
 
-    /// Read what is due. A turn is short where calls are slow: its figures are handed over as soon as it is done.
+    /// Reads what is due. Where calls are slow, a turn is short, so that its figures are handed over soon.
     fn turn(&mut self, ask: &Ask<'_>) -> Turn;
 
     /// Gives how many driver settings were changed, and are not restored.
@@ -49,7 +49,7 @@ pub(crate) trait Backend: Send {
         0
     }
 
-    /// Restores one changed setting.
+    /// Restores one changed setting, if there is any.
     fn restore_one(&mut self) {}
 
     /// Why devices that could not be identified can't be read.

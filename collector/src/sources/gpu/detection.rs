@@ -10,7 +10,7 @@ use super::worker::{Start, Worker};
 use super::{drm, nvml};
 use crate::model::gpu::{AMD_AND_INTEL, GpuConfig, NVIDIA, Vendor};
 
-/// Starts the workers, one for each backend. Costs a few `stat` calls where there is no driver.
+/// Starts a worker for each backend that may have devices. Costs a few `stat` calls where there is no driver.
 pub(super) fn start(config: &GpuConfig) -> Vec<Worker> {
     let mut workers = Vec::new();
     let interval = Duration::from_nanos(config.interval_ns).max(POLICY.shortest_interval);
@@ -44,8 +44,8 @@ fn has_drm(config: &GpuConfig) -> bool {
     (config.wants(Vendor::Amd) || config.wants(Vendor::Intel)) && may_have_drm(config)
 }
 
-/// Gives the configuration for a backend ([`NVIDIA`] or [`AMD_AND_INTEL`]). HIP reads CUDA_VISIBLE_DEVICES, too. That is dropped where
-/// NVIDIA's devices may be: it is meant for those.
+/// Gives the configuration for a backend ([`NVIDIA`] or [`AMD_AND_INTEL`]). HIP reads CUDA_VISIBLE_DEVICES, too. Where there may
+/// be NVIDIA devices, the variable is meant for those, so AMD's configuration is without it.
 pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {
     let mut own = config.clone();
     if backend == AMD_AND_INTEL && may_have_nvidia(config) {
@@ -54,19 +54,19 @@ pub(super) fn config_of(backend: &str, config: &GpuConfig) -> GpuConfig {
     own
 }
 
-/// Whether there are signs of an NVIDIA driver: a library named by the user, or what the driver shows. Three system calls, so
-/// that a machine without one pays no thread and no dlopen.
+/// Whether there are signs of an NVIDIA driver: a library named by the user, or the driver's files. This takes three system
+/// calls, so that a machine without a driver pays no thread and no dlopen.
 pub(super) fn may_have_nvidia(config: &GpuConfig) -> bool {
-    let shows = ["/dev/dxg", "/proc/driver/nvidia/version"];
+    let files = ["/dev/dxg", "/proc/driver/nvidia/version"];
     config.nvml_lib.is_some()
-        || shows.iter().any(|path| config.path(path).exists())
+        || files.iter().any(|path| config.path(path).exists())
         || is_served(&config.path("/dev/nvidiactl"))
 }
 
 /// Whether there is this device node and a driver behind it. NVIDIA's libraries create /dev/nvidiactl where root loads them, with
 /// and without a driver.
 fn is_served(node: &Path) -> bool {
-    // A driver that is loaded on demand is loaded by this.
+    // Opening the node loads a driver that is loaded on demand.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(node);
     let absent = [libc::ENOENT, libc::ENOTDIR, libc::ENXIO, libc::ENODEV].map(Some);
     opened.err().is_none_or(|error| !absent.contains(&error.raw_os_error()))

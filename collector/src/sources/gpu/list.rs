@@ -15,28 +15,28 @@ use crate::model::gpu::{Batch, Device, DeviceSample, GpuConfig, Missing, Tracked
 pub struct Present {
     /// The devices that the kernel's files show.
     pub devices: Vec<Device>,
-    /// NVIDIA's library may know names that the files lack: of more devices, or UUIDs of these.
+    /// NVIDIA's library may know names that the files lack: those of more devices, or UUIDs of these devices.
     pub may_know_other_names: bool,
 }
 
 impl Present {
-    /// Finds the first name that certainly means no device of the machine. `None`: each means one, or may.
+    /// Finds the first of the `given` names that certainly means no device of the machine. `None`: each name means one, or may.
     #[must_use]
     pub fn unknown<'a>(&self, given: &'a [String]) -> Option<&'a String> {
-        // No file names the instances of a divided device.
+        // No file names the MIG instances of a divided device.
         let has_nvidia = self.devices.iter().any(|device| device.vendor == Some(Vendor::Nvidia));
-        let may_be_part = |name: &str| has_nvidia && name.to_ascii_lowercase().starts_with("mig-");
+        let may_be_instance = |name: &str| has_nvidia && name.to_ascii_lowercase().starts_with("mig-");
         let is_unknown = |name: &&String| {
             !self.may_know_other_names
-                && !may_be_part(name)
+                && !may_be_instance(name)
                 && select::unknown(std::slice::from_ref(*name), &self.devices).is_some()
         };
         given.iter().find(is_unknown)
     }
 }
 
-/// Finds the GPUs of the wanted vendors by the kernel's files, so that `--guuids` can be checked before the command starts. Loads no
-/// driver's library.
+/// Finds the GPUs of the wanted vendors by the kernel's files, so that `--guuids` can be checked before the command starts. Loads
+/// no driver's library.
 #[must_use]
 pub fn present(config: &GpuConfig) -> Present {
     let mut present = Present::default();
@@ -45,7 +45,8 @@ pub fn present(config: &GpuConfig) -> Present {
         // The files show a UUID only after the device was initialised. Without it, a given UUID may be that device's.
         let has_all_uuids =
             !present.devices.is_empty() && present.devices.iter().all(|gpu| gpu.uuid.is_some());
-        // A path that does not exist loads nothing. The loader searches for a bare file name, so that may exist.
+        // A path that does not exist loads nothing. A bare file name is searched for by the loader, so the file may exist
+        // elsewhere.
         let is_bare_name = |path: &PathBuf| path.components().count() == 1;
         let may_load = |path: &PathBuf| path.exists() || is_bare_name(path);
         present.may_know_other_names = !has_all_uuids
@@ -67,7 +68,7 @@ pub struct Lister {
     processes: Processes,
 }
 
-/// What a backend has told so far.
+/// A backend, and what it has told so far.
 #[derive(Debug)]
 struct Known {
     worker: Worker,
@@ -80,7 +81,7 @@ impl Lister {
     /// Starts the backends.
     #[must_use]
     pub fn start(config: &GpuConfig) -> Self {
-        // All devices are listed; the options only mark them.
+        // All devices are listed. The options for devices only mark some of them.
         let everything = GpuConfig {
             uuids: None,
             only_visible: false,
@@ -94,7 +95,7 @@ impl Lister {
         Self { config: config.clone(), backends: backends.collect(), processes: Processes::new() }
     }
 
-    /// Lists the devices with the last figures. The first time it waits for those, for as long as `patience` at most.
+    /// Lists the devices with the last figures. The first call waits for figures, for `patience` at most.
     #[must_use]
     pub fn list(&mut self, patience: Duration) -> Listing {
         let deadline = Instant::now() + patience;
@@ -102,23 +103,18 @@ impl Lister {
         for known in &mut self.backends {
             let worker = &known.worker;
             worker.wait_sampled(deadline);
-            let failure = match worker.phase() {
-                Phase::Starting | Phase::Reading => {
-                    Some(format!("driver not initialised within {} s", patience.as_secs()))
-                }
-                // No device is no failure.
-                Phase::Failed(Missing::NoDevice) | Phase::Ready | Phase::Done => None,
-                Phase::Failed(missing) => Some(missing.to_string()),
-            };
-            listing.drivers.extend(failure.map(|reason| Driver { name: worker.name.to_owned(), reason }));
+            listing.drivers.extend(
+                failure(&worker.phase(), patience)
+                    .map(|reason| Driver { name: worker.name.to_owned(), reason }),
+            );
             listing.warnings.extend(worker.warnings());
             let batches = worker.exchange(&[]);
-            batches.into_iter().for_each(|batch| known.take(batch));
+            batches.into_iter().for_each(|batch| known.take_in(batch));
             let config = detection::config_of(known.worker.name, &self.config);
             listing.gpus.extend(known.gpus(&config, &mut self.processes));
         }
         listing.warnings.extend(self.processes.warning(&listing));
-        // How many devices a driver has that failed is not known.
+        // Of a driver that failed it is not known how many devices it has.
         listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
         listing
     }
@@ -126,7 +122,7 @@ impl Lister {
 
 impl Known {
     /// Takes in a batch: the devices if they changed, and the last reading of each figure.
-    fn take(&mut self, batch: Batch) {
+    fn take_in(&mut self, batch: Batch) {
         if let Some(list) = batch.devices {
             self.devices = list.tracked;
         }
@@ -141,7 +137,7 @@ impl Known {
         }
     }
 
-    /// Gives the devices, with the figures that readings showed.
+    /// Gives the devices, with the figures that readings showed. `config` tells which of them a run would track.
     fn gpus(&self, config: &GpuConfig, processes: &mut Processes) -> Vec<Listed> {
         let devices: Vec<Device> = self.devices.iter().map(|listed| listed.device.clone()).collect();
         let tracked = select::wanted(config, &devices);
@@ -159,16 +155,43 @@ impl Known {
     }
 }
 
-/// Gives each figure, and why it is not available if it isn't.
+/// Says why a driver has told nothing within this time. `None`: it has, or the machine has no device of it.
+fn failure(phase: &Phase, patience: Duration) -> Option<String> {
+    match phase {
+        Phase::Starting => Some(format!("driver not initialised within {} s", patience.as_secs())),
+        Phase::Reading => {
+            Some(format!("the driver's first reading was not complete within {} s", patience.as_secs()))
+        }
+        Phase::Failed(Missing::NoDevice) | Phase::Ready | Phase::Done => None,
+        Phase::Failed(missing) => Some(missing.to_string()),
+    }
+}
+
+/// Gives the figures of a device, each with the reason if it is not available.
 fn capabilities(sample: &DeviceSample) -> Vec<Capability> {
-    let all = sample.capabilities().into_iter();
-    all.map(|(figure, reading)| {
+    let mut capabilities = Vec::new();
+    for (figure, reading) in sample.capabilities() {
         let reason = if sample.is_lost { Some(Missing::Lost) } else { reading.err() };
-        Capability {
+        capabilities.push(Capability {
             figure: figure.name().to_owned(),
             available: reason.is_none(),
             reason: reason.map(|missing| missing.to_string()),
-        }
-    })
-    .collect()
+        });
+    }
+    capabilities
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: GPU-17
+    #[test]
+    fn driver_that_hangs_is_said_to_hang_where_it_does() {
+        let said = |phase| failure(&phase, Duration::from_secs(30));
+        assert_eq!(said(Phase::Starting).as_deref(), Some("driver not initialised within 30 s"));
+        let reading = said(Phase::Reading);
+        assert_eq!(reading.as_deref(), Some("the driver's first reading was not complete within 30 s"));
+        assert_eq!([Phase::Ready, Phase::Failed(Missing::NoDevice)].map(said), [None, None]);
+    }
 }

@@ -1,4 +1,4 @@
-//! Asks the GPU drivers.
+//! Asks the GPU drivers which devices there are, what each shows, and what processes use of it.
 //!
 //! ```text
 //! backend (nvml; drm + kfd) -> worker (a thread each) -> monitor -> GpuObservation

@@ -8,20 +8,22 @@ use super::pid_facts::PidFactReader;
 use super::policy::POLICY;
 use super::worker::{Phase, Worker};
 use crate::model::gpu::{
-    BackendsAtEnd, Batch, GpuConfig, GpuObservation, GpuPids, Missing, NVIDIA, PidFacts,
+    BackendsAtEnd, Batch, DeviceSample, GpuConfig, GpuObservation, GpuPids, Missing, NVIDIA, PidFacts,
 };
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 
-/// The workers and what waits of them.
+/// The workers, and their readings that wait.
 #[derive(Debug)]
 pub(crate) struct GpuMonitor {
     workers: Vec<Worker>,
-    /// Readings wait here for one tick: the records of the processes in them may come later than they.
+    /// Readings wait here for one tick, because the records of their processes may come later than they.
     waiting: Vec<Batch>,
     facts: PidFactReader,
     interval: Duration,
+    /// Settings of a driver may be changed (`--gpu-accounting`).
     changes_settings: bool,
+    /// The time of day at which CLOCK_MONOTONIC was 0, microseconds since 1970.
     epoch_us: u64,
     started: Instant,
 }
@@ -59,10 +61,11 @@ impl GpuMonitor {
         Some(observation)
     }
 
-    /// Gives the last observation of the run: all that waits, and a last reading if it comes at once.
+    /// Gives the last observation of the run: all readings that wait, a last reading if it comes soon, and the state of each
+    /// backend. Waits for changed settings of a driver to be restored.
     pub(crate) fn finish(&mut self, pids: &GpuPids) -> GpuObservation {
         let mut batches = std::mem::take(&mut self.waiting);
-        // With the processes of now, which the last readings are about.
+        // The workers are given the processes of now, which the last readings are about.
         batches.extend(self.take(&pids.all()));
         self.await_last_readings();
         let mut end = BackendsAtEnd::default();
@@ -100,7 +103,7 @@ impl GpuMonitor {
         }
     }
 
-    /// Waits until the NVIDIA driver's settings are restored. Gives a note for the report if they may not be in time.
+    /// Waits until changed settings of the NVIDIA driver are restored. Gives a note for the report if some may not be.
     fn await_restored(&self) -> Option<String> {
         if !self.changes_settings {
             return None;
@@ -124,11 +127,12 @@ impl GpuMonitor {
         if !phases.iter().all(|phase| matches!(phase, Phase::Ready | Phase::Done)) {
             return Vec::new();
         }
-        let unknown = self.workers.iter().map(Worker::unknown_names);
-        let in_all = |all: Vec<String>, more: Vec<String>| {
-            all.into_iter().filter(|name| more.contains(name)).collect()
-        };
-        unknown.reduce(in_all).unwrap_or_default()
+        let mut of_workers = self.workers.iter().map(Worker::unknown_names);
+        let mut unknown_to_all = of_workers.next().unwrap_or_default();
+        for unknown in of_workers {
+            unknown_to_all.retain(|name| unknown.contains(name));
+        }
+        unknown_to_all
     }
 
     /// Takes what the workers have read. Their next readings are about these processes.
@@ -138,17 +142,15 @@ impl GpuMonitor {
 
     /// Makes an observation of what was read, with the facts about the pids in it.
     fn observation(&mut self, batches: Vec<Batch>, pids: &GpuPids, now_ns: u64) -> GpuObservation {
-        // When each pid was named last.
+        // When a driver last named each pid.
         let mut named: BTreeMap<u32, u64> = BTreeMap::new();
-        for (batch, sample) in
-            batches.iter().flat_map(|batch| batch.samples.iter().map(move |sample| (batch, sample)))
-        {
-            for pid in sample.pids() {
+        for batch in &batches {
+            for pid in batch.samples.iter().flat_map(DeviceSample::pids) {
                 let at_ns = named.entry(pid).or_default();
                 *at_ns = batch.at_ns.max(*at_ns);
             }
         }
-        let facts_of = |(pid, named_ns)| (pid, self.facts.read(pid, pids, [named_ns, now_ns]));
+        let facts_of = |(pid, named_ns)| (pid, self.facts.read(pid, pids, named_ns, now_ns));
         let facts: BTreeMap<u32, PidFacts> = named.into_iter().map(facts_of).collect();
         self.facts.forget_unnamed(&facts);
         let unresponsive = self.workers.iter().filter_map(|worker| {

@@ -9,7 +9,7 @@ use crate::model::gpu::{Device, DeviceSample, Figure};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::user;
 
-/// Gives what a reading of a device shows.
+/// Gives what the last reading of a device shows. `processes` names those that have memory on it.
 pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Processes) -> GpuNow {
     let value = |figure| {
         let mut values = sample.values.iter();
@@ -44,17 +44,18 @@ fn utilization(sample: &DeviceSample) -> Option<f64> {
     (us > 0).then(|| sum / us as f64)
 }
 
-/// Names the processes of the machine.
+/// Names the processes that have memory on devices.
 #[derive(Debug)]
 pub(super) struct Processes {
     root: ProcRoot,
-    /// Drivers may name processes by pids of another pid namespace: /proc would show others here.
+    /// Drivers may name processes by pids of another pid namespace. Here, /proc would show other processes for those.
     are_foreign: bool,
     /// Names of users by their numbers: to ask for one can cost a query to a directory service.
     users: HashMap<u32, String>,
 }
 
 impl Processes {
+    /// Prepares to name processes by /proc.
     pub(super) fn new() -> Self {
         let root = ProcRoot::default();
         Self { are_foreign: has_own_pid_ns(&root), root, users: HashMap::new() }
@@ -68,7 +69,7 @@ impl Processes {
         })
     }
 
-    /// Gives the process with this pid and this memory, with its user and command as far as /proc shows them.
+    /// Describes the process with this pid and this memory, with its user and command as far as /proc shows them.
     fn named(&mut self, pid: u32, memory_bytes: Option<u64>) -> OnGpu {
         if self.are_foreign {
             return OnGpu { pid, memory_bytes, ..OnGpu::default() };

@@ -1,4 +1,4 @@
-//! What /proc says of the pids that drivers name.
+//! What /proc says of the pids that drivers name. A process outside the run is a stranger.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ const GPU_DEVICES: [&str; 4] = ["/dev/nvidia", "/dev/dxg", "/dev/dri/", "/dev/kf
 /// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO).
 const INITIAL_PID_NS: u32 = 0xEFFF_FFFC;
 
-/// Whether this process is in a pid namespace of its own.
+/// Whether this process is in another pid namespace than the initial one. False if that can't be told.
 pub(super) fn has_own_pid_ns(root: &ProcRoot) -> bool {
     root.pid_ns(std::process::id()).is_some_and(|ns| ns != INITIAL_PID_NS)
 }
@@ -22,27 +22,28 @@ pub(super) fn has_own_pid_ns(root: &ProcRoot) -> bool {
 #[derive(Debug)]
 pub(super) struct PidFactReader {
     root: ProcRoot,
+    /// What the paths of GPU device files begin with.
     gpu_devices: Vec<OsString>,
     /// The collector is in a pid namespace of its own, and drivers may name processes by pids of another one.
     pub has_own_pid_ns: bool,
-    /// What was read of processes outside the run: others' jobs can be hundreds on each device.
+    /// What was read of strangers, by pid. Other jobs can have hundreds of processes on each device.
     strangers: HashMap<u32, Stranger>,
-    /// Ids that no process or thread here has, and since when that is known, CLOCK_MONOTONIC nanoseconds.
+    /// Ids that no process or thread of this namespace has, and since when that is known, CLOCK_MONOTONIC nanoseconds.
     absent: HashMap<u32, u64>,
 }
 
 /// What is known of a process outside the run.
 #[derive(Debug, Clone, Copy)]
 struct Stranger {
-    /// When it started, clock ticks; `None`: there is no such process.
+    /// When the process started, clock ticks; `None`: there is no such process.
     start_ticks: Option<u64>,
     facts: PidFacts,
-    /// When that was read, CLOCK_MONOTONIC nanoseconds.
+    /// When this was read, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
 }
 
 impl PidFactReader {
-    /// Makes a reader of this /proc. `config` has the directory of the device files.
+    /// Makes a reader of this /proc. `config` tells where the device files are.
     pub(super) fn new(root: &ProcRoot, config: &GpuConfig) -> Self {
         Self {
             root: root.clone(),
@@ -58,22 +59,23 @@ impl PidFactReader {
         self.absent.retain(|pid, _| named.contains_key(pid));
     }
 
-    /// Gives the facts about an id that a driver named; `pids` are the ids of the run. Facts about others are read again once
-    /// in a while: pids are used again, and a thread of the run can have a stranger's. `named_ns`: when a driver last named the
-    /// id. `now_ns`: when it is looked up. Both are CLOCK_MONOTONIC.
-    pub(super) fn read(&mut self, pid: u32, pids: &GpuPids, [named_ns, now_ns]: [u64; 2]) -> PidFacts {
-        let facts = self.present(pid, pids, now_ns);
+    /// Gives the facts about an id that a driver named. `pids` are the ids of the run. `named_ns`: when a driver last named
+    /// the id. `now_ns`: when the id is looked up. Both are CLOCK_MONOTONIC nanoseconds.
+    pub(super) fn read(&mut self, pid: u32, pids: &GpuPids, named_ns: u64, now_ns: u64) -> PidFacts {
+        let facts = self.recent_facts(pid, pids, now_ns);
         if facts.thread_group_leader.is_some() || self.root.has_id(pid) {
             self.absent.remove(&pid);
             return facts;
         }
-        // A process can end between the driver's answer and this look.
+        // An id counts as absent only if a driver named it after it was first missed here: a process can end between a driver's
+        // answer and this look.
         let since_ns = *self.absent.entry(pid).or_insert(now_ns);
         PidFacts { is_absent: since_ns < named_ns, ..facts }
     }
 
-    /// Gives the facts as /proc shows them, for ids of no process of the run those of a while ago.
-    fn present(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
+    /// Gives the facts as /proc shows them now. Facts about strangers may be as old as `POLICY.stranger_interval`: they are read
+    /// again only then, since pids are used again, and a thread of the run can get the pid of a stranger.
+    fn recent_facts(&mut self, pid: u32, pids: &GpuPids, now_ns: u64) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok()
             || pids.inner.binary_search(&pid).is_ok()
             || pids.threads.contains_key(&pid);
@@ -88,7 +90,7 @@ impl PidFactReader {
         let start_ticks = self.root.stat(pid).map(|stat| stat.start_ticks);
         let is_same = |known: &Stranger| known.start_ticks == start_ticks && start_ticks.is_some();
         let facts = match known.filter(is_same) {
-            // Whether it has a GPU open can change, but not back: such a process stays what it is taken for.
+            // A process can open a GPU later. One that has a GPU open counts as such from then on.
             Some(known) if !self.has_own_pid_ns || known.facts.has_gpu_open == Some(true) => known.facts,
             _ => self.facts(pid, pids),
         };
@@ -99,14 +101,14 @@ impl PidFactReader {
         facts
     }
 
-    /// Reads the facts about an id from /proc. Each is `None` where the core does not need it, since some are expensive.
+    /// Reads the facts about an id from /proc. A fact is `None` where the core does not need it, since some are expensive.
     fn facts(&self, pid: u32, pids: &GpuPids) -> PidFacts {
         let is_of_run = pids.processes.binary_search(&pid).is_ok();
         let thread_group_leader =
             if is_of_run { Some(pid) } else { self.root.status(pid).and_then(|s| s.tgid) };
-        // A thread that has ended is known by the run's list only.
+        // A thread of the run that has ended is known by the run's list only.
         let process = thread_group_leader.or_else(|| pids.threads.get(&pid).copied()).unwrap_or(pid);
-        // Drivers may name processes by ids of another pid namespace. Only a process with a GPU open can be meant then.
+        // If drivers may name processes by ids of another pid namespace, only a process with a GPU open can be meant.
         let has_gpu_open = if !self.has_own_pid_ns {
             None
         } else if pids.with_gpu_open.contains(&process) {
@@ -125,7 +127,7 @@ impl PidFactReader {
         Statm::parse(&self.root.read(pid, "statm")?).map(|statm| statm.size > 0)
     }
 
-    /// Whether a process has a GPU's device file open. `None`: it may not be looked at, or is a zombie.
+    /// Whether a process has a GPU's device file open. `None`: its descriptors may not be read, or it has none, as a zombie.
     fn has_gpu_open(&self, pid: u32) -> Option<bool> {
         let is_device = |link: PathBuf| {
             let link = link.as_os_str().as_encoded_bytes();
@@ -174,11 +176,11 @@ mod tests {
         }
         let mut reader = reader(root.path(), false);
         let pids = GpuPids { processes: vec![50, 60], inner: vec![5, 99], ..GpuPids::default() };
-        assert_eq!(reader.read(50, &pids, [0, 0]), leader(50));
-        assert_eq!(reader.read(60, &pids, [0, 0]), leader(60), "not read at all");
-        assert_eq!(reader.read(51, &pids, [0, 0]), leader(50));
-        assert_eq!(reader.read(99, &pids, [0, 0]), PidFacts { has_memory: Some(true), ..leader(99) });
-        assert_eq!(reader.read(5, &pids, [0, 0]), PidFacts::default());
+        assert_eq!(reader.read(50, &pids, 0, 0), leader(50));
+        assert_eq!(reader.read(60, &pids, 0, 0), leader(60), "not read at all");
+        assert_eq!(reader.read(51, &pids, 0, 0), leader(50));
+        assert_eq!(reader.read(99, &pids, 0, 0), PidFacts { has_memory: Some(true), ..leader(99) });
+        assert_eq!(reader.read(5, &pids, 0, 0), PidFacts::default());
     }
 
     #[test]
@@ -197,12 +199,12 @@ mod tests {
             with_gpu_open: vec![53],
             ..GpuPids::default()
         };
-        let mut open = |pid| reader.read(pid, &pids, [0, 0]).has_gpu_open;
+        let mut open = |pid| reader.read(pid, &pids, 0, 0).has_gpu_open;
         assert_eq!((open(50), open(51), open(53)), (Some(true), Some(false), Some(true)));
         assert_eq!(open(60), Some(true), "an ended thread: its process is asked");
         // No descriptors: a zombie, here without memory; and a process that is gone.
-        assert_eq!(reader.read(52, &pids, [0, 0]), PidFacts { has_memory: Some(false), ..leader(52) });
-        assert_eq!(reader.read(70, &pids, [0, 0]), PidFacts::default());
+        assert_eq!(reader.read(52, &pids, 0, 0), PidFacts { has_memory: Some(false), ..leader(52) });
+        assert_eq!(reader.read(70, &pids, 0, 0), PidFacts::default());
     }
 
     // Requirement: GPU-25
@@ -218,7 +220,7 @@ mod tests {
         };
         let mut reader = reader(root.path(), false);
         let pids = GpuPids::default();
-        let mut read = |at_ns| reader.read(99, &pids, [0, at_ns]).thread_group_leader;
+        let mut read = |at_ns| reader.read(99, &pids, 0, at_ns).thread_group_leader;
         assert_eq!(read(0), None);
         appear(99, 5);
         assert_eq!((read(second / 2), read(second)), (None, Some(99)));

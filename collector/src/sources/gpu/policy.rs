@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// Intervals and limits of reading, each with its reason.
 pub(super) struct ReadingPolicy {
-    /// What /proc says of a process outside the run is read again after this: 800 of them cost 0.6% of a core.
+    /// The facts of /proc about a process outside the run are read again after this time: 800 such processes cost 0.6% of a core.
     pub stranger_interval: Duration,
-    /// Most processes outside the run of which that is kept, which bounds the memory.
+    /// Most processes outside the run whose facts are kept, which bounds the memory.
     pub most_strangers: usize,
     /// Shortest time between two readings of a backend: a driver call can take milliseconds.
     pub shortest_interval: Duration,
@@ -19,7 +19,7 @@ pub(super) struct ReadingPolicy {
     pub list_pause_factor: u32,
     /// A driver call that takes longer makes the driver unresponsive in the report, nanoseconds.
     pub unresponsive_ns: u64,
-    /// Most readings that wait to be taken; beyond, the oldest is dropped, which bounds the memory.
+    /// Most readings that wait to be taken. If there are more, the oldest is dropped, which bounds the memory.
     pub most_waiting: usize,
     /// At the end of the run the report waits this long for a last reading. It waits only for an idle worker, not for one
     /// that is in a driver call or still initialises the driver.
@@ -31,7 +31,7 @@ pub(super) struct ReadingPolicy {
     pub longest_last_wait: Duration,
     /// The report warns if the last reading is older than this, and older than two intervals.
     pub late_reading: Duration,
-    /// How long the report waits at the end until another driver setting is restored.
+    /// How long the report waits at the end for the next driver setting to be restored.
     pub restore_wait: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The thread of a backend. The collector's other threads never wait for the driver: they take what was read, and leave a
+//! The thread of a backend. The collector's other threads never wait for a driver call: they take what was read, and leave a
 //! thread alone that is stuck in a call.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -30,6 +30,7 @@ pub(super) enum Phase {
     Done,
 }
 
+/// What the thread and the other threads tell each other.
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
@@ -37,20 +38,25 @@ struct State {
     in_driver_since_ns: Option<u64>,
     /// Every figure of every device was read.
     has_read_all: bool,
-    /// A last reading is wanted until then.
+    /// Until when a last reading is wanted; `None`: the run is not over.
     last_until: Option<Instant>,
+    /// The processes of the run.
     pids: Vec<u32>,
+    /// What was read and not taken yet, oldest first.
     batches: VecDeque<Batch>,
     /// When the last reading began, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
+    /// Why devices that could not be identified can't be read.
     unreadable: Vec<Missing>,
     /// Names of `--guuids` that mean none of the devices.
     unknown_names: Vec<String>,
+    /// Warnings for the report.
     warnings: Vec<String>,
     /// How many driver settings were changed, and are not restored.
     changed_settings: usize,
 }
 
+/// The state, and a signal for each change of it.
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
@@ -58,7 +64,7 @@ struct Shared {
 }
 
 impl State {
-    /// Whether a driver setting is changed; in the first turn that is not known.
+    /// Whether a driver setting may be changed. In the first turn that is not known, so it may be.
     fn has_changed_settings(&self) -> bool {
         match self.phase {
             Phase::Ready => self.changed_settings > 0,
@@ -67,7 +73,17 @@ impl State {
         }
     }
 
-    /// Takes in a batch, if anything was read. If too many wait, the oldest is dropped.
+    /// Notes what backend and reader know after a turn. `is_complete` is that of the turn.
+    fn note_turn(&mut self, backend: &dyn Backend, reader: &Reader, is_complete: bool) {
+        self.has_read_all |= is_complete;
+        self.unreadable = backend.unreadable();
+        self.unknown_names.clone_from(&reader.unknown_names);
+        self.warnings = backend.warnings();
+        self.changed_settings = backend.changed_settings();
+        self.in_driver_since_ns = None;
+    }
+
+    /// Adds a batch to those that wait, if anything was read. If too many wait, the oldest is dropped.
     fn take_in(&mut self, batch: Batch) {
         if batch.samples.is_empty() && batch.devices.is_none() {
             return;
@@ -119,11 +135,12 @@ impl Worker {
         Self { name, shared }
     }
 
+    /// Gives what the thread does now.
     pub(super) fn phase(&self) -> Phase {
         self.shared.lock().phase.clone()
     }
 
-    /// Takes what it has read. Its next reading is about these processes.
+    /// Takes what the thread has read. Its next reading is about these processes.
     pub(super) fn exchange(&self, pids: &[u32]) -> Vec<Batch> {
         let mut state = self.shared.lock();
         state.pids.clear();
@@ -146,8 +163,8 @@ impl Worker {
         self.shared.lock().warnings.clone()
     }
 
-    /// Asks for a last reading, as far as it comes until then. Gives whether it will come soon: the thread pauses, or has just
-    /// begun a turn.
+    /// Asks for a last reading, as far as it can be read until the time `until`. Gives whether it will come soon: the thread
+    /// pauses, or has begun a turn only lately.
     pub(super) fn ask_for_last(&self, until: Instant) -> bool {
         let mut state = self.shared.lock();
         state.last_until = Some(until);
@@ -157,26 +174,26 @@ impl Worker {
         state.phase == Phase::Ready && Duration::from_nanos(in_driver_ns) < POLICY.last_reading_wait
     }
 
-    /// Gives since when the driver, which had answered before, has not returned from a call, CLOCK_MONOTONIC nanoseconds.
-    /// `None`: it answers, or the call is younger than `POLICY.unresponsive_ns`.
+    /// Gives since when a driver that had answered before has not returned from a turn, CLOCK_MONOTONIC nanoseconds.
+    /// `None`: it answers, or the turn began less than `POLICY.unresponsive_ns` ago.
     pub(super) fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
         let state = self.shared.lock();
         let since_ns = state.in_driver_since_ns.filter(|_| state.phase == Phase::Ready)?;
         (now_ns.saturating_sub(since_ns) >= POLICY.unresponsive_ns).then_some(since_ns)
     }
 
-    /// Gives how long ago the last reading began.
+    /// Gives how long before `now_ns` (CLOCK_MONOTONIC) the last reading began.
     pub(super) fn age(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(now_ns.saturating_sub(self.shared.lock().read_ns))
     }
 
-    /// Waits for the last reading, until the deadline.
+    /// Waits until the thread has taken its last reading or failed, at most until the deadline.
     pub(super) fn wait_done(&self, deadline: Instant) {
         self.wait(deadline, |state| matches!(state.phase, Phase::Done | Phase::Failed(_)));
     }
 
-    /// Waits, after the last reading, until changed settings of the driver are restored, at most until the deadline. It goes on
-    /// while one more is restored in each `POLICY.restore_wait`. Gives whether one may still be changed.
+    /// Waits, after the last reading, until changed settings of the driver are restored, at most until the deadline. The wait
+    /// ends early if none is restored for `POLICY.restore_wait`. Gives whether a setting may still be changed.
     pub(super) fn wait_restored(&self, deadline: Instant) -> bool {
         let progress = || {
             let state = self.shared.lock();
@@ -196,15 +213,15 @@ impl Worker {
         is_any_changed
     }
 
-    /// Waits until every figure was read, or there will be none, or the deadline.
+    /// Waits until every figure was read, or the backend has failed, at most until the deadline.
     pub(super) fn wait_sampled(&self, deadline: Instant) {
         self.wait(deadline, |state| state.has_read_all || matches!(state.phase, Phase::Failed(_)));
     }
 
-    /// Waits until the state is like that, or the deadline.
-    fn wait(&self, deadline: Instant, until: impl Fn(&State) -> bool) {
+    /// Waits until the state `is_reached`, at most until the deadline.
+    fn wait(&self, deadline: Instant, is_reached: impl Fn(&State) -> bool) {
         let mut state = self.shared.lock();
-        while !until(&state) {
+        while !is_reached(&state) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -214,7 +231,8 @@ impl Worker {
     }
 }
 
-/// Runs the thread: starts the backend and reads until the last reading. Then it restores the settings that were changed.
+/// Runs the thread: starts the backend, and reads until the last reading is complete or its time is over. Then it restores the
+/// settings that were changed.
 fn work(shared: &Shared, config: &GpuConfig, start: Start) {
     let mut backend = match start() {
         Ok(backend) => backend,
@@ -226,7 +244,7 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
     };
     {
         let mut state = shared.lock();
-        // No setting of the driver was changed yet, and the report needs no reading any more.
+        // The run is over: the report needs no reading any more, and no setting of the driver was changed yet.
         if state.last_until.is_some() {
             return;
         }
@@ -244,21 +262,13 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
         };
         let (batch, turn) = reader.read(backend.as_mut(), &pids, last_until.is_some());
         let is_over = last_until.is_some_and(|until| turn.is_complete || Instant::now() >= until);
-        // One by one: [`Worker::wait_restored`] waits while the number falls.
-        while is_over && backend.changed_settings() > 0 {
-            backend.restore_one();
-            shared.lock().changed_settings = backend.changed_settings();
-            shared.changed.notify_all();
+        if is_over {
+            restore_all(shared, backend.as_mut());
         }
         let mut state = shared.lock();
-        state.has_read_all |= turn.is_complete;
-        state.phase = if is_over { Phase::Done } else { Phase::Ready };
-        state.unreadable = backend.unreadable();
-        state.unknown_names.clone_from(&reader.unknown_names);
-        state.warnings = backend.warnings();
-        state.changed_settings = backend.changed_settings();
+        state.note_turn(backend.as_ref(), &reader, turn.is_complete);
         state.take_in(batch);
-        state.in_driver_since_ns = None;
+        state.phase = if is_over { Phase::Done } else { Phase::Ready };
         shared.changed.notify_all();
         if is_over {
             return;
@@ -271,15 +281,27 @@ fn work(shared: &Shared, config: &GpuConfig, start: Start) {
     }
 }
 
+/// Restores the changed settings of the driver one by one: [`Worker::wait_restored`] waits while their number falls.
+fn restore_all(shared: &Shared, backend: &mut dyn Backend) {
+    while backend.changed_settings() > 0 {
+        backend.restore_one();
+        shared.lock().changed_settings = backend.changed_settings();
+        shared.changed.notify_all();
+    }
+}
+
 /// What the thread keeps from one reading to the next.
 struct Reader<'a> {
     config: &'a GpuConfig,
+    /// The devices that the backend had when they were last listed.
     all: Vec<Device>,
+    /// Ids of the devices to read.
     wanted: Vec<String>,
-    /// Those of them that the command does not see, by its environment.
+    /// Ids of those that the command does not see, by its environment.
     hidden: BTreeSet<String>,
     /// Names of `--guuids` that mean none of the devices.
     unknown_names: Vec<String>,
+    /// When to list the devices again.
     list_at: Instant,
 }
 
@@ -296,28 +318,28 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads what is due. The list of devices is asked for once in a while. `pids`: the processes of the run. `is_last`: all is
-    /// read once more.
+    /// Reads what is due, and lists the devices if that is due. `pids`: the processes of the run. `is_last`: it is the end of
+    /// the run, so all is to be read once more.
     fn read(&mut self, backend: &mut dyn Backend, pids: &[u32], is_last: bool) -> (Batch, Turn) {
         let mut batch = Batch::default();
         let began = Instant::now();
         if began >= self.list_at && (!is_last || self.all.is_empty()) {
             let all = backend.devices();
             self.list_at = began + POLICY.list_interval.max(began.elapsed() * POLICY.list_pause_factor);
-            batch.devices = self.take(all);
+            batch.devices = self.take_devices(all);
         }
         batch.at_ns = clock::monotonic_ns();
         let ask = Ask { at_ns: batch.at_ns, wanted: &self.wanted, hidden: &self.hidden, pids, is_last };
         let mut turn = backend.turn(&ask);
         batch.samples = std::mem::take(&mut turn.samples);
         if turn.has_news {
-            batch.devices = self.take(backend.known_devices()).or(batch.devices);
+            batch.devices = self.take_devices(backend.known_devices()).or(batch.devices);
         }
         (batch, turn)
     }
 
-    /// Takes in the devices that the backend has. Gives them as they count in this run. `None`: nothing changed.
-    fn take(&mut self, all: Vec<Device>) -> Option<DeviceList> {
+    /// Takes in the devices that the backend has. Gives those that count in this run. `None`: no device has changed.
+    fn take_devices(&mut self, all: Vec<Device>) -> Option<DeviceList> {
         if all == self.all && !self.wanted.is_empty() {
             return None;
         }
@@ -335,7 +357,7 @@ impl<'a> Reader<'a> {
         Some(list)
     }
 
-    /// Gives the devices as they count in this run.
+    /// Gives the wanted devices with their visibility to the command, and the ids of all whole devices of the machine.
     fn device_list(&self, all: &[Device], wanted: Vec<Device>) -> DeviceList {
         let visibility = Visibility::new(&self.config.visible, all);
         let tracked =

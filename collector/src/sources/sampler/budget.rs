@@ -3,7 +3,7 @@
 use crate::model::policy::BudgetPolicy;
 use crate::sys::clock;
 
-/// See [`BudgetPolicy`].
+/// The CPU time that may be spent now, by the rules of a [`BudgetPolicy`].
 #[derive(Debug)]
 pub struct Budget {
     policy: BudgetPolicy,
@@ -20,7 +20,7 @@ impl Budget {
         Self { policy, nanoseconds: policy.saved_ns, refilled_ns: start_ns }
     }
 
-    /// Gives what it allows.
+    /// Gives the rules of this budget.
     #[must_use]
     pub fn policy(&self) -> BudgetPolicy {
         self.policy
@@ -33,7 +33,7 @@ impl Budget {
         self.nanoseconds = self.nanoseconds.saturating_add_unsigned(earned).min(self.policy.saved_ns);
     }
 
-    /// Does some work, and pays the CPU time that it took.
+    /// Does some work, and pays the CPU time that the work took in this thread.
     pub fn spend<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let start = clock::thread_cpu_ns();
         let result = work();
@@ -42,8 +42,8 @@ impl Budget {
         result
     }
 
-    /// Gives a credit (what may be owed, see [`Self::has_credit`]) that lets a quarter of what is left beyond this reserve
-    /// be spent, nanoseconds. It is negative, since the other three quarters must stay. `None`: nothing is left.
+    /// Gives the credit, nanoseconds, by which [`Self::has_credit`] lets a quarter of the time beyond this reserve be spent.
+    /// The credit is negative, since the reserve and the other three quarters must stay. `None`: nothing is left beyond it.
     #[must_use]
     pub fn credit_of_quarter(&self, reserved_ns: i64) -> Option<i64> {
         let beyond_ns = self.nanoseconds.saturating_sub(reserved_ns);
@@ -56,8 +56,8 @@ impl Budget {
         self.has_credit(0)
     }
 
-    /// Whether something is left before more than this credit is owed, nanoseconds. A negative credit: whether more than that
-    /// is left.
+    /// Whether more may be spent if up to `credit_ns` nanoseconds may be owed. With a negative credit: whether more than its
+    /// amount is left.
     #[must_use]
     pub fn has_credit(&self, credit_ns: i64) -> bool {
         self.nanoseconds > credit_ns.saturating_neg()

@@ -8,84 +8,94 @@ use crate::model::observation::{Mappings, PeakReading, ReadingState, SharingRead
 use crate::sys::proc_fs::{self, ProcRoot, Stat, Statm, read_held};
 use crate::sys::{clock, pidfd, rlimit};
 
-/// A process that did not run since it was read is read again after this time: the kernel may have taken memory from
-/// it.
+/// A process that did not run since its last reading is read again after this time: the kernel may have reclaimed memory of
+/// the process.
 const LONGEST_REST_NS: u64 = 1_000_000_000;
 
-/// smaps stands for smaps_rollup if the anonymous part of the PSS is estimated for less than one part in this many.
-const ESTIMATED: u64 = 64;
+/// smaps_rollup is not read if smaps estimates the anonymous part of the PSS for at most one part in this many of the RSS.
+const ESTIMATED_PART: u64 = 64;
 
 /// Why a process's files can't be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenError {
     /// The process is gone, or another one has its pid.
     Gone,
-    /// They may not be read.
+    /// The files may not be read.
     Hidden,
 }
 
-/// Files of one process.
+/// Files of one process, and its last reading.
 #[derive(Debug)]
 pub(super) struct Handle {
-    pid: u32,
-    /// The thread whose files show its memory: another than the first once that has ended alone.
-    memory_of: u32,
+    target: Target,
+    /// The length of a clock tick of its start time, microseconds.
+    tick_us: u64,
+    /// The thread whose files show the process's memory: another than the first once that has ended alone.
+    memory_thread: u32,
     /// When stat and statm were last read, CLOCK_MONOTONIC nanoseconds.
     read_at_ns: u64,
     /// stat and statm, held open where the fd limit allows.
     files: Option<(File, File)>,
-    /// Its CPU clock at that time, nanoseconds.
+    /// The process's CPU clock when it was last read, nanoseconds.
     cpu_ns: Option<u64>,
 }
 
 /// What statm says.
 enum Memory {
-    /// There is some.
+    /// The process has memory.
     Size(Size),
-    /// The process is there and has none: it is about to end, or in the middle of an exec.
+    /// The process is there without memory: it is about to end, or in the middle of an exec.
     None,
     /// The file can't be read any more.
     Gone,
 }
 
 impl Handle {
-    /// Opens the files of a process. `tick_us`: how long a clock tick of its start time is.
+    /// Opens the files of a process. `tick_us`: the length of a clock tick of its start time, microseconds.
     pub(super) fn open(root: &ProcRoot, target: &Target, tick_us: u64) -> Result<Self, OpenError> {
         let pid = target.pid;
         let files = match (root.open(pid, "stat"), root.open(pid, "statm")) {
             (Ok(stat), Ok(statm)) => Some((stat, statm)),
-            // Out of fds: open and close at every reading.
+            // No fd is left: the files are opened and closed at every reading.
             (Err(error), _) | (_, Err(error)) if is_fd_limit(&error) => None,
             (Err(error), _) | (_, Err(error)) => {
                 let is_gone = error.kind() == ErrorKind::NotFound && pidfd::is_gone(pid);
                 return Err(if is_gone { OpenError::Gone } else { OpenError::Hidden });
             }
         };
-        let handle = Self { pid, memory_of: pid, read_at_ns: 0, files, cpu_ns: None };
-        let is_shown =
-            |stat: &Stat| target.identity.is_shown(stat.start_ns(tick_us), || pidfd::inode(pid).unwrap_or(0));
-        handle.stat(root).filter(is_shown).map(|_| handle).ok_or(OpenError::Gone)
+        let handle =
+            Self { target: *target, tick_us, memory_thread: pid, read_at_ns: 0, files, cpu_ns: None };
+        handle.stat(root).filter(|stat| handle.is_shown(stat)).map(|_| handle).ok_or(OpenError::Gone)
     }
 
-    /// Reads stat, by the open file if there is one.
+    /// Whether this stat of its pid is the process's, and not that of another one which has the pid by now.
+    fn is_shown(&self, stat: &Stat) -> bool {
+        let Target { pid, identity, .. } = self.target;
+        identity.is_shown(stat.start_ns(self.tick_us), || pidfd::inode(pid).unwrap_or(0))
+    }
+
+    /// Reads stat, by the open file if there is one. `None`: the process is gone. Without an open file, another one can have its
+    /// pid by now.
     fn stat(&self, root: &ProcRoot) -> Option<Stat> {
         let mut buffer = [0; 1024];
         match &self.files {
             Some((stat, _)) => read_held(stat, &mut buffer).and_then(Stat::parse),
-            None => root.stat(self.pid),
+            None => root.stat(self.target.pid).filter(|stat| self.is_shown(stat)),
         }
     }
 
-    /// Reads clock, stat and statm. A process that `is_alone` in its memory and has used no CPU time since it was read has
-    /// touched none and has not ended. The clock alone tells that, at a tenth of the cost.
+    /// Reads clock, stat and statm. `page`: size of a page, bytes. `now_ns`: CLOCK_MONOTONIC.
+    ///
+    /// A process `is_alone` if it shares its memory with no other. If such a process has used no CPU time since its last reading,
+    /// its memory is as it was, and it has not ended. The clock alone shows that, at a tenth of the cost.
     pub(super) fn read(&mut self, root: &ProcRoot, page: u64, is_alone: bool, now_ns: u64) -> ReadingState {
-        // The clock first: after reaping it would be another process's, or none.
-        let clock_ns = pidfd::cpu_clock_ns(self.pid);
+        // The clock comes first. If the process was reaped, it may be another process's, but then reading the held stat fails.
+        let clock_ns = pidfd::cpu_clock_ns(self.target.pid);
         let has_rested = clock_ns.is_some() && clock_ns == self.cpu_ns;
         if has_rested && is_alone && now_ns.saturating_sub(self.read_at_ns) < LONGEST_REST_NS {
             return ReadingState::Rested;
         }
-        // Until all is read: a reading that ends early must not let the next one count as rested.
+        // This is set again once all is read. After a reading that ends early, the next one must not count as rested.
         self.read_at_ns = 0;
         let Some(stat) = self.stat(root) else { return ReadingState::Gone(clock::monotonic_ns()) };
         self.cpu_ns = clock_ns.or(self.cpu_ns);
@@ -101,13 +111,13 @@ impl Handle {
             is_stopped: stat.is_stopped(),
         };
         if stat.is_over() {
-            let remains = proc_fs::remains_if_over(self.pid, &stat);
+            let remains = proc_fs::remains_if_over(self.target.pid, &stat);
             let at_ns = clock::monotonic_ns();
             return remains.map_or(ReadingState::Gone(at_ns), |remains| ReadingState::Zombie(at_ns, remains));
         }
         let size = match self.memory(root, page) {
             Memory::Size(size) => Some(size),
-            none => match self.look_elsewhere(root, page, &stat, vitals, matches!(none, Memory::Gone)) {
+            none => match self.explain_no_memory(root, page, &stat, vitals, matches!(none, Memory::Gone)) {
                 Ok(size) => size,
                 Err(end) => return end,
             },
@@ -117,8 +127,9 @@ impl Handle {
     }
 
     /// Finds out why statm shows no memory. Gives the memory that another thread shows, or `None` if the process is in the
-    /// middle of an exec. Else gives, as the error, that it is ending or gone. `is_gone`: statm can't be read any more.
-    fn look_elsewhere(
+    /// middle of an exec. Else gives, as the error, that the process is ending or gone. `stat` and `vitals` were just read.
+    /// `is_gone`: statm can't be read any more.
+    fn explain_no_memory(
         &mut self,
         root: &ProcRoot,
         page: u64,
@@ -126,14 +137,15 @@ impl Handle {
         vitals: Vitals,
         is_gone: bool,
     ) -> Result<Option<Size>, ReadingState> {
-        let was_elsewhere = self.memory_of != self.pid;
-        // It is being torn down: its memory is gone, it is not yet a zombie. That may have begun since stat was read.
+        let was_elsewhere = self.memory_thread != self.target.pid;
+        // The process is being torn down: its memory is gone, and it is not yet a zombie. That may have begun since stat was
+        // read.
         let is_ending =
             was_elsewhere || stat.is_ending() || self.stat(root).is_none_or(|stat| stat.is_ending());
         if !is_ending {
             return if is_gone { Err(ReadingState::Gone(clock::monotonic_ns())) } else { Ok(None) };
         }
-        // If it has other threads, the first may have ended alone.
+        // If the process has other threads, the first may have ended alone.
         let of_thread = (stat.threads > 1).then(|| self.memory_of_other_thread(root, page)).flatten();
         if of_thread.is_some() {
             return Ok(of_thread);
@@ -147,16 +159,16 @@ impl Handle {
         })
     }
 
-    /// Looks for a thread that has the process's memory, which is read there from now on: /proc shows none for a main thread
-    /// that has ended. `None`: no thread has any, or the process is gone.
+    /// Looks for a thread whose files show the process's memory. Memory is read there from now on, since /proc shows none for a
+    /// main thread that has ended. `None`: no thread shows any, or the process is gone.
     fn memory_of_other_thread(&mut self, root: &ProcRoot, page: u64) -> Option<Size> {
-        root.threads(self.pid).into_iter().find_map(|thread| {
+        root.threads(self.target.pid).into_iter().find_map(|thread| {
             let statm = root.open(thread, "statm").ok()?;
-            // As long as the process is there, its pid and those of its threads are not used again.
+            // As long as the process is there, its pid and those of its threads are not used again: the file is the thread's.
             self.stat(root)?;
-            self.memory_of = thread;
-            if let Some((_, of_memory)) = &mut self.files {
-                *of_memory = statm;
+            self.memory_thread = thread;
+            if let Some((_, held_statm)) = &mut self.files {
+                *held_statm = statm;
             }
             self.size(root, page)
         })
@@ -167,7 +179,7 @@ impl Handle {
         let mut buffer = [0; 256];
         let statm = match &self.files {
             Some((_, statm)) => read_held(statm, &mut buffer).and_then(Statm::parse),
-            None => root.read(self.memory_of, "statm").as_deref().and_then(Statm::parse),
+            None => root.read(self.memory_thread, "statm").as_deref().and_then(Statm::parse),
         };
         match statm {
             None => Memory::Gone,
@@ -180,32 +192,33 @@ impl Handle {
         }
     }
 
-    /// Reads its size now. `None`: it has no memory any more.
+    /// Reads the size of the process's memory. `None`: it has no memory any more.
     pub(super) fn size(&self, root: &ProcRoot, page: u64) -> Option<Size> {
         if let Memory::Size(size) = self.memory(root, page) { Some(size) } else { None }
     }
 
-    /// Reads its peak so far.
-    pub(super) fn peak(&self, root: &ProcRoot, target: &Target) -> PeakReading {
-        let status = root.status(self.memory_of);
+    /// Reads the process's peak so far, and its limits.
+    pub(super) fn peak(&self, root: &ProcRoot) -> PeakReading {
+        let status = root.status(self.memory_thread);
         PeakReading {
-            id: target.id,
+            id: self.target.id,
             vm_hwm_bytes: status.as_ref().and_then(|status| status.hwm),
             hugetlb_bytes: status.map(|status| status.hugetlb),
-            limits: rlimit::of_process(self.pid),
+            limits: rlimit::of_process(self.target.pid),
         }
     }
 
-    /// Reads how its memory is shared, and its size right after that: both figures must be of one time. It may have exec'd
-    /// or begun to end since it was last read.
+    /// Reads how the process's memory is shared, and its size right after that: both figures must be of one time. The process may
+    /// have exec'd or begun to end since its last reading.
     pub(super) fn sharing(&self, root: &ProcRoot, page: u64, wants_mappings: bool) -> SharingReading {
-        let mappings = wants_mappings.then(|| root.mappings(self.memory_of)).flatten();
-        // smaps has the same sums, so one of both is enough: each takes milliseconds for a large process.
-        let exact = |mappings: &&Mappings| mappings.estimated_bytes <= mappings.rollup.rss_bytes / ESTIMATED;
+        let mappings = wants_mappings.then(|| root.mappings(self.memory_thread)).flatten();
+        // smaps has the same sums as smaps_rollup, so one of both is enough: each takes milliseconds for a large process.
+        let exact =
+            |mappings: &&Mappings| mappings.estimated_bytes <= mappings.rollup.rss_bytes / ESTIMATED_PART;
         if let Some(rollup) = mappings.as_ref().filter(exact).map(|mappings| mappings.rollup) {
             return SharingReading::Read { rollup, mappings, size: self.size(root, page) };
         }
-        match root.rollup(self.memory_of) {
+        match root.rollup(self.memory_thread) {
             Ok(Some(rollup)) => SharingReading::Read { rollup, mappings, size: self.size(root, page) },
             Ok(None) => SharingReading::NoMemory,
             Err(_) => SharingReading::Denied,
@@ -213,6 +226,41 @@ impl Handle {
     }
 }
 
+/// Whether the process's or the machine's limit of open files is reached.
 fn is_fd_limit(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{Identity, ProcessId};
+
+    const TICK_US: u64 = 10_000;
+    /// Above the kernel's largest pid (PID_MAX_LIMIT): no real process is ever asked.
+    const PID: u32 = 5_000_002;
+
+    #[test]
+    fn later_process_of_the_same_pid_is_not_read_where_no_fd_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = ProcRoot::new(dir.path());
+        std::fs::create_dir_all(dir.path().join(PID.to_string())).unwrap();
+        let runs_since = |second: i128| {
+            let start = (second * 1_000_000_000 + clock::boot_offset_ns()) / 10_000_000;
+            let stat = format!("7 (x) R 1 1 1 0 -1 0 9 0 0 0 5 6 0 0 20 0 1 0 {start} 1 1 1 1 1 77\n");
+            std::fs::write(root.path(PID, "stat"), stat).unwrap();
+            std::fs::write(root.path(PID, "statm"), "200 100 0 1 0 1 0\n").unwrap();
+        };
+        let latest_start_ns = 1_000_000_000;
+        let identity =
+            Identity { pidfd_inode: 0, latest_start_ns, is_start_rough: false, is_pid_held: false };
+        let target = Target { id: ProcessId(1), pid: PID, identity };
+        runs_since(1);
+        let opened = Handle::open(&root, &target, TICK_US).unwrap();
+        let mut handle = Handle { files: None, ..opened };
+        assert!(matches!(handle.read(&root, 4096, true, 2), ReadingState::Alive(..)));
+        // It was reaped, and another process has its pid.
+        runs_since(2);
+        assert!(matches!(handle.read(&root, 4096, true, 3), ReadingState::Gone(_)));
+    }
 }

@@ -21,7 +21,7 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 
 use super::program;
-use crate::model::ids::{ProcessId, Target};
+use crate::model::ids::ProcessId;
 use crate::model::observation::{
     PeakReading, Reading, ReadingState, SampleTarget, SharingReading, SharingReadings, SharingTarget, Size,
 };
@@ -34,9 +34,11 @@ use handle::{Handle, OpenError};
 #[derive(Debug)]
 pub struct Sampler {
     root: ProcRoot,
+    /// Size of a page, bytes.
     page: u64,
+    /// Length of a clock tick, microseconds.
     tick_us: u64,
-    handles: FxHashMap<ProcessId, (Target, Handle)>,
+    handles: FxHashMap<ProcessId, Handle>,
 }
 
 impl Sampler {
@@ -46,19 +48,15 @@ impl Sampler {
         Self { root, page, tick_us, handles: FxHashMap::default() }
     }
 
-    /// Reads clock, stat and statm of these processes, all that live. Those that can't be read are left out.
+    /// Reads clock, stat and statm of these processes, at `now_ns` (CLOCK_MONOTONIC). Also reads the arguments of live ones that
+    /// ask for it. Processes whose files may not be read are left out.
     pub fn read(&mut self, targets: &[SampleTarget], now_ns: u64) -> Vec<Reading> {
         let mut readings = Vec::with_capacity(targets.len());
         for SampleTarget { target, wants_args, is_alone } in targets {
             let state = match self.handles.entry(target.id) {
-                Entry::Occupied(mut entry) => {
-                    entry.get_mut().1.read(&self.root, self.page, *is_alone, now_ns)
-                }
+                Entry::Occupied(mut entry) => entry.get_mut().read(&self.root, self.page, *is_alone, now_ns),
                 Entry::Vacant(entry) => match Handle::open(&self.root, target, self.tick_us) {
-                    Ok(handle) => {
-                        let (_, handle) = entry.insert((*target, handle));
-                        handle.read(&self.root, self.page, *is_alone, now_ns)
-                    }
+                    Ok(handle) => entry.insert(handle).read(&self.root, self.page, *is_alone, now_ns),
                     Err(OpenError::Gone) => ReadingState::Gone(clock::monotonic_ns()),
                     Err(OpenError::Hidden) => continue,
                 },
@@ -70,7 +68,7 @@ impl Sampler {
         readings
     }
 
-    /// Forgets all but these processes.
+    /// Forgets all processes but those that are alive.
     pub fn retain(&mut self, is_alive: impl Fn(ProcessId) -> bool) {
         self.handles.retain(|id, _| is_alive(*id));
     }
@@ -78,22 +76,22 @@ impl Sampler {
     /// Reads a process's peak so far. `None`: no sample has read the process.
     #[must_use]
     pub fn peak(&self, id: ProcessId) -> Option<PeakReading> {
-        let (target, handle) = self.handles.get(&id)?;
-        Some(handle.peak(&self.root, target))
+        Some(self.handles.get(&id)?.peak(&self.root))
     }
 
+    /// Reads how a process's memory is shared. `None`: no sample has read the process.
     fn sharing(&self, target: &SharingTarget) -> Option<SharingReading> {
-        let (_, handle) = self.handles.get(&target.id)?;
+        let handle = self.handles.get(&target.id)?;
         Some(handle.sharing(&self.root, self.page, target.wants_mappings))
     }
 
+    /// Reads the size of a process's memory. `None`: no sample has read the process, or it has no memory any more.
     fn size(&self, id: ProcessId) -> Option<Size> {
-        let (_, handle) = self.handles.get(&id)?;
-        handle.size(&self.root, self.page)
+        self.handles.get(&id)?.size(&self.root, self.page)
     }
 
-    /// Reads how the memory of `members` is shared: of those in `order`, as many as the budget allows with this credit, in
-    /// nanoseconds.
+    /// Reads how the memory of processes is shared, in this `order`, until the budget with this credit (nanoseconds) is spent.
+    /// `members` are all processes whose proportional sizes depend on each other. If there are several, reads their sizes, too.
     #[must_use]
     pub fn read_sharing(
         &self,
@@ -104,13 +102,13 @@ impl Sampler {
     ) -> SharingReadings {
         let mut read = Vec::new();
         for target in order {
-            // Then all of it is void: sizes of some members don't add up. It is read again with a sample that has credit.
+            // Without the others the reading is void: sizes of some members don't add up. A sample that has credit reads again.
             if !budget.has_credit(credit_ns) {
                 break;
             }
             read.extend(budget.spend(|| self.sharing(target)).map(|sharing| (target.id, sharing)));
         }
-        // One of several may have exec'd or ended while they were read one after another.
+        // The members are read one after another. The sizes show whether one has exec'd or ended meanwhile.
         let several = if members.len() < 2 { &[] } else { members };
         let sizes_after = several.iter().map(|id| (*id, self.size(*id))).collect();
         SharingReadings { members: members.to_vec(), read, sizes_after }

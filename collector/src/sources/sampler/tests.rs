@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::model::ids::Identity;
+use crate::model::ids::{Identity, Target};
 
 const S: u64 = 1_000_000_000;
 const PAGE: u64 = 4096;

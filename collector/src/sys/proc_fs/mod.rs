@@ -1,7 +1,8 @@
-//! Reads /proc, at every sample in few system calls and without allocating.
+//! Reads /proc.
 //!
 //! [`ProcRoot`] has the directory to read from, so a test can use a tree of files. A process or file that is gone
-//! (ENOENT, ESRCH) is an ordinary value: `None`.
+//! (ENOENT, ESRCH) is an ordinary value: `None`. Files that each sample reads are held open (`read_held`), so that a reading
+//! takes one system call and allocates nothing.
 
 mod pages;
 mod parse;
@@ -22,10 +23,11 @@ use pages::PageMap;
 pub use parse::{Stat, Statm, Status, parse_busy_ticks, parse_core_ticks, parse_rollup};
 use parse::{line, parse_fork_count, parse_task_times, parse_u64};
 
-/// Gives the final figures of the process with this pid, if its `stat` shows that all its threads are dead.
+/// Gives the final figures of the process with this pid. `None`: `stat` shows that a thread of it lives, or it is gone.
+///
+/// `stat` must have been read before, because a CPU clock that is read before the end is not final.
 #[must_use]
 pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
-    // `stat` comes first: a CPU clock that is read before the end is not final.
     let cpu_ns = stat.is_over().then(|| pidfd::cpu_clock_ns(pid))??;
     Some(Remains {
         cpu_ns,
@@ -36,7 +38,7 @@ pub(crate) fn remains_if_over(pid: u32, stat: &Stat) -> Option<Remains> {
     })
 }
 
-/// Usage of block I/O is counted in units of this many bytes, as by getrusage(2).
+/// Bytes of a unit in which block I/O is counted, as getrusage(2) does.
 pub(crate) const BLOCK_BYTES: u64 = 512;
 
 /// A /proc directory, real or made for a test.
@@ -69,7 +71,7 @@ impl ProcRoot {
         File::open(self.path(pid, file))
     }
 
-    /// Gives the path of a file that is below no pid, such as `loadavg` or `self/cgroup`.
+    /// Gives the path of a file that is not in the directory of a pid, such as `loadavg` or `self/cgroup`.
     #[must_use]
     pub(crate) fn top_path(&self, name: &str) -> PathBuf {
         self.root.join(name)
@@ -88,19 +90,19 @@ impl ProcRoot {
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// Reads /proc/PID/stat.
+    /// Reads /proc/PID/stat. `None`: the process is gone.
     #[must_use]
     pub fn stat(&self, pid: u32) -> Option<Stat> {
         Stat::parse(&self.read(pid, "stat")?)
     }
 
-    /// Reads the final figures of a zombie. `None`: it is no zombie, or is gone.
+    /// Reads the final figures of a zombie. `None`: a thread of the process lives, or the process is gone.
     #[must_use]
     pub(crate) fn remains(&self, pid: u32) -> Option<Remains> {
         remains_if_over(pid, &self.stat(pid)?)
     }
 
-    /// Reads what a process has used so far. `stat` was just read. `None`: the process is gone.
+    /// Gives what a process has used so far. `stat` must have been read just now. `None`: the process is gone.
     #[must_use]
     pub fn used_so_far(&self, pid: u32, stat: &Stat) -> Option<UsedBefore> {
         Some(UsedBefore {
@@ -115,25 +117,25 @@ impl ProcRoot {
         })
     }
 
-    /// Reads the block input and output of a process and its waited-for children, 512-byte units. `None`: it may not be read, or
-    /// the process is gone.
+    /// Reads how many blocks of [`BLOCK_BYTES`] a process and its waited-for children read from storage, and how many they wrote.
+    /// `None`: the process is gone, or is another user's.
     #[must_use]
     pub(crate) fn io_blocks(&self, pid: u32) -> Option<(u64, u64)> {
         self.io_bytes(pid).map(|(read, written)| (read / BLOCK_BYTES, written / BLOCK_BYTES))
     }
 
-    /// Reads /proc/PID/status.
+    /// Reads /proc/PID/status. `None`: the process is gone.
     #[must_use]
     pub fn status(&self, pid: u32) -> Option<Status> {
         Some(Status::parse(&self.read(pid, "status")?))
     }
 
-    /// Reads /proc/PID/smaps_rollup. `None`: the process is gone.
+    /// Reads /proc/PID/smaps_rollup. `None`: the process is gone, or has no memory any more.
     ///
     /// # Errors
-    /// If it may not be read (other users' processes).
+    /// If it may not be read, as that of another user's process.
     pub fn rollup(&self, pid: u32) -> io::Result<Option<Rollup>> {
-        // The kernel checks permission at open and again at read.
+        // Both open and read can be refused: the kernel checks the permission each time.
         match self.open(pid, "smaps_rollup").and_then(|file| read_whole(&file, u64::MAX)) {
             Ok(bytes) => Ok(parse::parse_rollup(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
@@ -141,22 +143,25 @@ impl ProcRoot {
         }
     }
 
-    /// Reads /proc/PID/smaps, with the pages of large file mappings by pagemap. `None`: it can't be read, or the process has
-    /// no memory any more.
+    /// Reads /proc/PID/smaps. Large file mappings are divided into their resident pieces, which /proc/PID/pagemap has. `None`:
+    /// smaps can't be read, or the process has no memory any more.
     #[must_use]
     pub(crate) fn mappings(&self, pid: u32) -> Option<Mappings> {
         let bytes = read_whole(&self.open(pid, "smaps").ok()?, u64::MAX).ok()?;
-        // Opened for the first mapping that is to be divided. Inside, `None`: it can't be opened.
-        let mut page_map = None;
-        let mut pieces = |addresses: &Range<u64>| {
-            let open =
-                || Some(PageMap::new(self.open(pid, "pagemap").ok()?, rustix::param::page_size() as u64));
-            page_map.get_or_insert_with(open).as_ref()?.pieces(addresses)
-        };
-        (!bytes.is_empty()).then(|| parse::parse_smaps(&bytes, &mut pieces))
+        if bytes.is_empty() {
+            return None;
+        }
+        // Opened once, for the first mapping that is divided. `Some(None)`: it can't be opened.
+        let mut page_map: Option<Option<PageMap>> = None;
+        let open_page_map =
+            || Some(PageMap::new(self.open(pid, "pagemap").ok()?, rustix::param::page_size() as u64));
+        let pieces =
+            |addresses: &Range<u64>| page_map.get_or_insert_with(open_page_map).as_ref()?.pieces(addresses);
+        Some(parse::parse_smaps(&bytes, pieces))
     }
 
-    /// Gives device and inode of the executable of a process. `None`: it is gone, has none, or may not be looked at.
+    /// Gives device and inode of the executable of a process. `None`: the process is gone, has no executable, or may not be
+    /// looked at.
     #[must_use]
     pub fn executable(&self, pid: u32) -> Option<(u64, u64)> {
         use std::os::unix::fs::MetadataExt;
@@ -164,7 +169,8 @@ impl ProcRoot {
         Some((file.dev(), file.ino()))
     }
 
-    /// Reads the arguments in /proc/PID/cmdline, at most `limit` bytes. `None`: there are none (zombies, kernel threads).
+    /// Reads the arguments in the first `limit` bytes of /proc/PID/cmdline. `None`: the process has none, as a zombie or a kernel
+    /// thread, or it is gone.
     #[must_use]
     pub fn args(&self, pid: u32, limit: u64) -> Option<Vec<String>> {
         let bytes = read_whole(&self.open(pid, "cmdline").ok()?, limit).ok()?;
@@ -182,14 +188,14 @@ impl ProcRoot {
         read_whole(&self.open(pid, "environ").ok()?, limit).ok()
     }
 
-    /// Reads /proc/PID/comm, without its newline.
+    /// Reads /proc/PID/comm, without its newline. `None`: the process is gone.
     #[must_use]
     pub fn comm(&self, pid: u32) -> Option<String> {
         Some(String::from_utf8_lossy(self.read(pid, "comm")?.trim_ascii_end()).into_owned())
     }
 
-    /// Reads how many bytes the process and its waited-for children read from storage and wrote to it (/proc/PID/io). `None`:
-    /// it is gone, or another user's.
+    /// Reads how many bytes the process and its waited-for children read from storage, and how many they wrote (/proc/PID/io).
+    /// `None`: the process is gone, or is another user's.
     #[must_use]
     pub fn io_bytes(&self, pid: u32) -> Option<(u64, u64)> {
         let text = self.read(pid, "io")?;
@@ -197,14 +203,15 @@ impl ProcRoot {
         Some((number(b"read_bytes:")?, number(b"write_bytes:")?))
     }
 
-    /// Whether a process or thread has this id. Where other users' processes are hidden (mount option hidepid), kill(2) tells.
+    /// Whether a process or thread has this id. /proc can hide other users' processes (mount option hidepid), so kill(2) is asked,
+    /// too.
     #[must_use]
     pub(crate) fn has_id(&self, pid: u32) -> bool {
         let is_real = self.root == Path::new("/proc");
         self.path(pid, "").exists() || (is_real && !pidfd::is_gone(pid))
     }
 
-    /// Gives the inode of the pid namespace of a process.
+    /// Gives the inode of the pid namespace of a process. `None`: the process is gone, or is another user's.
     #[must_use]
     pub fn pid_ns(&self, pid: u32) -> Option<u32> {
         let link = std::fs::read_link(self.path(pid, "ns/pid")).ok()?;
@@ -212,29 +219,29 @@ impl ProcRoot {
         text.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
     }
 
-    /// Reads the pids of the children of all threads of a process, which has this many. Needs CONFIG_PROC_CHILDREN, which
-    /// distributions set.
+    /// Reads the pids of the children of all threads of a process. `thread_count`: how many threads it has. Gives none if the
+    /// kernel lacks CONFIG_PROC_CHILDREN, which distributions set.
     #[must_use]
-    pub fn children(&self, pid: u32, threads: u64) -> Vec<u32> {
-        let mut found = Vec::new();
-        let threads = if threads <= 1 { vec![pid] } else { self.threads(pid) };
+    pub fn children(&self, pid: u32, thread_count: u64) -> Vec<u32> {
+        let mut children = Vec::new();
+        let threads = if thread_count <= 1 { vec![pid] } else { self.threads(pid) };
         for thread in threads {
             let text = self.read(pid, &format!("task/{thread}/children")).unwrap_or_default();
-            found.extend(
-                text.split(|b| *b == b' ').filter_map(parse_u64).filter_map(|p| u32::try_from(p).ok()),
-            );
+            for word in text.split(|b| *b == b' ') {
+                children.extend(parse_u64(word).and_then(|child| u32::try_from(child).ok()));
+            }
         }
-        found
+        children
     }
 
-    /// Whether the kernel lists the children of this process here.
+    /// Whether the kernel lists the children of processes in this /proc (CONFIG_PROC_CHILDREN).
     #[must_use]
     pub fn lists_children(&self) -> bool {
         let own = std::process::id();
         self.path(own, &format!("task/{own}/children")).exists()
     }
 
-    /// Reads the thread ids of a process; none if it is gone.
+    /// Reads the ids of the threads of a process. Gives none if the process is gone.
     #[must_use]
     pub fn threads(&self, pid: u32) -> Vec<u32> {
         let Ok(tasks) = std::fs::read_dir(self.path(pid, "task")) else { return Vec::new() };
@@ -260,15 +267,15 @@ impl ProcRoot {
         own.is_ok_and(|pid| pid.to_str() == Some(&std::process::id().to_string()))
     }
 
-    /// Whether /proc/stat is a file of FUSE, as lxcfs mounts it in containers: their cores have other numbers, and other
-    /// processes are left out.
+    /// Whether /proc/stat is a file of FUSE, as lxcfs mounts it in containers. Such a file numbers the cores anew, and leaves out
+    /// the processes outside the container.
     #[must_use]
     pub(crate) fn has_virtual_stat(&self) -> bool {
         const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
         rustix::fs::statfs(self.top_path("stat")).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
     }
 
-    /// Reads how long a thread ran and waited for a core (/proc/PID/task/TID/schedstat).
+    /// Reads how long a thread ran, and how long it waited for a core (/proc/PID/task/TID/schedstat).
     #[must_use]
     pub(crate) fn task_times(&self, pid: u32, task: u32) -> Option<TaskTimes> {
         parse_task_times(&self.read(pid, &format!("task/{task}/schedstat"))?)
@@ -289,22 +296,23 @@ impl ProcRoot {
     }
 }
 
+/// Reads a file. `None`: it can't be read.
 fn read_all(path: &Path) -> Option<Vec<u8>> {
     read_whole(&File::open(path).ok()?, u64::MAX).ok()
 }
 
 /// Reads at most `limit` bytes of a file.
 ///
-/// Files of /proc report no size, so the standard library would start with a small buffer. The kernel then formats the text
-/// again for every further read.
+/// Begins with a buffer that most files of /proc fit in. These files report no size, so the standard library would begin with
+/// a small buffer. The kernel would then format the text again for every further read.
 fn read_whole(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Reads a small open file from its start, as much as the buffer holds. `None`: it can't be read, as after its process was
-/// reaped.
+/// Reads an open file from its start into `buffer`, in one system call. What does not fit in the buffer is left out. `None`: the
+/// file can't be read, as after its process was reaped.
 #[must_use]
 pub(crate) fn read_held<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = file.read_at(buffer, 0).ok()?;

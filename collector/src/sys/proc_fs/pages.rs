@@ -1,24 +1,24 @@
-//! Which pages of a file mapping a process has touched: /proc/PID/pagemap, without page frames, so any user may read it of
-//! its own processes.
+//! Finds out which pages of a file mapping a process has in memory, by /proc/PID/pagemap. Page frame numbers, which only root may
+//! read, are not needed.
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// One entry of pagemap, bytes.
+/// Bytes of an entry of pagemap. Each page has one.
 const ENTRY: u64 = 8;
-/// The page is in memory.
+/// The bit of an entry whose page is in memory.
 const PRESENT: u64 = 1 << 63;
-/// It belongs to a file or to shared memory: no copy that the process has written.
+/// The bit of an entry whose page belongs to a file or to shared memory. The process's own copy of a page has it not set.
 const OF_FILE: u64 = 1 << 61;
-/// A larger mapping takes too long: 8 MB of entries.
+/// A larger mapping is not looked at. One of this size has 8 MiB of entries.
 const MOST_BYTES: u64 = 4 << 30;
 /// Entries are read in parts of this many bytes.
 const PART_BYTES: u64 = 64 << 10;
-/// A mapping with more pieces stays whole: each is part of every estimate.
+/// A mapping with more pieces is not divided, because each piece costs time in every estimate of shared memory.
 const MOST_PIECES: usize = 256;
 
-/// pagemap of a process.
+/// The pagemap of a process.
 #[derive(Debug)]
 pub(super) struct PageMap {
     file: File,
@@ -30,16 +30,16 @@ impl PageMap {
         Self { file, page_bytes }
     }
 
-    /// Finds the pieces of these addresses that are all resident pages of the file, as offsets from the first address.
-    /// `None`: there are too many, or they can't be read.
+    /// Finds the stretches of these addresses in which all pages are in memory and belong to the file. Gives them as offsets from
+    /// the first address, in bytes. `None`: the mapping is too large, has too many pieces, or can't be read.
     pub(super) fn pieces(&self, addresses: &Range<u64>) -> Option<Vec<Range<u64>>> {
         let length = addresses.end - addresses.start;
         if length > MOST_BYTES {
             return None;
         }
         let mut pieces: Vec<Range<u64>> = Vec::new();
-        // `at` is how far the pages were looked at, bytes from the first address.
         let mut entries = vec![0; PART_BYTES.min(length / self.page_bytes * ENTRY) as usize];
+        // Where the next page begins, as an offset from the first address.
         let mut at = 0;
         while at < length {
             let left = ((length - at) / self.page_bytes * ENTRY).min(entries.len() as u64) as usize;
@@ -49,7 +49,7 @@ impl PageMap {
             for entry in entries.chunks_exact(ENTRY as usize) {
                 let entry = u64::from_ne_bytes(entry.try_into().ok()?);
                 if entry & PRESENT != 0 && entry & OF_FILE != 0 {
-                    // The page lengthens the piece that ends where it begins, or is a new one.
+                    // The page lengthens the last piece if that ends here. Otherwise it begins a new piece.
                     match pieces.last_mut().filter(|last| last.end == at) {
                         Some(last) => last.end += self.page_bytes,
                         None => pieces.push(at..at + self.page_bytes),

@@ -1,12 +1,12 @@
-//! Parsers of /proc files. What lacks a number is `None`. Only numbers that some kernels lack or hide are 0 then, where the field
-//! or the parser says so.
+//! Parsers of /proc files. The result is `None` if the text lacks a number. A number that some kernels lack or hide is 0 instead,
+//! where the doc of the field or parser says so.
 
 use std::ops::Range;
 
 use crate::model::observation::{CoreTicks, FileMapping, Mappings, Rollup, TaskTimes};
 use crate::sys::clock;
 
-/// The fields of /proc/PID/stat that we use (proc_pid_stat(5)).
+/// The fields of /proc/PID/stat that are used (proc_pid_stat(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// Process state: R, S, D, T, Z, X ...
@@ -44,9 +44,9 @@ impl Stat {
         let mut fields = text.get(after + 2..)?.split(|b| *b == b' ');
         // Fields are numbered from 1 in proc_pid_stat(5); `state` is the third.
         let state = *fields.next()?.first()?;
-        // Of the field that was read last.
+        // The number of the field that was read last.
         let mut number = 3;
-        // Fields must be asked for in ascending order.
+        // Gives the number in the field `wanted`. Fields must be asked for in ascending order.
         let mut field = |wanted: u32| {
             while number + 1 < wanted {
                 fields.next()?;
@@ -70,7 +70,7 @@ impl Stat {
         })
     }
 
-    /// Gives the start time, CLOCK_MONOTONIC nanoseconds, rounded down to a tick of this many microseconds.
+    /// Gives the start time, CLOCK_MONOTONIC nanoseconds, rounded down to a clock tick. `tick_us`: a tick, microseconds.
     ///
     /// The file counts on CLOCK_BOOTTIME. If the machine was suspended after the start, the result is too early by that
     /// time.
@@ -113,7 +113,7 @@ impl Stat {
     }
 }
 
-/// The fields of /proc/PID/statm that we use, in pages.
+/// The fields of /proc/PID/statm that are used, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statm {
     /// Pages of address space; 0 once an exiting process has released its memory.
@@ -137,8 +137,8 @@ impl Statm {
     }
 }
 
-/// Parses /proc/PID/smaps_rollup. `Pss_Anon`, which kernels before 5.2 lack, and `Private_Hugetlb` are 0 if they are not there.
-/// `None`: the file is empty, since the process has no memory, or lacks another line.
+/// Parses /proc/PID/smaps_rollup. `Pss_Anon`, which kernels before 5.2 lack, and `Private_Hugetlb` count as 0 if they are missing.
+/// `None`: another line is missing. The whole file is empty if the process has no memory.
 #[must_use]
 pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
     let mut read =
@@ -154,23 +154,25 @@ pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
 /// Parts of a mapping, bytes from its beginning.
 type Pieces = Vec<Range<u64>>;
 
-/// Only mappings with so much of a file are divided, bytes: what the processes have of small ones differs by little.
+/// A mapping is divided only if so many bytes of its file are resident. Of smaller ones, processes have nearly the same pages.
 const DIVIDED_FROM_BYTES: u64 = 1 << 20;
 
-/// One mapping of smaps while its lines are read, bytes.
+/// One mapping of smaps while its lines are read. Sizes and offsets are in bytes.
 #[derive(Debug, Default)]
 struct Mapping {
     /// Where it begins in the address space.
     address: u64,
-    /// Device and inode; an inode of 0: no file.
+    /// Device and inode of the file. If the inode is 0, the mapping has no file.
     file: (u64, u64),
-    /// The part of the file that is mapped.
+    /// Where the mapped part of the file begins.
     start: u64,
+    /// Where the mapped part of the file ends.
     end: u64,
     rss: u64,
     pss: u64,
+    /// The pages that only this process has.
     private: u64,
-    /// The part of `private` that is no clean page of the file.
+    /// Those of `private` that are dirty.
     private_dirty: u64,
     anonymous: u64,
     hugetlb_private: u64,
@@ -194,10 +196,10 @@ impl Mapping {
         Some(Self { address, file: (device, inode), start, end, ..Self::default() })
     }
 
-    /// Adds the mapping's figures to the sums. `pieces` gives the resident pieces of its addresses, if they are known.
+    /// Adds the mapping's figures to the sums. `pieces` gives the resident pieces of some addresses, see [`parse_smaps`].
     fn add_to(&self, mappings: &mut Mappings, pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) {
         let is_file = self.file.1 != 0;
-        // A page of the file that was never written is clean. A written one is an anonymous page, and dirty.
+        // In a file mapping, a page of the file is clean. The copy that a write makes of it is an anonymous page, and dirty.
         let private_anon = if is_file { self.private_dirty.min(self.anonymous) } else { self.private };
         mappings.private_anon_bytes += private_anon;
         let rollup = &mut mappings.rollup;
@@ -209,8 +211,8 @@ impl Mapping {
             rollup.pss_anon_bytes += self.pss;
             return;
         }
-        // smaps does not say how much of the proportional size is anonymous. Anonymous pages that others have, too, are
-        // taken for shared with as many processes as the other shared pages of the mapping.
+        // smaps does not say how much of a mapping's PSS is anonymous. This estimate assumes that shared anonymous pages have as
+        // many sharers as the mapping's other shared pages.
         let shared_anon = self.anonymous - private_anon;
         let shared_pss = self.pss.saturating_sub(self.private);
         let anonymous_pss =
@@ -220,8 +222,8 @@ impl Mapping {
         self.add_pages_of_file(mappings, anonymous_pss, pieces);
     }
 
-    /// Adds what a mapping has of its file: all but the anonymous pages, whose proportional size is `anonymous_pss`, bytes. If
-    /// its resident pieces are known, each is a mapping of its own.
+    /// Adds the pages that a mapping has of its file: all but the anonymous ones, whose PSS is `anonymous_pss` bytes. If the
+    /// mapping is divided, each resident piece is added as a mapping of its own.
     fn add_pages_of_file(
         &self,
         mappings: &mut Mappings,
@@ -237,7 +239,7 @@ impl Mapping {
         let pss_bytes = self.pss.saturating_sub(anonymous_pss) + self.hugetlb_private;
         let Self { address, file, start, end, .. } = *self;
         let length = end - start;
-        // A mapping that is resident as a whole is one piece.
+        // A mapping that is wholly resident would be one piece, and a small one is not worth the time.
         let is_divided = hugetlb == 0 && (DIVIDED_FROM_BYTES..length).contains(&rss_bytes);
         let pieces = is_divided.then(|| pieces(&(address..address + length))).flatten();
         let mapping = FileMapping { file, start, end, rss_bytes, pss_bytes };
@@ -248,7 +250,7 @@ impl Mapping {
     }
 }
 
-/// Splits a mapping into its resident pieces, each with its part of the proportional size.
+/// Splits a mapping into its resident pieces. Each gets a part of the PSS in proportion to its length.
 fn split(mapping: FileMapping, resident_pieces: &[Range<u64>]) -> impl Iterator<Item = FileMapping> {
     let length = |piece: &Range<u64>| piece.end - piece.start;
     let resident_bytes: u64 = resident_pieces.iter().map(length).sum();
@@ -266,12 +268,15 @@ fn scaled(bytes: u64, part: u64, whole: u64) -> u64 {
     (u128::from(bytes) * u128::from(part)).checked_div(u128::from(whole)).unwrap_or(0) as u64
 }
 
-/// Parses /proc/PID/smaps. `resident_pieces` says which parts of some addresses are resident pages of a file, as offsets from the
-/// first address, if that can be said. A line that is not there, or does not parse, adds nothing. Without the first line of a
-/// mapping, its pages count as those of no file.
+/// Parses /proc/PID/smaps. `resident_pieces` gives those parts of some addresses that are resident pages of a file, as offsets
+/// from the first address. If it gives `None`, the mapping is not divided.
+///
+/// A line that is missing or can't be parsed adds nothing. If that is the first line of a mapping, its pages count as those of no
+/// file.
 #[must_use]
 pub fn parse_smaps(text: &[u8], mut resident_pieces: impl FnMut(&Range<u64>) -> Option<Pieces>) -> Mappings {
     let mut mappings = Mappings::default();
+    // The mapping whose lines are being read.
     let mut mapping = Mapping::default();
     for line in text.split(|b| *b == b'\n') {
         // The first line of a mapping begins with an address, each other line with the name of a figure.
@@ -302,7 +307,7 @@ pub fn parse_smaps(text: &[u8], mut resident_pieces: impl FnMut(&Range<u64>) -> 
     mappings
 }
 
-/// The fields of /proc/PID/status that we use.
+/// The fields of /proc/PID/status that are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// VmHWM, bytes; `None` for a process without memory (a zombie, a kernel thread).
@@ -313,7 +318,7 @@ pub struct Status {
     pub tgid: Option<u32>,
     /// Pid in each pid namespace, from the reader's down to the process's own.
     pub ns_pids: Vec<u32>,
-    /// A SIGKILL is pending.
+    /// Whether a SIGKILL is pending.
     pub is_killed: bool,
 }
 
@@ -341,12 +346,12 @@ impl Status {
     }
 }
 
-/// Gives the rest of the first line that starts with `key`.
+/// Gives what follows `key` in the first line that begins with it.
 pub(super) fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key))
 }
 
-/// Gives the value of a "Key:   123 kB" line in bytes. The kernel's kB is 1024 bytes.
+/// Gives the value of the line `KEY   123 kB`, in bytes. The kernel's kB is 1024 bytes.
 fn kib(text: &[u8], key: &[u8]) -> Option<u64> {
     kib_value(line(text, key)?)
 }
@@ -362,21 +367,21 @@ pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
     str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
 }
 
-/// Gives the busy time of all cores since boot, from the text of /proc/stat, clock ticks. Idle and iowait are not in it; guest
-/// time is in user time.
+/// Gives the busy time of all cores since boot, clock ticks, from the text of /proc/stat. That is all but idle, iowait and steal
+/// time. Guest time is included, because the kernel counts it as user time.
 #[must_use]
 pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
     let mut fields = line(text, b"cpu ")?.trim_ascii().split(|b| *b == b' ').map(parse_u64);
     let mut next = || fields.next().flatten();
     let (user, nice, system) = (next()?, next()?, next()?);
     let (_idle, _iowait) = (next()?, next()?);
-    // Steal time, which comes next, is no work of this machine's processes.
+    // Steal time comes next. It is not added, because another machine's work took it.
     let (irq, softirq) = (next()?, next()?);
     Some([user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add))
 }
 
-/// Adds up the time of some cores since boot, from the text of /proc/stat. `cpus`: their numbers, ascending. `None`: the text
-/// has none of them. Guest time is in user time.
+/// Adds up the busy and the stolen time of some cores since boot, clock ticks, from the text of /proc/stat. Busy is user (with
+/// guest), nice and system time. `cpus`: the cores' numbers, ascending. `None`: the text has none of them.
 #[must_use]
 pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
     let mut sum = CoreTicks::default();
@@ -398,14 +403,16 @@ pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
     (sum.cores > 0).then_some(sum)
 }
 
-/// Gives how long a thread ran and waited, from the text of its schedstat. A kernel that does not count has zeros.
+/// Gives how long a thread ran, and how long it waited for a core, from the text of its schedstat. Both are 0 if the kernel does
+/// not count them.
 pub(super) fn parse_task_times(text: &[u8]) -> Option<TaskTimes> {
     let mut fields = text.trim_ascii().split(|b| *b == b' ').map(parse_u64);
     let (ran_ns, waited_ns) = (fields.next()??, fields.next()??);
     Some(TaskTimes { ran_ns, waited_ns })
 }
 
-/// Gives how many processes and threads were created since boot, from the text of /proc/stat.
+/// Gives how many processes and threads were created since boot, from the text of /proc/stat. `None`: there is no such number, or
+/// it is 0.
 pub(super) fn parse_fork_count(text: &[u8]) -> Option<u64> {
     parse_u64(line(text, b"processes ")?).filter(|count| *count > 0)
 }

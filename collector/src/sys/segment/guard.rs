@@ -1,13 +1,13 @@
 //! Survives truncation of the segment's file, and of the live file.
 //!
-//! Any process of the user can truncate them; the next access to a missing page raises SIGBUS. The signal handler replaces the
-//! mapping by zero pages and records the loss.
+//! Any process of the user can truncate them. The next access to a missing page raises SIGBUS. The signal handler then replaces
+//! the mapping by zero pages, and notes that the file is lost.
 
 use std::mem::MaybeUninit;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A guarded mapping. A process has one of each kind: it uses one session's files.
+/// A mapping that is guarded. A process has at most one of each kind, because it maps the files of one session.
 #[derive(Debug)]
 pub(super) struct Guard {
     base: AtomicUsize,
@@ -15,9 +15,9 @@ pub(super) struct Guard {
     is_lost: AtomicBool,
 }
 
-/// That of the segment.
+/// The guard of the segment.
 pub(super) static SEGMENT: Guard = Guard::new();
-/// That of the live file.
+/// The guard of the live file.
 pub(super) static LIVE: Guard = Guard::new();
 static INSTALL: Once = Once::new();
 
@@ -39,7 +39,7 @@ impl Guard {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Replaces the mapping by zero pages if it has the address. Returns whether it did. Async-signal-safe.
+    /// Replaces the mapping by zero pages if `address` is in it. Returns whether it did. Async-signal-safe.
     fn replace_if_at(&self, address: usize) -> bool {
         let (base, length) = (self.base.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
         if address.checked_sub(base).is_none_or(|offset| offset >= length) {
@@ -68,12 +68,13 @@ fn install() {
     });
 }
 
-/// Handles SIGBUS: zero pages take the place of a guarded mapping whose file was truncated.
+/// Handles SIGBUS: replaces the guarded mapping that has the address of the fault. A fault at another address gets the default
+/// action, which ends the process.
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid siginfo with the address of the fault.
     let address = unsafe { (*info).si_addr() } as usize;
     if !SEGMENT.replace_if_at(address) && !LIVE.replace_if_at(address) {
-        // SAFETY: signal is async-signal-safe. Any other fault is raised again, with the default action.
+        // SAFETY: signal is async-signal-safe. The access is repeated, and faults again with the default action.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     }
 }

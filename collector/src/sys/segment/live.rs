@@ -23,7 +23,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use super::guard;
 use super::named::NamedFile;
 
-/// Gives the path of the live file of this segment.
+/// Gives the path of the live file beside this segment.
 #[must_use]
 pub fn path_of(segment: &Path) -> PathBuf {
     let mut path = segment.as_os_str().to_owned();
@@ -38,16 +38,16 @@ pub struct LiveFile {
     base: NonNull<u8>,
 }
 
-// SAFETY: what changes behind the pointer is atomic. Everything else is written before a second user exists.
+// SAFETY: all that changes behind the pointer is atomic. Everything else is written before a second user exists.
 unsafe impl Send for LiveFile {}
 // SAFETY: as above.
 unsafe impl Sync for LiveFile {}
 
 impl LiveFile {
-    /// Creates a live file. It gets its name last, so no reader sees it without its header.
+    /// Creates and maps a live file, and writes its header. The file gets its name last, so no reader sees it without its header.
     ///
     /// # Errors
-    /// If it cannot be created, or there is no room for it.
+    /// If the file can't be created, or there is no room for it.
     pub fn create(path: &Path, session_id: u64) -> io::Result<Self> {
         let named = NamedFile::unnamed(path)?;
         rustix::fs::fallocate(named.file(), FallocateFlags::empty(), 0, LIVE_SIZE as u64)?;
@@ -67,23 +67,26 @@ impl LiveFile {
     /// Opens the live file that an earlier collector of this session made, to go on in it.
     ///
     /// # Errors
-    /// `NotFound` if there is none; other errors if it is another user's, or of another session.
+    /// `NotFound` if there is none. Other errors if it is another user's, or of another session or version.
     pub fn resume(path: &Path, session_id: u64) -> io::Result<Self> {
         let live = Self::existing(path, OFlags::RDWR, ProtFlags::READ | ProtFlags::WRITE)?;
         let is_own = fstat(live.named.file())?.st_uid == rustix::process::geteuid().as_raw();
-        let is_it = is_own && live.header().session_id == session_id;
-        if is_it { Ok(live) } else { Err(io::ErrorKind::InvalidData.into()) }
+        if is_own && live.header().session_id == session_id {
+            Ok(live)
+        } else {
+            Err(io::ErrorKind::InvalidData.into())
+        }
     }
 
-    /// Opens a live file for a reader, which may be root and the run another user's.
+    /// Opens a live file to read it. It may be another user's, so that root can watch that user's run.
     ///
     /// # Errors
-    /// If there is none, or this version cannot read it.
+    /// If there is no such file, or it is of another version.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::existing(path, OFlags::RDONLY, ProtFlags::READ)
     }
 
-    /// Opens and maps a live file that is there. Fails if it has another length or version.
+    /// Opens, locks and maps an existing live file. Fails if it has another length or version.
     fn existing(path: &Path, access: OFlags, protection: ProtFlags) -> io::Result<Self> {
         let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file: OwnedFd = openat(CWD, path, flags, Mode::empty())?;
@@ -122,25 +125,29 @@ impl LiveFile {
         }
     }
 
+    /// Gives the table of GPUs.
     fn gpu_table(&self) -> &GpuTable {
         self.table(GPUS)
     }
 
+    /// Gives the table of processes.
     fn process_table(&self) -> &ProcessTable {
         self.table(PROCESSES)
     }
 
+    /// Gives the table that has the summary.
     fn summary_table(&self) -> &SummaryTable {
         self.table(SUMMARY)
     }
 
+    /// Gives the table in a section, which must have its size.
     fn table<const N: usize>(&self, section: Section) -> &Slot<N> {
         assert_eq!(section.size as usize, size_of::<Slot<N>>());
         // SAFETY: the section is inside the mapping, aligned to 64 bytes, as long as the table, and accessed atomically only.
         unsafe { self.base.byte_add(section.offset as usize).cast::<Slot<N>>().as_ref() }
     }
 
-    /// Appends a sample of the tree. For the collector only.
+    /// Appends a sample of the tree to the ring, in place of the oldest one. For the collector only.
     pub fn push(&self, sample: Sample) {
         let written = &self.header().samples.0;
         let number = written.load(Ordering::Relaxed);
@@ -150,29 +157,31 @@ impl LiveFile {
         written.store(number.wrapping_add(1), Ordering::Release);
     }
 
-    /// Writes the GPUs at a sample of this time, CLOCK_MONOTONIC nanoseconds. Those that have no room are counted. For the
-    /// collector only.
+    /// Writes the table of GPUs. `at_ns`: the time of the sample, CLOCK_MONOTONIC nanoseconds. GPUs for which the table has no room
+    /// are only counted. For the collector only.
     pub fn put_gpus(&self, at_ns: u64, gpus: &[GpuEntry]) {
         put(self.gpu_table(), at_ns, gpus, 0);
     }
 
-    /// Writes the largest live processes at a sample, and how many others there were. For the collector only.
+    /// Writes the table of the largest live processes as [`Self::put_gpus`] does. `others`: how many live processes are not among
+    /// them. For the collector only.
     pub fn put_processes(&self, at_ns: u64, processes: &[ProcessEntry], others: u64) {
         put(self.process_table(), at_ns, processes, others);
     }
 
-    /// Writes the summary at a sample. Returns whether it has room. For the collector only.
+    /// Writes the summary. `at_ns`: the time of the sample, CLOCK_MONOTONIC nanoseconds. Returns whether there was room for it;
+    /// otherwise the summary before stays. For the collector only.
     pub fn put_summary(&self, at_ns: u64, summary: &str) -> bool {
         if summary.len() > SUMMARY_CAPACITY {
             return false;
         }
-        // Its time and length.
+        // Time and length.
         let head = [at_ns, summary.len() as u64, 0, 0, 0, 0, 0];
         self.summary_table().write_words(head.into_iter().chain(words_of(summary.as_bytes())));
         true
     }
 
-    /// Reads the GPUs.
+    /// Reads the table of GPUs.
     ///
     /// # Errors
     /// If they were never written, or their writer was killed in the middle.
@@ -180,7 +189,7 @@ impl LiveFile {
         listed(self.gpu_table())
     }
 
-    /// Reads the largest live processes.
+    /// Reads the table of the largest live processes.
     ///
     /// # Errors
     /// As [`Self::gpus`].
@@ -188,7 +197,7 @@ impl LiveFile {
         listed(self.process_table())
     }
 
-    /// Reads the summary, and the time of its sample, CLOCK_MONOTONIC nanoseconds.
+    /// Reads the time of the summary's sample, CLOCK_MONOTONIC nanoseconds, and the summary.
     ///
     /// # Errors
     /// As [`Self::gpus`].
@@ -206,22 +215,22 @@ impl LiveFile {
         self.header().samples.0.load(Ordering::Acquire)
     }
 
-    /// Reads a sample by its number, if it is still there.
+    /// Reads a sample by its number, from 0 on. `None`: it is not written yet, or was overwritten.
     #[must_use]
     pub fn sample(&self, number: u64) -> Option<Sample> {
         let newest = self.count().checked_sub(1)?;
-        // Its slot is written again by the sample SAMPLE_CAPACITY numbers later.
+        // The sample SAMPLE_CAPACITY numbers later overwrites its slot.
         let is_there = newest.checked_sub(number).is_some_and(|later| later < SAMPLE_CAPACITY as u64);
         self.slots().get(number as usize % SAMPLE_CAPACITY).filter(|_| is_there)?.read()
     }
 
-    /// Whether its file was truncated: nothing that is written to it arrives.
+    /// Whether the file was truncated. Then readers see nothing of what is written.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         guard::LIVE.is_lost()
     }
 
-    /// Its file.
+    /// Gives the file with its name.
     #[must_use]
     pub fn named(&self) -> &NamedFile {
         &self.named
@@ -235,23 +244,25 @@ impl Drop for LiveFile {
     }
 }
 
-/// What a table has.
+/// The content of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed<E> {
-    /// The sample that it is of, CLOCK_MONOTONIC nanoseconds.
+    /// The time of its sample, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// Its entries.
     pub entries: Vec<E>,
-    /// How many more there were.
+    /// How many more there were, for which the table has no entry.
     pub others: u64,
 }
 
-/// A reader tries this often, so far apart: longer than a successor of a killed collector takes to its first sample.
+/// How often a reader tries to read a table that is being written. All tries take longer than the collector that follows a killed
+/// one needs to its first sample, which writes the table again.
 const READER_TRIES: usize = 200;
+/// The time between two tries.
 const READER_WAIT: Duration = Duration::from_millis(1);
 
-/// Writes a table: its head (time of the sample, number of entries, number of others), then as many entries as have room. The
-/// rest counts as others.
+/// Writes a table: its head (time of the sample, number of entries, number of others), then as many entries as fit. The rest
+/// is added to `others`.
 fn put<const N: usize, E: Entry>(table: &Slot<N>, at_ns: u64, entries: &[E], others: u64) {
     let listed = &entries[..entries.len().min((N - HEAD_WORDS) / E::WORDS)];
     let others = others + (entries.len() - listed.len()) as u64;
@@ -283,7 +294,6 @@ fn words_in<const N: usize>(table: &Slot<N>) -> Result<Vec<u64>, Unread> {
 
 /// Removes the live file of a segment, if there is one.
 pub fn remove(segment: &Path) {
-    // Where there is none, there is nothing to remove.
     let _ = std::fs::remove_file(path_of(segment));
 }
 

@@ -1,7 +1,7 @@
 //! The session's shared memory. The launcher creates the segment; launcher and collector map it.
 //!
-//! It is a plain file in /dev/shm. The `shared_memory` crate does not fit. It only calls `ftruncate`, so a full tmpfs kills
-//! every user by SIGBUS. And it unlinks the file in a `Drop`.
+//! The segment is a plain file in /dev/shm. The `shared_memory` crate is not used for two reasons. It only calls `ftruncate`, so
+//! a full tmpfs kills every user of the file by SIGBUS. And it unlinks the file in a `Drop`.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -56,7 +56,7 @@ pub enum SegmentError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The file is no segment of this version.
+    /// The file is not a segment, or is one of another version.
     #[error("{path} is not a session of this version")]
     Foreign {
         /// The file.
@@ -69,7 +69,7 @@ pub enum SegmentError {
 pub struct NewSession {
     /// `FLAG_*` of the layout.
     pub flags: u32,
-    /// A random number.
+    /// A random number that identifies the session.
     pub session_id: u64,
     /// Pid of the launcher.
     pub launcher_pid: u32,
@@ -94,9 +94,12 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Creates, reserves and maps a new segment, and writes its header.
+    /// Creates a segment's file, reserves its space, maps it, and writes its header.
     ///
     /// The file gets its name last, so no process sees it without its header or its lock.
+    ///
+    /// # Errors
+    /// If the file can't be created or mapped, or there is no space for it.
     pub fn create(path: &Path, session: &NewSession) -> Result<Self, SegmentError> {
         let create = |source: io::Error| SegmentError::Create { path: path.into(), source };
         let named = NamedFile::unnamed(path).map_err(create)?;
@@ -145,13 +148,16 @@ impl Segment {
         Ok(Self { named, base })
     }
 
-    /// Maps the segment behind the open `file`, which was created at `path`.
+    /// Locks and maps the segment behind the open `file`, which was created at `path`.
+    ///
+    /// # Errors
+    /// If the file can't be locked or mapped, or is not a segment of this version.
     pub fn from_file(path: &Path, file: OwnedFd) -> Result<Self, SegmentError> {
         let failed = |source: io::Error| SegmentError::Map { path: path.into(), source };
         Self::existing(NamedFile::opened(path, file).map_err(failed)?, MapFlags::SHARED)
     }
 
-    /// Maps a stale segment copy-on-write: changes do not reach the file.
+    /// Maps a stale segment copy-on-write, so that changes do not reach the file.
     pub(crate) fn copy_of(left: NamedFile) -> Result<Self, SegmentError> {
         Self::existing(left, MapFlags::PRIVATE)
     }
@@ -170,28 +176,28 @@ impl Segment {
         if segment.header().is_compatible() { Ok(segment) } else { Err(SegmentError::Foreign { path }) }
     }
 
-    /// The segment's file.
+    /// Gives the segment's file with its name.
     ///
-    /// A collector gets the open descriptor, since the name can be removed. New processes find the segment by its name
-    /// only.
+    /// A collector inherits the open descriptor, because the name can be removed. New processes of the tree find the segment by
+    /// its name.
     #[must_use]
     pub fn named(&self) -> &NamedFile {
         &self.named
     }
 
-    /// Whether the file was truncated: its records are lost, and no more will come.
+    /// Whether the file was truncated. Then its records are lost, and no more will come.
     pub(crate) fn is_lost(&self) -> bool {
         guard::SEGMENT.is_lost()
     }
 
-    /// The header.
+    /// Gives the header.
     #[must_use]
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping starts with a Header, lives as long as self, and only its atomics change.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
-    /// The event ring.
+    /// Gives the event ring.
     #[must_use]
     pub fn ring(&self) -> Ring<'_, RECORD_WORDS> {
         const WORDS: usize = RING_SIZE / size_of::<u64>();
@@ -210,7 +216,8 @@ impl Segment {
         }
     }
 
-    /// Writes an event as the shim does. The launcher writes REAPED records of the children that it waits for.
+    /// Writes an event as the shim does. If the ring is full, the event goes to the overflow area; if that fails, it is counted as
+    /// dropped. The launcher writes REAPED records of the children that it waits for.
     pub fn push_event(&self, origin: &Origin, event: &Event) {
         let record = event.encode(origin);
         match self.ring().push(&record) {
@@ -221,10 +228,10 @@ impl Segment {
         }
     }
 
-    /// Appends a record to the overflow area behind the segment, because the ring is full.
+    /// Appends a record to the overflow area, which follows the mapped part of the file.
     pub(crate) fn append(&self, record: &[u32; RECORD_WORDS]) -> io::Result<()> {
         let slot = overflow::slot(record, self.header().head.0.load(Ordering::Relaxed));
-        // By this descriptor: closing any other one of this file would end the launcher's record lock.
+        // Written through this descriptor: to close another one of the file would drop the launcher's record lock.
         let (file, flags) = (self.named.file(), ReadWriteFlags::APPEND);
         let length = rustix::io::pwritev2(file, &[IoSlice::new(&slot)], 0, flags)?;
         if length == slot.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
@@ -235,7 +242,7 @@ impl Segment {
         self.named.length().saturating_sub(overflow::START) / overflow::SLOT as u64
     }
 
-    /// Wakes the collector.
+    /// Rings the doorbell, which wakes the collector.
     pub fn ring_doorbell(&self) {
         let doorbell = &self.header().doorbell;
         doorbell.fetch_add(1, Ordering::Release);
@@ -263,7 +270,7 @@ impl Segment {
         self.header().state.load(Ordering::Acquire) == STATE_OPEN
     }
 
-    /// Tells processes to write no more records.
+    /// Closes the segment: processes see that they must write no more records.
     pub fn close(&self) {
         self.header().state.store(STATE_CLOSED, Ordering::Release);
     }

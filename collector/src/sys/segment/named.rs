@@ -1,7 +1,7 @@
 //! A named file in shared memory.
 //!
-//! No process sees the file before it is complete, and no symbolic link is followed. A lock tells a file in use from a stale
-//! one.
+//! The file gets its name when it is complete, so that no process sees it before. No symbolic link is followed. A lock tells a file
+//! in use from a stale one.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,8 +11,8 @@ use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 
 /// An open file and its name.
 ///
-/// It holds a shared flock(2) for as long as any process keeps this open file description. A file without that lock is
-/// stale.
+/// The open file holds a lock (flock(2)), which lasts as long as any process has a descriptor of it. A file that nobody has locked
+/// is stale.
 #[derive(Debug)]
 pub struct NamedFile {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub struct NamedFile {
 }
 
 impl NamedFile {
-    /// Creates a file with mode 0600, which gets this name by [`NamedFile::link`].
+    /// Creates a file with mode 0600 and without a name, and locks it. [`NamedFile::link`] gives it the name `path`.
     ///
     /// # Errors
     /// If the file cannot be created.
@@ -30,7 +30,7 @@ impl NamedFile {
         Self::opened(path, rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)?)
     }
 
-    /// Takes the file behind this open descriptor, and a shared lock on it.
+    /// Takes the file behind this open descriptor, whose name is `path`, and a shared lock on it.
     ///
     /// # Errors
     /// If the file cannot be locked.
@@ -39,14 +39,13 @@ impl NamedFile {
         Ok(Self { path: path.into(), file })
     }
 
-    /// Takes the file behind this open descriptor, which the caller has locked.
+    /// Takes the file behind this open descriptor, whose name is `path`, and which the caller has locked.
     pub(crate) fn held(path: &Path, file: OwnedFd) -> Self {
         Self { path: path.into(), file }
     }
 
-    /// Opens the stale file of this name: a regular file of this user that no process has locked.
-    ///
-    /// Holds an exclusive lock, so no other process takes the file for stale meanwhile.
+    /// Opens the stale file at `path` for reading: a regular file of user `uid` that no process has locked. Locks it exclusively,
+    /// so that no other process takes it for stale.
     ///
     /// # Errors
     /// `NotFound` if there is no such file. After any other error the file must be left alone.
@@ -65,8 +64,8 @@ impl NamedFile {
 
     /// Takes a record lock (fcntl(2)) on the file until this process ends.
     ///
-    /// F_GETLK reports the holder's pid in the caller's pid namespace; a tracked process uses that to find out which
-    /// namespace it is in. The kernel drops the lock once this process closes any descriptor of the file.
+    /// A tracked process finds out by it which pid namespace it is in: F_GETLK gives the holder's pid in the caller's namespace.
+    /// The kernel drops the lock once this process closes any descriptor of the file.
     pub(crate) fn mark(&self) {
         // A process that finds no lock has a fallback.
         let _ = rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingLockShared);
@@ -75,7 +74,7 @@ impl NamedFile {
     /// Gives the file its name. Never replaces an existing file or link.
     ///
     /// # Errors
-    /// If the name exists.
+    /// If the name exists, or can't be created.
     pub(crate) fn link(&self) -> io::Result<()> {
         // linkat with AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; the link in /proc does not.
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -90,25 +89,25 @@ impl NamedFile {
         Ok(Self { path: self.path.clone(), file: self.file.try_clone()? })
     }
 
-    /// Its descriptor alone.
+    /// Gives the descriptor alone.
     #[cfg(test)]
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.file
     }
 
-    /// Path of the file.
+    /// Gives the name of the file, which it may not have yet or any more.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Descriptor of the file.
+    /// Gives the descriptor of the file.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Length of the file, bytes.
+    /// Gives the length of the file, bytes.
     pub(crate) fn length(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_size.unsigned_abs())
     }

@@ -6,44 +6,60 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// An option of gpu_tracker: its short and its long form, both with hyphens and perhaps empty, and whether it takes a value.
-type Known = (&'static str, &'static str, bool);
+/// An option of gpu_tracker. Its forms have their hyphens. One form can be missing: it is empty then.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    short: &'static str,
+    long: &'static str,
+    takes_value: bool,
+}
 
-/// All options, in the order of gpu_tracker's help: so the message about an ambiguous prefix lists them.
+impl Known {
+    const fn new(short: &'static str, long: &'static str, takes_value: bool) -> Self {
+        Self { short, long, takes_value }
+    }
+
+    /// Gives the name by which forms of the usage have the option: its long form, or its only one.
+    fn name(&self) -> &'static str {
+        if self.long.is_empty() { self.short } else { self.long }
+    }
+}
+
+/// All options. The message about an ambiguous prefix lists them in this order, which is that of gpu_tracker's help.
 const OPTIONS: [Known; 21] = [
-    ("-h", "--help", false),
-    ("-v", "--version", false),
-    ("-e", "--execute", true),
-    ("-o", "--output", true),
-    ("-f", "--format", true),
-    ("", "--tconfig", true),
-    ("", "--st", true),
-    ("", "--ru", true),
-    ("", "--gru", true),
-    ("", "--tu", true),
-    ("", "--nec", true),
-    ("", "--guuids", true),
-    ("", "--disable-logs", false),
-    ("", "--gb", true),
-    ("", "--tf", true),
-    ("", "--overwrite", false),
-    ("", "--stf", true),
-    ("-p", "", true),
-    ("", "--cconfig", true),
-    ("-m", "", true),
-    ("", "--stat", true),
+    Known::new("-h", "--help", false),
+    Known::new("-v", "--version", false),
+    Known::new("-e", "--execute", true),
+    Known::new("-o", "--output", true),
+    Known::new("-f", "--format", true),
+    Known::new("", "--tconfig", true),
+    Known::new("", "--st", true),
+    Known::new("", "--ru", true),
+    Known::new("", "--gru", true),
+    Known::new("", "--tu", true),
+    Known::new("", "--nec", true),
+    Known::new("", "--guuids", true),
+    Known::new("", "--disable-logs", false),
+    Known::new("", "--gb", true),
+    Known::new("", "--tf", true),
+    Known::new("", "--overwrite", false),
+    Known::new("", "--stf", true),
+    Known::new("-p", "", true),
+    Known::new("", "--cconfig", true),
+    Known::new("-m", "", true),
+    Known::new("", "--stat", true),
 ];
 
-/// A form of the usage: its words, and how often each option stands in it.
+/// A form of the usage: its words, and the options that it takes.
 struct Form {
     words: &'static [&'static str],
-    /// Once.
+    /// Options that stand in it once.
     required: &'static [&'static str],
-    /// At most once.
+    /// Options that stand in it at most once.
     optional: &'static [&'static str],
-    /// At least once.
+    /// Options that stand in it at least once.
     repeated: &'static [&'static str],
-    /// Any number of times.
+    /// Options that stand in it any number of times.
     any: &'static [&'static str],
 }
 
@@ -92,7 +108,7 @@ const SUB_TRACKING: [Form; 3] = [
     },
 ];
 
-/// Options by their long names, where they have one, and their values.
+/// Options by the names that forms of the usage have for them, and their values.
 pub(super) type Options = Vec<(&'static str, Option<OsString>)>;
 
 /// What the command line asks for.
@@ -105,7 +121,7 @@ pub(super) enum Asked {
     SubTrack(&'static str, Options),
 }
 
-/// A command line that docopt refuses. The first line of its message, which can be empty; the usage follows.
+/// A command line that docopt refuses, by the first line of docopt's message. The line can be empty. The usage follows it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused(pub(super) String);
 
@@ -116,11 +132,14 @@ enum Piece {
     Word(OsString),
 }
 
-/// Reads the words behind the program's name.
+/// Reads the words behind the program's name. `--help` and `--version` go before everything else.
+///
+/// # Errors
+/// If docopt refuses them.
 pub(super) fn read(args: &[OsString]) -> Result<Asked, Refused> {
     let pieces = pieces(args)?;
     let has = |wanted: &str| {
-        pieces.iter().any(|piece| matches!(piece, Piece::Option(known, _) if name(known) == wanted))
+        pieces.iter().any(|piece| matches!(piece, Piece::Option(known, _) if known.name() == wanted))
     };
     if has("--help") {
         return Ok(Asked::Help);
@@ -133,7 +152,7 @@ pub(super) fn read(args: &[OsString]) -> Result<Asked, Refused> {
         return Err(Refused(String::new()));
     }
     let option = |piece| match piece {
-        Piece::Option(known, value) => Some((name(&known), value)),
+        Piece::Option(known, value) => Some((known.name(), value)),
         _ => None,
     };
     let options = pieces.into_iter().filter_map(option).collect();
@@ -141,11 +160,6 @@ pub(super) fn read(args: &[OsString]) -> Result<Asked, Refused> {
         Some(form) => Asked::SubTrack(form.words[1], options),
         None => Asked::Track(options),
     })
-}
-
-/// Gives the name of an option in a form.
-fn name(known: &Known) -> &'static str {
-    if known.1.is_empty() { known.0 } else { known.1 }
 }
 
 impl Form {
@@ -158,12 +172,12 @@ impl Form {
         let count = |option: &str| {
             pieces
                 .iter()
-                .filter(|piece| matches!(piece, Piece::Option(known, _) if name(known) == option))
+                .filter(|piece| matches!(piece, Piece::Option(known, _) if known.name() == option))
                 .count()
         };
         let is_in_form = |piece: &Piece| match piece {
             Piece::Option(known, _) => {
-                [self.required, self.optional, self.repeated, self.any].concat().contains(&name(known))
+                [self.required, self.optional, self.repeated, self.any].concat().contains(&known.name())
             }
             Piece::UnknownOption => false,
             Piece::Word(_) => true,
@@ -177,6 +191,9 @@ impl Form {
 }
 
 /// Splits arguments into words, and options with their values.
+///
+/// # Errors
+/// If an option lacks its value, has one that it does not take, or is an ambiguous prefix.
 fn pieces(args: &[OsString]) -> Result<Vec<Piece>, Refused> {
     let mut args = args.iter();
     let mut pieces = Vec::new();
@@ -184,7 +201,7 @@ fn pieces(args: &[OsString]) -> Result<Vec<Piece>, Refused> {
         let bytes = arg.as_bytes();
         match bytes {
             b"--" => {
-                // docopt keeps it as a word.
+                // docopt keeps the hyphens as a word.
                 pieces.push(Piece::Word(arg.clone()));
                 pieces.extend(args.by_ref().cloned().map(Piece::Word));
             }
@@ -196,35 +213,36 @@ fn pieces(args: &[OsString]) -> Result<Vec<Piece>, Refused> {
     Ok(pieces)
 }
 
-/// Reads `--NAME`, `--NAME=VALUE` or `--NAME VALUE`, with a prefix of the name.
+/// Reads `--NAME` or `--NAME=VALUE` in `bytes`, where NAME can be a prefix of an option's name. A missing value is taken from `rest`.
 fn long<'a>(bytes: &[u8], rest: &mut impl Iterator<Item = &'a OsString>) -> Result<Piece, Refused> {
     let mut parts = bytes.splitn(2, |byte| *byte == b'=');
     let given = parts.next().unwrap_or_default();
     let value = parts.next().map(|value| OsStr::from_bytes(value).to_owned());
-    // A whole name is one option, also where others begin with it.
-    let exact = OPTIONS.iter().filter(|known| known.1.as_bytes() == given).collect::<Vec<_>>();
+    // A whole name stands for its option, even if the names of others begin with it.
+    let exact = OPTIONS.iter().filter(|known| known.long.as_bytes() == given).collect::<Vec<_>>();
     let similar = match exact[..] {
-        [] => OPTIONS.iter().filter(|known| known.1.as_bytes().starts_with(given)).collect(),
+        [] => OPTIONS.iter().filter(|known| known.long.as_bytes().starts_with(given)).collect(),
         _ => exact,
     };
     let refused = |problem: String| Err(Refused(problem));
     match (&similar[..], value) {
         ([], _) => Ok(Piece::UnknownOption),
-        ([known], value) if known.2 => match value.or_else(|| rest.next().cloned()) {
-            None => refused(format!("{} requires argument", known.1)),
+        ([known], value) if known.takes_value => match value.or_else(|| rest.next().cloned()) {
+            None => refused(format!("{} requires argument", known.long)),
             value => Ok(Piece::Option(**known, value)),
         },
-        ([known], Some(_)) => refused(format!("{} must not have an argument", known.1)),
+        ([known], Some(_)) => refused(format!("{} must not have an argument", known.long)),
         ([known], None) => Ok(Piece::Option(**known, None)),
         (several, _) => {
-            let names: Vec<&str> = several.iter().map(|known| known.1).collect();
+            let names: Vec<&str> = several.iter().map(|known| known.long).collect();
             let given = String::from_utf8_lossy(given);
             refused(format!("{given} is not a unique prefix: {}?", names.join(", ")))
         }
     }
 }
 
-/// Reads letters behind one hyphen. The first one that takes a value takes what stands behind it, or the next word.
+/// Reads letters behind one hyphen, each an option, and adds them to `pieces`. The first one that takes a value takes the letters behind
+/// it. Without such letters, it takes the next word of `rest`.
 fn shorts<'a>(
     mut letters: &[u8],
     rest: &mut impl Iterator<Item = &'a OsString>,
@@ -232,16 +250,16 @@ fn shorts<'a>(
 ) -> Result<(), Refused> {
     while let [letter, behind @ ..] = letters {
         letters = behind;
-        pieces.push(match OPTIONS.iter().find(|known| known.0.as_bytes() == [b'-', *letter]) {
+        pieces.push(match OPTIONS.iter().find(|known| known.short.as_bytes() == [b'-', *letter]) {
             None => Piece::UnknownOption,
-            Some(known) if !known.2 => Piece::Option(*known, None),
+            Some(known) if !known.takes_value => Piece::Option(*known, None),
             Some(known) => {
                 let value = match behind {
                     [] => rest.next().cloned(),
                     _ => Some(OsStr::from_bytes(std::mem::take(&mut letters)).to_owned()),
                 };
                 if value.is_none() {
-                    return Err(Refused(format!("{} requires argument", known.0)));
+                    return Err(Refused(format!("{} requires argument", known.short)));
                 }
                 Piece::Option(*known, value)
             }

@@ -78,6 +78,10 @@ fn process_id_is_attached_to_where_there_is_no_command() {
         let line = format!("{option}: it is for a COMMAND, and --tconfig names a process to track");
         assert_eq!(given(&[option]), Err(line));
     }
+    for [option, value] in [["--limit", "wall=1h:USR1"], ["--signal-at", "wall>1h=USR1"]] {
+        let line = format!("{option}: it is for a COMMAND, and --tconfig names a process to track");
+        assert_eq!(given(&[option, value]), Err(line));
+    }
     let json = r#"{"process_id": -1}"#;
     fs::write(&path, json).unwrap();
     assert!(given(&[]).unwrap_err().ends_with("\"-1\" is not allowed: the pid of a process, at least 1"));

@@ -12,10 +12,10 @@ use super::CSV;
 use crate::cli::{ReportPlaces, UsageError};
 use crate::console::message;
 
-/// Shows the reports in a directory, the oldest run first. Files that are none are counted on stderr.
+/// Shows a table of the reports in a directory, the oldest run first. A line on stderr counts the files that are no reports.
 ///
 /// # Errors
-/// If the directory can't be read, has no report, or a place can't be written to.
+/// If the directory can't be read or has no report, or a place can't be used.
 pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, UsageError> {
     super::check_forms(places)?;
     let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", directory.display()));
@@ -24,7 +24,7 @@ pub(super) fn show(directory: &Path, places: &ReportPlaces) -> Result<ExitCode, 
     let mut unreadable = Vec::new();
     let mut rows: Vec<RunRow> = Vec::new();
     for path in listed {
-        // A link to a report is a run of this directory, too, so links are followed.
+        // Links are followed: a link to a report counts as a run of this directory.
         let json = report_files::read(&path, false).unwrap_or_default();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match read_report(&json) {

@@ -15,7 +15,7 @@ use super::CSV;
 use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
 use crate::console::message;
 
-/// What is shown of the time of a run.
+/// The options that ask for the run over time, or its events, in place of the report.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Over time")]
 pub(super) struct TimeArgs {
@@ -53,7 +53,7 @@ fn kind(name: String) -> Result<Kind, String> {
 }
 
 impl TimeArgs {
-    /// Whether something other than the report is asked for.
+    /// Whether the run over time or its events are asked for, in place of the report.
     pub(super) fn is_any(&self) -> bool {
         self.every.is_some() || self.list_events
     }
@@ -66,7 +66,7 @@ impl TimeArgs {
     /// Checks that options which choose events come with `--list-events`.
     ///
     /// # Errors
-    /// If it is missing.
+    /// If they come without.
     pub(super) fn check(&self) -> Result<(), UsageError> {
         let chooses = self.since.is_some() || !self.kinds.is_empty() || self.last.is_some();
         match chooses && !self.list_events {
@@ -81,10 +81,10 @@ impl TimeArgs {
     }
 }
 
-/// Shows what a tracking file has.
+/// Shows the points or the events of a tracking file.
 ///
 /// # Errors
-/// If the file has no such thing, or a place can't be written to.
+/// If the file lacks what is asked for, or a place can't be used.
 pub(super) fn of_recording(
     recording: Recording,
     path: &Path,
@@ -93,7 +93,7 @@ pub(super) fn of_recording(
 ) -> Result<ExitCode, UsageError> {
     super::check_forms(places)?;
     if !time.list_events {
-        // A report was asked for, or CSV.
+        // Neither points nor events were asked for: a report was, or CSV.
         if !time.is_any() {
             message(format_args!("{} has no report: these are its points", path.display()));
         }
@@ -108,10 +108,10 @@ pub(super) fn of_recording(
     show_events(&events::events(&recording, report.as_ref(), &time.filter()), places)
 }
 
-/// Shows what a report has: its own points, or its RAM peak and what alerts and limits did.
+/// Shows the points or the events that a report has. Its events are the RAM peak, and what alerts and limits did.
 ///
 /// # Errors
-/// If it is no report, or a place can't be written to.
+/// If `json` is no report or has no points, or a place can't be used.
 pub(super) fn of_report(
     json: &str,
     path: &Path,
@@ -139,10 +139,10 @@ pub(super) fn of_report(
     show_points(points, Ok(over_time::clock_of_report(&report)), path, time, places)
 }
 
-/// Shows the page of a report, with charts of the metrics.
+/// Shows the page (HTML) of a report, with charts of the metrics.
 ///
 /// # Errors
-/// If it is no report, a file of metrics can't be read, or a place is for another form or can't be written to.
+/// If `json` is no report, a file of metrics can't be read, or a place is for another form or can't be used.
 pub(super) fn page_of_report(
     json: &str,
     path: &Path,
@@ -168,10 +168,10 @@ pub(super) fn page_of_report(
     super::write(places, |_| format::page_with_metrics(&report, &style, &metrics))
 }
 
-/// Collects the metrics of files for points.
+/// Reads the metrics of `files`, and matches them with points. `clock`: that of the points. Notes go to stderr.
 ///
 /// # Errors
-/// If one can't be read.
+/// If a file can't be read.
 fn read_points(points: &OverTime, clock: Clock, files: &[PathBuf]) -> Result<MetricPoints, UsageError> {
     let mut metrics = MetricPoints::new(points, clock);
     for file in files {
@@ -181,8 +181,11 @@ fn read_points(points: &OverTime, clock: Clock, files: &[PathBuf]) -> Result<Met
     Ok(metrics)
 }
 
-/// Writes points to each place, with one every `--every` seconds if that is given, and with metrics. `clock`: that of the points
-/// of `path`, or what is wrong with it.
+/// Writes points to each place: one for each interval of `--every` if that is given, and with metrics if there are some. `clock`:
+/// that of the points, which come from `path`, or why there is none.
+///
+/// # Errors
+/// If there are metrics and no clock, a file of metrics can't be read, or a place can't be used.
 fn show_points(
     points: OverTime,
     clock: Result<Clock, &str>,

@@ -22,7 +22,7 @@ const WARMUP: &str = "warmup";
 pub(super) enum RunKind {
     /// The table has it.
     Counted,
-    /// It only warms up caches.
+    /// The run only warms up caches.
     Warmup,
 }
 
@@ -35,13 +35,13 @@ pub(super) struct Directory {
 /// The files of a run.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// Its report, in JSON.
+    /// The report of the run, in JSON.
     pub(super) report: PathBuf,
-    /// What it wrote to stdout.
+    /// What the run wrote to stdout.
     pub(super) out: PathBuf,
-    /// What it wrote to stderr.
+    /// What the run wrote to stderr.
     pub(super) err: PathBuf,
-    /// What its preparation wrote.
+    /// What the preparation of the run wrote.
     pub(super) prepare: PathBuf,
 }
 
@@ -51,20 +51,20 @@ impl Directory {
         Self { path }
     }
 
-    /// Its path.
+    /// Gives the path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the error about it.
+    /// Makes an error about the directory.
     fn problem(&self, problem: impl std::fmt::Display) -> UsageError {
         UsageError::new(format_args!("\"{}\" {problem}", self.path.display()))
     }
 
-    /// Reads the plan of the study in it. `None`: there is none.
+    /// Reads the plan of the study in the directory. `None`: there is no plan.
     ///
     /// # Errors
-    /// If it can't be read.
+    /// If the plan can't be read, or is none that this version can use.
     pub(super) fn plan(&self) -> Result<Option<Plan>, UsageError> {
         let path = self.path.join(PLAN);
         let problem = |problem: String| UsageError::new(format_args!("\"{}\" {problem}", path.display()));
@@ -77,12 +77,13 @@ impl Directory {
         }
     }
 
-    /// Makes the directory if it is not there, writes the plan if that is new, and keeps other studies away until the
-    /// lock is dropped. The lock is `None` where there can be none, as on a file system without locks. `begun`: the plan
-    /// that was read from the directory; `None`: it had none.
+    /// Makes the directory if it is not there, locks it, and writes `plan` if the directory has another one or none. `begun`: the plan
+    /// that was read from the directory. `None`: it had none.
+    ///
+    /// The lock keeps other studies away until it is dropped. It is `None` where there can be none, as on a file system without locks.
     ///
     /// # Errors
-    /// If another study goes on in it, it has other files, or it can't be written to.
+    /// If another study goes on in the directory, the directory has files and no plan, or it can't be written to.
     pub(super) fn prepare(
         &self,
         plan: &Plan,
@@ -118,10 +119,10 @@ impl Directory {
         Ok(lock)
     }
 
-    /// Whether it has files that are not hidden. It has none if it is not there.
+    /// Whether the directory has files that are not hidden. A missing directory has none.
     ///
     /// # Errors
-    /// If it can't be read.
+    /// If the directory can't be read.
     fn has_files(&self) -> io::Result<bool> {
         match fs::read_dir(&self.path) {
             Ok(mut entries) => {
@@ -160,13 +161,13 @@ impl Directory {
     }
 }
 
-/// Reads a report. `None`: there is none, or none of a run that is over.
+/// Reads a report of a run that is over. `None`: there is no report, or its run is not over.
 pub(super) fn final_report(path: &Path) -> Option<Report> {
     let json = fs::read_to_string(path).ok()?;
     read_report(&json).ok().map(|read| read.report).filter(study::is_over)
 }
 
-/// Removes a file that need not be there. Says on stderr if that fails.
+/// Removes a file if it is there. If that fails, a line on stderr says so.
 pub(super) fn remove(path: &Path) {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use super::given::PlanArgs;
 
-/// Why the file can't be used; a line about it.
+/// Why the file can't be used. The message follows the file's name.
 #[derive(Debug, Error)]
 pub(super) enum FileError {
     #[error("cannot be read: {0}")]
@@ -23,12 +23,12 @@ pub(super) enum FileError {
     Value(String),
 }
 
-/// What the file has.
+/// The content of the file, by its keys.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanFile {
     variant: Vec<FileVariant>,
-    // Their places tell their order, which a table does not have.
+    // The spans tell the order of the parameters in the file, which the map does not keep.
     #[serde(default)]
     parameters: BTreeMap<String, Spanned<Vec<Value>>>,
     runs: Option<i64>,
@@ -59,7 +59,7 @@ enum Value {
 /// Reads a plan.
 ///
 /// # Errors
-/// If the file can't be read, is no TOML, or has a key that no plan has.
+/// If the file can't be read, is no TOML, or has a key or a value that no plan can have.
 pub(super) fn read(path: &Path) -> Result<PlanArgs, FileError> {
     parse(&fs::read_to_string(path)?)
 }
@@ -101,7 +101,7 @@ fn parse(text: &str) -> Result<PlanArgs, FileError> {
 }
 
 impl Value {
-    /// Writes it as it stands in a command. A number with a fraction keeps its point.
+    /// Gives the text of the value for a command. A floating-point number keeps its point: 1.0 does not become 1.
     fn text(self) -> String {
         match self {
             Self::Text(text) => text,

@@ -1,4 +1,4 @@
-//! What the user gives of a plan: on the command line, and in a file.
+//! The parts of a study's plan that the user gives, on the command line and in a file, and the plan that they make.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -8,8 +8,8 @@ use gpu_track_collector::study::expand::{NoVariants, Parameter, Template, expand
 
 use crate::cli::UsageError;
 
-/// Runs of each variant. With these, a difference from the first can be sure for up to 6 other variants; with 4, for
-/// one.
+/// Runs of each variant if the user gives no number. With 5, differences from the first variant can be sure for up to 6 others. With 4,
+/// only for one.
 const DEFAULT_RUNS: usize = 5;
 /// Most runs of each variant.
 const MOST_RUNS: usize = 10_000;
@@ -87,12 +87,12 @@ fn number(given: &str, least: usize) -> Result<usize, String> {
 }
 
 impl PlanArgs {
-    /// Whether one of them is given.
+    /// Whether any part of a plan is given.
     pub(super) fn is_any(&self) -> bool {
         self.runs.is_some() || self.is_any_but_runs()
     }
 
-    /// Whether one of them is given that changes a plan to another one.
+    /// Whether any part of a plan is given other than the number of runs, which alone can change in a study that goes on.
     pub(super) fn is_any_but_runs(&self) -> bool {
         let is_named = !self.variants.is_empty() || !self.parameters.is_empty();
         is_named || self.warmup.is_some() || self.prepare.is_some() || self.shell || self.seed.is_some()
@@ -103,13 +103,13 @@ impl PlanArgs {
         !self.variants.is_empty()
     }
 
-    /// The number of runs that is asked for.
+    /// Gives the number of runs of each variant, if it is given.
     pub(super) fn runs(&self) -> Option<usize> {
         self.runs
     }
 
-    /// Adds the options of a plan's file to these, which are those of the command line. Where both have one, the command line's
-    /// counts. Its parameters come last, so their values change faster from variant to variant.
+    /// Adds the options of a plan's file to these, which are those of the command line. If both have an option, that of the command line
+    /// counts. The command line's parameters come last, so their values change faster from variant to variant.
     ///
     /// # Errors
     /// If variants are in both places.
@@ -134,14 +134,14 @@ impl PlanArgs {
         Ok(())
     }
 
-    /// Makes the plan. Runs and seed that are not given are those that the study was begun with.
+    /// Makes the plan. If runs or seed are not given, those of `begun` are taken, the plan of the study that goes on.
     ///
     /// # Errors
-    /// If there is no variant, or a command can't be split into words.
+    /// If there is no variant, a parameter can't be put in, or a command can't be split into words.
     pub(super) fn plan(self, begun: Option<&Plan>) -> Result<Plan, UsageError> {
         let variants = expand(&self.variants, self.prepare.as_deref(), &self.parameters)
             .map_err(|problem: NoVariants| UsageError::new(problem))?;
-        // All commands are checked now: else a wrong one would be found only when its run is to be made.
+        // All commands are checked before the first run, so that no run of a started study has a wrong one.
         for variant in &variants {
             for line in [Some(&variant.command), variant.prepare.as_ref()].into_iter().flatten() {
                 words(line, self.shell).map_err(|problem| {
@@ -150,17 +150,17 @@ impl PlanArgs {
             }
         }
         let runs = self.runs.or(begun.map(|begun| begun.runs)).unwrap_or(DEFAULT_RUNS);
-        // Any number, of 32 bits because these are exact in any reader of JSON.
+        // A random number of 32 bits, which every reader of JSON has exactly.
         let random = || RandomState::new().hash_one(()) >> 32;
         let seed = self.seed.or(begun.map(|begun| begun.seed)).unwrap_or_else(random);
         Ok(Plan::new(variants, runs, self.warmup.unwrap_or(0), self.shell, seed))
     }
 }
 
-/// Splits a command line into words, of which there is at least one. `shell`: the words run it by `sh -c`.
+/// Gives the words of a command line: those that it is split into, or with `shell` those that run it by `sh -c`. There is at least one.
 ///
 /// # Errors
-/// If it has no word, a quote that is not closed, or a NUL byte.
+/// If `line` has no word, a quote that is not closed, or a NUL byte.
 pub(super) fn words(line: &str, shell: bool) -> Result<Vec<String>, &'static str> {
     if line.contains('\0') {
         return Err("contains a NUL byte");

@@ -1,7 +1,7 @@
 //! `gpu-track study`: several ways of doing the same work, run several times each, and a table of what each used.
 //!
 //! The plan is written into the study's directory before the first run, and each run's report beside it. So a study that was stopped
-//! goes on where it was, and its table can be shown at any time. The table is made of the reports alone.
+//! can go on where it was. The table is made of the plan and the reports alone, so it can be shown at any time.
 
 mod directory;
 mod file;
@@ -23,7 +23,7 @@ use directory::Directory;
 use given::PlanArgs;
 use runs::End;
 
-/// The directory of a study that has no file.
+/// The directory of a study whose plan is not in a file NAME.toml.
 const DEFAULT_DIRECTORY: &str = "study";
 
 /// The arguments of `gpu-track study`.
@@ -67,10 +67,10 @@ struct TableArgs {
     full: bool,
 }
 
-/// Conducts a study, or shows the table of one. The status is 1 if a run of it failed or could not be made.
+/// Conducts a study, or only shows its table if the argument is its directory. Gives the exit status.
 ///
 /// # Errors
-/// If there is no plan, or another one in the directory.
+/// If there is no plan, the directory has another plan or can't be used, or options exclude each other.
 pub(super) fn serve(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
     match arguments.given.as_deref().filter(|given| given.is_dir()) {
         Some(path) => {
@@ -109,19 +109,19 @@ fn show(path: &Path, table: &TableArgs) -> Result<ExitCode, UsageError> {
     Ok(table.print(&study::study(&plan, &directory.runs(&plan), table.ignore_failure)))
 }
 
-/// Makes the runs that a study still needs, and shows its table. The status is 1 if a run failed or could not be made. If a signal
-/// ends the study, it ends this process, too.
+/// Makes the runs that a study still needs, and shows the table of all its runs. The status is 1 if a run in the table failed, or one
+/// could not be made. If a signal ends the study, the signal ends this process, too.
 ///
 /// # Errors
-/// If there is no plan, or another one in the directory, or the directory can't be used.
+/// If there is no plan, the directory has another one or can't be used, or this is one of several ranks.
 fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
     let StudyArguments { given: file, plan: mut given, output, table, quiet } = arguments;
-    if let Some(rank) = PatternValues::here().number {
+    if let Some(rank) = PatternValues::here().rank_number {
         return Err(UsageError::new(format_args!(
             "this is rank {rank} of several: start one study, and mpirun or srun in its commands"
         )));
     }
-    // Any file is read as TOML. Its extension only tells whether the directory gets its name.
+    // Any file is read as TOML. The study's directory gets the file's name only if the file ends in .toml.
     let toml = file.as_deref().filter(|file| file.extension() == Some("toml".as_ref()));
     let default_output = toml.and_then(Path::file_stem).map_or(DEFAULT_DIRECTORY.into(), PathBuf::from);
     if let Some(file) = &file {
@@ -139,7 +139,7 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
         message(heading(&plan, begun.is_some(), &directory));
     }
     let end = runs::make(&plan, &directory, quiet);
-    // By hand, because `exit::by_signal` drops nothing.
+    // Dropped before `exit::by_signal`, which ends the process without drops.
     drop(lock);
     let unmade = match end {
         End::Stopped { signal, line } => {
@@ -148,18 +148,18 @@ fn conduct(arguments: StudyArguments) -> Result<ExitCode, UsageError> {
         }
         End::Over { unmade } => unmade,
     };
-    // The table has all runs, also those that an earlier command made.
+    // The table includes the runs that an earlier command made.
     let study = study::study(&plan, &directory.runs(&plan), table.ignore_failure);
     let printed = table.print(&study);
     let is_failed = study.failures().next().is_some() && !table.ignore_failure;
     Ok(if is_failed || unmade > 0 { ExitCode::FAILURE } else { printed })
 }
 
-/// Gives the plan that the arguments make. Without variants it is the one that the study was begun with, perhaps with
-/// more runs.
+/// Gives the plan of the study to conduct: the one that the arguments make. Without variants it is the one that the study was begun with
+/// (`begun`), perhaps with more runs.
 ///
 /// # Errors
-/// If there is none, or the study in the directory was begun with another one.
+/// If there is neither, or the study was begun with another plan.
 fn plan(given: PlanArgs, begun: Option<&Plan>, directory: &Directory) -> Result<Plan, UsageError> {
     let problem = |problem: String| UsageError::of_file("--output", directory.path(), problem);
     if given.has_variants() {
@@ -184,12 +184,12 @@ fn plan(given: PlanArgs, begun: Option<&Plan>, directory: &Directory) -> Result<
             ))),
             runs => Ok(begun.clone().with_runs(runs.unwrap_or(begun.runs))),
         },
-        // That fails, and says what is missing.
+        // Without variants this fails, with a message that they are missing.
         None => given.plan(None),
     }
 }
 
-/// Makes the line that says what is about to be done. `goes_on`: the study was begun before.
+/// Makes the line for the user that says what is about to be done. `goes_on`: the study was begun before.
 fn heading(plan: &Plan, goes_on: bool, directory: &Directory) -> String {
     let path = directory.path().display();
     let all = plan.order.len();
@@ -199,8 +199,8 @@ fn heading(plan: &Plan, goes_on: bool, directory: &Directory) -> String {
     };
     let seed = plan.seed;
     let done = plan.order.iter().filter(|planned| directory.report(plan, **planned).is_some()).count();
-    let state = if goes_on { format!(", of which {done} are there") } else { String::new() };
+    let progress = if goes_on { format!(", of which {done} are there") } else { String::new() };
     format!(
-        "{all} runs of {variants} in random order (--seed {seed}){state}; plan, reports and outputs are in {path}"
+        "{all} runs of {variants} in random order (--seed {seed}){progress}; plan, reports and outputs are in {path}"
     )
 }

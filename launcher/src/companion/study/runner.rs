@@ -20,30 +20,31 @@ pub(super) enum Ended {
     Stopped(i32),
 }
 
-/// Runs commands. While it lives, signals that end the study wait until they are taken.
+/// Runs commands. While it lives, signals that end the study are blocked, and taken by [`Runner::run`] and [`Runner::stopped`].
 pub(super) struct Runner {
     inherited: InheritedState,
+    /// The signals that end the study, and SIGCHLD.
     taken: SignalSet,
 }
 
 impl Runner {
-    /// Begins to take signals.
+    /// Blocks the signals that this takes from now on.
     pub(super) fn new() -> Self {
         let taken = signals::of(&[SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
         Self { inherited: InheritedState::replace(&taken), taken }
     }
 
-    /// Runs a command to its end. A signal that ends the study is passed on, unless it came from the terminal, which sent it to the
-    /// command, too.
+    /// Runs a command to its end. A signal that ends the study is passed on to the command. A signal of the terminal is not, because the
+    /// terminal has sent it to the command, too. If such a signal is pending already, the command is not started.
     ///
     /// # Errors
-    /// If it can't be executed.
+    /// If the command can't be executed.
     pub(super) fn run(&self, command: &mut Command) -> io::Result<Ended> {
         if let Some(signal) = self.stopped(Duration::ZERO) {
             return Ok(Ended::Stopped(signal));
         }
         let inherited = self.inherited;
-        // SAFETY: what it calls is async-signal-safe.
+        // SAFETY: what the closure calls is async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 inherited.restore_signals();
@@ -53,7 +54,7 @@ impl Runner {
         let mut child = command.spawn()?;
         let mut stopped = None;
         loop {
-            // SIGCHLD is blocked, so the end of the child after this is not missed.
+            // SIGCHLD is blocked. If the child ends after this check, the signal stays pending for the wait below.
             if let Some(status) = child.try_wait()? {
                 return Ok(stopped.map_or(Ended::With(status), Ended::Stopped));
             }
@@ -68,14 +69,15 @@ impl Runner {
         }
     }
 
-    /// Waits for a signal that ends the study, up to `timeout`. `None`: none came.
+    /// Waits for a signal that ends the study, up to `timeout`. `None`: no such signal came.
     pub(super) fn stopped(&self, timeout: Duration) -> Option<i32> {
-        let received = signals::wait(&self.taken, Some(timeout)).ok().flatten()?;
-        if received.signal != SIGCHLD {
-            return Some(received.signal);
+        loop {
+            let received = signals::wait(&self.taken, Some(timeout)).ok().flatten()?;
+            // The SIGCHLD of the last command can be pending still, because `try_wait` saw the command's end without it.
+            if received.signal != SIGCHLD {
+                return Some(received.signal);
+            }
         }
-        // SIGCHLD of the last command is still pending: `try_wait` saw its end before. It is taken, and the next one counts.
-        self.stopped(timeout)
     }
 }
 

@@ -17,21 +17,21 @@ use super::given::words;
 use super::runner::{Ended, Runner};
 use crate::console::message;
 
-/// How often it is looked whether a run of a killed study is over.
+/// How often the study looks whether a run of a killed study is over.
 const LEFT_RUN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How the runs ended.
 pub(super) enum End {
-    /// All were made, but for this many.
+    /// The study came to its end.
     Over {
-        /// Runs without a report.
+        /// Counted runs that could not be made: they have no report.
         unmade: usize,
     },
     /// A signal ended the study.
     Stopped {
-        /// Its number.
+        /// The signal's number.
         signal: i32,
-        /// What to say of it.
+        /// A line for the user about that.
         line: String,
     },
 }
@@ -46,22 +46,22 @@ struct Making<'a> {
 
 /// What became of a run.
 enum Made {
-    /// It has a report, and its command succeeded: the line to say about it.
+    /// The run has a report, and its command succeeded. The text is what the user is told about it.
     Well(String),
-    /// It has a report, and its command failed: how it ended.
+    /// The run has a report, and its command failed. The text says how the command ended.
     Failed(String),
-    /// It has no report: why.
+    /// The run has no report. The text says why.
     Unmade(String),
     /// This signal ended the study.
     Stopped(i32),
 }
 
-/// Makes the runs that have no report. Before them come warm-ups, which do not count, of the variants that need any run.
+/// Makes the runs that have no report yet. Before them come warm-ups, which do not count, of the variants that such runs are of.
 pub(super) fn make(plan: &Plan, directory: &Directory, is_quiet: bool) -> End {
     let making = Making { plan, directory, runner: Runner::new(), is_quiet };
     match making.all() {
         Ok(unmade) => End::Over { unmade },
-        Err(signal) => End::Stopped { signal, line: making.stopped(signal) },
+        Err(signal) => End::Stopped { signal, line: making.line_of_stop(signal) },
     }
 }
 
@@ -78,7 +78,7 @@ impl Making<'_> {
         let warmups = self.plan.warmup_order();
         let is_needed =
             |warmup: &&PlannedRun| missing.iter().any(|planned| planned.variant == warmup.variant);
-        // After this, no run of this study goes on.
+        // A killed study can have left runs that go on. Afterwards there are none.
         self.wait_for_left_runs(&warmups, RunKind::Warmup)?;
         self.wait_for_left_runs(&missing, RunKind::Counted)?;
         for warmup in warmups.iter().filter(is_needed) {
@@ -87,7 +87,7 @@ impl Making<'_> {
         }
         let mut unmade = 0;
         for (at, planned) in self.plan.order.iter().enumerate() {
-            // A run of a killed study can have come to its end by now.
+            // A run that a killed study had left can have got its report while it was waited for.
             if missing.contains(planned) && !has_report(planned) {
                 let title = format!(
                     "{}/{} {} run {}",
@@ -96,8 +96,8 @@ impl Making<'_> {
                     self.name(*planned),
                     planned.run
                 );
-                let has_report = self.one(*planned, RunKind::Counted, &title)?;
-                unmade += usize::from(!has_report);
+                let is_made = self.one(*planned, RunKind::Counted, &title)?;
+                unmade += usize::from(!is_made);
             }
         }
         Ok(unmade)
@@ -108,12 +108,12 @@ impl Making<'_> {
         &self.plan.variants[planned.variant].name
     }
 
-    /// Makes a run and says what became of it. Gives whether it has a report.
+    /// Makes a run and tells the user what became of it. Gives whether it has a report.
     ///
     /// # Errors
     /// The signal that ended the study.
     fn one(&self, planned: PlannedRun, kind: RunKind, title: &str) -> Result<bool, i32> {
-        match self.made(planned, kind) {
+        match self.prepare_and_track(planned, kind) {
             Made::Well(line) => {
                 self.say(format_args!("{title}: {line}"));
                 Ok(true)
@@ -130,9 +130,8 @@ impl Making<'_> {
         }
     }
 
-    /// Prepares and makes a run. What came of it is known by its report: the exit status of gpu-track-run is the
-    /// command's.
-    fn made(&self, planned: PlannedRun, kind: RunKind) -> Made {
+    /// Prepares and makes a run. Its report tells what came of it: the exit status of gpu-track-run is only the command's.
+    fn prepare_and_track(&self, planned: PlannedRun, kind: RunKind) -> Made {
         let files = self.directory.files(self.plan, planned, kind);
         let variant = &self.plan.variants[planned.variant];
         // A report that a stopped run left would be taken for this one's.
@@ -152,7 +151,7 @@ impl Making<'_> {
                 }
             },
             Ok(Ended::Stopped(signal)) => {
-                // The signal ended its command before its work was done.
+                // The report is of a command that the signal ended before its work was done.
                 directory::remove(&files.report);
                 Made::Stopped(signal)
             }
@@ -160,8 +159,8 @@ impl Making<'_> {
         }
     }
 
-    /// Prepares a run. What the preparation wrote is kept only if it fails. `None`: it succeeded; else the run is not
-    /// made.
+    /// Prepares a run by the command `line`, whose output is kept only if it fails. `None`: the preparation succeeded. Else the run is
+    /// not made, and the result says why.
     fn not_prepared(&self, line: &str, files: &Files) -> Option<Made> {
         match self.prepare(line, &files.prepare) {
             Ok(Ended::With(status)) if status.success() => {
@@ -179,7 +178,7 @@ impl Making<'_> {
         }
     }
 
-    /// Runs the command line of a preparation, untracked. What it writes goes to the file `to`.
+    /// Runs the command line of a preparation, untracked. Its stdout and stderr go to the file `to`.
     fn prepare(&self, line: &str, to: &Path) -> io::Result<Ended> {
         let words = words(line, self.plan.shell).map_err(io::Error::other)?;
         let output = File::create(to)?;
@@ -188,8 +187,8 @@ impl Making<'_> {
         self.runner.run(&mut command)
     }
 
-    /// Runs a command under gpu-track-run, which is this executable by another name. stderr is the command's alone,
-    /// unless tracking goes wrong.
+    /// Runs a command under gpu-track-run, which is this executable by another name. The run's files get its report, stdout and
+    /// stderr. A line of gpu-track-run is on stderr only if tracking goes wrong.
     fn track(&self, line: &str, files: &Files) -> io::Result<Ended> {
         let words = words(line, self.plan.shell).map_err(io::Error::other)?;
         let mut command = Command::new("/proc/self/exe");
@@ -202,8 +201,8 @@ impl Making<'_> {
         self.runner.run(&mut command)
     }
 
-    /// Waits for runs that go on because their study was killed: beside them no figure would be true, and they may yet
-    /// be complete. A run holds the lock of its report as long as it lives.
+    /// Waits for those of the runs `planned` that go on because their study was killed. Runs beside them would have wrong figures,
+    /// and they may yet get their reports. A run holds the lock of its report as long as it lives.
     ///
     /// # Errors
     /// The signal that ended the study.
@@ -228,8 +227,8 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Makes the line about a study that this signal ended: what is done, and how to go on.
-    fn stopped(&self, signal: i32) -> String {
+    /// Makes the line about a study that this signal ended: how many runs are done, and how to go on.
+    fn line_of_stop(&self, signal: i32) -> String {
         let done = self.directory.runs(self.plan).len();
         format!(
             "stopped by {} after {done} of {} runs; to go on: gpu-track study -o {}",

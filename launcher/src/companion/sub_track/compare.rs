@@ -15,7 +15,7 @@ use super::place::PlaceArgs;
 use crate::cli::UsageError;
 use crate::console::message;
 
-/// What a pickle of Python's protocols 2 and later begins with.
+/// The first byte of a pickle of Python's protocols 2 and later.
 const PICKLE: u8 = 0x80;
 
 /// The arguments of `gpu-track sub-track compare`.
@@ -86,8 +86,10 @@ pub(super) fn serve(arguments: CompareArguments) -> Result<ExitCode, UsageError>
     Ok(place.write(&comparison, comparison_text))
 }
 
-/// Reads a configuration: the files by the names of their runs, and the figure (`None`: it has none). Gives what is wrong with
-/// the file, else.
+/// Reads the file of `--cconfig`: the files of analyses by the names of their runs, and the figure to compare, if it names one.
+///
+/// # Errors
+/// What is wrong with the file. The message follows the file's name.
 fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> {
     let json = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
     let Config { file_path_map, statistic } =

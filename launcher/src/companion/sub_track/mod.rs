@@ -35,7 +35,7 @@ enum SubTrackCommand {
     Show(show::ShowArguments),
 }
 
-/// Does what a command of `sub-track` is for.
+/// Runs the command of `sub-track` that the arguments name.
 ///
 /// # Errors
 /// If a file can't be used, or the result has no place.

@@ -1,16 +1,15 @@
 //! Where an analysis or a comparison goes, and in which form.
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
+use gpu_track_collector::Output;
 use gpu_track_collector::sub_track::json;
-use gpu_track_collector::{Output, output_at, write_report};
 use serde::Serialize;
 
+use super::super::place;
 use crate::cli::UsageError;
-use crate::console::{self, message};
 
 /// The form for programs, and the end of its files' names.
 const JSON: &str = "json";
@@ -27,28 +26,19 @@ pub(super) struct PlaceArgs {
     format: Option<String>,
 }
 
-/// A place that can be written to.
+/// Where a result goes, and whether it is written as JSON or as text.
 pub(super) struct Place {
     output: Output,
     is_json: bool,
 }
 
 impl PlaceArgs {
-    /// Finds the place. It is called before anything is read, so that no work is done for a result that has no place.
+    /// Finds the place that the options name. To be called before anything is read.
     ///
     /// # Errors
-    /// If there can be no file at this path.
+    /// If `-o` names a directory, or a file that can't be written.
     pub(super) fn find(&self) -> Result<Place, UsageError> {
-        let output = match self.output.as_deref() {
-            None => Output::Stdout,
-            Some(path) if path == OsStr::new("-") => Output::Stdout,
-            Some(path) if path.is_dir() => {
-                return Err(UsageError::of_file("--output", path, "is a directory: name a file in it"));
-            }
-            Some(path) => output_at(path).map_err(|error| {
-                UsageError::of_file("--output", path, format_args!("cannot be written: {error}"))
-            })?,
-        };
+        let output = place::find(self.output.as_deref())?;
         let extension = self.output.as_deref().and_then(|path| path.extension()?.to_str());
         let is_json = self.format.as_deref().or(extension) == Some(JSON);
         Ok(Place { output, is_json })
@@ -56,19 +46,13 @@ impl PlaceArgs {
 }
 
 impl Place {
-    /// Writes `value` as JSON, or as what `text` makes of it. As with gpu_tracker, a file gets no newline at its end, and
-    /// stdout gets one more. Says on stderr if that fails, and gives the exit status.
+    /// Writes `value` as JSON, or as what `text` makes of it, and gives the exit status. As with gpu_tracker, a file gets no newline at
+    /// its end, and stdout gets one. If writing fails, a line on stderr says so.
     pub(super) fn write<V: Serialize>(&self, value: &V, text: impl FnOnce(&V) -> String) -> ExitCode {
-        let content = if self.is_json { json(value) } else { text(value) };
+        let mut content = if self.is_json { json(value) } else { text(value) };
         if self.output == Output::Stdout {
-            return console::print(&(content + "\n"));
+            content.push('\n');
         }
-        match write_report(&self.output, &content) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                message(format_args!("cannot write to {}: {error}", self.output));
-                ExitCode::FAILURE
-            }
-        }
+        place::write(&self.output, &content)
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
     if report.gpus.is_empty() {
         return Err("there is no GPU".into());
     }
-    // A whole device whose parts (MIG) are tracked has the memory of all of them: a part is what a process gets.
+    // A process gets a part (MIG) only. The whole device's figure is over all parts, so it is left out.
     let has_used_part = |gpu: &GpuDevice| {
         report.gpus.iter().any(|other| other.parent.as_ref() == Some(&gpu.id) && other.used == Some(true))
     };
@@ -46,8 +46,8 @@ fn held_bytes(gpu: &GpuDevice) -> Result<u64, String> {
         return Err(format!("{figure} was not read on {} for {:.1} s: {}", gpu.id, gap.time_s, gap.reason));
     }
     let missing = gpu.missing.iter().find(|missing| missing.figure == figure);
-    let why = || missing.map_or("readings missed a process, or lack its memory", |missing| &missing.reason);
-    gpu.memory.max_combined_bytes.ok_or_else(|| format!("{figure} is unknown on {}: {}", gpu.id, why()))
+    let reason = missing.map_or("readings missed a process, or lack its memory", |missing| &missing.reason);
+    gpu.memory.max_combined_bytes.ok_or_else(|| format!("{figure} is unknown on {}: {reason}", gpu.id))
 }
 
 #[cfg(test)]

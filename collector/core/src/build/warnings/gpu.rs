@@ -12,18 +12,18 @@ use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::{DeviceUsage, Loss};
 
-/// A share of lost utilization samples that is worth a warning; less changes no figure by more than that.
-const LOST_SHARE: f64 = 0.01;
-/// The share of the run that energy or utilization may lack without a warning.
-const UNCOVERED_SHARE: f64 = 0.1;
-/// The least time without energy that is worth one, seconds.
+/// Utilization that was lost needs a warning if it is more than this part of what was measured. Less changes no figure by more.
+const LOST_PART: f64 = 0.01;
+/// The part of the run that energy or utilization may lack without a warning.
+const UNCOVERED_PART: f64 = 0.1;
+/// The least time without energy that is worth a warning, seconds.
 const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
-/// A longest time between two readings of up to this many means is that of a driver which is always slow.
-const REGULAR: f64 = 3.0;
+/// A driver is always slow, and not only once, if its longest time between two readings is at most this many times the mean.
+const MOST_REGULAR: f64 = 3.0;
 /// The least time without utilization that is worth a warning, seconds. Where a driver takes no samples of an idle GPU, it
 /// is known to be idle after 2 s only.
 const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
-/// A time without a reading of memory that is worth a warning, also where the mean is as asked for, nanoseconds.
+/// The longest time between two readings of memory that needs no warning if the mean is as asked for, nanoseconds.
 const LONGEST_INTERVAL_NS: f64 = 1e9;
 
 /// What a warning is about, in the order of its weight: the summary shows the two first warnings only.
@@ -37,7 +37,7 @@ enum Weight {
     Total,
     /// Another figure is missing.
     Gauge,
-    /// Figures are as they are said to be.
+    /// No figure is wrong or missing.
     Remark,
 }
 
@@ -131,7 +131,8 @@ fn no_gpu_of_vendor(inputs: &Inputs) -> Option<String> {
     ))
 }
 
-/// A log that was asked for and has no line would look like one that failed.
+/// Warns that the log of `--trace-gpu` has no line of a GPU, which would look like a failure. `None`: it has some, was not asked for,
+/// or the run is not over.
 fn nothing_logged(inputs: &Inputs) -> Option<String> {
     inputs.config.tracking.gpu_trace.as_ref()?;
     let is_over = inputs.end.stage != Stage::SoFar;
@@ -161,7 +162,7 @@ fn lost(gpu: &DeviceUsage, loss: Loss, at_s: f64) -> String {
     format!("GPU lost at {at_s:.1} s: {}; {then}.", gpu.device.id)
 }
 
-/// Says what the energy counter of a device did wrong.
+/// Says that the energy counter of a device was reset, and that it stepped back.
 fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
     let counter = gpu.counters.get(&Figure::Energy);
     let id = &gpu.device.id;
@@ -180,60 +181,64 @@ fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
     reset.into_iter().chain(stepped)
 }
 
-/// Warns of figures that could not be read for a while: what was used meanwhile may exceed their maxima. A line for each figure
-/// and reason.
+/// Warns of figures that could not be read for a while, in a line for each figure and reason. What was used meanwhile may exceed
+/// their maxima.
 fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
     // By figure and reason, the devices with such a gap.
     let mut spans: BTreeMap<(Figure, String), Vec<(&DeviceUsage, &Gap)>> = BTreeMap::new();
     for gpu in &usage.devices {
-        // One that could not be read to the end has a warning of its own.
-        for (figure, gap) in gaps(usage, gpu).filter(|(figure, _)| !gpu.figures.missing.contains_key(figure))
-        {
-            spans.entry((figure, gap.reason.to_string())).or_default().push((gpu, gap));
+        for (figure, gap) in gaps(usage, gpu) {
+            // `missing_figures` warns of a figure that could not be read at the end.
+            if !gpu.figures.missing.contains_key(&figure) {
+                spans.entry((figure, gap.reason.to_string())).or_default().push((gpu, gap));
+            }
         }
     }
-    let line = |((figure, reason), on): (&(Figure, String), &Vec<(&DeviceUsage, &Gap)>)| {
-        let devices: Vec<&DeviceUsage> = on.iter().map(|(gpu, _)| *gpu).collect();
-        let longest_ns = on.iter().map(|(gpu, gap)| gpu.gap_ns(gap)).max().unwrap_or(0);
-        let used = on.iter().filter_map(|(_, gap)| gap.used_bytes).max();
-        let used = used.filter(|_| *figure == Figure::ProcessMemory).map(|bytes| {
-            let which = if on.len() == 1 { "it" } else { "one of them" };
-            format!(" Up to {:.1} GB were in use on {which} meanwhile, by all processes.", bytes as f64 / 1e9)
-        });
-        let up_to = if on.len() == 1 { "" } else { "up to " };
-        let text = format!(
-            "GPU figure that could not be read for {up_to}{:.1} s of the run ({reason}): {} of {}. What was used meanwhile is \
-             missing.{}",
-            longest_ns as f64 / 1e9,
-            figure.name(),
-            names(usage, &devices),
-            used.unwrap_or_default()
-        );
-        (Weight::of_figure(*figure), text)
-    };
-    spans.iter().map(line).collect()
+    let mut lines = Vec::new();
+    for ((figure, reason), on) in &spans {
+        lines.push((Weight::of_figure(*figure), unread_span(usage, *figure, reason, on)));
+    }
+    lines
+}
+
+/// Says for how long a figure could not be read for one reason. `on`: the devices, each with its gap.
+fn unread_span(usage: &GpuUsage, figure: Figure, reason: &str, on: &[(&DeviceUsage, &Gap)]) -> String {
+    let devices: Vec<&DeviceUsage> = on.iter().map(|(gpu, _)| *gpu).collect();
+    let longest_ns = on.iter().map(|(gpu, gap)| gpu.gap_ns(gap)).max().unwrap_or(0);
+    let (up_to, which) = if on.len() == 1 { ("", "it") } else { ("up to ", "one of them") };
+    let used_bytes = on.iter().filter_map(|(_, gap)| gap.used_bytes).max();
+    let used = used_bytes.filter(|_| figure == Figure::ProcessMemory).map(|bytes| {
+        format!(" Up to {:.1} GB were in use on {which} meanwhile, by all processes.", bytes as f64 / 1e9)
+    });
+    format!(
+        "GPU figure that could not be read for {up_to}{:.1} s of the run ({reason}): {} of {}. What was used meanwhile is \
+         missing.{}",
+        longest_ns as f64 / 1e9,
+        figure.name(),
+        names(usage, &devices),
+        used.unwrap_or_default()
+    )
 }
 
 /// Warns of GPUs whose driver had overwritten samples of utilization before they were read. `None`: there is none.
 fn lost_utilization(usage: &GpuUsage) -> Option<String> {
-    let is_short = |gpu: &&DeviceUsage| gpu.busy.lost_s() > gpu.busy.measured_s() * LOST_SHARE;
-    let devices: Vec<&DeviceUsage> = usage.devices.iter().filter(is_short).collect();
-    let worst = devices.iter().copied().max_by(|a, b| a.busy.lost_s().total_cmp(&b.busy.lost_s()))?;
+    let lost_much = |gpu: &&DeviceUsage| gpu.busy.lost_s() > gpu.busy.measured_s() * LOST_PART;
+    let devices: Vec<&DeviceUsage> = usage.devices.iter().filter(lost_much).collect();
+    let known_s = devices.iter().map(|gpu| gpu.busy.measured_s()).reduce(f64::min)?;
+    let lost_s = devices.iter().map(|gpu| gpu.busy.lost_s()).reduce(f64::max)?;
     let (least, most) = if devices.len() == 1 { ("", "") } else { ("at least ", "up to ") };
-    let known_s = devices.iter().map(|gpu| gpu.busy.measured_s()).fold(f64::INFINITY, f64::min);
     Some(format!(
-        "The utilization of {} is known for {least}{known_s:.1} s, and not for {most}{:.1} s: the driver keeps it for less than \
+        "The utilization of {} is known for {least}{known_s:.1} s, and not for {most}{lost_s:.1} s: the driver keeps it for less than \
          the time between two readings. The mean is that of the time which is known.",
         names(usage, &devices),
-        worst.busy.lost_s(),
     ))
 }
 
-/// Warns of energy that is known for a part of the run only (`run_s` seconds): a counter is read first when the driver answers,
-/// and last before the end.
+/// Warns of energy that is known for a part of the run only (`run_s` seconds). A counter's first reading comes when the driver
+/// answers, and its last one before the run's end.
 fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
     let spans = usage.devices.iter().filter_map(|gpu| Some((gpu, energy_span_s(gpu)?)));
-    short(usage, spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
+    known_too_briefly(usage, spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
         format!(
             "The energy of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. What \
              was used before the first reading and after the last is missing."
@@ -247,7 +252,7 @@ fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
     let is_known = |gpu: &&DeviceUsage| gpu.busy.measured_s() > 0.0;
     let spans = usage.devices.iter().filter(is_known);
     let spans = spans.map(|gpu| (gpu, gpu.busy.measured_s() + gpu.busy.lost_s()));
-    short(usage, spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known_s)| {
+    known_too_briefly(usage, spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known_s)| {
         format!(
             "The utilization of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. \
              Active time before and after that is missing."
@@ -255,17 +260,19 @@ fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
     })
 }
 
-/// Names the devices of which too little is known, and gives for how long the least is, seconds. `spans`: for how long each is
-/// known. More than `least_s` and [`UNCOVERED_SHARE`] of the run (`run_s`) must be missing. A lost device has a warning of its
-/// own. `None`: there is none.
-fn short(
+/// Names the devices of which a figure is known for too short a time, and gives the shortest of these times, seconds. `None`: there
+/// is no such device.
+///
+/// `spans`: the devices, and for how many seconds the figure of each is known. It is too short if more than `least_s` seconds and
+/// [`UNCOVERED_PART`] of the run (`run_s` seconds) are missing. A lost device has a warning of its own.
+fn known_too_briefly(
     usage: &GpuUsage,
     spans: Vec<(&DeviceUsage, f64)>,
     run_s: f64,
     least_s: f64,
 ) -> Option<(String, f64)> {
     let is_short = |(gpu, known_s): &(&DeviceUsage, f64)| {
-        gpu.loss.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_SHARE)
+        gpu.loss.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_PART)
     };
     let short: Vec<_> = spans.into_iter().filter(is_short).collect();
     let known_s = short.iter().map(|(_, known_s)| *known_s).reduce(f64::min)?;
@@ -273,7 +280,7 @@ fn short(
     Some((names(usage, &devices), known_s))
 }
 
-/// Whether memory was read much less often than asked for, on the average or once.
+/// Whether memory was read much less often than asked for, on average or once.
 fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
     // The run has no process on a device that it may not see.
     let may_be_used = gpu.is_visible != Some(false);
@@ -282,7 +289,7 @@ fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
     may_be_used && gpu.lists.mean_ns().is_some_and(|mean_ns| mean_ns > asked_ns * 2.0 || is_long)
 }
 
-/// Whether the driver of a device is slow.
+/// Whether the memory of any device was read much less often than asked for.
 fn is_any_slow(usage: &GpuUsage) -> bool {
     usage.devices.iter().any(|gpu| is_slow(usage, gpu))
 }
@@ -292,7 +299,7 @@ fn unread(usage: &GpuUsage) -> Option<String> {
     // If no time between readings is much longer than the mean, `slow_readings` says it all.
     let is_regular = |gpu: &DeviceUsage| {
         let longest_ns = usage.longest_unread_ns(gpu) as f64;
-        is_slow(usage, gpu) && gpu.lists.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * REGULAR)
+        is_slow(usage, gpu) && gpu.lists.mean_ns().is_some_and(|mean_ns| longest_ns <= mean_ns * MOST_REGULAR)
     };
     let is_unread = |gpu: &&DeviceUsage| {
         gpu.is_visible != Some(false)
@@ -310,7 +317,7 @@ fn unread(usage: &GpuUsage) -> Option<String> {
     ))
 }
 
-/// Whether the process lists failed for a while, which has a warning of its own.
+/// Whether the driver refused the process lists for a while, of which [`unread_spans`] warns.
 fn has_memory_gap(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
     gaps(usage, gpu).any(|(figure, _)| figure == Figure::ProcessMemory)
 }
@@ -378,15 +385,15 @@ fn unsampled_processes(usage: &GpuUsage) -> Option<String> {
     })
 }
 
-/// Figures by reason, each with the devices that lack it.
+/// By reason and figure, the devices that lack the figure for that reason.
 type Reasons<'a> = BTreeMap<String, BTreeMap<Figure, Vec<&'a DeviceUsage>>>;
 
-/// Writes one line for each reason and set of devices, with the figures that those lack. `problem` ends "GPU figures that ...".
-/// Accounting is no figure of the report.
-fn lines(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, String)> {
+/// Writes one line for each reason and list of devices, with the figures that those lack. `problem` completes "GPU figures that".
+/// Accounting is left out, since it is no figure of the report.
+fn lines_by_reason(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, String)> {
     let mut lines = Vec::new();
     for (reason, by_figure) in reasons {
-        // Figures that the same devices lack share a line. Devices are the same if their addresses are.
+        // Figures that the same devices lack share a line.
         let mut by_devices: Vec<(Vec<&DeviceUsage>, Vec<Figure>)> = Vec::new();
         for (figure, devices) in by_figure.into_iter().filter(|(figure, _)| *figure != Figure::Accounting) {
             let is_same = |others: &[&DeviceUsage]| {
@@ -398,18 +405,19 @@ fn lines(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, 
                 None => by_devices.push((devices, vec![figure])),
             }
         }
-        lines.extend(by_devices.into_iter().map(|(devices, figures)| {
+        for (devices, figures) in by_devices {
             let weight =
                 figures.iter().map(|figure| Weight::of_figure(*figure)).min().unwrap_or(Weight::Gauge);
             let figures: Vec<&str> = figures.into_iter().map(Figure::name).collect();
             let (figures, devices) = (figures.join(", "), names(usage, &devices));
-            (weight, format!("GPU figures that {problem} ({reason}): {figures} of {devices}."))
-        }));
+            lines.push((weight, format!("GPU figures that {problem} ({reason}): {figures} of {devices}.")));
+        }
     }
     lines
 }
 
-/// Whether a figure is null by how this device or this run is, so that nothing is wrong: `gpus[].missing` has it.
+/// Whether a missing figure needs no warning, since nothing failed: PCIe counters that can wrap on this device, or were read too
+/// seldom in a short run. `gpus[].missing` has the reason.
 fn is_expected(figure: Figure, reason: &Missing) -> bool {
     let is_pcie = matches!(figure, Figure::PcieTx | Figure::PcieRx);
     is_pcie && matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
@@ -420,18 +428,19 @@ fn note<'a>(reasons: &mut Reasons<'a>, reason: &Missing, figure: Figure, gpu: &'
     reasons.entry(reason.to_string()).or_default().entry(figure).or_default().push(gpu);
 }
 
-/// Says which figures are missing, by reason: those that never were read, those that could no longer be read at the end, and
-/// devices without any.
+/// Says which figures are missing, by reason. Lines of their own are for figures that could no longer be read at the end, and for
+/// devices without any figure.
 fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
-    // Figures that are not known, known ones whose last reading failed, and devices without any figure.
+    // `missing` has figures that are not known, `ended` known ones whose last reading failed, `unread` devices without any figure.
     let (mut missing, mut ended, mut unread) = (Reasons::new(), Reasons::new(), Vec::new());
     for gpu in &usage.devices {
+        // The loss of a device has a warning of its own.
         if !gpu.was_read() {
-            // A lost device has a warning of its own.
-            unread.extend(gpu.loss.is_none().then_some(gpu));
+            if gpu.loss.is_none() {
+                unread.push(gpu);
+            }
             continue;
         }
-        // A loss has a warning of its own.
         let is_told = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
         for (figure, reason) in missing_of(gpu) {
             if !is_told(&reason) && !is_expected(figure, &reason) {
@@ -444,8 +453,8 @@ fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
         }
     }
     let mut lines = [
-        lines(usage, "are missing", missing),
-        lines(usage, "could no longer be read when the command ended", ended),
+        lines_by_reason(usage, "are missing", missing),
+        lines_by_reason(usage, "could no longer be read when the command ended", ended),
     ]
     .concat();
     if !unread.is_empty() {
@@ -455,9 +464,9 @@ fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
     lines
 }
 
-/// Names the GPUs that the command was given and certainly never used.
+/// Warns of each GPU that the command's environment names and that the command certainly never used.
 fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
-    // CUDA uses one part (MIG) of a device that is named as a whole: that device is idle or not, its parts are not judged.
+    // If the environment names a whole device, CUDA uses one part (MIG) of it. Then the device is judged, and not its parts.
     let is_part_of_visible = |gpu: &DeviceUsage| {
         let mut all = usage.devices.iter();
         all.any(|other| {

@@ -1,14 +1,15 @@
-//! Several GPUs in a few words: a list of UUIDs fills a screen.
+//! Names several GPUs in a few words, since a list of UUIDs would fill a screen.
 
 use std::collections::BTreeSet;
 
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::device::DeviceUsage;
 
-/// So many are named one by one.
+/// Most devices that are named one by one.
 const MOST_NAMED: usize = 2;
 
-/// Names these devices of the run in a warning: `GPU-8f6c..., GPU-11aa...`, `all 16 GPUs`, `GPUs 0-3, 7`, or the first two and how many more.
+/// Names some devices of the run in a warning. Up to two are named by id, more as `all 16 GPUs` or `GPUs 0-3, 7`. If they have no
+/// unique numbers, the first two are named, and how many more there are.
 pub(super) fn names(usage: &GpuUsage, devices: &[&DeviceUsage]) -> String {
     let ids = || devices.iter().map(|gpu| gpu.device.id.as_str());
     if devices.len() <= MOST_NAMED {
@@ -18,7 +19,7 @@ pub(super) fn names(usage: &GpuUsage, devices: &[&DeviceUsage]) -> String {
     if devices.len() == usage.devices.len() {
         return format!("all {} GPUs{}", devices.len(), if has_parts { " and parts" } else { "" });
     }
-    // Each driver numbers its own.
+    // Each maker's driver numbers its own devices, so numbers name them only if all have one maker.
     let makers: BTreeSet<_> = usage.devices.iter().map(|gpu| gpu.device.vendor).collect();
     let numbers: Option<BTreeSet<u32>> = devices.iter().map(|gpu| gpu.device.index).collect();
     match numbers.filter(|numbers| makers.len() == 1 && numbers.len() == devices.len()) {

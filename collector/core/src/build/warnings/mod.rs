@@ -14,7 +14,7 @@ use crate::model::report::{Cause, Cgroup, Coverage, CpuTime, Ending, Limits, Max
 /// Most processes that one warning names.
 const MOST_NAMED: usize = 10;
 
-/// What the causes are looked for in.
+/// What the warnings are concluded from: the inputs, and parts of the report.
 pub(super) struct Context<'a> {
     pub(super) inputs: &'a Inputs<'a>,
     pub(super) coverage: &'a Coverage,
@@ -28,7 +28,7 @@ pub(super) struct Context<'a> {
     pub(super) wall_s: f64,
 }
 
-/// A cause: a message where it applies.
+/// Looks for one cause of a warning. Gives the message; `None`: the cause does not apply.
 type CauseOf = fn(&Context) -> Option<String>;
 
 /// All causes, in the order of the report.
@@ -65,19 +65,22 @@ const CAUSES: [(Topic, CauseOf); 30] = [
     (Topic::Command, still_running),
 ];
 
-/// The causes where the run was not tracked. All others are about what tracking found.
+/// The causes of warnings about a run that was not tracked. All others are about what tracking found.
 const UNTRACKED_CAUSES: [(Topic, CauseOf); 3] =
     [(Topic::Tracking, untracked), (Topic::OutOfMemory, out_of_memory), (Topic::Figures, no_length)];
 
 /// Gives the report's warnings in order: the launcher's own, those of [`CAUSES`], then those of the GPUs. A run that was not
-/// tracked has [`UNTRACKED_CAUSES`] instead.
+/// tracked has those of [`UNTRACKED_CAUSES`] in place of [`CAUSES`].
 pub(super) fn warnings(context: &Context) -> Vec<Warning> {
     let inputs = context.inputs;
-    let ours = inputs.config.report.warnings.iter().map(|text| Warning::new(Topic::Tracking, text.clone()));
-    let mut warnings: Vec<_> = ours.collect();
+    let mut warnings = Vec::new();
+    for text in &inputs.config.report.warnings {
+        warnings.push(Warning::new(Topic::Tracking, text.clone()));
+    }
     let causes = if context.coverage.untracked_reason.is_some() { &UNTRACKED_CAUSES[..] } else { &CAUSES };
-    let found = causes.iter().filter_map(|(topic, cause)| Some(Warning::new(*topic, cause(context)?)));
-    warnings.extend(found);
+    for (topic, message) in causes {
+        warnings.extend(message(context).map(|text| Warning::new(*topic, text)));
+    }
     warnings.extend(gpu::warnings(inputs));
     warnings
 }
@@ -106,8 +109,8 @@ fn sink_troubles(context: &Context) -> Option<String> {
     sinks::troubles(&context.inputs.run.health.sinks)
 }
 
-/// Says how many processes the kernel killed for want of memory: in the command's own cgroup if it has one, else in the
-/// launcher's, which may hold processes outside the tree.
+/// Says how many processes the kernel killed for lack of memory. The count is that of the command's own cgroup, or else of the
+/// launcher's, which may have processes outside the tree.
 fn out_of_memory(context: &Context) -> Option<String> {
     let (kills, which) = match (context.cgroup.and_then(|cgroup| cgroup.oom_kills), &context.limits.cgroup) {
         (Some(kills), _) => (kills, "of the command".to_owned()),
@@ -123,7 +126,7 @@ fn out_of_memory(context: &Context) -> Option<String> {
     })
 }
 
-/// Says that `--cgroup` was asked for, and no group could be made, or the group lacks figures.
+/// Says that no cgroup could be made for `--cgroup`, or that figures of the group are missing.
 fn no_cgroup(context: &Context) -> Option<String> {
     let cgroup = context.cgroup?;
     let reason = cgroup.reason.as_deref()?;
@@ -137,11 +140,11 @@ fn no_cgroup(context: &Context) -> Option<String> {
     })
 }
 
-/// Names the limit of address space that may have made the command fail. A request that fails leaves no trace: the process is
-/// below its limit then. So the limit is named where nothing else explains the failure, and the process had used a good part of
-/// it.
+/// Names the limit of address space that may have made the command fail. A request for memory that fails leaves no trace, since the
+/// process stays below its limit. So the limit is named if nothing else explains the failure, and the process used at least
+/// `LEAST_PART` of it.
 fn limited_address_space(context: &Context) -> Option<String> {
-    const GOOD_PART: f64 = 0.1;
+    const LEAST_PART: f64 = 0.1;
     // Programs often abort, or use a null pointer, if an allocation fails.
     let is_unexplained = match &context.ending.cause {
         None => true,
@@ -153,7 +156,7 @@ fn limited_address_space(context: &Context) -> Option<String> {
     let process = context.inputs.run.failures.near_address_space.as_ref()?;
     let used = process.address_space_used();
     let limit = process.bounds.limits.address_space_bytes?;
-    (has_failed && is_unexplained && used >= GOOD_PART).then(|| {
+    (has_failed && is_unexplained && used >= LEAST_PART).then(|| {
         format!(
             "ulimit -v is {:.1} MB, of which {} had up to {:.0}%: a request for more than the rest fails, and no figure shows \
              that. Raise it, and compare.",
@@ -176,10 +179,11 @@ fn launcher_killed(context: &Context) -> Option<String> {
     })
 }
 
-/// Says what is missing below an attached process, which reports nothing itself, where the process connector is not used.
+/// Says what is missing of the descendants of an attached process, which reports nothing itself. `None`: the run attached to none, or
+/// the process connector shows them.
 fn attached_unseen(context: &Context) -> Option<String> {
     let attached = context.inputs.config.attached?;
-    // Of a run without figures another warning says so.
+    // If the process was not tracked, another warning says so.
     context.inputs.run.totals.main_process.as_ref()?;
     let reason = context.coverage.connector_absent.as_ref()?;
     let which = if context.inputs.config.discovery.uses(Layer::Preload) { " without the shim" } else { "" };
@@ -201,7 +205,7 @@ fn preload_off(context: &Context) -> Option<String> {
     })
 }
 
-/// Says that events of the process connector were lost, as the socket's buffer was full.
+/// Says that events of the process connector were lost because the socket's buffer was full.
 fn connector_overruns(context: &Context) -> Option<String> {
     let overruns = context.coverage.connector_overruns;
     (overruns > 0).then(|| {
@@ -214,8 +218,8 @@ fn connector_overruns(context: &Context) -> Option<String> {
     })
 }
 
-/// Says what is missing of programs that can't carry the shim, where the process connector is not used. Without the preload
-/// layer no program carries it, and [`preload_off`] says what that means.
+/// Says what is missing of programs that can't carry the shim. `None`: there were none, or the process connector shows them. Without
+/// the preload layer no program carries the shim, and [`preload_off`] says what that means.
 fn uninstrumented(context: &Context) -> Option<String> {
     let count = context.coverage.uninstrumented;
     let reason = context.coverage.connector_absent.as_ref()?;
@@ -236,13 +240,13 @@ const REPORT_OF_EACH_RANK: &str = " With --nodes=auto, what mpirun and srun star
                                    behind srun or mpirun, for a report of each rank: srun gpu-track-run -o usage.%r.json \
                                    -- ./app.";
 
-/// Names other machines, or counts ranks, whose processes are in no figure.
+/// Names other machines whose processes are in no figure, and counts ranks that are in none. `None`: neither is known of.
 fn unseen_nodes(context: &Context) -> Option<String> {
-    // The advice is to track the other nodes, too: a part of a run over several nodes does that.
-    let is_asked = context.inputs.config.report.node_part.is_some();
-    let advice = if is_asked { "" } else { REPORT_OF_EACH_RANK };
+    // A run over several nodes tracks the others already, so it needs no advice to do that.
+    let is_of_several_nodes = context.inputs.config.report.node_part.is_some();
+    let advice = if is_of_several_nodes { "" } else { REPORT_OF_EACH_RANK };
     let ranks = context.coverage.ranks.map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
-    // No program's arguments show other nodes: then only a lack of ranks can.
+    // Where no program's arguments name other nodes, only missing ranks can show that there are any.
     let Some(nodes) = &context.coverage.nodes else {
         return Some(format!(
             "{} of an MPI job or Slurm step wrote no record: they ran on other nodes, and are not in this report, or they \
@@ -262,14 +266,14 @@ fn unseen_nodes(context: &Context) -> Option<String> {
     ))
 }
 
-/// Says that there were more ranks than are told apart.
+/// Says how many ranks the report does not list. `None`: it lists all.
 fn unlisted_ranks(context: &Context) -> Option<String> {
     let left_out = context.inputs.run.ranks.left_out();
     (left_out > 0)
         .then(|| format!("Of the ranks, {left_out} are not listed: the first ones alone are told apart."))
 }
 
-/// Counts programs that do not see what the shim needs, and says how to bind it.
+/// Counts programs that can't see the shim or the segment, and says how to bind both into a sandbox.
 fn unreachable_programs(context: &Context) -> Option<String> {
     let count = context.inputs.end.unreachable_programs;
     let shim = context.inputs.config.discovery.shim_directory.as_deref().unwrap_or("the shim's directory");
@@ -353,12 +357,14 @@ fn collector_restarts(context: &Context) -> Option<String> {
     })
 }
 
+/// Says that a killed collector's state could not be restored, so that processes are missing.
 fn state_lost(context: &Context) -> Option<String> {
     context.inputs.run.health.is_state_lost.then(|| {
         "The state of a killed collector could not be restored: processes that had ended by then are missing.".into()
     })
 }
 
+/// Says that the segment's file was removed during the run, so that later programs wrote no records.
 fn segment_unlinked(context: &Context) -> Option<String> {
     context.inputs.run.health.is_unlinked.then(|| {
         "The session's shared memory was unlinked during the run, as a logout does with RemoveIPC=yes (logind.conf). \
@@ -381,7 +387,7 @@ fn cpu_above_kernel(context: &Context) -> Option<String> {
 
 /// Counts the ended processes whose CPU time is from a sample.
 fn sampled_cpu(context: &Context) -> Option<String> {
-    // [`still_running`] says it of those.
+    // [`still_running`] warns of processes that did not end.
     let count = context.coverage.sampled.saturating_sub(context.inputs.run.totals.survivors.sampled);
     (count > 0).then(|| {
         format!(
@@ -402,8 +408,8 @@ fn killed_with_namespace(context: &Context) -> Option<String> {
     })
 }
 
-/// Counts the other processes of unknown CPU time. Failed spawns used next to nothing, and [`killed_with_namespace`] counts its
-/// own.
+/// Counts the processes of unknown CPU time. Children of failed spawns used next to nothing, and [`killed_with_namespace`] counts
+/// those that it is about.
 fn unknown_cpu(context: &Context) -> Option<String> {
     let Coverage { unknown, failed_spawns, .. } = context.coverage;
     let count =
@@ -429,56 +435,59 @@ fn unknown_ram(context: &Context) -> Option<String> {
     })
 }
 
-/// Says that a process is known to have held more RAM than was seen of all at once. Names the largest set of which that is so.
+/// Says that one process of a group is known to have held more RAM than any sample saw of the whole group. Names the largest such
+/// group.
 fn ram_floor(context: &Context) -> Option<String> {
     let (ram, floors) = (&context.inputs.run.ram, &context.inputs.run.totals.floors);
-    let sets = [
+    let groups = [
         ("the whole tree (combined)", &floors.combined, &ram.max.combined),
         ("all descendants", &floors.descendants, &ram.max.descendants),
         ("the first process (main)", &floors.main, &ram.max.main),
     ];
-    let (set, floor, _) = sets.into_iter().find(|(_, floor, seen)| floor.is_missed_by(seen))?;
+    let (group, floor, _) = groups.into_iter().find(|(_, floor, seen)| floor.is_missed_by(seen))?;
     Some(format!(
-        "The largest RAM of {set} may be too low: a process held {:.1} MB between two samples, and what the others held just \
+        "The largest RAM of {group} may be too low: a process held {:.1} MB between two samples, and what the others held just \
          then is unknown. A smaller --st shows more.",
         floor.rss_bytes as f64 / 1e6
     ))
 }
 
-/// Says that the largest RAM can have been notably more than is certain, as processes ended between two samples between which
-/// others grew. Of a run in which a process was killed, this is what people look for, so less is notable then.
+/// Says that the largest RAM can have been much more than is certain: processes ended between two samples while others grew. If a
+/// process was killed, users look for the memory that it needed, so a smaller difference is worth a warning.
 fn ram_at_most(context: &Context) -> Option<String> {
-    /// Less is not notable in any run.
+    /// A difference up to this needs no warning in any run.
     const NEGLIGIBLE_BYTES: u64 = 4_000_000;
-    /// Nor is less than one part in this many of the RAM.
+    /// Nor does one up to one part in this many of the certain RAM.
     const PART: u64 = 2;
-    /// Nor than this one, in a run in which a process was killed.
+    /// The same for a run in which a process was killed.
     const PART_IF_KILLED: u64 = 10;
     let is_any_killed = !context.inputs.run.failures.by_signal.is_empty();
     let part = if is_any_killed { PART_IF_KILLED } else { PART };
-    let seen = context.max_ram.combined.footprint_bytes?;
+    let certain = context.max_ram.combined.footprint_bytes?;
     let at_most = context.max_ram_at_most.combined?;
-    (at_most - seen > NEGLIGIBLE_BYTES.max(seen / part)).then(|| {
+    (at_most - certain > NEGLIGIBLE_BYTES.max(certain / part)).then(|| {
         format!(
             "The largest RAM can have been up to {:.1} MB, and was {:.1} MB for certain: processes ended between two samples, \
              and how much the others held just then is unknown. A smaller --st shows more.",
             at_most as f64 / 1e6,
-            seen as f64 / 1e6
+            certain as f64 / 1e6
         )
     })
 }
 
-/// Names the sets of processes whose RAM is unknown. Where processes without known RAM are counted, [`unknown_ram`] says so.
+/// Names the groups of processes whose RAM is unknown. `None`: there is none, or [`unknown_ram`] or [`no_process`] warns already.
 fn no_ram(context: &Context) -> Option<String> {
     let MaxRam { main, descendants, combined, .. } = context.max_ram;
-    let sets = [("main", main), ("descendants", descendants), ("combined", combined)];
     // Without a command there is no main.
     let has_main = !context.inputs.config.command.is_empty();
-    let sets = sets.into_iter().filter(|(name, _)| has_main || *name != "main");
-    let unknown = sets.filter(|(_, set)| set.footprint_bytes.is_none());
-    let names: Vec<&str> = unknown.map(|(name, _)| name).collect();
-    let is_said = context.inputs.run.totals.ram_missing > 0 || context.coverage.processes == 0;
-    (!names.is_empty() && !is_said).then(|| {
+    let mut names = Vec::new();
+    for (name, ram) in [("main", main), ("descendants", descendants), ("combined", combined)] {
+        if ram.footprint_bytes.is_none() && (has_main || name != "main") {
+            names.push(name);
+        }
+    }
+    let has_other_warning = context.inputs.run.totals.ram_missing > 0 || context.coverage.processes == 0;
+    (!names.is_empty() && !has_other_warning).then(|| {
         format!(
             "The RAM of {} is unknown: the processes ended before a sample saw them, and no record has it. A smaller --st \
              shows more.",
@@ -487,14 +496,15 @@ fn no_ram(context: &Context) -> Option<String> {
     })
 }
 
-/// Says that no process was seen, unless the launcher's warnings say why nothing was tracked, or there was no command.
+/// Says that no process was seen. `None`: one was, there was no command, or the launcher has warnings, which say why.
 fn no_process(context: &Context) -> Option<String> {
     let config = context.inputs.config;
-    let is_said = !config.report.warnings.is_empty();
-    (context.coverage.processes == 0 && !is_said && !config.command.is_empty())
+    let has_launcher_warning = !config.report.warnings.is_empty();
+    (context.coverage.processes == 0 && !has_launcher_warning && !config.command.is_empty())
         .then(|| "No process of the command was seen, so its RAM and CPU time are unknown.".into())
 }
 
+/// Says that the run's start and end have the same time, so that there are no means over time.
 fn no_length(context: &Context) -> Option<String> {
     (context.wall_s <= 0.0).then(|| {
         "The run was shorter than the clock shows: its mean RAM and CPU percentages are unknown.".into()
@@ -503,7 +513,7 @@ fn no_length(context: &Context) -> Option<String> {
 
 /// Names the processes that still run, whose later use is missing.
 fn still_running(context: &Context) -> Option<String> {
-    // Tracking of an attached process can end before the process does, and of its descendants with it.
+    // An attached process that runs on is expected to, and so are its descendants.
     let attached = super::attached::attached(context.inputs);
     if attached.as_ref().is_some_and(|attached| attached.runs_on) {
         return None;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::config::DEFAULT_INTERVAL_NS;
 
-/// The command's own calls wait while the driver is kept busy, so by default this is little, percent.
+/// For how much of the time the driver may be kept busy by default, percent. The command's own calls wait meanwhile.
 const DRIVER_PERCENT: u32 = 25;
-/// Where the user gave the sampling interval, readings that are as close as that are worth more, percent.
+/// The same if the user gave the sampling interval, percent: then readings at that interval are worth longer waits of the command.
 pub const DRIVER_PERCENT_AT_INTERVAL: u32 = 75;
 
 /// Names the library to load in place of `libnvidia-ml.so.1`.
@@ -95,11 +95,11 @@ pub struct GpuConfig {
     pub crashed_by: Option<i32>,
     /// Shortest time between two samples, nanoseconds.
     pub interval_ns: u64,
-    /// For how much of the time NVIDIA's driver may be kept busy, percent. More where the user gave the sampling interval.
+    /// For how much of the time NVIDIA's driver may be kept busy, percent. It is more if the user gave the sampling interval.
     pub driver_percent: u32,
 }
 
-/// Of a command line without options.
+/// The configuration for a command line without options.
 impl Default for GpuConfig {
     fn default() -> Self {
         Self {

@@ -84,8 +84,8 @@ impl Missing {
 /// A value, or why there is none.
 pub type Reading<T> = Result<T, Missing>;
 
-/// Gives what is known of two readings of a figure: if both are known, what `combine` makes of them. If neither is, gives the
-/// reason of the second.
+/// Joins two readings of a figure. If both are known, gives what `combine` makes of them; if one is, gives that one. If neither is,
+/// gives the reason of the second.
 pub fn either<T>(a: Reading<T>, b: Reading<T>, combine: impl FnOnce(T, T) -> T) -> Reading<T> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok(combine(a, b)),
@@ -162,7 +162,7 @@ figures! {
 }
 
 impl Figure {
-    /// Whether the driver adds it up, so that a reading includes what happened while it could not be read.
+    /// Whether the driver adds the figure up, so that a reading includes what happened since the reading before.
     pub fn is_cumulative(self) -> bool {
         use Figure::{Accounting, EccCorrected, EccUncorrected, Energy, PcieRx, PcieTx, Xid};
         matches!(self, Accounting | EccCorrected | EccUncorrected | Energy | PcieRx | PcieTx | Xid)

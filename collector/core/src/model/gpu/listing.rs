@@ -11,7 +11,7 @@ pub struct Listing {
     pub count: Option<usize>,
     /// The devices.
     pub gpus: Vec<Listed>,
-    /// Drivers that could not be read.
+    /// The drivers that could not be read.
     pub drivers: Vec<Driver>,
     /// Other problems.
     pub warnings: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Listed {
 pub struct GpuNow {
     /// Memory in use by all processes, bytes.
     pub memory_used_bytes: Option<u64>,
-    /// The rest of its memory, bytes: what the driver keeps for itself is in it.
+    /// The rest of its memory, bytes, less what the driver keeps for itself, as far as it says so.
     pub memory_free_bytes: Option<u64>,
     /// Time in which anything ran on it lately, percent.
     pub utilization_percent: Option<f64>,

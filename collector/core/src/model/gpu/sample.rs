@@ -31,15 +31,16 @@ pub struct ProcessBusy {
     pub pid: u32,
     /// When, and how much.
     pub busy: Busy,
-    /// The process was not read before, and `busy` is its busy time (at 100 percent) since its start, which the core knows.
+    /// The process was not read before. Then `busy` is its busy time since its start, at 100 percent.
     pub is_from_start: bool,
 }
 
 impl ProcessBusy {
-    /// Gives the utilisation over the stretch of time that it is of. Busy time since the process's start becomes the mean from
-    /// then (`start_ns`) to the reading (`at_ns`, both CLOCK_MONOTONIC). `None`: the process was busy for longer than it lived,
-    /// so it used what is older than itself. A counter is read up to `slack_ns` after the reading began, so by that much it may
-    /// be more.
+    /// Gives the utilisation, and the length of the time that it is of. Busy time since the process's start becomes the mean
+    /// from `start_ns` to the reading at `at_ns`, both CLOCK_MONOTONIC.
+    ///
+    /// `None`: the counter has more busy time than the process can have had, so it counted before the process started. The counter is
+    /// read up to `slack_ns` after `at_ns`, so it may be ahead by that much.
     pub fn stretch(&self, start_ns: u64, at_ns: u64, slack_ns: u64) -> Option<Busy> {
         if !self.is_from_start {
             return Some(self.busy);
@@ -115,7 +116,8 @@ impl DeviceSample {
         Self { is_lost: true, ..Self::of_device(id) }
     }
 
-    /// Adds a later reading of the device: each figure stays as it was read first.
+    /// Adds a later reading of the device. A figure that both have stays as it was read first, but `values` then has both of them,
+    /// the first one before the later one. All times stay those of the first reading.
     pub fn with_later(mut self, later: Self) -> Self {
         self.values.extend(later.values);
         Self {
@@ -143,7 +145,7 @@ impl DeviceSample {
         both
     }
 
-    /// Whether a figure could not be read since the device is lost.
+    /// Whether a figure could not be read because the device is lost.
     pub fn is_any_lost(&self) -> bool {
         self.values.iter().any(|(_, value)| *value == Err(Missing::Lost))
             || self.busy == Some(Err(Missing::Lost))
@@ -168,23 +170,26 @@ impl DeviceSample {
         listed.chain(busy).chain(accounted)
     }
 
-    /// Gives which figures the device reports, and why not the others, in the order of [`Figure::ALL`].
+    /// Gives, for each of [`Figure::ALL`] in that order, whether the device reports it: `Ok`, or why not.
     pub fn capabilities(&self) -> Vec<(Figure, Reading<()>)> {
-        fn whether<T>(reading: &Reading<T>) -> Reading<()> {
+        fn without_value<T>(reading: &Reading<T>) -> Reading<()> {
             reading.as_ref().map(|_| ()).map_err(Clone::clone)
         }
-        let value = |figure: Figure| {
-            let listed = match figure {
-                Figure::Utilization => self.busy.as_ref().map(whether),
-                Figure::Throttle => self.throttle.as_ref().map(whether),
-                Figure::Xid => self.xids.as_ref().map(whether),
-                Figure::ProcessMemory => self.processes.as_ref().map(whether),
-                Figure::ProcessUtilization => self.process_busy.as_ref().map(whether),
-                Figure::Accounting => self.accounting.as_ref().map(whether),
-                _ => self.values.iter().find(|(other, _)| *other == figure).map(|(_, value)| whether(value)),
+        let capability = |figure: Figure| {
+            let reading = match figure {
+                Figure::Utilization => self.busy.as_ref().map(without_value),
+                Figure::Throttle => self.throttle.as_ref().map(without_value),
+                Figure::Xid => self.xids.as_ref().map(without_value),
+                Figure::ProcessMemory => self.processes.as_ref().map(without_value),
+                Figure::ProcessUtilization => self.process_busy.as_ref().map(without_value),
+                Figure::Accounting => self.accounting.as_ref().map(without_value),
+                _ => {
+                    let known = self.values.iter().find(|(other, _)| *other == figure);
+                    known.map(|(_, value)| without_value(value))
+                }
             };
-            (figure, listed.unwrap_or(Err(Missing::NotSupported)))
+            (figure, reading.unwrap_or(Err(Missing::NotSupported)))
         };
-        Figure::ALL.map(value).to_vec()
+        Figure::ALL.map(capability).to_vec()
     }
 }

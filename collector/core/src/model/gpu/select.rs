@@ -6,26 +6,26 @@ use super::config::{GpuConfig, Vendor, Visible};
 use super::device::Device;
 
 /// Whether a name means this device: its id, UUID or PCI address, or a beginning of its UUID, as `nvidia-smi -i` and
-/// CUDA_VISIBLE_DEVICES take it.
-fn names(name: &str, device: &Device) -> bool {
+/// CUDA_VISIBLE_DEVICES take it. A PCI address means a whole device, and not its parts.
+fn is_name_of(name: &str, device: &Device) -> bool {
     let name = name.to_ascii_lowercase();
-    let is_start = |id: &str| {
+    let begins_uuid = |id: &str| {
         let id = id.to_ascii_lowercase();
         let is_uuid = ["gpu-", "mig-"].iter().any(|kind| id.starts_with(kind) && name.starts_with(kind));
-        // The beginning alone is one of every UUID.
+        // `GPU-` alone begins every UUID, so it names none.
         is_uuid && name.len() > "gpu-".len() && id.starts_with(&name)
     };
     let is_address = device.pci_address.as_ref().is_some_and(|address| address.eq_ignore_ascii_case(&name));
     device.id.eq_ignore_ascii_case(&name)
         || (is_address && device.parent.is_none())
-        || is_start(&device.id)
-        || device.uuid.as_ref().is_some_and(|uuid| is_start(uuid))
+        || begins_uuid(&device.id)
+        || device.uuid.as_ref().is_some_and(|uuid| begins_uuid(uuid))
 }
 
-/// Finds the first name that means none of the devices.
+/// Finds the first of the `given` names that means none of the devices. `None`: each means one.
 #[must_use]
 pub fn unknown<'a>(given: &'a [String], devices: &[Device]) -> Option<&'a String> {
-    given.iter().find(|name| !devices.iter().any(|device| names(name, device)))
+    given.iter().find(|name| !devices.iter().any(|device| is_name_of(name, device)))
 }
 
 /// Which devices of a machine the command may see, by its environment.
@@ -37,20 +37,20 @@ pub struct Visibility {
     pub is_order_unsure: bool,
 }
 
-/// A variable that lists devices, and how it counts those.
+/// The value of a variable that lists devices, and what its numbers mean.
 struct List<'a> {
     text: &'a str,
-    number: Number,
+    numbering: Numbering,
 }
 
-/// How a list counts devices.
+/// What the numbers in a list of devices mean.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Number {
-    /// By rank among the devices that the process can open: CUDA skips the others, the driver's numbers don't.
+enum Numbering {
+    /// The rank among the devices that the process can open. CUDA skips the others, but the driver's index counts them.
     Rank,
-    /// By the driver's index.
+    /// The driver's index.
     Index,
-    /// By device node: `/dev/nvidia2` is 2, also where the job sees only some of them.
+    /// The number of the device node: `/dev/nvidia2` is 2, even if the job sees only some of the nodes.
     Node,
 }
 
@@ -60,21 +60,27 @@ impl Visibility {
         let mut visibility = Self::default();
         for vendor in [Vendor::Nvidia, Vendor::Amd] {
             let of_vendor: Vec<&Device> = all.iter().filter(|device| device.vendor == Some(vendor)).collect();
-            // HIP counts what ROCm leaves, in ROCm's order.
-            let lists = [list(visible, vendor), hip(visible).filter(|_| vendor == Vendor::Amd)];
-            if lists.iter().all(Option::is_none) {
+            let own_list = list(visible, vendor);
+            let hip_list = if vendor == Vendor::Amd { hip(visible) } else { None };
+            if own_list.is_none() && hip_list.is_none() {
                 continue;
             }
-            // Each list names some of what the one before leaves.
-            let named = lists.iter().flatten().fold(counted(&of_vendor), |left, list| named(list, &left));
+            // HIP's list counts the devices that ROCm's list leaves, in the order of that list.
+            let mut left = counted(&of_vendor);
+            for list in own_list.iter().chain(&hip_list) {
+                left = named(list, &left);
+            }
             for device in &of_vendor {
-                let is_named = |id: &String| named.iter().any(|named| &named.id == id);
+                let is_left = |id: &String| left.iter().any(|device| &device.id == id);
                 // CUDA takes one part of a device that is named as a whole, and does not say which.
-                let is_visible = is_named(&device.id) || device.parent.as_ref().is_some_and(is_named);
+                let is_visible = is_left(&device.id) || device.parent.as_ref().is_some_and(is_left);
                 visibility.by_id.insert(device.id.clone(), is_visible);
             }
-            if let (Vendor::Nvidia, true, [Some(list), _]) = (vendor, visible.cuda.is_some(), &lists) {
-                visibility.is_order_unsure = is_order_unsure(visible, list, &of_vendor, named.len());
+            if let Some(list) = &own_list
+                && vendor == Vendor::Nvidia
+                && visible.cuda.is_some()
+            {
+                visibility.is_order_unsure = is_order_unsure(visible, list, &of_vendor, left.len());
             }
         }
         visibility
@@ -86,27 +92,27 @@ impl Visibility {
     }
 }
 
-/// Gives the variable that CUDA or ROCm reads for a maker's devices.
+/// Gives the list that CUDA or ROCm reads for a maker's devices. Without one, gives Slurm's. `None`: neither is set.
 fn list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
-    let (own, number) = match vendor {
-        Vendor::Nvidia => (&visible.cuda, Number::Rank),
-        Vendor::Amd => (&visible.rocr, Number::Index),
+    let (own, numbering) = match vendor {
+        Vendor::Nvidia => (&visible.cuda, Numbering::Rank),
+        Vendor::Amd => (&visible.rocr, Numbering::Index),
         Vendor::Intel => return None,
     };
-    let own = own.as_deref().map(|text| List { text, number });
-    own.or_else(|| visible.slurm.as_deref().map(|text| List { text, number: Number::Node }))
+    let own = own.as_deref().map(|text| List { text, numbering });
+    own.or_else(|| visible.slurm.as_deref().map(|text| List { text, numbering: Numbering::Node }))
 }
 
-/// Gives the variable that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's where its own is not set, and an empty one
-/// is not set (ROCm's rocdevice.cpp).
+/// Gives the list that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's if its own is not set, and an empty one counts as not
+/// set (ROCm's rocdevice.cpp). `None`: none is set.
 fn hip(visible: &Visible) -> Option<List<'_>> {
     let variables = [&visible.hip, &visible.cuda, &visible.opencl];
     let text = variables.into_iter().flatten().find(|list| !list.is_empty())?;
-    Some(List { text, number: Number::Rank })
+    Some(List { text, numbering: Numbering::Rank })
 }
 
-/// Gives the devices that lists name, in the order of the driver's numbers. AMD's partitions have numbers, and the device
-/// that is divided into them has none; of MIG it is the other way round.
+/// Gives the devices that lists can name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
+/// divided into them has none. With MIG, the divided device has a number, and its parts have none.
 fn counted<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
     let is_divided = |device: &Device| device.index.is_none() && has_part(device, devices);
     let mut counted: Vec<&Device> = devices.iter().copied().filter(|device| !is_divided(device)).collect();
@@ -119,32 +125,12 @@ fn has_part(device: &Device, devices: &[&Device]) -> bool {
     devices.iter().any(|part| part.parent.as_ref() == Some(&device.id))
 }
 
-/// Finds the devices that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation of
-/// CUDA_VISIBLE_DEVICES). The beginning of a UUID must be unique.
+/// Finds those of the `devices` that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation of
+/// CUDA_VISIBLE_DEVICES).
 fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
-    let has_number = |device: &&&Device| device.parent.is_none() || device.index.is_some();
-    let numbered: Vec<&'a Device> = devices.iter().filter(has_number).copied().collect();
-    let by_number = |number: u32| match list.number {
-        Number::Rank => numbered.get(number as usize).copied(),
-        Number::Index => numbered.iter().copied().find(|device| device.index == Some(number)),
-        Number::Node => numbered.iter().copied().find(|device| device.minor.or(device.index) == Some(number)),
-    };
-    let one = |word: &str| -> Option<&'a Device> {
-        if let Ok(number) = word.parse::<u32>() {
-            return by_number(number);
-        }
-        if let Some(exact) = devices.iter().find(|device| device.id.eq_ignore_ascii_case(word)) {
-            return Some(exact);
-        }
-        // Drivers of the 450 and 460 series name an instance MIG-GPU-UUID/1/0, and later ones accept that. NVML of the later
-        // ones does not say which instance it is, so it stands for its GPU with all instances.
-        let word =
-            word.strip_prefix("MIG-").and_then(|name| name.split_once('/')).map_or(word, |(gpu, _)| gpu);
-        let mut matching = devices.iter().copied().filter(|device| names(word, device));
-        matching.next().filter(|_| matching.next().is_none())
-    };
     let mut named: Vec<&Device> = Vec::new();
-    for device in list.text.split(',').map(str::trim).map_while(one) {
+    for word in list.text.split(',') {
+        let Some(device) = device_of(word.trim(), list.numbering, devices) else { break };
         if !named.iter().any(|known| known.id == device.id) {
             named.push(device);
         }
@@ -152,27 +138,47 @@ fn named<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
     named
 }
 
+/// Finds the device that one entry of a list names. `None`: there is none, or it is the beginning of several UUIDs.
+fn device_of<'a>(word: &str, numbering: Numbering, devices: &[&'a Device]) -> Option<&'a Device> {
+    if let Ok(number) = word.parse::<u32>() {
+        let has_number = |device: &&Device| device.parent.is_none() || device.index.is_some();
+        let mut numbered = devices.iter().copied().filter(has_number);
+        return match numbering {
+            Numbering::Rank => numbered.nth(number as usize),
+            Numbering::Index => numbered.find(|device| device.index == Some(number)),
+            Numbering::Node => numbered.find(|device| device.minor.or(device.index) == Some(number)),
+        };
+    }
+    if let Some(exact) = devices.iter().find(|device| device.id.eq_ignore_ascii_case(word)) {
+        return Some(exact);
+    }
+    // Drivers of the 450 and 460 series name an instance MIG-GPU-UUID/1/0, and later ones accept that. NVML of the later ones does
+    // not say which instance it is, so the name stands for the GPU with all instances.
+    let word = word.strip_prefix("MIG-").and_then(|name| name.split_once('/')).map_or(word, |(gpu, _)| gpu);
+    let mut matching = devices.iter().copied().filter(|device| is_name_of(word, device));
+    matching.next().filter(|_| matching.next().is_none())
+}
+
 /// Whether the numbers of a list may mean other devices. CUDA counts the fastest device first unless CUDA_DEVICE_ORDER is
-/// PCI_BUS_ID. That matters where devices of different models are selected by number. `devices`: those of the maker. `named`:
+/// PCI_BUS_ID. That matters where devices of different models are selected by number. `devices`: those of the maker. `named_count`:
 /// how many of them the list names.
-fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named: usize) -> bool {
+fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named_count: usize) -> bool {
     let whole = || devices.iter().filter(|device| device.parent.is_none());
     let is_by_number = list.text.split(',').any(|word| word.trim().parse::<u32>().is_ok());
     let models: BTreeSet<_> = whole().filter_map(|device| device.name.as_ref()).collect();
-    // None or all of them are the same devices in any order.
-    let are_some_named = (1..whole().count()).contains(&named);
+    // A list that names no device, or all of them, means the same in any order.
+    let are_some_named = (1..whole().count()).contains(&named_count);
     is_by_number && visible.cuda_order.as_deref() != Some("PCI_BUS_ID") && models.len() > 1 && are_some_named
 }
 
-/// Finds the devices that are tracked: those of the wanted maker that the user named and the command may see, as far as either
-/// was asked for.
+/// Finds the devices that are tracked: those that the options of `config` select by maker, by name, and by what the command may see.
 pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
     let visibility = Visibility::new(&config.visible, all);
     let is_wanted = |device: &&Device| {
-        // A device that is divided (MIG) is used by its parts only, so its name stands for them, too.
+        // Processes use only the parts of a divided device (MIG), so the name of the device stands for its parts, too.
         let parent = device.parent.as_ref().and_then(|id| all.iter().find(|other| &other.id == id));
         let is_named =
-            |name: &String| names(name, device) || parent.is_some_and(|parent| names(name, parent));
+            |name: &String| is_name_of(name, device) || parent.is_some_and(|parent| is_name_of(name, parent));
         device.vendor.is_none_or(|vendor| config.wants(vendor))
             && config.uuids.as_ref().is_none_or(|given| given.iter().any(is_named))
             && (!config.only_visible || visibility.is_visible(&device.id) != Some(false))
@@ -305,8 +311,15 @@ mod tests {
     #[test]
     fn device_name_is_uuid_its_beginning_or_pci_address() {
         let gpu = device("GPU-aa11", 1);
-        assert!(names("GPU-aa11", &gpu) && names("gpu-a", &gpu) && names("0000:01:00.0", &gpu));
-        assert!(!names("GPU-", &gpu) && !names("", &gpu) && !names("1", &gpu) && !names("aa11", &gpu));
+        assert!(
+            is_name_of("GPU-aa11", &gpu) && is_name_of("gpu-a", &gpu) && is_name_of("0000:01:00.0", &gpu)
+        );
+        assert!(
+            !is_name_of("GPU-", &gpu)
+                && !is_name_of("", &gpu)
+                && !is_name_of("1", &gpu)
+                && !is_name_of("aa11", &gpu)
+        );
         assert_eq!(unknown(&["GPU-aa".into(), "GPU-x".into()], &[gpu]), Some(&"GPU-x".to_owned()));
     }
 

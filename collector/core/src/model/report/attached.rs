@@ -11,10 +11,10 @@ pub struct AttachedTo {
     pub pid: u32,
     /// Its command name.
     pub command: String,
-    /// Since when it counts.
+    /// When the run began to count what it uses.
     #[serde(with = "crate::model::timestamp")]
     pub since: SystemTime,
-    /// How long it had run by then, seconds.
+    /// How long it had run before `since`, seconds.
     pub ran_before_s: f64,
     /// Whether it ran on when tracking ended, or when this report was made.
     pub runs_on: bool,

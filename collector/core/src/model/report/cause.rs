@@ -1,4 +1,4 @@
-//! What ended a command that did not succeed, as evidence: which process, by what, beside which limit.
+//! What ended a command that did not succeed, with the evidence: the process, what ended it, and the limit that it met.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ pub struct LimitExceeded {
 pub enum Enforcer {
     /// The launcher's timer.
     Timer,
-    /// Samples: what is used between two of them comes on top.
+    /// Samples. What the run uses between two of them can exceed the limit.
     Samples,
     /// The kernel, by the cgroup of the command.
     Kernel,
@@ -123,7 +123,7 @@ pub struct AddressSpaceLimit {
 /// Evidence of a limit of CPU time: SIGXCPU, or a SIGKILL at the hard limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuTimeLimit {
-    /// The process; its CPU time stands in there.
+    /// The process, with its CPU time.
     pub process: DeadProcess,
     /// The limit, seconds; `None` if no sample read it.
     pub limit_s: Option<u64>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What processes outside of the run had of the cores that it was allowed to use. Cores are means over the run.
+/// What others had of the cores that the run was allowed to use. Numbers of cores are means over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Contention {
     /// Whether the run was slower for it; `None`: not known.
@@ -20,7 +20,8 @@ pub struct Contention {
 }
 
 impl Contention {
-    /// Whether others may have kept the run from using more cores: they had some, and it is not known that nobody waited.
+    /// Whether others may have kept the run from using more cores. That is so if they did, or if they had cores and it is not known
+    /// whether they did.
     #[must_use]
     pub fn may_be_contended(&self) -> bool {
         self.is_contended.unwrap_or(self.others_cores.is_some())

@@ -10,22 +10,22 @@ pub struct Coverage {
     pub untracked_reason: Option<String>,
     /// All processes.
     pub processes: u64,
-    /// CPU time from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.
+    /// Processes whose CPU time is from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.
     pub exact: u64,
-    /// CPU time from the last sample only.
+    /// Processes whose CPU time is from the last sample only.
     pub sampled: u64,
-    /// CPU time unknown.
+    /// Processes of unknown CPU time.
     pub unknown: u64,
     /// Why short processes may be missing from `processes`, which is a lower bound then. `None`: nothing speaks for that.
     pub uncounted_reason: Option<String>,
-    /// Carried the session, and no known process is the parent.
+    /// Processes that carried the session, and of which no known process is the parent.
     pub joined: u64,
     /// Children of posix_spawn that could not exec; they are in `processes` and `unknown`.
     pub failed_spawns: u64,
-    /// Ended without an EXIT record although they exited: programs that don't carry the shim (static, setuid, another
-    /// user's). Without the process connector, short children of theirs may be missing.
+    /// Processes that exited without an EXIT record: their programs don't carry the shim (static, setuid, another user's). Without the
+    /// process connector, short children of theirs may be missing.
     pub uninstrumented: u64,
-    /// By the layer that found a process first.
+    /// The processes by the layer that found them first.
     pub layers: Layers,
     /// How the peak RSS of the processes is known.
     pub peaks: Peaks,
@@ -53,7 +53,7 @@ pub struct Coverage {
     pub ranks: Option<UnseenRanks>,
 }
 
-/// Ranks of jobs, of which some processes wrote records and others did not: they run elsewhere, or can't carry the shim.
+/// Ranks of jobs of which some ranks wrote records and others did not. The others run elsewhere, or can't carry the shim.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnseenRanks {
     /// Ranks without a record.
@@ -78,7 +78,8 @@ pub struct LeftReport {
     pub node: String,
     /// Where it is there: the file as the node's agent told it, or the directory in which it would be.
     pub path: String,
-    /// The agent told it. Otherwise it is where an agent writes that does not see the directory of the run; there may be none.
+    /// The agent told the path, so there is a report. Otherwise it is where an agent writes that does not see the directory of the run,
+    /// and there may be no report.
     pub is_certain: bool,
 }
 

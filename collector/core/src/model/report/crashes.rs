@@ -13,6 +13,6 @@ pub struct Crash {
     pub signal_name: String,
     /// How many processes.
     pub count: u64,
-    /// A build system made the program to see whether it runs, so a crash of it is an answer.
+    /// A build system made the program to test whether it runs, so its crash is a result of the test and no fault.
     pub is_probe: bool,
 }

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The least memory that a hint has, bytes: less is in no scheduler's way, and leaves no room for libraries.
+/// The least memory that a hint asks for, bytes. Less would not make a job start earlier, and would leave no room for libraries.
 pub(crate) const LEAST_MEMORY_BYTES: u64 = 1 << 30;
-/// The least time that a hint has, seconds: a job that waits for a slow start must not end by it.
+/// The least time that a hint asks for, seconds, so that a slow start does not end the job.
 pub(crate) const LEAST_TIME_S: u64 = 600;
 
 /// What to ask for next time. A hint is `None` if its basis is not known.
@@ -27,7 +27,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Whether any of them is more than the least that its rule gives, or names GPUs that were used.
+    /// Whether any hint asks for more than the least that its rule gives, or is about GPUs that the run used.
     #[must_use]
     pub fn is_any_above_least(&self) -> bool {
         self.memory.is_some_and(|hint| hint.bytes > LEAST_MEMORY_BYTES)

@@ -1,5 +1,5 @@
-//! Block I/O, page faults and context switches: sums of the processes' rusage at their ends. `None` if no process's is
-//! known; processes that are known from samples only add nothing.
+//! Block I/O, page faults and context switches: sums of the processes' rusage at their ends. Processes that are known from samples
+//! only add nothing. `None`: no process's rusage is known. If the run attached to a process, block I/O and faults come from samples.
 
 use serde::{Deserialize, Serialize};
 

@@ -25,13 +25,16 @@ impl Limit {
         }
     }
 
-    /// Parses a limit in a kernel file: "max" or a number. Numbers from `none` on mean "no limit", too. `None`: it is neither.
+    /// Parses a limit in a kernel file: "max" or a number. A number of at least `unlimited_from` means "no limit", too. `None`: the
+    /// text is neither.
     #[must_use]
-    pub fn parse(text: &str, none: u64) -> Option<Self> {
-        match text.trim() {
-            "max" => Some(Self::Unlimited),
-            number => number.parse().ok().map(|n| if n >= none { Self::Unlimited } else { Self::Known(n) }),
+    pub fn parse(text: &str, unlimited_from: u64) -> Option<Self> {
+        let text = text.trim();
+        if text == "max" {
+            return Some(Self::Unlimited);
         }
+        let limit: u64 = text.parse().ok()?;
+        Some(if limit >= unlimited_from { Self::Unlimited } else { Self::Known(limit) })
     }
 
     /// Gives the stricter of two limits; an unknown one changes nothing.
@@ -45,7 +48,7 @@ impl Limit {
     }
 }
 
-/// A number, "unlimited", or null.
+/// Writes a number, "unlimited", or null.
 impl Serialize for Limit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -1,5 +1,5 @@
-//! The report of a run, a file for each of its sections, in base units: bytes, seconds, percent of one core or GPU. Nothing here is rounded; the writers
-//! convert.
+//! The report of a run, with a file for each of its sections. Figures are in base units: bytes, seconds, percent of one core or GPU.
+//! Nothing here is rounded; the writers convert.
 //!
 //! `None` is "unknown": null in JSON and `n/a` in text, never 0. A warning or the coverage section says why.
 
@@ -66,7 +66,7 @@ pub use warning::{Topic, Warning};
 pub struct Report {
     /// How far the run is.
     pub stage: Stage,
-    /// The command and its arguments (bytes that aren't UTF-8 replaced).
+    /// The command and its arguments. Bytes that are not UTF-8 are replaced.
     pub command: Vec<String>,
     /// The process that the run attached to; `None`: the launcher started the command.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub struct Report {
     pub ending: Ending,
     /// The processes that crashed, most first; the test programs of build systems come last. `None`: the run was not tracked.
     pub crashes: Option<Vec<Crash>>,
-    /// What the command may use: the denominators.
+    /// What the command may use, as denominators of what it used.
     pub usable: Usable,
     /// What to ask for next time.
     #[serde(default)]
@@ -91,7 +91,7 @@ pub struct Report {
     /// CPU time of the tree.
     #[serde(default)]
     pub cpu_time: CpuTime,
-    /// Cores that others had meanwhile.
+    /// Cores that others had during the run, and whether it waited for them.
     #[serde(default)]
     pub contention: Contention,
     /// Block I/O of the tree.
@@ -112,8 +112,8 @@ pub struct Report {
     /// Largest proportional sizes.
     #[serde(default)]
     pub max_ram_proportional: MaxProportionalRam,
-    /// The largest that `max_ram` can have been, bytes: where processes ended between two samples, the RSS of the others at that
-    /// moment is unknown. `None`: the RAM of a process is unknown.
+    /// The most that the totals of `max_ram` can have been, bytes. If a process ended between two samples, the RSS of the others at
+    /// that moment is unknown. `None`: the RAM of a process is unknown.
     #[serde(default)]
     pub max_ram_at_most: Groups<Option<u64>>,
     /// Largest GPU memory over time.
@@ -143,16 +143,16 @@ pub struct Report {
     /// Alerts that the user set for the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<AlertUse>,
-    /// What happened in the run; `None`: nobody asked for it.
+    /// What happened in the run; `None`: no events were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Events>,
-    /// The rank that the command is in a job of several; `None`: it is none.
+    /// The rank that the command is in a job of several ranks; `None`: it is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<OwnRank>,
     /// The ranks of jobs that the command started here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_ranks: Vec<JobRank>,
-    /// Its part in a run over several nodes; `None`: the run was tracked on one node, or this is the report of all.
+    /// The report's part in a run over several nodes; `None`: the run was tracked on one node, or this is the report of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_part: Option<NodePart>,
     /// How the reports of several nodes became this one; `None`: it is the report of one run on one node.
@@ -173,7 +173,7 @@ pub struct Report {
 /// How the command ended, and what ended it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
-    /// Both fields are null while it runs, and if its launcher was killed.
+    /// Exit code or signal. Both are null while the command runs, and if its launcher was killed.
     #[serde(flatten)]
     pub exit: Exit,
     /// Why both are null at the end of a run that attached to a process.
@@ -192,7 +192,7 @@ impl Ending {
         matches!(self.cause, Some(Cause::Limit(_)))
     }
 
-    /// Whether the command exited with 0 of itself.
+    /// Whether the command exited with 0, and no limit of the run ended it.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.exit.code == Some(0) && !self.is_by_limit()

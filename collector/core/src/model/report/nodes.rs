@@ -9,7 +9,7 @@ use super::processes::Exit;
 /// How the reports of several nodes became one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Merged {
-    /// The files that were given: those that are in it, and the others.
+    /// The files that were given: those that are in the merged report, and the others.
     #[serde(default)]
     pub files: ReportFiles,
     /// Nodes that the reports are of.
@@ -18,7 +18,7 @@ pub struct Merged {
     pub machines: u64,
     /// Width of the bins of wall-clock time in which the nodes are added up, seconds.
     pub bin_s: f64,
-    /// How far the clocks of two nodes can be apart, seconds; `None`: no report has it, and they are taken to agree.
+    /// How far the clocks of two nodes can be apart, seconds; `None`: no report has this, so the clocks are taken to agree.
     pub clock_error_s: Option<f64>,
     /// Upper bounds of the largest sums.
     #[serde(default)]
@@ -112,7 +112,7 @@ pub struct Node {
     pub ram: NodeRam,
     /// CPU time of the run's processes there, seconds.
     pub cpu_s: Option<f64>,
-    /// That over the time of its reports: mean number of busy cores.
+    /// Mean number of busy cores: `cpu_s` over the time of its reports.
     pub busy_cores: Option<f64>,
     /// Whether the run waited for cores that others had.
     pub is_contended: Option<bool>,
@@ -133,9 +133,9 @@ pub struct Node {
 /// RAM of a node, bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeRam {
-    /// The largest of the run's processes: of one report its own figure, of several a lower bound of the largest sum.
+    /// The largest RAM of the run's processes: the figure of its one report, or a lower bound of the largest sum over its reports.
     pub max_bytes: Option<u64>,
-    /// What that can have been at most.
+    /// The most that `max_bytes` can have been.
     pub at_most_bytes: Option<u64>,
     /// Its mean over the time of the reports.
     pub mean_bytes: Option<f64>,
@@ -237,13 +237,14 @@ pub struct JobRank {
 /// The part that a report has in a run over several nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct NodePart {
-    /// It is of what the launcher's command started on this node, by an agent. Otherwise it is of the launcher's own node.
+    /// The report is of what the launcher's command started on another node, by the agent there. Otherwise it is of the launcher's own
+    /// node.
     pub is_agent: bool,
     /// How far the node's clock is ahead of that of the directory that the nodes share, seconds; `None`: unknown.
     pub clock_ahead_s: Option<f64>,
 }
 
-/// The ranks of which there are reports.
+/// The ranks of a merged report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ranks {
     /// How many have a report.

@@ -135,12 +135,14 @@ impl Track {
 }
 
 impl SetTracks {
+    /// Gives all of its quantities.
     fn tracks(&self) -> [&Track; 4] {
         [&self.main, &self.descendants, &self.combined, &self.system]
     }
 }
 
 impl GpuSeries {
+    /// Gives all of its quantities.
     fn tracks(&self) -> [&Track; 6] {
         let Self { utilization_percent, memory_used_bytes, memory_run_bytes, .. } = self;
         let Self { temperature_c, power_w, sm_clock_mhz, .. } = self;
@@ -150,7 +152,7 @@ impl GpuSeries {
 
 impl Series {
     /// Whether each list has an entry for each point.
-    fn is_even(&self) -> bool {
+    fn has_entry_for_each_point(&self) -> bool {
         let sets = [&self.ram_bytes, &self.cpu_percent].into_iter().flat_map(SetTracks::tracks);
         let gpus = self.gpus.iter().flat_map(GpuSeries::tracks);
         let commands = self.commands.iter().map(|command| &command.ram_bytes);
@@ -169,7 +171,7 @@ impl Series {
 /// Reads a series, and refuses one whose lists differ in length.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Series, D::Error> {
     let series = Series::deserialize(deserializer)?;
-    if series.is_even() {
+    if series.has_entry_for_each_point() {
         Ok(series)
     } else {
         Err(D::Error::custom("the lists of `series` differ in length"))

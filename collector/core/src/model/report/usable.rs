@@ -28,7 +28,7 @@ pub struct UsableCores {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CoresSource {
-    /// `--n-expected-cores`: the user's word stands above what the machine says.
+    /// `--n-expected-cores`, which takes precedence over what the machine says.
     NExpectedCores,
     /// The affinity mask, which contains the cpuset of the cgroup.
     Affinity,

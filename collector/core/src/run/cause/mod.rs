@@ -1,8 +1,8 @@
-//! How it is concluded what ended a command that did not succeed: a pure function of what sources reported. The evidence
-//! that it gives is data of the report (`model/report/cause.rs`).
+//! Concludes what ended a command that did not succeed, by what the sources reported. The result, a [`Cause`] with its evidence,
+//! is data of the report (`model/report/cause.rs`).
 //!
-//! Each kind is concluded only from evidence that it can show. The more specific kinds are tried first: a SIGKILL that the
-//! kernel counted as an out-of-memory kill is no mere signal.
+//! Each kind of cause is concluded only from evidence that it can show. The more specific kinds are tried first: a SIGKILL that
+//! the kernel counted as an out-of-memory kill is no mere signal.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -21,16 +21,15 @@ use crate::model::signal::{SignalReceived, signal_name};
 
 /// Values of the rules.
 struct Policy {
-    /// A process is near its limit of address space above this part of it. What it asked for in vain is not in its size, so
-    /// a process that wanted much at once is not found.
+    /// A process is near its limit of address space if its size was above this part of the limit. An allocation that failed is
+    /// not in the size, so a process that asked for much at once is not found.
     near_address_space: f64,
     /// A cgroup's limit was reached if its largest charge is above this part of it: charges come in pages, or huge ones.
     full_memory: f64,
     /// For this long after a signal or the death of a process, the command may fail because of it: it has to clean up.
     aftermath_ns: u64,
-    /// A SIGKILL that ends a process before this age came from its maker. strace and gdb try ptrace(2) with such a
-    /// child, which lives for 0.1 to 5 ms. Nobody else has noticed it by then, and out-of-memory kills are counted by
-    /// the kernel.
+    /// A SIGKILL that ends a process before this age came from its parent. strace and gdb try ptrace(2) with such a child, which
+    /// lives for 0.1 to 5 ms. No other process has noticed the child by then, and the kernel counts out-of-memory kills.
     probe_ns: u64,
     /// A clock of whole seconds and one of nanoseconds differ by this much.
     clock_slack_s: f64,
@@ -50,8 +49,8 @@ const POLICY: Policy = Policy {
     ticks_slack_s: 0.5,
 };
 
-/// Signals that end a process for a fault of its own, or that no process survives. A parent that fails after one failed
-/// because of it.
+/// Signals that end a process for a fault of its own, and SIGKILL, which no process survives. If a command fails soon after such
+/// an end, it may have failed because of it.
 const FATAL: [i32; 8] = [
     libc::SIGSEGV,
     libc::SIGABRT,
@@ -63,7 +62,7 @@ const FATAL: [i32; 8] = [
     libc::SIGKILL,
 ];
 
-/// Signals that end no process: Slurm sends SIGCONT before SIGTERM.
+/// Signals that end no process by default. Slurm, for one, sends SIGCONT before SIGTERM.
 const HARMLESS: [i32; 8] = [
     libc::SIGCHLD,
     libc::SIGCONT,
@@ -88,13 +87,13 @@ pub(crate) struct Facts<'a> {
     pub failures: &'a Failures,
     /// The signals that the launcher passed on.
     pub signals: &'a [SignalReceived],
-    /// Out-of-memory kills during the run: in the command's own cgroup, or in the launcher's.
+    /// Out-of-memory kills during the run: in the command's own cgroup, or else in the launcher's. `None`: not known.
     pub oom_kills: Option<u64>,
-    /// The former: no other process can have been killed.
+    /// `oom_kills` is that of the command's own cgroup, so no process outside the tree was killed.
     pub is_own_cgroup: bool,
     /// The cgroups with a memory limit, innermost first.
     pub memory_limits: &'a [MemoryLimitUse],
-    /// What the command was given.
+    /// The limits under which the command ran: cgroup, Slurm and others.
     pub limits: &'a Limits,
     /// File systems without space.
     pub full_disks: &'a [DiskFull],
@@ -120,9 +119,9 @@ pub(crate) fn cause(facts: &Facts) -> Option<Cause> {
         .or_else(|| facts.full_disks.first().cloned().map(Cause::DiskFull))
 }
 
-/// Whether the kernel may have killed a process at this limit. Its own count decides. Without that, the largest charge must have
-/// come close to the limit. A limit of which neither is known may have been hit.
-fn is_hit(limit: &MemoryLimitUse) -> bool {
+/// Whether the kernel may have killed a process at this limit. The kernel's count of hits decides. Without it, the largest charge
+/// must have come close to the limit. If that is not known either, the limit may have been hit.
+fn may_be_hit(limit: &MemoryLimitUse) -> bool {
     if let Some(hits) = limit.hits {
         return hits > 0;
     }
@@ -140,46 +139,53 @@ impl Facts<'_> {
         if killed.is_none() && !self.is_own_cgroup {
             return None;
         }
-        let hit = self.memory_limits.iter().find(|limit| is_hit(limit));
-        let own_group = || self.limits.cgroup.clone();
+        let hit = self.memory_limits.iter().find(|limit| may_be_hit(limit));
+        let launchers_cgroup = || self.limits.cgroup.clone();
+        let largest = killed.and_then(|killed| killed.largest.as_ref());
         Some(OutOfMemory {
-            process: killed.and_then(|killed| killed.largest.as_ref()).map(|process| self.dead(process)),
+            process: largest.map(|process| self.dead_process(process)),
             is_certain: self.is_own_cgroup && killed.is_some_and(|killed| killed.count <= oom_kills),
             oom_kills,
-            cgroup: hit.map(|limit| limit.cgroup.clone()).or_else(own_group),
+            cgroup: hit.map(|limit| limit.cgroup.clone()).or_else(launchers_cgroup),
             limit_bytes: hit.map(|limit| limit.limit_bytes),
             peak_bytes: hit.and_then(|limit| limit.peak_bytes),
         })
     }
 
-    /// Finds a process that met its limit of CPU time. SIGXCPU is sent for nothing else. SIGKILL is sent for other reasons too,
-    /// so with it the CPU time must be close to the hard limit.
-    fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
-        // The last processes that a signal ended, latest first.
-        let ended_by = |signal| {
-            self.failures.of_signal(signal).into_iter().flat_map(|failures| failures.last.iter().rev())
-        };
-        let limits = |process: &ProcessSummary| process.bounds.limits;
-        let at_soft = ended_by(libc::SIGXCPU).next().map(|process| (process, limits(process).cpu_s));
-        let at_hard = || {
-            ended_by(libc::SIGKILL).find_map(|process| {
-                let limit_s = limits(process).hard_cpu_s?;
-                let cpu_s = process.own_usage.cpu_us() as f64 / 1e6;
-                let slack_s = limit_s as f64 * POLICY.ticks_slack + POLICY.ticks_slack_s;
-                let is_reached = (limit_s as f64 - cpu_s).abs() <= slack_s;
-                is_reached.then_some((process, Some(limit_s)))
-            })
-        };
-        let (process, limit_s) = at_soft.or_else(at_hard)?;
-        self.is_followed_by_the_end(process.end_ns())
-            .then(|| CpuTimeLimit { process: self.dead(process), limit_s })
+    /// Gives the last processes that a signal ended, latest first.
+    fn ended_by(&self, signal: i32) -> impl Iterator<Item = &ProcessSummary> {
+        self.failures.of_signal(signal).into_iter().flat_map(|killed| killed.last.iter().rev())
     }
 
-    /// Finds a process that met its limit of file size: SIGXFSZ is sent for nothing else.
+    /// Finds a process that met its limit of CPU time, shortly before the command ended: the soft limit, or else the hard one.
+    fn cpu_time_limit(&self) -> Option<CpuTimeLimit> {
+        // The kernel sends SIGXCPU at the soft limit, and for nothing else.
+        let at_soft_limit =
+            self.ended_by(libc::SIGXCPU).next().map(|process| (process, process.bounds.limits.cpu_s));
+        let at_hard_limit = self.at_hard_cpu_limit().map(|(process, limit_s)| (process, Some(limit_s)));
+        let mut at_a_limit = at_soft_limit.into_iter().chain(at_hard_limit);
+        let (process, limit_s) =
+            at_a_limit.find(|(process, _)| self.is_followed_by_the_end(process.end_ns()))?;
+        Some(CpuTimeLimit { process: self.dead_process(process), limit_s })
+    }
+
+    /// Finds the last process that SIGKILL ended at its hard limit of CPU time, and that limit, seconds. SIGKILL is sent for
+    /// other reasons too, so the process's CPU time must be close to the limit.
+    fn at_hard_cpu_limit(&self) -> Option<(&ProcessSummary, u64)> {
+        self.ended_by(libc::SIGKILL).find_map(|process| {
+            let limit_s = process.bounds.limits.hard_cpu_s?;
+            let cpu_s = process.own_usage.cpu_us() as f64 / 1e6;
+            let slack_s = limit_s as f64 * POLICY.ticks_slack + POLICY.ticks_slack_s;
+            let is_reached = (limit_s as f64 - cpu_s).abs() <= slack_s;
+            is_reached.then_some((process, limit_s))
+        })
+    }
+
+    /// Finds a process that met its limit of file size, shortly before the command ended. SIGXFSZ is sent for nothing else.
     fn file_size_limit(&self) -> Option<FileSizeLimit> {
         let process = self.failures.of_signal(libc::SIGXFSZ)?.last.back()?;
         self.is_followed_by_the_end(process.end_ns()).then(|| FileSizeLimit {
-            process: self.dead(process),
+            process: self.dead_process(process),
             limit_bytes: process.bounds.limits.file_size_bytes,
         })
     }
@@ -189,8 +195,8 @@ impl Facts<'_> {
         self.limit_outside().or_else(|| self.limit_inside())
     }
 
-    /// Finds a time limit by a signal that the launcher received before the command ended: from `timeout`, or at the end time of
-    /// the Slurm job.
+    /// Finds a time limit by a signal that the launcher received shortly before the command ended. It came from `timeout`, or at the
+    /// end time of the Slurm job.
     fn limit_outside(&self) -> Option<TimeLimit> {
         self.signals.iter().find_map(|received| {
             if !self.is_followed_by_the_end(received.at_ns) {
@@ -204,7 +210,7 @@ impl Facts<'_> {
             } else {
                 return None;
             };
-            let process = self.failures.main.as_ref().map(|main| self.dead(main));
+            let process = self.failures.main.as_ref().map(|main| self.dead_process(main));
             let signal = received.signal;
             Some(TimeLimit { process, signal, signal_name: signal_name(signal), set_by, limit_s })
         })
@@ -213,7 +219,7 @@ impl Facts<'_> {
     /// Whether the signal can be the SIGTERM by which Slurm ends a job at its end time. Slurm sends it up to a minute after that
     /// time, never before. So each SIGTERM from then on is taken for it.
     fn is_at_slurm_end(&self, received: &SignalReceived) -> bool {
-        // The run's end is known as a date, and both times by CLOCK_MONOTONIC.
+        // The end of the job is a date. The signal's date is computed from the run's end, which is known by both clocks.
         let before_end_s = self.span_ns.1.saturating_sub(received.at_ns) as f64 / 1e9;
         let received_s = self.ended_s - before_end_s;
         let job_end_s = self.limits.slurm_number("SLURM_JOB_END_TIME");
@@ -228,33 +234,36 @@ impl Facts<'_> {
         Some(limit_s as f64)
     }
 
-    /// Finds the last `timeout` in the tree that ended its child at its limit, shortly before the command ended. A `timeout` of
-    /// unknown arguments is taken to have reached its limit.
+    /// Finds the last `timeout` in the tree that ended its child at its limit, shortly before the command ended.
     fn limit_inside(&self) -> Option<TimeLimit> {
-        let (timeout, limit_s, sent) = self.failures.timed_out.iter().rev().find_map(|timeout| {
-            let args = timeout.name.args.as_deref();
-            let limit_s = args.and_then(timeout::limit_s);
-            let sent = args.and_then(timeout::signal).unwrap_or(libc::SIGTERM);
-            // It ends by a signal only with `-s KILL`, which it also sends to itself. Else another process killed it.
-            let is_own_end = timeout.exit.signal.is_none() || (limit_s.is_some() && sent == libc::SIGKILL);
-            let is_reached = limit_s.is_none_or(|limit_s| timeout.wall_ns as f64 / 1e9 >= limit_s);
-            (is_own_end && is_reached && self.is_followed_by_the_end(timeout.end_ns()))
-                .then_some((timeout, limit_s, sent))
-        })?;
-        let child_ended_by = |signal| {
-            let of_signal = self.failures.of_signal(signal)?;
-            of_signal.last.iter().rev().find(|process| process.parent_pid == Some(timeout.ids.pid()))
-        };
+        let timeout = self.failures.timed_out.iter().rev().find(|timeout| self.is_at_its_limit(timeout))?;
+        let args = timeout.name.args.as_deref();
+        let limit_s = args.and_then(timeout::limit_s);
+        let sent = args.and_then(timeout::signal).unwrap_or(libc::SIGTERM);
+        let child_ended_by =
+            |signal| self.ended_by(signal).find(|process| process.parent_pid == Some(timeout.ids.pid()));
         // With `--kill-after`, SIGKILL follows if the child survives the first signal.
         let process = child_ended_by(sent).or_else(|| child_ended_by(libc::SIGKILL));
         let signal = process.and_then(|process| process.exit.signal).unwrap_or(sent);
         Some(TimeLimit {
-            process: process.map(|process| self.dead(process)),
+            process: process.map(|process| self.dead_process(process)),
             signal,
             signal_name: signal_name(signal),
             set_by: TimeLimitSource::Timeout,
             limit_s,
         })
+    }
+
+    /// Whether a `timeout` ended at its limit, shortly before the command ended. One of unknown arguments is taken to have reached
+    /// its limit.
+    fn is_at_its_limit(&self, timeout: &ProcessSummary) -> bool {
+        let args = timeout.name.args.as_deref();
+        let limit_s = args.and_then(timeout::limit_s);
+        let sends_sigkill = args.and_then(timeout::signal) == Some(libc::SIGKILL);
+        // It ends by a signal only with `-s KILL`, which it also sends to itself. Else another process killed it.
+        let is_own_end = timeout.exit.signal.is_none() || (limit_s.is_some() && sends_sigkill);
+        let is_reached = limit_s.is_none_or(|limit_s| timeout.wall_ns as f64 / 1e9 >= limit_s);
+        is_own_end && is_reached && self.is_followed_by_the_end(timeout.end_ns())
     }
 
     /// Finds a process that failed near its limit of address space, shortly before the command ended.
@@ -265,17 +274,17 @@ impl Facts<'_> {
             return None;
         }
         Some(AddressSpaceLimit {
-            process: self.dead(process),
+            process: self.dead_process(process),
             limit_bytes: process.bounds.limits.address_space_bytes?,
             peak_bytes: process.bounds.peak_virtual_bytes,
         })
     }
 
-    /// Finds any other signal. It ended the command, or the command passed it on as 128 + N, as shells do. Or the launcher
+    /// Finds any other signal. It ended the command, or the command exited with 128 + N for it, as shells do. Or the launcher
     /// received it, or it was fatal for another process, shortly before the command failed.
     fn signal(&self) -> Option<FatalSignal> {
         if let Some(signal) = self.exit.signal {
-            return self.failures.main.as_ref().map(|main| self.fatal(main, signal));
+            return self.failures.main.as_ref().map(|main| self.fatal_signal(main, signal));
         }
         self.signal_passed_on().or_else(|| self.signal_received()).or_else(|| self.signal_of_another())
     }
@@ -284,7 +293,7 @@ impl Facts<'_> {
     fn signal_passed_on(&self) -> Option<FatalSignal> {
         let signal = self.exit.code?.checked_sub(128)?;
         let process = self.failures.of_signal(signal)?.last.back()?;
-        Some(self.fatal(process, signal))
+        Some(self.fatal_signal(process, signal))
     }
 
     /// Finds the last signal to the launcher after which the command soon failed.
@@ -293,20 +302,20 @@ impl Facts<'_> {
             !HARMLESS.contains(&received.signal) && self.is_followed_by_the_end(received.at_ns)
         };
         let main = self.failures.main.as_ref()?;
-        Some(self.fatal(main, self.signals.iter().rfind(may_end)?.signal))
+        Some(self.fatal_signal(main, self.signals.iter().rfind(may_end)?.signal))
     }
 
-    /// Finds the last process of the tree that a fatal signal ended, if the command failed soon after. One that was killed young
-    /// by its maker was a probe, and is left out.
+    /// Finds the last process of the tree that a fatal signal ended, if the command failed soon after. A process that SIGKILL
+    /// ended within [`Policy::probe_ns`] was a probe of its parent, and is left out.
     fn signal_of_another(&self) -> Option<FatalSignal> {
         let is_probe =
             |process: &ProcessSummary, signal| signal == libc::SIGKILL && process.wall_ns < POLICY.probe_ns;
         let last_of_each = FATAL.into_iter().filter_map(|signal| {
-            let mut latest = self.failures.of_signal(signal)?.last.iter().rev();
-            Some((latest.find(|process| !is_probe(process, signal))?, signal))
+            let last = self.ended_by(signal).find(|process| !is_probe(process, signal))?;
+            Some((last, signal))
         });
         let (process, signal) = last_of_each.max_by_key(|(process, _)| process.end_ns())?;
-        self.is_followed_by_the_end(process.end_ns()).then(|| self.fatal(process, signal))
+        self.is_followed_by_the_end(process.end_ns()).then(|| self.fatal_signal(process, signal))
     }
 
     /// Finds a GPU that had no free memory shortly before the command failed, if processes of the run held some of it. A command fails
@@ -331,11 +340,11 @@ impl Facts<'_> {
         })
     }
 
-    /// Describes a process that this signal ended, and what sent the launcher the same signal, if it received it.
-    fn fatal(&self, process: &ProcessSummary, signal: i32) -> FatalSignal {
+    /// Describes a process that this signal ended. If the launcher received the same signal, names its sender.
+    fn fatal_signal(&self, process: &ProcessSummary, signal: i32) -> FatalSignal {
         let received = self.signals.iter().find(|received| received.signal == signal);
         FatalSignal {
-            process: self.dead(process),
+            process: self.dead_process(process),
             signal,
             signal_name: signal_name(signal),
             sender: received.map(|received| received.sender.clone()),
@@ -348,7 +357,7 @@ impl Facts<'_> {
     }
 
     /// Describes a process that ended, for the report.
-    fn dead(&self, process: &ProcessSummary) -> DeadProcess {
+    fn dead_process(&self, process: &ProcessSummary) -> DeadProcess {
         DeadProcess {
             pid: process.ids.pid(),
             command: process.name.command.to_string(),

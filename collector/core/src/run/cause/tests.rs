@@ -266,6 +266,13 @@ fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
     for (limit_s, cpu_s) in [(Some(60), 56.4), (Some(60), 63.6), (None, 60.0)] {
         assert_eq!(limited(killed(9), limit_s, cpu_s), "signal: SIGKILL to solve 11, from -", "{cpu_s}");
     }
+    // A worker met its soft limit long before the command met its hard one.
+    let mut worker = process(12, "worker", xcpu);
+    worker.wall_ns = 10 * S;
+    let mut solve = process(11, "solve", killed(9));
+    solve.bounds.limits = ProcessLimits { hard_cpu_s: Some(60), ..Default::default() };
+    solve.own_usage.usage = Rusage { user_us: 60_000_000, ..Rusage::default() };
+    assert_eq!(Run::ended(exited(1)).and(worker).and(solve).said(), "cpu: solve 11, Some(60)");
 }
 
 // Requirement: WHY-10

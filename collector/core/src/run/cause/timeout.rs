@@ -2,13 +2,14 @@
 
 use crate::model::signal::signal_number;
 
-/// Gives its limit, seconds. `None`: the arguments have no duration that can be parsed, or it is 0, which sets no limit.
+/// Gives the time limit that the arguments set, seconds. `None`: they have no duration that can be parsed, or it is 0, which sets
+/// no limit.
 pub(super) fn limit_s(args: &[String]) -> Option<f64> {
     seconds(parse(args).duration?).filter(|limit_s| *limit_s > 0.0)
 }
 
-/// Gives the number of the signal that it sends at its limit: SIGTERM unless an option names another. `None`: the name is
-/// unknown.
+/// Gives the number of the signal that `timeout` sends at its limit: SIGTERM unless an option names another. `None`: the name
+/// is unknown.
 pub(super) fn signal(args: &[String]) -> Option<i32> {
     let Some(name) = parse(args).signal else { return Some(libc::SIGTERM) };
     if let Ok(number) = name.parse() {
@@ -18,6 +19,7 @@ pub(super) fn signal(args: &[String]) -> Option<i32> {
     signal_number(name.strip_prefix("SIG").unwrap_or(&name))
 }
 
+/// The duration and the signal, as they are in the arguments.
 #[derive(Default)]
 struct Arguments<'a> {
     duration: Option<&'a str>,
@@ -25,16 +27,18 @@ struct Arguments<'a> {
 }
 
 /// Finds the signal and the duration among the arguments, the first of which is the program's name. The duration is the first
-/// that is no option, and ends the search: what follows belongs to the command.
+/// argument that is no option. It ends the search, since the command follows.
 fn parse(args: &[String]) -> Arguments<'_> {
     let mut parsed = Arguments::default();
     let mut rest = args.iter().skip(1).map(String::as_str);
     while let Some(arg) = rest.next() {
         let (name, value) = arg.split_once('=').map_or((arg, None), |(name, value)| (name, Some(value)));
+        // A long name can be cut short, as long as it begins no other one.
+        let is_long = |long: &str| name.len() > "--".len() && long.starts_with(name);
         match name {
             // Without `=`, the value is the next argument.
-            "-k" | "--kill-after" if value.is_none() => drop(rest.next()),
-            "-s" | "--signal" => parsed.signal = value.or_else(|| rest.next()),
+            _ if (name == "-k" || is_long("--kill-after")) && value.is_none() => drop(rest.next()),
+            _ if name == "-s" || is_long("--signal") => parsed.signal = value.or_else(|| rest.next()),
             "--" => {
                 parsed.duration = rest.next();
                 break;
@@ -51,7 +55,7 @@ fn parse(args: &[String]) -> Arguments<'_> {
     parsed
 }
 
-/// Parses a number with a unit, s (the default), m, h or d. Gives seconds. `None`: it is no such number, or not a finite one.
+/// Parses a number with a unit: s (the default), m, h or d. Gives seconds. `None`: it is no such number, or not a finite one.
 fn seconds(duration: &str) -> Option<f64> {
     let (number, unit_s) = match duration.char_indices().next_back()? {
         (at, 's') => (duration.get(..at)?, 1.0),
@@ -78,6 +82,8 @@ mod tests {
             ("timeout --kill-after=5 -s INT 1d x", Some(86_400.0), Some(libc::SIGINT)),
             ("timeout -sKILL 3s x", Some(3.0), Some(libc::SIGKILL)),
             ("timeout --signal=sigusr1 3 x", Some(3.0), Some(libc::SIGUSR1)),
+            ("timeout --kill 5 --sig KILL --fore 60 x", Some(60.0), Some(libc::SIGKILL)),
+            ("timeout --k=5 --s=INT 60 x", Some(60.0), Some(libc::SIGINT)),
             ("timeout --signal 12 -- 3 x", Some(3.0), Some(12)),
             ("timeout -s WINCH 3 x", Some(3.0), Some(libc::SIGWINCH)),
             ("timeout -s RTMIN 3 x", Some(3.0), None),

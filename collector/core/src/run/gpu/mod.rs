@@ -1,4 +1,4 @@
-//! What the run used on GPUs: the state of the core, from observations of the GPU monitor and the process tree.
+//! What the run used on GPUs, concluded from the readings of the GPU monitor and from the process tree.
 
 pub(crate) mod pid_table;
 mod policy;
@@ -17,15 +17,16 @@ use pid_table::{PidResolver, PidTable};
 /// The pid table and the usage, which a restarted collector goes on from.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GpuState {
-    /// There are backends: without one, no process needs to be remembered.
+    /// There are GPU backends. Without one, no process is remembered.
     pub is_active: bool,
+    /// The processes that drivers may name.
     table: PidTable,
     /// The figures.
     pub usage: GpuUsage,
 }
 
 impl GpuState {
-    /// Takes over the processes of the tree; to be called before [`Self::pids`].
+    /// Takes over the processes of the tree into the pid table. To be called before [`Self::pids`].
     pub(crate) fn update(&mut self, tree: &Tree) {
         if self.is_active {
             self.table.update(tree);
@@ -37,8 +38,8 @@ impl GpuState {
         if self.is_active { self.table.pids() } else { GpuPids::default() }
     }
 
-    /// Takes in what the backends read. First come the facts about pids, by which the lists are resolved. Processes that ended
-    /// too long ago are forgotten at last, so that these lists can still name them.
+    /// Takes in what the backends read. First come the facts about pids, by which the process lists are resolved. Processes that
+    /// ended too long ago are forgotten last, so that the lists can still name them.
     pub(crate) fn apply(&mut self, observation: &GpuObservation) {
         self.table.epoch_us = observation.epoch_us;
         self.usage.interval_ns = observation.interval_ns;
@@ -50,16 +51,16 @@ impl GpuState {
             facts: &observation.pids,
             has_own_pid_ns: observation.has_own_pid_ns,
         };
-        // Each backend's are in order. A sum over the devices of several is that of one time.
+        // The batches of one backend are in order of time. Sums over devices need all of them in that order.
         let mut batches: Vec<&Batch> = observation.batches.iter().collect();
         batches.sort_by_key(|batch| batch.at_ns);
         for batch in batches {
             self.usage.add(batch, pids);
         }
         self.usage.unresponsive.clone_from(&observation.unresponsive);
-        // Before any is forgotten: with a long interval, one can have lived and ended since the last observation.
+        // Before processes are forgotten: with a long interval, one can have lived and ended since the last observation.
         self.usage.has_descendants |= self.table.entries().any(|process| !process.is_main);
-        // Not at its end, but only now is it known which readings have seen the process.
+        // Only when no later reading can name a process is it known which readings have seen it.
         for process in self.table.forget(observation.at_ns) {
             self.usage.ended(&process);
         }
@@ -70,8 +71,8 @@ impl GpuState {
         self.is_active = observation.is_active;
     }
 
-    /// Takes over a process that ended. Gives its GPU memory peak in bytes; 0: no driver reported its memory. `None`: it used no
-    /// GPU.
+    /// Takes over a process that was finalized. Gives its GPU memory peak, bytes; 0: no driver reported its memory. `None`: no
+    /// driver named the process.
     pub(crate) fn finalized(&mut self, process: &ProcessSummary) -> Option<u64> {
         if !self.is_active {
             return None;
@@ -80,7 +81,7 @@ impl GpuState {
         self.usage.processes.by_id.get(&process.ids.id.0).map(|used| used.peak_bytes.unwrap_or(0))
     }
 
-    /// Counts the processes that are not forgotten, running and ended ones: the run is over, and no more observations come.
+    /// Ends the run: counts the processes that are not forgotten, running and ended ones. No more observations come.
     pub(crate) fn finish(&mut self, tree: &Tree) {
         self.update(tree);
         if self.is_active {

@@ -1,4 +1,4 @@
-//! The pid table: maps the pids that drivers name to processes of the run, those that ended lately included.
+//! The pid table maps the pids that drivers name to processes of the run, including those that ended lately.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,15 +33,15 @@ pub(crate) struct PidEntry {
 }
 
 impl PidEntry {
-    /// Whether it lived at some time between these, CLOCK_MONOTONIC nanoseconds. It may have started a little earlier than is
-    /// known.
+    /// Whether it may have lived at some time from `from_ns` to `to_ns`, CLOCK_MONOTONIC nanoseconds. It may have started a little
+    /// earlier than is known.
     fn existed_between(&self, from_ns: u64, to_ns: u64) -> bool {
         self.start_ns <= to_ns.saturating_add(POLICY.start_slack_ns)
             && self.end_ns.is_none_or(|end| end >= from_ns)
     }
 
-    /// Whether an entry of the driver's list that has been unchanged since `since_ns` can be about this process. Drivers
-    /// keep some entries after their process ended, and then the pid is used again.
+    /// Whether an entry of a driver's list that is unchanged since `since_ns`, CLOCK_MONOTONIC nanoseconds, can be about this
+    /// process. Drivers keep some entries after their processes ended, and the kernel uses those pids again.
     pub(super) fn started_by(&self, since_ns: u64) -> bool {
         self.start_ns <= since_ns.saturating_add(POLICY.start_slack_ns)
     }
@@ -50,21 +50,24 @@ impl PidEntry {
 /// Running processes, and those that ended lately.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PidTable {
+    /// The processes by their ids in the run.
     entries: HashMap<u64, PidEntry>,
+    /// Ids of processes by their pids in the collector's pid namespace. Several can have had one pid, one after another.
     by_pid: BTreeMap<u32, Vec<u64>>,
+    /// Ids of processes of other pid namespaces, by their pids there.
     by_own_pid: BTreeMap<u32, Vec<u64>>,
-    /// Ended processes, in the order in which they were finalized.
+    /// Ids of ended processes, in the order in which they were finalized.
     ended: VecDeque<u64>,
-    /// Pids of processes, by the thread ids that drivers name them by.
+    /// Pids of processes, by the ids of their threads that drivers name.
     leaders: BTreeMap<u32, u32>,
-    /// Whether a process that a driver seems to name has a GPU open, by id.
+    /// Whether a process that a driver seems to name has a GPU open, by the process's id. `true` stays.
     has_gpu_open: HashMap<u64, bool>,
     /// CLOCK_REALTIME - CLOCK_MONOTONIC, microseconds.
     pub(super) epoch_us: u64,
 }
 
 impl PidTable {
-    /// Takes over the running processes, and the ends of those that are not finalized yet.
+    /// Takes over the running processes of the tree, and the ends of those that are not finalized yet.
     pub(super) fn update(&mut self, tree: &Tree) {
         for entry in self.entries.values_mut().filter(|entry| entry.end_ns.is_none()) {
             if let Some(process) = tree.get(ProcessId(entry.id)) {
@@ -86,7 +89,7 @@ impl PidTable {
         }
     }
 
-    /// Takes over a process that ended.
+    /// Takes over a process that was finalized.
     pub(super) fn finalized(&mut self, process: &ProcessSummary) {
         let id = process.ids.id.0;
         let ran_before = self.entries.get(&id).is_some_and(|entry| entry.ran_before);
@@ -205,12 +208,12 @@ impl PidTable {
         self.entries.values()
     }
 
-    /// Gives the ids by which drivers may name the processes.
+    /// Gives the ids by which drivers may name the processes, and which processes have a GPU open.
     pub fn pids(&self) -> GpuPids {
         let has_gpu_open = self.has_gpu_open.iter().filter(|(_, is_open)| **is_open);
         let with_gpu_open = has_gpu_open.filter_map(|(id, _)| {
             let pid = self.entries.get(id)?.pid?;
-            // Once it has ended, another process can have its pid.
+            // If this process has ended, another one can have its pid.
             (self.running(pid) == Some(*id)).then_some(pid)
         });
         GpuPids {
@@ -222,9 +225,9 @@ impl PidTable {
     }
 
     /// Finds the process that had this pid, or a thread of this id, at some time from `from_ns` to `to_ns`, CLOCK_MONOTONIC
-    /// nanoseconds. If none had, the id can be a pid of another pid namespace. Then finds the process with this pid in its own,
-    /// if there is only one. `is_taken`: a process outside the run has the pid in the collector's namespace and could use a GPU,
-    /// so the id means that one.
+    /// nanoseconds. If none had, the id can be a pid of another pid namespace: then finds the only process with this pid in its
+    /// own namespace. But if `is_taken`, a process outside the run has the pid in the collector's namespace and could use a GPU.
+    /// So the id means that process.
     fn resolve(
         &self,
         pid: u32,
@@ -277,13 +280,13 @@ pub(super) struct PidResolver<'a> {
 }
 
 impl<'a> PidResolver<'a> {
-    /// Gives what /proc says of an id. Of one that was not read, nothing is known.
+    /// Gives what /proc says of an id. If it was not read, nothing is known.
     fn facts_of(&self, pid: u32) -> PidFacts {
         self.facts.get(&pid).copied().unwrap_or_default()
     }
 
-    /// Finds the process of the run that the driver means by this id, in a list about the time between these two, CLOCK_MONOTONIC
-    /// nanoseconds. `None`: it means none, or one that has no GPU open.
+    /// Finds the process of the run that the driver means by this id. The driver's list is about the time between the two of
+    /// `from_to_ns`, CLOCK_MONOTONIC nanoseconds. `None`: no process of the run has the id, or it has no GPU open.
     pub(super) fn resolve(&self, pid: u32, from_to_ns: [u64; 2]) -> Option<&'a PidEntry> {
         // Kernel threads and zombies have no memory and use no GPU, so their pids are free to mean another process.
         let is_taken = || self.facts_of(pid).has_memory == Some(true);
@@ -291,20 +294,21 @@ impl<'a> PidResolver<'a> {
         (!self.table.lacks_gpu(process)).then_some(process)
     }
 
-    /// Whether a pid that is no process of the run may stand for one. It can be of another pid namespace: in a container, or
-    /// in a sandbox that is a single process to the driver (gVisor). So can a pid that no process here has.
+    /// Whether a pid that names no process of the run may mean one all the same, as a pid of another pid namespace. It may if no
+    /// process here has the pid. If one has, it may only in a container, or in a sandbox that is a single process to the driver
+    /// (gVisor), and only if that process has no GPU open or is gone.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
         if facts.is_absent {
             return true;
         }
-        // The pid is taken here. Outside a container, the driver means that process.
-        let is_not_the_one_here = match facts.has_gpu_open {
+        // A process here has the pid. Outside of a container, the driver means that process.
+        let is_another_meant = match facts.has_gpu_open {
             Some(is_open) => !is_open,
-            // Its files could not be read. It may be the one, unless it is gone.
+            // Its files could not be read. The driver may mean it, unless it is gone.
             None => facts.has_memory.is_none(),
         };
-        self.has_own_pid_ns && is_not_the_one_here
+        self.has_own_pid_ns && is_another_meant
     }
 }
 

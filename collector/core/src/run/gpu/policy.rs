@@ -1,10 +1,10 @@
 //! Tolerances and limits of the GPU figures, each with its reason.
 
-/// Times in nanoseconds of CLOCK_MONOTONIC unless the name says otherwise.
+/// The tolerances and limits. Times are in nanoseconds unless the name says otherwise.
 pub(super) struct GpuPolicy {
-    /// A process exists a little before the time of its first record.
+    /// A process can exist this long before its start as far as that is known: its first record comes a little later.
     pub start_slack_ns: u64,
-    /// Drivers date accounting entries up to this much off, microseconds.
+    /// Drivers date accounting entries up to this much too early or too late, microseconds.
     pub accounting_slack_us: u64,
     /// How long an ended process stays in the pid table: readings arrive one tick later, and a slow driver's later still.
     pub ended_kept_ns: u64,
@@ -12,24 +12,25 @@ pub(super) struct GpuPolicy {
     pub most_ended: usize,
     /// Most processes with GPU figures of their own, which bounds the state file; the sums count all.
     pub most_processes: usize,
-    /// How long the times of readings are kept: until the processes that ended before are forgotten.
+    /// How long the times of readings are kept. When a process is forgotten, they tell whether its device was read while it lived.
     pub times_kept_ns: u64,
-    /// Power of a device whose power is not known, watts: above that of any single one (NVIDIA's GB300: 1.4 kW).
+    /// The most that a device of unknown power is taken to draw, watts: more than any single device does (NVIDIA's GB300: 1.4 kW).
     pub most_w: f64,
-    /// What a PCIe link carries one way if its speed is not known, bytes a second: 16 lanes of generation 6.
+    /// The most that a PCIe link of unknown speed is taken to carry one way, bytes per second: 16 lanes of generation 6.
     pub fastest_link_bytes_per_s: u64,
-    /// A process that lived for less can't have used a GPU: to make a CUDA context takes longer.
+    /// A process that lived for less than this can't have used a GPU: to make a CUDA context takes longer.
     pub shortest_gpu_use_ns: u64,
     /// A driver reports a process that runs on its device at least this often.
     pub process_sample_interval_ns: u64,
-    /// A driver's newest sample of a device that it samples is at most this old, nanoseconds.
+    /// If a driver samples a device, its newest sample is at most this old.
     pub longest_sample_age_ns: u64,
-    /// How long utilization waits for that of the other devices: for longer than drivers keep samples, and than reading all takes.
+    /// How long the utilization of a device waits for that of the others. Drivers keep samples for less, and reading all devices
+    /// takes less.
     pub busy_kept_ns: u64,
     /// Most steps of a sum of utilization, which bounds the state file: 16 devices take 800 in a second.
     pub most_busy_steps: usize,
-    /// A device that was not read for two intervals is unread, but not for less than this, nanoseconds. A busy machine
-    /// delays a thread for that long.
+    /// A device that was not read for two intervals is unread, but not before this time. A busy machine delays a thread for that
+    /// long.
     pub shortest_unread_ns: u64,
 }
 

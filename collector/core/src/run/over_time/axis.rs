@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Most points: as many as a picture can show.
 pub(crate) const MOST_POINTS: usize = 500;
 
-/// The time between two samples, or a stretch of several.
+/// A stretch of time: that of a sample, or of several in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stretch {
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -22,12 +22,12 @@ impl Stretch {
     }
 }
 
-/// What a time, such as that between two readings, has of a point of the axis.
+/// The part of a stretch that lies in one point of the axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Part {
-    /// The point.
+    /// The index of the point.
     pub point: usize,
-    /// How much of the time is in the point, seconds; more than 0.
+    /// How much of the stretch is in the point, seconds; more than 0.
     pub inside_s: f64,
     /// How long the point is, seconds.
     pub length_s: f64,
@@ -55,8 +55,8 @@ impl Axis {
         &self.points
     }
 
-    /// Joins each two points if the next sample needs a point and there are [`MOST_POINTS`]. Gives the lengths that the points
-    /// had, seconds: the caller must join the entries of all tracks alike. `None`: nothing was joined.
+    /// Joins the points in pairs if the next sample needs a new point and there are [`MOST_POINTS`]. Gives the lengths that the
+    /// points had, seconds: the caller must join the entries of all tracks alike. `None`: nothing was joined.
     pub(super) fn make_room(&mut self) -> Option<Vec<f64>> {
         if self.samples_in_last < self.samples_per_point || self.points.len() < MOST_POINTS {
             return None;
@@ -67,12 +67,13 @@ impl Axis {
         };
         self.points = self.points.chunks(2).filter_map(join).collect();
         self.samples_per_point = self.samples_per_point.saturating_mul(2);
-        // The next sample begins a point. The last one is full, as [`MOST_POINTS`] is even.
+        // The next sample begins a point. The last point is full, as [`MOST_POINTS`] is even.
         self.samples_in_last = self.samples_per_point;
         Some(lengths_s)
     }
 
-    /// Adds the time of a sample, to the last point or to a new one. Gives the point, and how long it was before, seconds.
+    /// Adds the time of a sample, to the last point or to a new one. Gives the index of the point, and how long the point was
+    /// before, seconds.
     pub(super) fn push(&mut self, sample: Stretch) -> (usize, f64) {
         match self.points.last_mut().filter(|_| self.samples_in_last < self.samples_per_point) {
             Some(last) => {
@@ -89,9 +90,9 @@ impl Axis {
         }
     }
 
-    /// Divides a time among the points. What is not in any point is left out.
+    /// Divides a stretch of time among the points. What is not in any point is left out.
     pub(super) fn parts(&self, time: Stretch) -> Vec<Part> {
-        // A time that begins where a point ends is in the next one.
+        // A stretch that begins where a point ends is in the next one.
         let Some(first) = self.point_at(time.start_ns.saturating_add(1)) else { return Vec::new() };
         let points = self.points.iter().enumerate().skip(first);
         let points = points.take_while(|(_, stretch)| stretch.start_ns < time.end_ns);
@@ -103,10 +104,11 @@ impl Axis {
         points.filter_map(part).collect()
     }
 
-    /// Gives the point of this time. A time between two points is that of the earlier one, whose sample it is. `None`: there is
-    /// no point.
+    /// Gives the index of the point of this time, CLOCK_MONOTONIC nanoseconds. The end of a point is part of it. A time after the
+    /// last point is that of the last one. `None`: there is no point.
     pub(super) fn point_at(&self, at_ns: u64) -> Option<usize> {
-        let before = self.points.partition_point(|point| point.end_ns < at_ns);
-        Some(before.min(self.points.len().checked_sub(1)?))
+        let last = self.points.len().checked_sub(1)?;
+        let ended_before = self.points.partition_point(|point| point.end_ns < at_ns);
+        Some(ended_before.min(last))
     }
 }

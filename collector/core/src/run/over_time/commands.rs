@@ -49,12 +49,15 @@ impl Default for Commands {
     }
 }
 
-/// The place of a sample on the time axis: its point, the length of that so far, and its own length, seconds.
+/// Where a sample is on the time axis.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct At {
+pub(super) struct AxisPosition {
+    /// The index of its point.
     pub point: usize,
-    pub length_s: f64,
-    pub added_s: f64,
+    /// The length of the point without the sample, seconds.
+    pub point_length_s: f64,
+    /// The length of the sample, seconds.
+    pub sample_length_s: f64,
 }
 
 impl CommandTracks {
@@ -69,18 +72,20 @@ impl CommandTracks {
         }
     }
 
-    /// Adds a sample. `None`: the sample does not have the command, so points without it mean 0. All processes of a command may have
-    /// ended before the sample: their RAM is not known.
-    fn put(&mut self, at: At, now: Option<&CommandSample>) {
+    /// Adds a sample. `now`: the command in it; `None`: the sample does not have the command, which counts as 0. If all processes
+    /// of the command ended before the sample, their RAM is not known.
+    fn put(&mut self, at: AxisPosition, now: Option<&CommandSample>) {
         let ram = now.map(|now| Values::single(now.added_bytes as f64));
         let is_seen = now.is_none_or(|now| now.processes > 0);
-        let cpu = now.filter(|_| at.added_s > 0.0).map(|now| cpu_percent(now.cpu_ns as f64, at.added_s));
+        let cpu = now
+            .filter(|_| at.sample_length_s > 0.0)
+            .map(|now| cpu_percent(now.cpu_ns as f64, at.sample_length_s));
         if is_seen {
-            self.ram_bytes.put(at.point, at.length_s, ram, at.added_s);
+            self.ram_bytes.put(at.point, at.point_length_s, ram, at.sample_length_s);
         } else {
-            self.ram_bytes.put_unknown(at.point, at.length_s);
+            self.ram_bytes.put_unknown(at.point, at.point_length_s);
         }
-        self.cpu_percent.put(at.point, at.length_s, cpu.map(Values::of_mean), at.added_s);
+        self.cpu_percent.put(at.point, at.point_length_s, cpu.map(Values::of_mean), at.sample_length_s);
         if let Some(now) = now {
             self.max_ram_bytes = self.max_ram_bytes.max(now.added_bytes);
             self.cpu_ns = self.cpu_ns.saturating_add(now.cpu_ns);
@@ -88,7 +93,7 @@ impl CommandTracks {
     }
 }
 
-/// Gives the utilisation that this CPU time is in a time of this length, percent of one core.
+/// Gives the mean utilisation over `length_s` seconds in which this much CPU time was used, percent of one core.
 pub(super) fn cpu_percent(cpu_ns: f64, length_s: f64) -> f64 {
     /// CPU time that is one percent of a core in a second, nanoseconds.
     const PERCENT_NS: f64 = 1e9 / 100.0;
@@ -101,8 +106,8 @@ impl Commands {
         &self.kept
     }
 
-    /// Adds the commands of a sample. One without tracks gets some, and may take the place of another.
-    pub(super) fn put(&mut self, at: At, commands: &[CommandSample]) {
+    /// Adds the commands of a sample. One without tracks gets some. If there are too many then, the least joins the others.
+    pub(super) fn put(&mut self, at: AxisPosition, commands: &[CommandSample]) {
         let mut now: FxHashMap<&Arc<str>, &CommandSample> =
             commands.iter().map(|command| (&command.command, command)).collect();
         for tracks in &mut self.kept {
@@ -114,17 +119,18 @@ impl Commands {
             tracks.put(at, Some(command));
             self.kept.push(tracks);
             if self.kept.len() > KEPT {
-                self.let_one_go();
+                self.merge_least();
             }
         }
     }
 
-    /// Adds the least of the kept commands to the others. Half of the places are for those with most RAM.
-    fn let_one_go(&mut self) {
-        let mut order: Vec<usize> = (0..self.kept.len()).collect();
-        order.sort_by_key(|at| Reverse(self.kept[*at].max_ram_bytes));
-        let mut rest = order.split_off(KEPT / 2);
-        rest.sort_by_key(|at| Reverse(self.kept[*at].cpu_ns));
+    /// Adds the least of the kept commands to the others. The commands with most RAM, half of [`KEPT`], stay. Of the rest the one
+    /// with least CPU time goes.
+    fn merge_least(&mut self) {
+        let mut by_ram: Vec<usize> = (0..self.kept.len()).collect();
+        by_ram.sort_by_key(|index| Reverse(self.kept[*index].max_ram_bytes));
+        let mut rest = by_ram.split_off(KEPT / 2);
+        rest.sort_by_key(|index| Reverse(self.kept[*index].cpu_ns));
         let Some(least) = rest.last() else { return };
         let CommandTracks { ram_bytes, cpu_percent, .. } = self.kept.remove(*least);
         self.others += 1;
@@ -140,8 +146,8 @@ impl Commands {
     }
 }
 
-/// Gives the commands of a sample, the one with most RAM first: what their live processes hold, and the CPU time that they and
-/// the processes that ended used since the sample before.
+/// Gives the commands of a sample, the one with most RAM first. Each has what its live processes hold, and the CPU time that its
+/// live and ended processes used since the sample before.
 pub(in crate::run) fn by_command(tree: &Tree, sample: &Sample) -> Vec<CommandSample> {
     let mut by_name: FxHashMap<&Arc<str>, CommandSample> = FxHashMap::default();
     for held in &sample.holders {
@@ -151,9 +157,9 @@ pub(in crate::run) fn by_command(tree: &Tree, sample: &Sample) -> Vec<CommandSam
         command.added_bytes = command.added_bytes.saturating_add(held.contribution.added_bytes);
         command.cpu_ns = command.cpu_ns.saturating_add(held.cpu_ns);
     }
-    for life in &sample.intervals {
-        let command = by_name.entry(&life.command).or_default();
-        command.cpu_ns = command.cpu_ns.saturating_add_signed(life.cpu_ns);
+    for interval in &sample.intervals {
+        let command = by_name.entry(&interval.command).or_default();
+        command.cpu_ns = command.cpu_ns.saturating_add_signed(interval.cpu_ns);
     }
     let named = by_name.into_iter().map(|(name, sums)| CommandSample { command: Arc::clone(name), ..sums });
     let mut all: Vec<CommandSample> = named.collect();
@@ -169,8 +175,8 @@ mod tests {
         CommandSample { command: command.into(), processes: 1, added_bytes, cpu_ns }
     }
 
-    fn at(point: usize) -> At {
-        At { point, length_s: 0.0, added_s: 1.0 }
+    fn at(point: usize) -> AxisPosition {
+        AxisPosition { point, point_length_s: 0.0, sample_length_s: 1.0 }
     }
 
     #[test]
@@ -211,7 +217,7 @@ mod tests {
     fn command_that_is_gone_has_zero() {
         let mut commands = Commands::default();
         commands.put(at(0), &[sample("a", 10, 0)]);
-        commands.put(At { length_s: 1.0, ..at(0) }, &[]);
+        commands.put(AxisPosition { point_length_s: 1.0, ..at(0) }, &[]);
         commands.put(at(1), &[sample("b", 7, 500_000_000)]);
         let track = |name: &str| commands.kept.iter().find(|tracks| &*tracks.command == name).unwrap();
         assert_eq!(track("a").ram_bytes.get(0), Some(Values::new(5.0, 0.0, 10.0)));

@@ -1,7 +1,7 @@
-//! The run over time in a bounded number of points on one time axis. Each point keeps the smallest value, the mean and the
+//! The run over time, in a bounded number of points on one time axis. Each point keeps the smallest value, the mean and the
 //! largest value of its time, so no maximum is lost however long the run is.
 //!
-//! It is made of closed samples. What is learnt of their time later raises a maximum, or adds to a mean.
+//! The points are made of closed samples. What is learnt of their time later raises a maximum, or adds to a mean.
 
 mod axis;
 pub(crate) mod commands;
@@ -17,12 +17,12 @@ use crate::model::tree_sample::{CommandSample, FileSystemSample, GpuSample, IoSa
 use axis::MOST_POINTS;
 pub(crate) use axis::Stretch;
 use axis::{Axis, Part};
-use commands::{At, Commands};
+use commands::{AxisPosition, Commands};
 pub(in crate::run) use late::{LateUse, late_uses};
 pub(crate) use track::{Track, Values};
 
-/// A quantity of the tree's parts and of the machine. A sample has only the largest reading of the machine within its time, so
-/// the machine's mean and smallest value are of those.
+/// A quantity of the tree's groups and of the machine. A sample has only the largest reading of the machine within its time. So
+/// the machine's mean and smallest value are those of these readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sets {
     /// The tree's.
@@ -48,14 +48,14 @@ pub(crate) struct GpuTracks {
     pub sm_clock_mhz: Track,
 }
 
-/// Block I/O of the tree, bytes per second. Extremes are those of the times between two readings.
+/// Block I/O of the tree, bytes per second. Extremes are those of the means between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct IoTracks {
     /// Read.
     pub read: Track,
     /// Written.
     pub written: Track,
-    /// The last reading that is in both. `None`: there was none.
+    /// The last reading that both tracks have taken in. `None`: there was none.
     last: Option<IoSample>,
 }
 
@@ -99,9 +99,9 @@ pub struct OverTime {
     pub(crate) commands: Commands,
     /// CPU time up to the last sample, nanoseconds.
     cpu_ns: Groups<u64>,
-    /// The sums of the open sample have this much of the time before it, byte-seconds: the points of that time have it.
+    /// How much of the open sample's footprints is of the time before it, byte-seconds. Earlier points have it already.
     late_byte_s: Groups<f64>,
-    /// The same of CPU time, nanoseconds.
+    /// How much of the open sample's CPU time is of the time before it, nanoseconds. Earlier points have it already.
     late_cpu_ns: Groups<f64>,
 }
 
@@ -111,14 +111,14 @@ impl OverTime {
         self.axis.points()
     }
 
-    /// Adds a closed sample; `commands` are all of its time.
+    /// Adds a closed sample. `commands`: all commands of its time.
     pub(in crate::run) fn push(&mut self, sample: &TreeSample, commands: &[CommandSample]) {
         if let Some(lengths_s) = self.axis.make_room() {
             self.tracks().for_each(|track| track.halve(&lengths_s));
         }
         let stretch = Stretch { start_ns: sample.from_ns, end_ns: sample.at_ns };
-        let (point, length_s) = self.axis.push(stretch);
-        let at = At { point, length_s, added_s: stretch.length_s() };
+        let (point, point_length_s) = self.axis.push(stretch);
+        let at = AxisPosition { point, point_length_s, sample_length_s: stretch.length_s() };
         self.put_tree(at, sample);
         self.gpus.resize_with(self.gpus.len().max(sample.gpu.devices.len()), GpuTracks::default);
         for (tracks, gpu) in self.gpus.iter_mut().zip(&sample.gpu.devices) {
@@ -132,41 +132,45 @@ impl OverTime {
     /// Spreads the block I/O since the reading before evenly over the time between both, which can be several points.
     fn put_io(&mut self, sample: &TreeSample) {
         let Some(now) = sample.io else { return };
-        // A short run may have its only reading with its only sample.
-        let first = || IoSample {
-            read_ns: self.points().first().map_or(0, |point| point.start_ns),
-            ..IoSample::default()
-        };
-        let before = self.io.last.unwrap_or_else(first);
+        // The first reading counts from the begin of the axis: a short run may have only one.
+        let axis_start_ns = self.points().first().map_or(0, |point| point.start_ns);
+        let nothing_yet = IoSample { read_ns: axis_start_ns, ..IoSample::default() };
+        let before = self.io.last.unwrap_or(nothing_yet);
         self.io.last = Some(now);
         let (start_ns, end_ns) = (before.read_ns, now.read_ns.max(before.read_ns));
         let parts = self.axis.parts(Stretch { start_ns, end_ns });
-        // Time outside of all points has no place, so the rate is over the rest.
+        // Time outside of all points is left out, so all bytes are spread over the rest.
         let all_s: f64 = parts.iter().map(|part| part.inside_s).sum();
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / all_s;
+        let read_rate = rate(now.bytes.read, before.bytes.read);
+        let written_rate = rate(now.bytes.written, before.bytes.written);
         for part in parts {
-            let share = part.inside_s / part.length_s;
-            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / all_s;
-            self.io.read.add_rate(part.point, share, rate(now.bytes.read, before.bytes.read));
-            self.io.written.add_rate(part.point, share, rate(now.bytes.written, before.bytes.written));
+            let part_of_point = part.inside_s / part.length_s;
+            self.io.read.add_rate(part.point, part_of_point, read_rate);
+            self.io.written.add_rate(part.point, part_of_point, written_rate);
         }
     }
 
-    /// Adds a sample of the file systems. A new one is last in the list, so each keeps its place.
-    fn put_file_systems(&mut self, At { point, length_s, added_s }: At, systems: &[FileSystemSample]) {
+    /// Adds a sample of the file systems. A new one is last in the list, so each keeps its index.
+    fn put_file_systems(
+        &mut self,
+        AxisPosition { point, point_length_s, sample_length_s }: AxisPosition,
+        systems: &[FileSystemSample],
+    ) {
         self.file_systems.resize_with(self.file_systems.len().max(systems.len()), FileSystemTracks::default);
         for (tracks, system) in self.file_systems.iter_mut().zip(systems) {
             let free = system.free_bytes.map(|bytes| Values::single(bytes as f64));
-            tracks.free_bytes.put(point, length_s, free, added_s);
+            tracks.free_bytes.put(point, point_length_s, free, sample_length_s);
             tracks.last = system.clone();
         }
     }
 
     /// Adds a sample's RAM, CPU and processes of the tree, and the machine's RAM and CPU.
-    fn put_tree(&mut self, at: At, sample: &TreeSample) {
-        let At { point, length_s, added_s } = at;
-        let ram = self.take_ram_of(sample, added_s);
-        let cpu = self.take_cpu_of(sample, added_s);
-        let put = |track: &mut Track, value| track.put(point, length_s, value, added_s);
+    fn put_tree(&mut self, at: AxisPosition, sample: &TreeSample) {
+        let AxisPosition { point, point_length_s, sample_length_s } = at;
+        let ram = self.take_ram_of(sample, sample_length_s);
+        let cpu = self.take_cpu_of(sample, sample_length_s);
+        let put = |track: &mut Track, value| track.put(point, point_length_s, value, sample_length_s);
         for (sets, values) in [(&mut self.ram_bytes, ram), (&mut self.cpu_percent, cpu)] {
             put(&mut sets.groups.main, values.main);
             put(&mut sets.groups.descendants, values.descendants);
@@ -180,33 +184,33 @@ impl OverTime {
         put(&mut self.processes, Some(Values::new(end as f64, end as f64, max as f64)));
     }
 
-    /// Takes the RAM in the time of a sample, which is `added_s` seconds long. A sample without length has no mean: its end
-    /// counts. What the sample told of the time before it (`late_byte_s`) is in earlier points. It is taken out of the mean here.
-    fn take_ram_of(&mut self, sample: &TreeSample, added_s: f64) -> Groups<Option<Values>> {
+    /// Gives the RAM in the time of a sample, which is `sample_length_s` seconds long. A sample without length has no mean: the
+    /// value at its end counts. `late_byte_s` is in earlier points, so it is taken out of the mean, and reset.
+    fn take_ram_of(&mut self, sample: &TreeSample, sample_length_s: f64) -> Groups<Option<Values>> {
         let late_byte_s = std::mem::take(&mut self.late_byte_s);
         let byte_s = sample.footprint_byte_s.with(late_byte_s, |all, late| (all - late).max(0.0));
         sample.footprint_bytes.with(byte_s, |Span { end, max }, byte_s| {
-            let mean = if added_s > 0.0 { byte_s / added_s } else { end as f64 };
+            let mean = if sample_length_s > 0.0 { byte_s / sample_length_s } else { end as f64 };
             Some(Values::new(mean, end as f64, max as f64))
         })
     }
 
-    /// Takes the CPU utilisation in the time of a sample, which is `added_s` seconds long: its CPU time since the sample before.
-    /// `None`: that has no length. What the sample told of the time before it (`late_cpu_ns`) is in earlier points, and is taken
-    /// out of the mean here. A window that it completed gives the extremes.
-    fn take_cpu_of(&mut self, sample: &TreeSample, added_s: f64) -> Groups<Option<Values>> {
+    /// Gives the CPU utilisation in the time of a sample, which is `sample_length_s` seconds long. `None`: the sample has no
+    /// length. The mean is of the CPU time since the sample before. `late_cpu_ns` is in earlier points, so it is taken out of the
+    /// mean, and reset. The CPU window that the sample completed gives the extremes.
+    fn take_cpu_of(&mut self, sample: &TreeSample, sample_length_s: f64) -> Groups<Option<Values>> {
         let spent_ns = sample.cpu.with(self.cpu_ns, |cpu, before| cpu.time_ns as f64 - before as f64);
-        // Clocks have whole nanoseconds: what rounding leaves of a difference is none. Adding 0 makes -0 a 0.
+        // Clocks have whole nanoseconds, so a smaller difference comes from rounding. Adding 0 makes -0 a 0.
         let late_ns = std::mem::take(&mut self.late_cpu_ns);
         let spent_ns = spent_ns.with(late_ns, |all, late| (all - late).round() + 0.0);
         self.cpu_ns = sample.cpu.map(|cpu| cpu.time_ns);
         spent_ns.with(sample.cpu_window_percent, |spent_ns, window: Option<f64>| {
-            let mean = (added_s > 0.0).then(|| commands::cpu_percent(spent_ns, added_s))?;
+            let mean = (sample_length_s > 0.0).then(|| commands::cpu_percent(spent_ns, sample_length_s))?;
             Some(window.map_or(Values::of_mean(mean), |percent| Values::new(mean, percent, percent)))
         })
     }
 
-    /// Takes in that there was more in the time of a closed sample.
+    /// Takes in that there was more RAM, or more processes, in the time of a closed sample: raises the maxima of its point.
     pub(in crate::run) fn raise(&mut self, revision: &Revision) {
         let Some(point) = self.axis.point_at(revision.at_ns) else { return };
         let Groups { main, descendants, combined } = &mut self.ram_bytes.groups;
@@ -217,8 +221,8 @@ impl OverTime {
         self.processes.raise(point, revision.processes as f64);
     }
 
-    /// Adds what the sample that opens next tells of the time before it to the points of that time. Notes how much that is, as
-    /// the sums of that sample have it, too.
+    /// Adds usage that the sample which opens next shows, but which is of the time before it, to the points of that time. Notes how
+    /// much it is, since the sums of that sample include it.
     pub(in crate::run) fn add_late(&mut self, late: &LateUse) {
         let LateUse { time, byte_s, cpu_ns } = late;
         for Part { point, inside_s, length_s: point_s } in self.axis.parts(*time) {
@@ -258,8 +262,12 @@ fn add_means(groups: &mut Groups<Track>, point: usize, means: Groups<f64>) {
 }
 
 impl GpuTracks {
-    /// Adds a sample of the GPU. Each figure counts as mean, smallest and largest value of the sample's time.
-    fn put(&mut self, At { point, length_s, added_s }: At, gpu: &GpuSample) {
+    /// Adds a sample of the GPU. Each of its figures counts as mean, smallest and largest value of the sample's time.
+    fn put(
+        &mut self,
+        AxisPosition { point, point_length_s, sample_length_s }: AxisPosition,
+        gpu: &GpuSample,
+    ) {
         let bytes = |bytes: u64| bytes as f64;
         let gauge = |figure| gpu.gauges.get(&figure).copied();
         // In the order of `tracks`.
@@ -272,7 +280,7 @@ impl GpuTracks {
             gauge(Figure::SmClock),
         ];
         for (track, value) in self.tracks().into_iter().zip(values) {
-            track.put(point, length_s, value.map(Values::single), added_s);
+            track.put(point, point_length_s, value.map(Values::single), sample_length_s);
         }
     }
 

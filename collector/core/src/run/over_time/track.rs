@@ -1,8 +1,8 @@
-//! One quantity over the run, in as many entries as the time axis has points.
+//! One quantity over the run, with at most one entry for each point of the time axis.
 
 use serde::{Deserialize, Serialize};
 
-/// What a quantity was in a stretch of time. `f32` has seven digits, which a picture does not show.
+/// What a quantity was in a stretch of time. The seven digits of `f32` are more than a picture shows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Values {
     /// Mean over the time.
@@ -14,26 +14,26 @@ pub(crate) struct Values {
 /// The smallest and the largest value of a quantity in a stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Extremes {
-    /// Smallest, of the values at samples.
+    /// The smallest of the values at samples.
     pub min: f32,
-    /// Largest at any time.
+    /// The largest at any time.
     pub max: f32,
 }
 
 impl Extremes {
-    /// Gives those of both.
+    /// Gives the extremes of both stretches together.
     fn with(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 }
 
 impl Values {
-    /// Gives a quantity of this mean.
+    /// Gives a quantity of which only the mean is known.
     pub(super) fn of_mean(mean: f64) -> Self {
         Self { mean: mean as f32, extremes: None }
     }
 
-    /// Gives a quantity with its mean, its value at the end of the time, and its largest.
+    /// Gives a quantity with its mean, its value at the end of the time, which counts as the smallest, and its largest value.
     pub(super) fn new(mean: f64, end: f64, max: f64) -> Self {
         Self { extremes: Some(Extremes { min: end as f32, max: max as f32 }), ..Self::of_mean(mean) }
     }
@@ -48,8 +48,8 @@ impl Values {
         self.mean == 0.0 && self.extremes.is_none_or(|extremes| extremes.max == 0.0)
     }
 
-    /// Joins this stretch with the next one, the means weighted by their lengths in seconds. What has no length adds its
-    /// extremes.
+    /// Joins this stretch with the next one. The means are weighted by the lengths of the stretches, seconds. A stretch without
+    /// length adds only its extremes.
     pub(crate) fn join(self, length_s: f64, next: Self, next_length_s: f64) -> Self {
         let both_s = length_s + next_length_s;
         let sum = f64::from(self.mean) * length_s + f64::from(next.mean) * next_length_s;
@@ -62,14 +62,14 @@ impl Values {
     }
 }
 
-/// A quantity over the run. Its entries begin at the first point that has one, and end with the last.
+/// A quantity over the run. The entries go from the first point that has one to the last.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Track {
-    /// What a point without an entry means. `None`: it is not known.
+    /// What the quantity is in a point without an entry. `None`: not known.
     absent: Option<Values>,
     /// The point of the first entry.
     first: usize,
-    /// `None`: it is not known what the point has.
+    /// What the quantity is in each point from `first` on. `None`: not known.
     entries: Vec<Option<Values>>,
 }
 
@@ -90,29 +90,31 @@ impl Track {
         entry.unwrap_or(self.absent)
     }
 
-    /// Gives what is known of these points together, each with its length in seconds. `None`: nothing; or there was some of the
-    /// quantity in one of them, it is not known how much, and all others had none.
+    /// Gives the values of these points together, each with its length in seconds. Points of which nothing is known are left out.
+    /// `None`: nothing is known of any. In a track whose missing entries mean 0, an unknown point had some of the quantity. So if
+    /// all known points had none, the result is `None`, too.
     pub(crate) fn joined(&self, points: impl Iterator<Item = (usize, f64)>) -> Option<Values> {
         let mut is_any_unknown = false;
+        // The length of the known points so far, seconds, and their values.
         let mut known: Option<(f64, Values)> = None;
         for (point, length_s) in points {
-            known = match (known, self.get(point)) {
-                (Some((before_s, before)), Some(next)) => {
+            let Some(next) = self.get(point) else {
+                is_any_unknown = true;
+                continue;
+            };
+            known = match known {
+                Some((before_s, before)) => {
                     Some((before_s + length_s, before.join(before_s, next, length_s)))
                 }
-                (None, Some(next)) => Some((length_s, next)),
-                (known, None) => {
-                    is_any_unknown = true;
-                    known
-                }
+                None => Some((length_s, next)),
             };
         }
         let (_, values) = known?;
-        let is_unseen = is_any_unknown && self.absent.is_some() && values.is_zero();
-        (!is_unseen).then_some(values)
+        let hides_some = is_any_unknown && self.absent.is_some() && values.is_zero();
+        (!hides_some).then_some(values)
     }
 
-    /// Gives the entry of a point, which is made if there is none.
+    /// Gives the entry of a point. If there is none, it is made, and the entries between are filled with `absent`.
     fn entry(&mut self, point: usize) -> &mut Option<Values> {
         if self.entries.is_empty() {
             self.first = point;
@@ -128,57 +130,58 @@ impl Track {
         &mut self.entries[at]
     }
 
-    /// Adds a sample of `next_length_s` seconds to the last point of the axis, which has `length_s` seconds so far. `None`: the
-    /// sample has none of the quantity or does not know it, as `absent` says.
-    pub(super) fn put(&mut self, point: usize, length_s: f64, values: Option<Values>, next_length_s: f64) {
+    /// Adds a sample of `sample_s` seconds to `point`, the last of the axis, which has `point_s` seconds so far. `None`: the sample
+    /// has none of the quantity, or does not know it, as `absent` says.
+    pub(super) fn put(&mut self, point: usize, point_s: f64, values: Option<Values>, sample_s: f64) {
         match values {
-            Some(values) => self.put_values(point, length_s, values, next_length_s),
-            None => self.put_none(point, length_s, next_length_s),
+            Some(values) => self.put_values(point, point_s, values, sample_s),
+            None => self.put_none(point, point_s, sample_s),
         }
     }
 
     /// Joins the values of a sample to those that the point has so far.
-    fn put_values(&mut self, point: usize, length_s: f64, values: Values, next_length_s: f64) {
-        let before = self.get(point).filter(|_| length_s > 0.0);
-        let joined = before.map_or(values, |before| before.join(length_s, values, next_length_s));
+    fn put_values(&mut self, point: usize, point_s: f64, values: Values, sample_s: f64) {
+        let before = self.get(point).filter(|_| point_s > 0.0);
+        let joined = before.map_or(values, |before| before.join(point_s, values, sample_s));
         *self.entry(point) = Some(joined);
     }
 
-    /// Adds a sample without values. A last point without an entry, and one of which it is not known how much there was, stay so.
-    fn put_none(&mut self, point: usize, length_s: f64, next_length_s: f64) {
+    /// Adds a sample without values: joins `absent`, if that is known, to the point. A point without an entry needs none. A point
+    /// that is unknown so far stays so.
+    fn put_none(&mut self, point: usize, point_s: f64, sample_s: f64) {
         let has_entry = point < self.first + self.entries.len();
-        let is_unknown = length_s > 0.0 && self.get(point).is_none();
+        let is_unknown = point_s > 0.0 && self.get(point).is_none();
         if let Some(absent) = self.absent.filter(|_| has_entry && !is_unknown) {
-            self.put_values(point, length_s, absent, next_length_s);
+            self.put_values(point, point_s, absent, sample_s);
         }
     }
 
-    /// Adds a sample in whose time there was some of the quantity, and it is not known how much. A point that has `length_s` seconds
+    /// Adds a sample in whose time there was some of the quantity, but it is not known how much. A point that has `point_s` seconds
     /// so far keeps what is known of it, unless that is 0.
-    pub(super) fn put_unknown(&mut self, point: usize, length_s: f64) {
+    pub(super) fn put_unknown(&mut self, point: usize, point_s: f64) {
         let is_known = self.get(point).is_some_and(|values| !values.is_zero());
-        if length_s <= 0.0 || !is_known {
+        if point_s <= 0.0 || !is_known {
             *self.entry(point) = None;
         }
     }
 
-    /// Adds to the mean of a point. If nothing was known of it, that is the mean.
+    /// Adds to the mean of a point. A point of which nothing was known has this mean then.
     pub(super) fn add_mean(&mut self, point: usize, mean: f64) {
         let known = self.get(point).unwrap_or(Values::of_mean(0.0));
         *self.entry(point) = Some(Values { mean: (f64::from(known.mean) + mean) as f32, ..known });
     }
 
-    /// Takes in that a quantity had this rate for a part of a point's time, from 0 to 1. The mean grows by as much, and the rate
-    /// is one of the values between the extremes.
+    /// Takes in that a quantity had this rate for a part of a point's time, from 0 to 1. The mean grows by that part of the rate,
+    /// and the extremes take in the rate.
     pub(super) fn add_rate(&mut self, point: usize, part: f64, rate: f64) {
         self.add_mean(point, part * rate);
         if let Some(values) = self.entry(point) {
-            let this = Extremes { min: rate as f32, max: rate as f32 };
-            values.extremes = Some(values.extremes.map_or(this, |known| known.with(this)));
+            let of_rate = Extremes { min: rate as f32, max: rate as f32 };
+            values.extremes = Some(values.extremes.map_or(of_rate, |known| known.with(of_rate)));
         }
     }
 
-    /// Notes that the quantity was this large within the time of a point.
+    /// Notes that the quantity was this large within the time of a point. A point of which nothing is known stays unknown.
     pub(super) fn raise(&mut self, point: usize, to: f64) {
         let to = to as f32;
         if let Some(values) = self.entry(point) {
@@ -193,19 +196,19 @@ impl Track {
         if self.entries.is_empty() {
             return;
         }
-        // Of the new points: the first with an entry, and the one after the last.
+        // The new points that have entries: the first, and the one after the last.
         let (begin, end) = (self.first / 2, (self.first + self.entries.len()).div_ceil(2));
         let join = |pair: usize| {
-            // The last point of an odd number has no other: `absent` must not count as one.
-            let of = 2 * pair..(2 * pair + 2).min(lengths_s.len());
-            self.joined(of.map(|at| (at, lengths_s[at])))
+            // If the number of points is odd, the last one has no partner.
+            let old_points = 2 * pair..(2 * pair + 2).min(lengths_s.len());
+            self.joined(old_points.map(|point| (point, lengths_s[point])))
         };
         let entries = (begin..end).map(join).collect();
         (self.first, self.entries) = (begin, entries);
     }
 
-    /// Adds the means of another track. The extremes of the sum are not known. It has what is known; a point is unknown if nothing
-    /// of it is, and there was some.
+    /// Adds the means of another track. The extremes of a sum are not known, so those of this track stay. Where one of both is
+    /// unknown, the other counts alone. If that is 0, the point is unknown.
     pub(crate) fn add_means_of(&mut self, other: &Self) {
         for point in other.first..other.first + other.entries.len() {
             match other.get(point) {

@@ -1,10 +1,10 @@
 //! The footprint of the pages of files, of shared memory and of hugetlbfs that some processes have mapped.
 //!
-//! Two processes can have the same pages of a file, or different ones, and other processes of the machine can have them too. Of
-//! a part that is resident as a whole, it is known which pages these are: pagemap divides large mappings into such parts. Of
-//! the others, the sum of the proportional sizes (PSS) is exact where no stranger has the pages, and else less than they are.
-//! So the footprint there is the larger of the largest RSS and the sum of the PSS. Different parts of a file add up. A PSS
-//! counts only if it was read after the last change of that file's pages.
+//! Two processes can have the same pages of a file, or different ones, and processes outside the tree can have them too. If a
+//! part of a file is resident as a whole, it is known which pages these are: pagemap divides large mappings into such parts. Of
+//! any other part, the sum of the proportional sizes (PSS) is exact if no process outside the tree has the pages, and else too
+//! small. So the footprint of such a part is the larger of the largest RSS and the sum of the PSS. Different parts of a file add
+//! up. A PSS counts only if it was read after the last change of that file's pages.
 //!
 //! smaps lists the mappings, but costs much more than statm. Without it, the footprint is at least that of the process with the
 //! most file pages, and at most the sum. Tables are remembered by program name, so a thousand `sh` are read once.
@@ -16,23 +16,22 @@ use rustc_hash::FxHashMap;
 
 use crate::model::observation::FileMapping;
 
-/// How smaps is used: each value with its reason.
+/// When mappings count as the same or as changed, and which are remembered: each value with its reason.
 struct FilePolicy;
 
 impl FilePolicy {
     /// Programs of one name map the same files if their pages of them differ by at most one part in this many and
     /// [`Self::SAME_SIZE_BYTES`].
-    const SAME_SIZE: u64 = 16;
-    /// How many bytes of its files a program has more or fewer at another run: which pages of libraries are resident
-    /// differs.
+    const SAME_SIZE_PART: u64 = 16;
+    /// By how many bytes the file pages of two runs of a program differ, since other pages of libraries are resident.
     const SAME_SIZE_BYTES: u64 = 128 << 10;
     /// A process with more file pages than this is read itself: it has mapped more than programs and libraries.
     const MOST_ASSUMED_BYTES: u64 = 32 << 20;
-    /// The pages of a mapping have changed if there are more by one part in this many and [`Self::CHANGE_BYTES`].
-    const CHANGE: u64 = 64;
-    /// Bytes by which the pages of a changed mapping are more at least.
+    /// The pages of a mapping have changed if their number differs by more than one part in this many and [`Self::CHANGE_BYTES`].
+    const CHANGE_PART: u64 = 64;
+    /// By at least this many bytes the pages of a changed mapping differ.
     const CHANGE_BYTES: u64 = 64 << 10;
-    /// Names of programs whose files are remembered.
+    /// The files of this many programs are remembered at most.
     const MOST_REMEMBERED: usize = 1024;
 }
 
@@ -44,7 +43,7 @@ struct Part {
     since_ns: u64,
 }
 
-/// Whether all of it is resident.
+/// Whether all of a mapping is resident.
 fn is_whole(mapping: &FileMapping) -> bool {
     mapping.rss_bytes == mapping.end - mapping.start
 }
@@ -53,18 +52,19 @@ fn is_whole(mapping: &FileMapping) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileTable {
     parts: Vec<Part>,
-    /// Its file pages when it was read, by statm and status, bytes.
+    /// How many file pages the process had when this was read, by statm and status, bytes.
     bytes: u64,
-    /// When it was read, CLOCK_MONOTONIC nanoseconds.
+    /// When this was read, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
 }
 
-/// Whether a mapping goes on where another ends, or before. One that begins at the same place is another view of the same pages.
+/// Whether `by` continues a mapping: it begins later in the same file, and no later than where the mapping ends. If it begins at
+/// the same place, it is another view of the same pages.
 fn is_continued(mapping: &FileMapping, by: &FileMapping) -> bool {
     mapping.file == by.file && mapping.start < by.start && by.start <= mapping.end
 }
 
-/// Adds to a mapping another one that continues it. Where both are whole, so is the result, though they may overlap.
+/// Adds to a mapping another one that continues it. If both are whole, so is the result, even if they overlap.
 fn join(mapping: &mut FileMapping, with: &FileMapping) {
     let are_whole = is_whole(mapping) && is_whole(with);
     mapping.end = mapping.end.max(with.end);
@@ -76,9 +76,9 @@ fn join(mapping: &mut FileMapping, with: &FileMapping) {
 }
 
 impl FileTable {
-    /// Makes a table of what smaps shows at `read_ns`, CLOCK_MONOTONIC nanoseconds. `bytes` is what statm and status have of file
-    /// pages at that time. `before`: the process's table of an earlier reading, which tells since when a part has its size.
-    pub(crate) fn new(mut files: Vec<FileMapping>, bytes: u64, read_ns: u64, before: Option<&Self>) -> Self {
+    /// Makes a table of what smaps shows at `read_ns`, CLOCK_MONOTONIC nanoseconds. `bytes`: how many file pages statm and status
+    /// show at that time. `earlier`: the process's table of an earlier reading, which tells since when a part has its size.
+    pub(crate) fn new(mut files: Vec<FileMapping>, bytes: u64, read_ns: u64, earlier: Option<&Self>) -> Self {
         files.sort_unstable_by_key(|mapping| (mapping.file, mapping.start));
         let mut parts: Vec<Part> = Vec::with_capacity(files.len());
         for mapping in files {
@@ -89,27 +89,28 @@ impl FileTable {
             }
         }
         for part in &mut parts {
-            let before = before.and_then(|before| before.like(&part.mapping));
-            part.since_ns = before.map_or(read_ns, |before| before.since_ns);
+            let unchanged = earlier.and_then(|earlier| earlier.unchanged_part(&part.mapping));
+            part.since_ns = unchanged.map_or(read_ns, |earlier| earlier.since_ns);
         }
         Self { parts, bytes, read_ns }
     }
 
-    /// Finds the part that begins where this mapping does, if about as much of it is resident. `None`: its pages have changed.
-    fn like(&self, mapping: &FileMapping) -> Option<&Part> {
+    /// Finds the part that begins where this later reading of a mapping does, if about as much of it is resident. `None`: there
+    /// is no such part, or its pages have changed.
+    fn unchanged_part(&self, mapping: &FileMapping) -> Option<&Part> {
         let key = |mapping: &FileMapping| (mapping.file, mapping.start);
         let at = self.parts.binary_search_by_key(&key(mapping), |part| key(&part.mapping)).ok()?;
         let part = self.parts.get(at)?;
         let (then, now) = (part.mapping.rss_bytes, mapping.rss_bytes);
-        let is_same = now.abs_diff(then) <= then / FilePolicy::CHANGE + FilePolicy::CHANGE_BYTES;
+        let is_same = now.abs_diff(then) <= then / FilePolicy::CHANGE_PART + FilePolicy::CHANGE_BYTES;
         is_same.then_some(part)
     }
 
-    /// Whether a process of the same program with this many bytes of file pages maps the same files, as far as can be assumed.
-    /// One with fewer pages has a part of the same.
+    /// Whether a process of the same program with this many bytes of file pages can be assumed to map the same files. One with
+    /// fewer pages is assumed to have a part of the same.
     fn may_stand_for(&self, bytes: u64) -> bool {
         bytes <= FilePolicy::MOST_ASSUMED_BYTES
-            && bytes <= self.bytes + self.bytes / FilePolicy::SAME_SIZE + FilePolicy::SAME_SIZE_BYTES
+            && bytes <= self.bytes + self.bytes / FilePolicy::SAME_SIZE_PART + FilePolicy::SAME_SIZE_BYTES
     }
 }
 
@@ -132,8 +133,8 @@ impl KnownPrograms {
         self.tables.insert(command.clone(), table.clone());
     }
 
-    /// Gives the files that a process of this command with this many bytes of file pages has mapped, as far as can be assumed.
-    /// `None`: its own have to be read.
+    /// Gives the files that a process of this command with this many bytes of file pages can be assumed to map. `None`: its own
+    /// have to be read.
     pub(crate) fn find(&self, command: &Arc<str>, bytes: u64) -> Option<&Arc<FileTable>> {
         self.tables.get(command).filter(|table| table.may_stand_for(bytes))
     }
@@ -144,20 +145,20 @@ impl KnownPrograms {
 pub(crate) enum KnownFiles<'a> {
     /// Its own were read.
     Own(&'a FileTable),
-    /// Those of another process of the same program were.
+    /// Those of another process of the same program were read.
     Assumed(&'a FileTable),
-    /// How many there are only.
+    /// Only how many there are is known.
     Size,
-    /// Only another user may read them.
+    /// They can't be read: the process is another user's.
     Denied,
 }
 
-/// What one more process adds.
+/// What one more process adds to a [`FileFootprint`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Added {
-    /// To the footprint at least, bytes.
+    /// How much it adds for certain, bytes.
     pub certain_bytes: u64,
-    /// What another reading of its smaps would tell, bytes.
+    /// About how many of its file pages another reading of its smaps would tell more, bytes.
     pub unread_bytes: u64,
 }
 
@@ -170,7 +171,7 @@ struct Segment {
     rss_bytes: u64,
     /// Sum of the proportional sizes that are still right.
     pss_bytes: u64,
-    /// Sum of the others.
+    /// Sum of the proportional sizes that are not right any more.
     stale_pss_bytes: u64,
 }
 
@@ -185,14 +186,15 @@ impl Segment {
         if self.is_whole() { self.rss_bytes } else { self.rss_bytes.max(self.pss_bytes) }
     }
 
-    /// Gives how much more its resident pages can be by the proportional sizes, bytes. Of a whole segment, nothing is uncertain.
+    /// Gives how many more resident pages it can have by the proportional sizes, bytes. It is 0 for a whole segment.
     fn uncertain_bytes(&self) -> u64 {
         let most_bytes = if self.is_whole() { 0 } else { self.pss_bytes + self.stale_pss_bytes };
         most_bytes.saturating_sub(self.certain_bytes())
     }
 }
 
-/// When the pages that processes have of a file last changed: a PSS that was read by then is not right any more.
+/// When the pages that processes have of a file last changed, by device and inode, CLOCK_MONOTONIC nanoseconds. A PSS that was
+/// read by then is not right any more.
 #[derive(Debug, Default)]
 pub(crate) struct FileTimes(FxHashMap<(u64, u64), u64>);
 
@@ -211,24 +213,32 @@ impl FileTimes {
     }
 }
 
+/// Finds the last of a file's segments that overlaps the range from `from` to `to`, bytes. Segments don't overlap each other, so
+/// only the last one that begins before `to` can be that.
+fn last_overlapping(segments: &BTreeMap<u64, Segment>, from: u64, to: u64) -> Option<Segment> {
+    let (_, last) = segments.range(..to).next_back()?;
+    (last.end > from).then_some(*last)
+}
+
 /// File pages of a set of processes that grows by one process after another.
 #[derive(Debug, Default)]
 pub(crate) struct FileFootprint {
-    /// By file and where they begin in it; they don't overlap.
+    /// By file, and by where they begin in it. They don't overlap.
     segments: FxHashMap<(u64, u64), BTreeMap<u64, Segment>>,
-    /// Tables that were assumed of a process, by address, and of how many bytes: the next process of the program adds nothing.
+    /// Tables that were assumed for a process, by address, each with the most bytes for which it was added. Another process for
+    /// which it is assumed adds nothing, if it has no more bytes.
     assumed: FxHashMap<usize, u64>,
-    /// Sum of the segments, bytes.
+    /// Sum of what is certain of the segments, bytes.
     read_bytes: u64,
-    /// The most that one process has, bytes.
+    /// The most file pages that one process has, bytes.
     largest_bytes: u64,
-    /// Sum of what was not read, bytes.
+    /// Sum of the file pages that were not read, bytes.
     unread_bytes: u64,
-    /// What proportional sizes that are not right any more would add, bytes.
+    /// Sum of what is uncertain of the segments, bytes.
     stale_bytes: i64,
     /// Pages that may not be read, bytes.
     denied_bytes: u64,
-    /// Sum of all proportional sizes that are known, bytes.
+    /// Sum of the proportional sizes of the processes, where known, bytes.
     pss_bytes: u64,
 }
 
@@ -244,16 +254,16 @@ impl FileFootprint {
         most.saturating_add_signed(self.stale_bytes).saturating_sub(self.certain_bytes())
     }
 
-    /// Gives how much more there must be by the proportional sizes, bytes. Programs of one name don't map the same files, or
-    /// processes that mapped them have ended.
+    /// Gives by how much the sum of the proportional sizes exceeds what is certain, bytes. So much is missing if processes of one
+    /// program name map different files, or if processes that mapped the same files have ended.
     pub(crate) fn missing_bytes(&self) -> u64 {
         self.pss_bytes.saturating_sub(self.certain_bytes())
     }
 
-    /// Adds a process with this many bytes of file pages, and their proportional size in bytes (0: not known). `files`: what was
-    /// read of which pages these are. `times`: when files last changed. Gives what the process adds to the footprint.
+    /// Adds a process with this many bytes of file pages, and their proportional size in bytes (0: not known). `files`: what is
+    /// known of which pages these are. `times`: when files last changed. Gives what the process adds to the footprint.
     pub(crate) fn add(&mut self, bytes: u64, pss_bytes: u64, files: KnownFiles, times: &FileTimes) -> Added {
-        let before = self.certain_bytes();
+        let certain_before = self.certain_bytes();
         self.pss_bytes += pss_bytes;
         let unread_bytes = match files {
             KnownFiles::Denied => {
@@ -281,15 +291,15 @@ impl FileFootprint {
         if !matches!(files, KnownFiles::Denied) {
             self.largest_bytes = self.largest_bytes.max(bytes);
         }
-        let certain_bytes = self.certain_bytes().saturating_sub(before);
+        let certain_bytes = self.certain_bytes().saturating_sub(certain_before);
         Added { certain_bytes, unread_bytes }
     }
 
     /// Adds the parts of a table for a process that has `bytes` of file pages now. `times`: when files last changed; `None`: the
-    /// table is another process's, so its proportional sizes tell nothing of this one. Returns what another reading would tell,
-    /// bytes: what the table does not have of these pages, or has with a PSS that is not right any more.
+    /// table is another process's, so its proportional sizes tell nothing of this one. Returns about how much another reading
+    /// would tell more, bytes. That is the larger of the pages that the table lacks and those whose PSS is not right any more.
     fn add_table(&mut self, table: &FileTable, bytes: u64, times: Option<&FileTimes>) -> u64 {
-        // Which pages went is unknown, so each part shrinks alike.
+        // If there are fewer pages now, it is unknown which are left: each part shrinks alike.
         let scaled = |part: u64| {
             if bytes >= table.bytes {
                 part
@@ -300,21 +310,21 @@ impl FileFootprint {
         let mut stale_pss_bytes = 0;
         for Part { mapping, .. } in &table.parts {
             let pss_bytes = scaled(mapping.pss_bytes);
-            // While one process after another is read, others go on to touch pages: a change must be older than the reading.
-            let (right, stale) = match times {
+            // While one process is read, others touch pages. So a PSS is right only if it was read after the file's last change.
+            let (right_bytes, stale_bytes) = match times {
                 Some(times) if table.read_ns > times.changed_ns(mapping.file) => (pss_bytes, 0),
                 Some(_) => (0, pss_bytes),
                 None => (0, 0),
             };
-            stale_pss_bytes += stale;
+            stale_pss_bytes += stale_bytes;
             self.add_segment(
                 mapping.file,
                 Segment {
                     start: mapping.start,
                     end: mapping.end,
                     rss_bytes: scaled(mapping.rss_bytes),
-                    pss_bytes: right,
-                    stale_pss_bytes: stale,
+                    pss_bytes: right_bytes,
+                    stale_pss_bytes: stale_bytes,
                 },
             );
         }
@@ -325,14 +335,11 @@ impl FileFootprint {
     /// date.
     fn add_segment(&mut self, file: (u64, u64), mut merged: Segment) {
         let segments = self.segments.entry(file).or_default();
-        // Of the segments that it replaces.
+        // Sums over the segments that it overlaps, which it replaces.
         let (mut rss_bytes, mut certain_before, mut uncertain_before) = (0, 0, 0);
         let mut are_whole = merged.is_whole();
         let (from, to) = (merged.start, merged.end);
-        // Segments are apart, so the last that begins before `to` is the last that can overlap.
-        while let Some(segment) =
-            segments.range(..to).next_back().map(|(_, last)| *last).filter(|last| last.end > from)
-        {
+        while let Some(segment) = last_overlapping(segments, from, to) {
             segments.remove(&segment.start);
             rss_bytes += segment.rss_bytes;
             certain_before += segment.certain_bytes();
@@ -343,9 +350,9 @@ impl FileFootprint {
             merged.pss_bytes += segment.pss_bytes;
             merged.stale_pss_bytes += segment.stale_pss_bytes;
         }
-        // The replaced ones did not overlap each other, so their pages are different ones and add up.
-        let largest = merged.rss_bytes.max(rss_bytes);
-        merged.rss_bytes = if are_whole { merged.end - merged.start } else { largest };
+        // The replaced segments did not overlap each other, so their pages are different ones and add up.
+        let at_least_bytes = merged.rss_bytes.max(rss_bytes);
+        merged.rss_bytes = if are_whole { merged.end - merged.start } else { at_least_bytes };
         self.read_bytes += merged.certain_bytes().saturating_sub(certain_before);
         self.stale_bytes += merged.uncertain_bytes().cast_signed() - uncertain_before.cast_signed();
         segments.insert(merged.start, merged);

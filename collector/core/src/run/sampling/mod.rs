@@ -1,8 +1,8 @@
 //! From readings to a sample: what each live process uses now, and what the tree's RAM is.
 //!
-//! A sample has passes, each an observation. First come clock, size and state of every live process. Peaks and sharing are
-//! expensive: the core says which it wants most, and the session reads as many as the budget allows. At last come the ends
-//! of the processes that the sample found dead, whose records may come later than it.
+//! A sample has passes, each an observation. The first is clock, size and state of every live process. Peaks (the second) and
+//! sharing (the third) are expensive: the core says which it wants most, and the session reads as many as the budget allows. At
+//! last come the ends of the processes that the sample found dead. Their records may come after the sample.
 
 mod files;
 mod footprint;
@@ -32,7 +32,7 @@ use sums::TreeSums;
 /// What is known of the tree at one time, and what happened since the time before.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sample {
-    /// CLOCK_MONOTONIC of the sample before (or the start), nanoseconds.
+    /// CLOCK_MONOTONIC of the sample before, or else of the run's start, nanoseconds.
     pub from_ns: u64,
     /// CLOCK_MONOTONIC of this sample, nanoseconds.
     pub at_ns: u64,
@@ -43,9 +43,10 @@ pub(crate) struct Sample {
     /// Memory of the processes in `steady`, each with the larger of its two contributions. What `intervals` has of it is
     /// subtracted.
     pub steady_at_most: TreeSums,
-    /// Mean of the two for those, for time-weighted means.
+    /// Memory of the processes in `steady` that have not exec'd, each with the mean of its two contributions: for time-weighted
+    /// means.
     pub steady_mean: TreeSums,
-    /// Processes and memory that were there in part only.
+    /// Processes and memory that were there for a part of the time since the sample before.
     pub intervals: Vec<LiveInterval>,
     /// CPU time since the sample before, nanoseconds (live processes only).
     pub cpu_ns: Groups<u64>,
@@ -62,9 +63,9 @@ pub(crate) struct Held {
     pub rss_bytes: u64,
     /// What it adds to footprints.
     pub contribution: Contribution,
-    /// What it added to the tree's footprint at all times since the sample before, bytes. `None`: it was not there by then.
+    /// What it added to the tree's footprint at all times since the sample before, bytes. `None`: that sample did not see it.
     pub steady_bytes: Option<u64>,
-    /// How much more may be private, as it was never read, bytes.
+    /// How much more may be private, bytes: how the process shares its memory was never read.
     pub unread_bytes: u64,
     /// CPU time since the sample before, nanoseconds.
     pub cpu_ns: u64,
@@ -75,14 +76,14 @@ pub(crate) struct Held {
 pub struct ChangedProgram {
     /// The process.
     pub id: ProcessId,
-    /// When it was last read, CLOCK_MONOTONIC nanoseconds.
+    /// When that reading was, CLOCK_MONOTONIC nanoseconds.
     pub since_ns: u64,
 }
 
 /// Peaks of a process that touched new memory are read again this long after the last time. Only VmHWM shows what it held
 /// for a moment between two samples. Only a reading soon after that moment tells what others held then.
 pub const PEAK_INTERVAL_NS: u64 = 20_000_000;
-/// From this long after the last time on, also where that takes from other readings' budget.
+/// From this long after the last time on, such peaks are read even if that takes budget from other readings.
 pub const LATEST_PEAK_NS: u64 = 1_000_000_000;
 
 /// A process whose RSS changed by more than one part in this many while its relatives were read may have exec'd.
@@ -98,14 +99,16 @@ pub struct CurrentSample {
     pub changed: Vec<ChangedProgram>,
     /// CPU time of the processes that used some since their reading before, nanoseconds.
     ran_ns: Vec<(ProcessId, u64)>,
+    /// Arguments that were read, until [`Sampling::conclude`] gives them to the processes.
     args: FxHashMap<ProcessId, Vec<String>>,
     /// When the sample saw the last dead process, CLOCK_MONOTONIC nanoseconds. `None`: it saw none.
     pub dead_ns: Option<u64>,
     /// The largest RSS that one of the dead processes had at its last sample, bytes.
     pub dead_bytes: u64,
     tried: Tried,
+    /// Sharing was read of at least one process.
     is_any_sharing_read: bool,
-    /// Sharing was read of a process that shares anonymous pages with others.
+    /// A unit had a process that may share anonymous pages with others.
     is_any_relative_read: bool,
     /// All its passes are over: it was not put off.
     is_concluded: bool,
@@ -120,9 +123,9 @@ pub struct Sampling {
     programs: KnownPrograms,
     /// The live processes of this sample, oldest first.
     pub alive: Vec<ProcessId>,
-    /// Changes of image groups up to the last sample.
+    /// [`Tree::group_changes`] at the last sample.
     group_changes: u64,
-    /// Of the live processes, each in full.
+    /// Shared memory of the live processes, each in full, bytes.
     shared_of_all_bytes: u64,
     estimates: Estimates,
     /// Processes have come, gone or touched memory since the estimates were made.
@@ -136,7 +139,8 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Gives the live processes to be read, and what to read of each. Those whose pid here is not known can't be read.
+    /// Gives the live processes to be read, and what to read of each. Those whose pid in the collector's namespace is unknown are
+    /// left out.
     pub fn targets(tree: &Tree) -> Vec<SampleTarget> {
         let alive = tree.alive().iter().filter_map(|id| tree.get(*id));
         let target = |process: &Process| {
@@ -154,16 +158,18 @@ impl Sampling {
     /// processes.
     pub(crate) fn read(&mut self, tree: &mut Tree, at_ns: u64, readings: &[Reading]) {
         self.readings.retain(|id, _| tree.get(*id).is_some_and(Process::is_alive));
-        let before = std::mem::take(&mut self.alive);
+        let alive_before = std::mem::take(&mut self.alive);
         let mut has_changed = false;
         self.sample = None;
         let is_put_off_before = !self.current.is_concluded;
         self.current = CurrentSample { at_ns, is_put_off_before, ..CurrentSample::default() };
         for Reading { id, args, state } in readings {
-            self.current.args.extend(args.clone().map(|args| (*id, args)));
-            // What a process had used before the run is not the run's. The tree takes it off the remains.
-            let before = tree.get(*id).and_then(|process| process.before);
-            let of_run = |vitals| before.map_or(vitals, |before| Vitals::since(vitals, &before));
+            if let Some(args) = args {
+                self.current.args.insert(*id, args.clone());
+            }
+            // What a process had used before the run is not the run's. The tree itself takes that off remains.
+            let used_before = tree.get(*id).and_then(|process| process.before);
+            let of_run = |vitals| used_before.map_or(vitals, |used| Vitals::since(vitals, &used));
             match *state {
                 ReadingState::Rested => self.alive.push(*id),
                 ReadingState::Alive(vitals, size) => {
@@ -181,10 +187,11 @@ impl Sampling {
             }
         }
         let groups_before = std::mem::replace(&mut self.group_changes, tree.group_changes());
-        self.is_estimate_due |= has_changed || self.alive != before || self.group_changes != groups_before;
+        self.is_estimate_due |=
+            has_changed || self.alive != alive_before || self.group_changes != groups_before;
     }
 
-    /// Takes in the first pass of a live process. Returns whether its memory is another than at the last reading.
+    /// Takes in what the first pass read of a live process. Returns whether its memory is another than at the last reading.
     fn read_alive(&mut self, id: ProcessId, vitals: Vitals, size: Option<Size>) -> bool {
         let is_new = !self.readings.contains_key(&id);
         let reading = self.readings.entry(id).or_default();
@@ -200,11 +207,11 @@ impl Sampling {
         reading.size = size.unwrap_or(reading.size);
         if is_new {
             // After a fork, all that it has by now may be its parent's.
-            reading.before = Touched { minor_faults: 0, anonymous_bytes: reading.anonymous_bytes() };
+            reading.touched_before = Touched { minor_faults: 0, anonymous_bytes: reading.anonymous_bytes() };
             self.current.first.push((id, reading.vitals.start_stack));
         } else if !self.current.is_put_off_before {
-            // The last sample counts. One that was put off does not: then `before` stays as it is.
-            reading.before = last_touched;
+            // A sample that was put off does not count: `touched_before` keeps what is from the sample before that.
+            reading.touched_before = last_touched;
         }
         self.alive.push(id);
         is_new || reading.size != last_size || reading.touched() != last_touched
@@ -222,27 +229,28 @@ impl Sampling {
         tree.observe_missing(id, self.current.at_ns);
     }
 
-    /// Gives the processes that used most CPU time since the reading before, with their threads: at most `most`, the busiest
-    /// first.
+    /// Gives the processes that used most CPU time since the reading before, each with its number of threads: `most` of them at
+    /// most, the busiest first.
     pub fn busiest(&self, tree: &Tree, most: usize) -> Vec<(Target, u64)> {
         let mut ran = self.current.ran_ns.clone();
         ran.sort_unstable_by_key(|(_, ns)| Reverse(*ns));
-        let of = |id: &ProcessId| Some((tree.get(*id)?.target()?, self.readings.get(id)?.vitals.threads));
-        ran.iter().filter_map(|(id, _)| of(id)).take(most).collect()
+        let with_threads =
+            |id: &ProcessId| Some((tree.get(*id)?.target()?, self.readings.get(id)?.vitals.threads));
+        ran.iter().filter_map(|(id, _)| with_threads(id)).take(most).collect()
     }
 
-    /// Whether all live processes were stopped when they were read last.
+    /// Whether all live processes were stopped when they were last read. False without any.
     pub(crate) fn are_all_stopped(&self) -> bool {
         let is_stopped = |id| self.readings.get(id).is_some_and(|reading| reading.vitals.is_stopped);
         !self.alive.is_empty() && self.alive.iter().all(is_stopped)
     }
 
-    /// Gives the processes whose image is newer than what is known of its peak.
+    /// Gives the live processes whose image is newer than the last reading of their peak, oldest first.
     pub fn new_images(&self, tree: &Tree) -> Vec<ProcessId> {
         self.alive.iter().copied().filter(|id| self.is_new_image(tree, *id)).collect()
     }
 
-    /// Whether a process's image is newer than what is known of its peak.
+    /// Whether a process's image is newer than the last reading of its peak.
     fn is_new_image(&self, tree: &Tree, id: ProcessId) -> bool {
         let image_ns = tree.get(id).map(Process::program_start_ns);
         self.readings.get(&id).zip(image_ns).is_some_and(|(reading, image_ns)| image_ns >= reading.peak_at_ns)
@@ -257,8 +265,8 @@ impl Sampling {
         })
     }
 
-    /// Takes in the second pass: peaks. What was known of the memory of images that were replaced is void. Then makes the
-    /// estimates anew, if anything has changed, by which the session chooses what to read in the third pass.
+    /// Takes in the second pass: peaks. Forgets what was read of the memory of images that were replaced. Then makes the
+    /// estimates anew, if anything has changed. By these, the session chooses what to read in the third pass.
     pub(crate) fn peaks(&mut self, tree: &Tree, peaks: &[PeakReading]) {
         for id in self.new_images(tree) {
             if let Some(reading) = self.readings.get_mut(&id) {
@@ -291,8 +299,8 @@ impl Sampling {
             let is_unread = |process: &Process| unread_groups.contains(&process.program.group);
             // Keeps what it had touched when the first of its unread relatives came.
             let has_unread_group = tree.get(*id).is_some_and(is_unread);
-            reading.before_relatives =
-                has_unread_group.then(|| reading.before_relatives.unwrap_or(reading.before));
+            reading.touched_before_relatives =
+                has_unread_group.then(|| reading.touched_before_relatives.unwrap_or(reading.touched_before));
         }
         self.shared_of_all_bytes = footprint::shared_of_all(&self.readings, &self.alive);
         self.estimates = footprint::estimate_all(tree, self.last_readings());
@@ -308,8 +316,8 @@ impl Sampling {
         }
     }
 
-    /// Gives the reading of how memory is shared that makes most of the footprint certain, if that is worth it. `mark` is
-    /// the largest RAM so far, bytes.
+    /// Gives the reading of how memory is shared that makes most of the footprint certain. `None`: none is worth its cost. `mark`
+    /// is the largest RAM so far, bytes.
     pub fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
         if self.is_settled {
             return None;
@@ -326,10 +334,8 @@ impl Sampling {
     pub(crate) fn sharing(&mut self, tree: &Tree, unit: &SharingReadings) {
         let is_group = unit.members.len() > 1;
         let mut may_change_footprint = is_group;
-        // 0: a member was never read. The relatives of a process that is read by itself are not looked up, so none counts.
-        let read_ns =
-            |id: &ProcessId| self.readings.get(id)?.sharing.map(|sharing| sharing.at_ns).filter(|_| is_group);
-        let oldest_ns = unit.members.iter().map(|id| read_ns(id).unwrap_or(0)).min().unwrap_or(0);
+        // The relatives of a process that is read by itself are not looked up.
+        let oldest_ns = if is_group { self.first_read_ns(&unit.members) } else { 0 };
         for (id, read) in &unit.read {
             may_change_footprint |= self.note_sharing(tree, *id, read, oldest_ns);
         }
@@ -347,9 +353,16 @@ impl Sampling {
         }
     }
 
+    /// Gives when the sharing of these processes was read, CLOCK_MONOTONIC nanoseconds: the earliest of these times. 0: that of
+    /// one was never read.
+    fn first_read_ns(&self, members: &[ProcessId]) -> u64 {
+        let sharing = members.iter().map(|id| self.readings.get(id)?.sharing);
+        sharing.map(|sharing| sharing.map_or(0, |sharing| sharing.at_ns)).min().unwrap_or(0)
+    }
+
     /// Takes in a reading of how a process shares memory. `oldest_ns`: when the first of its relatives was read, CLOCK_MONOTONIC
-    /// nanoseconds; 0: one was not, or they were not looked up. Returns whether it tells which files are mapped, which can
-    /// change the footprint.
+    /// nanoseconds; 0: one was not, or they were not looked up. Returns whether the reading tells which files are mapped, which
+    /// can change the footprint.
     fn note_sharing(&mut self, tree: &Tree, id: ProcessId, read: &SharingReading, oldest_ns: u64) -> bool {
         let at_ns = self.current.at_ns;
         let Some(reading) = self.readings.get_mut(&id) else { return false };
@@ -380,49 +393,49 @@ impl Sampling {
         self.shared_of_all_bytes = others_shared_bytes + reading.size.shared_bytes;
         let Some((mappings, shared_bytes)) = mapped else { return false };
         let table = reading.set_files(mappings.files.clone(), shared_bytes, at_ns);
-        // Its files stand for those of other processes of its program.
+        // The process's files stand for those of other processes that run its program.
         if let Some(process) = tree.get(id) {
             self.programs.remember(&process.name.command, table);
         }
         true
     }
 
-    /// Discards a unit's readings if a member may have exec'd or ended while they were read one after another, or was not read.
-    /// Then their proportional sizes are of different times, or incomplete, and don't add up. `sizes_after`: the members' sizes
-    /// when all were read; `None`: a member's memory is gone.
+    /// Takes in the sizes that the members of a unit had when all were read; `None`: a member's memory is gone. Discards the
+    /// unit's readings if a member may have exec'd or ended while they were read one after another, or was not read. Then their
+    /// proportional sizes are of different times, or incomplete, and don't add up.
     fn discard_if_moved(&mut self, sizes_after: &[(ProcessId, Option<Size>)]) {
         let mut has_moved = false;
         for (id, size) in sizes_after {
-            let Some(reading) = self.readings.get_mut(id) else {
+            let (Some(reading), Some(size)) = (self.readings.get_mut(id), *size) else {
                 has_moved = true;
                 continue;
             };
-            let Some(size) = *size else {
-                has_moved = true;
-                continue;
-            };
-            let before = reading.size.shared_bytes;
+            let shared_before = reading.size.shared_bytes;
             reading.size = size;
-            self.shared_of_all_bytes = self.shared_of_all_bytes.saturating_sub(before) + size.shared_bytes;
+            self.shared_of_all_bytes =
+                self.shared_of_all_bytes.saturating_sub(shared_before) + size.shared_bytes;
             has_moved |= reading.sharing.is_none_or(|sharing| {
                 size.rss_bytes.abs_diff(sharing.size.rss_bytes) > sharing.size.rss_bytes / MOVED_PART
             });
         }
-        for (id, _) in sizes_after.iter().filter(|_| has_moved) {
+        if !has_moved {
+            return;
+        }
+        for (id, _) in sizes_after {
             if let Some(reading) = self.readings.get_mut(id) {
                 reading.sharing = None;
             }
         }
     }
 
-    /// Turns what the passes read into sums, and stores it with the processes. `from_ns`: the sample before, CLOCK_MONOTONIC
-    /// nanoseconds.
+    /// Makes the sample of what the passes read, which [`Self::take`] gives, and notes with each process what was observed of it.
+    /// `from_ns`: the sample before, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn conclude(&mut self, tree: &mut Tree, from_ns: u64) {
         if self.current.is_any_sharing_read {
             // Other members may have mapped memory while one after another was read.
             self.estimates = footprint::estimate_all(tree, self.last_readings());
         }
-        // What fork children had copied before it was read is known now.
+        // How much fork children had copied by then is known from now on, so the next sample estimates anew.
         self.is_estimate_due |= self.current.is_any_relative_read;
         self.current.is_concluded = true;
         self.settle(tree);
@@ -445,26 +458,26 @@ impl Sampling {
         self.sample = Some(sample);
     }
 
-    /// Finds out whether another reading of how memory is shared would tell anything more. What was read for this
-    /// sample can make one worth it, so that is asked when nothing was read.
+    /// Finds out whether another reading of how memory is shared would tell anything more. After a sample that read sharing, one
+    /// may be worth it. So that is asked only after a sample that read none.
     fn settle(&mut self, tree: &Tree) {
         if self.current.is_any_sharing_read {
             self.is_settled = false;
         } else if !self.is_settled {
-            // The mark decides only what a reading may cost, so any will do here.
+            // The high-water mark decides only what a reading may cost, so any will do here.
             self.is_settled =
                 self.estimates.stale(tree).is_empty() && self.next_unit(tree, Groups::default()).is_none();
         }
     }
 
-    /// Takes what the passes came to, once.
+    /// Takes the sample that the passes came to. `None`: it was taken, or the passes are not over.
     pub(crate) fn take(&mut self) -> Option<Sample> {
         self.sample.take()
     }
 }
 
-/// Adds a process's part to a sample: what it held all the time since the sample before, what it held for a part of that, and
-/// its CPU time. Notes what was observed of it.
+/// Adds a process's part to a sample: what it holds now, what it held all the time since the sample before, what it held for a
+/// part of that, and its CPU time. Notes with the process what was observed of it.
 fn add_process(sample: &mut Sample, process: &mut Process, reading: &LastReading, estimate: &Estimate) {
     let before = process.observed;
     let is_main = process.ids.is_main;
@@ -498,8 +511,8 @@ fn add_process(sample: &mut Sample, process: &mut Process, reading: &LastReading
     });
 }
 
-/// Gives a process's peak RSS so far, and the part of it that no sample saw and is its own: bytes that it held for a moment
-/// between this sample and the one before.
+/// Gives the peak RSS of a process's program so far, bytes. Also gives its spike, bytes: how much more memory of its own than now
+/// it held at that peak, if no sample saw the peak.
 fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
     let rss_bytes = reading.size.rss_bytes;
     // The high-water mark of what may be a copy of the parent is the parent's.
@@ -514,8 +527,8 @@ fn peak_and_spike(process: &Process, reading: &LastReading) -> (u64, u64) {
 }
 
 /// Adds a process's memory to a sample. What it held at all times since the sample before goes to the steady sums, the
-/// rest to the intervals. Gives the steady part as a part of the footprint, bytes. `None`: the sample before did not
-/// see it.
+/// rest to the intervals. `spike_bytes`: see [`peak_and_spike`]. Gives how much the steady part adds to the footprint, bytes.
+/// `None`: the sample before did not see the process.
 fn add_memory(
     sample: &mut Sample,
     process: &Process,
@@ -523,43 +536,44 @@ fn add_memory(
     estimate: &Estimate,
     spike_bytes: u64,
 ) -> Option<u64> {
-    let (from_ns, now_ns, before) = (sample.from_ns, sample.at_ns, process.observed);
+    let (from_ns, now_ns, last) = (sample.from_ns, sample.at_ns, process.observed);
     let (is_main, threads) = (process.ids.is_main, reading.vitals.threads);
     let (contribution, unread_bytes) = (estimate.contribution, estimate.unread_private_bytes);
     let at_peak = contribution.plus(Contribution::private(spike_bytes));
     let peak_bytes = reading.size.rss_bytes + spike_bytes;
-    // Without the sample before, it counts from its start on, or from an earlier sample that saw it.
-    if before.at_ns != from_ns || before.at_ns == 0 {
+    // If the sample before did not see it, it counts from its start on, or from an earlier sample that saw it.
+    if last.at_ns != from_ns || last.at_ns == 0 {
         sample.intervals.extend(process.intervals_until(now_ns, at_peak, unread_bytes, peak_bytes));
         return None;
     }
-    // It was there at both samples, so it held the smaller of the two all the time.
-    let steady = contribution.min(before.contribution);
-    let steady_unread_bytes = unread_bytes.max(before.unread_bytes);
-    let steady_threads = threads.min(before.threads);
+    // Both samples saw it, so it is taken to have held the smaller of its two contributions all the time.
+    let steady = contribution.min(last.contribution);
+    let steady_unread_bytes = unread_bytes.max(last.unread_bytes);
+    let steady_threads = threads.min(last.threads);
     sample.steady.add(&TreeSums::of_one(is_main, &steady, steady_unread_bytes, steady_threads));
     // After an exec nothing is steady: the intervals of the old image and of the new one have all of their memory.
     let is_new_image = process.program.image_start_ns >= from_ns;
     if !is_new_image {
-        let mean = contribution.mean(before.contribution);
+        let mean = contribution.mean(last.contribution);
         sample.steady_mean.add(&TreeSums::of_one(is_main, &mean, 0, threads));
     }
-    let mut at_most = contribution.max(before.contribution);
+    let mut at_most = contribution.max(last.contribution);
     if is_new_image || spike_bytes > 0 {
-        // What it held beside the steady part, for a part of the time. What is unread of it is in the steady part.
+        // What it held beside the steady part, for a part of the time. Unread memory counts with the steady part.
         let beside = at_peak.minus(steady);
         let [_, memory] = process.intervals_until(now_ns, beside, 0, peak_bytes);
-        // How long a spike lasted is not known, and the mean of both samples is counted above: it adds none.
+        // How long a spike lasted is not known, and the mean of both samples is counted above. So a spike adds nothing to means.
         let likely_start_ns = if is_new_image { memory.likely_start_ns } else { memory.end_ns };
         sample.intervals.push(LiveInterval { likely_start_ns, ..memory });
         // The interval has what it holds now beyond the steady part.
-        at_most = before.contribution;
+        at_most = last.contribution;
     }
     sample.steady_at_most.add(&TreeSums::of_one(is_main, &at_most, steady_unread_bytes, steady_threads));
     Some(steady.added_bytes)
 }
 
-/// Counts a process's CPU time up to a sample. Gives what is more than was counted before, nanoseconds.
+/// Counts a process's CPU time up to the sample at `at_ns`, CLOCK_MONOTONIC nanoseconds. Gives how much was not counted before,
+/// nanoseconds.
 fn count_cpu(process: &mut Process, reading: &LastReading, at_ns: u64) -> u64 {
     let all_ns = reading.vitals.cpu_ns.unwrap_or(0);
     let more_ns = all_ns.saturating_sub(process.cpu.counted_cpu_ns);
@@ -568,7 +582,8 @@ fn count_cpu(process: &mut Process, reading: &LastReading, at_ns: u64) -> u64 {
     more_ns
 }
 
-/// Takes in the last reading of a process's CPU clock, which counts if no record has more.
+/// Takes in the last reading of a process's CPU clock and its clock ticks. If the clock could not be read, both stay as they
+/// were.
 fn note_clock(tree: &mut Tree, id: ProcessId, vitals: &Vitals) {
     if let Some(process) = tree.get_mut(id)
         && let Some(cpu_ns) = vitals.cpu_ns

@@ -9,24 +9,26 @@ use crate::model::observation::{FileMapping, ProcessLimits, Rollup, Size, Vitals
 use crate::run::tree::ProcessId;
 use crate::run::tree::tolerance::Tolerance;
 
-/// How its memory was shared when that was last read.
+/// How a process's memory was shared when that was last read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sharing {
-    /// smaps_rollup then.
+    /// smaps_rollup at that time.
     pub rollup: Rollup,
     /// Anonymous pages that no other process had mapped, bytes, by smaps if that was read.
     pub mapped_private_anon_bytes: Option<u64>,
     /// statm right after it; if the process's memory changed meanwhile, what smaps_rollup itself has.
     pub size: Size,
-    /// The shared memory of all other processes of the tree then, bytes: what they map, too, is shared with more.
+    /// The shared memory of all other processes of the tree at that time, bytes. If it has grown since, more processes may share
+    /// this one's pages.
     pub others_shared_bytes: u64,
-    /// Minor faults then.
+    /// Minor faults at that time.
     pub minor_faults: u64,
-    /// The image group's epoch then.
+    /// The image group's epoch at that time.
     pub epoch: u64,
-    /// When it was read, CLOCK_MONOTONIC nanoseconds: all readings of a sample are of one time.
+    /// The time of the sample that read it, CLOCK_MONOTONIC nanoseconds. All readings of a sample count as of one time.
     pub at_ns: u64,
-    /// How much of its relatives' pages it no longer shared by then, but may have shared when a relative was last read, bytes.
+    /// How much of its relatives' pages it did not share any more at that time, but may have shared when a relative was last
+    /// read, bytes.
     pub unshared_before_bytes: u64,
 }
 
@@ -50,9 +52,9 @@ pub(crate) struct LastReading {
     pub size: Size,
     /// VmHWM when it was last read, bytes.
     pub vm_hwm_bytes: Option<u64>,
-    /// When that was, CLOCK_MONOTONIC nanoseconds; 0: never.
+    /// When VmHWM was last read, CLOCK_MONOTONIC nanoseconds; 0: never.
     pub peak_at_ns: u64,
-    /// Minor faults at that time.
+    /// Minor faults when VmHWM was last read.
     pub faults_at_peak: u64,
     /// Memory in huge pages of hugetlbfs, which is not in the RSS, bytes.
     pub hugetlb_bytes: u64,
@@ -63,15 +65,15 @@ pub(crate) struct LastReading {
     /// Its mapped files, if they were read since the image began.
     pub files: Option<Arc<FileTable>>,
     /// What it had touched at the reading before the last.
-    pub before: Touched,
-    /// What it had touched before it got fork relatives whose sharing was not read since.
-    pub before_relatives: Option<Touched>,
+    pub touched_before: Touched,
+    /// What it had touched before it got fork relatives, if their sharing was not read since.
+    pub touched_before_relatives: Option<Touched>,
     /// smaps_rollup can't be read (another user's process).
     pub is_sharing_denied: bool,
 }
 
 impl LastReading {
-    /// Takes in vitals; what could not be read stays as it was. Returns whether the process has called exec since the last ones,
+    /// Takes in vitals; what could not be read stays as it was. Returns whether the process has exec'd since the vitals before,
     /// which moves the stack.
     pub(super) fn set_vitals(&mut self, vitals: Vitals) -> bool {
         let last = std::mem::replace(&mut self.vitals, vitals);
@@ -85,7 +87,7 @@ impl LastReading {
 }
 
 impl Size {
-    /// Whether it is another by more than what two readings of the same pages may differ by.
+    /// Whether two sizes differ by more than two readings of the same pages may differ.
     pub(super) fn differs_from(self, other: Self) -> bool {
         self.rss_bytes.abs_diff(other.rss_bytes) > Tolerance::rss(other.rss_bytes)
             || self.shared_bytes.abs_diff(other.shared_bytes) > Tolerance::rss(other.shared_bytes)
@@ -93,28 +95,29 @@ impl Size {
 }
 
 impl Sharing {
-    /// Gives the anonymous pages that no other process had mapped, at least, bytes. smaps tells. Without it, all file pages can
-    /// be among smaps_rollup's private pages.
+    /// Gives a lower bound of the anonymous pages that no other process had mapped, bytes. It is exact if smaps was read. Without
+    /// smaps, all file pages can be among smaps_rollup's private pages.
     pub(super) fn private_anon_bytes(&self) -> u64 {
         let at_least = self.rollup.private_bytes.saturating_sub(self.size.shared_bytes);
         self.mapped_private_anon_bytes.unwrap_or(at_least.min(self.rollup.pss_anon_bytes))
     }
 
-    /// Gives the anonymous pages that no other process had mapped, at most, bytes. smaps tells. Without it, none of
-    /// smaps_rollup's private pages may be a file's.
+    /// Gives an upper bound of the anonymous pages that no other process had mapped, bytes. It is exact if smaps was read.
+    /// Without smaps, none of smaps_rollup's private pages need be a file's.
     pub(super) fn most_private_anon_bytes(&self) -> u64 {
         self.mapped_private_anon_bytes.unwrap_or(self.rollup.private_bytes.min(self.rollup.pss_anon_bytes))
     }
 
-    /// Gives its anonymous pages less its proportional part of them, bytes. It falls when the process copies or unmaps
-    /// shared pages: by at least half of each, as at least two processes had it.
+    /// Gives the process's anonymous pages less its proportional part of them, bytes. When the process copies or unmaps a shared
+    /// page, this falls by at least half of the page, as at least two processes had it.
     fn anon_of_others_bytes(&self) -> u64 {
         (self.size.rss_bytes - self.size.shared_bytes).saturating_sub(self.rollup.pss_anon_bytes)
     }
 
-    /// Notes how much this process stopped sharing since its relatives (fork parent and children) were read. The kernel then
-    /// counted pages as shared that are this process's own by now. `before` is the reading before this one, if no relative came
-    /// or went since. Without one, `copied_bytes` bounds what it copied. The first relative was read at `oldest_ns`.
+    /// Notes how much this process stopped sharing since its relatives (fork parent and children) were read. At that time, the
+    /// kernel counted pages as shared that are this process's own by now. `before` is the reading before this one, if no relative
+    /// came or went since. Without one, `copied_bytes` bounds what the process copied. The first relative was read at
+    /// `oldest_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn note_unshared(&mut self, before: Option<&Self>, copied_bytes: u64, oldest_ns: u64) {
         self.unshared_before_bytes = match before {
             Some(before) => {
@@ -125,15 +128,17 @@ impl Sharing {
         };
     }
 
-    /// Gives what a relative that was read at this time may still show as shared with it, bytes.
-    pub(super) fn unshared_since(&self, oldest_ns: u64) -> u64 {
-        if self.at_ns > oldest_ns { self.unshared_before_bytes } else { 0 }
+    /// Gives how much a relative's reading at this time, CLOCK_MONOTONIC nanoseconds, may show as shared with this process,
+    /// although the process has stopped sharing it, bytes.
+    pub(super) fn unshared_since(&self, relative_read_ns: u64) -> u64 {
+        if self.at_ns > relative_read_ns { self.unshared_before_bytes } else { 0 }
     }
 }
 
 impl LastReading {
-    /// Takes in statm (`None`: there was none) right after smaps_rollup. Gives the size that smaps_rollup is about. If
-    /// statm has changed meanwhile, that is smaps_rollup's own: what was mapped while it was read can be missing there.
+    /// Takes in statm (`None`: it could not be read) right after smaps_rollup. Gives the size of the pages that smaps_rollup
+    /// counts. If statm has changed since the first pass, that is smaps_rollup's own size, which can lack what was mapped
+    /// meanwhile.
     pub(super) fn set_size_after(&mut self, rollup: &Rollup, size: Option<Size>) -> Size {
         let before = self.size;
         self.size = size.unwrap_or(before);
@@ -171,10 +176,10 @@ impl LastReading {
         rss.abs_diff(of_rollup) <= rss.max(of_rollup) / 2 + Tolerance::rss(rss)
     }
 
-    /// Gives what it may have copied by writing since it has relatives that were not read, and what it unmapped, bytes.
-    /// Those relatives may have the old pages.
+    /// Gives how much it may have copied by writing, and how much it unmapped, since it got relatives that were not read, bytes.
+    /// Those relatives may still have the old pages. 0: it has no such relatives.
     pub(super) fn copied_since(&self, page_bytes: u64) -> u64 {
-        let Some(before) = self.before_relatives else { return 0 };
+        let Some(before) = self.touched_before_relatives else { return 0 };
         let faults = self.vitals.minor_faults.saturating_sub(before.minor_faults);
         let faulted = faults.saturating_mul(page_bytes);
         let grown = self.anonymous_bytes().saturating_sub(before.anonymous_bytes);
@@ -184,7 +189,7 @@ impl LastReading {
         copied + unmapped
     }
 
-    /// Gives what it had touched when it was read.
+    /// Gives what it had touched when it was last read.
     pub(super) fn touched(&self) -> Touched {
         Touched { minor_faults: self.vitals.minor_faults, anonymous_bytes: self.anonymous_bytes() }
     }
@@ -200,8 +205,7 @@ impl LastReading {
     }
 }
 
-/// Finds the two largest shared memories of several processes. With the second, the largest of all others is known of each
-/// process.
+/// Finds the two largest shared memories of these processes. By both, the largest among all others is known for each process.
 pub(super) fn largest_shared(
     readings: &FxHashMap<ProcessId, LastReading>,
     members: &[ProcessId],
@@ -209,35 +213,35 @@ pub(super) fn largest_shared(
     let mut largest = LargestShared::default();
     for id in members {
         let shared = readings.get(id).map_or(0, |reading| reading.size.shared_bytes);
-        if shared > largest.first {
-            largest = LargestShared { id: Some(*id), first: shared, second: largest.first };
+        if shared > largest.first_bytes {
+            largest = LargestShared { id: Some(*id), first_bytes: shared, second_bytes: largest.first_bytes };
         } else {
-            largest.second = largest.second.max(shared);
+            largest.second_bytes = largest.second_bytes.max(shared);
         }
     }
     largest
 }
 
-/// See [`largest_shared`].
+/// The two largest shared memories of several processes: see [`largest_shared`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LargestShared {
     /// The process with the largest. `None`: none has any.
     id: Option<ProcessId>,
     /// The largest, bytes.
-    first: u64,
+    first_bytes: u64,
     /// The second largest, bytes.
-    second: u64,
+    second_bytes: u64,
 }
 
-/// Gives how much of a process's growth may be other processes' memory too, bytes. It is the largest shared memory of another
-/// process. It is counted if most memory of this one is shared, and is more than common programs and libraries; else it is 0.
+/// Gives how much of a process's growth after this reading may be other processes' memory too, bytes: the largest shared memory
+/// of another process. It is 0 if the process does not have much shared memory, or if that is not most of its memory.
 pub(super) fn common_growth(reading: &LastReading, largest: LargestShared, id: ProcessId) -> u64 {
-    /// File pages of common programs and libraries are fewer bytes.
-    const MUCH: u64 = 16 << 20;
+    /// Shared memory is much from this on: programs and libraries have fewer bytes of file pages.
+    const MUCH_BYTES: u64 = 16 << 20;
     let Size { rss_bytes, shared_bytes } = reading.size;
     let is_mostly_shared = shared_bytes > rss_bytes / 4 * 3;
-    if shared_bytes < MUCH || !is_mostly_shared {
+    if shared_bytes < MUCH_BYTES || !is_mostly_shared {
         return 0;
     }
-    if largest.id == Some(id) { largest.second } else { largest.first }
+    if largest.id == Some(id) { largest.second_bytes } else { largest.first_bytes }
 }

@@ -12,9 +12,9 @@ use crate::run::tree::Contribution;
 pub struct Sums<N = u64> {
     /// Footprint, bytes.
     pub footprint_bytes: N,
-    /// Pages that one of them alone maps, bytes.
+    /// Pages that only one process maps, bytes.
     pub private_bytes: N,
-    /// How much more may be private, as it was never read, bytes.
+    /// How much more may be private, bytes: how these processes share their memory was never read.
     pub unread_private_bytes: N,
     /// Sum of their proportional sizes, bytes.
     pub proportional_bytes: N,
@@ -44,7 +44,7 @@ impl<N: Copy> Sums<N> {
 /// Sums over the tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeSums<N = u64> {
-    /// The first process.
+    /// The command's first process.
     pub main: Sums<N>,
     /// The others.
     pub descendants: Sums<N>,
@@ -72,8 +72,8 @@ impl<N: Copy> TreeSums<N> {
 }
 
 impl TreeSums {
-    /// Gives the sums of one process with a contribution. `unread_bytes`: how many more bytes of it may be private. Its
-    /// proportional size is left out.
+    /// Gives the sums of one process. `unread_bytes`: how many more bytes of its contribution may be private. Its proportional
+    /// size is left out.
     pub(crate) fn of_one(
         is_main: bool,
         contribution: &Contribution,
@@ -97,7 +97,7 @@ impl TreeSums {
         let mut sums = Self::of_one(is_main, &estimate.contribution, unread_bytes, threads);
         let part = sums.part_mut(is_main);
         part.proportional_bytes = estimate.proportional_bytes;
-        part.unread_proportional_bytes = estimate.unread_bytes;
+        part.unread_proportional_bytes = estimate.unread_proportional_bytes;
         sums
     }
 
@@ -106,12 +106,13 @@ impl TreeSums {
         if is_main { &mut self.main } else { &mut self.descendants }
     }
 
-    /// Adds another's sums. A record may claim any size.
+    /// Adds other sums. They saturate, since a record may claim any size.
     pub(crate) fn add(&mut self, other: &Self) {
         *self = self.with(*other, u64::saturating_add);
     }
 
-    /// Gives main, descendants and both. No set of processes has a smaller footprint than a part of it.
+    /// Gives the sums of the first process, of the descendants and of both. The footprint of both is no less than that of either,
+    /// as no set of processes has a smaller footprint than a part of it.
     pub(crate) fn groups(&self) -> Groups<Sums> {
         let (main, descendants) = (self.main, self.descendants);
         let of_parts = main.footprint_bytes.max(descendants.footprint_bytes);

@@ -8,12 +8,13 @@ use super::process::Finalized;
 use super::tolerance::Tolerance;
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
 
-/// Processes that are no one's nearest uninstrumented ancestor any more, each with what takes its place.
+/// Processes that are no longer the nearest uninstrumented ancestor of any, each with the one that takes its place. `None`: none
+/// does.
 pub(super) type Replaced = FxHashMap<ProcessId, Option<ProcessId>>;
 
 impl Tree {
-    /// Finds which process is meant by a pid that another named as its parent: the launcher, the live process of that pid,
-    /// or else the last one that ended. `Unknown`: no process of that pid is known, or it was finalized too long ago.
+    /// Finds the process that another one named as its parent by this pid. That is the launcher, or the live process of the pid,
+    /// or else the last one of the pid that ended. `Unknown`: no process of that pid is known, or it was finalized too long ago.
     pub(super) fn parent_of(&self, parent: Key) -> Parent {
         if parent == (Key { pid_ns: self.context.pid_ns, pid: self.context.launcher_pid }) {
             return Parent::Launcher;
@@ -22,24 +23,23 @@ impl Tree {
             return Parent::Known(id);
         }
         // It may have ended before its child's first record (daemon(3)): the last process of that pid is meant.
-        let ended = self.by_state.index.get(&parent).and_then(|of_pid| of_pid.last().copied());
-        let finalized = |finalized: &&Finalized| finalized.key == parent;
-        ended
-            .or_else(|| self.recently_finalized.iter().rev().find(finalized).map(|finalized| finalized.id))
-            .map_or(Parent::Unknown, Parent::Known)
+        let ended = self.by_state.by_pid.get(&parent).and_then(|of_pid| of_pid.last().copied());
+        let has_pid = |finalized: &&Finalized| finalized.key == parent;
+        let finalized = || self.recently_finalized.iter().rev().find(has_pid).map(|finalized| finalized.id);
+        ended.or_else(finalized).map_or(Parent::Unknown, Parent::Known)
     }
 
-    /// Finds the nearest ancestor, this parent included, that runs an uninstrumented program, and marks it as one. An ancestor
-    /// whose own parent is unknown takes that place until the parent is known. `None`: there is none.
+    /// Finds the nearest uninstrumented ancestor of a child of this parent, which may be the parent itself, and marks it as such.
+    /// An ancestor whose own parent is unknown counts as one until the parent is known. `None`: there is none.
     pub(super) fn uninstrumented_ancestor(&mut self, parent: Parent) -> Option<ProcessId> {
         let id = parent.known()?;
         let process = self.processes.get_mut(&id)?;
-        let is_it = !process.is_instrumented() || process.ancestry.parent == Parent::Unknown;
-        process.ancestry.was_uninstrumented_ancestor |= is_it;
-        is_it.then_some(id).or(process.ancestry.uninstrumented_ancestor)
+        let is_nearest = !process.is_instrumented() || process.ancestry.parent == Parent::Unknown;
+        process.ancestry.was_uninstrumented_ancestor |= is_nearest;
+        if is_nearest { Some(id) } else { process.ancestry.uninstrumented_ancestor }
     }
 
-    /// Whether a fork child of this parent writes no FORK record. A parent that no record names is uninstrumented, too.
+    /// Whether a fork child of this parent may write no FORK record: the parent is uninstrumented, or unknown.
     pub(super) fn makes_unread_copies(&self, parent: Parent) -> bool {
         match parent {
             Parent::Launcher => false,
@@ -48,17 +48,17 @@ impl Tree {
         }
     }
 
-    /// Puts other processes in the places of these as nearest uninstrumented ancestors. Looks at every process of the tree.
+    /// Puts other processes in the places of these as nearest uninstrumented ancestors, in every process of the tree.
     pub(super) fn replace_uninstrumented_ancestors(&mut self, replaced: &Replaced) {
         if replaced.is_empty() {
             return;
         }
         for process in self.processes.values_mut() {
             let nearest = &mut process.ancestry.uninstrumented_ancestor;
-            // As often as there are entries at most: records can claim a circle.
+            // One that takes a place may be replaced itself. Records can claim a circle, so the steps are bounded.
             for _ in 0..replaced.len() {
-                let Some(by) = nearest.and_then(|id| replaced.get(&id)) else { break };
-                *nearest = *by;
+                let Some(next) = nearest.and_then(|id| replaced.get(&id)) else { break };
+                *nearest = *next;
             }
         }
     }
@@ -82,8 +82,8 @@ impl Tree {
         self.by_state.unparented.retain(|child| {
             let Some(process) = self.processes.get_mut(child) else { return false };
             let ancestry = &mut process.ancestry;
-            let names_it = ancestry.parent_pid == parent.pid && process.ids.key.pid_ns == parent.pid_ns;
-            if ancestry.parent == Parent::Unknown && names_it && process.ids.id != id {
+            let names_parent = ancestry.parent_pid == parent.pid && process.ids.key.pid_ns == parent.pid_ns;
+            if ancestry.parent == Parent::Unknown && names_parent && process.ids.id != id {
                 ancestry.parent = Parent::Known(id);
                 ancestry.uninstrumented_ancestor = uninstrumented_ancestor;
                 adopted.insert(*child, uninstrumented_ancestor);
@@ -96,17 +96,17 @@ impl Tree {
         if let Some(process) = self.processes.get_mut(&id) {
             process.ancestry.has_children = true;
         }
-        // Each child, whose parent was unknown, has been the nearest such ancestor of its own descendants. An
-        // uninstrumented one remains that. A program that a child has exec'd and that has not reported yet made none of
-        // them.
-        let has_reported =
+        // Each child, whose parent was unknown, has counted as an uninstrumented ancestor of its own descendants. A child that is
+        // uninstrumented remains that. One that has exec'd a program that has not reported yet does not: that program made no
+        // descendants.
+        let is_replaced =
             |process: &Process| matches!(process.program.image, Image::Loaded { .. } | Image::Forked { .. });
-        adopted.retain(|id, _| self.processes.get(id).is_some_and(has_reported));
+        adopted.retain(|id, _| self.processes.get(id).is_some_and(is_replaced));
         self.replace_uninstrumented_ancestors(&adopted);
     }
 
-    /// Gives the processes that may have waited for an unreaped one: its parent, and those that reap it as an orphan. Its
-    /// usage is subtracted from theirs, so they are finalized after it.
+    /// Gives the processes that may have waited for a process without a REAPED record: its parent, and those that may have reaped
+    /// it as an orphan. Its usage may be subtracted from theirs, so they are finalized after it.
     pub(super) fn possible_reapers(&self, id: ProcessId) -> impl Iterator<Item = ProcessId> + use<> {
         let process = self.processes.get(&id).filter(|process| process.end.reaped.is_none());
         let parent = process.and_then(|process| {
@@ -117,15 +117,15 @@ impl Tree {
         parent.into_iter().chain(others).chain(adopter)
     }
 
-    /// Gives the parent that a process had at its EXIT record, if another one had made it. `None`: it was still its maker's
-    /// child, or that is not known.
+    /// Gives the parent that a process had at its EXIT record, if another process had made it. `None`: it was still the child of
+    /// the process that made it, or that is not known.
     pub(super) fn adopted_by(&self, process: &Process) -> Option<Parent> {
         let maker = process.ancestry.parent.known()?;
-        let (maker, own) = (self.processes.get(&maker)?.ids.key, process.ids.key);
-        let last = Key { pid_ns: own.pid_ns, pid: process.end.exit?.parent_pid };
-        // Pids of two namespaces tell nothing. A parent outside its own has the pid 0 there.
-        let can_tell = maker.pid_ns == own.pid_ns && last.pid != 0;
-        (can_tell && last != maker).then(|| self.parent_of(last))
+        let (maker_key, own_key) = (self.processes.get(&maker)?.ids.key, process.ids.key);
+        let last_parent = Key { pid_ns: own_key.pid_ns, pid: process.end.exit?.parent_pid };
+        // Pids of two namespaces can't be compared. A parent outside the process's namespace has the pid 0 in there.
+        let can_tell = maker_key.pid_ns == own_key.pid_ns && last_parent.pid != 0;
+        (can_tell && last_parent != maker_key).then(|| self.parent_of(last_parent))
     }
 
     /// Gives the processes that may reap an orphan without a REAPED record, nearest first: uninstrumented ancestors, which
@@ -134,31 +134,31 @@ impl Tree {
         let next = |id: &ProcessId| self.processes.get(id)?.ancestry.uninstrumented_ancestor;
         let ancestors = std::iter::successors(process.ancestry.uninstrumented_ancestor, next)
             .take(Tolerance::MOST_ANCESTORS);
-        let can_be = |id: &ProcessId| {
+        let may_have_reaped = |id: &ProcessId| {
             self.processes.get(id).is_some_and(|ancestor| {
                 !ancestor.is_instrumented()
                     && !self.has_outlived(process, *id)
                     && self.namespace_of(ancestor) == self.namespace_of(process)
             })
         };
-        let mut all: Vec<ProcessId> = ancestors.filter(can_be).collect();
+        let mut all: Vec<ProcessId> = ancestors.filter(may_have_reaped).collect();
         all.extend(self.init_of(process).filter(|init| !all.contains(init)));
         all
     }
 
-    /// Whether a process was certainly there after this other one's end, so that the other did not reap it. False if the other one
-    /// lives, or is not known.
+    /// Whether a process was certainly there after the end of `other`, so that `other` did not reap it. False if `other` lives,
+    /// or is not in the tree.
     pub(super) fn has_outlived(&self, process: &Process, other: ProcessId) -> bool {
         self.end_of(Parent::Known(other)).is_some_and(|end| process.last_seen_ns() > end)
     }
 
-    /// Gives when a parent ended, CLOCK_MONOTONIC nanoseconds. `None`: it has not, or it is no process of the tree.
+    /// Gives when a parent ended, CLOCK_MONOTONIC nanoseconds. `None`: it has not, or the tree does not have it.
     pub(super) fn end_of(&self, parent: Parent) -> Option<u64> {
         self.processes.get(&parent.known()?)?.lifetime.end_ns
     }
 
-    /// Gives the live processes whose parent will not report their exit, so that the session must watch for it. Their pids are
-    /// known to be those of processes of the tree.
+    /// Gives the live processes whose parent will not report their end, so that the session must watch for it. Only processes are
+    /// given whose pid was shown to be that of a process of the tree.
     pub fn unawaited(&self) -> impl Iterator<Item = &Process> {
         let writes_no_record = |parent: &Process| parent.is_alive() && !parent.is_instrumented();
         let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));

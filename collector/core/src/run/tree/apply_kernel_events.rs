@@ -21,8 +21,8 @@ impl Tree {
         }
     }
 
-    /// Adds a process that the connector reported, or completes it if a record or a scan was first. `key` and `parent` are its
-    /// pid and that of the process that made it, at `at_ns`, CLOCK_MONOTONIC nanoseconds.
+    /// Applies a fork: adds the new process, or completes it if a record or a scan has reported it before. `key` and `parent` are
+    /// the pids of the new process and of the one that made it, at `at_ns`, CLOCK_MONOTONIC nanoseconds.
     fn kernel_fork(&mut self, key: Key, parent: Key, at_ns: u64) {
         let known = self.added_before_event(key, at_ns);
         let maker = self.parent_of(parent);
@@ -39,7 +39,7 @@ impl Tree {
         let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.ids.is_proven = true;
-        // One whose key is of its own namespace needs no number: its pid there is known.
+        // A process whose key is of another namespace needs no number, since its pid there is known.
         if process.ids.key == key {
             process.ids.fork_number = fork_number;
         }
@@ -56,8 +56,8 @@ impl Tree {
         }
     }
 
-    /// Finds the process of a fork event if a record or a scan added it before. The connector has not reported on it yet. If it
-    /// started well before the fork, an earlier process had the pid.
+    /// Finds the new process of a fork event at `at_ns`, if a record or a scan has added it before. The connector has not
+    /// reported on such a process yet. A process that started well before the fork is an earlier one of that pid.
     fn added_before_event(&self, key: Key, at_ns: u64) -> Option<ProcessId> {
         let id = self.youngest_alive(key)?;
         let process = self.processes.get(&id)?;
@@ -81,7 +81,8 @@ impl Tree {
         id
     }
 
-    /// Notes an exec. Of an unknown process it is kept: the launcher may not have reported the command yet.
+    /// Applies an exec. One of an unknown process is kept for [`Self::apply_early_exec`], as the launcher may not have reported
+    /// the command yet.
     fn kernel_exec(&mut self, key: Key, at_ns: u64) {
         let Some(id) = self.youngest_alive(key) else {
             // Before the launcher's report only the command and collectors exist.
@@ -92,14 +93,14 @@ impl Tree {
         };
         self.note_exec(id, at_ns);
         let Some(process) = self.processes.get_mut(&id) else { return };
-        // The exit event before was that of the first thread, and another thread exec'd.
+        // An exit event before this one was that of the first thread, and another thread exec'd.
         process.end.kernel_exit = None;
         // The connector was listening already when the launcher started the command.
         process.ancestry.is_watched |= process.ancestry.parent == Parent::Launcher;
     }
 
-    /// Notes the end of a process's first thread, and its wait status. Other threads may live on, so its /proc files are read
-    /// next.
+    /// Applies the end of a process's first thread. Other threads may live on, so the process's /proc files are to be read: see
+    /// [`Self::ends_to_read`].
     fn kernel_exit(&mut self, key: Key, exit: KernelExit) {
         let Some(id) = self.youngest_alive(key) else { return };
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -132,14 +133,15 @@ impl Tree {
         }
     }
 
-    /// Gives the live processes whose end the connector reported, and when. Other threads of theirs may live on.
+    /// Gives the live processes whose first thread ended, and that end as the connector reported it. Whether other threads live
+    /// on is to be read.
     pub fn ends_to_read(&self) -> impl Iterator<Item = (&Process, KernelExit)> {
         let ends = self.by_state.kernel_ends.iter().filter_map(|id| self.processes.get(id));
         let live = ends.filter(|process| process.is_alive());
         live.filter_map(|process| Some((process, process.end.kernel_exit?)))
     }
 
-    /// Notes that a process lives on whose first thread ended.
+    /// Notes that a process whose first thread ended lives on. [`Self::ends_to_read`] has it no more.
     pub(crate) fn first_thread_ended(&mut self, id: ProcessId) {
         self.by_state.kernel_ends.remove(&id);
     }

@@ -7,7 +7,7 @@ use gpu_track_abi::record::{Event, Origin};
 use super::contribution::Contribution;
 use super::namespaces::{Evidence, MatchQuery};
 use super::process::{Image, Name, Process};
-use super::program::fork_share;
+use super::program::unshared_after_fork;
 use super::records::{ExitRecord, ReapRecord, bytes};
 use super::{FoundBy, Key, LiveInterval, Parent, ProcessId, Tree};
 use crate::model::command::command_of_record;
@@ -40,7 +40,7 @@ impl Tree {
         let key = Key { pid_ns: origin.pid_ns, pid: origin.pid };
         match *event {
             Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names, rank } => {
-                // In a pid namespace of its own the parent outside is 0.
+                // START names the parent in the writer's pid namespace, where a parent outside is 0.
                 let writer = self.writer(origin, key.pid_ns, pidfd_inode, realtime_ns, now_ns);
                 let id = self.start(&writer, bytes(max_rss_kib), &command_of_record(names));
                 if let Some(process) = self.processes.get_mut(&id).filter(|_| rank.is_of_several()) {
@@ -51,14 +51,7 @@ impl Tree {
                 let writer = self.writer(origin, parent_pid_ns, pidfd_inode, realtime_ns, now_ns);
                 self.fork(&writer, bytes(max_rss_kib));
             }
-            Event::Exec { vm_hwm_kib } => {
-                if let Some(process) = self.youngest_alive(key).and_then(|id| self.processes.get_mut(&id)) {
-                    let peak = bytes(vm_hwm_kib);
-                    let program = &mut process.program;
-                    program.exec_peak_bytes =
-                        Some(program.exec_peak_bytes.map_or(peak, |earlier| earlier.max(peak)));
-                }
-            }
+            Event::Exec { vm_hwm_kib } => self.note_exec_peak(key, bytes(vm_hwm_kib)),
             Event::Exit { .. } => {
                 if let Some(record) = ExitRecord::of_event(origin, event) {
                     self.exit(key, origin, record, now_ns);
@@ -97,17 +90,17 @@ impl Tree {
         }
     }
 
-    /// Gives what must be added to a process's clock to get the collector's: 0 unless its time is impossible here, as in a
-    /// time namespace.
+    /// Gives what must be added to times of a record's writer to get those of the collector's clock, nanoseconds. It is 0, unless
+    /// the record's time is impossible by the collector's clock, as in a time namespace.
     fn clock_skew(&self, monotonic_ns: u64, realtime_ns: u64, now_ns: u64) -> i64 {
         let context = &self.context;
         if (context.session_monotonic_ns..=now_ns).contains(&monotonic_ns) {
             return 0;
         }
-        // CLOCK_REALTIME is the same in all time namespaces: it tells the time of the record here.
+        // CLOCK_REALTIME is the same in all time namespaces, so it dates the record by the collector's clock.
         let since_start = i128::from(realtime_ns) - i128::from(context.session_realtime_ns);
-        let here = i128::from(context.session_monotonic_ns) + since_start;
-        i64::try_from(here - i128::from(monotonic_ns)).unwrap_or(0)
+        let collectors_ns = i128::from(context.session_monotonic_ns) + since_start;
+        i64::try_from(collectors_ns - i128::from(monotonic_ns)).unwrap_or(0)
     }
 
     /// Converts a time of a record to the collector's clock. No record is from before the session, or from later than now.
@@ -116,15 +109,15 @@ impl Tree {
         monotonic_ns.saturating_add_signed(skew_ns).clamp(start, now_ns)
     }
 
-    /// Converts the time of a record that this process wrote to the collector's clock, CLOCK_MONOTONIC nanoseconds. `None`: the
-    /// writer is not known, and its clock is taken to be the collector's.
+    /// Converts the time of a record that this process wrote to the collector's clock, CLOCK_MONOTONIC nanoseconds. If the writer
+    /// is not known (`id` is `None`), its clock is taken to be the collector's.
     pub(super) fn time_of(&self, id: Option<ProcessId>, origin: &Origin, now_ns: u64) -> u64 {
         let process = id.and_then(|id| self.processes.get(&id));
         self.clamp_time(origin.monotonic_ns, process.map_or(0, |process| process.ids.clock_skew_ns), now_ns)
     }
 
-    /// Finds the live process that wrote a record: it has the writer's pid, and the same pidfd, if both are known. `None`: the
-    /// tree does not have it. Another process may still be known by that pid.
+    /// Finds the live process that wrote a record: it has the writer's pid, and the same pidfd if both are known. `None`: the
+    /// tree does not have the writer. A live process with its pid is another one then.
     fn same_instance(&self, writer: &Writer) -> Option<ProcessId> {
         let id = self.youngest_alive(writer.key)?;
         let process = self.processes.get(&id)?;
@@ -136,8 +129,8 @@ impl Tree {
         (known == 0 || writer.pidfd_inode == 0 || known == writer.pidfd_inode).then_some(id)
     }
 
-    /// Applies a START: a new image was loaded. `inherited`: ru_maxrss that exec passed on, bytes. It ends the image before, and
-    /// an image group of its own begins. Gives the process.
+    /// Applies a START: the process has loaded a new image, which replaces the one before and has an image group of its own. Adds
+    /// the process if it is not known. `inherited`: ru_maxrss that exec passed on, bytes. Gives the process.
     fn start(&mut self, writer: &Writer, inherited: u64, command: &str) -> ProcessId {
         let (key, at_ns) = (writer.key, writer.at_ns);
         let known =
@@ -151,7 +144,7 @@ impl Tree {
         let group = self.groups.new_id();
         self.join_group(id, group);
         let Some(process) = self.processes.get_mut(&id) else { return id };
-        // A process that was only just added had no image before.
+        // A process that was added just now had no image before.
         let intervals = known.is_some().then_some(&mut self.intervals);
         process.set_loaded(writer, inherited, command, intervals);
         self.note_record(id);
@@ -169,31 +162,25 @@ impl Tree {
         }
     }
 
-    /// Applies a FORK: the process runs in a copy of its parent's memory. `rss_at_fork_bytes`: the parent's RSS then.
+    /// Applies a FORK: the process runs in a copy of its parent's memory. Adds the process if it is not known.
+    /// `rss_at_fork_bytes`: the parent's RSS at the fork.
     fn fork(&mut self, writer: &Writer, rss_at_fork_bytes: u64) {
         let (key, at_ns) = (writer.key, writer.at_ns);
-        // The only known process that it can be is one that a scan found a moment ago.
+        // FORK is the first record of a fork child. The command's first process writes none, since the launcher has no shim. So a
+        // process that has a record, or is the command's first, is an earlier one of that pid.
+        let is_new = |process: &Process| !process.program.has_record && !process.ids.is_main;
         let known = self
             .same_instance(writer)
-            .filter(|id| self.processes.get(id).is_some_and(|p| !p.program.has_record && !p.ids.is_main))
+            .filter(|id| self.processes.get(id).is_some_and(is_new))
             .or_else(|| self.match_in_namespace(&writer.query(Evidence::Fork)));
         let maker = self.parent_of(writer.parent);
         let id = known.unwrap_or_else(|| {
             self.end_stale(key, at_ns);
             self.insert(key, maker, FoundBy::Preload, at_ns)
         });
-        // What it has of its parent: the command and, while the parent lives, the image group.
         let command = self.command_of_parent(maker);
         let uninstrumented_ancestor = self.uninstrumented_ancestor(maker);
-        if let Parent::Known(parent) = maker
-            && let Some(parent) = self.processes.get_mut(&parent)
-        {
-            parent.ancestry.has_children = true;
-            let group = parent.program.group;
-            if parent.is_alive() {
-                self.join_group(id, group);
-            }
-        }
+        self.join_group_of_parent(id, maker);
         let Some(process) = self.processes.get_mut(&id) else { return };
         // The connector knows the parent better: after a raw clone a process does not know its own pid.
         if !process.ancestry.is_watched || process.ancestry.parent == Parent::Unknown {
@@ -209,11 +196,31 @@ impl Tree {
         self.note_record(id);
     }
 
-    /// Applies an EXIT of the process with this pid: it is about to end. One that is not known is added first.
+    /// Notes that a process has made this child. While that parent lives, the child shares its image group.
+    fn join_group_of_parent(&mut self, child: ProcessId, parent: Parent) {
+        let Some(parent) = parent.known().and_then(|id| self.processes.get_mut(&id)) else { return };
+        parent.ancestry.has_children = true;
+        let group = parent.program.group;
+        if parent.is_alive() {
+            self.join_group(child, group);
+        }
+    }
+
+    /// Applies an EXEC of the process with this pid: it is about to exec. `peak_bytes`: VmHWM of the image that the exec
+    /// replaces. An exec that fails leaves an EXEC record, too, so an image can have several.
+    fn note_exec_peak(&mut self, key: Key, peak_bytes: u64) {
+        if let Some(process) = self.youngest_alive(key).and_then(|id| self.processes.get_mut(&id)) {
+            let program = &mut process.program;
+            program.exec_peak_bytes = program.exec_peak_bytes.max(Some(peak_bytes));
+        }
+    }
+
+    /// Applies an EXIT of the process with this pid: it is about to end. Adds the process if it is not known.
     fn exit(&mut self, key: Key, origin: &Origin, record: ExitRecord, now_ns: u64) {
         let is_borrowed = record.has_borrowed_memory();
-        // A vfork child has no earlier record: a process of its pid that has one is another.
-        let has_record = |id: &ProcessId| self.processes.get(id).is_some_and(|p| p.program.has_record);
+        // A vfork child has no earlier record. So a process that has a record is an earlier one of that pid.
+        let has_record =
+            |id: &ProcessId| self.processes.get(id).is_some_and(|process| process.program.has_record);
         let known = self.youngest_alive(key).filter(|id| !is_borrowed || !has_record(id));
         let at_ns = self.time_of(known, origin, now_ns);
         let parent_pid = origin.parent;
@@ -232,7 +239,7 @@ impl Tree {
         self.note_record(id);
         let tick_us = self.context.tick_us;
         let Some(process) = self.processes.get_mut(&id) else { return };
-        // Of a vfork child no other record tells what memory it ran in.
+        // No other record says that a vfork child ran in its parent's memory.
         if is_borrowed && matches!(process.program.image, Image::Uninstrumented | Image::Unknown) {
             process.program.image = Image::Borrowed;
         }
@@ -244,7 +251,7 @@ impl Tree {
 
 impl Process {
     /// Takes in a START record: a program that carries the shim replaces the image before. `inherited`: ru_maxrss that
-    /// exec passed on, bytes. What the image before added to footprints goes to `intervals`; `None`: there was none.
+    /// exec passed on, bytes. What the image before added to footprints goes to `intervals`; `None`: there was no such image.
     fn set_loaded(
         &mut self,
         writer: &Writer,
@@ -252,24 +259,24 @@ impl Process {
         command: &str,
         intervals: Option<&mut Vec<LiveInterval>>,
     ) {
-        // What the image before has told is taken before it is replaced.
+        // All of this is read from the image before, so it comes before the change.
         let peak = self.peak_before_start(inherited);
         let growth = self.growth_before_start(inherited);
-        let is_late = self.was_taken_for_uninstrumented(command);
+        let was_taken_for_uninstrumented = self.was_taken_for_uninstrumented(command);
         let had_uninstrumented_image = self.program.had_uninstrumented_image;
-        // It can move the start of the image that is there now, so it comes before the change.
+        // This can move the start of the image before, so it comes before the change, too.
         self.note_alive(writer.at_ns);
         self.change_image(intervals, Image::Loaded { inherited }, writer.at_ns, peak);
         // `peak` is the replaced image's. The growth can also be of an image before that, or of the new one before its START.
         self.note_earlier_peak(growth);
-        if is_late {
+        if was_taken_for_uninstrumented {
             // The image that was just replaced was this program, and not an uninstrumented one.
             self.program.had_uninstrumented_image = had_uninstrumented_image;
         }
         self.note_start_record(writer, command);
     }
 
-    /// Notes what a START record tells of the process besides its memory. It runs a program that has reported.
+    /// Notes what a START record tells of the process besides its memory. The program that it runs has reported by that.
     fn note_start_record(&mut self, writer: &Writer, command: &str) {
         self.program.recorded = Some(self.program.image);
         self.program.unreported_exec = None;
@@ -279,8 +286,8 @@ impl Process {
         self.name = Name { command: Arc::from(command), args: None, static_executable: None };
     }
 
-    /// Takes in a FORK record: the process runs in a copy of its parent's memory. `rss_at_fork_bytes`: the parent's RSS
-    /// then.
+    /// Takes in a FORK record: the process runs in a copy of its parent's memory. `rss_at_fork_bytes`: the parent's RSS at the
+    /// fork.
     fn set_forked(&mut self, writer: &Writer, rss_at_fork_bytes: u64, page_bytes: u64) {
         self.lifetime.set_start(writer.at_ns);
         let program = &mut self.program;
@@ -288,10 +295,11 @@ impl Process {
         // It writes FORK before it can exec.
         program.unreported_exec = None;
         if program.image == Image::Unknown {
-            // Only now is known how much of its sampled memory is its own.
+            // A sample saw it before. Only the RSS at the fork tells how much of the sampled memory is its own.
             let seen = &mut self.observed;
             let faulted = seen.minor_faults.saturating_mul(page_bytes);
-            seen.contribution = Contribution::private(fork_share(seen.rss_bytes, rss_at_fork_bytes, faulted));
+            seen.contribution =
+                Contribution::private(unshared_after_fork(seen.rss_bytes, rss_at_fork_bytes, faulted));
         }
         program.image = Image::Forked { rss_at_fork_bytes };
         program.recorded = Some(program.image);
@@ -301,7 +309,7 @@ impl Process {
     }
 
     /// Whether the program that writes START was taken for an uninstrumented one, as /proc was read while it was being loaded.
-    /// Where the connector reports every exec, that is so if it has reported none since. Else the name shows it.
+    /// Where the connector reports every exec, that is so if no reported exec awaits a record. Else the name shows it.
     fn was_taken_for_uninstrumented(&self, command: &str) -> bool {
         if self.ancestry.is_watched {
             self.program.unreported_exec.is_none()
@@ -310,8 +318,8 @@ impl Process {
         }
     }
 
-    /// Gives the peak of the image that ends with a START, bytes. ru_maxrss survives exec: where it grew since the last
-    /// image began, that image's own peak made it grow. `None`: neither that, nor an EXEC record or a sample tells.
+    /// Gives the peak of the image that a START replaces, bytes. ru_maxrss survives exec: if it grew since that image began, it
+    /// is the image's own peak. Else an EXEC record or a sample may have the peak. `None`: no source has it.
     fn peak_before_start(&self, inherited: u64) -> Option<u64> {
         if self.program.image.has_grown(inherited) {
             return Some(inherited);
@@ -320,8 +328,9 @@ impl Process {
         self.program.exec_peak_bytes.or_else(sampled)
     }
 
-    /// Gives what it grew by before a START, bytes, if since its last record it was taken for uninstrumented. That image,
-    /// the one before, or the new one before its START can have grown. `None`: it was not, or has not grown.
+    /// Gives how far its ru_maxrss grew between its last record and a START, bytes, if its image was taken for uninstrumented
+    /// meanwhile. That image, the one before, or the new one before its START can have grown. `None`: the image was not taken for
+    /// uninstrumented, or nothing grew.
     fn growth_before_start(&self, inherited: u64) -> Option<u64> {
         let is_uninstrumented = self.program.image == Image::Uninstrumented;
         let recorded =

@@ -1,4 +1,4 @@
-//! What processes had read and written, and which had ended, before the run attached to their tree.
+//! What processes had read and written before the run attached to their tree, and which had ended before that.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,15 @@ const BLOCK_BYTES: u64 = 512;
 /// The block I/O from before of all processes that were there at the attach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoBefore {
-    /// The sum of what could be read.
+    /// The sum over the processes whose block I/O could be read.
     pub bytes: IoBytes,
-    /// A process whose I/O could not be read, by its pid in the collector's namespace. Its I/O from before counts when its parent
-    /// has waited for it, so the run's own is unknown.
+    /// The first process whose block I/O could not be read, by its pid in the collector's namespace. Once its parent waits for
+    /// it, the parent's figures include its I/O from before. So the run's own I/O is unknown.
     pub unread: Option<u32>,
 }
 
 impl IoBefore {
-    /// Adds that of a process, 512-byte units. `None`: it could not be read.
+    /// Adds block input and output of a process, 512-byte units. `None`: they could not be read.
     fn add(&mut self, pid: u32, blocks: Option<(u64, u64)>) {
         let Some((input, output)) = blocks else {
             self.unread.get_or_insert(pid);
@@ -38,7 +38,8 @@ impl Tree {
         self.io_before
     }
 
-    /// Adds the block I/O from before of a process, 512-byte units. `None`: it could not be read.
+    /// Adds block input and output from before of a process, 512-byte units. `None`: they could not be read. Does nothing if the
+    /// run has not attached to a process.
     pub(super) fn add_io_before(&mut self, pid: u32, blocks: Option<(u64, u64)>) {
         if let Some(io) = &mut self.io_before {
             io.add(pid, blocks);
@@ -51,18 +52,19 @@ impl Tree {
         self.over_before.push(over);
     }
 
-    /// Gives the processes that had ended before the run began. Their parents may have waited for them since.
+    /// Gives the zombies that had ended before the run began. Their parents may have waited for them since, without a record.
     pub fn over_before(&self) -> &[OverBefore] {
         &self.over_before
     }
 
     /// Whether a process with this pid in the collector's namespace, which started at `start_ns`, had ended before the run began.
     pub(super) fn was_over_before(&self, key: Key, start_ns: u64) -> bool {
-        let is_it = |over: &OverBefore| over.host_pid == key.pid && over.has_started_at(start_ns);
-        key.pid_ns == self.context.pid_ns && self.over_before.iter().any(is_it)
+        let is_same = |over: &OverBefore| over.host_pid == key.pid && over.has_started_at(start_ns);
+        key.pid_ns == self.context.pid_ns && self.over_before.iter().any(is_same)
     }
 
-    /// Forgets a process that had ended before the run began, since its parent has waited for it. Gives whether there was one.
+    /// Forgets the process with this pid that had ended before the run began, since its parent has waited for it. Gives whether
+    /// there was one.
     pub(super) fn forget_over_before(&mut self, key: Key) -> bool {
         let at = self.over_before.iter().position(|over| over.key == key);
         at.map(|at| self.over_before.swap_remove(at)).is_some()

@@ -12,16 +12,17 @@ use crate::model::observation::ChildSeen;
 /// Processes by state. Processes that are not finalized only.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ByState {
-    /// By pid, oldest first.
-    pub index: FxHashMap<Key, Vec<ProcessId>>,
+    /// By pid, oldest first. A process of another pid namespace has an entry for each of its two pids that is known.
+    pub by_pid: FxHashMap<Key, Vec<ProcessId>>,
     /// Oldest first, so in the order of their ids.
     pub alive: Vec<ProcessId>,
+    /// Ended, in the order in which their ends were applied.
     pub ended: Vec<ProcessId>,
-    /// Found dead; EXIT or REAPED may still come.
+    /// Found dead, and not ended yet: their EXIT or REAPED record may still come.
     pub seen_dead: BTreeSet<ProcessId>,
-    /// Their record names a parent that is not known yet.
+    /// Their parent is not known, or not yet.
     pub unparented: BTreeSet<ProcessId>,
-    /// In other pid namespaces, by namespace.
+    /// In other pid namespaces, each with the inode of its namespace.
     pub inner: BTreeSet<(u32, ProcessId)>,
     /// Only the process connector has reported them.
     pub known_by_kernel_alone: BTreeSet<ProcessId>,
@@ -35,10 +36,10 @@ pub(super) struct ByState {
     pub unreported: BTreeSet<ProcessId>,
     /// Alive and young, and their program has not written a record.
     pub young: BTreeSet<ProcessId>,
-    /// Their program was read and may still write a START record, in the order of the readings.
-    pub unconfirmed: VecDeque<ProcessId>,
+    /// Their program was read and may still write a START record.
+    pub unconfirmed: BTreeSet<ProcessId>,
     /// The connector reported their end, and what is left of them was not read.
     pub kernel_ends: BTreeSet<ProcessId>,
-    /// /proc showed them when records and events up to then were not applied yet.
+    /// Children that /proc showed before the records and events up to then were applied. They are not in the tree.
     pub found_ahead: Vec<ChildSeen>,
 }

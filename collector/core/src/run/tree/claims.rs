@@ -1,9 +1,10 @@
-//! Which process waited for one that ended without a REAPED record. The reaper waited inside libc, by a raw system call, or for an
-//! orphan (a subreaper, or the init of a pid namespace). The kernel added what the ended process used to the reaper's sums of
-//! waited-for children, so here it is subtracted from them: the reaper is charged. The candidates, the most likely first:
+//! Which process waited for one that ended without a REAPED record. The reaper waited inside libc, by a raw system call, or for
+//! an orphan (a subreaper, or the init of a pid namespace). The kernel added what the ended process used to the reaper's sums of
+//! waited-for children. So a reaper is charged here: that usage is subtracted from its sums. The candidates, the most likely
+//! first:
 //!
-//! 1. The process's parent, if the parent still lived when the process was gone, or if no other process can have reaped it. A
-//!    parent that lives either waited, or it ignores SIGCHLD and the kernel reaped the process.
+//! 1. The process's parent, if the parent still lived when the process was gone, or if no other process can have reaped it. Such
+//!    a parent has waited, or it ignores SIGCHLD and the kernel reaped the process.
 //! 2. A parent that had ended by then. All its children must be known, and the process must be one of those that fit best into
 //!    the parent's sums. Such a parent is no candidate if the process's EXIT record names another parent, which adopted it as
 //!    an orphan. A parent that was killed and writes REAPED records may have left the process as a zombie instead. Then the
@@ -11,9 +12,9 @@
 //! 3. The adopter, or the nearest uninstrumented ancestor that may be a subreaper, one with enough CPU time first.
 //! 4. The init of the process's pid namespace.
 //!
-//! If a process has no EXIT record, its REAPED record has the sum of its own time and of what it waited for. Children that do
-//! not fit into the rest of that beside its own CPU clock were reaped by the kernel. Then its clock is its own time, and the
-//! kernel's sum of the run is unknown.
+//! If a candidate has no EXIT record, its REAPED record has the sum of its own time and of what it waited for. Children that do
+//! not fit into that sum beside its own CPU clock were reaped by the kernel. Then its clock is its own time, and the kernel's sum
+//! of the run is unknown.
 
 use super::cpu::OwnUsage;
 use super::process::Claim;
@@ -21,9 +22,9 @@ use super::tolerance::Tolerance;
 use super::{Parent, Process, ProcessId, Quality, Tree};
 
 impl Tree {
-    /// Charges the most likely reaper of an ended process that has no REAPED record: see the head of this file. Its parent keeps it
-    /// as a claim, which [`Self::settle_claims`] decides when all children of the parent are known. If the kernel or the launcher
-    /// must have reaped it, it is only counted.
+    /// Charges the most likely reaper of an ended process that has no REAPED record: see the head of this file. A parent that may
+    /// be the reaper keeps a claim, which [`Self::settle_claims`] decides when all children of the parent are known. If only the
+    /// launcher or the kernel can have reaped the process, counts it instead. `own`: what it used itself.
     pub(super) fn charge_reaper(&mut self, process: &Process, own: &OwnUsage) {
         // A REAPED record has added the process to its reaper's children. A live process is in no sums.
         if process.end.reaped.is_some() || process.is_alive() {
@@ -34,14 +35,14 @@ impl Tree {
         let maker = process.ancestry.parent.known();
         let has_outlived = maker.is_some_and(|id| self.has_outlived(process, id));
         let is_orphan = has_outlived || adopted_by.is_some();
-        let has_others = !claim.others.is_empty();
+        let has_orphan_reapers = !claim.orphan_reapers.is_empty();
         // Only the launcher can have reaped it, and has written no record of that.
-        if !has_others && (has_outlived || adopted_by == Some(Parent::Launcher)) {
+        if !has_orphan_reapers && (has_outlived || adopted_by == Some(Parent::Launcher)) {
             self.counts.unreaped_orphans += 1;
             return;
         }
-        // The maker of an orphan did not wait for it, unless nothing else is known that can have.
-        let parent = maker.filter(|_| !is_orphan || !has_others);
+        // The parent of an orphan is no candidate, unless no other one is known.
+        let parent = maker.filter(|_| !is_orphan || !has_orphan_reapers);
         let Some(parent) = parent.and_then(|id| self.processes.get_mut(&id)) else {
             self.charge_another_or_none(&claim, process.has_joined());
             return;
@@ -63,10 +64,10 @@ impl Tree {
         let adopter = adopted_by.and_then(Parent::known);
         Claim {
             used: process.total_usage(&own.usage),
-            least_us: process.least_total_us(&own.usage),
+            least_cpu_us: process.least_total_us(&own.usage),
             quality: process.total_quality(own),
             lacks_teardown: process.lacks_teardown(),
-            others: adopter.into_iter().chain(self.unreporting_reapers(process)).collect(),
+            orphan_reapers: adopter.into_iter().chain(self.unreporting_reapers(process)).collect(),
             init: self.init_of(process),
             end_ns: process.lifetime.end_ns,
             was_killed: process.was_killed(),
@@ -74,11 +75,11 @@ impl Tree {
         }
     }
 
-    /// Charges a possible reaper other than the parent. If there is none, counts the process: as reaped by the kernel if
-    /// candidates are still in the tree, else as an orphan that the launcher had not reaped yet. Processes that joined
-    /// (`has_joined`) are counted where they are finalized.
+    /// Charges a possible reaper other than the parent. If none can be charged, counts the process. If candidates are still in
+    /// the tree, it counts as reaped by the kernel, else as an orphan that the launcher had not reaped yet. A process that
+    /// `has_joined` is not counted here, but where it is finalized.
     fn charge_another_or_none(&mut self, claim: &Claim, has_joined: bool) {
-        let is_any_left = claim.others.iter().any(|id| self.processes.contains_key(id));
+        let is_any_left = claim.orphan_reapers.iter().any(|id| self.processes.contains_key(id));
         if self.charge_another(claim) || has_joined {
             return;
         }
@@ -89,14 +90,14 @@ impl Tree {
         }
     }
 
-    /// Charges the nearest of `claim.others` whose sums can contain the process, as the parent did not wait for it. Returns whether
-    /// there is one.
+    /// Charges the nearest of `claim.orphan_reapers` whose sums can contain the process, as the parent did not wait for it. If
+    /// the kernel killed the process with that reaper, its pid namespace's init, counts it instead. Returns whether there is one.
     #[must_use]
     fn charge_another(&mut self, claim: &Claim) -> bool {
         let can_have_reaped =
             |id: &&ProcessId| self.processes.get(id).is_some_and(|p| p.can_include_child(&claim.used));
-        let Some(other) = claim.others.iter().find(can_have_reaped).copied() else { return false };
-        // The kernel itself reaps the processes that it kills with an init: they are in no sums.
+        let Some(other) = claim.orphan_reapers.iter().find(can_have_reaped).copied() else { return false };
+        // The kernel itself reaps the processes that it kills with an init, so they are in no sums.
         let init = self.processes.get(&other).filter(|_| claim.init == Some(other));
         if init.is_some_and(|init| self.was_killed_with_init(init, claim)) {
             self.count_killed_with_init(claim);
@@ -110,10 +111,10 @@ impl Tree {
         true
     }
 
-    /// Notes that the adopter's sums may have more than what is known of its children, though the parent was charged: the parent
-    /// may have left the process as a zombie, which the adopter reaped.
+    /// Notes that the sums of the process's adopter may have more than what is known of the adopter's children. The parent was
+    /// charged, but may have left the process as a zombie, which the adopter reaped.
     fn mark_possible_adopter(&mut self, claim: &Claim) {
-        let adopter = claim.others.iter().find(|id| self.processes.contains_key(id));
+        let adopter = claim.orphan_reapers.iter().find(|id| self.processes.contains_key(id));
         if let Some(adopter) = adopter.and_then(|id| self.processes.get_mut(id)) {
             adopter.cpu.has_inexact_children = true;
         }
@@ -127,26 +128,28 @@ impl Tree {
 
     /// Whether the kernel killed and reaped a process because `init`, the init of its pid namespace, ended.
     fn was_killed_with_init(&self, init: &Process, claim: &Claim) -> bool {
-        let is_alive = init.is_alive() && init.end.kernel_exit.is_none();
+        let is_init_alive = init.is_alive() && init.end.kernel_exit.is_none();
         // The init writes EXIT before the kernel kills the others. Without EXIT, it lived at least until the last
         // process there ended that was not killed.
         let since_ns = match init.end.exit {
             Some(_) => init.lifetime.end_ns,
-            None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_end_ns),
+            None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_unkilled_end_ns),
         };
-        // Without EXIT, REAPED of the init shows whether the init waited for it.
+        // If the init has no EXIT, its REAPED record shows whether it waited for the process.
         let has_waited =
             init.end.exit.is_none() && init.end.reaped.is_some() && init.can_include_child(&claim.used);
-        !is_alive && claim.end_ns > since_ns && claim.was_killed && !has_waited
+        !is_init_alive && claim.end_ns > since_ns && claim.was_killed && !has_waited
     }
 
-    /// Decides which claims on a process count. It is called when the process is finalized: all claims are known by then, and its
-    /// sums are final. It is charged with the claims that fit best into its sums. The others go to the next possible reaper.
+    /// Decides which claims on a process count, when the process is finalized: all claims are known by then, and its sums are
+    /// final. The process is charged with the claims that fit best into its sums. The others go to the next possible reaper, if
+    /// there is one.
     pub(super) fn settle_claims(&mut self, process: &mut Process) {
         let (by_parent, mut claims): (Vec<_>, Vec<_>) =
             std::mem::take(&mut process.claims).into_iter().partition(|claim| claim.is_by_parent);
-        self.settle_own(process, &by_parent);
-        // The process has no sums: its parent's sums have its children, too. So its parent takes the claims, up to the most.
+        self.settle_own_children(process, &by_parent);
+        // If the process has no sums, its parent's sums have its children, too. So the parent takes as many claims as it may
+        // have.
         if !process.has_sums()
             && let Some(parent) = process.ancestry.parent.known()
             && let Some(parent) = self.processes.get_mut(&parent)
@@ -169,29 +172,30 @@ impl Tree {
         }
     }
 
-    /// Settles a claim that is not among those that fit best into the process's sums.
+    /// Settles a claim that is not among those that fit best into the process's sums. Another possible reaper is charged. Without
+    /// one, the process itself is charged, or the child is counted as reaped by the kernel.
     fn settle_unfit(&mut self, process: &mut Process, claim: &Claim) {
         if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
             self.count_killed_with_init(claim);
         } else if !self.charge_another(claim) {
-            // Nothing else can have waited for it. REAPED alone bounds what the process waited for, so the kernel
-            // reaped what does not fit. With EXIT, `has_charged_autoreaped` decides that from all that was charged.
+            // No other process can have waited for it. If only REAPED bounds what the process waited for, the kernel reaped what
+            // does not fit. With EXIT, `has_charged_autoreaped` decides that from all that was charged.
             let is_waited_for = process.room_beside_clock_us().is_none();
             self.charge_or_autoreap(process, claim, is_waited_for);
         }
     }
 
-    /// Settles `claims`, of children that only the process or the kernel can have reaped. Its REAPED record has its own time and
-    /// that of the children that it waited for. Children that do not fit into the rest beside its own CPU clock were reaped by
-    /// the kernel, as SIGCHLD was ignored.
-    fn settle_own(&mut self, process: &mut Process, claims: &[Claim]) {
+    /// Settles the `claims` of children that only the process or the kernel can have reaped. Without an EXIT record, its REAPED
+    /// record bounds what it waited for. Children that do not fit in there beside its own CPU clock were reaped by the kernel,
+    /// since SIGCHLD was ignored.
+    fn settle_own_children(&mut self, process: &mut Process, claims: &[Claim]) {
         let room_us = process.room_beside_clock_us().unwrap_or(u64::MAX);
         let all_us = claims.iter().fold(0, |sum: u64, claim| sum.saturating_add(claim.used.cpu_us()));
         let is_waited_for = if all_us <= room_us.saturating_add(Tolerance::CLOCK_AHEAD_US) {
             vec![true; claims.len()]
         } else {
             // A child may have ignored SIGCHLD, too. Then this process's sum lacks what the child's own children used.
-            best_fit(&claims.iter().map(|claim| claim.least_us).collect::<Vec<_>>(), room_us)
+            best_fit(&claims.iter().map(|claim| claim.least_cpu_us).collect::<Vec<_>>(), room_us)
         };
         for (claim, is_waited_for) in claims.iter().zip(is_waited_for) {
             self.charge_or_autoreap(process, claim, is_waited_for);
@@ -210,13 +214,13 @@ impl Tree {
 }
 
 impl Process {
-    /// Whether no process but this one, the parent of `child`, can have reaped it. The kernel may have. One of three conditions
-    /// is enough, as below.
+    /// Whether no process but this one, the parent of `child`, can have reaped the child. The kernel may have. One of the three
+    /// conditions below is enough.
     fn is_only_reaper_of(&self, child: &Process, claim: &Claim) -> bool {
-        // No other candidate is known. An init that is the parent need not have waited: the kernel itself reaps the processes that
-        // it kills with the init.
+        // No other candidate is known. An init that is the parent need not have waited: the kernel itself reaps the processes
+        // that it kills with the init.
         let is_only_candidate =
-            claim.others.iter().all(|other| *other == self.ids.id && claim.init != Some(*other));
+            claim.orphan_reapers.iter().all(|other| *other == self.ids.id && claim.init != Some(*other));
         // The parent still lived when the child left /proc, so the child was never an orphan.
         let has_outlived_child = self
             .lifetime
@@ -227,7 +231,7 @@ impl Process {
         is_only_candidate || has_outlived_child || leaves_no_zombies
     }
 
-    /// Charges the process with a child: adds what the child used to what the process's sums contain.
+    /// Charges the process with a child: notes that its sums contain what the child used.
     fn charge(&mut self, child: &Claim) {
         self.cpu.unreaped_children = self.cpu.unreaped_children.plus(&child.used);
         self.cpu.unreaped_count += 1;
@@ -236,15 +240,17 @@ impl Process {
     }
 }
 
-/// Chooses those of `sizes` that add up to the most that is not above `room`. Gives for each whether it is chosen. Of more than
-/// a few sizes, the largest are chosen first, which is not always the most.
+/// Up to this number of sizes, [`best_fit`] tries all sets of them: 4096 at most.
+const FEW_SIZES: usize = 12;
+
+/// Chooses those of `sizes` whose sum is the largest that is not above `room`. Gives for each size whether it is chosen. Of more
+/// than [`FEW_SIZES`], takes the largest first, whose sum need not be the largest possible.
 fn best_fit(sizes: &[u64], room: u64) -> Vec<bool> {
-    /// Up to this number of sizes, all sets of them are tried: 4096 at most.
-    const FEW: usize = 12;
-    if sizes.len() <= FEW { best_of_all_sets(sizes, room) } else { largest_first(sizes, room) }
+    if sizes.len() <= FEW_SIZES { best_of_all_sets(sizes, room) } else { largest_first(sizes, room) }
 }
 
-/// Chooses the best of all sets of these sizes, each as the bits of a number.
+/// Tries all sets of these sizes, and chooses the one with the largest sum that is not above `room`. A set is a number: its bit
+/// `n` says whether `sizes[n]` is in the set.
 fn best_of_all_sets(sizes: &[u64], room: u64) -> Vec<bool> {
     let is_in = |set: u32, at: usize| set >> at & 1 == 1;
     let sum_of = |set: u32| {
@@ -260,14 +266,15 @@ fn best_of_all_sets(sizes: &[u64], room: u64) -> Vec<bool> {
 fn largest_first(sizes: &[u64], room: u64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(sizes[*at]));
-    let mut taken = vec![false; sizes.len()];
-    let mut left = room;
+    let mut is_chosen = vec![false; sizes.len()];
+    let mut room_left = room;
     for at in order {
-        if let Some(rest) = left.checked_sub(sizes[at]) {
-            (left, taken[at]) = (rest, true);
+        if sizes[at] <= room_left {
+            room_left -= sizes[at];
+            is_chosen[at] = true;
         }
     }
-    taken
+    is_chosen
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a process adds to footprints, bytes. A page counts with the oldest process of the set that maps it, so the
-/// contributions of all processes add up to the footprint.
+/// What a process adds to the footprints of the sets that it is in, bytes. A page counts with the oldest process of the set that
+/// maps it, so the contributions of all processes add up to the footprint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contribution {
     /// To the footprint of the whole tree.
     pub added_bytes: u64,
-    /// To that of the descendants; it has no meaning for the first process.
+    /// To the footprint of the descendants; it has no meaning for the command's first process.
     pub added_to_descendants_bytes: u64,
     /// Pages that no other process maps.
     pub private_bytes: u64,

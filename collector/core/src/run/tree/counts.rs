@@ -15,11 +15,11 @@ pub struct Counts {
     /// Joined processes without a REAPED record. Where the connector reported all processes of the tree, a service (`srun`)
     /// started them with the command's environment. The launcher's sums do not include them.
     pub joined_unreaped: u64,
-    /// CPU time of those and of the children that they waited for, as far as known, microseconds.
+    /// CPU time of the processes in `joined_unreaped` and of the children that they waited for, as far as known, microseconds.
     pub joined_unreaped_cpu_us: u64,
-    /// Orphans that the launcher had not reaped when they were finalized: its sums do not include them.
+    /// Orphans that the launcher had not reaped when they were finalized. The launcher's sums do not include them.
     pub unreaped_orphans: u64,
-    /// Of `autoreaped`: killed with the init of their pid namespace, and their usage is unknown.
+    /// Processes in `autoreaped` that were killed with the init of their pid namespace, and whose usage is unknown.
     pub killed_with_namespace: u64,
     /// Execs of uninstrumented programs, as far as the connector or a sample reported them.
     pub uninstrumented_programs: u64,

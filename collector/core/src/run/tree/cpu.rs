@@ -11,13 +11,15 @@
 //! | the kernel's account of its exit | its CPU clock, if read before it was reaped; else the account's | exact; else sampled |
 //! | samples | its CPU clock at the last one | sampled |
 //!
-//! - Where a child's figure is not exact, the rest of the reaper's sum has what the child's lacks. Then the reaper has the time
-//!   of its own clock.
-//! - What is known of a process's children together beyond what is known of each is unattributed
-//!   ([`OwnUsage::unattributed_us`]). It is in the total.
+//! - If a child's figure is not exact, what is left of the reaper's sum without the children includes what that figure lacks.
+//!   Then
+//!   the reaper's own time is that of its clock.
+//! - A process's sums can have more of its children together than is known of each. The difference is unattributed
+//!   ([`OwnUsage::unattributed_us`]), and is in the run's total.
 //! - EXIT, the account and the clock lack the kernel's teardown of the memory. If a part of a difference lacks it, the
 //!   process's own exact clock is closer.
-//! - Of a process from before the run (`before`), REAPED has what its children used before, too. So only EXIT and its clock count.
+//! - Of a process from before the run (`before`), REAPED has what its children used before, too. So only EXIT and its clock
+//!   count.
 //! - In a pid namespace, init reaps orphans. If init ends first, the kernel reaps: zombies go into init's sums, and are
 //!   subtracted. Processes that the kernel then kills go into no sum, which a warning says.
 
@@ -36,7 +38,7 @@ pub(crate) struct OwnUsage {
     pub usage: Rusage,
     /// How they are known.
     pub quality: Quality,
-    /// CPU time that its sums have of its children, beyond what is known of each child, microseconds.
+    /// CPU time that the process's sums have of its children, beyond what is known of each child, microseconds.
     pub unattributed_us: u64,
 }
 
@@ -49,7 +51,7 @@ impl OwnUsage {
 
 impl Process {
     /// Gives what it used itself, and how that is known: by the table above. `tick_us`: microseconds of a clock tick.
-    pub(super) fn own(&self, tick_us: u64) -> OwnUsage {
+    pub(super) fn own_usage(&self, tick_us: u64) -> OwnUsage {
         let own = |usage, quality| {
             let of_children_us = self.end.exit.map_or(0, |exit| exit.children_usage.cpu_us());
             let unattributed_us = of_children_us.saturating_sub(self.known_children().cpu_us());
@@ -58,7 +60,7 @@ impl Process {
         match (&self.end.reaped.filter(|_| self.before.is_none()), &self.end.exit) {
             (Some(reaped), Some(exit)) => {
                 let rest = reaped.usage.minus(&self.waited_for(exit));
-                // EXIT comes before the end, so REAPED has more. Much less shows that it is of another process under the same
+                // EXIT comes before the end, so REAPED has more. If it has much less, it is about another process of the same
                 // pid.
                 let is_of_another = rest.cpu_us() < exit.own_usage.cpu_us() / 2;
                 own(if is_of_another { exit.own_usage } else { rest }, Quality::Exact)
@@ -72,13 +74,14 @@ impl Process {
         }
     }
 
-    /// Gives what it used itself, from the sum of that and what it waited for. The rest of the sum without its children is
-    /// its own, but in three cases:
+    /// Gives what it used itself, from the `sum` of that and what it waited for (REAPED without EXIT). What is left of the sum
+    /// without its children is its own, but in three cases:
     ///
     /// - Clock and children are more than the sum: the kernel reaped children. Its clock is its own time.
-    /// - The figures of its children are not exact, or it is not certain which are in the sum. The rest then has what those
-    ///   figures lack, too. Its clock is its own time, and what is left of the rest is unattributed.
-    /// - A child in the sum may be a zombie that it left: the rest is a lower bound.
+    /// - The figures of its children are not exact, or it is not certain which are in the sum. Then what is left includes what
+    ///   those
+    ///   figures lack, too. Its clock is its own time, and the remainder is unattributed.
+    /// - A child in the sum may be a zombie that it left: what is left is a lower bound.
     fn own_of_sum(&self, sum: &Rusage) -> OwnUsage {
         let rest = sum.minus(&self.known_children());
         let clock_us = self.clock_us();
@@ -95,27 +98,27 @@ impl Process {
         OwnUsage { usage: rest, quality, unattributed_us: 0 }
     }
 
-    /// Whether its sum without its children may have CPU time of children, too.
+    /// Whether what is left of its sum without its children may include CPU time of children.
     fn is_rest_of_children_too(&self) -> bool {
-        // Which children the kernel reaped is a best fit, unless it is all of them.
-        let is_fit = self.cpu.has_autoreaped_children && self.cpu.unreaped_count > 0;
+        // If the kernel reaped some of its children, which ones they are is a guess (`best_fit`).
+        let is_guess = self.cpu.has_autoreaped_children && self.cpu.unreaped_count > 0;
         // The teardown of a child can take longer than all that a shell does itself.
         let is_whole =
             self.cpu.is_clock_final || self.end.account.is_some_and(|account| account.is_cpu_whole);
         let is_clock_closer = self.cpu.children_lack_teardown && is_whole;
-        self.cpu.has_inexact_children || is_clock_closer || is_fit
+        self.cpu.has_inexact_children || is_clock_closer || is_guess
     }
 
-    /// Gives the CPU time that its REAPED record leaves for children beside what is known of it and them, microseconds.
-    /// `None`: it has no such record, or its EXIT record says what it waited for.
+    /// Gives the CPU time that its REAPED record leaves for more children, beside its own clock and its known children,
+    /// microseconds. `None`: it has no such record, or its EXIT record says what it waited for.
     pub(super) fn room_beside_clock_us(&self) -> Option<u64> {
         let reaped = self.end.reaped.filter(|_| self.end.exit.is_none())?;
         let room_us = reaped.usage.cpu_us().saturating_add(Tolerance::CHILD_ROUNDING_US);
         Some(room_us.saturating_sub(self.clock_us()).saturating_sub(self.known_children().cpu_us()))
     }
 
-    /// Whether its clock and its children are more than its REAPED record has: the kernel reaped children by itself. With an
-    /// EXIT record that is not asked: it says what the process waited for.
+    /// Whether its clock and its children are more than its REAPED record has: then the kernel reaped children by itself. False
+    /// with an EXIT record, which says what the process waited for.
     fn has_more_children_than_sum(&self) -> bool {
         if self.end.exit.is_some() || self.cpu.unreaped_count == 0 {
             return false;
@@ -137,25 +140,26 @@ impl Process {
     }
 
     /// Gives how its CPU time is known by its clock alone. The kernel's account of its exit comes before the teardown of its
-    /// memory, which takes time in proportion to its size. If that is less than the clock is ahead anyway, or 1% of its
-    /// time, the account is exact.
+    /// memory, which takes time in proportion to the memory's size. If that time is within [`Tolerance::CLOCK_AHEAD_US`] or 1% of
+    /// the CPU time, the account is exact.
     fn clock_quality(&self) -> Quality {
         const MIB: u64 = 1 << 20;
-        let is_accounted = self.end.account.is_some_and(|account| {
+        let is_account_exact = self.end.account.is_some_and(|account| {
             let held_bytes = account.peak_rss_bytes.unwrap_or(0);
             let teardown_us = held_bytes.saturating_mul(Tolerance::TEARDOWN_US_PER_MIB) / MIB;
             let cpu_us = account.cpu_ns.unwrap_or(0) / 1000;
             account.is_cpu_whole && teardown_us <= Tolerance::CLOCK_AHEAD_US.max(cpu_us / 100)
         });
         match self.clock_ns() {
-            Some(_) if self.cpu.is_clock_final || is_accounted => Quality::Exact,
+            Some(_) if self.cpu.is_clock_final || is_account_exact => Quality::Exact,
             Some(_) => Quality::Sampled,
             None => Quality::Unknown,
         }
     }
 
-    /// Gives what REAPED contains of its children. After the last record of a pid namespace's init the kernel reaps the
-    /// zombies that are left there. So for an init the known children may be more than its EXIT record has.
+    /// Gives what its REAPED record contains of its children, where `exit` is its EXIT record. After that record of a pid
+    /// namespace's init, the kernel reaps the zombies that are left there. So the known children of an init may be more than
+    /// `exit` has.
     fn waited_for(&self, exit: &ExitRecord) -> Rusage {
         let known = self.known_children();
         if self.ids.key.pid == 1 && known.cpu_us() > exit.children_usage.cpu_us() {
@@ -170,7 +174,8 @@ impl Process {
         self.cpu.reaped_children.plus(&self.cpu.unreaped_children)
     }
 
-    /// Gives what its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process and the children that it waited for.
+    /// Gives what its reaper's RUSAGE_CHILDREN grew by, as far as is known: the process (`own`) and the children that it waited
+    /// for.
     pub(super) fn total_usage(&self, own: &Rusage) -> Rusage {
         own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children_usage))
     }
@@ -188,12 +193,13 @@ impl Process {
         }
     }
 
-    /// Whether `total_usage` lacks the kernel's teardown of a process: only REAPED and the clock of a zombie have that.
+    /// Whether `total_usage` lacks the kernel's teardown of this process or of a child, if it has no REAPED record. Only REAPED
+    /// and the clock of a zombie include that.
     pub(super) fn lacks_teardown(&self) -> bool {
         self.end.exit.is_some() || !self.cpu.is_clock_final || self.cpu.children_lack_teardown
     }
 
-    /// Whether it may have waited for one more child that used this, by what is known of all its children.
+    /// Whether its sums have room for one more child that used this, by what is known of all its children.
     pub(super) fn can_include_child(&self, used: &Rusage) -> bool {
         used.cpu_us() <= self.room_for_children_us()
     }
@@ -201,13 +207,14 @@ impl Process {
     /// Gives how much CPU time of its children its sums have beyond that of the known ones, microseconds.
     pub(super) fn room_for_children_us(&self) -> u64 {
         let all_us = self.children_us().unwrap_or(u64::MAX).saturating_add(Tolerance::CHILD_ROUNDING_US);
-        let own_claims = self.claims.iter().filter(|claim| claim.is_by_parent);
-        let claimed_us = own_claims.fold(0, |sum: u64, claim| sum.saturating_add(claim.least_us));
+        // Children that no other process can have reaped come first.
+        let certain_claims = self.claims.iter().filter(|claim| claim.is_by_parent);
+        let claimed_us = certain_claims.fold(0, |sum: u64, claim| sum.saturating_add(claim.least_cpu_us));
         all_us.saturating_sub(self.known_children().cpu_us()).saturating_sub(claimed_us)
     }
 
-    /// Whether a child that no record says was reaped may be a zombie that it left when it was killed: it has reported the
-    /// waits for others, and the rest of its sum may be its own time since its clock was read.
+    /// Whether a child that no record says was reaped may be a zombie that it left when it was killed. It has reported its waits
+    /// for other children, and the time in its sum that fits the child may be its own since its clock was read.
     pub(super) fn may_have_left_zombies(&self) -> bool {
         self.end.exit.is_none()
             && self.is_instrumented()
@@ -230,9 +237,9 @@ impl Process {
         }
     }
 
-    /// Makes a usage of the clock (`cpu_ns`), with what the last sample had besides. The clock is exact. The split into user and
-    /// system time is that of the last thread by the kernel's account, or else that of the sampled ticks; `tick_us` is the
-    /// length of one.
+    /// Makes a usage of the clock (`cpu_ns`) and of what else the last sample had. If the process had one thread, CPU time is
+    /// divided into user and system time as the kernel's account has it. Else it is divided as the sampled ticks have it.
+    /// `tick_us`: microseconds of a clock tick.
     fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
         let observed = &self.observed;
         let sampled_us = (observed.user_ticks * tick_us, observed.system_ticks * tick_us);
@@ -258,7 +265,7 @@ impl Process {
         }
     }
 
-    /// Whether the kernel reaped children that were charged to it: it ignores SIGCHLD, or its sums have less than those
+    /// Whether the kernel reaped children that were charged to it: it ignores SIGCHLD, or its sums have less than those children
     /// used.
     pub(super) fn has_charged_autoreaped(&self) -> bool {
         let Some(exit) = &self.end.exit else { return self.has_more_children_than_sum() };

@@ -32,9 +32,9 @@ impl Tree {
         id
     }
 
-    /// Keeps a child that /proc shows where the connector reports every process. An unknown child may just be ahead of its
-    /// events; those of an earlier process with its pid would be taken for its own. It waits until all events up to its
-    /// sighting are applied.
+    /// Keeps a child that /proc shows and the tree does not have, where the connector reports every process. The child waits
+    /// until all events up to its sighting are applied. They may report it. If they are about an earlier process with its pid,
+    /// they would be taken for its own.
     pub(crate) fn found_ahead(&mut self, child: ChildSeen) {
         self.by_state.found_ahead.push(child);
     }
@@ -43,25 +43,26 @@ impl Tree {
     pub(super) fn add_found_ahead(&mut self, complete_ns: u64) {
         let mut waiting = std::mem::take(&mut self.by_state.found_ahead);
         for child in waiting.extract_if(.., |child| child.seen_ns <= complete_ns) {
-            let here = Key { pid_ns: self.context.pid_ns, pid: child.host_pid };
+            let host_key = Key { pid_ns: self.context.pid_ns, pid: child.host_pid };
             let is_known = |key| self.knows(key, child.pidfd_inode, child.earliest_start_ns);
-            if !is_known(here) && !is_known(child.key) {
+            if !is_known(host_key) && !is_known(child.key) {
                 self.found_in_proc(&child);
             }
         }
         self.by_state.found_ahead = waiting;
     }
 
-    /// Forgets a child of [`Self::found_ahead`] that may be this process, which is finalized: it is not another one.
+    /// Forgets children of [`Self::found_ahead`] that may be this process, which leaves the tree: they would be added as another
+    /// one.
     pub(super) fn forget_found_ahead(&mut self, process: &Process) {
-        let is_pid = |child: &ChildSeen| match process.ids.host_pid {
+        let has_its_pid = |child: &ChildSeen| match process.ids.host_pid {
             Some(host_pid) => host_pid == child.host_pid,
             None => process.ids.key == child.key,
         };
         let identity = process.identity();
-        self.by_state
-            .found_ahead
-            .retain(|child| !(is_pid(child) && identity.can_be(child.pidfd_inode, child.earliest_start_ns)));
+        self.by_state.found_ahead.retain(|child| {
+            !has_its_pid(child) || !identity.can_be(child.pidfd_inode, child.earliest_start_ns)
+        });
     }
 
     /// Sets the pid that a process of another pid namespace has in the collector's, as /proc showed it.
@@ -76,16 +77,17 @@ impl Tree {
 
     /// Makes a process findable by its pid in the collector's namespace.
     pub(super) fn index_host_pid(&mut self, id: ProcessId, pid: u32) {
-        self.by_state.index.entry(Key { pid_ns: self.context.pid_ns, pid }).or_default().push(id);
+        self.by_state.by_pid.entry(Key { pid_ns: self.context.pid_ns, pid }).or_default().push(id);
     }
 
     /// Takes in what /proc shows at this time (CLOCK_MONOTONIC, nanoseconds) of the memory of a live process whose image has
-    /// no record. Own memory does not count where the connector reports execs: its event will follow, with the exact time.
+    /// no record. That it has memory of its own is left out where the connector reports execs: the exec's event will follow, with
+    /// the exact time.
     pub(crate) fn set_unreported_image(&mut self, id: ProcessId, memory: UnreportedMemory, at_ns: u64) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let is_own = memory == UnreportedMemory::Own;
         let was_forked = matches!(process.program.image, Image::Forked { .. });
-        // A fork child has a record of its copy, not of what it exec'd since.
+        // The record of a fork child is about its copy, and not about what it exec'd since.
         let is_reported = process.program.has_record && !was_forked;
         let will_be_reported = process.ancestry.is_watched && is_own;
         if is_reported || will_be_reported {
@@ -120,8 +122,8 @@ impl Tree {
         unproven.filter(|process| process.is_alive() && !process.ids.is_proven).filter_map(Process::target)
     }
 
-    /// Takes in whether the pid of a process of [`Self::memberships_to_check`] is that of a process of the tree. If not, it ends
-    /// now, and nothing is counted for it.
+    /// Takes in whether the pid of a process of [`Self::memberships_to_check`] is that of a process of the tree. If not, the
+    /// process ends now, and nothing is read under that pid.
     pub(crate) fn prove(&mut self, id: ProcessId, is_member: bool, now_ns: u64) {
         self.by_state.unproven.remove(&id);
         let Some(process) = self.processes.get_mut(&id).filter(|process| process.is_alive()) else { return };
@@ -145,7 +147,7 @@ impl Tree {
         inner.filter(|process| process.is_alive() && process.ids.host_pid.is_none()).count()
     }
 
-    /// Whether [`Self::unseen`] can be at least `count`. It is cheap: it does not look at the processes.
+    /// Whether [`Self::unseen`] can be at least `count`. This is cheap, since it does not look at the processes.
     pub(in crate::run) fn may_have_unseen(&self, count: usize) -> bool {
         self.by_state.inner.len() >= count
     }
@@ -162,14 +164,15 @@ impl Tree {
         }
     }
 
-    /// Notes that a sample of this time, CLOCK_MONOTONIC nanoseconds, found a process dead.
+    /// Notes that the sample of this time, CLOCK_MONOTONIC nanoseconds, found a process dead. The first such sample counts.
     pub(crate) fn observe_missing(&mut self, id: ProcessId, at_ns: u64) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.lifetime.missing_ns.get_or_insert(at_ns);
         }
     }
 
-    /// Notes that a process was no longer in /proc at this time, CLOCK_MONOTONIC nanoseconds.
+    /// Notes that a process was no longer in /proc at this time, CLOCK_MONOTONIC nanoseconds. If it counts as live, it ends at a
+    /// [`Tree::finalize`] that has all records up to this time.
     pub fn observe_absence(&mut self, id: ProcessId, at_ns: u64) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.lifetime.gone_ns.get_or_insert(at_ns);
@@ -190,8 +193,8 @@ impl Tree {
         (observed.minor_faults, observed.major_faults) = (remains.minor_faults, remains.major_faults);
     }
 
-    /// Takes in the kernel's account of a process's exit. If the process's end was applied before, counts the memory that only the
-    /// account shows.
+    /// Takes in the kernel's account of a process's exit. If the process's end was applied before, queues the memory that only
+    /// the account shows for the next sample.
     pub(crate) fn note_account(&mut self, id: ProcessId, account: ExitAccount) {
         let tick_us = self.context.tick_us;
         if let Some(process) = self.processes.get_mut(&id) {
@@ -207,7 +210,7 @@ impl Tree {
     /// then, if it had not ended long before.
     #[must_use]
     pub fn accounted(&self, pid: u32, start_ns: u64) -> Option<ProcessId> {
-        let of_pid = self.by_state.index.get(&Key { pid_ns: self.context.pid_ns, pid })?;
+        let of_pid = self.by_state.by_pid.get(&Key { pid_ns: self.context.pid_ns, pid })?;
         let mut latest_first = of_pid.iter().rev().filter_map(|id| self.processes.get(id));
         let latest_start_ns = start_ns.saturating_add(Tolerance::START_ROUNDING_NS);
         let process = latest_first.find(|process| process.lifetime.start_ns <= latest_start_ns)?;
@@ -222,15 +225,16 @@ impl Tree {
         }
     }
 
-    /// Notes that a process has exec'd by this time (CLOCK_MONOTONIC, nanoseconds), and no START record came. Without the
-    /// connector only.
+    /// Notes that a live process has exec'd by this time (CLOCK_MONOTONIC, nanoseconds), and no START record came. Only for runs
+    /// in which the connector does not report execs.
     pub(crate) fn observe_exec(&mut self, id: ProcessId, at_ns: u64) {
         if self.processes.get(&id).is_some_and(Process::is_alive) {
             self.note_exec(id, at_ns);
         }
     }
 
-    /// Notes that a process has exec'd at `at_ns`, CLOCK_MONOTONIC nanoseconds; its program has not reported yet.
+    /// Notes that a process has exec'd at `at_ns`, CLOCK_MONOTONIC nanoseconds. Its program has not reported yet, and is to be
+    /// read.
     pub(super) fn note_exec(&mut self, id: ProcessId, at_ns: u64) {
         // If the program before has not reported either, it was uninstrumented.
         self.confirm_uninstrumented(id);
@@ -246,8 +250,8 @@ impl Tree {
         self.by_state.young.insert(id);
     }
 
-    /// Takes in what /proc shows of the program of a process that has not reported. A reading after the program's end replaces
-    /// none that was made while it ran. A program that has reported is known by its record.
+    /// Takes in what /proc shows of the program of a process. A program that has reported is known by its record, so the reading
+    /// is left out. So is a reading after the program's end, if one was made while it ran.
     pub(crate) fn set_program(&mut self, id: ProcessId, seen: Program) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         if seen.is_over() && process.was_read_before(&seen) {
@@ -261,41 +265,51 @@ impl Tree {
         }
     }
 
-    /// Gives the processes that were made, or exec'd, by this time, and have written no record since.
+    /// Gives the live processes that were made, or exec'd, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), have written no record
+    /// since, and were not read since.
     pub fn programs_to_read(&self, by_ns: u64) -> impl Iterator<Item = &Process> {
         let unread = self.by_state.unreported.iter().filter_map(|id| self.processes.get(id));
-        unread.filter(move |p| p.is_alive() && p.awaits_record() && p.program_start_ns() <= by_ns)
+        unread.filter(move |process| {
+            process.is_alive() && process.awaits_record() && process.program_start_ns() <= by_ns
+        })
     }
 
-    /// Notes that the program of such a process was read. It still has time to write a START record.
+    /// Notes that the program of one of [`Self::programs_to_read`] was read. It still has time to write a START record.
     pub(in crate::run) fn program_was_read(&mut self, id: ProcessId) {
         if self.by_state.unreported.remove(&id) {
-            self.by_state.unconfirmed.push_back(id);
+            self.by_state.unconfirmed.insert(id);
         }
     }
 
-    /// Gives the processes whose time to write a START record is over: their programs are read once more before that is
-    /// concluded.
+    /// Gives the live processes whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC). Their programs are read
+    /// once more before [`Self::tick`] concludes that they are uninstrumented.
     pub fn overdue_starts(&self, now_ns: u64) -> impl Iterator<Item = &Process> {
-        let unconfirmed = self.by_state.unconfirmed.iter().map(|id| self.processes.get(id));
-        let overdue =
-            unconfirmed.take_while(move |process| process.is_none_or(|p| !p.may_still_report(now_ns)));
-        overdue.flatten().filter(|process| process.is_alive() && process.program.unreported_exec.is_some())
+        let unconfirmed = self.by_state.unconfirmed.iter().filter_map(|id| self.processes.get(id));
+        unconfirmed.filter(move |process| {
+            let is_awaited = process.is_alive() && process.program.unreported_exec.is_some();
+            is_awaited && !process.may_still_report(now_ns)
+        })
     }
 
     /// Concludes that programs whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC) are uninstrumented. Then
     /// takes processes off the lists whose question is answered.
     pub fn tick(&mut self, now_ns: u64) {
-        // They are in the order of their readings: if one has time, so have all behind it.
-        while let Some(id) = self.by_state.unconfirmed.front().copied() {
-            if self.processes.get(&id).is_some_and(|process| process.may_still_report(now_ns)) {
-                break;
-            }
-            if self.processes.get(&id).is_some_and(Process::is_alive) {
-                self.confirm_uninstrumented(id);
-            }
-            self.by_state.unconfirmed.pop_front();
-        }
+        self.confirm_overdue(now_ns);
+        self.drop_answered(now_ns);
+    }
+
+    /// Concludes that programs whose time to write a START record is over at `now_ns` (CLOCK_MONOTONIC) are uninstrumented.
+    fn confirm_overdue(&mut self, now_ns: u64) {
+        let overdue: Vec<ProcessId> = self.overdue_starts(now_ns).map(|process| process.ids.id).collect();
+        overdue.into_iter().for_each(|id| self.confirm_uninstrumented(id));
+        let may_still_report =
+            |id: &ProcessId| self.processes.get(id).is_some_and(|process| process.may_still_report(now_ns));
+        self.by_state.unconfirmed.retain(may_still_report);
+    }
+
+    /// Takes processes off the lists that ask for something that is known by now, or no longer matters. `now_ns` is
+    /// CLOCK_MONOTONIC.
+    fn drop_answered(&mut self, now_ns: u64) {
         let processes = &self.processes;
         let is_alive = |id: &ProcessId| processes.get(id).is_some_and(Process::is_alive);
         self.by_state
@@ -313,18 +327,19 @@ impl Tree {
 
     /// Whether a live process runs an uninstrumented program.
     pub fn has_uninstrumented(&self) -> bool {
-        let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
-        alive.into_iter().any(|process| process.program.image == Image::Uninstrumented)
+        let mut alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
+        alive.any(|process| process.program.image == Image::Uninstrumented)
     }
 
-    /// Gives when the youngest program began, by `by_ns` (CLOCK_MONOTONIC, nanoseconds), that has not reported, if there is
-    /// a young one.
+    /// Gives when the youngest of the young programs began that have not reported and began by `by_ns`. `None`: there is none.
+    /// Times are CLOCK_MONOTONIC nanoseconds. Young is up to [`Tolerance::YOUNG_NS`].
     pub fn youngest_unreported_ns(&self, by_ns: u64) -> Option<u64> {
         let young = self.by_state.young.iter().filter_map(|id| self.processes.get(id));
         young.map(Process::program_start_ns).filter(|start_ns| *start_ns <= by_ns).max()
     }
 
-    /// Concludes that the program that a process exec'd writes no record: it has ended, or had enough time.
+    /// Concludes that the program that a process exec'd is uninstrumented: it has written no record, and has ended or had enough
+    /// time. Its image and image group begin with the exec. Changes nothing without an unreported exec.
     pub(super) fn confirm_uninstrumented(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Some(exec) = process.program.unreported_exec.clone() else { return };

@@ -22,7 +22,7 @@ pub(super) struct FailedSpawn {
 const COULD_NOT_EXEC: i32 = 127 << 8;
 
 impl FailedSpawn {
-    /// Whether this may be its child: one that is not known to have run or lived on after the record.
+    /// Whether this process may be the spawn's child: it has not exec'd and did not live on after the record, as far as known.
     fn may_be_of(&self, process: &Process) -> bool {
         is_unrecorded_child(process, self.parent)
             && process.lifetime.start_ns <= self.at_ns
@@ -32,7 +32,7 @@ impl FailedSpawn {
     }
 }
 
-/// Whether this is a child of that parent, and no record is about it: the connector or /proc has reported it.
+/// Whether a process is a child of that parent, and no record is about it: only the connector or /proc has reported it.
 fn is_unrecorded_child(process: &Process, parent: ProcessId) -> bool {
     process.ancestry.parent == Parent::Known(parent)
         && !process.program.has_record
@@ -40,8 +40,9 @@ fn is_unrecorded_child(process: &Process, parent: ProcessId) -> bool {
 }
 
 impl Tree {
-    /// Counts a posix_spawn of this process that failed after its child was made, by `at_ns`. The child never became a
-    /// process of its own.
+    /// Counts a posix_spawn of `parent` that failed, by `at_ns` (CLOCK_MONOTONIC nanoseconds), after its child was made. If the
+    /// tree has the child already, forgets it, so that it counts once. Else the record waits for it, unless the parent is not
+    /// known.
     pub(super) fn spawn_failed(&mut self, parent: Option<ProcessId>, at_ns: u64) {
         self.counts.created += 1;
         self.counts.failed_spawns += 1;
@@ -68,12 +69,12 @@ impl Tree {
         }
     }
 
-    /// Forgets a process that a SPAWN_FAILED record has counted. Returns whether it was one.
+    /// Forgets a process, and the SPAWN_FAILED record that has counted it, if there is one. Returns whether there was.
     pub(super) fn forget_failed_spawn(&mut self, id: ProcessId) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
         let unmatched = &mut self.by_state.failed_spawns;
-        let Some(place) = unmatched.iter().position(|spawn| spawn.may_be_of(process)) else { return false };
-        unmatched.remove(place);
+        let Some(at) = unmatched.iter().position(|spawn| spawn.may_be_of(process)) else { return false };
+        unmatched.remove(at);
         self.forget(id);
         true
     }

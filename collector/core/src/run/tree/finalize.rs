@@ -1,5 +1,5 @@
-//! When no record can change a process's figures any more: its summary, and its removal from the tree. That is so when it was
-//! reaped, or when it is gone from /proc and no record about it can come any more.
+//! Makes a process's summary and removes the process from the tree, as soon as no record can change its figures any more. By then
+//! it was reaped, or it is gone and its reaper has had the time to write REAPED.
 
 use std::cmp::Reverse;
 
@@ -13,11 +13,11 @@ use super::{Parent, Process, ProcessId, Tree};
 use crate::model::ids::Target;
 
 impl Tree {
-    /// Gives the processes of which it is to be found whether they have left /proc, which would allow to finalize a process. These
-    /// are processes that ended and have no REAPED record, and live children of processes that ended.
+    /// Gives the processes that the session is to look for in /proc: a process that is gone from there can be finalized. They are
+    /// processes that ended and have no REAPED record, and live children of processes that ended.
     ///
-    /// A process that ended often leaves /proc without a record. So the session asks for all of them now and then (`all`). Without
-    /// `all`, those are left out whose reaper can still write REAPED: see [`Self::ended_before_a_reaped_ancestor`].
+    /// Without `all`, processes are left out whose reaper can still write REAPED: see [`Self::ended_before_a_reaped_ancestor`].
+    /// Some of these leave /proc without a record, so the session asks for all of them now and then.
     #[must_use]
     pub fn absence_questions(&self, all: bool) -> Vec<Target> {
         let mut ended_parents = FxHashSet::default();
@@ -33,7 +33,7 @@ impl Tree {
                 questions.extend(process.target());
             }
         }
-        // A child of an ended process can have ended though it counts as live: its reaper need not have written a record.
+        // A child of an ended process may have ended, too, though it counts as live: its reaper need not write a record.
         if !ended_parents.is_empty() {
             let alive = self.by_state.alive.iter().filter_map(|id| self.processes.get(id));
             let is_orphan = |process: &&Process| {
@@ -45,21 +45,21 @@ impl Tree {
         questions
     }
 
-    /// Finalizes ended processes for which no record can follow. A possible reaper of a process that is not finalized yet is
-    /// left for a later call: the usage of that process may have to be subtracted from the reaper's sums.
+    /// Finalizes ended processes for which no record can follow. A possible reaper of a process that is not finalized yet is left
+    /// for a later call. The usage of that process may have to be subtracted from its sums.
     ///
-    /// All records that were written before `complete_ns` are applied: no EXIT record can follow of a process that was seen dead by
-    /// then. `now_ns` is the present. Both are CLOCK_MONOTONIC nanoseconds.
+    /// All records that were written before `complete_ns` are applied: no EXIT record can follow of a process that was seen dead
+    /// by then. `now_ns` is the present. Both are CLOCK_MONOTONIC nanoseconds.
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
         self.add_found_ahead(complete_ns);
-        // Until the command's first process is known, an ancestor that may reap orphans is not.
+        // Until the command's first process is known, ancestors that may have reaped an orphan can be missing.
         if self.main.is_none() && self.context.has_main {
             return;
         }
         let mut awaiting = self.end_seen_dead(complete_ns);
         let ended = self.by_state.ended.iter().copied();
-        let (over, open): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_over(*id, complete_ns));
-        awaiting.extend(open.into_iter().flat_map(|id| self.possible_reapers(id)));
+        let (over, not_over): (Vec<_>, Vec<_>) = ended.partition(|id| self.is_over(*id, complete_ns));
+        awaiting.extend(not_over.into_iter().flat_map(|id| self.possible_reapers(id)));
         let mut replaced = Replaced::default();
         for id in self.children_first(over) {
             if awaiting.contains(&id) {
@@ -68,12 +68,13 @@ impl Tree {
                 replaced.extend(self.finalize_one(id, now_ns));
             }
         }
-        // Descendants that are left were deeper, and would have come first: none of those finalized needed it.
+        // Each process came before its ancestors, so none of those above needed the ancestors that take their places.
         self.replace_uninstrumented_ancestors(&replaced);
         self.by_state.ended.retain(|id| self.processes.contains_key(id));
     }
 
-    /// Ends the processes that were seen dead, if all their records are applied. Returns the possible reapers of the others.
+    /// Ends the processes that were seen dead by `complete_ns`, CLOCK_MONOTONIC nanoseconds: all their records are applied.
+    /// Returns the possible reapers of the others.
     fn end_seen_dead(&mut self, complete_ns: u64) -> FxHashSet<ProcessId> {
         let mut awaiting = FxHashSet::default();
         for id in self.by_state.seen_dead.iter().copied().collect::<Vec<_>>() {
@@ -104,16 +105,16 @@ impl Tree {
             let wait_ns = if ended_first { 0 } else { Tolerance::REAPED_AFTER_GONE_NS };
             return complete_ns >= gone_ns.saturating_add(wait_ns);
         }
-        // One whose pid here is known will be found to be gone.
+        // A process whose pid in the collector's namespace is known will be found to be gone.
         let Some(end_ns) = process.lifetime.end_ns.filter(|_| process.ids.host_pid.is_none()) else {
             return false;
         };
         ended_first || complete_ns.saturating_sub(end_ns) >= Tolerance::REAPED_AFTER_UNSEEN_END_NS
     }
 
-    /// Whether the process ended before its parent did, and the parent was reaped. Or the parent ended before its own parent
-    /// did, which was reaped, and so on. Then its reaper can't write REAPED any more. An orphan, which outlived its parent, has
-    /// another reaper, which can.
+    /// Whether the process ended before its parent, and the parent was reaped. The same holds if the parent was not reaped, but
+    /// ended before its own parent, which was reaped, and so on. Then the process's reaper can't write REAPED any more. An
+    /// orphan, which outlived its parent, has another reaper, which can.
     fn ended_before_a_reaped_ancestor(&self, process: &Process) -> bool {
         let mut child = process;
         for _ in 0..Tolerance::MOST_ANCESTORS {
@@ -130,8 +131,8 @@ impl Tree {
         false
     }
 
-    /// Finalizes all processes at the end of the run, the live ones as they are. For these, `now_ns` (CLOCK_MONOTONIC nanoseconds)
-    /// stands for their end.
+    /// Finalizes all processes at the end of the run, the live ones as they are. For these, `now_ns` (CLOCK_MONOTONIC
+    /// nanoseconds) stands for their end.
     pub fn finalize_all(&mut self, now_ns: u64) {
         self.end_seen_dead(u64::MAX);
         self.by_state.alive.clear();
@@ -141,24 +142,30 @@ impl Tree {
         }
     }
 
-    /// Orders processes so that each comes before its parent: its usage is subtracted from the parent's. If the parent is not
-    /// known, the process that would reap it as an orphan stands for it. A process's depth is its number of such ancestors. The
-    /// deepest come first.
+    /// Orders processes so that each comes before its ancestors, since its usage is subtracted from the parent's. The deepest
+    /// come first. Among equally deep ones, processes that SIGKILL ended come last: what is left of an init's sum then shows
+    /// whether the init waited for them.
     fn children_first(&self, mut ids: Vec<ProcessId>) -> Vec<ProcessId> {
+        let depths = self.depths(&ids);
+        let was_killed = |id: &ProcessId| self.processes.get(id).is_some_and(Process::was_killed);
+        ids.sort_unstable_by_key(|id| (Reverse(depths.get(id).copied()), was_killed(id), *id));
+        ids
+    }
+
+    /// Gives the depths of these processes and of their ancestors. A process's depth is the number of processes on its way up, by
+    /// [`Self::parent_or_reaper`], itself included.
+    fn depths(&self, ids: &[ProcessId]) -> FxHashMap<ProcessId, u32> {
         let mut depths: FxHashMap<ProcessId, u32> =
             FxHashMap::with_capacity_and_hasher(ids.len(), FxBuildHasher);
-        for id in &ids {
-            // Up to an ancestor whose depth is known. On the way back, each is one deeper than the one above it.
+        for id in ids {
+            // The way leads up to an ancestor whose depth is known. On the way back, each is one deeper than the one above it.
             let mut path = Vec::new();
             let mut at = Some(*id);
             // Records can claim a circle: a process that is on the path already ends it.
             while let Some(id) = at.filter(|id| !depths.contains_key(id)) {
                 depths.insert(id, 0);
                 path.push(id);
-                at = self.processes.get(&id).and_then(|process| {
-                    let parent = process.ancestry.parent.known().filter(|id| self.processes.contains_key(id));
-                    parent.or_else(|| self.unreporting_reapers(process).first().copied())
-                });
+                at = self.parent_or_reaper(id);
             }
             let mut depth = at.and_then(|id| depths.get(&id).copied()).unwrap_or(0);
             for id in path.into_iter().rev() {
@@ -166,27 +173,32 @@ impl Tree {
                 depths.insert(id, depth);
             }
         }
-        // Killed siblings come last: the rest of an init's sum then shows whether it waited for them.
-        let was_killed = |id: &ProcessId| self.processes.get(id).is_some_and(Process::was_killed);
-        ids.sort_unstable_by_key(|id| (Reverse(depths.get(id).copied()), was_killed(id), *id));
-        ids
+        depths
     }
 
-    /// Computes a process's figures, and removes it from the tree. If it was the nearest uninstrumented ancestor of others,
-    /// gives it and its own such ancestor, which takes its place. `now_ns` is CLOCK_MONOTONIC.
+    /// Gives the parent of a process. If the tree does not have the parent, gives the nearest process that may have reaped this
+    /// one as an orphan.
+    fn parent_or_reaper(&self, id: ProcessId) -> Option<ProcessId> {
+        let process = self.processes.get(&id)?;
+        let parent = process.ancestry.parent.known().filter(|id| self.processes.contains_key(id));
+        parent.or_else(|| self.unreporting_reapers(process).first().copied())
+    }
+
+    /// Computes a process's figures, queues its summary, and removes it from the tree. If it was the nearest uninstrumented
+    /// ancestor of others, gives it and its own such ancestor, which takes its place. `now_ns` is CLOCK_MONOTONIC.
     pub(super) fn finalize_one(
         &mut self,
         id: ProcessId,
         now_ns: u64,
     ) -> Option<(ProcessId, Option<ProcessId>)> {
-        // No exit event can follow.
+        // No exit event can follow any more that would show whether it is the child of a failed spawn.
         if self.forget_failed_spawn(id) {
             return None;
         }
         let mut process = self.processes.remove(&id)?;
         // Which children are in its sums decides what is its own, and that decides what its reaper is charged with.
         self.settle_claims(&mut process);
-        let own = process.own(self.context.tick_us);
+        let own = process.own_usage(self.context.tick_us);
         self.remember(&process, now_ns);
         self.charge_reaper(&process, &own);
         if process.has_charged_autoreaped() {
@@ -197,9 +209,7 @@ impl Tree {
         let ancestry = &process.ancestry;
         let replaced = ancestry.was_uninstrumented_ancestor.then_some((id, ancestry.uninstrumented_ancestor));
         if process.has_joined() && process.end.reaped.is_none() {
-            self.counts.joined_unreaped += 1;
-            let cpu_us = &mut self.counts.joined_unreaped_cpu_us;
-            *cpu_us = cpu_us.saturating_add(process.total_usage(&own.usage).cpu_us());
+            self.count_joined_unreaped(process.total_usage(&own.usage).cpu_us());
         }
         self.intervals.extend(process.uncounted_interval(own.cpu_us().saturating_mul(1000)));
         let parent_pid = self.parent_pid(&process);
@@ -207,7 +217,15 @@ impl Tree {
         replaced
     }
 
-    /// Remembers a finalized process: its children may still name it, and a REAPED record may still come.
+    /// Counts a process that joined the run and has no REAPED record. `cpu_us`: CPU time of it and of the children that it waited
+    /// for, microseconds.
+    fn count_joined_unreaped(&mut self, cpu_us: u64) {
+        self.counts.joined_unreaped += 1;
+        let sum_us = &mut self.counts.joined_unreaped_cpu_us;
+        *sum_us = sum_us.saturating_add(cpu_us);
+    }
+
+    /// Remembers a finalized process: its children may still name it, and its REAPED record may still come.
     fn remember(&mut self, process: &Process, now_ns: u64) {
         if self.recently_finalized.len() >= Tolerance::FINALIZED_KEPT {
             self.recently_finalized.pop_front();
@@ -221,7 +239,8 @@ impl Tree {
         });
     }
 
-    /// Gives the pid of a process's parent in the collector's namespace, or else as the process named it. `None`: unknown.
+    /// Gives the pid of a process's parent in the collector's namespace. If the tree does not have the parent, gives the pid that
+    /// a source named. `None`: unknown.
     fn parent_pid(&self, process: &Process) -> Option<u32> {
         let reported = Some(process.ancestry.parent_pid).filter(|pid| *pid != 0);
         match process.ancestry.parent {

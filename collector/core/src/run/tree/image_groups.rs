@@ -10,7 +10,7 @@ use crate::model::ids::{ImageGroup, ProcessId};
 pub(crate) struct Group {
     /// Live processes that share the image.
     pub members: Vec<ProcessId>,
-    /// Number of changes: a proportional set size is only good for one epoch.
+    /// How often a process left the group, or came from another one. A proportional size that was read holds for one epoch only.
     pub epoch: u64,
 }
 
@@ -18,7 +18,9 @@ pub(crate) struct Group {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ImageGroups {
     by_id: FxHashMap<ImageGroup, Group>,
+    /// The last id that was given.
     last: u64,
+    /// See [`Self::changes`].
     changes: u64,
 }
 
@@ -28,7 +30,7 @@ impl ImageGroups {
         self.by_id.get(&group)
     }
 
-    /// Gives how often a process of any group has come, gone, or got another kind of image.
+    /// Gives how often a process of any group has come, gone, or turned out to have another kind of image.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
@@ -39,30 +41,30 @@ impl ImageGroups {
         ImageGroup(self.last)
     }
 
-    /// Adds a new process: what was read of the others' sharing stays true, it is not read itself.
+    /// Adds a process that is new to the tree. The epoch stays: what was read of the others' sharing holds on.
     pub(super) fn add_new(&mut self, id: ProcessId, group: ImageGroup) {
         self.changes += 1;
         self.by_id.entry(group).or_default().members.push(id);
     }
 
-    /// Adds a process of another group: the sharing of all members must be read again.
+    /// Adds a process that comes from another group. The epoch ends: the sharing of all members must be read again.
     pub(super) fn add(&mut self, id: ProcessId, group: ImageGroup) {
         self.add_new(id, group);
         self.by_id.entry(group).or_default().epoch += 1;
     }
 
-    /// Removes a process: the sharing of the others must be read again.
+    /// Removes a process, and a group without processes. The epoch ends: the sharing of the others must be read again.
     pub(super) fn remove(&mut self, id: ProcessId, group: ImageGroup) {
-        let Some(left) = self.by_id.get_mut(&group) else { return };
+        let Some(old) = self.by_id.get_mut(&group) else { return };
         self.changes += 1;
-        left.members.retain(|member| *member != id);
-        left.epoch += 1;
-        if left.members.is_empty() {
+        old.members.retain(|member| *member != id);
+        old.epoch += 1;
+        if old.members.is_empty() {
             self.by_id.remove(&group);
         }
     }
 
-    /// Notes that it is known better how a process got its image. It stays in its group.
+    /// Notes that the kind of a process's image became known, or known better. The process stays in its group.
     pub(super) fn note_image(&mut self) {
         self.changes += 1;
     }

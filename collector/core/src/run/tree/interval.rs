@@ -8,7 +8,7 @@ use super::contribution::Contribution;
 use super::process::{Image, Process};
 use crate::model::ids::ProcessId;
 
-/// A process, or the memory of one of its images, from one time to another.
+/// The time of a process, or of memory that one of its images had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveInterval {
     /// It counts as a process and has no memory; else it is the memory of an image.
@@ -23,20 +23,22 @@ pub struct LiveInterval {
     pub command: Arc<str>,
     /// Begin, CLOCK_MONOTONIC nanoseconds: it was there by then.
     pub start_ns: u64,
-    /// When it is most likely to have begun: means count from there. That is not after `start_ns`, or it is the end, for what
-    /// lasted no known time.
+    /// When it most likely began, CLOCK_MONOTONIC nanoseconds: time-weighted means count from there. It is not after `start_ns`,
+    /// or it is `end_ns`: memory that was there for an unknown time is in no mean.
     pub likely_start_ns: u64,
     /// End, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: u64,
     /// The most that it added to footprints since its last sample.
     pub memory: Contribution,
-    /// The process ended at this time or earlier, and others may have had its memory by then: it counts in `at_most` only.
+    /// The process ended by `end_ns`, perhaps earlier, and others may have had its memory by then. So the interval counts only in
+    /// the upper bound of the RAM (`at_most`).
     pub is_end_rough: bool,
-    /// How much more may be private, as it was never read, bytes. `None`: all, since no sample saw the image.
+    /// How much more may be private, bytes: how the process shares its memory was never read. `None`: all of it, since no sample
+    /// saw the image.
     pub unread_bytes: Option<u64>,
     /// The largest RSS in that time, as far as known, bytes.
     pub rss_bytes: u64,
-    /// When its CPU time was last counted.
+    /// When its CPU time was last counted, CLOCK_MONOTONIC nanoseconds.
     pub counted_at_ns: u64,
     /// CPU time since then, nanoseconds. Negative: more had been counted than it used.
     pub cpu_ns: i64,
@@ -45,9 +47,9 @@ pub struct LiveInterval {
 }
 
 impl Process {
-    /// Gives what a process that started since the last sample adds to the time until `now_ns`, CLOCK_MONOTONIC nanoseconds:
-    /// itself, and its memory. `memory` is what it added to footprints at most, of which `unread_bytes` more may be private.
-    /// `rss_bytes` is the largest RSS.
+    /// Gives two intervals from its last sample, or else from its start, until `now_ns`, CLOCK_MONOTONIC nanoseconds: the process
+    /// itself, and its memory. `memory` is the most that it added to footprints in that time; `unread_bytes` more of that may be
+    /// private. `rss_bytes` is its largest RSS.
     pub(in crate::run) fn intervals_until(
         &self,
         now_ns: u64,
@@ -60,7 +62,8 @@ impl Process {
         [self.process_interval(now_ns), image]
     }
 
-    /// Gives the time of its image from the last sample to `end_ns`, CLOCK_MONOTONIC nanoseconds, without memory.
+    /// Gives the interval of its image from the last sample, or else from the image's start, to `end_ns`, CLOCK_MONOTONIC
+    /// nanoseconds. Its memory is left at 0.
     pub(super) fn image_interval(&self, end_ns: u64) -> LiveInterval {
         let start_ns = self.program.image_start_ns.max(self.observed.at_ns).min(end_ns);
         let process = self.process_interval(end_ns);
@@ -75,10 +78,13 @@ impl Process {
         }
     }
 
-    /// Gives the time until its end of the memory that it had since its last sample. A sample that found it dead had a time before
-    /// its end, as processes are read one after another. From that time on what it shared counts with others, and its own memory
-    /// counts on. Where neither EXIT nor the connector dated its end, others may have had that by then. If the others died, too, what
-    /// they shared was there all the same: what it may have shared counts in the upper bound.
+    /// Gives intervals until its end (`end_ns`, CLOCK_MONOTONIC nanoseconds) of the `memory` that it had since its last sample.
+    ///
+    /// Mostly that is one interval. But a sample that found the process dead can have a time before its end, since processes are
+    /// read one after another. From that time on, the others of the sample count with what it shared with them. So the rest of
+    /// its time is divided. Its own memory counts on. What it may have shared counts in the upper bound, as the others may have
+    /// died, too. If neither EXIT nor the connector dated the end, others may have had its own memory by then. That is in the
+    /// upper bound, too.
     pub(super) fn memory_intervals(&self, end_ns: u64, memory: Contribution) -> Vec<LiveInterval> {
         let whole = LiveInterval { memory, ..self.image_interval(end_ns) };
         let Some(missing_ns) = self.lifetime.missing_ns.filter(|missing_ns| *missing_ns < end_ns) else {
@@ -97,15 +103,15 @@ impl Process {
             ..whole.clone()
         };
         let shared = LiveInterval { memory: memory.minus(own.memory), is_end_rough: true, ..own.clone() };
-        // Not until the same moment: both would count then.
+        // A window begins at `missing_ns`, and an interval that ended then would count in it together with `own`.
         let before = (whole.start_ns < missing_ns).then(|| LiveInterval { end_ns: missing_ns - 1, ..whole });
         let after = [own, shared].into_iter().filter(|part| !part.memory.is_zero());
         before.into_iter().chain(after).collect()
     }
 
-    /// Gives the CPU time that was not counted up to its end, as the last thing that it did: the kernel frees its memory after
-    /// the EXIT record. `own_cpu_ns`: all that it used itself, nanoseconds. The rest is negative if what it was counted for
-    /// turned out to be a child's. `None`: nothing is to be added, or it has not ended.
+    /// Gives an interval with the CPU time that was not counted by its end. `own_cpu_ns`: all that it used itself, nanoseconds.
+    /// The uncounted time counts just before the end: the kernel frees the memory after the EXIT record. It is negative if time
+    /// that was counted for this process turned out to be a child's. `None`: there is none, or the process has not ended.
     pub(super) fn uncounted_interval(&self, own_cpu_ns: u64) -> Option<LiveInterval> {
         let end_ns = self.lifetime.end_ns?;
         let counted_ns = self.cpu.counted_cpu_ns;
@@ -113,13 +119,14 @@ impl Process {
         if cpu_ns == 0 {
             return None;
         }
-        // It used one core until its end.
+        // It is taken to have used one core all that time.
         let counted_at_ns = end_ns.saturating_sub(cpu_ns.unsigned_abs()).max(self.lifetime.start_ns);
         let image = self.image_interval(end_ns);
         Some(LiveInterval { cpu_ns, counted_at_ns, start_ns: end_ns, likely_start_ns: end_ns, ..image })
     }
 
-    /// Gives its time from the last sample to `end_ns`, CLOCK_MONOTONIC nanoseconds, without CPU time.
+    /// Gives the interval of the process itself from the last sample, or else from its start, to `end_ns`, CLOCK_MONOTONIC
+    /// nanoseconds. Its CPU time is left at 0.
     pub(super) fn process_interval(&self, end_ns: u64) -> LiveInterval {
         LiveInterval {
             is_process: true,
@@ -127,7 +134,7 @@ impl Process {
             id: self.ids.id,
             pid: self.ids.pid(),
             command: self.name.command.clone(),
-            // The record of a later event can carry an earlier time.
+            // A record can carry an earlier time than one that was applied before it, so `end_ns` can be before the start.
             start_ns: self.lifetime.start_ns.max(self.observed.at_ns).min(end_ns),
             likely_start_ns: self.lifetime.likely_start_ns().max(self.observed.at_ns).min(end_ns),
             end_ns,

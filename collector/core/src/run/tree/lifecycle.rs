@@ -9,11 +9,12 @@ use super::{FoundBy, Image, ImageGroup, Key, LiveInterval, Parent, Process, Proc
 use crate::model::attached::Attached;
 
 impl Tree {
-    /// Adds the command's first process, which the launcher reported. If a record was first, marks that process. `start_ns` is
-    /// CLOCK_MONOTONIC.
+    /// Adds the command's first process, which the launcher reported by its pid and start (CLOCK_MONOTONIC nanoseconds). If
+    /// another source has reported the process before, marks it as the first one. `command`: base name of the program that it
+    /// execs.
     pub fn set_main(&mut self, pid: u32, start_ns: u64, command: &str) {
         let key = Key { pid_ns: self.context.pid_ns, pid };
-        // A collector that was started again is told of the command again.
+        // A collector that resumes an older state is told of the command again.
         let known = self.main.or_else(|| self.youngest_alive(key));
         let id = known.unwrap_or_else(|| self.insert(key, Parent::Launcher, FoundBy::Subreaper, start_ns));
         self.main = Some(id);
@@ -32,7 +33,8 @@ impl Tree {
         }
     }
 
-    /// Adds the process that the run attached to. What it used before the attach does not count.
+    /// Adds the process that the run attached to. What it used before the attach does not count. `command`: base name of its
+    /// program.
     pub(crate) fn attach(&mut self, attached: &Attached, command: &str) {
         let id = self.insert(attached.key, Parent::Unknown, FoundBy::Scan, attached.before.at_ns);
         self.main = Some(id);
@@ -45,7 +47,7 @@ impl Tree {
             process.ids.pidfd_inode = attached.pidfd_inode;
             process.name.command = Arc::from(command);
             process.before = Some(attached.before);
-            // Its memory is not its parent's, which is no process of the run.
+            // Its parent is no process of the run, so it shares no memory with processes of the run that are older.
             process.program.image = Image::Uninstrumented;
             self.groups.note_image();
         }
@@ -58,7 +60,8 @@ impl Tree {
         self.adopt(attached.key, id);
     }
 
-    /// Adds a process that the tree does not have, in an image group of its own. Gives its id.
+    /// Adds a live process that the tree does not have, in an image group of its own. `start_ns` is CLOCK_MONOTONIC. Gives its
+    /// id.
     pub(super) fn insert(&mut self, key: Key, parent: Parent, found_by: FoundBy, start_ns: u64) -> ProcessId {
         let id = ProcessId(self.next_id);
         self.next_id += 1;
@@ -105,8 +108,8 @@ impl Tree {
         }
     }
 
-    /// Makes a new process findable by its pid. Also puts it on a list for each thing that is still unknown of it: its parent, its
-    /// pid in the collector's namespace, whether it writes records, whether it is of the tree.
+    /// Makes a new process findable by its pid. Also puts it on a list for each thing that is unknown of it: parent, pid in the
+    /// collector's namespace, whether it writes records, whether it is of the tree.
     fn list_new(&mut self, ids: &Ids, parent: Parent, found_by: FoundBy) {
         let &Ids { id, key, host_pid, .. } = ids;
         let by_state = &mut self.by_state;
@@ -122,13 +125,13 @@ impl Tree {
         if found_by == FoundBy::Preload && host_pid.is_some() {
             by_state.unproven.insert(id);
         }
-        by_state.index.entry(key).or_default().push(id);
+        by_state.by_pid.entry(key).or_default().push(id);
     }
 
-    /// Finalizes the oldest process of a pid, if it has ended and more than [`Tolerance::MOST_OF_ONE_PID`] of the tree had that
-    /// pid. Ended processes without a REAPED record would add up without bound. `now_ns` is CLOCK_MONOTONIC.
+    /// Finalizes the oldest process of a pid, if it has ended and the tree has more than [`Tolerance::MOST_OF_ONE_PID`] processes
+    /// of that pid. Else ended processes without a REAPED record would add up without bound. `now_ns` is CLOCK_MONOTONIC.
     fn finalize_oldest_of_pid(&mut self, key: Key, now_ns: u64) {
-        let Some(of_pid) = self.by_state.index.get(&key) else { return };
+        let Some(of_pid) = self.by_state.by_pid.get(&key) else { return };
         let oldest = of_pid.first().copied().filter(|_| of_pid.len() > Tolerance::MOST_OF_ONE_PID);
         if let Some(oldest) = oldest
             && self.processes.get(&oldest).is_some_and(|process| !process.is_alive())
@@ -149,9 +152,9 @@ impl Tree {
     }
 
     /// Ends a process at `at_ns`, CLOCK_MONOTONIC nanoseconds: it leaves the live processes and its image group. It stays in the
-    /// tree until it is finalized. What it used since its last sample is queued for the next sample.
+    /// tree until it is finalized. What it used since its last sample is queued for the next sample. A program that has not
+    /// reported by then counts as uninstrumented.
     pub(super) fn end(&mut self, id: ProcessId, at_ns: u64) {
-        // A program that has not reported by its end counts as uninstrumented.
         self.confirm_uninstrumented(id);
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.note_alive(at_ns);
@@ -164,14 +167,15 @@ impl Tree {
         self.by_state.ended.push(id);
     }
 
-    /// Queues what a process that ended at `end_ns` used since its last sample, as intervals for the next sample: one of the
-    /// process with its CPU time, the others of its memory. Notes what was queued. Reports that come later queue only what is more.
+    /// Queues what a process that ended at `end_ns` (CLOCK_MONOTONIC nanoseconds) used since its last sample, as intervals for
+    /// the next sample. One is of the process with its CPU time, the others are of its memory. Notes what was queued, so that
+    /// reports that come later queue only what is more.
     fn queue_unsampled_use(&mut self, id: ProcessId, end_ns: u64) {
         let (tick_us, page_bytes) = (self.context.tick_us, self.context.page);
         let Some(process) = self.processes.get_mut(&id) else { return };
         // A sample can see a process after its EXIT record. Then the process lived until that sample.
         let until_ns = end_ns.max(process.observed.at_ns);
-        let cpu_ns = process.own(tick_us).usage.cpu_us().saturating_mul(1000);
+        let cpu_ns = process.own_usage(tick_us).usage.cpu_us().saturating_mul(1000);
         let unsampled_cpu_ns = cpu_ns.saturating_sub(process.cpu.counted_cpu_ns);
         self.intervals.push(LiveInterval {
             counted_at_ns: process.cpu.counted_at_ns,
@@ -213,7 +217,7 @@ impl Tree {
         self.by_state.known_by_kernel_alone.remove(&id);
     }
 
-    /// Removes a process that turned out to be none of its own, as if it had never been in the tree.
+    /// Removes a process that another process or a count stands for, as if it had never been in the tree.
     pub(super) fn forget(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.remove(&id) {
             self.drop_from_lists(&process);
@@ -238,16 +242,16 @@ impl Tree {
         by_state.inner.remove(&(process.ids.key.pid_ns, id));
         by_state.known_by_kernel_alone.remove(&id);
         by_state.could_not_exec.remove(&id);
-        // With its init, a pid namespace ends. The collector's has no entry.
+        // With its init, a pid namespace ends. `forks` has none of the collector's namespace.
         if process.ids.key.pid == 1 {
             self.forks.remove(&process.ids.key.pid_ns);
         }
         let host_key = process.ids.host_pid.map(|pid| Key { pid_ns: self.context.pid_ns, pid });
         for key in [Some(process.ids.key), host_key].into_iter().flatten() {
-            if let Some(of_pid) = by_state.index.get_mut(&key) {
+            if let Some(of_pid) = by_state.by_pid.get_mut(&key) {
                 of_pid.retain(|other| *other != id);
                 if of_pid.is_empty() {
-                    by_state.index.remove(&key);
+                    by_state.by_pid.remove(&key);
                 }
             }
         }

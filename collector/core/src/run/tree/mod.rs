@@ -7,8 +7,8 @@
 //! Every record is a claim of the process that wrote it. An impossible one may produce a wrong process, never a panic, a
 //! loop or memory without bound.
 //!
-//! `process` has what is known of one process; `program`, `cpu` and `peak` conclude from that. `apply_records`,
-//! `reaped`, `apply_kernel_events` and `discovery` apply records, the connector's events and what /proc shows; `lifecycle`, `ancestry`,
+//! `process` has what is known of one process; `program`, `cpu` and `peak` conclude from that. `apply_records`, `reaped`,
+//! `apply_kernel_events` and `discovery` apply records, the connector's events and what /proc shows; `lifecycle`, `ancestry`,
 //! `namespaces` and `finalize` keep the tree.
 
 mod ancestry;
@@ -86,8 +86,8 @@ pub struct RunContext {
 
 #[cfg(test)]
 impl RunContext {
-    /// Makes that of a command which the launcher with this pid and pid namespace starts in a session that begins at `start_ns`, by
-    /// both clocks.
+    /// Makes the constants of a run with a command. Launcher and collector are in the namespace `pid_ns`, and both clocks show
+    /// `start_ns` at the session's start.
     pub(crate) fn of_test(launcher_pid: u32, pid_ns: u32, start_ns: u64) -> Self {
         Self {
             launcher_pid,
@@ -108,19 +108,25 @@ pub struct Tree {
     processes: Processes,
     by_state: ByState,
     groups: ImageGroups,
-    /// By the inode of another pid namespace.
+    /// Forks in other pid namespaces, by the inode of each namespace.
     forks: FxHashMap<u32, Forks>,
+    /// The newest pid and inode that a source reported.
     pid_number: Option<PidNumber>,
+    /// Intervals that [`Self::take_intervals`] has not taken.
     intervals: Vec<LiveInterval>,
+    /// Finalized processes that [`Self::take_summaries`] has not taken.
     summaries: Vec<ProcessSummary>,
     recently_finalized: VecDeque<Finalized>,
     counts: Counts,
     next_id: u64,
+    /// The command's first process, or the process that the run attached to. `None`: it is not known yet, or the run has none.
     main: Option<ProcessId>,
-    /// Execs that the connector reported before the launcher reported the command.
+    /// Execs that the connector reported before the command's first process was known: its pid, and when it exec'd
+    /// (CLOCK_MONOTONIC nanoseconds).
     early_execs: Vec<(Key, u64)>,
     /// `None`: the run has not attached to a process.
     io_before: Option<IoBefore>,
+    /// Zombies that had ended before the run began, and were not reaped as far as known.
     over_before: Vec<OverBefore>,
 }
 
@@ -185,7 +191,7 @@ impl Tree {
         self.processes.values().filter_map(|process| process.ids.host_pid)
     }
 
-    /// Whether the launcher has reported the command.
+    /// Whether the command's first process, or the process that the run attached to, is known.
     pub fn has_main(&self) -> bool {
         self.main.is_some()
     }
@@ -212,25 +218,25 @@ impl Tree {
         self.processes.values().fold(0, |sum: u64, process| sum.saturating_add(process.cpu.counted_cpu_ns))
     }
 
-    /// Takes the intervals up to `at_ns`, CLOCK_MONOTONIC nanoseconds. What is left of them, and those that began later, wait
-    /// for the next call.
+    /// Takes the waiting intervals, each up to `at_ns`, CLOCK_MONOTONIC nanoseconds. The part of an interval after that, and
+    /// intervals that began later, wait for the next call.
     pub fn take_intervals(&mut self, at_ns: u64) -> Vec<LiveInterval> {
         let mut taken = Vec::with_capacity(self.intervals.len());
-        for life in std::mem::take(&mut self.intervals) {
-            if life.start_ns >= at_ns {
-                self.intervals.push(life);
-            } else if life.end_ns > at_ns {
+        for interval in std::mem::take(&mut self.intervals) {
+            if interval.start_ns >= at_ns {
+                self.intervals.push(interval);
+            } else if interval.end_ns > at_ns {
                 // The CPU time of both parts goes with the first.
                 self.intervals.push(LiveInterval {
                     start_ns: at_ns,
                     likely_start_ns: at_ns,
-                    counted_at_ns: life.end_ns,
+                    counted_at_ns: interval.end_ns,
                     cpu_ns: 0,
-                    ..life.clone()
+                    ..interval.clone()
                 });
-                taken.push(LiveInterval { end_ns: at_ns, ..life });
+                taken.push(LiveInterval { end_ns: at_ns, ..interval });
             } else {
-                taken.push(life);
+                taken.push(interval);
             }
         }
         taken
@@ -253,21 +259,23 @@ impl Tree {
 
     /// Finds the live process with this pid: the youngest, if records name several. `None`: none is alive, or known.
     pub(crate) fn youngest_alive(&self, key: Key) -> Option<ProcessId> {
-        let of_pid = self.by_state.index.get(&key)?;
+        let of_pid = self.by_state.by_pid.get(&key)?;
         of_pid.iter().rev().copied().find(|id| self.processes.get(id).is_some_and(Process::is_alive))
     }
 
-    /// Whether this pid and pidfd inode, of a process that started at about `start_ns`, belong to one that is not finalized,
-    /// dead or alive. An inode of 0 is not known: then any live process of the pid is taken for it.
+    /// Whether the process with this pid and pidfd inode (0: unknown), which started at about `start_ns` (CLOCK_MONOTONIC
+    /// nanoseconds), is known. It is in the tree, dead or alive, or had ended before the run began. If one of the two inodes is
+    /// unknown, any live process of the pid is taken for it.
     #[must_use]
     fn knows(&self, key: Key, pidfd_inode: u64, start_ns: u64) -> bool {
-        let of_pid =
-            self.by_state.index.get(&key).into_iter().flatten().filter_map(|id| self.processes.get(id));
-        let is_over_before = self.was_over_before(key, start_ns);
-        is_over_before
-            || of_pid.rev().any(|process| {
-                let are_inodes_known = process.ids.pidfd_inode != 0 && pidfd_inode != 0;
-                (process.is_alive() && !are_inodes_known) || process.identity().can_be(pidfd_inode, start_ns)
-            })
+        if self.was_over_before(key, start_ns) {
+            return true;
+        }
+        let Some(of_pid) = self.by_state.by_pid.get(&key) else { return false };
+        let mut youngest_first = of_pid.iter().rev().filter_map(|id| self.processes.get(id));
+        youngest_first.any(|process| {
+            let are_inodes_known = process.ids.pidfd_inode != 0 && pidfd_inode != 0;
+            (process.is_alive() && !are_inodes_known) || process.identity().can_be(pidfd_inode, start_ns)
+        })
     }
 }

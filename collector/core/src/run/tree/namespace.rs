@@ -1,5 +1,5 @@
-//! How processes of another pid namespace are numbered. By that the tree finds which pid in there belongs to a process that
-//! the kernel reported by its pid here.
+//! Numbers that the kernel counts up with each new pid. By these the tree finds which pid inside another pid namespace belongs to
+//! a process that the kernel reported by its pid in the collector's.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,22 +18,22 @@ pub(super) struct Forks {
     /// How many the kernel reported.
     pub count: u64,
     /// The pid there that became known last, and its number among the forks.
-    pub known: (u32, u64),
-    /// When a process last ended there that was not killed, CLOCK_MONOTONIC nanoseconds.
-    pub last_end_ns: u64,
+    pub last_known: (u32, u64),
+    /// When a process last ended there without being killed, CLOCK_MONOTONIC nanoseconds; 0: none has.
+    pub last_unkilled_end_ns: u64,
 }
 
 impl Forks {
-    /// Gives the pid that the fork of this number has if no thread took a pid between it and the last known one: pids ascend by
-    /// 1 with each fork.
+    /// Gives the pid that the fork of this number has if no thread took a pid between it and the last known one. Pids ascend by 1
+    /// with each fork.
     pub(super) fn expected_pid(&self, number: u64) -> i64 {
-        let (pid, known) = self.known;
-        i64::from(pid) + (number.cast_signed() - known.cast_signed())
+        let (pid, number_of_pid) = self.last_known;
+        i64::from(pid) + (number.cast_signed() - number_of_pid.cast_signed())
     }
 }
 
-/// A pid of the collector's namespace, and the inode of its pidfd. The kernel (pidfs) numbers all pids that it hands out by
-/// those, so both count alike until pids begin again.
+/// A pid of the collector's namespace, and the inode of its pidfd. The kernel (pidfs) gives each new pid the next inode number,
+/// so both count alike until pids begin again.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct PidNumber {
     pub pid: u32,
@@ -41,8 +41,8 @@ pub(super) struct PidNumber {
 }
 
 impl PidNumber {
-    /// Gives the pid in the collector's namespace of the process whose pidfd has this inode. `None`: it would be no pid, as pids
-    /// have begun again since.
+    /// Gives the pid in the collector's namespace of the process whose pidfd has this inode. `None`: the result is no pid, since
+    /// pids have begun again between the two.
     pub(super) fn pid_of(self, inode: u64) -> Option<u32> {
         let ahead = inode.wrapping_sub(self.inode).cast_signed();
         i64::from(self.pid).checked_add(ahead)?.try_into().ok()

@@ -1,20 +1,21 @@
 //! Processes of other pid namespaces. The connector reports them by their pids in the collector's namespace, and their records
-//! carry their pids inside. This file finds out which are the same.
+//! carry their pids inside. This file finds out which two belong to one process.
 //!
-//! No source has both pids of a process that lives for a millisecond. So each record from inside is matched to a process that
-//! the kernel reported. Its evidence: made by the parent that the record names (itself matched before); alive then; exec'd or
-//! not, as the record says. Among several it takes the one of the pidfd's number (Linux 6.9), else the pid that comes next. A
-//! record that fits none goes to a process of that namespace without a record, rather than to an additional one. NSpid in /proc
-//! decides where the process still exists.
+//! No source has both pids of a process that lives for a millisecond. So each record from inside is matched to a process that the
+//! kernel reported. The best match was made by the parent that the record names, was alive then, and had exec'd or not, as the
+//! record says. The number of the record's pidfd (Linux 6.9) counts more than all that. Among equals, the pid that comes next is
+//! taken. A record that fits none goes to a process of that namespace without a record, rather than to an additional one. NSpid
+//! in /proc decides where the process still exists.
 //!
-//! Without the connector, the init of a namespace may be known by its EXIT record alone: a raw clone (bwrap) writes no FORK,
-//! and its maker's pid is 0 inside. A REAPED record of a reaper outside is about the unreaped one that has its status and CPU
-//! time nearest below.
+//! Without the connector, the init of a namespace may be known by its EXIT record alone: a raw clone (bwrap) writes no FORK, and
+//! its parent's pid is 0 inside. A REAPED record of a reaper outside is then matched to an unreaped init by status and CPU time:
+//! see `reaped_inside`.
 
 use super::namespace::{ForkNumber, PidNumber};
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
 
-/// What a record says of a process that may be known from the connector alone.
+/// What a record says of a process that may be known from the connector alone. The record is from another pid namespace
+/// ("inside").
 pub(super) struct MatchQuery {
     /// Its pid inside.
     pub key: Key,
@@ -28,7 +29,7 @@ pub(super) struct MatchQuery {
     pub evidence: Evidence,
 }
 
-/// An event that the connector must have reported, too.
+/// What a record says has happened. The connector reports that, too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// It exec'd.
@@ -42,8 +43,8 @@ pub(super) enum Evidence {
 }
 
 impl Tree {
-    /// Counts a fork that the connector reported of this process. Gives its number in another pid namespace, if the process
-    /// is in one.
+    /// Counts a fork of this process that the connector reported. Gives the fork's number in the pid namespace of the process.
+    /// `None`: that is the collector's, or not known.
     pub(super) fn count_fork(&mut self, maker: ProcessId) -> Option<ForkNumber> {
         let pid_ns = self.namespace_of(self.processes.get(&maker)?)?;
         let forks = self.forks.entry(pid_ns).or_default();
@@ -51,26 +52,30 @@ impl Tree {
         Some(ForkNumber { pid_ns, number: forks.count })
     }
 
-    /// Gives the inode of the other pid namespace that a process is in. `None`: it is in the collector's, or that is not known.
+    /// Gives the inode of the other pid namespace that a process is in. `None`: it is in the collector's, as far as known.
     pub(super) fn namespace_of(&self, process: &Process) -> Option<u32> {
-        // One that only the kernel has reported has a key of the collector's namespace; its fork number has its own.
-        let has_own_pid = process.ids.key.pid_ns != self.context.pid_ns;
-        has_own_pid.then_some(process.ids.key.pid_ns).or(process.ids.fork_number.map(|fork| fork.pid_ns))
+        if process.ids.key.pid_ns != self.context.pid_ns {
+            return Some(process.ids.key.pid_ns);
+        }
+        // The key of a process that only the kernel has reported is of the collector's namespace. Its fork number names its own.
+        process.ids.fork_number.map(|fork| fork.pid_ns)
     }
 
     /// Finds the init of the other pid namespace that a process is in, if that is another process.
     pub(super) fn init_of(&self, process: &Process) -> Option<ProcessId> {
-        let of_pid = self.by_state.index.get(&Key { pid_ns: self.namespace_of(process)?, pid: 1 })?;
+        let of_pid = self.by_state.by_pid.get(&Key { pid_ns: self.namespace_of(process)?, pid: 1 })?;
         of_pid.last().copied().filter(|init| *init != process.ids.id)
     }
 
-    /// Notes that a process ended without being killed at `at_ns`, CLOCK_MONOTONIC nanoseconds. So its pid namespace's init had
+    /// Notes that a process ended at `at_ns`, CLOCK_MONOTONIC nanoseconds, and was not killed. So its pid namespace's init had
     /// not ended before: with the init, the kernel kills all others.
     pub(super) fn note_unkilled_end(&mut self, id: ProcessId, at_ns: u64) {
-        let process = self.processes.get(&id).filter(|process| process.ids.key.pid != 1);
-        if let Some(forks) = process.and_then(|p| self.namespace_of(p)).and_then(|ns| self.forks.get_mut(&ns))
-        {
-            forks.last_end_ns = forks.last_end_ns.max(at_ns);
+        let Some(process) = self.processes.get(&id).filter(|process| process.ids.key.pid != 1) else {
+            return;
+        };
+        let Some(pid_ns) = self.namespace_of(process) else { return };
+        if let Some(forks) = self.forks.get_mut(&pid_ns) {
+            forks.last_unkilled_end_ns = forks.last_unkilled_end_ns.max(at_ns);
         }
     }
 
@@ -81,9 +86,11 @@ impl Tree {
         }
     }
 
-    /// Finds the process that a record from another pid namespace is about, if only the connector has reported it. It has
-    /// the same pidfd. Else it is of the same parent, alive at the time, and of the pid that comes next there. Without pidfs
-    /// (before Linux 6.9) siblings that start at once may be confused where threads take pids between them.
+    /// Finds the process that a record from another pid namespace is about, if only the connector has reported it: the one with
+    /// the best [`Self::score`]. Notes the process's pid inside, and that of its parent if it is unknown. `None`: none can be
+    /// meant.
+    ///
+    /// Without pidfs (before Linux 6.9), siblings that start at once may be confused where threads take pids between them.
     pub(super) fn match_in_namespace(&mut self, query: &MatchQuery) -> Option<ProcessId> {
         if query.key.pid_ns == self.context.pid_ns {
             return None;
@@ -98,7 +105,7 @@ impl Tree {
             self.note_number(pid, query.pidfd_inode);
         }
         self.set_pid_inside(id, query.key);
-        // The record names the pid inside of the process that made it, too.
+        // The record also names the pid inside of the process's parent.
         if let (None, Parent::Known(maker)) = (parent, maker)
             && query.parent_pid != 0
             && self.by_state.known_by_kernel_alone.contains(&maker)
@@ -110,23 +117,25 @@ impl Tree {
     }
 
     /// Whether a record can be about a process that only the connector has reported. Its pid inside must be unknown,
-    /// and it must have been made by then. Pidfd and wait status must be those of the record, as far as both are known.
+    /// and it must have been made by then. Pidfd and wait status must be those of the record, as far as both are known. A process
+    /// ends in the tree when its own records are all applied: from then on, only a record of its reaper can be about it.
     fn can_be_meant(&self, process: &Process, query: &MatchQuery) -> bool {
         let inode = process.ids.pidfd_inode;
         let has_other_pidfd = inode != 0 && query.pidfd_inode != 0 && inode != query.pidfd_inode;
-        let has_status = match query.evidence {
+        let is_in_state = match query.evidence {
             Evidence::Reaped(status) => process.end.kernel_exit.is_some_and(|end| end.status == status),
-            Evidence::Exec | Evidence::Fork | Evidence::Exit => true,
+            Evidence::Exec | Evidence::Fork | Evidence::Exit => process.is_alive(),
         };
         process.ids.key.pid_ns == self.context.pid_ns
             && process.lifetime.start_ns <= query.at_ns
             && !has_other_pidfd
-            && has_status
+            && is_in_state
     }
 
-    /// Gives how well a process matches the query: the best has the largest score. Gives `None` if it can't be the one. `parent`:
-    /// the process that the record names as its parent, if that is known. What is compared first counts most: the pidfd, then the
-    /// parents, whether it lived then and had exec'd, and at last how near its pid inside must be.
+    /// Gives how well a process matches the query: the best has the largest score. `None`: it can't be meant. `parent`: the
+    /// process that the record names as the parent, if that is known. What is compared first counts most: the pidfd and its
+    /// number, then the parents, then whether the process lived and had exec'd. At last counts how near its expected pid inside
+    /// is to the record's.
     fn score(
         &self,
         process: &Process,
@@ -142,7 +151,7 @@ impl Tree {
         let pid_number = self.pid_number.filter(|_| query.pidfd_inode != 0);
         let has_expected_pid = pid_number.is_some_and(|one| one.pid_of(query.pidfd_inode) == ids.host_pid);
         let relation = self.relation(process, query, parent)?;
-        // It was alive when it wrote the record, and had exec'd or not, as the record says. A reaped one wrote nothing.
+        // It was alive when it wrote the record. Its reaper wrote a REAPED record, after its end.
         let end = process.end.kernel_exit;
         let was_alive =
             matches!(query.evidence, Evidence::Reaped(_)) || end.is_none_or(|end| end.at_ns >= query.at_ns);
@@ -155,31 +164,32 @@ impl Tree {
         };
         let forks = self.forks.get(&query.key.pid_ns).copied().unwrap_or_default();
         let fork = ids.fork_number.filter(|fork| fork.pid_ns == query.key.pid_ns);
-        // Threads take pids, too, so its pid is the expected one or somewhat larger.
+        // Threads take pids, too, so its pid is the expected one or somewhat larger: `ahead` should be 0 or little below.
         let ahead = fork.map_or(0, |fork| forks.expected_pid(fork.number) - i64::from(query.key.pid));
         Some((is_same_pidfd, has_expected_pid, relation, was_alive, is_likely, ahead <= 0, -ahead.abs()))
     }
 
-    /// Gives how well the parents of a process and of a record's match: 3 is best, 0 worst. `None`: they can't be the same.
-    /// `parent`: the process that the record names as the parent, if that is known.
+    /// Gives how well a process's parent matches the parent that the record names: 3 is best, 0 worst. `None`: they can't be the
+    /// same. `parent`: the process that the record names as the parent, if that is known.
     fn relation(&self, process: &Process, query: &MatchQuery, parent: Option<ProcessId>) -> Option<u8> {
         let is_numbered = process.ids.fork_number.is_some_and(|fork| fork.pid_ns == query.key.pid_ns);
         match (process.ancestry.parent, parent) {
             (Parent::Known(maker), Some(parent)) if maker == parent => Some(3),
-            // The child of an uninstrumented process.
+            // Its parent is known by its pid outside alone, as an uninstrumented process is.
             (Parent::Known(maker), None) if query.parent_pid != 0 && self.lacks_pid_inside(maker) => Some(3),
-            // An orphan, whose parent is another process by now.
+            // Its parent has ended, so another process has adopted it, and the record names that one.
             (Parent::Known(maker), Some(_)) if is_numbered && self.has_ended(maker) => Some(2),
-            // The first process in its namespace, or one that entered it.
+            // The record names no known parent: this may be the first process in its namespace, or one that entered it.
             (_, None) => Some(1),
-            // Its parent was confused with another process. The connector reports all that there are.
+            // The parent was confused with another process. The connector reports all processes of the namespace, so this may be
+            // it.
             _ if is_numbered && !matches!(query.evidence, Evidence::Reaped(_)) => Some(0),
             _ => None,
         }
     }
 
-    /// Whether a process is alive and known by its pid in the collector's namespace alone: if it is in another, its pid inside
-    /// is unknown.
+    /// Whether a process is alive and known only by its pid in the collector's namespace. If it is in another namespace, its pid
+    /// inside is unknown.
     fn lacks_pid_inside(&self, id: ProcessId) -> bool {
         !self.has_ended(id)
             && self.processes.get(&id).is_some_and(|process| process.ids.key.pid_ns == self.context.pid_ns)
@@ -190,27 +200,28 @@ impl Tree {
         self.processes.get(&id).is_none_or(|process| !process.is_alive() || process.end.kernel_exit.is_some())
     }
 
-    /// Sets the pid inside its namespace of a process that the connector reported, and counts the namespace's forks from there.
+    /// Sets the pid inside its namespace of a process that the connector reported. The pids of later forks there are expected
+    /// after that pid. Gives the process the children that named it as their parent.
     fn set_pid_inside(&mut self, id: ProcessId, key: Key) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.ids.key = key;
         let fork = process.ids.fork_number.take().filter(|fork| fork.pid_ns == key.pid_ns);
         let forks = self.forks.entry(key.pid_ns).or_default();
-        forks.known = (key.pid, fork.map_or(forks.count, |fork| fork.number));
-        self.by_state.index.entry(key).or_default().push(id);
+        forks.last_known = (key.pid, fork.map_or(forks.count, |fork| fork.number));
+        self.by_state.by_pid.entry(key).or_default().push(id);
         self.by_state.inner.insert((key.pid_ns, id));
         self.adopt(key, id);
     }
 
-    /// Takes in the pid inside that /proc showed of a process that may be known from the connector alone. If the tree has
-    /// that pid as another process, the two become one.
+    /// Takes in the pid inside that /proc showed for a process that may be known from the connector alone. If the tree has a live
+    /// process of that pid, which records alone have reported, both are one: that one stays, and `id` is forgotten.
     pub(crate) fn found_inside(&mut self, id: ProcessId, key: Key) {
         let own_ns = self.context.pid_ns;
         let Some(process) = self.processes.get(&id).filter(|p| p.ids.key.pid_ns == own_ns) else { return };
         let host_pid = process.ids.key.pid;
         let known = self.youngest_alive(key).filter(|known| *known != id);
         let Some(known) = known else { return self.set_pid_inside(id, key) };
-        // Its records were matched with another process.
+        // If it has a host pid, its records were matched with another process.
         if self.processes.get(&known).is_none_or(|process| process.ids.host_pid.is_some()) {
             return;
         }

@@ -23,7 +23,7 @@ impl Process {
         let program = &self.program;
         let (last, quality) = self.last_image_peak();
         let peak = last.max(program.earlier_images_peak_bytes);
-        // An earlier image had at most what the last one inherited. So a peak that is not below that is the largest of all.
+        // An earlier image had at most what the last one inherited. So a peak that is no less than that is the largest of all.
         let has_unread_image = program.had_uninstrumented_image || program.had_unread_copy;
         let is_below_inherited =
             matches!(program.image, Image::Loaded { inherited } if peak.is_none_or(|peak| peak < inherited));
@@ -69,8 +69,8 @@ impl Process {
         self.peak() == (None, Quality::Unknown) && !held_little
     }
 
-    /// Gives the peak of the image that it ran last, bytes, and how that is known: by EXIT; else by the kernel's account, if
-    /// that is exact; else by REAPED; else by the samples. An image in its parent's memory has none of its own.
+    /// Gives the peak of the image that it ran last, bytes, and how that is known. The source is EXIT, else the kernel's account
+    /// if that is exact, else REAPED, else the samples. An image in its parent's memory has none of its own.
     pub(super) fn last_image_peak(&self) -> (Option<u64>, Quality) {
         match (&self.end.exit, &self.end.reaped.filter(|_| self.before.is_none())) {
             // A child of a raw clone has memory of its own, and writes the same record as a vfork child.
@@ -85,8 +85,8 @@ impl Process {
         }
     }
 
-    /// Gives the peak of its last image in the kernel's account of its exit, bytes, and whether no earlier image can have had
-    /// more. `None`: there is no account, or its peak may be the parent's.
+    /// Gives the peak of its last image in the kernel's account of its exit, bytes. The second value is whether no earlier image
+    /// can have had more. `None`: there is no such peak, or it may be the parent's.
     fn accounted_peak(&self) -> Option<(u64, bool)> {
         let account = self.end.account?;
         let program = &self.program;
@@ -94,14 +94,15 @@ impl Process {
         // An earlier program can have had more. That of a START counts as one, since an exec may have replaced it.
         let had_program =
             program.had_uninstrumented_image || matches!(program.recorded, Some(Image::Loaded { .. }));
-        // So can a copy of its parent's memory before an exec. Its own was only what it wrote there, a fault a page.
+        // So can a copy of its parent's memory before an exec. Its own part was only what it wrote there, with a fault for each
+        // page.
         let most = peak.saturating_add(Tolerance::rss(peak));
         let wrote_little = account.thread.is_some_and(|thread| thread.faulted_bytes <= most);
         // A huge page is one fault: only the connector tells for certain that there was no other program.
-        let is_all = wrote_little && !had_program && self.ancestry.is_watched;
-        // What it runs in may be its parent's memory.
+        let is_largest = wrote_little && !had_program && self.ancestry.is_watched;
+        // It may run in its parent's memory, or in a copy of that.
         let is_own = !matches!(program.image, Image::Unknown | Image::Borrowed);
-        is_own.then_some((peak, is_all))
+        is_own.then_some((peak, is_largest))
     }
 
     /// Gives the peak by an EXIT record, bytes, and how that is known.
@@ -123,11 +124,11 @@ impl Process {
         }
     }
 
-    /// Gives the peak without an EXIT record, bytes, and how that is known. REAPED has a maximum over the process and
-    /// all that it waited for, and over what it inherited. By the first of these that applies:
+    /// Gives the peak by a REAPED record without an EXIT record, bytes, and how that is known. REAPED has a maximum over the
+    /// process, all that it waited for, and what it inherited. The first of these rules that applies decides:
     ///
     /// - The maximum is the process's own: it exceeds what the process inherited, and no child can have had it.
-    /// - A sample or the kernel's account tells what it had at least.
+    /// - A sample, the fork or the kernel's account tells what the process had at least.
     /// - Without children, the maximum is an upper bound if it exceeds what was inherited, or if a copy was killed.
     fn peak_of_reaped(&self, reaped: &ReapRecord) -> (Option<u64>, Quality) {
         let max = reaped.usage.max_rss_bytes;
@@ -137,13 +138,13 @@ impl Process {
         let is_own =
             is_above_children && self.most_inherited(reaped).is_some_and(|inherited| max > inherited);
         if is_own && self.are_all_waits_known(reaped.status) {
-            let quality = if self.may_maximum_be_copys() { Quality::Bound } else { Quality::Exact };
+            let quality = if self.may_maximum_be_of_copy() { Quality::Bound } else { Quality::Exact };
             return (Some(max), quality);
         }
         if let Some(peak) = self.peak_without_records().0 {
             return (Some(peak), Quality::Sampled);
         }
-        // It may still have been its parent's copy when it was killed: then the maximum is what it inherited. A copy
+        // A fork child that was killed may have been a copy of its parent still: then the maximum is what it inherited. A copy
         // that exits by itself has an EXIT record, so a process without one did run another program.
         let was_killed_as_copy = matches!(self.program.image, Image::Forked { .. })
             && libc::WIFSIGNALED(reaped.status)
@@ -154,9 +155,9 @@ impl Process {
         (None, Quality::Unknown)
     }
 
-    /// Whether the maximum in its REAPED record may be that of a copy of its parent's memory from before an exec. Such
-    /// a copy counts only with what it grew by, so the maximum is then an upper bound.
-    fn may_maximum_be_copys(&self) -> bool {
+    /// Whether the maximum in its REAPED record may be that of a copy of its parent's memory from before an exec. Only what such
+    /// a copy grew by is its own, so the maximum is an upper bound then.
+    fn may_maximum_be_of_copy(&self) -> bool {
         match self.program.image {
             // Without the connector, it may have been killed between an exec and the new program's START.
             Image::Forked { .. } => !self.ancestry.is_watched,
@@ -165,15 +166,15 @@ impl Process {
         }
     }
 
-    /// Gives the most that its ru_maxrss can have been without memory of its own, bytes. `None`: it ran in its parent's memory.
+    /// Gives the most that its ru_maxrss can be by what it inherited alone, bytes. `None`: it ran in its parent's memory.
     fn most_inherited(&self, reaped: &ReapRecord) -> Option<u64> {
         match self.program.image {
             Image::Loaded { inherited } => Some(inherited),
             Image::Forked { rss_at_fork_bytes } => {
                 Some(rss_at_fork_bytes.saturating_add(Tolerance::rss(rss_at_fork_bytes)))
             }
-            // Without a START: a child inherits at most what its parent had, and what it grew by before its exec. File pages
-            // that a fork child read in again are in no record.
+            // No START says what it inherited: at most its parent's maximum, and what it grew by itself before its exec. The file
+            // pages that a fork child read in again are in no record.
             Image::Uninstrumented | Image::Unknown => {
                 let unreported = if self.program.has_record { Tolerance::FILE_PAGES_BYTES } else { 0 };
                 let grown = self.program.earlier_images_peak_bytes.unwrap_or(0).saturating_add(unreported);
@@ -210,16 +211,16 @@ impl Process {
         Some(self.observed.peak_rss_bytes.max(at_fork)).filter(|peak| *peak > 0)
     }
 
-    /// Gives REAPED's peak, bytes, if it exceeds that of all waited-for children and so is the process's own; else 0. It
-    /// includes all threads, which have ended by then.
+    /// Gives the maximum of its REAPED record, bytes, if that exceeds those of all waited-for children, and so is the process's
+    /// own; else 0. That maximum includes all threads, which have ended by then.
     fn reaped_own_peak(&self, exit: &ExitRecord) -> u64 {
         let of_children = exit.children_usage.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);
         let max = self.end.reaped.map_or(0, |reaped| reaped.usage.max_rss_bytes);
         if max > of_children { max } else { 0 }
     }
 
-    /// Whether all its waits are known. A process that ended by exit without an EXIT record has written no REAPED record
-    /// either. It is a static program, or one with system calls of its own, as Go.
+    /// Whether all its waits are known. `status`: its wait status. A process that exits by itself without an EXIT record has
+    /// written no REAPED records either. It is a static program, or one with system calls of its own, as Go.
     fn are_all_waits_known(&self, status: i32) -> bool {
         let reports_waits = self.program.has_record
             && self.program.image != Image::Uninstrumented

@@ -41,7 +41,7 @@ pub enum Image {
     Borrowed,
 }
 
-/// The end of a process as the process connector reported it.
+/// The end of a process's first thread, as the process connector reported it. Other threads may live on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelExit {
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -68,9 +68,9 @@ pub struct Observed {
     pub at_ns: u64,
     /// CPU clock, nanoseconds.
     pub cpu_ns: Option<u64>,
-    /// User part of it, clock ticks.
+    /// User part of the CPU time, clock ticks.
     pub user_ticks: u64,
-    /// System part of it, clock ticks.
+    /// System part of the CPU time, clock ticks.
     pub system_ticks: u64,
     /// RSS, bytes.
     pub rss_bytes: u64,
@@ -78,7 +78,7 @@ pub struct Observed {
     pub peak_rss_bytes: u64,
     /// What it adds to footprints for certain.
     pub contribution: Contribution,
-    /// How much more may be private, as it was never read, bytes.
+    /// How much more may be private, bytes: how the process shares its memory was never read.
     pub unread_bytes: u64,
     /// How much of its growth after the sample may be other processes' memory too, bytes.
     pub common_growth_bytes: u64,
@@ -92,10 +92,10 @@ pub struct Observed {
     pub blocks: Option<(u64, u64)>,
 }
 
-/// How close its program came to its resource limits.
+/// How close the program that a process runs came to its resource limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// When that program began, CLOCK_MONOTONIC nanoseconds.
+    /// When the program began, CLOCK_MONOTONIC nanoseconds.
     program_start_ns: u64,
     /// The largest address space that a sample saw, bytes; 0: none did.
     pub peak_virtual_bytes: u64,
@@ -116,7 +116,7 @@ pub struct Ids {
     pub fork_number: Option<ForkNumber>,
     /// Inode of a pidfd of it; 0: unknown.
     pub pidfd_inode: u64,
-    /// To be added to its clock to get the collector's (time namespaces).
+    /// What must be added to times of its clock to get the collector's: not 0 in another time namespace.
     pub clock_skew_ns: i64,
     /// It is the command's first process.
     pub is_main: bool,
@@ -138,12 +138,12 @@ impl Ids {
 pub struct Ancestry {
     /// The process that made it.
     pub parent: Parent,
-    /// Its parent's pid when it started.
+    /// Its parent's pid as its last START or FORK record, or the connector, named it; 0: none did.
     pub parent_pid: u32,
     /// The nearest ancestor that ran an uninstrumented program when this process was made, or whose own parent is unknown.
     /// If that program is a subreaper, it reaps orphans without a REAPED record.
     pub uninstrumented_ancestor: Option<ProcessId>,
-    /// It was that ancestor of another process; it may have become instrumented since.
+    /// It was the nearest such ancestor of another process. It may have become instrumented since.
     pub was_uninstrumented_ancestor: bool,
     /// The layer that found it first.
     pub found_by: FoundBy,
@@ -156,7 +156,7 @@ pub struct Ancestry {
 /// What a process is called.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Name {
-    /// Base name, with the script's where it is an interpreter.
+    /// Base name of the program, with the script's if the program is an interpreter.
     pub command: Arc<str>,
     /// Arguments, if they could be read.
     pub args: Option<Vec<String>>,
@@ -171,7 +171,7 @@ impl Name {
     }
 }
 
-/// The program that a process runs, and whether that has reported.
+/// The program that a process runs, and whether the program has written a record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProgramState {
     /// What its memory is.
@@ -184,7 +184,7 @@ pub struct ProgramState {
     pub has_record: bool,
     /// An exec whose program has not written a record yet.
     pub unreported_exec: Option<UnreportedExec>,
-    /// VmHWM in the image's EXEC record, bytes.
+    /// VmHWM by the image's EXEC record, the largest if there are several, bytes.
     pub exec_peak_bytes: Option<u64>,
     /// The largest known peak RSS of earlier images, bytes; never 0. `None`: none is known.
     pub earlier_images_peak_bytes: Option<u64>,
@@ -205,26 +205,27 @@ pub struct Lifetime {
     pub earliest_start_ns: u64,
     /// Its end.
     pub end_ns: Option<u64>,
-    /// When a sample first found it dead.
+    /// When it was first found dead: a zombie, or no longer in /proc.
     pub seen_dead_ns: Option<u64>,
     /// When it was first found to be no longer in /proc.
     pub gone_ns: Option<u64>,
     /// The memory since its last sample that was queued for the next one when its end became known. `None`: it has not ended.
     pub queued_memory: Option<Contribution>,
-    /// The time of the sample that found it dead. From then on what it shared counts with others.
+    /// The time of the first sample that found it dead. From then on, what it shared counts with the processes that shared it.
     pub missing_ns: Option<u64>,
 }
 
 impl Lifetime {
-    /// Sets the start, CLOCK_MONOTONIC nanoseconds, as a source reported it that knows it. One that is later than a time
-    /// at which the process was there is false, and left out.
+    /// Sets the start that a source reported, CLOCK_MONOTONIC nanoseconds. A start after `start_ns` is false and left out, since
+    /// the process was there by then.
     pub fn set_start(&mut self, start_ns: u64) {
         if start_ns <= self.start_ns {
             (self.start_ns, self.earliest_start_ns) = (start_ns, start_ns);
         }
     }
 
-    /// Gives the middle of the times at which it can have started: as often too early as too late.
+    /// Gives the middle of the times at which it can have started, CLOCK_MONOTONIC nanoseconds: it is as often too early as too
+    /// late.
     pub fn likely_start_ns(&self) -> u64 {
         self.earliest_start_ns.midpoint(self.start_ns)
     }
@@ -245,22 +246,22 @@ pub struct EndReports {
     pub kept_status: Option<i32>,
 }
 
-/// CPU time: of the children, and what was counted so far.
+/// CPU time of a process's children, and how much of its own was counted so far.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct CpuState {
-    /// Sum of the children that its REAPED records name.
+    /// Summed usage of the children that its REAPED records name.
     pub reaped_children: Rusage,
     /// Summed usage of its children that ended without a REAPED record.
     pub unreaped_children: Rusage,
-    /// Number of those.
+    /// Number of its children that ended without a REAPED record.
     pub unreaped_count: u64,
-    /// The usage of an unreaped child is not known exactly, or its sums may have a zombie that another process left.
+    /// The usage of an unreaped child is not known exactly, or this process may have reaped a zombie that another one left.
     pub has_inexact_children: bool,
-    /// A child that counts as waited for may be a zombie that it left when it was killed.
+    /// A child that counts as waited for may be a zombie that this process left when it was killed.
     pub has_possible_zombies: bool,
     /// The usage of an unreaped child lacks the kernel's teardown of the child's memory.
     pub children_lack_teardown: bool,
-    /// The kernel reaped children of it that do not fit into its REAPED record.
+    /// The kernel reaped some of its children by itself: they do not fit into its REAPED record.
     pub has_autoreaped_children: bool,
     /// The clock in `observed` was read after its end.
     pub is_clock_final: bool,
@@ -270,30 +271,32 @@ pub struct CpuState {
     pub counted_at_ns: u64,
 }
 
-/// A finalized process: a late record may still be about it.
+/// What is kept of a finalized process, as a late record may still be about it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Finalized {
     pub key: Key,
     pub id: ProcessId,
     pub command: Arc<str>,
+    /// No REAPED record has come.
     pub awaits_reaping: bool,
+    /// CLOCK_MONOTONIC.
     pub finalized_ns: u64,
 }
 
-/// A process that ended without a REAPED record.
+/// What a process used that ended without a REAPED record. The sums of the process that waited for it include that: see `claims`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Claim {
-    /// It and what it waited for.
+    /// What it and the children that it waited for used.
     pub used: Rusage,
-    /// The part of its CPU time that is certain: without children that no record says were reaped, microseconds.
-    pub least_us: u64,
+    /// The CPU time in `used` without the children that no record says were reaped, microseconds.
+    pub least_cpu_us: u64,
     /// How `used` is known.
     pub quality: Quality,
-    /// It lacks the kernel's teardown, which its reaper's sums have.
+    /// `used` lacks the kernel's teardown of the process, which its reaper's sums have.
     pub lacks_teardown: bool,
     /// Processes that may have reaped it as an orphan, nearest first.
-    pub others: Vec<ProcessId>,
-    /// Of these, its pid namespace's init.
+    pub orphan_reapers: Vec<ProcessId>,
+    /// Its pid namespace's init, if that is another process.
     pub init: Option<ProcessId>,
     /// When it ended, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: Option<u64>,
@@ -324,7 +327,7 @@ pub struct Process {
     pub observed: Observed,
     /// Its resource limits.
     pub bounds: Bounds,
-    /// Children that it may have waited for without a record.
+    /// Claims of processes that it may have waited for without a record.
     pub claims: Vec<Claim>,
     /// What it had used before the run, if it started before that. All that is observed of it is without this.
     pub before: Option<UsedBefore>,
@@ -359,7 +362,8 @@ impl Process {
         }
     }
 
-    /// Gives a high-water mark of its memory, bytes, if it is of the run. `None`: there is none, or it is from before.
+    /// Gives `vm_hwm_bytes`, a high-water mark of its memory, if it reached that during the run. `None`: there is none, or it may
+    /// be from before the run.
     pub(crate) fn peak_of_run(&self, vm_hwm_bytes: Option<u64>) -> Option<u64> {
         match self.before {
             Some(before) => before.later_peak(vm_hwm_bytes, self.program_start_ns()),
@@ -367,14 +371,14 @@ impl Process {
         }
     }
 
-    /// Gives its block input and output, 512-byte units, if all of it is of the run. `None`: it is not known. A process from before
-    /// the run may have waited since for children that had ended before.
+    /// Gives its block input and output, 512-byte units, if all of that is of the run. `None`: they are not known, or the process
+    /// is from before the run. Such a process may have waited since for children that had ended before.
     pub(crate) fn blocks_of_run(&self, blocks: Option<(u64, u64)>) -> Option<(u64, u64)> {
         blocks.filter(|_| self.before.is_none())
     }
 
-    /// Notes that it can have started from this time on, CLOCK_MONOTONIC nanoseconds, and was there at `lifetime.start_ns`. Its
-    /// CPU time counts from the middle.
+    /// Notes that it started between this time, CLOCK_MONOTONIC nanoseconds, and `lifetime.start_ns`. Its CPU time counts from
+    /// the middle of the two.
     pub(super) fn set_earliest_start(&mut self, earliest_ns: u64) {
         let lifetime = &mut self.lifetime;
         lifetime.earliest_start_ns = earliest_ns.min(lifetime.start_ns);
@@ -395,7 +399,7 @@ impl Process {
         }
     }
 
-    /// Whether it carries the session and is no descendant.
+    /// Whether it has joined: it carries the session and is no descendant of the command's first process, as far as known.
     pub(super) fn has_joined(&self) -> bool {
         self.ancestry.parent == Parent::Unknown && !self.ids.is_main
     }
@@ -410,11 +414,12 @@ impl Process {
     pub(crate) fn note_bounds(&mut self, virtual_bytes: u64, limits: ProcessLimits) {
         let program_start_ns = self.program_start_ns();
         let is_same_program = self.bounds.program_start_ns == program_start_ns;
-        let before = if is_same_program { self.bounds.peak_virtual_bytes } else { 0 };
-        self.bounds = Bounds { program_start_ns, peak_virtual_bytes: before.max(virtual_bytes), limits };
+        let earlier_peak_bytes = if is_same_program { self.bounds.peak_virtual_bytes } else { 0 };
+        self.bounds =
+            Bounds { program_start_ns, peak_virtual_bytes: earlier_peak_bytes.max(virtual_bytes), limits };
     }
 
-    /// Takes in the inode of a pidfd of it that a record named; 0: it did not.
+    /// Takes in the inode of a pidfd of it from a record. 0: the record has none, and a known one stays.
     pub(super) fn note_inode(&mut self, pidfd_inode: u64) {
         if pidfd_inode != 0 {
             self.ids.pidfd_inode = pidfd_inode;
@@ -465,8 +470,8 @@ impl Process {
         !self.program.has_record || (self.end.exit.is_none() && has_exited)
     }
 
-    /// Gives how it ended, by the first of these that tells: REAPED, EXIT, the connector, a pidfd. If none does, neither code
-    /// nor signal is known.
+    /// Gives how it ended. The first of these sources that has a status counts: REAPED, EXIT, the connector, a pidfd. Without
+    /// any, the result has neither code nor signal.
     pub(crate) fn exit_status(&self) -> Exit {
         match (&self.end.reaped, &self.end.exit) {
             (Some(reaped), _) => exit_of_wait_status(reaped.status),
@@ -487,7 +492,7 @@ impl Process {
     }
 }
 
-/// Gives exit code or signal of a wait status. Of a process that has not ended (stopped, continued) neither is known.
+/// Gives exit code or signal of a wait status. The status of a process that has not ended (stopped, continued) has neither.
 pub(crate) fn exit_of_wait_status(status: i32) -> Exit {
     if libc::WIFEXITED(status) {
         Exit { code: Some(libc::WEXITSTATUS(status)), signal: None }

@@ -1,4 +1,4 @@
-//! The program that a process runs: forked, exec'd, reported, uninstrumented. And what its memory adds to the tree's RAM.
+//! The program that a process runs (forked, exec'd, reported, uninstrumented), and what its memory adds to the tree's RAM.
 //!
 //! This file owns the question whether a program has reported: [`Process::awaits_record`] and
 //! [`Process::is_instrumented`].
@@ -10,9 +10,10 @@ use super::tolerance::Tolerance;
 use crate::model::observation::Program;
 use crate::model::quality::Quality;
 
-/// Gives what a fork child does not share with its parent, bytes. It is the pages that it touched since (copied or new), at
-/// least what it grew by: a huge page is one fault. It is never more than it has.
-pub(in crate::run) fn fork_share(rss_bytes: u64, rss_at_fork_bytes: u64, faulted_bytes: u64) -> u64 {
+/// Gives how much memory a fork child does not share with its parent, bytes: the pages that it touched since the fork, copied or
+/// new. `faulted_bytes` are a page for each fault. It is at least what its RSS grew by, as a huge page is one fault, and at most
+/// its RSS.
+pub(in crate::run) fn unshared_after_fork(rss_bytes: u64, rss_at_fork_bytes: u64, faulted_bytes: u64) -> u64 {
     let grown_bytes = rss_bytes.saturating_sub(rss_at_fork_bytes);
     let touched_bytes = faulted_bytes.max(grown_bytes);
     touched_bytes.min(rss_bytes)
@@ -24,12 +25,11 @@ impl Image {
         if let Self::Forked { rss_at_fork_bytes } = self { *rss_at_fork_bytes } else { 0 }
     }
 
-    /// Whether a process of this ru_maxrss, bytes, had grown since the image's record.
+    /// Whether a process with this ru_maxrss, bytes, has had more memory since the image's START or FORK record than at it.
     pub(super) fn has_grown(&self, max_rss_bytes: u64) -> bool {
         match self {
             Self::Loaded { inherited } => max_rss_bytes > *inherited,
-            // A fork child's RSS is its parent's, except for what it grew by. A fork leaves file pages out, and the child reads
-            // them in again.
+            // A fork child has its parent's RSS, without file pages, which it reads in again. Only more than those shows growth.
             Self::Forked { rss_at_fork_bytes } => {
                 let growth = Tolerance::rss(*rss_at_fork_bytes).max(Tolerance::FILE_PAGES_BYTES);
                 max_rss_bytes > rss_at_fork_bytes.saturating_add(growth)
@@ -38,7 +38,7 @@ impl Image {
         }
     }
 
-    /// Gives how much of an RSS peak above `rss_bytes` is the image's own, bytes. A fork child's copy of its parent is not.
+    /// Gives how much of an RSS peak above `rss_bytes` is the image's own, bytes. A copy of the parent's memory is not.
     pub(in crate::run) fn own_part(&self, peak_bytes: u64, rss_bytes: u64) -> u64 {
         match self {
             Self::Loaded { .. } | Self::Uninstrumented => peak_bytes.saturating_sub(rss_bytes),
@@ -56,13 +56,13 @@ impl Observed {
         (self.rss_bytes, self.peak_rss_bytes, self.contribution) = (0, 0, Contribution::default());
     }
 
-    /// Forgets the peak: a new image began before the sample, and the peak may still be the old image's.
+    /// Forgets the peak: a new image began before the sample, and the peak may be the old image's.
     pub(super) fn forget_peak(&mut self) {
         self.peak_rss_bytes = self.rss_bytes;
     }
 
-    /// Gives what it added to footprints when the RSS was at this peak. If no sample has seen the peak, the growth since the
-    /// sample counts as the process's own, except what may be other processes' too.
+    /// Gives what the process added to footprints when its RSS was at this peak. If no sample has seen the peak, the growth since
+    /// the sample counts as the process's own, except for what may be other processes' memory, too.
     fn contribution_at(&self, peak_bytes: u64) -> Contribution {
         let is_new = peak_bytes > self.peak_rss_bytes.saturating_add(Tolerance::rss(self.peak_rss_bytes));
         let grown = if is_new { peak_bytes.saturating_sub(self.rss_bytes) } else { 0 };
@@ -71,8 +71,8 @@ impl Observed {
 }
 
 impl Process {
-    /// Whether a record is still awaited: the process has written none at all, or has exec'd a program of which it is not
-    /// yet concluded that it writes none.
+    /// Whether a record is still awaited. The process has written none at all, or has exec'd a program that has neither reported
+    /// nor been taken for uninstrumented yet.
     pub(in crate::run) fn awaits_record(&self) -> bool {
         !self.program.has_record || self.program.unreported_exec.is_some()
     }
@@ -83,13 +83,14 @@ impl Process {
             && self.program.unreported_exec.is_none()
     }
 
-    /// Whether the program that it exec'd still has time to write a START record.
+    /// Whether it is alive, and the program that it exec'd still has time to write a START record at `now_ns` (CLOCK_MONOTONIC).
     pub(super) fn may_still_report(&self, now_ns: u64) -> bool {
         let is_in_time = |exec_ns| now_ns.saturating_sub(exec_ns) < Tolerance::TIME_TO_REPORT_NS;
         self.is_alive() && self.program.unreported_exec.as_ref().is_some_and(|exec| is_in_time(exec.at_ns))
     }
 
-    /// Whether this program, by its name, was taken for an uninstrumented one because /proc was read while it was loaded.
+    /// Whether the program of this name was taken for an uninstrumented one because /proc was read while it was being loaded. A
+    /// program without a dynamic loader was not: it writes no START.
     pub(super) fn was_read_as(&self, command: &str) -> bool {
         self.program.image == Image::Uninstrumented
             && &*self.name.command == command
@@ -100,7 +101,7 @@ impl Process {
     pub(super) fn was_read_before(&self, seen: &Program) -> bool {
         match &self.program.unreported_exec {
             Some(exec) => exec.program.as_ref().is_some_and(|earlier| earlier.args.is_some()),
-            // What runs its parent's program may have exec'd another since, and no source reported that: the name shows it.
+            // A fork child may have exec'd another program, and no source has reported that. Then the name is another.
             None => {
                 let is_uninstrumented = self.program.image == Image::Uninstrumented;
                 let has_same_name = seen.command.as_deref() == Some(&*self.name.command);
@@ -109,9 +110,10 @@ impl Process {
         }
     }
 
-    /// Takes over what /proc shows of its program. Its peak counts only for an uninstrumented program, of which no record has one.
+    /// Takes over what /proc shows of its program. The peak counts only for an uninstrumented program, since no record has that.
+    /// If another uninstrumented program was read before, notes that there was one.
     pub(super) fn take_seen_program(&mut self, seen: Program) {
-        // Another uninstrumented program was read before, and no source reported the exec.
+        // The name is another than at the reading before, though no source has reported an exec.
         let has_changed = self.name.args.is_some()
             && seen.command.as_deref().is_some_and(|name| name != &*self.name.command);
         let is_uninstrumented = self.program.image == Image::Uninstrumented;
@@ -132,26 +134,27 @@ impl Process {
         exec_ns.max(self.program.image_start_ns)
     }
 
-    /// Gives the peak of this image as samples saw it, up to an unreported exec, bytes. `None`: no sample saw it.
+    /// Gives the peak of its image as samples saw it, without what came after an unreported exec, bytes. `None`: no sample saw
+    /// it.
     pub(super) fn peak_before_exec(&self) -> Option<u64> {
         let exec = self.program.unreported_exec.as_ref();
         exec.map_or_else(|| self.sampled_peak(), |exec| exec.previous_peak_bytes)
     }
 
-    /// Gives the peak of this image as samples saw it, bytes. `None`: no sample saw it.
+    /// Gives the peak of its image as samples saw it, bytes. `None`: no sample saw it.
     pub(super) fn sampled_peak(&self) -> Option<u64> {
         let is_sampled = self.is_image_sampled() && self.observed.peak_rss_bytes > 0;
         is_sampled.then_some(self.observed.peak_rss_bytes)
     }
 
-    /// Whether a sample has seen this image.
+    /// Whether a sample has seen its image.
     pub(super) fn is_image_sampled(&self) -> bool {
         self.observed.at_ns >= self.program.image_start_ns
     }
 
-    /// Replaces the image at this time, CLOCK_MONOTONIC nanoseconds. `peak_bytes`: the peak of the one before, if that is known.
-    /// What that one added to footprints since its last sample goes to `intervals`; `None`: the process was not known before, so
-    /// it had none.
+    /// Replaces the image at this time, CLOCK_MONOTONIC nanoseconds. `peak_bytes`: the peak of the image before, if that is
+    /// known. What that image added to footprints since its last sample goes to `intervals`; `None`: the process was not known
+    /// before, so there was no such image.
     pub(super) fn change_image(
         &mut self,
         intervals: Option<&mut Vec<LiveInterval>>,
@@ -160,7 +163,7 @@ impl Process {
         peak_bytes: Option<u64>,
     ) {
         let (own_peak, memory) = self.replaced_memory(peak_bytes);
-        // A sample that is younger than the image is of the image already.
+        // A sample after this time is of the new image already.
         let is_sampled = self.observed.at_ns > at_ns;
         if let Some(intervals) = intervals.filter(|_| !is_sampled && !memory.is_zero()) {
             intervals.push(LiveInterval { memory, ..self.image_interval(at_ns) });
@@ -174,13 +177,13 @@ impl Process {
         if !is_sampled {
             self.observed.forget_memory();
         } else if program.unreported_exec.is_none() {
-            // An unreported exec has done that already.
+            // When an exec became known before its record, `note_exec` has done this.
             self.observed.forget_peak();
         }
     }
 
-    /// Notes that an image that is replaced by now had this peak, bytes. `None`: it is unknown. One of 0 says nothing, and would
-    /// make an unknown peak count as sampled.
+    /// Notes that an earlier image had this peak, bytes. `None`: it is unknown. A peak of 0 is left out: it tells nothing, and
+    /// would make an unknown peak count as sampled.
     pub(super) fn note_earlier_peak(&mut self, peak_bytes: Option<u64>) {
         let peak = peak_bytes.filter(|peak| *peak > 0);
         self.program.earlier_images_peak_bytes = self.program.earlier_images_peak_bytes.max(peak);
@@ -194,17 +197,18 @@ impl Process {
         }
     }
 
-    /// Gives the own peak of an image that is replaced, bytes, and the most that it added to footprints since its last sample.
-    /// `peak_bytes`: its peak, if that is known, with what may be its parent's.
+    /// Gives the peak of an image that is being replaced, bytes, without a copy of its parent's memory. `None`: it is unknown.
+    /// Also gives the most that the image added to footprints since its last sample. `peak_bytes`: the peak with such a copy, if
+    /// known.
     fn replaced_memory(&self, peak_bytes: Option<u64>) -> (Option<u64>, Contribution) {
         let observed = &self.observed;
         match (self.program.image, peak_bytes) {
             // A fork child's copy of its parent is not its own. A sample may have read the new image already.
-            (Image::Forked { rss_at_fork_bytes }, Some(peak)) => (
-                Some(peak.saturating_sub(rss_at_fork_bytes)),
-                observed.contribution.max(Contribution::private(fork_share(peak, rss_at_fork_bytes, 0))),
-            ),
-            // What may be a copy of its parent's memory, or that memory itself, has no peak of its own.
+            (Image::Forked { rss_at_fork_bytes }, Some(peak)) => {
+                let unshared = Contribution::private(unshared_after_fork(peak, rss_at_fork_bytes, 0));
+                (Some(peak.saturating_sub(rss_at_fork_bytes)), observed.contribution.max(unshared))
+            }
+            // An image that may be a copy of its parent's memory, or is that memory itself, has no peak of its own.
             (Image::Unknown | Image::Borrowed, _) if self.is_image_sampled() => {
                 (None, observed.contribution_at(peak_bytes.unwrap_or(0)))
             }
@@ -213,11 +217,11 @@ impl Process {
         }
     }
 
-    /// Gives the memory that became known after the end of the process was noted, beyond what was queued by then, and counts it
+    /// Gives an interval of the memory that became known after its end was applied, beyond what was queued by then. Counts that
     /// as queued. `None`: there is no more, or the process has not ended.
     ///
-    /// Only the connector dates an end well enough: others may have used the memory of a process since a sample found it dead.
-    /// One with an EXIT record ended at the time of that, not of the connector's event.
+    /// Only the connector dates an end well enough for that memory: else others may have had it by then. If there is an EXIT
+    /// record, the end has the time of that record, and not of the connector's event.
     pub(super) fn take_late_memory(&mut self, page_bytes: u64) -> Option<LiveInterval> {
         let (end_ns, queued) = self.lifetime.end_ns.zip(self.lifetime.queued_memory)?;
         let memory = self.contribution_since_sample(page_bytes);
@@ -227,11 +231,11 @@ impl Process {
         (!more.is_zero()).then(|| LiveInterval { memory: more, is_end_rough, ..self.image_interval(end_ns) })
     }
 
-    /// Gives the most that it added to footprints since its last sample. It is the peak of its image if no sample saw that;
-    /// for a fork child only what it does not share with its parent.
+    /// Gives the most that it added to footprints since its last sample. If no sample saw its image, that is the image's peak. Of
+    /// a fork child, only what it does not share with its parent counts.
     pub(super) fn contribution_since_sample(&self, page_bytes: u64) -> Contribution {
         let (peak, quality) = self.last_image_peak();
-        // A sampled peak is in `observed` already.
+        // A peak that samples saw is in `observed` already.
         let peak = peak.filter(|_| matches!(quality, Quality::Exact | Quality::Bound)).unwrap_or(0);
         let faults = match (&self.end.exit, &self.end.reaped) {
             (Some(exit), _) => exit.own_usage.minor_faults,
@@ -240,14 +244,15 @@ impl Process {
         };
         let unsampled = Contribution::private(match self.program.image {
             Image::Forked { rss_at_fork_bytes } => {
-                fork_share(peak, rss_at_fork_bytes, faults.saturating_mul(page_bytes))
+                unshared_after_fork(peak, rss_at_fork_bytes, faults.saturating_mul(page_bytes))
             }
             _ => peak.saturating_sub(self.copied_before_exec()),
         });
         if !self.is_image_sampled() {
             return unsampled;
         }
-        // What it grew by to its peak counts, up to what the peak alone tells, or to what the sample saw if that is more.
+        // The growth from the sample to the peak counts. The sum is at most what the peak alone gives, or what the sample saw if
+        // that is more.
         let grown = self.observed.contribution_at(peak);
         grown.min(unsampled.max(self.observed.contribution))
     }

@@ -7,7 +7,7 @@ use super::records::ReapRecord;
 use super::tolerance::Tolerance;
 use super::{FoundBy, Key, Parent, Process, ProcessId, Tree};
 
-/// The writer of a REAPED record.
+/// The writer of a REAPED record: the reaper.
 #[derive(Clone, Copy)]
 struct Reaper {
     /// Its pid, in its own pid namespace.
@@ -15,16 +15,17 @@ struct Reaper {
     /// `None`: it is the launcher, or a process that the tree does not have.
     id: Option<ProcessId>,
     is_launcher: bool,
-    /// It waited for a tracee, which need not be its child.
+    /// It traces other processes (strace, gdb), so the process that it waited for need not be its child.
     is_tracer: bool,
 }
 
 impl Tree {
-    /// Applies a REAPED record, which says that its writer, `reaper_key`, has reaped `child`. That is the child's pid in the
-    /// writer's pid namespace. Finds the child in the tree, or adds it. Gives it the record, and its reaper the usage. The child
-    /// ends, if nothing has ended it before.
+    /// Applies a REAPED record, which says that its writer, `reaper_key`, has reaped `child`, a pid in the writer's pid
+    /// namespace. Finds the child in the tree, or adds it. Notes the record with the child, and the usage with its reaper. The
+    /// child ends, if nothing has ended it before.
     ///
-    /// The record is left out if it can't be about a live process of the run. `now_ns` is CLOCK_MONOTONIC nanoseconds.
+    /// The record is left out if the child is finalized or had ended before the run. So is the record of a tracer or of an
+    /// unknown process about a child that the tree does not have. `now_ns` is CLOCK_MONOTONIC nanoseconds.
     pub(super) fn reaped(
         &mut self,
         reaper_key: Key,
@@ -51,7 +52,7 @@ impl Tree {
             found = self.match_in_namespace(&query);
         }
         // A tracer also sees the ends of others' children. A late record is about a process that is finalized.
-        if found.is_none() && (reaper.is_tracer || self.is_late_reaping(child_key, now_ns)) {
+        if found.is_none() && (reaper.is_tracer || self.note_late_reaping(child_key, now_ns)) {
             return;
         }
         // The child had ended before the run began, so none of the record is the run's.
@@ -68,15 +69,15 @@ impl Tree {
         self.end_reaped(id, at_ns);
     }
 
-    /// Ends a process that was reaped by `at_ns`, CLOCK_MONOTONIC nanoseconds, if nothing has ended it before. With the
-    /// init of another pid namespace, all processes there end.
+    /// Ends a process that was reaped by `at_ns`, CLOCK_MONOTONIC nanoseconds, if nothing has ended it before. If it is the init
+    /// of another pid namespace, ends all processes there.
     fn end_reaped(&mut self, id: ProcessId, at_ns: u64) {
         let Some(process) = self.processes.get(&id) else { return };
         let key = process.ids.key;
         let is_inner_init = key.pid == 1 && key.pid_ns != self.context.pid_ns;
         if process.is_alive() {
-            // It may have been waited for long after its end. A signal ends all threads at once, so the connector's first
-            // event dates the end.
+            // Its reaper may have waited long after its end. A signal ends all threads at once, so the connector's event about
+            // the first thread dates that end.
             let killed = process.end.kernel_exit.filter(|exit| libc::WIFSIGNALED(exit.status));
             let dead_ns = killed.map(|exit| exit.at_ns).or(process.lifetime.seen_dead_ns);
             self.end(id, dead_ns.map_or(at_ns, |dead| dead.min(at_ns)));
@@ -86,7 +87,7 @@ impl Tree {
         }
     }
 
-    /// Adds a process that only its REAPED record reports. `None`: its reaper is unknown.
+    /// Adds a process that only its REAPED record reports. `None`: the tree does not have its reaper.
     fn insert_reaped(&mut self, key: Key, reaper: Reaper, at_ns: u64) -> Option<ProcessId> {
         let (parent, found_by) = match reaper.id {
             Some(reaper) => (Parent::Known(reaper), FoundBy::Wait),
@@ -95,7 +96,7 @@ impl Tree {
         };
         let id = self.insert(key, parent, found_by, at_ns);
         if reaper.is_launcher && self.main.is_none() {
-            // The command itself, before the launcher's report of it was read.
+            // This is the command itself, whose end is applied before the launcher's report of its start.
             self.main = Some(id);
             if let Some(process) = self.processes.get_mut(&id) {
                 process.ids.is_main = true;
@@ -105,7 +106,7 @@ impl Tree {
         Some(id)
     }
 
-    /// Takes in what the record says of a process: usage, status, clock, and its pid where that was unknown.
+    /// Takes in what the record says of a process: usage, status, clock, and its pid (`child`) where that was unknown.
     fn set_reaped(&mut self, id: ProcessId, reaper: Reaper, child: u32, record: ReapRecord) {
         let page = self.context.page;
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -114,8 +115,7 @@ impl Tree {
             Parent::Launcher => reaper.is_launcher && process.ids.is_main,
             Parent::Unknown => false,
         };
-        // What a child inherits is bounded by the peak of the process that made it. That of an orphan's reaper is no
-        // bound.
+        // What a child inherits is bounded by the peak of the process that made it. The peak of another reaper is no bound.
         let reaper_max_rss_bytes = if is_maker { record.reaper_max_rss_bytes } else { u64::MAX };
         process.end.reaped = Some(ReapRecord { reaper_max_rss_bytes, ..record });
         if record.clock_ns.is_some() {
@@ -125,13 +125,13 @@ impl Tree {
         self.intervals.extend(process.take_late_memory(page));
         if process.ids.host_pid.is_none() && reaper.key.pid_ns == self.context.pid_ns {
             process.ids.host_pid = Some(child);
-            self.made_by_reaper(id, reaper);
+            self.note_maker(id, reaper);
         }
     }
 
-    /// Notes the parent of a reaped process that is in another pid namespace. If no record names it, the reaper stands for it:
-    /// it made the process, or got it from a process that has ended.
-    fn made_by_reaper(&mut self, id: ProcessId, reaper: Reaper) {
+    /// Notes the reaper as the parent of a reaped process that is in another pid namespace, if no source has named a parent. The
+    /// reaper made the process, or adopted it from a process that has ended.
+    fn note_maker(&mut self, id: ProcessId, reaper: Reaper) {
         let parent = if reaper.is_launcher { Some(Parent::Launcher) } else { reaper.id.map(Parent::Known) };
         let Some(process) = self.processes.get_mut(&id) else { return };
         if let Some(parent) = parent.filter(|_| process.ancestry.parent == Parent::Unknown) {
@@ -153,7 +153,7 @@ impl Tree {
         }
     }
 
-    /// Finds the process that a REAPED record is about, by the first of these rules that finds one:
+    /// Finds the process that a REAPED record is about. The first of these rules that finds one decides:
     ///
     /// - the oldest unreaped process of that pid whose parent is the reaper, or can no longer reap it;
     /// - the youngest unreaped process of that pid, if the reaper is known and no tracer;
@@ -179,13 +179,13 @@ impl Tree {
     /// Finds the reaped process by its pid: by the first two rules of [`Self::reaped_instance`].
     fn reaped_by_pid(&self, key: Key, reaper: Reaper) -> Option<ProcessId> {
         // The oldest first.
-        let of_pid = self.by_state.index.get(&key)?.iter().filter_map(|id| self.processes.get(id));
+        let of_pid = self.by_state.by_pid.get(&key)?.iter().filter_map(|id| self.processes.get(id));
         let mut unreaped = of_pid.filter(|process| process.end.reaped.is_none());
         if let Some(process) = unreaped.clone().find(|process| self.may_reap(reaper, process)) {
             return Some(process.ids.id);
         }
-        // Its parent seems to live. A reaper that is known and no tracer is the parent by now: the one before was killed, and no
-        // record has reported that. One that is not known can be a tracer of that parent's.
+        // The known parent seems to live, and is not the reaper. A reaper that is known and no tracer is the parent by now: the
+        // earlier parent was killed, and no record has reported that. An unknown reaper can be a tracer.
         let is_known = reaper.is_launcher || reaper.id.is_some();
         let youngest = unreaped.next_back().filter(|_| is_known && !reaper.is_tracer);
         youngest.map(|process| process.ids.id)
@@ -199,7 +199,8 @@ impl Tree {
             let has_known_pid = process.ids.host_pid.is_some() || process.ids.key.pid_ns == pid_ns;
             process.end.reaped.is_none() && !has_known_pid
         });
-        // A raw clone (bwrap) writes no record that names the maker of a namespace's init.
+        // A raw clone (bwrap) writes no record that names the parent of a namespace's init, so its EXIT record must tell which
+        // one is meant.
         let candidates = unreaped.clone().filter(|process| self.may_reap(reaper, process));
         let fitting = candidates.filter_map(|process| {
             let fit = process.end.exit.as_ref()?.fits(record)?;
@@ -215,9 +216,9 @@ impl Tree {
             .map(|process| process.ids.id)
     }
 
-    /// Whether the record is about a process of this pid that was finalized a moment ago without one. Then it counts as reaped:
-    /// the next record is about another.
-    fn is_late_reaping(&mut self, key: Key, now_ns: u64) -> bool {
+    /// Whether a REAPED record is about a process of this pid that was finalized a moment ago without one. Notes that the process
+    /// is reaped: the next such record is about another one.
+    fn note_late_reaping(&mut self, key: Key, now_ns: u64) -> bool {
         let waiting = self.recently_finalized.iter_mut().find(|finalized| {
             finalized.key == key
                 && finalized.awaits_reaping

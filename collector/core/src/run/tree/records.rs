@@ -17,13 +17,13 @@ pub(super) fn bytes(kib: u64) -> u64 {
 pub struct ExitRecord {
     /// Argument of exit.
     pub status: i32,
-    /// VmHWM, bytes, if it was read.
+    /// VmHWM, bytes. `None`: the process could not read it.
     pub vm_hwm_bytes: Option<u64>,
     /// RUSAGE_SELF.
     pub own_usage: Rusage,
     /// RUSAGE_CHILDREN.
     pub children_usage: Rusage,
-    /// Its parent's pid then, in its own pid namespace: the pid of the process that adopted it, if it was an orphan.
+    /// Its parent's pid at that time, in its own pid namespace: that of the process that adopted it, if it was an orphan.
     pub parent_pid: u32,
     /// `FLAG_*`.
     pub flags: u8,
@@ -43,8 +43,9 @@ impl ExitRecord {
         })
     }
 
-    /// Gives the record without what the process had used before the run. Which children it had waited for by then is not known,
-    /// so it has none. The block I/O of before has that of those children, too, so what is left of it is a lower bound.
+    /// Gives the record without what the process had used before the run. How much of the children's usage is from before is not
+    /// known, so none of that is left. The block I/O from before includes that of children, so what is left is a lower bound.
+    /// `tick_us`: microseconds of a clock tick.
     pub(super) fn since(self, before: &UsedBefore, tick_us: u64) -> Self {
         let own = self.own_usage;
         let cpu_us = own.cpu_us().saturating_sub(before.cpu_ns / 1000);
@@ -63,17 +64,18 @@ impl ExitRecord {
         Self { own_usage, children_usage: Rusage::default(), ..self }
     }
 
-    /// Gives how far the CPU time of a REAPED record differs, microseconds. `None`: the record can't be about this process,
-    /// by status or sums, or its reaper is in its pid namespace. There, its parent's pid would not be 0.
+    /// Gives how far the CPU times of this EXIT record and of a REAPED record from outside its pid namespace differ,
+    /// microseconds. `None`: status or CPU time show that the two are about different processes, or the parent is in the
+    /// namespace (its pid is not 0).
     pub(super) fn fits(&self, reaped: &ReapRecord) -> Option<u64> {
         // The kernel keeps the lowest 8 bits of what exit(3) is given.
-        let is_status =
+        let has_same_status =
             self.flags & FLAG_NO_STATUS != 0 || libc::WEXITSTATUS(reaped.status) == self.status & 0xff;
-        let is_reaped_outside = self.parent_pid == 0;
+        let is_parent_outside = self.parent_pid == 0;
         let sum_us = self.own_usage.cpu_us().saturating_add(self.children_usage.cpu_us());
         let all_us = reaped.usage.cpu_us();
         let is_within = sum_us <= all_us.saturating_add(Tolerance::CHILD_ROUNDING_US);
-        let can_be = is_reaped_outside && is_status && libc::WIFEXITED(reaped.status) && is_within;
+        let can_be = is_parent_outside && has_same_status && libc::WIFEXITED(reaped.status) && is_within;
         can_be.then(|| all_us.abs_diff(sum_us))
     }
 
@@ -89,12 +91,12 @@ impl ExitRecord {
     }
 }
 
-/// A REAPED record, from the child's point of view.
+/// What a REAPED record says of the child.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct ReapRecord {
     /// Wait status.
     pub status: i32,
-    /// The child and what it waited for.
+    /// What the child and the children that it waited for used.
     pub usage: Rusage,
     /// The child's own CPU time of the run, nanoseconds, if its clock was read after its end.
     pub clock_ns: Option<u64>,
@@ -110,14 +112,14 @@ impl ReapRecord {
         };
         let reaper_max_rss_bytes = bytes(reaper_max_rss_kib);
         let usage = Rusage::from(usage);
-        // A clock above the usage, which has the child's own part, too, would be a false claim.
+        // The usage includes the child's own CPU time, so a clock above that is a false claim.
         let most_ns = usage.cpu_us().saturating_mul(1000);
         let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);
         Some(Self { status, usage, clock_ns, reaper_max_rss_bytes })
     }
 
-    /// Gives the record without what the process had used before the run. Which children it had waited for by then is not known,
-    /// so of the sums only its own CPU time is left, by its clock.
+    /// Gives the record without what the process had used before the run. How much of the children's usage is from before is not
+    /// known. So only the process's own CPU time is left, by its clock; it is 0 if that was not read.
     pub(super) fn since(self, before: &UsedBefore) -> Self {
         let clock_ns = self.clock_ns.map(|clock_ns| clock_ns.saturating_sub(before.cpu_ns));
         let usage = Rusage::default().with_cpu_us(clock_ns.unwrap_or(0) / 1000);

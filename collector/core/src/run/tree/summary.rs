@@ -9,16 +9,17 @@ use crate::model::ids::FoundBy;
 use crate::model::quality::Quality;
 use crate::model::report::{Exit, ProcessUsage};
 
-/// RSS of single processes, bytes: lower bounds of what all held at that time. 0: nothing is known.
+/// The largest RSS that single processes are known to have had, bytes; 0: nothing is known. Each is a lower bound of what the
+/// whole tree held at that time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownRss {
-    /// The process's own.
+    /// That of the process itself.
     pub own_bytes: u64,
-    /// The part of it that a fork child may share with its parent.
+    /// The part of `own_bytes` that a fork child may share with its parent.
     pub copied_bytes: u64,
-    /// A descendant's.
+    /// That of a descendant.
     pub below_bytes: u64,
-    /// Either of the two: it is not known which.
+    /// That of the process itself or of a descendant: it is not known which.
     pub either_bytes: u64,
 }
 
@@ -42,9 +43,9 @@ pub struct Provenance {
     pub found_by: FoundBy,
     /// It wrote a record itself.
     pub has_record: bool,
-    /// Its last program ended without an EXIT record.
+    /// It wrote no record, or exited without an EXIT record.
     pub ended_without_exit_record: bool,
-    /// It carries the session and is no descendant.
+    /// It carries the session and is no descendant of the command's first process, as far as known.
     pub joined: bool,
 }
 
@@ -110,7 +111,7 @@ impl ProcessSummary {
         }
     }
 
-    /// Gives it as the report has it.
+    /// Gives the process as the report lists it.
     pub(crate) fn usage(&self) -> ProcessUsage {
         ProcessUsage {
             pid: self.ids.pid(),
@@ -127,7 +128,7 @@ impl ProcessSummary {
         }
     }
 
-    /// Gives it as sinks write it.
+    /// Gives the process as sinks write it.
     #[must_use]
     pub fn ended(&self) -> EndedProcess {
         EndedProcess { start_ns: self.start_ns, is_still_running: self.is_still_running, usage: self.usage() }
@@ -138,7 +139,7 @@ impl ProcessSummary {
         (self.own_usage.quality != Quality::Unknown).then(|| self.own_usage.cpu_us())
     }
 
-    /// Gives its end, CLOCK_MONOTONIC nanoseconds; of one that still runs, when it was finalized.
+    /// Gives its end, CLOCK_MONOTONIC nanoseconds. For a process that still runs, that is when it was finalized.
     pub(crate) fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.wall_ns)
     }

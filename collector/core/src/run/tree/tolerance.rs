@@ -14,13 +14,13 @@ impl Tolerance {
     /// A process's clock (nanoseconds) and the kernel's sums (rounded per thread) are read at different moments of its end.
     pub(crate) const CLOCK_AHEAD_US: u64 = 1000;
 
-    /// What the kernel takes to tear down a process that had this much memory. Measured: 0.1 ms per MB.
+    /// CPU time that the kernel takes to tear down each MiB of a process's memory. Measured: 0.1 ms per MB.
     pub(crate) const TEARDOWN_US_PER_MIB: u64 = 100;
 
     /// An uninstrumented program is young, and sampled often, up to this age.
     pub(crate) const YOUNG_NS: u64 = 1_000_000_000;
 
-    /// Sums of waited-for children are rounded once per child.
+    /// How far sums of waited-for children may be off: they are rounded once per child.
     pub(crate) const CHILD_ROUNDING_US: u64 = 100;
 
     /// The kernel's teardown of a child is in its reaper's sum only, and two clock ticks of it are no sign of a lost child.
@@ -41,10 +41,11 @@ impl Tolerance {
     /// A reaper writes REAPED after the kernel has released the pid, so a record may follow a process that left /proc.
     pub(crate) const REAPED_AFTER_GONE_NS: u64 = 200_000_000;
 
-    /// The kernel's account of an exit may wait so long for the thread that reads it. A pid is used again much later.
+    /// The kernel's account of an exit may wait this long for the thread that reads it. A pid is used again much later.
     pub(crate) const ACCOUNT_READ_LATE_NS: u64 = 200_000_000;
 
-    /// A process of another pid namespace whose pid here is unknown can't be looked up in /proc; its reaper has this long.
+    /// A process of another pid namespace whose pid in the collector's is unknown can't be looked up in /proc. Its reaper has
+    /// this long after its end to write REAPED.
     pub(crate) const REAPED_AFTER_UNSEEN_END_NS: u64 = 2_000_000_000;
 
     /// A REAPED record that comes this late after its process was finalized is about a later process of that pid.
@@ -53,16 +54,17 @@ impl Tolerance {
     /// Finalized processes that are kept for late records, which come within milliseconds.
     pub(crate) const FINALIZED_KEPT: usize = 4096;
 
-    /// Unreaped processes of one pid: a pid that was used again so often belongs to reaped ones.
+    /// Processes of one pid that the tree keeps. Where the pid was used again that often, the oldest was reaped long ago.
     pub(crate) const MOST_OF_ONE_PID: usize = 64;
 
-    /// Execs of unknown processes before the launcher reports the command; there are only the command and collectors.
+    /// Execs of unknown processes that are kept until the launcher reports the command. Before that,
+    /// only the command and collectors exec.
     pub(crate) const MOST_EARLY_EXECS: usize = 16;
 
-    /// Children without a REAPED record that await their ended parent's sums: more than a few are no help.
+    /// Claims that a process keeps until its sums decide them. Of more than a few, the sums can't tell which they contain.
     pub(crate) const MOST_CLAIMS: usize = 64;
 
-    /// SPAWN_FAILED records that await their child: without the connector, most children are never known.
+    /// SPAWN_FAILED records that are kept for their child: without the connector, most children are never known.
     pub(crate) const MOST_FAILED_SPAWNS: usize = 64;
 
     /// Ancestors that are followed: records can claim a circle.

@@ -1,35 +1,37 @@
-//! The cores that the run is allowed to use: how busy they were by anybody, and how long the run's threads waited for one.
+//! The cores that the run is allowed to use: how busy all processes of the machine kept them. And how long the run's threads
+//! waited for a core.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::observation::{CoreTicks, NoCoreTicks, TaskTimes};
 
-/// From the first reading of the cores to the last.
+/// What was read of the cores, and of the run's threads.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct AllowedCores {
+    /// The first and the last reading of the cores. `None`: there is none.
     span: Option<Span>,
-    /// Why there is no reading.
+    /// Why there is no reading of the cores.
     absent: Option<NoCoreTicks>,
-    /// Times of the run's threads that were read.
+    /// How long those of the run's threads that were read ran and waited.
     pub(crate) tasks: TaskTimes,
 }
 
-/// Two readings.
+/// The first and the last reading of the cores.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Span {
-    /// CLOCK_MONOTONIC of both, nanoseconds.
+    /// CLOCK_MONOTONIC of both readings, nanoseconds.
     pub(crate) at_ns: (u64, u64),
-    /// What they read.
+    /// Time of the cores by both readings.
     pub(crate) ticks: (CoreTicks, CoreTicks),
-    /// CPU time of the run up to the first, nanoseconds.
+    /// CPU time of the run up to the first reading, nanoseconds.
     pub(crate) own_before_ns: u64,
-    /// CPU time of launcher and collectors between them, nanoseconds.
+    /// CPU time of launcher and collectors between both readings, nanoseconds.
     pub(crate) tools_ns: u64,
 }
 
 impl AllowedCores {
-    /// Takes in a reading of the cores at `at_ns`, CLOCK_MONOTONIC nanoseconds, or why there is none. `tools_ns` is CPU time of
-    /// launcher and collector since the reading before, `own_ns` that of the run so far, nanoseconds.
+    /// Takes in a reading of the cores at `at_ns`, CLOCK_MONOTONIC nanoseconds, or why there is none. `tools_ns` is the CPU time
+    /// of launcher and collector since the reading before, `own_ns` that of the run so far, nanoseconds.
     pub(crate) fn add(
         &mut self,
         at_ns: u64,
@@ -47,19 +49,19 @@ impl AllowedCores {
                 let (at_ns, ticks) = ((at_ns, at_ns), (*ticks, *ticks));
                 self.span = Some(Span { at_ns, ticks, own_before_ns: own_ns, tools_ns: 0 });
             }
-            // It belongs to the time up to the next reading.
+            // The tools' time belongs to the time up to the next reading.
             (Err(_), Some(span)) => span.tools_ns = span.tools_ns.saturating_add(tools_ns),
             (Err(absent), None) => self.absent = Some(*absent),
         }
     }
 
-    /// Adds the times of threads since they were read before.
+    /// Adds how long threads ran and waited since each was read before.
     pub(crate) fn add_tasks(&mut self, times: TaskTimes) {
         self.tasks.ran_ns = self.tasks.ran_ns.saturating_add(times.ran_ns);
         self.tasks.waited_ns = self.tasks.waited_ns.saturating_add(times.waited_ns);
     }
 
-    /// Gives what the first and the last reading show, or why there are none.
+    /// Gives the first and the last reading of the cores, or why there are none.
     pub(crate) fn span(&self) -> Result<Span, NoCoreTicks> {
         self.span.ok_or(self.absent.unwrap_or(NoCoreTicks::NotRead))
     }

@@ -17,13 +17,13 @@ pub(crate) struct BusyCores {
 impl BusyCores {
     /// Adds a time, nanoseconds, over which this number of cores was busy on average.
     pub(super) fn add(&mut self, cores: f64, time_ns: u64) {
-        // A value from f64 saturates.
+        // The cast saturates.
         let bin = self.time_ns.entry((cores * BINS_PER_CORE) as u32).or_default();
         *bin = bin.saturating_add(time_ns);
     }
 
-    /// Gives the number of busy cores that was not exceeded for this part of the time, from 0 to 1. It is good to a twentieth of
-    /// a core. `None`: there is no time.
+    /// Gives the number of busy cores that was not exceeded for `part` of the time, from 0 to 1. The number is rounded down to a
+    /// twentieth of a core. `None`: no time was added.
     pub(crate) fn quantile(&self, part: f64) -> Option<f64> {
         let total_ns: f64 = self.time_ns.values().map(|ns| *ns as f64).sum();
         let mut up_to_bin_ns = 0.0;

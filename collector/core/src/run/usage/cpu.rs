@@ -12,21 +12,26 @@ pub(crate) const SHORTEST_WINDOW_NS: u64 = 100_000_000;
 /// A window may be shorter than planned by one part in this many.
 const EARLY_PART: u64 = 20;
 
-/// CPU time by window.
+/// CPU utilisation by the tree and by the machine. Percentages are of one core.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CpuUsage {
+    /// Planned length of a window, nanoseconds.
     window_ns: u64,
+    /// Cores of the machine.
     cores: u32,
+    /// When the open window began, CLOCK_MONOTONIC nanoseconds.
     open_since_ns: u64,
-    /// CPU time of the open window, nanoseconds.
-    open: Groups<f64>,
+    /// CPU time of the open window, nanoseconds. `combined` lacks that of intervals: [`Self::open_percent`] adds the parts up.
+    open_cpu_ns: Groups<f64>,
     /// Utilisation by the tree in the last window that closed.
     last_percent: Groups<Option<f64>>,
-    /// Largest utilisation by the tree.
+    /// Largest utilisation by the tree in a window.
     pub(crate) max_percent: Groups<Option<f64>>,
     /// How many cores the tree kept busy, and for how long.
     pub(crate) busy: BusyCores,
+    /// The machine's first and last reading.
     system: Option<SystemSpan>,
+    /// Largest utilisation of the machine between two readings.
     max_system_percent: Option<f64>,
 }
 
@@ -38,14 +43,15 @@ struct SystemSpan {
 }
 
 impl CpuUsage {
-    /// Makes windows of at least the sampling interval, from `start_ns` on; `cores` bounds what is possible.
+    /// Makes windows of at least the sampling interval, nanoseconds, from `start_ns` (CLOCK_MONOTONIC) on. `cores`: those of the
+    /// machine, which bound what is possible.
     #[must_use]
     pub fn new(interval_ns: u64, cores: u32, start_ns: u64) -> Self {
         Self {
             window_ns: interval_ns.max(SHORTEST_WINDOW_NS),
             cores,
             open_since_ns: start_ns,
-            open: Groups::default(),
+            open_cpu_ns: Groups::default(),
             last_percent: Groups::default(),
             max_percent: Groups::default(),
             busy: BusyCores::default(),
@@ -56,13 +62,13 @@ impl CpuUsage {
 
     /// Takes in a sample. Gives the utilisation in the window that it completes, percent; `None`: it completes none.
     pub(crate) fn add(&mut self, sample: &Sample) -> Groups<Option<f64>> {
-        self.open = self.open.with(sample.cpu_ns, |open, ns| open + ns as f64);
-        for life in &sample.intervals {
-            // Time that was spent before this window opened is not this window's.
-            let span = life.end_ns.saturating_sub(life.counted_at_ns);
-            let inside = life.end_ns.saturating_sub(life.counted_at_ns.max(self.open_since_ns));
-            let part = if span == 0 { 1.0 } else { inside as f64 / span as f64 };
-            *self.open.part_mut(life.is_main) += life.cpu_ns as f64 * part;
+        self.open_cpu_ns = self.open_cpu_ns.with(sample.cpu_ns, |open, ns| open + ns as f64);
+        for interval in &sample.intervals {
+            // CPU time from before this window opened is left out: it counts as used evenly since it was last counted.
+            let span_ns = interval.end_ns.saturating_sub(interval.counted_at_ns);
+            let inside_ns = interval.end_ns.saturating_sub(interval.counted_at_ns.max(self.open_since_ns));
+            let part = if span_ns == 0 { 1.0 } else { inside_ns as f64 / span_ns as f64 };
+            *self.open_cpu_ns.part_mut(interval.is_main) += interval.cpu_ns as f64 * part;
         }
         // A tick that comes a little early still closes its window.
         let early_ns = self.window_ns / EARLY_PART;
@@ -73,8 +79,8 @@ impl CpuUsage {
         Groups::default()
     }
 
-    /// Whether a process and its children can have used this much CPU time in a run of this age. They may have had twice the
-    /// cores that were counted, as cores may have been added since.
+    /// Whether a process and its children can have used this much CPU time (microseconds) in a run of this age (nanoseconds).
+    /// They may have had twice the cores that were counted, as cores may have been added since.
     pub(crate) fn is_possible(&self, cpu_us: u64, age_ns: u64) -> bool {
         /// The kernel's clocks and sums may be ahead of the run's by much less.
         const SLACK_US: u64 = 1_000_000;
@@ -83,8 +89,8 @@ impl CpuUsage {
         cpu_us <= longest_us.saturating_mul(most_cores)
     }
 
-    /// Ends the last window with the run. It is incomplete, and counts only if there was no complete one. Gives its utilisation,
-    /// percent, if it counts.
+    /// Ends the last window with the run, at `end_ns`. That window is incomplete, and counts only if there was no complete one.
+    /// Gives its utilisation, percent; `None`: it does not count.
     pub(crate) fn finish(&mut self, end_ns: u64) -> Groups<Option<f64>> {
         if self.max_percent.combined.is_some() {
             return Groups::default();
@@ -92,33 +98,33 @@ impl CpuUsage {
         self.close(end_ns)
     }
 
-    /// Closes the open window, and opens the next one. Gives its utilisation, percent; `None`: it has no length.
+    /// Closes the open window, and opens the next one. Gives the closed one's utilisation, percent; `None`: it has no length, and
+    /// stays open.
     fn close(&mut self, at_ns: u64) -> Groups<Option<f64>> {
-        let length = at_ns.saturating_sub(self.open_since_ns);
-        if length == 0 {
+        let length_ns = at_ns.saturating_sub(self.open_since_ns);
+        if length_ns == 0 {
             return Groups::default();
         }
-        let possible = self.possible();
-        let percent = self.open_percent(length);
+        let percent = self.open_percent(length_ns);
         self.last_percent = percent.map(Some);
         let larger = |max: Option<f64>, percent| Some(max.map_or(percent, |max| max.max(percent)));
         self.max_percent = self.max_percent.with(percent, larger);
-        let busy = (self.open.main + self.open.descendants).max(0.0) / length as f64;
-        self.busy.add(busy.min(possible / 100.0), length);
-        self.open = Groups::default();
+        let used_ns = (self.open_cpu_ns.main + self.open_cpu_ns.descendants).max(0.0);
+        self.busy.add((used_ns / length_ns as f64).min(self.possible_percent() / 100.0), length_ns);
+        self.open_cpu_ns = Groups::default();
         self.open_since_ns = at_ns;
         self.last_percent
     }
 
-    /// Gives the utilisation in the open window, percent. The clocks of a sample are read one after another, which can give
-    /// a little more than is possible.
+    /// Gives the utilisation in the open window, which is `length_ns` long, percent. The clocks of a sample are read one after
+    /// another, which can give a little more than is possible.
     fn open_percent(&self, length_ns: u64) -> Groups<f64> {
-        let open = Groups { combined: self.open.main + self.open.descendants, ..self.open };
-        open.map(|ns| (ns / length_ns as f64 * 100.0).clamp(0.0, self.possible()))
+        let combined = self.open_cpu_ns.main + self.open_cpu_ns.descendants;
+        let open_cpu_ns = Groups { combined, ..self.open_cpu_ns };
+        open_cpu_ns.map(|ns| (ns / length_ns as f64 * 100.0).clamp(0.0, self.possible_percent()))
     }
 
-    /// Gives the utilisation in the last window that closed by this time, percent. Before there is one, that of the open
-    /// window.
+    /// Gives the utilisation in the last window that closed, percent. Before there is one, that in the open window up to `at_ns`.
     pub(crate) fn percent(&self, at_ns: u64) -> Groups<Option<f64>> {
         let length_ns = at_ns.saturating_sub(self.open_since_ns);
         match self.last_percent.combined {
@@ -127,40 +133,40 @@ impl CpuUsage {
         }
     }
 
-    /// Gives the utilisation of all cores, percent.
-    fn possible(&self) -> f64 {
+    /// Gives the utilisation if all cores are busy, percent.
+    fn possible_percent(&self) -> f64 {
         f64::from(self.cores) * 100.0
     }
 
-    /// Takes in the machine's busy ticks so far, at `at_ns`, CLOCK_MONOTONIC nanoseconds. Gives its utilisation since the
-    /// reading before, percent. `None`: there is none, or the time is too short.
+    /// Takes in the machine's busy ticks since boot, read at `at_ns`, CLOCK_MONOTONIC nanoseconds. Gives its utilisation since the
+    /// reading before, percent. `None`: there is no such reading, or the time is too short.
     pub(crate) fn add_system(&mut self, at_ns: u64, busy_ticks: u64, ticks_per_second: u64) -> Option<f64> {
         let now = (at_ns, busy_ticks);
-        let possible = self.possible();
+        let possible_percent = self.possible_percent();
         let Some(span) = &mut self.system else {
             self.system = Some(SystemSpan { first: now, last: now });
             return None;
         };
         let percent = percent_between(span.last, now, ticks_per_second);
         span.last = now;
-        let percent = percent?.min(possible);
+        let percent = percent?.min(possible_percent);
         self.max_system_percent = Some(self.max_system_percent.map_or(percent, |max| max.max(percent)));
         Some(percent)
     }
 
-    /// Gives the largest and the mean utilisation of the machine, percent. `None`: the time was too short for one.
+    /// Gives the largest and the mean utilisation of the machine, percent. `None`: the time between readings was too short.
     pub(crate) fn system_percent(&self, ticks_per_second: u64) -> (Option<f64>, Option<f64>) {
         let mean = self.system.and_then(|span| percent_between(span.first, span.last, ticks_per_second));
-        (self.max_system_percent, mean.map(|mean| mean.min(self.possible())))
+        (self.max_system_percent, mean.map(|mean| mean.min(self.possible_percent())))
     }
 }
 
 /// Gives the utilisation between two readings of time (nanoseconds) and busy ticks, percent. `None`: the time is too short
 /// for the resolution of clock ticks.
 fn percent_between(from: (u64, u64), to: (u64, u64), ticks_per_second: u64) -> Option<f64> {
-    let seconds = to.0.checked_sub(from.0).filter(|ns| *ns >= SHORTEST_WINDOW_NS)? as f64 / 1e9;
-    let busy = to.1.saturating_sub(from.1) as f64 / ticks_per_second as f64;
-    Some(busy / seconds * 100.0)
+    let length_s = to.0.checked_sub(from.0).filter(|ns| *ns >= SHORTEST_WINDOW_NS)? as f64 / 1e9;
+    let busy_s = to.1.saturating_sub(from.1) as f64 / ticks_per_second as f64;
+    Some(busy_s / length_s * 100.0)
 }
 
 #[cfg(test)]

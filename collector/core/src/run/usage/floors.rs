@@ -1,7 +1,7 @@
-//! Floors: what one process is known to have held is a lower bound of what all held at that time.
+//! Floors: what one process is known to have held is a lower bound of the tree's largest RAM.
 //!
-//! Records and samples can show a larger RSS of a process than any sum over time has. The kernel's maximum of a reaper
-//! can be that of a process that no sample saw. Then the sum was at least as large at some time, and no more is known.
+//! Records and samples can show a larger RSS of a process than any sum over time has. The maximum RSS that the kernel gives a
+//! reaper can be that of a process that no sample saw. Then the sum was at least as large at some time, and no more is known.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,12 +24,12 @@ impl Floor {
         (self.rss_bytes, self.own_bytes) = (self.rss_bytes.max(rss_bytes), self.own_bytes.max(own_bytes));
     }
 
-    /// Whether the maximum over time is so far below this lower bound that only the bound is known. Less is how far figures
-    /// of different sources differ: batches of the kernel's counters, and shared pages.
+    /// Whether the maximum over time is so far below this lower bound that only the bound is known. A smaller difference can come
+    /// from the sources of the figures: the kernel updates its counters in batches, and pages are shared.
     pub(crate) fn is_missed_by(&self, seen: &MaxFootprint) -> bool {
-        /// The most by which such figures differ in a small tree.
+        /// The most by which figures of different sources differ in a small tree.
         const DIFFERENCE_BYTES: u64 = 3_000_000;
-        /// And in a large one: one part in this many.
+        /// The most by which they differ in a large tree: one part in this many.
         const DIFFERENCE_PART: u64 = 33;
         let allowed_bytes = DIFFERENCE_BYTES.max(seen.footprint_bytes / DIFFERENCE_PART);
         let is_nothing_seen = seen.footprint_bytes == 0 && self.rss_bytes > 0;
@@ -38,16 +38,16 @@ impl Floor {
 }
 
 impl Groups<Floor> {
-    /// Takes in a finalized process: what it held, what a process below it held, and what one of them did.
+    /// Raises the floors to what a finalized process is known to have held, or a process below it, or one of both.
     pub(super) fn raise(&mut self, process: &ProcessSummary) {
         let known = &process.memory.known_rss;
         let own_bytes = known.own_bytes.saturating_sub(known.copied_bytes);
-        // What it or a process below it held, it is not known which, is a floor where both of them count.
+        // `either_bytes` were held by this process or one below it. So they are a floor of a group that has both.
         let any_rss_bytes = known.own_bytes.max(known.either_bytes);
         let any_own_bytes = own_bytes.max(known.either_bytes);
         self.combined.raise(any_rss_bytes, any_own_bytes);
         if process.ids.is_main {
-            // What may be a descendant's is no floor of the first process.
+            // `either_bytes` may be a descendant's, so they are no floor of the first process.
             self.main.raise(known.own_bytes, own_bytes);
         } else {
             self.descendants.raise(any_rss_bytes, any_own_bytes);

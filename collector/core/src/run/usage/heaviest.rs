@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::tree::ProcessSummary;
 
-/// Three lists of as many processes each.
+/// Three lists of processes, each with the largest first.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Heaviest {
+    /// Most processes in each list.
     most: usize,
     /// With the CPU time, microseconds.
     by_cpu: Vec<(u64, ProcessSummary)>,
@@ -19,6 +20,7 @@ pub(super) struct Heaviest {
 }
 
 impl Heaviest {
+    /// Makes empty lists, which keep at most this many processes each.
     pub(super) fn new(most: usize) -> Self {
         Self { most, ..Self::default() }
     }
@@ -29,9 +31,9 @@ impl Heaviest {
         insert(&mut self.by_cpu, process.known_cpu_us().unwrap_or(0), process, self.most);
     }
 
-    /// Keeps a process if it is among the largest by GPU memory, bytes.
-    pub(super) fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
-        insert(&mut self.on_gpus, peak, process, self.most);
+    /// Keeps a process if its GPU memory peak is among the largest.
+    pub(super) fn add_on_gpus(&mut self, process: &ProcessSummary, peak_bytes: u64) {
+        insert(&mut self.on_gpus, peak_bytes, process, self.most);
     }
 
     /// Lists each process once: most CPU time first, then peak RSS, then GPU memory.
@@ -47,7 +49,7 @@ impl Heaviest {
     }
 }
 
-/// Keeps the list in order, largest first; of equal ones the earlier comes first.
+/// Inserts a process of this size into a list of at most `most`, the largest first. Of equal ones the earlier comes first.
 fn insert(list: &mut Vec<(u64, ProcessSummary)>, size: u64, process: &ProcessSummary, most: usize) {
     let at = list.partition_point(|(other, _)| *other >= size);
     if at < most {

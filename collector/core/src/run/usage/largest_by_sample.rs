@@ -1,5 +1,5 @@
-//! The largest RAM within the time of each of the last samples. A sample that is still open takes what records tell of its
-//! time; of one that has closed, more RAM is news.
+//! The largest figures within the time of each of the last samples. Records that come late can raise them. An open sample takes
+//! such figures in. The sinks already have a closed sample, so for that one they become a revision.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use crate::model::groups::Groups;
 use crate::run::over_time::Revision;
 use crate::run::sampling::sums::TreeSums;
 
-/// Samples that are remembered: one more than the windows that late records are swept into.
-const REMEMBERED: usize = 10;
+/// Samples that are remembered. [`RamUsage`](super::RamUsage) keeps the windows before all but the first for late records.
+pub(super) const REMEMBERED: usize = 65;
 
-/// The largest within the time of a sample.
+/// The largest figures within the time of a sample, each on its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Largest {
     /// Footprints, bytes.
@@ -34,19 +34,20 @@ impl Largest {
     }
 }
 
+/// A sample, and the largest figures within its time.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct SampleLargest {
-    /// The key of the sample.
+struct RememberedSample {
+    /// The key of the sample, CLOCK_MONOTONIC nanoseconds.
     at_ns: u64,
     largest: Largest,
     is_closed: bool,
 }
 
-/// The largest within the time of each of the last samples.
+/// The largest figures within the time of each of the last samples.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LargestBySample {
-    /// Oldest first.
-    last: VecDeque<SampleLargest>,
+    /// The last samples, oldest first.
+    samples: VecDeque<RememberedSample>,
     /// What was learnt of closed samples, one item for each.
     revised: Vec<Revision>,
 }
@@ -54,35 +55,35 @@ pub struct LargestBySample {
 impl LargestBySample {
     /// Opens the sample of this time, CLOCK_MONOTONIC nanoseconds, which is its key. Forgets the oldest if there are too many.
     pub(super) fn begin(&mut self, at_ns: u64) {
-        self.last.push_back(SampleLargest { at_ns, largest: Largest::default(), is_closed: false });
-        if self.last.len() > REMEMBERED {
-            self.last.pop_front();
+        self.samples.push_back(RememberedSample { at_ns, largest: Largest::default(), is_closed: false });
+        if self.samples.len() > REMEMBERED {
+            self.samples.pop_front();
         }
     }
 
-    /// Notes that the tree was this large at `moment_ns`, in the time of the sample `at_ns`. `is_record`: it never
-    /// had as much RAM, or as many processes.
-    pub(super) fn raise(&mut self, at_ns: u64, moment_ns: u64, now: &TreeSums, is_record: bool) {
-        // Of a sample that is forgotten, only a new maximum of the run is news.
-        let Some(moment) = self.last.iter_mut().rev().find(|moment| moment.at_ns == at_ns) else {
-            if is_record {
+    /// Notes that the tree was this large at `moment_ns`, in the time of the sample `at_ns`, both CLOCK_MONOTONIC nanoseconds.
+    /// `is_new_maximum`: the run had less RAM, or fewer processes, until then.
+    pub(super) fn raise(&mut self, at_ns: u64, moment_ns: u64, now: &TreeSums, is_new_maximum: bool) {
+        // What a forgotten sample had is not known, so only a new maximum of the run is a revision of it.
+        let Some(sample) = self.samples.iter_mut().rev().find(|sample| sample.at_ns == at_ns) else {
+            if is_new_maximum {
                 let mut largest = Largest::default();
                 largest.raise(now);
                 self.revise(moment_ns, largest);
             }
             return;
         };
-        let before = moment.largest;
-        moment.largest.raise(now);
-        let after = moment.largest;
+        let before = sample.largest;
+        sample.largest.raise(now);
+        let after = sample.largest;
         let has_more = (after.footprint_bytes, after.processes) != (before.footprint_bytes, before.processes);
-        if moment.is_closed && has_more {
+        if sample.is_closed && has_more {
             self.revise(at_ns, after);
         }
     }
 
     /// Keeps, for the sinks, that there was more in the time of a closed sample. `key_ns`: the sample's key, or a moment in its
-    /// time.
+    /// time, CLOCK_MONOTONIC nanoseconds.
     fn revise(&mut self, key_ns: u64, Largest { footprint_bytes, processes, .. }: Largest) {
         match self.revised.iter_mut().find(|revision| revision.at_ns == key_ns) {
             Some(known) => {
@@ -93,26 +94,26 @@ impl LargestBySample {
         }
     }
 
-    /// Gives the largest within the time of a sample so far; zeros, if the sample is not known any more.
+    /// Gives the largest figures so far within the time of the sample `at_ns`; zeros, if the sample is forgotten.
     pub(crate) fn within(&self, at_ns: u64) -> Largest {
-        let moment = self.last.iter().rev().find(|moment| moment.at_ns == at_ns);
-        moment.map(|moment| moment.largest).unwrap_or_default()
+        let sample = self.samples.iter().rev().find(|sample| sample.at_ns == at_ns);
+        sample.map(|sample| sample.largest).unwrap_or_default()
     }
 
-    /// Gives the largest RAM of the samples that are open: these will tell it, bytes.
+    /// Gives the largest footprints of the open samples, bytes. The sinks get them when those samples close.
     pub(crate) fn open_bytes(&self) -> Groups<u64> {
-        let open = self.last.iter().filter(|moment| !moment.is_closed);
-        open.fold(Groups::default(), |most, moment| most.with(moment.largest.footprint_bytes, u64::max))
+        let open = self.samples.iter().filter(|sample| !sample.is_closed);
+        open.fold(Groups::default(), |most, sample| most.with(sample.largest.footprint_bytes, u64::max))
     }
 
-    /// Closes a sample: what is learnt of it from now on is news.
+    /// Closes the sample `at_ns`: what raises its figures from now on is a revision.
     pub(crate) fn close(&mut self, at_ns: u64) {
-        for moment in self.last.iter_mut().filter(|moment| moment.at_ns == at_ns) {
-            moment.is_closed = true;
+        for sample in self.samples.iter_mut().filter(|sample| sample.at_ns == at_ns) {
+            sample.is_closed = true;
         }
     }
 
-    /// Takes what was learnt of closed samples since the last call.
+    /// Takes the revisions of closed samples since the last call.
     pub(crate) fn take_revised(&mut self) -> Vec<Revision> {
         std::mem::take(&mut self.revised)
     }

@@ -1,9 +1,9 @@
 //! What held the tree's RAM when it was largest: the largest processes, and all processes by command.
 //!
-//! At a sample each process counts with what it adds to the footprint then. Between two samples it counts as in the sum over
-//! time ([`super::ram`]): with the smaller of its contributions at both ends, or with its memory in the time that it lived.
-//! So the sums by command add up to the peak. A record can come late, when the sizes of its time can't be read any more.
-//! Therefore [`SteadyHolders`] are kept of each window.
+//! At a sample each process counts with what it adds to the footprint. Between two samples it counts as in [`super::ram`]. If it
+//! lived all the time, that is with the smaller of its contributions at both ends, else with its memory while it lived. So the
+//! sums by command add up to the peak. A record can come late, when the sizes of its time can't be read any more. Therefore
+//! [`SteadyHolders`] are kept of each window.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::run::tree::{Contribution, LiveInterval, Process, Tree};
 
 use super::tolerance::is_private_known;
 
-/// Most processes that are kept one by one.
+/// Most processes that are listed one by one.
 const LARGEST: usize = 10;
-/// Most command names that are told one by one.
+/// Most command names with sums of their own.
 const COMMANDS: usize = 10;
 
 /// The tree's RAM at its largest.
@@ -36,11 +36,11 @@ pub struct PeakMoment {
 /// The processes at the peak.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakHolders {
-    /// The largest ones.
+    /// The [`LARGEST`] by RSS, the largest first.
     pub largest: Vec<Holder>,
-    /// All by command: the names with the largest sums.
+    /// Sums of all processes by command name: the [`COMMANDS`] largest sums, the largest first.
     pub by_command: Vec<CommandHolders>,
-    /// All other names.
+    /// The sum of all other names. `None`: there are no others.
     pub other_commands: Option<OtherHolders>,
 }
 
@@ -53,9 +53,9 @@ impl PeakMoment {
         peak
     }
 
-    /// Sets what was held, limited to the footprint: no process held more, nor did all commands together.
+    /// Sets what held the footprint. Figures are limited to it: no process held more, nor did all commands together.
     ///
-    /// More can be claimed: between two samples only the largest RSS of a process is known, which can be of another moment. And
+    /// Records can claim more: between two samples only the largest RSS of a process is known, which can be of another moment. And
     /// any process of the run can write records of any size.
     pub(super) fn set_holders(&mut self, mut holders: PeakHolders) {
         for holder in &mut holders.largest {
@@ -67,7 +67,7 @@ impl PeakMoment {
 }
 
 impl PeakHolders {
-    /// Whether the largest processes at the peak are not known yet.
+    /// Whether the processes at the peak are not known yet.
     pub(super) fn is_empty(&self) -> bool {
         self.largest.is_empty()
     }
@@ -81,14 +81,15 @@ impl PeakHolders {
         commands.into_holders(largest_live(live_holders(tree, sample).collect()))
     }
 
-    /// Gives what was held at a time between two samples: by `steady` all the time, and by what was there for a part of it.
-    pub(super) fn between_samples(steady: &SteadyHolders, there: &[&LiveInterval]) -> Self {
+    /// Gives what was held at a time between two samples. `steady` was held all the time between them. `intervals` are those that
+    /// were there at that time.
+    pub(super) fn between_samples(steady: &SteadyHolders, intervals: &[&LiveInterval]) -> Self {
         let mut commands = steady.commands.clone();
-        // A process can have several: itself, the memory of each of its programs, and what it held for a moment.
-        for life in there {
-            commands.add(&life.command, life.is_process.into(), life.memory.added_bytes);
+        // A process can have several intervals: itself, the memory of each of its programs, and what it held for a moment.
+        for interval in intervals {
+            commands.add(&interval.command, interval.is_process.into(), interval.memory.added_bytes);
         }
-        commands.into_holders(with_memory_of_intervals(steady.largest.clone(), there))
+        commands.into_holders(with_memory_of_intervals(steady.largest.clone(), intervals))
     }
 
     /// Adds up what all commands held, bytes.
@@ -98,7 +99,7 @@ impl PeakHolders {
         named.chain(others).map(u128::from).sum()
     }
 
-    /// Scales what the commands held down, if it is more than this in sum.
+    /// Scales down what the commands held, if it is more than this in sum.
     fn scale_down_to(&mut self, most_bytes: u64) {
         let sum = self.added_bytes();
         if sum <= most_bytes.into() {
@@ -120,7 +121,7 @@ pub(super) struct SteadyHolders {
 }
 
 impl SteadyHolders {
-    /// Gives what was held since the sample before.
+    /// Gives what was held at all times since the sample before, by the processes that both samples saw.
     pub(super) fn of(tree: &Tree, sample: &Sample) -> Self {
         let (mut commands, mut steady) = (Commands::default(), Vec::with_capacity(sample.holders.len()));
         for (process, held) in live_holders(tree, sample) {
@@ -164,7 +165,7 @@ impl Commands {
         sum.added_bytes = sum.added_bytes.saturating_add(added_bytes);
     }
 
-    /// Keeps the sums of the [`COMMANDS`] largest commands, and adds the others to `others`. Gives those kept, the largest first.
+    /// Keeps the sums of the [`COMMANDS`] largest commands, and adds the others to `others`. Gives the kept ones, the largest first.
     fn keep_largest(&mut self) -> Vec<(Arc<str>, Sum)> {
         let mut all: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
         all.sort_unstable_by(|(a_name, a), (b_name, b)| {
@@ -180,7 +181,7 @@ impl Commands {
         all
     }
 
-    /// Makes what a peak is reported with: `largest`, the largest processes, the largest commands, and the sum of other commands.
+    /// Makes the holders of a peak: `largest`, the largest commands, and the sum of the other commands.
     fn into_holders(mut self, largest: Vec<Holder>) -> PeakHolders {
         let by_command = self.keep_largest().into_iter().map(|(name, Sum { count, added_bytes })| {
             CommandHolders { command: name.to_string(), count, added_bytes }
@@ -196,7 +197,7 @@ fn live_holders<'a>(tree: &'a Tree, sample: &'a Sample) -> impl Iterator<Item = 
     sample.holders.iter().filter_map(|held| Some((tree.get(held.id)?, held)))
 }
 
-/// Keeps the [`LARGEST`] holders by RSS, the largest first.
+/// Gives the [`LARGEST`] holders by RSS, the largest first. Those without memory are left out.
 fn largest(mut holders: Vec<Holder>) -> Vec<Holder> {
     holders.retain(|holder| holder.rss_bytes > 0);
     holders.sort_unstable_by_key(|holder| (Reverse(holder.rss_bytes), holder.pid));
@@ -220,8 +221,8 @@ fn largest_live(mut live: Vec<(&Process, &Held)>) -> Vec<Holder> {
     largest(holders.collect())
 }
 
-/// Adds memory that was there for a part of the time between two samples, the peak included. `holders` held theirs all that time;
-/// `intervals` have the rest. A process that is in both counts once, with the larger figures. Gives the [`LARGEST`] by RSS.
+/// Adds the memory of `intervals`, which was there for a part of the time between two samples, to `holders`, which held theirs
+/// all that time. A process that is in both counts once, with the larger figures. Gives the [`LARGEST`] by RSS.
 fn with_memory_of_intervals(mut holders: Vec<Holder>, intervals: &[&LiveInterval]) -> Vec<Holder> {
     let mut memory: Vec<_> = intervals.iter().filter(|interval| !interval.is_process).collect();
     memory.sort_unstable_by_key(|interval| Reverse(interval.rss_bytes));

@@ -2,11 +2,11 @@
 //!
 //! Between two samples lies a window. A process that lived at both ends counts with the smaller of its two contributions during
 //! all of it. A process that lived for a part of it counts for exactly that time, with its exact peak if it ended. So a process
-//! that no sample saw is not lost, and nothing is counted while it did not exist. A record that comes late adds its process to
-//! what is kept of the windows in which it lived: processes that are killed together are reaped one by one.
+//! that no sample saw is not lost, and none counts while it did not exist. Records can come late: processes that are killed
+//! together are reaped one by one. A late record adds its process to what is kept of the windows in which the process lived.
 //!
-//! Counted like that, RAM is a lower bound where a process ended between two samples between which others grew. With the larger
-//! of their contributions it is an upper one (`at_most`), which also has late memory whose end is not dated.
+//! If a process ended between two samples while others grew, RAM that is counted like this is a lower bound. With the larger of
+//! the others' contributions it is an upper bound (`at_most`), which also has late memory whose end is not dated.
 //!
 //! - /proc rounds starts down to a clock tick, and a sibling may have ended within it. A child that only a scan shows counts
 //!   from its latest possible start on. Means, CPU windows and its wall time begin in the middle of what is possible.
@@ -28,14 +28,14 @@ use crate::run::sampling::Sample;
 use crate::run::sampling::sums::{Sums, TreeSums};
 use crate::run::tree::{LiveInterval, Tree};
 
-use super::largest_by_sample::LargestBySample;
+use super::largest_by_sample::{self, LargestBySample};
 use super::peak_moment::{PeakHolders, PeakMoment, SteadyHolders};
 use super::tolerance::{is_private_known, is_proportional_known};
 
-/// Largest total, private and shared part of some processes' RAM, each on its own, bytes.
+/// The largest footprint of some processes, and the largest private and shared part of it. Each can be of another time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaxFootprint {
-    /// The footprint: private and shared.
+    /// The footprint: private and shared memory.
     pub footprint_bytes: u64,
     /// Private. `None`: at no time was it known.
     pub private_bytes: Option<u64>,
@@ -44,14 +44,14 @@ pub struct MaxFootprint {
 }
 
 impl MaxFootprint {
-    /// Gives the maximum with a sample taken in.
-    fn with(self, now: Sums) -> Self {
+    /// Gives the maximum after a sample.
+    fn with_sample(self, now: Sums) -> Self {
         let max = self.with_moment(now);
         let shared = now.known_private().map(|private| now.footprint_bytes.saturating_sub(private));
         Self { shared_bytes: max.shared_bytes.max(shared), ..max }
     }
 
-    /// Gives the maximum with a moment between samples taken in. What a process grew by since its last sample is its own.
+    /// Gives the maximum after a moment between samples. The shared part is only known at samples.
     fn with_moment(self, now: Sums) -> Self {
         let private = now.known_private().map(|private| private.min(now.footprint_bytes));
         let footprint_bytes = self.footprint_bytes.max(now.footprint_bytes);
@@ -66,14 +66,13 @@ impl Sums {
         (self.footprint_bytes > 0 && is_known).then_some(self.private_bytes)
     }
 
-    /// Gives the proportional size, bytes, at most the footprint: readings of different times can add up to more than there is.
-    /// `None`: too much was not read, or there is no memory.
+    /// Gives the capped proportional size, bytes. `None`: too much was not read, or there is no memory.
     fn known_proportional(&self) -> Option<u64> {
         let is_known = is_proportional_known(self.unread_proportional_bytes, self.footprint_bytes);
         (self.footprint_bytes > 0 && is_known).then_some(self.capped_proportional())
     }
 
-    /// Gives the proportional size, at most the footprint, bytes.
+    /// Gives the proportional size, but at most the footprint, bytes: readings of different times can add up to more than there is.
     fn capped_proportional(&self) -> u64 {
         self.proportional_bytes.min(self.footprint_bytes)
     }
@@ -84,7 +83,7 @@ impl Sums {
 pub struct RamUsage {
     /// The largest RAM.
     pub max: Groups<MaxFootprint>,
-    /// The largest footprints if each process held the larger of its contributions between two samples, bytes.
+    /// Upper bounds of the largest footprints: between two samples each process counts with the larger of its contributions, bytes.
     pub at_most_bytes: Groups<u64>,
     /// Largest sums of proportional sizes at a sample, each on its own, bytes. `None`: at no sample were they known.
     pub proportional_bytes: Groups<Option<u64>>,
@@ -92,7 +91,7 @@ pub struct RamUsage {
     pub(in crate::run) byte_s: Groups<f64>,
     /// The moment of the largest RAM.
     pub peak: Option<PeakMoment>,
-    /// The largest within the time of each of the last samples.
+    /// The largest figures within the time of each of the last samples.
     pub largest_by_sample: LargestBySample,
     /// Most processes at once.
     pub max_processes: u64,
@@ -104,13 +103,14 @@ pub struct RamUsage {
     recent: VecDeque<Window>,
 }
 
-/// How many windows are kept for late records. With 25 ms between samples, they are longer than a reaper on a busy machine is
-/// late. A collector that was stopped for a while takes late records in over many samples: with 8 windows, 2 of 150 such runs
-/// had a tenth less RAM than there was.
-const WINDOWS: usize = 64;
-/// How many intervals of memory are kept of each window, the largest. With 32, 1 of 200 such runs had less RAM than there was.
+/// How many windows are kept for late records, beside that of the last sample. With 25 ms between samples, together they are longer than a reaper on a busy
+/// machine is late. A collector that was stopped for a while takes late records in over many samples. With 8 windows, 2 of 150
+/// such runs had a tenth less RAM than there was.
+const WINDOWS: usize = largest_by_sample::REMEMBERED - 1;
+/// How many intervals of memory are kept of each window: the largest ones. With 32, 1 of 200 such runs had less RAM than there
+/// was.
 const KEPT_INTERVALS: usize = 128;
-/// How many intervals all windows together have at most: they take memory, and go into the state file.
+/// How many intervals all kept windows together have at most: they take memory, and go into the state file.
 const MOST_INTERVALS: usize = 2048;
 /// Intervals with less memory than this are not kept, bytes.
 const KEPT_BYTES: u64 = 1 << 20;
@@ -128,53 +128,54 @@ struct Window {
     steady_at_most: TreeSums,
     /// What held `steady`.
     steady_holders: SteadyHolders,
-    /// What was there for a part of it. Of a window that is kept, only the largest: see [`Self::drop_small_intervals`].
+    /// Processes and memory that were there for a part of it. A kept window has only the largest: see
+    /// [`Self::drop_small_intervals`].
     intervals: Vec<LiveInterval>,
 }
 
 impl Window {
     /// Whether the interval has a part in this window.
-    fn overlaps(&self, life: &LiveInterval) -> bool {
-        life.end_ns >= self.from_ns && life.start_ns.min(life.end_ns) < self.until_ns
+    fn overlaps(&self, interval: &LiveInterval) -> bool {
+        interval.end_ns >= self.from_ns && interval.start_ns.min(interval.end_ns) < self.until_ns
     }
 
-    /// Gives the begin and the end of each interval within this window, in order of time. Of those at one time, the ends come
-    /// first: an interval that ends when another begins was not there together with it.
+    /// Gives the begin and the end of each interval within this window, in order of time. Of several at one time, the ends come
+    /// first: an interval that ends when another begins was not there together with that one.
     fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::with_capacity(self.intervals.len() * 2);
-        for life in self.intervals.iter().filter(|life| self.overlaps(life)) {
-            let Range { start, end } = self.time_of(life);
-            steps.push(Step { at_ns: start, sign: 1, life });
-            steps.push(Step { at_ns: end, sign: -1, life });
+        for interval in self.intervals.iter().filter(|interval| self.overlaps(interval)) {
+            let Range { start, end } = self.time_of(interval);
+            steps.push(Step { at_ns: start, sign: 1, interval });
+            steps.push(Step { at_ns: end, sign: -1, interval });
         }
         steps.sort_unstable_by_key(|step| (step.at_ns, step.sign));
         steps
     }
 
-    /// Gives the part of this window in which the interval's process or memory was there, CLOCK_MONOTONIC nanoseconds.
-    fn time_of(&self, life: &LiveInterval) -> Range<u64> {
-        let start = life.start_ns.clamp(self.from_ns, self.until_ns);
-        let end = life.end_ns.clamp(start, self.until_ns);
+    /// Gives the part of this window in which an interval was there, CLOCK_MONOTONIC nanoseconds.
+    fn time_of(&self, interval: &LiveInterval) -> Range<u64> {
+        let start = interval.start_ns.clamp(self.from_ns, self.until_ns);
+        let end = interval.end_ns.clamp(start, self.until_ns);
         // A process lived for a moment even if its start and end have the same time.
         start..end.max(start + 1)
     }
 
     /// Whether the interval counts in the footprint at this time. One whose end is rough counts in `at_most` only.
-    fn counts(&self, life: &LiveInterval, at_ns: u64) -> bool {
-        self.overlaps(life) && !life.is_end_rough && self.time_of(life).contains(&at_ns)
+    fn counts(&self, interval: &LiveInterval, at_ns: u64) -> bool {
+        self.overlaps(interval) && !interval.is_end_rough && self.time_of(interval).contains(&at_ns)
     }
 
-    /// Drops the intervals that are too small to matter for late records. Late memory is added to what was there at its time, so
-    /// only the largest memory is kept: [`KEPT_INTERVALS`] intervals of at least [`KEPT_BYTES`]. Of the processes, those are
-    /// kept that had this memory. The window's own figures are in the maxima by then.
+    /// Drops the intervals that are too small to matter for late records, once the maxima have the window's own figures. Late
+    /// memory is added to what was there at its time, so only the largest memory is kept: [`KEPT_INTERVALS`] intervals of at
+    /// least [`KEPT_BYTES`]. Of the intervals of processes, those are kept whose memory is kept.
     fn drop_small_intervals(&mut self) {
         let (processes, mut memory): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.intervals).into_iter().partition(|life| life.is_process);
-        memory.retain(|life| life.memory.added_bytes >= KEPT_BYTES);
-        memory.sort_by_key(|life| std::cmp::Reverse(life.memory.added_bytes));
+            std::mem::take(&mut self.intervals).into_iter().partition(|interval| interval.is_process);
+        memory.retain(|interval| interval.memory.added_bytes >= KEPT_BYTES);
+        memory.sort_by_key(|interval| std::cmp::Reverse(interval.memory.added_bytes));
         memory.truncate(KEPT_INTERVALS);
-        let with_memory: FxHashSet<ProcessId> = memory.iter().map(|life| life.id).collect();
-        let processes = processes.into_iter().filter(|life| with_memory.contains(&life.id));
+        let with_memory: FxHashSet<ProcessId> = memory.iter().map(|interval| interval.id).collect();
+        let processes = processes.into_iter().filter(|interval| with_memory.contains(&interval.id));
         self.intervals = processes.chain(memory).collect();
         self.steady_holders.keep_largest();
     }
@@ -186,16 +187,16 @@ struct Step<'a> {
     at_ns: u64,
     /// 1: it begins, and its sums are added. -1: it ends, and they are subtracted.
     sign: i8,
-    life: &'a LiveInterval,
+    interval: &'a LiveInterval,
 }
 
-/// Gives what an interval adds while it is there: a process itself and its threads, or memory. Memory that no sample saw is
-/// unread.
-fn sums_of(life: &LiveInterval) -> TreeSums {
-    let unread_bytes = life.unread_bytes.unwrap_or(life.memory.added_bytes);
-    let threads = if life.is_process { life.threads } else { 0 };
-    let sums = TreeSums::of_one(life.is_main, &life.memory, unread_bytes, threads);
-    TreeSums { processes: life.is_process.into(), ..sums }
+/// Gives what an interval adds to the tree while it is there: a process and its threads, or memory. Memory that no sample saw
+/// counts as unread.
+fn sums_of(interval: &LiveInterval) -> TreeSums {
+    let unread_bytes = interval.unread_bytes.unwrap_or(interval.memory.added_bytes);
+    let threads = if interval.is_process { interval.threads } else { 0 };
+    let sums = TreeSums::of_one(interval.is_main, &interval.memory, unread_bytes, threads);
+    TreeSums { processes: interval.is_process.into(), ..sums }
 }
 
 /// Converts a sum to `u64`. One below 0 becomes 0.
@@ -209,13 +210,13 @@ impl RamUsage {
         self.max.map(|max| max.footprint_bytes)
     }
 
-    /// Gives the mean footprints over a run of that length, bytes. `None`: it has no length.
+    /// Gives the mean footprints over a run of `wall_s` seconds, bytes. `None`: the run has no length.
     pub(crate) fn means(&self, wall_s: f64) -> Option<Groups<f64>> {
         (wall_s > 0.0).then(|| self.byte_s.map(|byte_s| byte_s / wall_s))
     }
 
-    /// Takes in the window that ends at `sample`, with the intervals of the sample, which has none afterwards. Keeps the window
-    /// with its largest intervals: records that come late may add to it.
+    /// Takes in a sample and the window that it ends. Takes the sample's intervals out of it. Keeps the window with its largest
+    /// intervals, since records that come late may add to it.
     pub(crate) fn add(&mut self, tree: &Tree, sample: &mut Sample) {
         let intervals = std::mem::take(&mut sample.intervals);
         self.add_moment(tree, sample);
@@ -230,8 +231,8 @@ impl RamUsage {
         self.forget_oldest();
     }
 
-    /// Forgets the oldest windows while there are more than [`WINDOWS`], or all of them have more than [`MOST_INTERVALS`]
-    /// intervals. The last window stays.
+    /// Forgets the oldest windows while there are more than [`WINDOWS`], or while all together have more than
+    /// [`MOST_INTERVALS`] intervals. The last window stays.
     fn forget_oldest(&mut self) {
         let mut intervals: usize = self.recent.iter().map(|window| window.intervals.len()).sum();
         while self.recent.len() > WINDOWS || (intervals > MOST_INTERVALS && self.recent.len() > 1) {
@@ -239,21 +240,24 @@ impl RamUsage {
         }
     }
 
-    /// Adds intervals of late records, which began before the sample's window, to the earlier windows that they overlap. Raises the
-    /// maxima where those windows have more now.
+    /// Adds the intervals that began before the sample's window to the earlier windows that they overlap. They come from late
+    /// records. Raises the maxima where those windows have more now.
     fn add_late(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let late: Vec<&LiveInterval> =
-            intervals.iter().filter(|life| life.start_ns < sample.from_ns).collect();
+            intervals.iter().filter(|interval| interval.start_ns < sample.from_ns).collect();
         if late.is_empty() {
             return;
         }
         let mut recent = std::mem::take(&mut self.recent);
-        // One window stands for all time before those that are kept. What was steady then is no longer known.
+        // One window stands for all time before the kept ones. What was steady then is no longer known.
         let until_ns = recent.front().map_or(sample.from_ns, |window| window.from_ns);
         let mut earlier = Window { until_ns, ..Window::default() };
         for window in recent.iter_mut().chain([&mut earlier]) {
-            let overlapping: Vec<_> =
-                late.iter().filter(|life| window.overlaps(life)).map(|life| (*life).clone()).collect();
+            let overlapping: Vec<_> = late
+                .iter()
+                .filter(|interval| window.overlaps(interval))
+                .map(|interval| (*interval).clone())
+                .collect();
             if !overlapping.is_empty() {
                 window.intervals.extend(overlapping);
                 self.sweep(window);
@@ -266,19 +270,19 @@ impl RamUsage {
     /// Raises the maxima by the moment of the sample itself.
     fn add_moment(&mut self, tree: &Tree, sample: &Sample) {
         let all = sample.now.groups();
-        // Both parts together are the sum of what counts of each: at most its footprint.
-        let parts = all.main.capped_proportional() + all.descendants.capped_proportional();
-        let combined = Sums { proportional_bytes: parts, ..all.combined };
+        // The combined figure is the sum of both parts' figures, each of which is capped.
+        let both_parts = all.main.capped_proportional() + all.descendants.capped_proportional();
+        let combined = Sums { proportional_bytes: both_parts, ..all.combined };
         let proportional = Groups { combined, ..all }.map(|sums| sums.known_proportional());
         self.proportional_bytes = self.proportional_bytes.with(proportional, Ord::max);
         let holders = || PeakHolders::at_sample(tree, sample);
         self.largest_by_sample.begin(sample.at_ns);
-        self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with, holders);
+        self.raise(&sample.now, [sample.at_ns; 2], MaxFootprint::with_sample, holders);
     }
 
     /// Raises the maxima by the tree's sums at `at_ns`, in the window of the sample at `key_ns` (both CLOCK_MONOTONIC
-    /// nanoseconds). `raised` takes sums into a maximum. `holders` gives what held the RAM, and is called only if that is the
-    /// largest so far. If it gives none, [`Self::find_holders`] finds them later.
+    /// nanoseconds). `raised` gives a maximum after these sums. `holders` gives what held the RAM, and is called only if the RAM
+    /// is the largest so far. If it gives none, [`Self::find_holders`] finds them later.
     fn raise(
         &mut self,
         now: &TreeSums,
@@ -292,14 +296,14 @@ impl RamUsage {
         self.threads = self.threads.with(all, |most, sums| most.max(sums.threads));
         self.max_processes = self.max_processes.max(now.processes);
         let footprint_bytes = all.combined.footprint_bytes;
-        let is_record = before != (self.high_water_mark(), self.max_processes);
-        self.largest_by_sample.raise(key_ns, at_ns, now, is_record);
+        let is_new_maximum = before != (self.high_water_mark(), self.max_processes);
+        self.largest_by_sample.raise(key_ns, at_ns, now, is_new_maximum);
         if footprint_bytes > self.peak.as_ref().map_or(0, |peak| peak.footprint_bytes) {
             self.peak = Some(PeakMoment::new(at_ns, footprint_bytes, holders()));
         }
     }
 
-    /// Raises the upper bounds of the largest footprints by these sums.
+    /// Raises the upper bounds of the largest footprints to these sums.
     fn raise_at_most(&mut self, sums: &TreeSums) {
         self.at_most_bytes =
             self.at_most_bytes.with(sums.groups(), |most, sums| most.max(sums.footprint_bytes));
@@ -308,20 +312,20 @@ impl RamUsage {
     /// Goes through the time of a window, and raises the maxima by what was there at each moment. The sums begin with what was
     /// there all the time. They go up where an interval begins, and down where one ends.
     fn sweep(&mut self, window: &Window) {
-        // What was there for certain, and at most. Both are signed and wide: intervals are subtracted, too, and the
-        // sums must not saturate before that, whatever size a record claims.
-        let mut level = window.steady.map(i128::from);
+        // The sums are signed and wide: intervals are subtracted, too, and before that the sums must not saturate, whatever
+        // size a record claims.
+        let mut at_least = window.steady.map(i128::from);
         let mut at_most = window.steady_at_most.map(i128::from);
         self.raise_at_most(&window.steady_at_most);
-        for Step { at_ns, sign, life } in window.steps() {
-            let of_life = sums_of(life).map(|of_life| i128::from(of_life) * i128::from(sign));
-            if !life.is_end_rough {
-                level = level.with(of_life, |sum, of_life| sum + of_life);
+        for Step { at_ns, sign, interval } in window.steps() {
+            let change = sums_of(interval).map(|change| i128::from(change) * i128::from(sign));
+            if !interval.is_end_rough {
+                at_least = at_least.with(change, |sum, change| sum + change);
             }
-            at_most = at_most.with(of_life, |sum, of_life| sum + of_life);
+            at_most = at_most.with(change, |sum, change| sum + change);
             // Only after a step up the sums can be the largest so far.
             if sign > 0 {
-                let now = level.map(positive);
+                let now = at_least.map(positive);
                 self.raise_at_most(&at_most.map(positive));
                 self.raise(&now, [window.until_ns, at_ns], MaxFootprint::with_moment, PeakHolders::default);
             }
@@ -333,26 +337,26 @@ impl RamUsage {
     /// This is done once a window, since each of many processes that start may set a new peak.
     fn find_holders(&mut self, window: &Window) {
         let Some(peak) = self.peak.as_mut().filter(|peak| peak.holders.is_empty()) else { return };
-        let there: Vec<&LiveInterval> =
-            window.intervals.iter().filter(|life| window.counts(life, peak.at_ns)).collect();
-        peak.set_holders(PeakHolders::between_samples(&window.steady_holders, &there));
+        let at_peak: Vec<&LiveInterval> =
+            window.intervals.iter().filter(|interval| window.counts(interval, peak.at_ns)).collect();
+        peak.set_holders(PeakHolders::between_samples(&window.steady_holders, &at_peak));
     }
 
-    /// Adds a window to the byte-seconds, of which means are made: what was there all the time by the window's length, and each
-    /// interval by its own.
+    /// Adds a window to the byte-seconds, from which means are computed. What was there all the time counts for the window's
+    /// length, and each interval for its own.
     fn add_means(&mut self, sample: &Sample, intervals: &[LiveInterval]) {
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let whole = seconds(sample.at_ns.saturating_sub(sample.from_ns));
+        let window_s = seconds(sample.at_ns.saturating_sub(sample.from_ns));
         let steady = &sample.steady_mean;
-        self.byte_s.main += steady.main.footprint_bytes as f64 * whole;
-        self.byte_s.descendants += steady.descendants.footprint_bytes as f64 * whole;
-        self.byte_s.combined += steady.footprint_bytes as f64 * whole;
-        for life in intervals.iter().filter(|life| !life.is_end_rough) {
-            // Late intervals, too: no earlier sample has counted that time.
-            let span_s = seconds(life.end_ns.min(sample.at_ns).saturating_sub(life.likely_start_ns));
-            self.byte_s.combined += life.memory.added_bytes as f64 * span_s;
-            *self.byte_s.part_mut(life.is_main) +=
-                life.memory.added_to_part_bytes(life.is_main) as f64 * span_s;
+        self.byte_s.main += steady.main.footprint_bytes as f64 * window_s;
+        self.byte_s.descendants += steady.descendants.footprint_bytes as f64 * window_s;
+        self.byte_s.combined += steady.footprint_bytes as f64 * window_s;
+        for interval in intervals.iter().filter(|interval| !interval.is_end_rough) {
+            // A late interval counts from its begin on, too: no earlier sample has counted it.
+            let span_s = seconds(interval.end_ns.min(sample.at_ns).saturating_sub(interval.likely_start_ns));
+            self.byte_s.combined += interval.memory.added_bytes as f64 * span_s;
+            *self.byte_s.part_mut(interval.is_main) +=
+                interval.memory.added_to_part_bytes(interval.is_main) as f64 * span_s;
         }
     }
 }

@@ -200,6 +200,24 @@ fn survivors_that_grew_count_with_their_smaller_size_for_certain_and_with_the_la
 }
 
 #[test]
+fn late_record_of_each_kept_window_is_a_revision_of_its_sample() {
+    let (tree, mut ram) = (tree(), RamUsage::default());
+    for sample in 1..=40 {
+        let intervals = if sample == 2 { lives([child(21, 25, 1000)]).intervals } else { Vec::new() };
+        let (from_ns, at_ns) = (sample * 10 * S, (sample + 1) * 10 * S);
+        ram.add(&tree, &mut Sample { from_ns, at_ns, intervals, ..Sample::default() });
+        ram.largest_by_sample.close(at_ns);
+    }
+    // The run had more at another time, so this raises no maximum of the run.
+    let intervals = lives([child(11, 14, 60)]).intervals;
+    ram.add(&tree, &mut Sample { from_ns: 410 * S, at_ns: 420 * S, intervals, ..Sample::default() });
+    let revised = ram.largest_by_sample.take_revised();
+    let raised: Vec<_> =
+        revised.iter().map(|revision| (revision.at_ns, revision.footprint_bytes.combined)).collect();
+    assert_eq!(raised, [(20 * S, 60 * MB)]);
+}
+
+#[test]
 fn late_intervals_count_in_their_own_window() {
     let (tree, mut ram) = (tree(), RamUsage::default());
     let main = tree_sums(400, 0, 400, 1);

@@ -15,7 +15,7 @@ use crate::run::tree::{FoundBy, ProcessSummary, Quality, Rusage};
 
 /// Most command names with sums of their own; the others share one.
 const COMMANDS: usize = 10_000;
-/// Name of the rest.
+/// Name of the sum that the others share.
 const OTHER: &str = "(other)";
 /// Most survivors that are listed.
 const SURVIVORS: usize = 100;
@@ -25,17 +25,17 @@ const STATIC: usize = 100;
 /// What the processes used in all.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Totals {
-    /// Sum over all processes' own.
+    /// Sum of the processes' own usage, without that of the children they waited for.
     pub own_usage: Rusage,
-    /// The first process's own, if that is known.
+    /// The first process's own usage; `None`: not known, or not final yet.
     pub main: Option<Rusage>,
-    /// The first process; `None`: its figures are not final.
+    /// The first process; `None`: its figures are not final yet.
     pub main_process: Option<MainProcess>,
     /// Lower bounds of the largest RAM.
     pub floors: Groups<Floor>,
     /// CPU time that could not be attributed to a process, microseconds.
     pub unattributed_us: u64,
-    /// Processes whose memory is in no sum.
+    /// How many processes have memory that is in no sum.
     pub ram_missing: u64,
     /// Processes that still ran at the end.
     pub survivors: Survivors,
@@ -43,30 +43,32 @@ pub(crate) struct Totals {
     pub coverage: CoverageCounts,
     /// What was started on other machines.
     pub remote: RemoteStarts,
-    /// By layer, in the order of [`FoundBy`].
+    /// How many processes each layer found, in the order of [`FoundBy`]. A process with a record counts for the preload.
     pub found: [u64; 5],
+    /// Executables without a dynamic loader, the first [`STATIC`].
     static_executables: BTreeSet<String>,
+    /// Sums by command name.
     commands: HashMap<Arc<str>, Command>,
     heaviest: Heaviest,
 }
 
-/// The counts of a report's [`Coverage`](crate::model::report::Coverage), for the processes that are finalized. It is a type of its
-/// own because it is part of the run state: keys that a report leaves out can't be left out there.
+/// The counts of a report's [`Coverage`](crate::model::report::Coverage) over the finalized processes. They have a type of their
+/// own, since the run state can't leave out keys as a report does.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CoverageCounts {
     /// All processes.
     pub processes: u64,
-    /// CPU time from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.
+    /// Processes with CPU time from the EXIT or REAPED record, from wait4, or from the CPU clock after the end.
     pub exact: u64,
-    /// CPU time from the last sample only.
+    /// Processes with CPU time from the last sample only.
     pub sampled: u64,
-    /// CPU time unknown, or only a bound of it known.
+    /// Processes whose CPU time is unknown, or of which only a bound is known.
     pub unknown: u64,
-    /// Carried the session, and no known process is the parent.
+    /// Processes that carried the session without being a child of a known process.
     pub joined: u64,
-    /// Ended without an EXIT record although they exited.
+    /// Processes that ended without an EXIT record although they exited.
     pub uninstrumented: u64,
-    /// How the peak RSS is known.
+    /// How many peak RSS are known from which source.
     pub peaks: Peaks,
 }
 
@@ -90,22 +92,25 @@ pub(crate) struct Survivors {
     pub listed: Vec<Running>,
 }
 
+/// Sums over the finalized processes of one command name.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 struct Command {
     count: u64,
     cpu_us: u64,
+    /// The CPU time of one of them at least is known.
     is_cpu_known: bool,
-    peak: Option<u64>,
+    /// Largest peak RSS of one of them.
+    peak_rss_bytes: Option<u64>,
     wall_ns: u64,
 }
 
 impl Totals {
-    /// Makes empty sums. They will list this many single processes of each kind (CPU time, peak RSS, GPU memory).
+    /// Makes empty sums. At most this many single processes will be listed of each kind (CPU time, peak RSS, GPU memory).
     pub(crate) fn new(most_heaviest: usize) -> Self {
         Self { heaviest: Heaviest::new(most_heaviest), ..Self::default() }
     }
 
-    /// Adds a finalized process to all sums and lists but those of GPUs.
+    /// Adds a finalized process to all sums and lists but the list by GPU memory.
     pub(crate) fn add(&mut self, process: &ProcessSummary) {
         self.own_usage = self.own_usage.plus(&process.own_usage.usage);
         self.unattributed_us = self.unattributed_us.saturating_add(process.own_usage.unattributed_us);
@@ -127,7 +132,8 @@ impl Totals {
         self.heaviest.add(process);
     }
 
-    /// Counts where the figures of a process come from. CPU time of which only a bound is known counts as unknown.
+    /// Counts where the figures of a process come from, and how it was found. CPU time of which only a bound is known counts as
+    /// unknown.
     fn add_coverage(&mut self, process: &ProcessSummary) {
         let coverage = &mut self.coverage;
         coverage.processes += 1;
@@ -169,13 +175,13 @@ impl Totals {
         command.count += 1;
         command.cpu_us = command.cpu_us.saturating_add(process.own_usage.cpu_us());
         command.is_cpu_known |= process.own_usage.quality != Quality::Unknown;
-        command.peak = command.peak.max(process.memory.peak_rss_bytes);
+        command.peak_rss_bytes = command.peak_rss_bytes.max(process.memory.peak_rss_bytes);
         command.wall_ns = command.wall_ns.saturating_add(process.wall_ns);
     }
 
-    /// Keeps a process that used GPUs, by its known GPU memory peak, bytes: it may have used little else.
-    pub(crate) fn add_on_gpus(&mut self, process: &ProcessSummary, peak: u64) {
-        self.heaviest.add_on_gpus(process, peak);
+    /// Lists a process that used GPUs if its GPU memory peak is among the largest: it may have used little else.
+    pub(crate) fn add_on_gpus(&mut self, process: &ProcessSummary, peak_bytes: u64) {
+        self.heaviest.add_on_gpus(process, peak_bytes);
     }
 
     /// Lists the sums by command name, most CPU time first.
@@ -188,8 +194,7 @@ impl Totals {
         list
     }
 
-    /// Lists the sums of the `most` commands with most processes, and gives how many commands are left out. It takes no
-    /// copy of the others.
+    /// Lists the sums of the `most` commands with most processes, most first. Gives how many commands are left out, too.
     pub(crate) fn most_frequent(&self, most: usize) -> (Vec<CommandUsage>, u64) {
         let mut all: Vec<_> = self.commands.iter().collect();
         let others = all.len().saturating_sub(most);
@@ -201,8 +206,7 @@ impl Totals {
         (all.into_iter().map(|(name, command)| command.usage(name)).collect(), others as u64)
     }
 
-    /// Lists single processes: most CPU time first, then those of the largest peak RSS, then of the largest GPU memory, that
-    /// are not among them.
+    /// Lists the heaviest single processes, each once: first by CPU time, then by peak RSS, then by GPU memory.
     pub(crate) fn heaviest(&self) -> Vec<&ProcessSummary> {
         self.heaviest.list()
     }
@@ -225,7 +229,7 @@ impl Command {
             command: name.to_owned(),
             count: self.count,
             cpu_s: self.is_cpu_known.then(|| self.cpu_us as f64 / 1e6),
-            peak_rss_bytes: self.peak,
+            peak_rss_bytes: self.peak_rss_bytes,
             wall_s: self.wall_ns as f64 / 1e9,
             gpu: None,
         }
@@ -233,7 +237,7 @@ impl Command {
 }
 
 impl Survivors {
-    /// Counts a process that still runs, and names it if there are few.
+    /// Counts a process that still runs, and lists it if it is one of the first [`SURVIVORS`].
     fn add(&mut self, process: &ProcessSummary) {
         self.count += 1;
         self.sampled += u64::from(process.own_usage.quality == Quality::Sampled);

@@ -208,4 +208,8 @@ fn node_that_is_told_with_and_without_its_domain_is_missing_once() {
     let all = merged(&[told("n1", "n3"), told("n2", "n3.example.org"), told("n4", "n2.example.org")]);
     let nodes = all.coverage.nodes.unwrap();
     assert_eq!((nodes.unseen, nodes.unseen_names), (1, vec!["n3".to_owned()]));
+    // Addresses have no domain.
+    let all = merged(&[told("10.0.0.1", "10.0.0.3"), told("10.0.0.2", "10.0.0.4")]);
+    let nodes = all.coverage.nodes.unwrap();
+    assert_eq!((nodes.unseen, nodes.unseen_names), (2, vec!["10.0.0.3".to_owned(), "10.0.0.4".into()]));
 }

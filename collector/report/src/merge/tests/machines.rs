@@ -81,6 +81,22 @@ fn later_step_on_the_same_gpu_counts_in_its_maxima() {
     assert_eq!((gpu_bounds(&together), together.nodes[0].gpus[0].mean_percent), ([Some(1); 2], Some(5.0)));
 }
 
+// Requirement: NODE-3
+#[test]
+fn means_of_a_machine_are_those_of_its_longest_report_whichever_container_wrote_it() {
+    let of = Use { used_gb: 1, run_gb: 1, busy_percent: 5.0 };
+    let lengths_s = [("a", 10.0), ("b", 1000.0), ("c", 20.0)];
+    let containers = lengths_s.map(|(node, wall_s)| {
+        let mut report = on_gpus(node, 0, wall_s, &["A"], of);
+        report.host.boot_id = Some("the same".into());
+        report
+    });
+    let report = merged(&containers);
+    assert_eq!((report.gpu.percent.mean_sum, report.cpu.system.mean_sum), (Some(5.0), Some(100.0)));
+    let names: Vec<&str> = report.nodes.iter().map(|node| node.node.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
 // Requirement: NODE-2
 #[test]
 fn gpu_memory_has_no_upper_bound_where_only_some_of_the_gpus_were_read() {

@@ -58,6 +58,27 @@ fn rank_with_several_reports_has_the_first_failure_and_no_part_of_a_sum() {
     assert_eq!((rank.exit.code, rank.cpu_s), (Some(6), None));
 }
 
+// Requirement: NODE-8
+#[test]
+fn further_report_of_a_known_rank_counts_however_many_ranks_there_are() {
+    let many = 1 << 18;
+    let job_rank = |rank| JobRank {
+        rank: OwnRank { job: 0, rank, of: many, pid: None },
+        command: String::new(),
+        processes: 1,
+        start_s: 0.0,
+        wall_s: 1.0,
+        cpu_s: Some(if rank == 0 { 2.0 } else { 1.0 }),
+        peak_ram_bytes: None,
+        peak_gpu_ram_bytes: None,
+        exit: Exit::default(),
+    };
+    let all = Report { job_ranks: (0..many).map(job_rank).collect(), ..steady("n1", 0, 10.0, 1000) };
+    let later = Report { job_ranks: vec![job_rank(0)], ..steady("n1", 20, 10.0, 1000) };
+    let cpu_s = ranks(&[all, later]).cpu_s.unwrap();
+    assert_eq!((cpu_s.max, cpu_s.min), (4.0, 1.0));
+}
+
 // Requirement: NODE-16
 #[test]
 fn ranks_have_their_ram_and_cpu_over_time() {

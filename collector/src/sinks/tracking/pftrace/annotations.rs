@@ -1,11 +1,11 @@
-//! Arguments of events, which Perfetto calls debug annotations. A sequence gives all their names at its beginning.
+//! Arguments of events, which Perfetto calls debug annotations. A sequence declares all their names in its first packet.
 
 use super::messages::{DebugAnnotation, InternedName, TrackEvent};
 use crate::model::quality::Quality;
 use crate::model::report::Exit;
 use crate::model::tree_sample::MaximumSource;
 
-/// Lists the names with their texts.
+/// Makes the enum of names, and the list of the names with their texts.
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// The name of an argument. Its number is its place, from 1 on.
@@ -79,7 +79,7 @@ fn text(name: Name, value: &str) -> DebugAnnotation {
     DebugAnnotation { string_value: Some(value.into()), ..named(name) }
 }
 
-/// Makes an argument that is true. `None`: it does not hold, so the event has no such argument.
+/// Makes an argument that is true, if `holds`. Otherwise the event has no such argument.
 pub(super) fn mark(name: Name, holds: bool) -> Option<DebugAnnotation> {
     holds.then(|| DebugAnnotation { bool_value: Some(true), ..named(name) })
 }
@@ -93,21 +93,21 @@ pub(super) fn exit(exit: Exit) -> [Option<DebugAnnotation>; 2] {
 
 /// Makes an argument that tells how well a figure is known. `None`: it is exact.
 pub(super) fn quality(name: Name, quality: Quality) -> Option<DebugAnnotation> {
-    let known = match quality {
+    let how_known = match quality {
         Quality::Exact => return None,
         Quality::Sampled => "at least that (sampled)",
         Quality::Bound => "at most that (bound)",
         Quality::Unknown => "unknown",
     };
-    Some(text(name, known))
+    Some(text(name, how_known))
 }
 
 /// Makes the argument that tells what shows the largest RAM.
 pub(super) fn source(source: MaximumSource) -> DebugAnnotation {
-    let shown = match source {
+    let shown_by = match source {
         MaximumSource::Sample => "a sample",
         MaximumSource::Revision => "a record that came after its sample",
         MaximumSource::Floor => "one process, at an unknown time",
     };
-    text(Name::MaxRamSource, shown)
+    text(Name::MaxRamSource, shown_by)
 }

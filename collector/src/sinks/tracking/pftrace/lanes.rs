@@ -1,27 +1,30 @@
 //! Which track a process is drawn on. Two slices of one track must not overlap, or a reader pairs their ends wrongly.
 //!
-//! A process comes when its figures are final, which is about the order of ends. A track is remembered as the end of its last
-//! slice, so only what begins after that end can follow on it: nothing else is kept of what was drawn. Of several such tracks, the one
-//! whose last slice ended last is taken; the others stay free for processes that began earlier. In the order of ends, this rule
-//! needs no more tracks than processes of a name lived at one time (interval scheduling, M. C. Carlisle and E. L. Lloyd 1995).
-//! So memory follows the processes that live, not those that ended. A process that comes late may need one more track.
+//! A process comes when its figures are final, so processes come about in the order of their ends. Of a track, only the end of
+//! its last slice is remembered. A process can be drawn on the track if it begins after that end. Of several such tracks, it
+//! gets the one whose last slice ended last; the others stay free for processes that began earlier.
 //!
-//! Tracks that are forgotten cost tracks, never an overlap: a killed collector's successor begins with none.
+//! This is interval scheduling (M. C. Carlisle and E. L. Lloyd 1995). If processes come in the order of their ends, a name gets no
+//! more tracks than processes of it lived at one time. So memory grows with the processes that live at one time, not with
+//! those that ended. A process that comes late may need one more track.
+//!
+//! A collector that follows a killed one remembers no tracks. It draws on new ones, so nothing overlaps.
 
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-/// Most tracks that are remembered: as many as processes on a large machine.
+/// Most tracks that are remembered. A large machine has so many processes.
 const MOST: usize = 65_536;
 
 /// The tracks of processes, by the names of the processes.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    /// Of each name: the end of a track's last slice, CLOCK_MONOTONIC nanoseconds, and the track's number.
+    /// The tracks of each name. An entry has the end of the track's last slice, CLOCK_MONOTONIC nanoseconds, and its number.
     by_name: FxHashMap<String, BTreeSet<(u64, u64)>>,
+    /// How many tracks `by_name` has.
     remembered: usize,
-    /// How many tracks there were.
+    /// How many tracks were given out, forgotten ones included.
     count: u64,
 }
 
@@ -30,15 +33,15 @@ pub(super) struct Lanes {
 pub(super) struct Lane {
     /// Its number, from 0 on.
     pub number: u64,
-    /// No process was on it before.
+    /// Whether this process is the first one on it.
     pub is_new: bool,
 }
 
 impl Lanes {
-    /// Gives the track for a process of this name, and notes the end of the process as the track's. Times are
+    /// Gives the track for a process of this name, and remembers `end_ns` as the end of the track's last slice. Times are
     /// CLOCK_MONOTONIC nanoseconds.
     pub(super) fn take(&mut self, name: &str, start_ns: u64, end_ns: u64) -> Lane {
-        // Forgotten tracks get no more slices: new ones take their place.
+        // Forgotten tracks get no more slices. New tracks follow them.
         if self.remembered >= MOST {
             (self.by_name, self.remembered) = (FxHashMap::default(), 0);
         }
@@ -47,7 +50,7 @@ impl Lanes {
             Some(lanes) => lanes,
             None => self.by_name.entry(name.to_owned()).or_default(),
         };
-        // Of the tracks whose last slice ended before this one begins, the one that ended last.
+        // The track whose last slice ended last before this process began.
         let free = lanes.range(..(start_ns, 0)).next_back().copied();
         let lane = match free {
             Some(last) => {

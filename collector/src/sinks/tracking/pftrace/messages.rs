@@ -1,5 +1,5 @@
-//! The part of Perfetto's trace format that is written, with the numbers of its fields (protos/perfetto/trace). A trace is a list
-//! of packets, so the bytes of two traces one after another are a trace.
+//! The part of Perfetto's trace format that this program writes, with the numbers of its fields (protos/perfetto/trace). A trace
+//! is a list of packets, so the bytes of two traces one after another are a trace, too.
 
 use prost::Message;
 
@@ -10,9 +10,9 @@ pub(super) mod clock {
     pub const BOOTTIME: u32 = 6;
 }
 
-/// The packet begins anew: what was interned or set as a default before does not count.
+/// A flag of a packet: texts and defaults that its sequence declared before do not count any more.
 pub(super) const STATE_CLEARED: u32 = 1;
-/// The packet uses what its sequence interned, or a default of it.
+/// A flag of a packet: it uses texts or defaults that its sequence declared.
 pub(super) const NEEDS_STATE: u32 = 2;
 /// Children of a track are in the order of their ranks.
 pub(super) const EXPLICIT: i32 = 3;
@@ -79,7 +79,7 @@ pub(super) struct TracePacketDefaults {
     pub timestamp_clock_id: Option<u32>,
 }
 
-/// Texts that events of a sequence use by their numbers.
+/// Texts with their numbers (`iid`), by which later packets of the sequence refer to them.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct InternedData {
     #[prost(message, repeated, tag = "2")]
@@ -99,7 +99,7 @@ pub(super) struct InternedName {
     pub name: Option<String>,
 }
 
-/// A row of the picture. Siblings of one name are drawn as one.
+/// A track, which is a row of the picture. Siblings of one name are drawn as one.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackDescriptor {
     #[prost(uint64, optional, tag = "1")]

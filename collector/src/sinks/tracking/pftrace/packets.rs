@@ -1,4 +1,5 @@
-//! The packets of a trace in a file. Each is the byte 0x0a (field 1 of a message, with a length), its length, and itself.
+//! The packets of a trace in a file. Each packet is preceded by the byte 0x0a (field 1 of a message, with a length) and its
+//! length. What one [`PacketFile::append`] writes is an item; it has one or more packets.
 
 use std::io;
 
@@ -9,20 +10,19 @@ use crate::model::style::StreamFile;
 use crate::sinks::sink::Loss;
 use crate::sinks::tracking::growing::{BLOCK, GrowingFile};
 
-/// What is before a packet: field 1 of a message, with a length.
+/// The first byte before a packet: field 1 of a message, with a length.
 const FIELD: u8 = 0x0a;
-/// Most bytes of a length. A packet of ours has at most some kilobytes.
+/// Most bytes of a length. Packets that this program writes have at most some kilobytes.
 const MOST_LENGTH_BYTES: usize = 5;
-/// Most bytes before a packet.
+/// Most bytes before a packet: the field and the length.
 const MOST_HEAD: u64 = MOST_LENGTH_BYTES as u64 + 1;
 
 /// A file of packets.
 pub(super) struct PacketFile(GrowingFile);
 
 impl PacketFile {
-    /// Opens the file. Cuts off a torn packet, and the packets of a thing (what one [`Self::append`] wrote) whose last one
-    /// is not there. Hands the packets that begin in the last `most` bytes to `take`, in their order. That returns whether
-    /// a packet is the last one of a thing.
+    /// Opens the file. Hands the packets that begin in its last `most` bytes to `take`, first to last. `take` returns whether
+    /// a packet is the last one of an item. Then cuts off a torn packet, and an item whose last packet is missing.
     pub(super) fn open(
         target: &StreamFile,
         most: u64,
@@ -30,7 +30,7 @@ impl PacketFile {
     ) -> io::Result<Self> {
         let mut file = GrowingFile::open(target)?;
         let wanted = file.end().saturating_sub(most);
-        // Where the next packet begins, and where the last whole thing ends.
+        // Where the next packet begins, and where the last whole item ends.
         let (mut end, mut whole) = (0, 0);
         let mut block = Block::default();
         while let Some((head, length)) = frame(block.at(&file, end, MOST_HEAD)?) {
@@ -38,16 +38,15 @@ impl PacketFile {
             if next > file.end() {
                 break;
             }
-            // Only the end of a file can lack a part of a thing. So of packets before `wanted` only the lengths are
-            // read.
-            let mut is_last_of_thing = true;
+            // Only the last item of a file can be incomplete, so packets before `wanted` are skipped by their lengths.
+            let mut is_last_of_item = true;
             if end >= wanted {
                 let bytes = block.at(&file, end, next - end)?.get(head..head + length).unwrap_or_default();
                 let Ok(packet) = TracePacket::decode(bytes) else { break };
-                is_last_of_thing = take(&packet);
+                is_last_of_item = take(&packet);
             }
             end = next;
-            if is_last_of_thing {
+            if is_last_of_item {
                 whole = end;
             }
         }
@@ -55,27 +54,29 @@ impl PacketFile {
         Ok(Self(file))
     }
 
-    /// Writes packets after the last one, of this many things. Without space none of them is there; the things count as lost.
-    /// Gives whether they are there.
-    pub(super) fn append(&mut self, packet: Vec<TracePacket>, things: u64) -> io::Result<bool> {
-        self.0.append(&Trace { packet }.encode_to_vec(), things)
+    /// Appends the packets of `items` items. Gives whether they were written: if there is no space, none of them is, and the
+    /// items count as lost.
+    pub(super) fn append(&mut self, packet: Vec<TracePacket>, items: u64) -> io::Result<bool> {
+        self.0.append(&Trace { packet }.encode_to_vec(), items)
     }
 
-    /// Gives what found no space so far.
+    /// Gives what was lost so far because there was no space.
     pub(super) fn loss(&self) -> Loss {
         self.0.loss()
     }
 }
 
-/// A part of the file that was read.
+/// The part of the file that was read last.
 #[derive(Default)]
 struct Block {
+    /// Where it begins, as bytes from the start of the file.
     begin: u64,
     bytes: Vec<u8>,
 }
 
 impl Block {
-    /// Gives the bytes from `begin` on, at least `length` of them, or all up to the end of the file.
+    /// Gives bytes of the file from `begin` on: at least `length`, or all up to the end of the file. Reads them if this block lacks
+    /// them.
     fn at(&mut self, file: &GrowingFile, begin: u64, length: u64) -> io::Result<&[u8]> {
         let is_there =
             begin >= self.begin && (begin + length).min(file.end()) <= self.begin + self.bytes.len() as u64;
@@ -87,7 +88,8 @@ impl Block {
     }
 }
 
-/// Reads what is before a packet. Gives how many bytes that is, and how many the packet has. `None`: it is torn, or no packet.
+/// Reads the field and the length before a packet. Gives how many bytes these two have, and how many the packet has. `None`:
+/// they are torn, or `bytes` begin with something else.
 fn frame(bytes: &[u8]) -> Option<(usize, usize)> {
     let (field, rest) = bytes.split_first()?;
     if *field != FIELD {

@@ -1,4 +1,5 @@
-//! A sequence of packets: what one collector writes. Names, defaults and tracks are given once in it, and then meant by number.
+//! A sequence of packets, which one collector writes. A sequence declares names, tracks and defaults once. Later packets refer to
+//! them by numbers.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,36 +14,40 @@ use crate::model::ended_process::EndedProcess;
 use crate::report::quote;
 use crate::sys::clock as now;
 
-/// Most bytes of texts that have numbers. Beyond that, all get new ones.
+/// Most bytes of the texts whose numbers are remembered. Beyond that, all are forgotten, and get new numbers.
 const MOST_TEXT: usize = 1024 * 1024;
 
-/// What a reader knows of the packets so far.
+/// What a sequence has declared so far.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     id: u32,
     is_begun: bool,
+    /// Names of commands.
     names: Texts,
-    /// Arguments of processes: a fork child has its parent's.
+    /// Arguments of processes. They recur, because a fork child has its parent's.
     arguments: Texts,
+    /// Tracks of counters and GPUs, and the first tracks, by their uuids.
     tracks: FxHashSet<u64>,
     lanes: Lanes,
 }
 
-/// Texts that have numbers.
+/// Texts that packets refer to by numbers.
 #[derive(Debug, Default)]
 struct Texts {
     numbers: FxHashMap<String, u64>,
+    /// The length of all texts together.
     bytes: usize,
+    /// The last number that was given.
     last: u64,
 }
 
 impl Texts {
-    /// Gives the number of a text. If a reader does not know it yet, also gives what declares it; otherwise that is empty.
+    /// Gives the number of a text, and the declaration that the packet must carry: it is empty if the text was declared before.
     fn number(&mut self, text: String) -> (u64, Vec<InternedName>) {
         if let Some(iid) = self.numbers.get(&text) {
             return (*iid, Vec::new());
         }
-        // Numbers go on, so none stands for two texts.
+        // `last` goes on, so that no number stands for two texts.
         if self.bytes + text.len() > MOST_TEXT {
             (self.numbers, self.bytes) = (FxHashMap::default(), 0);
         }
@@ -54,22 +59,22 @@ impl Texts {
 }
 
 impl Sequence {
-    /// Makes a sequence that has not begun. No other one of the file may have its number.
+    /// Makes a sequence that has not begun. No other sequence in the file may have the number `id`.
     pub(super) fn new(id: u32) -> Self {
         Self { id, ..Self::default() }
     }
 
-    /// Makes the sequence that follows this one if packets of this one are lost: it declares names and tracks again.
+    /// Makes the sequence that replaces this one when packets of it were lost. The new one declares all again.
     pub(super) fn next(&self) -> Self {
         Self::new(self.id + 1)
     }
 
-    /// Gives the packets that begin the sequence: clocks, names of arguments, and the first tracks. None if it has begun.
+    /// Gives the packets that begin the sequence: clocks, names of arguments, and the first tracks. Gives none if it has begun.
     pub(super) fn begin(&mut self, command: &[String]) -> Vec<TracePacket> {
         if std::mem::replace(&mut self.is_begun, true) {
             return Vec::new();
         }
-        // One moment by three clocks, so that a reader can show dates.
+        // One moment by three clocks, from which a reader computes dates.
         let monotonic_ns = now::monotonic_ns();
         let boot_ns = u64::try_from(i128::from(monotonic_ns) + now::boot_offset_ns()).unwrap_or(monotonic_ns);
         let clocks = [
@@ -90,8 +95,11 @@ impl Sequence {
             trace_packet_defaults: Some(TracePacketDefaults { timestamp_clock_id: Some(clock::MONOTONIC) }),
             ..self.packet(STATE_CLEARED)
         };
-        let tracks = tracks::first_tracks(command);
-        std::iter::once(first).chain(tracks.into_iter().flat_map(|track| self.declare(track))).collect()
+        let mut packets = vec![first];
+        for track in tracks::first_tracks(command) {
+            packets.extend(self.declare(track));
+        }
+        packets
     }
 
     /// Gives the packet that declares a track. `None`: it was declared before.
@@ -100,14 +108,14 @@ impl Sequence {
         is_new.then(|| self.track(track))
     }
 
-    /// Gives the packets of counters' values from this time on, CLOCK_MONOTONIC nanoseconds, each track declared before
-    /// its first.
+    /// Gives the packets of counters' values at `at_ns`, CLOCK_MONOTONIC nanoseconds. The first value of a track is preceded by the
+    /// packet that declares the track.
     pub(super) fn values(&mut self, at_ns: u64, values: Vec<Value>) -> Vec<TracePacket> {
         let mut packets = Vec::new();
         for Value { track, value } in values {
             let uuid = track.uuid.unwrap_or(0);
             packets.extend(self.declare(track));
-            // Bytes and counts stay whole numbers, as far as an `f64` has each of them (2^53).
+            // Bytes and counts are written as integers, up to about 2^53, where an `f64` has every integer.
             let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
             let event = TrackEvent {
                 counter_value: is_whole.then_some(value as i64),
@@ -131,8 +139,8 @@ impl Sequence {
         new_track.into_iter().chain([begin, end]).collect()
     }
 
-    /// Gives the packet of the begin of a process, with what identifies it. Its texts go by number, and the packet declares
-    /// those that a reader does not know yet.
+    /// Gives the packet that begins a process's slice, with the process's pids, start and arguments. Texts are given by number, and
+    /// the packet declares those that are new.
     fn slice_begin(&mut self, process: &EndedProcess, track_uuid: u64) -> TracePacket {
         let (usage, start_ns) = (&process.usage, process.start_ns);
         let (name_iid, event_names) = self.names.number(tracks::name(&usage.command));
@@ -157,7 +165,7 @@ impl Sequence {
         }
     }
 
-    /// Gives the packet of an event of the run that has no length. `at_ns`: when, CLOCK_MONOTONIC nanoseconds.
+    /// Makes the packet of an instant event on the run's track, at `at_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn instant(
         &self,
         at_ns: u64,
@@ -168,7 +176,7 @@ impl Sequence {
         self.event(at_ns, event::INSTANT, tracks::RUN, event)
     }
 
-    /// Makes the packet of an event of this kind on a track. `at_ns`: when, CLOCK_MONOTONIC nanoseconds.
+    /// Makes the packet of an event of this kind on a track, at `at_ns`, CLOCK_MONOTONIC nanoseconds.
     fn event(&self, at_ns: u64, kind: i32, track: u64, event: TrackEvent) -> TracePacket {
         let event = TrackEvent { kind: Some(kind), track_uuid: Some(track), ..event };
         TracePacket { timestamp: Some(at_ns), track_event: Some(event), ..self.packet(NEEDS_STATE) }
@@ -189,7 +197,7 @@ impl Sequence {
     }
 }
 
-/// Makes the event of the end of a process, with how it ended and what it used.
+/// Makes the event that ends a process's slice, with how the process ended and what it used.
 fn end_event(process: &EndedProcess) -> TrackEvent {
     let usage = &process.usage;
     let used = [
@@ -202,7 +210,7 @@ fn end_event(process: &EndedProcess) -> TrackEvent {
     event_with(annotations::exit(usage.exit).into_iter().chain(used))
 }
 
-/// Makes an event with those of the arguments that are known.
+/// Makes an event with those arguments that are not `None`.
 fn event_with(arguments: impl IntoIterator<Item = Option<DebugAnnotation>>) -> TrackEvent {
     TrackEvent { debug_annotations: arguments.into_iter().flatten().collect(), ..TrackEvent::default() }
 }

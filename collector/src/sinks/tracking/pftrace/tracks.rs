@@ -8,7 +8,7 @@
 //!     cc1                         tracks of processes; those of one name are drawn as one
 //! ```
 //!
-//! None is a track of a process or a thread in Perfetto's sense: it ignores the parents of those, and takes pids for unique.
+//! No track is declared as one of a process or a thread. Perfetto ignores the parents of such tracks, and takes pids for unique.
 
 use std::hash::{Hash, Hasher};
 
@@ -24,9 +24,9 @@ use crate::report::quote::escape;
 pub(super) const RUN: u64 = 1;
 /// The track of all processes.
 pub(super) const PROCESSES: u64 = 2;
-/// The first counter of the tree; the others have the numbers after it.
+/// The track of the first counter of the tree. The other counters have the numbers after it.
 const FIRST_COUNTER: u64 = 16;
-/// Tracks with computed numbers have numbers of 56 bits, which take 8 bytes, and never those of others.
+/// The highest bit of computed numbers of tracks, which no other number has. They have 56 bits, which a varint has in 8 bytes.
 const COMPUTED: u64 = 1 << 55;
 /// Most characters of a track's name.
 const LONGEST_NAME: usize = 80;
@@ -36,7 +36,7 @@ pub(super) struct Counter<S: 'static> {
     name: &'static str,
     /// `None`: bytes.
     unit: Option<&'static str>,
-    /// Gives its value. `None`: it is not known.
+    /// Gives the value that the counter has in an `S`. `None`: it is not known.
     pub value: fn(&S) -> Option<f64>,
 }
 
@@ -47,15 +47,15 @@ const RAM: [Counter<TreeSample>; 3] = [
     bytes("RAM of descendants", |sample| Some(sample.footprint_bytes.descendants.max as f64)),
 ];
 
-/// Counters of the largest RAM so far, which may have been at a time that no sample has.
+/// Counters of the largest RAM so far. It may have been in use between samples.
 const LARGEST_RAM: [Counter<TreeSample>; 3] = [
     bytes("Largest RAM so far", |sample| Some(sample.max_ram.combined.bytes as f64)),
     bytes("Largest RAM of main so far", |sample| Some(sample.max_ram.main.bytes as f64)),
     bytes("Largest RAM of descendants so far", |sample| Some(sample.max_ram.descendants.bytes as f64)),
 ];
 
-/// The other counters of the tree and the machine. CPU is utilisation in windows, of which a row may complete none: then the
-/// value before holds.
+/// The other counters of the tree and the machine. CPU is utilisation in windows of time. A row in which no window ends has no
+/// value of it.
 const OTHERS: [Counter<TreeSample>; 6] = [
     other("CPU", "%", |sample| sample.cpu_window_percent.combined),
     other("CPU of main", "%", |sample| sample.cpu_window_percent.main),
@@ -80,7 +80,7 @@ const fn bytes<S>(name: &'static str, value: fn(&S) -> Option<f64>) -> Counter<S
     Counter { name, unit: None, value }
 }
 
-/// Makes a counter of another unit.
+/// Makes a counter of this unit.
 const fn other<S>(name: &'static str, unit: &'static str, value: fn(&S) -> Option<f64>) -> Counter<S> {
     Counter { name, unit: Some(unit), value }
 }
@@ -96,50 +96,54 @@ fn tree_counters() -> impl Iterator<Item = (u64, &'static Counter<TreeSample>)> 
     (FIRST_COUNTER..).zip(RAM.iter().chain(&LARGEST_RAM).chain(&OTHERS))
 }
 
-/// Gives the track of a counter of the tree, a child of the run's track. Numbers and ranks are in one order.
+/// Gives the track of a counter of the tree, a child of the run's track. Tracks are shown in the order of their numbers.
 fn tree_track(uuid: u64, counter: &Counter<TreeSample>) -> TrackDescriptor {
     counter.track(uuid, RUN, (uuid - FIRST_COUNTER) as i32)
 }
 
-/// Gives the values of all counters that a sample knows: those of the tree, then those of each GPU.
+/// Gives the known values of all counters in a sample: those of the tree, then those of each GPU.
 pub(super) fn values(sample: &TreeSample) -> Vec<Value> {
-    let of_tree = tree_counters().filter_map(|(uuid, counter)| {
-        (counter.value)(sample).map(|value| Value { track: tree_track(uuid, counter), value })
-    });
-    let of_gpus = sample.gpu.devices.iter().flat_map(|gpu| {
+    let mut values = Vec::new();
+    for (uuid, counter) in tree_counters() {
+        if let Some(value) = (counter.value)(sample) {
+            values.push(Value { track: tree_track(uuid, counter), value });
+        }
+    }
+    for gpu in &sample.gpu.devices {
         let parent = gpu_uuid(&gpu.device);
-        (0..).zip(&GPU).filter_map(move |(rank, counter)| {
-            let track = counter.track(computed((parent, rank)), parent, rank);
-            (counter.value)(gpu).map(|value| Value { track, value })
-        })
-    });
-    of_tree.chain(of_gpus).collect()
+        for (rank, counter) in (0..).zip(&GPU) {
+            if let Some(value) = (counter.value)(gpu) {
+                values.push(Value { track: counter.track(computed((parent, rank)), parent, rank), value });
+            }
+        }
+    }
+    values
 }
 
-/// Gives the values of the counters of RAM, which are these footprints, bytes.
+/// Gives these footprints, bytes, as values of the RAM counters.
 pub(super) fn ram_values(bytes: Groups<u64>) -> Vec<Value> {
     groups_values(0, bytes.map(Some))
 }
 
-/// Gives the values of the counters of the largest RAM so far, bytes. Those that are unknown are left out.
+/// Gives these sizes, bytes, as values of the counters of the largest RAM so far. Unknown ones are left out.
 pub(super) fn largest_ram_values(bytes: Groups<Option<u64>>) -> Vec<Value> {
     groups_values(RAM.len(), bytes)
 }
 
-/// Gives the values of three counters of the tree, which follow one another in the order of [`RAM`]: combined, main,
-/// descendants. `first`: how many counters of the tree are before them. Unknown values are left out.
+/// Gives `bytes` as values of three counters of the tree, which are in the order of [`RAM`]: combined, main, descendants.
+/// `first`: how many counters of the tree come before them. Unknown values are left out.
 fn groups_values(first: usize, bytes: Groups<Option<u64>>) -> Vec<Value> {
     let Groups { main, descendants, combined } = bytes;
-    let values = tree_counters().skip(first).zip([combined, main, descendants]);
+    let mut values = Vec::new();
+    for ((uuid, counter), bytes) in tree_counters().skip(first).zip([combined, main, descendants]) {
+        if let Some(bytes) = bytes {
+            values.push(Value { track: tree_track(uuid, counter), value: bytes as f64 });
+        }
+    }
     values
-        .filter_map(|((uuid, counter), value)| {
-            Some(Value { track: tree_track(uuid, counter), value: value? as f64 })
-        })
-        .collect()
 }
 
-/// Finds the group whose RAM the counter with this track number shows, to change its value in `footprints`. `None`: the
-/// counter shows something else.
+/// Gives the field of `footprints` whose RAM the counter on this track shows. `None`: the counter shows something else.
 pub(super) fn footprint_of(track_uuid: u64, footprints: &mut Groups<u64>) -> Option<&mut u64> {
     // The counters of RAM are the first ones, in the order of [`RAM`].
     match track_uuid.checked_sub(FIRST_COUNTER)? {
@@ -151,7 +155,7 @@ pub(super) fn footprint_of(track_uuid: u64, footprints: &mut Groups<u64>) -> Opt
 }
 
 impl<S> Counter<S> {
-    /// Makes the track `uuid` of the counter, at place `rank` below the track `parent`.
+    /// Makes the track `uuid` of the counter, the child `rank` (from 0) of the track `parent`.
     fn track(&self, uuid: u64, parent: u64, rank: i32) -> TrackDescriptor {
         let unit = if self.unit.is_none() { Some(SIZE_BYTES) } else { None };
         let counter = CounterDescriptor { unit, unit_name: self.unit.map(str::to_owned) };
@@ -159,7 +163,7 @@ impl<S> Counter<S> {
     }
 }
 
-/// Makes the track `uuid` of this name, at place `rank` below the track `parent`.
+/// Makes the track `uuid` of this name, the child `rank` (from 0) of the track `parent`.
 fn track(uuid: u64, name: &str, parent: u64, rank: i32) -> TrackDescriptor {
     TrackDescriptor {
         uuid: Some(uuid),
@@ -170,7 +174,7 @@ fn track(uuid: u64, name: &str, parent: u64, rank: i32) -> TrackDescriptor {
     }
 }
 
-/// Gives the tracks that are there from the beginning: that of the run of this command, and that of its processes.
+/// Gives the tracks that each sequence declares first: that of the run of this command, and that of its processes.
 pub(super) fn first_tracks(command: &[String]) -> [TrackDescriptor; 2] {
     let run = track(RUN, &command.join(" "), 0, 0);
     let processes = track(PROCESSES, "Processes", RUN, i32::MAX);
@@ -180,8 +184,8 @@ pub(super) fn first_tracks(command: &[String]) -> [TrackDescriptor; 2] {
     ]
 }
 
-/// Gives the track of a GPU, the parent of its counters. It is drawn below the counters of the tree; `rank` is its
-/// place there.
+/// Gives the track of a GPU, the parent of its counters. It is drawn below the counters of the tree. `rank`: how many GPUs
+/// come before it.
 pub(super) fn gpu_track(device: &Device, rank: i32) -> TrackDescriptor {
     let number = device.index.map(|index| format!(" {index}")).unwrap_or_default();
     let name = format!("GPU{number} {} ({})", device.name.as_deref().unwrap_or(""), device.id);
@@ -194,22 +198,22 @@ fn gpu_uuid(device: &Device) -> u64 {
     computed(&device.id)
 }
 
-/// Gives the number of a track of processes. Each sequence has numbers of its own: it does not know where the slices on
-/// tracks of another one end.
+/// Gives the number of a track of processes. Each sequence has numbers of its own, because it does not know where the slices on
+/// another sequence's tracks end.
 pub(super) fn lane_uuid(sequence: u32, lane: u64) -> u64 {
     (u64::from(sequence) << 32).saturating_add(lane)
 }
 
-/// Gives a track of processes of this command name. It has no rank: such tracks stand in the order of their first events.
+/// Gives a track of processes of this command name. It has no rank, because such tracks are shown in the order of their first
+/// events.
 pub(super) fn lane(uuid: u64, command: &str) -> TrackDescriptor {
     TrackDescriptor { sibling_order_rank: None, ..track(uuid, command, PROCESSES, 0) }
 }
 
-/// Computes the number of a track from what the track is of. It has 56 bits, the highest one set, so that no numbered track
-/// has it.
-fn computed(what: impl Hash) -> u64 {
+/// Computes the number of a track from a key. The number has 56 bits, of which [`COMPUTED`] is set.
+fn computed(key: impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
-    what.hash(&mut hasher);
+    key.hash(&mut hasher);
     // The finalizer of MurmurHash3: each bit of the hash changes each bit of the number.
     let mut number = hasher.finish();
     number = (number ^ (number >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -217,7 +221,7 @@ fn computed(what: impl Hash) -> u64 {
     (number ^ (number >> 33)) & (COMPUTED - 1) | COMPUTED
 }
 
-/// Gives a name as it is shown: short, and without hidden characters.
+/// Gives a name as it is shown: hidden characters are escaped, and it has at most [`LONGEST_NAME`] characters.
 pub(super) fn name(name: &str) -> String {
     let shown = escape(name);
     if shown.chars().count() <= LONGEST_NAME {

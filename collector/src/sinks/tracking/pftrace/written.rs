@@ -1,4 +1,4 @@
-//! What of the run is in a trace: so that nothing gets there twice, and a row can be raised.
+//! What a trace already has. So no item is written twice, and the RAM of a row can be raised.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use crate::model::ended_process::EndedProcess;
 use crate::model::groups::Groups;
 use crate::sinks::tracking::recent::Recent;
 
-/// Most rows that can be raised: more than the core remembers samples.
+/// Most rows that are remembered. The core remembers fewer samples, and can revise only those.
 const MOST_ROWS: usize = 4096;
 
-/// The key of what is no row.
+/// The key of an item that is no row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Process {
         pid: u64,
         start_ns: u64,
     },
-    /// More RAM at a time of which no row is remembered.
+    /// Revised RAM of a time of which no row is remembered.
     Revised {
         at_ns: u64,
         bytes: [u64; 3],
@@ -36,7 +36,7 @@ impl Key {
 /// A row. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WrittenRow {
-    /// Where its values stand.
+    /// Its begin, the time of its values.
     pub begin_ns: u64,
     /// Its end, which is its key.
     pub key_ns: u64,
@@ -47,26 +47,28 @@ pub(super) struct WrittenRow {
 /// What is in the file.
 #[derive(Debug, Default)]
 pub(super) struct Written {
+    /// The keys of its processes, and of its revised RAM without a row.
     pub known: Recent<Key>,
     rows: VecDeque<WrittenRow>,
-    /// The number of the last sequence; 0: there is none.
+    /// The largest number of a sequence. 0: there is none.
     pub last_sequence: u32,
-    /// It has the end of the run.
+    /// Whether it has the end of the run.
     pub has_end: bool,
-    /// The footprints as the counters had them last: a packet has one of the three.
+    /// The last values of the three RAM counters, bytes. Each packet has one of them.
     footprint_bytes: Groups<u64>,
-    /// The process whose begin the last packet was. `None`: it was another packet.
+    /// The process that the last packet begins. `None`: the last packet is another one.
     begun: Option<Key>,
 }
 
 impl Written {
-    /// Notes what a packet of the file tells; they come in the order of the file. Gives whether it is the last of those
-    /// that were written at once. The last one has the key of a row or of a revised sample, or is the end of a process or
-    /// of the run.
+    /// Notes what a packet of the file tells. The packets must come in the order of the file.
+    ///
+    /// Gives whether the packet is the last one of an item. Such a packet has the key of a row or of revised RAM, or is the
+    /// end of a process or of the run.
     pub(super) fn take(&mut self, packet: &TracePacket) -> bool {
         self.last_sequence = self.last_sequence.max(packet.trusted_packet_sequence_id.unwrap_or(0));
         let begun = self.begun.take();
-        // Packets without an event begin a sequence or declare a track: others follow them.
+        // A packet without an event begins a sequence or declares a track, and other packets of its item follow.
         let (Some(at_ns), Some(event)) = (packet.timestamp, &packet.track_event) else { return false };
         if let Some(bytes) = event.counter_value
             && let Some(part) = tracks::footprint_of(event.track_uuid.unwrap_or(0), &mut self.footprint_bytes)
@@ -74,12 +76,10 @@ impl Written {
             *part = u64::try_from(bytes).unwrap_or(0);
         }
         let bytes = self.footprint_bytes;
-        // The last value of a row.
         if let Some(key_ns) = argument(event, Name::RowEnd) {
             self.add_row(WrittenRow { begin_ns: at_ns, key_ns, footprint_bytes: bytes });
             return true;
         }
-        // The last value of what became known later, of a row or of a time without one.
         if let Some(key_ns) = argument(event, Name::Revised) {
             match self.row_of(key_ns) {
                 Some(row) => row.footprint_bytes = bytes,
@@ -95,7 +95,7 @@ impl Written {
                 self.begun = pid.map(|pid| Key::Process { pid, start_ns: at_ns });
                 false
             }
-            // Without its end, a process is cut off, and comes again.
+            // Only now is the process noted: without its end, it is cut off, and has to be written again.
             Some(event::SLICE_END) => {
                 if let Some(process) = begun {
                     self.known.add(process);
@@ -110,7 +110,7 @@ impl Written {
         }
     }
 
-    /// Remembers a row that follows the others. Forgets the first one if there are too many.
+    /// Remembers a row that follows the others. Forgets the oldest row if there are more than [`MOST_ROWS`].
     pub(super) fn add_row(&mut self, row: WrittenRow) {
         self.rows.push_back(row);
         if self.rows.len() > MOST_ROWS {
@@ -125,7 +125,7 @@ impl Written {
 
     /// Gives the row within whose time `at_ns` is, CLOCK_MONOTONIC nanoseconds. `None`: no such row is remembered.
     pub(super) fn row_of(&mut self, at_ns: u64) -> Option<&mut WrittenRow> {
-        let place = self.rows.partition_point(|row| row.key_ns < at_ns);
-        self.rows.get_mut(place).filter(|row| row.begin_ns < at_ns)
+        let first_not_before = self.rows.partition_point(|row| row.key_ns < at_ns);
+        self.rows.get_mut(first_not_before).filter(|row| row.begin_ns < at_ns)
     }
 }

@@ -1,5 +1,5 @@
-//! The tables of a run over several nodes, from the report of all: `nodes`, `nodes_over_time` and `sums_over_nodes`. They come at
-//! once, after the collector's last row, since the nodes' reports meet when the run is over.
+//! The tables of a run over several nodes: `nodes`, `nodes_over_time` and `sums_over_nodes`. They are made from the merged report,
+//! which exists only when the run is over. So they are written all at once, after the collector's last row.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,9 +12,9 @@ use crate::model::report::{Merged, Node, NodeCoverage, Report, SetTracks, Track}
 use crate::model::style::StreamFile;
 use crate::sinks::tracking::of_nodes::NotWritten;
 
-/// How often the transaction is tried, each time for [`BUSY`].
+/// The transaction waits this many times [`BUSY`] while another program has the database locked.
 const TRIES: u32 = 10;
-/// The nodes, and each over time.
+/// The tables whose columns are always the same.
 const TABLES: &str = "
     CREATE TABLE nodes (
         node TEXT PRIMARY KEY, state TEXT, reports INTEGER, last_heard_timestamp FLOAT, silent_s FLOAT, clock_offset_s FLOAT,
@@ -25,11 +25,11 @@ const TABLES: &str = "
     CREATE TABLE nodes_over_time (
         timestamp FLOAT, node TEXT, start_timestamp FLOAT, mean_ram_bytes FLOAT, max_ram_bytes FLOAT, mean_cpu_percent FLOAT,
         PRIMARY KEY (timestamp, node)) WITHOUT ROWID;";
-/// The parts of the tree, and the machines, as the columns of `sums_over_nodes` call them.
+/// The parts of [`SetTracks`], in its order, as the columns of `sums_over_nodes` call them.
 const SETS: [&str; 4] = ["main", "descendants", "combined", "system"];
 
-/// Writes the tables into a database, in one transaction. `is_of_run`: it is that of a run, and gets nothing where that has no rows,
-/// as one that was not tracked.
+/// Writes the tables into a database, in one transaction. A report that is not a merged one has no such tables. `is_of_run`: the
+/// database is the tracking file of a run. It gets nothing if it has no rows, as that of a run that was not tracked.
 pub(in crate::sinks::tracking) fn write(
     target: &StreamFile,
     report: &Report,
@@ -43,7 +43,7 @@ pub(in crate::sinks::tracking) fn write(
     for (name, value) in [("synchronous", "OFF"), ("temp_store", "MEMORY")] {
         connection.pragma_update(None, name, value)?;
     }
-    // SQLite opened it by name: that name must still be the file's.
+    // SQLite opened the database by name. The name must still be that of the launcher's file.
     check_file(target)?;
     if is_of_run && !has_tables(&connection)? {
         return Ok(());
@@ -61,19 +61,18 @@ fn timestamp(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// Gives the time so many seconds after the first start.
+/// Gives the time `seconds` after the start of the merged run, as seconds since the epoch.
 fn after(report: &Report, seconds: f64) -> f64 {
     timestamp(report.started_at + Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
-/// Inserts the nodes.
+/// Inserts each node as a row of `nodes`. The names are unique: two nodes of one name have their boot ids in it.
 fn insert_nodes(transaction: &Transaction, nodes: &[Node]) -> rusqlite::Result<()> {
-    // Two nodes of one name have their boot ids in it.
     let sql = format!("INSERT OR IGNORE INTO nodes VALUES ({})", ["?"; 26].join(", "));
     let mut statement = transaction.prepare(&sql)?;
     let bytes = |bytes: Option<u64>| bytes.map(integer);
     for node in nodes {
-        // The name that JSON has for it.
+        // The name that JSON has for the state.
         let state = serde_json::to_value(node.state).ok().and_then(|name| name.as_str().map(str::to_owned));
         let of_coverage = |figure: fn(&NodeCoverage) -> u64| node.coverage.as_ref().map(figure).map(integer);
         let reason = |reason: fn(&NodeCoverage) -> Option<&str>| node.coverage.as_ref().and_then(reason);
@@ -109,7 +108,7 @@ fn insert_nodes(transaction: &Transaction, nodes: &[Node]) -> rusqlite::Result<(
     Ok(())
 }
 
-/// Inserts the points of each node's series. A node without a report has none.
+/// Inserts the points of each node's series, each as a row of `nodes_over_time`. A node without a report has none.
 fn insert_nodes_over_time(
     transaction: &Transaction,
     report: &Report,
@@ -135,58 +134,52 @@ fn insert_nodes_over_time(
     Ok(())
 }
 
-/// Inserts the points of the series of all nodes.
+/// Creates `sums_over_nodes`, and inserts the points of the series that are summed over the nodes.
 fn insert_sums(transaction: &Transaction, report: &Report, merged: &Merged) -> rusqlite::Result<()> {
-    let tracks = sums(report);
-    let lists: Vec<(String, &Vec<Option<f64>>)> = tracks.iter().flat_map(lists).collect();
-    let declared: Vec<String> = lists.iter().map(|(name, _)| format!("{name} FLOAT")).collect();
+    let quantities = summed_quantities(report);
+    let columns: Vec<(String, &Vec<Option<f64>>)> = quantities.iter().flat_map(columns_of).collect();
+    let declared: Vec<String> = columns.iter().map(|(name, _)| format!("{name} FLOAT")).collect();
     transaction.execute_batch(&format!(
         "CREATE TABLE sums_over_nodes (timestamp FLOAT PRIMARY KEY, start_timestamp FLOAT, bin_s FLOAT, {}) WITHOUT ROWID",
         declared.join(", ")
     ))?;
-    let places = vec!["?"; 3 + lists.len()].join(", ");
+    let placeholders = vec!["?"; 3 + columns.len()].join(", ");
     let mut statement =
-        transaction.prepare(&format!("INSERT OR IGNORE INTO sums_over_nodes VALUES ({places})"))?;
+        transaction.prepare(&format!("INSERT OR IGNORE INTO sums_over_nodes VALUES ({placeholders})"))?;
     let times = report.series.start_s.iter().zip(&report.series.end_s);
     for (at, (start_s, end_s)) in times.enumerate() {
-        let times = [after(report, *end_s), after(report, *start_s), merged.bin_s].map(Some);
-        let values = lists.iter().map(|(_, list)| list.get(at).copied().flatten());
-        let values = times.into_iter().chain(values).map(|value| value.map_or(Sql::Null, Sql::Real));
-        statement.execute(params_from_iter(values))?;
+        let mut row = vec![Some(after(report, *end_s)), Some(after(report, *start_s)), Some(merged.bin_s)];
+        row.extend(columns.iter().map(|(_, values)| values.get(at).copied().flatten()));
+        let row = row.into_iter().map(|value| value.map_or(Sql::Null, Sql::Real));
+        statement.execute(params_from_iter(row))?;
     }
     Ok(())
 }
 
-/// A quantity over time: what its columns begin with, what they end with, and its values.
-type Named<'a> = (String, &'static str, &'a Track);
+/// A quantity over time: what the names of its columns begin with, what they end with (the unit), and its values.
+type Quantity<'a> = (String, &'static str, &'a Track);
 
 /// Lists the quantities that are summed over nodes.
-fn sums(report: &Report) -> Vec<Named<'_>> {
-    fn of_sets<'a>(
-        what: &'static str,
-        unit: &'static str,
-        tracks: &'a SetTracks,
-    ) -> impl Iterator<Item = Named<'a>> {
-        let SetTracks { main, descendants, combined, system } = tracks;
-        let tracks = SETS.iter().zip([main, descendants, combined, system]);
-        tracks.map(move |(set, track)| (format!("{set}_{what}"), unit, track))
-    }
+fn summed_quantities(report: &Report) -> Vec<Quantity<'_>> {
     let series = &report.series;
+    let mut quantities = Vec::new();
+    for (name, unit, tracks) in
+        [("ram", "_bytes", &series.ram_bytes), ("cpu", "_percent", &series.cpu_percent)]
+    {
+        let SetTracks { main, descendants, combined, system } = tracks;
+        for (set, track) in SETS.iter().zip([main, descendants, combined, system]) {
+            quantities.push((format!("{set}_{name}"), unit, track));
+        }
+    }
     let io = &series.io_bytes_per_s;
-    let others = [
-        ("processes", "", &series.processes),
-        ("io_read", "_bytes_per_s", &io.read),
-        ("io_written", "_bytes_per_s", &io.written),
-    ];
-    let others = others.map(|(name, unit, track)| (name.to_owned(), unit, track));
-    of_sets("ram", "_bytes", &series.ram_bytes)
-        .chain(of_sets("cpu", "_percent", &series.cpu_percent))
-        .chain(others)
-        .collect()
+    quantities.push(("processes".to_owned(), "", &series.processes));
+    quantities.push(("io_read".to_owned(), "_bytes_per_s", &io.read));
+    quantities.push(("io_written".to_owned(), "_bytes_per_s", &io.written));
+    quantities
 }
 
-/// Gives the columns of a quantity: its bounds and its mean.
-fn lists<'a>((name, unit, track): &Named<'a>) -> [(String, &'a Vec<Option<f64>>); 3] {
+/// Gives the columns of a quantity, names and values: its lower bound, its mean and its upper bound.
+fn columns_of<'a>((name, unit, track): &Quantity<'a>) -> [(String, &'a Vec<Option<f64>>); 3] {
     [("min", &track.min), ("mean", &track.mean), ("max", &track.max)]
         .map(|(which, list)| (format!("{name}_{which}{unit}"), list))
 }

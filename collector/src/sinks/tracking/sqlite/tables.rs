@@ -1,7 +1,8 @@
-//! The tables, and how what is gathered gets into them.
+//! The tables, and how a batch is inserted into them.
 //!
 //! `static_data` and `data` are gpu_tracker's, with the [columns](super::super::columns) of `.csv`. The others are ours, with
-//! units in the names of their columns. Primary keys are the keys of the run: what comes again is there already.
+//! units in the names of their columns. Primary keys are the keys of rows and processes, so an item that comes again after a
+//! restart is ignored.
 
 use rusqlite::types::{ToSqlOutput, Value as Sql};
 use rusqlite::{Connection, ToSql, Transaction, TransactionBehavior, params, params_from_iter};
@@ -9,7 +10,7 @@ use rusqlite::{Connection, ToSql, Transaction, TransactionBehavior, params, para
 use super::Batch;
 use crate::model::ended_process::EndedProcess;
 use crate::model::gpu::Figure;
-use crate::sinks::tracking::columns::{Column, DATA, Fixed, Form, Gpus, Kind, Row, STATIC, Value};
+use crate::sinks::tracking::columns::{Column, DATA, DataRow, Fixed, Form, Gpus, Kind, STATIC, Value};
 
 /// Our tables.
 const OURS: &str = "
@@ -25,7 +26,7 @@ const OURS: &str = "
     CREATE TABLE IF NOT EXISTS samples_by_command (
         at_ns INTEGER, command TEXT, timestamp FLOAT, processes INTEGER, added_bytes INTEGER, cpu_ns INTEGER,
         PRIMARY KEY (at_ns, command)) WITHOUT ROWID;";
-/// How many columns of `gpus` are before the gauges.
+/// How many columns of `gpus` come before [`GAUGES`].
 const BEFORE_GAUGES: usize = 10;
 /// The last columns of `gpus`, in their order.
 const GAUGES: [Figure; 6] = [
@@ -63,14 +64,14 @@ pub(super) fn last_key(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(key.and_then(|key| u64::try_from(key).ok()).unwrap_or(0))
 }
 
-/// Whether the tables were created: they come all at once.
+/// Whether the tables exist. They are created all at once, so `data` stands for all.
 pub(super) fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
     let count = "SELECT count(*) FROM sqlite_master WHERE name = 'data'";
     let count: i64 = connection.query_row(count, [], |row| row.get(0))?;
     Ok(count > 0)
 }
 
-/// Writes a batch, and the GPUs as the report has them, in one transaction: all of it or nothing.
+/// Writes a batch, and `gpus` if they are given, in one transaction: all of it or nothing. Creates the tables if they are missing.
 pub(super) fn write(
     connection: &mut Connection,
     form: Form,
@@ -109,7 +110,7 @@ fn create(transaction: &Transaction, form: Form) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Gives columns as CREATE TABLE has them: `NAME TYPE, ...`, with the types as gpu_tracker's library calls them.
+/// Gives columns as CREATE TABLE has them: `NAME TYPE, ...`. The types are those that gpu_tracker's database library uses.
 fn declared<S>(columns: &[Column<S>]) -> String {
     let name_of = |kind| match kind {
         Kind::Text => "VARCHAR",
@@ -126,14 +127,14 @@ fn insert<S>(table: &str, columns: &[Column<S>]) -> String {
     format!("INSERT OR IGNORE INTO {table} VALUES ({})", vec!["?"; columns.len()].join(", "))
 }
 
-/// Gives the values of columns, which are made of `of`.
-fn values<'a, S>(columns: &'a [Column<S>], of: &'a S) -> impl Iterator<Item = Value> + 'a {
-    columns.iter().map(|column| (column.value)(of))
+/// Gives the values that columns have for `source`.
+fn values<'a, S>(columns: &'a [Column<S>], source: &'a S) -> impl Iterator<Item = Value> + 'a {
+    columns.iter().map(|column| (column.value)(source))
 }
 
 /// Inserts the GPUs of a row of `data`, each as a row of `gpus`.
-fn insert_gpus(transaction: &Transaction, row: &Row) -> rusqlite::Result<()> {
-    let sample = &row.row.sample;
+fn insert_gpus(transaction: &Transaction, row: &DataRow) -> rusqlite::Result<()> {
+    let sample = &row.interval.sample;
     if sample.gpu.devices.is_empty() {
         return Ok(());
     }
@@ -168,13 +169,13 @@ fn insert_gpus(transaction: &Transaction, row: &Row) -> rusqlite::Result<()> {
 }
 
 /// Inserts the commands of rows of `data`, each as a row of `samples_by_command`.
-fn insert_commands(transaction: &Transaction, rows: &[Row]) -> rusqlite::Result<()> {
+fn insert_commands(transaction: &Transaction, rows: &[DataRow]) -> rusqlite::Result<()> {
     let mut statement =
         transaction.prepare("INSERT OR IGNORE INTO samples_by_command VALUES (?, ?, ?, ?, ?, ?)")?;
     for row in rows {
-        for command in &row.row.sample.commands {
+        for command in &row.interval.sample.commands {
             statement.execute(params![
-                integer(row.row.sample.at_ns),
+                integer(row.interval.sample.at_ns),
                 &*command.command,
                 Value::Time(row.time_us()),
                 integer(command.processes),
@@ -192,7 +193,7 @@ fn insert_processes(transaction: &Transaction, batch: &Batch) -> rusqlite::Resul
         .prepare("INSERT OR IGNORE INTO processes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     for EndedProcess { start_ns, is_still_running, usage } in &batch.processes {
         let args = usage.args.as_ref().and_then(|args| serde_json::to_string(args).ok());
-        // The name that JSON has for it: `exact`, `sampled` and so on.
+        // The name that JSON has for a quality: `exact`, `sampled` and so on.
         let quality =
             |quality| serde_json::to_value(quality).ok().and_then(|name| name.as_str().map(str::to_owned));
         statement.execute(params![

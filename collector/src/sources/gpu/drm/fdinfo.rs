@@ -16,12 +16,12 @@ pub struct Client {
     pub pdev: String,
     /// `drm-client-id`, unique within the device.
     pub id: u64,
-    /// The number of the render node that it was opened by (`/dev/dri/renderD129`), which tells partitions of a device
-    /// apart; `None`: opened by another node, or the descriptor's target may not be read.
+    /// The number of the render node by which the client was opened (`/dev/dri/renderD129`). It tells partitions of a device
+    /// apart. `None`: the client was opened by another node, or the descriptor's target may not be read.
     pub render_minor: Option<u32>,
-    /// Memory of the device itself (not of the machine) that it holds, bytes; `None`: no such region is reported.
+    /// Memory of the device itself (not of the machine) that the client holds, bytes; `None`: no such region is reported.
     pub device_bytes: Option<u64>,
-    /// By engine.
+    /// The use of each engine, by its name.
     pub engines: BTreeMap<String, Engine>,
 }
 
@@ -37,12 +37,12 @@ pub struct Engine {
 }
 
 impl Client {
-    /// Parses the file. `None`: not a DRM file, or one without the keys that name the client.
+    /// Parses the text of an fdinfo file. `None`: the file is not of a DRM device, or lacks the keys that name the client.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut client = Self::default();
         let mut has_id = false;
-        // By region: resident, memory, total. A driver may report several of them: the first counts.
+        // By region, its figures of the kinds resident, memory and total. A driver may report several kinds: the first counts.
         let mut regions: BTreeMap<&str, [Option<u64>; 3]> = BTreeMap::new();
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
@@ -56,39 +56,40 @@ impl Client {
                     has_id = true;
                 }
                 _ => {
-                    client.engine(key, value);
-                    for (slot, kind) in ["resident-", "memory-", "total-"].into_iter().enumerate() {
-                        if let Some(region) = key.strip_prefix(kind).filter(|region| is_device_region(region))
-                            && let Some(place) = regions.entry(region).or_default().get_mut(slot)
+                    client.take_engine_line(key, value);
+                    for (kind, prefix) in ["resident-", "memory-", "total-"].into_iter().enumerate() {
+                        if let Some(region) = key.strip_prefix(prefix)
+                            && is_device_region(region)
                         {
-                            *place = bytes(value);
+                            regions.entry(region).or_default()[kind] = bytes(value);
                         }
                     }
                 }
             }
         }
-        // A device can have several regions, which are added up.
+        // A device can have several regions. Their memory is added up.
         let of_regions = regions.values().filter_map(|kinds| kinds.iter().flatten().next());
         client.device_bytes = of_regions.copied().reduce(u64::saturating_add);
         (has_id && !client.pdev.is_empty()).then_some(client)
     }
 
-    /// Takes in a line about an engine: its busy time, cycles or capacity.
-    fn engine(&mut self, key: &str, value: &str) {
-        let Some(number) = value.split(' ').next().and_then(|digits| digits.parse().ok()) else { return };
-        let mut engine = |name: &str, set: fn(&mut Engine, u64)| {
-            set(
-                self.engines.entry(name.to_owned()).or_insert(Engine { capacity: 1, ..Engine::default() }),
-                number,
-            );
+    /// Takes in a line about an engine: its busy time, cycles or capacity. Other lines change nothing.
+    fn take_engine_line(&mut self, key: &str, value: &str) {
+        let Some(number) = value.split(' ').next().and_then(|digits| digits.parse::<u64>().ok()) else {
+            return;
         };
         if let Some(name) = key.strip_prefix("engine-capacity-") {
-            engine(name, |engine, capacity| engine.capacity = capacity.max(1));
+            self.engine(name).capacity = number.max(1);
         } else if let Some(name) = key.strip_prefix("engine-").or_else(|| key.strip_prefix("cycles-")) {
-            engine(name, |engine, busy| engine.busy = busy);
+            self.engine(name).busy = number;
         } else if let Some(name) = key.strip_prefix("total-cycles-") {
-            engine(name, |engine, total| engine.total_cycles = Some(total));
+            self.engine(name).total_cycles = Some(number);
         }
+    }
+
+    /// Gives the engine of this name, which is added if it is new.
+    fn engine(&mut self, name: &str) -> &mut Engine {
+        self.engines.entry(name.to_owned()).or_insert(Engine { capacity: 1, ..Engine::default() })
     }
 }
 

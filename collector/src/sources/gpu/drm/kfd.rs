@@ -17,7 +17,7 @@ pub(super) struct Node {
     pub render_minor: Option<u32>,
     /// PCI address of the whole device.
     pub address: String,
-    /// Its number among the partitions of a divided device (an MI300 in CPX mode has eight at one PCI address); `None`: the
+    /// The GPU's number among the partitions of a divided device (an MI300 in CPX mode has eight at one PCI address). `None`: the
     /// device is not divided.
     pub partition: Option<u32>,
     /// The device.
@@ -31,7 +31,7 @@ pub(super) struct Kfd {
 }
 
 impl Kfd {
-    /// Finds the driver below a /sys, if it is loaded.
+    /// Finds the driver's directory below `sys` (/sys), if the driver is loaded.
     pub(super) fn below(sys: &Path) -> Option<Self> {
         let root = sys.join("class/kfd/kfd");
         root.is_dir().then_some(Self { root })
@@ -64,7 +64,8 @@ impl Kfd {
     }
 }
 
-/// Names partitions `ADDRESS/NUMBER`. Where the driver gives several the same number, they are counted in its order.
+/// Sets the ids of partitions to `ADDRESS/NUMBER`. Where the driver gives several the same number, later ones get the next free
+/// one.
 fn number_partitions(nodes: &mut [Node]) {
     let mut taken: Vec<String> = Vec::new();
     for node in nodes {
@@ -75,7 +76,7 @@ fn number_partitions(nodes: &mut [Node]) {
     }
 }
 
-/// Reads what a node is. `None` for a processor, which is a node too, with a GPU id of 0.
+/// Reads what a node of the topology is. `None`: it is a processor, which has a GPU id of 0, or can't be read.
 fn node(path: &Path) -> Option<Node> {
     let gpu_id = line(&path.join("gpu_id"))?.parse().ok().filter(|id| *id != 0)?;
     let properties = fs::read_to_string(path.join("properties")).ok()?;

@@ -29,16 +29,19 @@ use crate::sys::clock;
 pub(super) struct Drm {
     config: GpuConfig,
     proc_root: PathBuf,
+    /// The devices with DRM nodes.
     cards: Vec<Card>,
     kfd: Option<Kfd>,
+    /// The GPUs of KFD's topology.
     nodes: Vec<Node>,
     usage: ClientUsage,
+    /// When the devices were last read, CLOCK_MONOTONIC nanoseconds.
     before_ns: Option<u64>,
 }
 
 impl Drm {
-    /// Looks for devices below the root. [`Missing::NoDevice`] if none has a supported driver: a virtual machine's screen has
-    /// a DRM device too.
+    /// Looks for devices. `config` tells where /proc and /sys are. [`Missing::NoDevice`] if none has a supported driver: a
+    /// virtual machine's screen has a DRM device too.
     pub(super) fn start(config: &GpuConfig) -> Reading<Self> {
         let mut drm = Self {
             config: config.clone(),
@@ -52,10 +55,10 @@ impl Drm {
         if drm.devices().is_empty() { Err(Missing::NoDevice) } else { Ok(drm) }
     }
 
-    /// Reads what the processes use of each device, by the device's id.
+    /// Reads what these processes use of each device, by the device's id. `at_ns`: CLOCK_MONOTONIC nanoseconds.
     fn read_processes(&mut self, at_ns: u64, pids: &[u32]) -> HashMap<String, OnDevice> {
         let mut pids = pids.to_vec();
-        // So that a client's holders come smallest pid first.
+        // This lets a client's holders come smallest pid first.
         pids.sort_unstable();
         let mut clients = Clients::new();
         for pid in &pids {
@@ -71,7 +74,7 @@ impl Drm {
         self.usage.add(at_ns, clients, |client| device_of(nodes, client))
     }
 
-    /// Adds the memory that ROCm's driver has for these processes on a device.
+    /// Takes in the memory that ROCm's driver shows for these processes on a device. The larger of it and fdinfo's memory counts.
     fn add_kfd(&self, id: &str, pids: &[u32], on: &mut OnDevice) {
         let Some(kfd) = &self.kfd else { return };
         let Some(node) = self.nodes.iter().find(|node| node.device.id == id) else { return };
@@ -84,18 +87,19 @@ impl Drm {
     }
 }
 
-/// Gives the device of a client: its PCI address, or the partition there whose render node was opened. The first partition
-/// has the nodes of the whole device.
+/// Gives the id of a client's device: its PCI address, or that of the partition there whose render node was opened. A client of
+/// another node counts to the first partition, which has the nodes of the whole device.
 fn device_of(nodes: &[Node], client: &Client) -> String {
-    let mut parts = nodes.iter().filter(|node| node.partition.is_some() && node.address == client.pdev);
-    let first = parts.clone().next();
-    let opened = parts.find(|node| node.render_minor.is_some() && node.render_minor == client.render_minor);
+    let mut partitions = nodes.iter().filter(|node| node.partition.is_some() && node.address == client.pdev);
+    let first = partitions.clone().next();
+    let opened =
+        partitions.find(|node| node.render_minor.is_some() && node.render_minor == client.render_minor);
     opened.or(first).map_or_else(|| client.pdev.clone(), |node| node.device.id.clone())
 }
 
 impl Backend for Drm {
-    /// Lists the cards, and what KFD's topology knows beside them. An undivided GPU of the topology completes its card. A
-    /// partition is a part of its card. What has no card, as in a container without DRM nodes, is a device of its own.
+    /// Lists the cards, and the GPUs that KFD's topology knows beside them. An undivided GPU of the topology completes its card.
+    /// A partition is a part of its card. A GPU without a card, as in a container without DRM nodes, is a device of its own.
     fn devices(&mut self) -> Vec<Device> {
         let sys = self.config.path("/sys");
         self.cards = sysfs::cards(&sys);
@@ -139,41 +143,51 @@ impl Drm {
         let listed_ns = clock::monotonic_ns();
         let mut samples = Vec::new();
         for id in wanted {
-            let mut sample = DeviceSample { listed_ns, ..DeviceSample::of_device(id) };
-            let card = self.cards.iter().find(|card| &card.device.id == id);
-            let node = self.nodes.iter().find(|node| &node.device.id == id);
-            // A device of KFD without a card is there as long as the topology had it.
-            let is_there = match card {
-                Some(card) => card.is_there(),
-                None => node.is_some(),
-            };
-            if !is_there {
-                samples.push(DeviceSample { is_lost: true, ..sample });
-                continue;
-            }
-            if let Some(card) = card {
-                sample.values = card.values();
-                sample.busy = Some(card.busy_percent().map(|percent| vec![Busy { us, percent }]));
-            }
-            // A divided device: what processes use of it is read by its partitions.
-            if self.nodes.iter().any(|node| node.device.parent.as_ref() == Some(id)) {
-                sample.processes = Some(Err(Missing::ReportedByPartitions));
-                sample.process_busy = Some(Err(Missing::ReportedByPartitions));
-                samples.push(sample);
-                continue;
-            }
-            let mut on = on_devices.remove(id).unwrap_or_default();
-            self.add_kfd(id, pids, &mut on);
-            // Only a DRM driver tells how busy a process keeps a device. A partition has that of the card that it is a part of.
-            let has_drm = card.is_some() || node.is_some_and(|node| node.device.parent.is_some());
-            if has_drm {
-                sample.process_busy = Some(Ok(self.usage.by_process(&on)));
-            }
-            sample.processes =
-                Some(Ok(on.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect()));
-            samples.push(sample);
+            let sample = DeviceSample { listed_ns, ..DeviceSample::of_device(id) };
+            samples.push(self.sample_device(sample, us, pids, on_devices.remove(id).unwrap_or_default()));
         }
         self.usage.note_read(pids);
         samples
+    }
+
+    /// Reads one device into an empty sample of it. `us`: time since the reading before, microseconds. `on`: what DRM clients of
+    /// these processes use of the device.
+    fn sample_device(
+        &self,
+        mut sample: DeviceSample,
+        us: u64,
+        pids: &[u32],
+        mut on: OnDevice,
+    ) -> DeviceSample {
+        let id = sample.device.clone();
+        let card = self.cards.iter().find(|card| card.device.id == id);
+        let node = self.nodes.iter().find(|node| node.device.id == id);
+        // A device of KFD without a card is there as long as the topology had it.
+        let is_there = match card {
+            Some(card) => card.is_there(),
+            None => node.is_some(),
+        };
+        if !is_there {
+            return DeviceSample { is_lost: true, ..sample };
+        }
+        if let Some(card) = card {
+            sample.values = card.values();
+            sample.busy = Some(card.busy_percent().map(|percent| vec![Busy { us, percent }]));
+        }
+        // For a divided device, its partitions show what processes use of it.
+        if self.nodes.iter().any(|node| node.device.parent.as_ref() == Some(&id)) {
+            sample.processes = Some(Err(Missing::ReportedByPartitions));
+            sample.process_busy = Some(Err(Missing::ReportedByPartitions));
+            return sample;
+        }
+        self.add_kfd(&id, pids, &mut on);
+        // Only a DRM driver tells how busy a process keeps a device. A partition has the driver of the card that it is a part of.
+        let has_drm = card.is_some() || node.is_some_and(|node| node.device.parent.is_some());
+        if has_drm {
+            sample.process_busy = Some(Ok(self.usage.by_process(&on)));
+        }
+        let processes = on.bytes.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes });
+        sample.processes = Some(Ok(processes.collect()));
+        sample
     }
 }

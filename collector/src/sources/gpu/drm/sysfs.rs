@@ -22,15 +22,17 @@ pub(super) struct Card {
 #[derive(Debug, Clone)]
 struct Hwmon {
     path: PathBuf,
-    /// By label, such as `edge`: the file names' beginning, such as `temp1`.
+    /// Each sensor that has a label: the label, such as `edge`, and the beginning of its file names, such as `temp1`.
     labels: Vec<(String, String)>,
 }
 
-/// A sensor: the beginning of its file names without the number, and its labels. Where there is no label, the drivers'
-/// documentation has numbers for it. The first that is there counts.
+/// Where the files of a sensor are found: labels are tried first, then numbers.
 struct Sensor {
+    /// The beginning of the file names, without the number.
     kind: &'static str,
+    /// Its possible labels, best first.
     labels: &'static [&'static str],
+    /// Its numbers where it has no label, by the drivers' documentation.
     numbers: &'static [u32],
 }
 
@@ -43,13 +45,13 @@ const CORE_CLOCK: Sensor = Sensor { kind: "freq", labels: &["sclk"], numbers: &[
 const MEMORY_CLOCK: Sensor = Sensor { kind: "freq", labels: &["mclk"], numbers: &[2] };
 
 impl Hwmon {
-    /// Finds the sensors of a PCI device. A device can have several directories (i915 has one for each GT, `i915_gt0`); the
-    /// whole device's has the driver's name.
+    /// Finds the sensors of a PCI device. A device can have several directories (i915 has one for each GT, `i915_gt0`). That of
+    /// the whole device has the driver's name.
     fn of(pci: &Path, driver: &str) -> Option<Self> {
         let entries = fs::read_dir(pci.join("hwmon")).ok()?.flatten();
         let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        // First that with the driver's name (`false` comes before `true`), then by number.
+        // The directory with the driver's name comes first (`false` is before `true`), then by number.
         paths.sort_by_key(|path| (line(&path.join("name")).as_deref() != Some(driver), number(path)));
         let path = paths.into_iter().next()?;
         let files =
@@ -59,15 +61,15 @@ impl Hwmon {
         Some(Self { path, labels })
     }
 
-    /// Reads a sensor's value from the first of these files that it has. Tries the names that have its labels, then its numbers.
-    /// `factor` turns the file's unit into the figure's.
+    /// Reads a sensor's value from the first of these files that it has. `files` are the ends of the names. Tries the names that
+    /// have the sensor's labels, then those with its numbers. `factor` turns the file's unit into the figure's.
     fn read(&self, sensor: &Sensor, files: &[&str], factor: f64) -> Reading<f64> {
         let of_kind = |name: &str| name.strip_prefix(sensor.kind).is_some_and(|n| n.parse::<u32>().is_ok());
         let labelled = sensor.labels.iter().flat_map(|wanted| {
             let found = self.labels.iter().filter(move |(label, name)| label == wanted && of_kind(name));
             found.map(|(_, name)| name.clone())
         });
-        // What has a label of another meaning is another sensor.
+        // A number that has any label is tried above, or is another sensor.
         let is_labelled = |name: &String| self.labels.iter().any(|(_, label)| label == name);
         let numbered = sensor.numbers.iter().map(|n| format!("{}{n}", sensor.kind));
         let names = labelled.chain(numbered.filter(|name| !is_labelled(name)));
@@ -85,7 +87,7 @@ pub(super) fn line(path: &Path) -> Option<String> {
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// Reads a number in a file, times a factor.
+/// Reads the number in a file, and multiplies it by `factor`.
 fn number(path: &Path, factor: f64) -> Reading<f64> {
     let text = fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Missing::NotSupported,
@@ -98,7 +100,7 @@ fn number(path: &Path, factor: f64) -> Reading<f64> {
     text.trim().parse::<f64>().map(|value| value * factor).map_err(|_| Missing::NotReported)
 }
 
-/// Reads the number in the first of several files that exists.
+/// Reads the number in the first of several files that the device supports. Each comes with its factor, as in [`number`].
 fn first(paths: &[(PathBuf, f64)]) -> Reading<f64> {
     let mut result = Err(Missing::NotSupported);
     for (path, factor) in paths {
@@ -110,7 +112,7 @@ fn first(paths: &[(PathBuf, f64)]) -> Reading<f64> {
     result
 }
 
-/// Lists the cards with supported drivers.
+/// Lists the cards with supported drivers, by number. `sys` is the directory /sys. Those of one maker are numbered from 0 on.
 pub(super) fn cards(sys: &Path) -> Vec<Card> {
     let Ok(entries) = fs::read_dir(sys.join("class/drm")) else { return Vec::new() };
     let is_card =
@@ -123,7 +125,7 @@ pub(super) fn cards(sys: &Path) -> Vec<Card> {
     names.sort_by_key(|name| (name.len(), name.clone()));
     let mut cards: Vec<Card> =
         names.iter().filter_map(|name| card(sys, &sys.join("class/drm").join(name))).collect();
-    // Index lists of the environment count the devices of one maker.
+    // Lists of indices in the environment count the devices of one maker.
     for vendor in Vendor::ALL {
         let of_vendor = cards.iter_mut().filter(|card| card.device.vendor == Some(vendor));
         for (index, card) in (0..).zip(of_vendor) {
@@ -167,7 +169,7 @@ impl Card {
         self.pci.join("uevent").exists()
     }
 
-    /// Reads gauges and counters. Units of hwmon: microwatts, microjoules, millidegrees, hertz.
+    /// Reads the figures of the whole device. hwmon has microwatts, microjoules, millidegrees Celsius and hertz.
     pub(super) fn values(&self) -> Vec<(Figure, Reading<f64>)> {
         let pci = |name: &str| (self.pci.join(name), 1.0);
         let card = |name: &str| (self.card.join(name), 1.0);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::fdinfo::{Client, Engine};
 use crate::model::gpu::{Busy, Missing, ProcessBusy, Reading, either};
 
-/// A client: the device's PCI address and its number there.
+/// What names a client: the device's PCI address, and the client's number there.
 pub(super) type ClientKey = (String, u64);
 
 /// The clients of one reading, each with the processes that have it open, smallest pid first.
@@ -25,22 +25,23 @@ pub(super) struct OnDevice {
 pub(super) struct ClientUsage {
     /// The process in which a client was first seen: a descriptor that is inherited or passed on does not change it.
     owners: HashMap<ClientKey, u32>,
-    /// Engines by client. Counters catch up in jumps and can go back a little, so the largest value is kept.
+    /// The engines of each client. Counters catch up in jumps and can go back a little, so the largest value is kept.
     before: HashMap<ClientKey, BTreeMap<String, Engine>>,
     /// Cycles of an engine in a nanosecond, by the device's PCI address and the engine.
     rates: HashMap<(String, String), f64>,
     /// The processes that were read.
     seen: HashSet<u32>,
-    /// Processes with a client whose use since the reading before is not known.
+    /// Processes with a client whose use between the last two readings is not known.
     unknown: HashSet<u32>,
-    /// When, CLOCK_MONOTONIC nanoseconds.
+    /// When the last reading was, CLOCK_MONOTONIC nanoseconds.
     at_ns: Option<u64>,
-    /// Time since the reading before, nanoseconds.
+    /// Time between the last two readings, nanoseconds.
     span_ns: Option<u64>,
 }
 
 impl ClientUsage {
-    /// Takes in the clients of a reading, and gives their use by device. `device_of` gives the id of a client's device.
+    /// Takes in the clients of a reading at `at_ns` (CLOCK_MONOTONIC nanoseconds). Gives their use since the reading before, by
+    /// the id of the device. `device_of` gives the id of a client's device.
     pub(super) fn add(
         &mut self,
         at_ns: u64,
@@ -52,7 +53,7 @@ impl ClientUsage {
         self.owners.retain(|key, _| clients.contains_key(key));
         self.before.retain(|key, _| clients.contains_key(key));
         self.unknown.clear();
-        // All rates first: those of known clients also count for new ones.
+        // All rates are noted first: those of known clients also count for new ones.
         for (key, (_, client)) in &clients {
             self.note_rates(key, client);
         }
@@ -75,8 +76,8 @@ impl ClientUsage {
         devices
     }
 
-    /// Gives the process to which a client's use counts: that in which it was first seen, or one of its `holders` if that has
-    /// closed it.
+    /// Gives the process to which a client's use counts: the one in which it was first seen. If that has closed the client, the
+    /// first of the `holders` takes its place.
     fn owner(&mut self, key: &ClientKey, holders: &[u32]) -> u32 {
         let first = holders.first().copied().unwrap_or_default();
         let owner = self.owners.entry(key.clone()).or_insert(first);
@@ -86,12 +87,12 @@ impl ClientUsage {
         *owner
     }
 
-    /// Gives the utilisation by process on a device that [`Self::add`] gave: that of the busiest engine. A process that was not
-    /// read before has the busy time since its start.
+    /// Gives the utilisation by process on a device that [`Self::add`] gave: that of the process's busiest engine. A process that
+    /// was not read before has the busy time since its start. A process whose use is not known is left out.
     pub(super) fn by_process(&self, on: &OnDevice) -> Vec<ProcessBusy> {
         let known = on.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
         let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
-            // As a part of the unit of time, which is that since the reading before.
+            // Busy time as a part of the time since the reading before.
             let busiest_share = engines.values().copied().fold(0.0, f64::max);
             let is_from_start = !self.seen.contains(pid);
             let busy = if is_from_start {
@@ -110,12 +111,12 @@ impl ClientUsage {
         self.seen = pids.iter().copied().collect();
     }
 
-    /// Gives the nanoseconds that busy time is counted in: the time since the reading before.
+    /// Gives the unit in which busy time is counted, nanoseconds: the time since the reading before, or 1 at the first reading.
     fn unit_ns(&self) -> f64 {
         self.span_ns.unwrap_or(1) as f64
     }
 
-    /// Notes how fast the cycles of an engine pass, by a client that was there at the reading before.
+    /// Notes how fast the cycles of engines pass, if the client was there at the reading before.
     fn note_rates(&mut self, key: &ClientKey, client: &Client) {
         let (Some(span_ns), Some(before)) = (self.span_ns, self.before.get(key)) else { return };
         for (name, engine) in &client.engines {
@@ -129,9 +130,10 @@ impl ClientUsage {
         }
     }
 
-    /// Gives the busy time of a client's engine since the reading before, as a part of that time. An engine that was not
-    /// there then counts from 0. `None`: not known, since the client is older than that, or counts cycles and how fast those
-    /// pass is not known.
+    /// Gives the busy time of a client's engine since the reading before, as a part of the time since then. `now` is what the
+    /// engine counts now, `last` what it counted at the reading before. An engine without a `last` counts from 0.
+    ///
+    /// `None`: the use is not known. The client was there before its `owner` got it, or it counts cycles whose rate is not known.
     fn busy(&self, pdev: &str, name: &str, now: Engine, last: Option<Engine>, owner: u32) -> Option<f64> {
         let busy = now.busy.saturating_sub(last.map_or(0, |last| last.busy)) as f64;
         let in_a_unit = match (now.total_cycles, last) {
@@ -140,7 +142,8 @@ impl ClientUsage {
             _ => self.rates.get(&(pdev.to_owned(), name.to_owned()))? * self.unit_ns(),
         };
         let share = if in_a_unit > 0.0 { busy / in_a_unit / now.capacity as f64 } else { 0.0 };
-        // A process that was read had no such client then; a client that another process passed on to it can be older.
+        // The owner was read before, without this client. If the client was busier than is possible since then, it is older:
+        // another process has passed it on.
         let is_older = last.is_none() && self.seen.contains(&owner) && share > MOST_IN_A_STRETCH;
         (!is_older).then_some(share)
     }
@@ -151,7 +154,7 @@ impl ClientUsage {
 const MOST_IN_A_STRETCH: f64 = 1.5;
 
 impl OnDevice {
-    /// Adds memory of a process.
+    /// Adds memory to that of a process, bytes.
     fn add_bytes(&mut self, pid: u32, bytes: Reading<u64>) {
         let held = self.bytes.entry(pid).or_insert_with(|| bytes.clone().map(|_| 0));
         *held = either(held.clone(), bytes, u64::saturating_add);

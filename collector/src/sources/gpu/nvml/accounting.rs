@@ -1,6 +1,6 @@
-//! The driver's accounting mode. While it is on, the driver keeps an entry of each process that uses the device, with its peak of
-//! memory: also of one that no sample saw. The entry stays after the process's end, in a ring buffer. The mode is off by default,
-//! and only root can switch it on.
+//! The driver's accounting mode. While the mode is on, the driver keeps an entry of each process that uses the device, with its
+//! peak of memory. So it has processes that no sample saw. The entry stays after the process's end, in a ring buffer. The mode is
+//! off by default, and only root can switch it on.
 
 use std::collections::HashSet;
 
@@ -17,20 +17,20 @@ const ENABLED: u32 = 1;
 /// Accounting of one device.
 #[derive(Debug)]
 pub(super) struct Accounting {
-    /// Whether the mode is on. `Err`: why there are no entries.
+    /// `Ok`: the mode is on. `Err`: why there are no entries.
     availability: Reading<()>,
     /// The collector switched the mode on, and not off again.
     must_restore: bool,
     /// Why the driver did not switch the mode on.
     refused: Option<Missing>,
-    /// Entries of ended processes that were given, by pid and start (microseconds since the epoch). They don't change any more.
+    /// Entries of ended processes that were given, by pid and start (microseconds since 1970). They don't change any more.
     given_final: HashSet<(u32, u64)>,
     /// Capacity of the buffer that the list of pids fitted into last; 0: not read yet.
     pids_capacity: usize,
 }
 
 impl Accounting {
-    /// Asks whether the mode is on. If it is not, or can't be asked for, and `is_wanted`, tries to switch it on.
+    /// Asks whether the mode is on. If that is not known, or the mode is off, tries to switch it on if it `is_wanted`.
     pub(super) fn start(api: &Api, device: nvmlDevice_t, is_wanted: bool) -> Self {
         let mode = get(|mode| call!(api, nvmlDeviceGetAccountingMode(device, mode)));
         let off = Missing::Failed("accounting mode is off".into());
@@ -61,8 +61,8 @@ impl Accounting {
     }
 
     /// Reads the entries of processes of the run. `pids` are those by which the driver may name them. An entry is given at each
-    /// call while its process runs, and once more after its end. It is final then. `Err`: the mode is off, or the entries can't
-    /// be listed.
+    /// call while its process runs, and once more, the final one, after the process's end. `Err`: the mode is off, or the entries
+    /// can't be listed.
     pub(super) fn read(
         &mut self,
         api: &Api,
@@ -78,7 +78,7 @@ impl Accounting {
         for pid in accounted.into_iter().filter(|pid| of_run.contains(pid)) {
             // The driver's ring buffer may have dropped the entry since the list was read.
             let Ok(entry) = stats(api, device, pid) else { continue };
-            // The start, too: a later process can have the pid.
+            // The start belongs to the key, since a later process can have the pid.
             let key = (pid, entry.started_us);
             if self.given_final.contains(&key) {
                 continue;
@@ -107,7 +107,7 @@ fn accounted_pids(api: &Api, device: nvmlDevice_t, capacity: &mut usize) -> Read
     let pids = list(CALLS.first_processes, capacity, |count, pids| {
         call!(api, nvmlDeviceGetAccountingPids(device, count, pids))
     })?;
-    // The buffer was filled with zeros: 0 is a place that the driver counted and did not write.
+    // The buffer was filled with zeros: a 0 is an entry that the driver counted and did not write.
     Ok(pids.into_iter().filter(|pid| *pid != 0).collect())
 }
 
@@ -124,8 +124,8 @@ fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> 
     })
 }
 
-/// Gives the mean utilization over a process's life, percent. `None`: it is not known. The driver takes its samples into the
-/// accounts once a second, and has 0% for a process that ended before the first of them (open-gpu-kernel-modules, gpu_acct.c).
+/// Gives the mean utilization over a process's life, percent. `None`: it is not known. The driver adds its samples to the
+/// accounts once a second. A process that ended before the first of them has 0% (open-gpu-kernel-modules, gpu_acct.c).
 fn utilization(stats: &nvmlAccountingStats_t) -> Option<u32> {
     let is_sampled = stats.gpuUtilization > 0 || stats.time >= SAMPLES.accounted_ms;
     Some(stats.gpuUtilization).filter(|percent| is_sampled && *percent <= 100)

@@ -34,7 +34,7 @@ const TEXT_BYTES: usize = 96;
 /// A list that did not fit is read again with room for at least this many entries more: it may grow meanwhile.
 const SPARE_ENTRIES: usize = 8;
 
-/// "Not available" as a 64-bit value (nvml.h, `NVML_VALUE_NOT_AVAILABLE`).
+/// The 64-bit value that means "not available" (nvml.h, `NVML_VALUE_NOT_AVAILABLE`).
 pub(super) const NOT_AVAILABLE: u64 = u64::MAX;
 
 /// A call that did not succeed, by NVML's return value; `FUNCTION_NOT_FOUND` also if the library has no such call. For some
@@ -60,7 +60,7 @@ impl From<Failure> for Missing {
     }
 }
 
-/// Names of the other return values.
+/// Names a return value that has no reason of its own in [`Missing`]. Empty: it has no name.
 fn name(code: nvmlReturn_t) -> &'static str {
     match code {
         1 => "uninitialized",
@@ -86,7 +86,7 @@ fn name(code: nvmlReturn_t) -> &'static str {
     }
 }
 
-/// `Ok` for SUCCESS.
+/// Turns a return value into a result.
 pub(super) fn check(code: nvmlReturn_t) -> Result<(), Failure> {
     if code == code::SUCCESS { Ok(()) } else { Err(Failure(code)) }
 }
@@ -97,8 +97,8 @@ pub(super) struct Api {
     pub lib: &'static NvmlLib,
 }
 
-/// `call!(api, nvmlName(arguments))`: the call's result, where the library has it. `call!(api, nvmlName or nvmlOlder(arguments))`:
-/// that of an older function, where it has only that one.
+/// Calls a function of the library: `call!(api, nvmlName(arguments))`. If the library lacks it, the result is
+/// `FUNCTION_NOT_FOUND`. `call!(api, nvmlName or nvmlOlder(arguments))` calls the older function then.
 macro_rules! call {
     ($api:expr, $name:ident $(or $older:ident)? ( $($argument:expr),* )) => {
         match $api.function(&$api.lib.$name, &[$(concat!(stringify!($older), "\0"))?]) {
@@ -141,7 +141,8 @@ plain!(
     nvmlSample_t
 );
 
-/// A function that takes a device, the capacity of a buffer and the buffer, and returns how much it needed.
+/// A function that takes a device, the capacity of a buffer, and the buffer. It writes entries to the buffer, and their number in
+/// place of the capacity.
 pub(super) type ListCall = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut c_void) -> nvmlReturn_t;
 
 impl Api {
@@ -158,12 +159,13 @@ impl Api {
     /// for its `older` names.
     pub(super) fn function<T: Copy, E>(&self, newest: &Result<T, E>, older: &[&str]) -> Result<T, Failure> {
         let newest = newest.as_ref().ok().copied();
-        let older = || older.iter().find_map(|name| self.old(name.as_bytes()));
+        let older = || older.iter().find_map(|name| self.find(name.as_bytes()));
         newest.or_else(older).ok_or(Failure(code::FUNCTION_NOT_FOUND))
     }
 
-    /// Finds a function by name: one whose prototype the bindings lack, or an older name of one.
-    pub(super) fn old<T: Copy>(&self, name: &[u8]) -> Option<T> {
+    /// Finds a function of the library by its name, which ends with a 0 byte. For functions whose prototype or older name the
+    /// bindings lack.
+    pub(super) fn find<T: Copy>(&self, name: &[u8]) -> Option<T> {
         // SAFETY: callers give the type of that function as nvml.h has it.
         unsafe { self.lib.__library.get::<T>(name) }.ok().map(|symbol| *symbol)
     }
@@ -200,15 +202,16 @@ impl Api {
     }
 }
 
-/// Reads the one number that a call writes.
+/// Makes a call that writes one number, and gives the number.
 pub(super) fn get<T: Default>(ask: impl FnOnce(*mut T) -> Result<(), Failure>) -> Reading<T> {
     let mut value = T::default();
     ask(&mut value)?;
     Ok(value)
 }
 
-/// Reads a list into larger and larger buffers until it fits. `ask` is given the capacity, and returns the call's result and
-/// the number of entries that the call counted. Gives the capacity that was enough, and the result.
+/// Reads a list into larger and larger buffers until it fits, or the buffer has `CALLS.most_entries`. `ask` is given the
+/// capacity, and returns the call's result and the number of entries that the call counted. Gives the last capacity, and the
+/// list.
 ///
 /// A list that fills its buffer may be truncated: some libraries write as many entries as fit, and return SUCCESS.
 pub(super) fn grow<T>(
@@ -229,9 +232,9 @@ pub(super) fn grow<T>(
     }
 }
 
-/// Reads a list that a call writes into a buffer of zeros. `ask` is given the capacity, in whose place the call returns its count,
-/// and the buffer. `last_capacity` is that which was enough last time, and is updated: some calls want room for all that the driver
-/// could have, and to ask again costs a call. `first_capacity` is tried if that is less.
+/// Reads a list that a call writes into a buffer of zeros. `ask` is given the capacity and the buffer; the call writes its count
+/// in place of the capacity. `last_capacity` was enough last time, and is updated. It is tried first, or `first_capacity` if that
+/// is larger. Some calls want room for all that the driver could have, and to ask again costs a call.
 pub(super) fn list<T: Plain>(
     first_capacity: usize,
     last_capacity: &mut usize,

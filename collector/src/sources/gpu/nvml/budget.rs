@@ -1,42 +1,43 @@
-//! How much of its time the driver is kept busy. Pure: it is told times and costs.
+//! How much of its time the driver is kept busy. This file has no clock and calls no driver: it is given times and costs.
 //!
-//! NVML's calls hold locks that the command's own calls wait for. So all calls together take at most a share of the time. What has
-//! to be read before anything else is known may come at once, and is paid back later.
+//! NVML's calls hold locks that the command's own calls wait for. So all calls together take at most a share of the time.
+//! Readings that can't wait, such as the list of devices, come at once. Their time is a debt, which later readings pay back by
+//! waiting.
 
 use super::policy::PLAN;
 
-/// The share, and what of it was used.
+/// The driver time that may be used, and how much of that was used.
 #[derive(Debug)]
 pub(super) struct Budget {
     /// Driver time that may be used in a nanosecond, without what is kept for the end of the run. 1 or more: no limit.
     share: f64,
     /// Driver time that is saved, or overspent, nanoseconds, as of `at_ns`.
     balance_ns: f64,
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// The time up to which everything is counted, CLOCK_MONOTONIC nanoseconds.
     at_ns: u64,
     /// Driver time of readings that came at once and are not paid back yet, nanoseconds.
     debt_ns: f64,
-    /// How much of that debt is paid back in a nanosecond.
+    /// Driver time of the debt that is paid back in a nanosecond.
     repaid: f64,
 }
 
 impl Budget {
-    /// Makes a budget of which nothing is used. `percent`: for how much of the time the driver may be kept busy. A part of it
-    /// is kept for the end of the run.
+    /// Makes a budget of which nothing is used. `percent`: for how much of the time the driver may be kept busy. A part of
+    /// that is kept for the end of the run. 100: there is no limit.
     pub(super) fn new(percent: u32) -> Self {
         let share = if percent >= 100 { 1.0 } else { f64::from(percent) / 100.0 - PLAN.share_at_end };
         Self { share, balance_ns: 0.0, at_ns: 0, debt_ns: 0.0, repaid: 0.0 }
     }
 
-    /// Pays for a planned reading that was over at this time and took `took_ns`.
+    /// Pays for a planned reading that was over at `now_ns` (CLOCK_MONOTONIC) and took `took_ns`.
     pub(super) fn spend(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
-        // A driver that hangs is not left alone for as long as it hung.
+        // A driver call that hung for long must not stop the readings for as long again.
         let least_ns = -self.share * PLAN.longest_pause_ns as f64;
         self.balance_ns = (self.balance_ns - took_ns as f64).max(least_ns);
     }
 
-    /// Notes a debt: a reading that could not wait, and was over at this time, took `took_ns`.
+    /// Notes a debt: a reading that could not wait was over at `now_ns` (CLOCK_MONOTONIC), and took `took_ns`.
     pub(super) fn owe(&mut self, now_ns: u64, took_ns: u64) {
         self.advance(now_ns);
         self.debt_ns += took_ns as f64;
@@ -44,21 +45,21 @@ impl Budget {
         self.repaid = (self.debt_ns / PLAN.repaid_within_ns as f64).min(self.share / 2.0);
     }
 
-    /// Gives when the next reading can be paid, CLOCK_MONOTONIC nanoseconds; 0: at once.
+    /// Gives when the next reading can be paid for, CLOCK_MONOTONIC nanoseconds. 0: at once.
     pub(super) fn ready_ns(&self) -> u64 {
         if self.share >= 1.0 || self.balance_ns >= 0.0 {
             return 0;
         }
-        // When the part of the share that is free has earned what is overspent.
+        // That is when the free part of the share has earned what is overspent.
         self.at_ns.saturating_add((-self.balance_ns / (self.share * self.free_part())) as u64)
     }
 
-    /// Gives the part of the share that is not needed to pay back.
+    /// Gives the part of the share that does not pay back debt, 0.5 to 1.
     pub(super) fn free_part(&self) -> f64 {
         if self.debt_ns > 0.0 { 1.0 - self.repaid / self.share } else { 1.0 }
     }
 
-    /// Earns for the time since the last call, and pays debt back.
+    /// Adds what the time up to `now_ns` has earned, and pays back debt with a part of that.
     fn advance(&mut self, now_ns: u64) {
         if self.at_ns == 0 {
             self.at_ns = now_ns;

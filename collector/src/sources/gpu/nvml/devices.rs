@@ -12,12 +12,14 @@ use super::policy::CALLS;
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::sys::clock;
 
-/// What is read of a device as soon as it has a handle. A counter misses what came before its first reading, and to list all
-/// devices can take half a second.
+/// The energy counter of a device, read as soon as it has a handle. What the device used before that first reading is missing,
+/// and to list all devices can take half a second.
 struct Beginning {
+    /// When the reading began, CLOCK_MONOTONIC nanoseconds.
     at_ns: u64,
+    /// Joules.
     energy: Reading<f64>,
-    /// How long that took, nanoseconds.
+    /// How long the reading took, nanoseconds.
     took_ns: u64,
 }
 
@@ -29,7 +31,7 @@ impl Beginning {
         Self { at_ns, energy, took_ns: clock::monotonic_ns().saturating_sub(at_ns) }
     }
 
-    /// Gives this as a sample of the device with this id.
+    /// Gives the reading as a sample of the device with this id.
     fn sample(&self, device: &str) -> DeviceSample {
         DeviceSample {
             at_ns: self.at_ns,
@@ -44,9 +46,9 @@ impl Nvml {
     /// [`Self::note_unreadable`].
     ///
     /// - `raw`: the driver's handle.
-    /// - `index`: the driver's number of it; `None`: it is a MIG instance.
-    /// - `whole`: the device that an instance is a part of, and the driver's handle of that; `None`: it is whole itself.
-    /// - `beginning`: what was read of it as soon as it had a handle. A known device does not need it.
+    /// - `index`: the driver's number of the device; `None`: the device is a MIG instance.
+    /// - `whole`: the device that an instance is a part of, and the driver's handle of that; `None`: the device is a whole one.
+    /// - `beginning`: what was read of the device as soon as it had a handle. A known device does not need it.
     fn add_device(
         &mut self,
         raw: nvmlDevice_t,
@@ -56,7 +58,7 @@ impl Nvml {
     ) {
         let (parent, parent_raw) = whole.unzip();
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
-        // An instance has the PCI address of its whole device, so that can't tell it from others.
+        // An instance has the PCI address of its whole device, so the address is no id of an instance.
         let id = uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
         let Some(id) = id else {
             // The memory is asked for only to learn why the driver refuses: `Api::text` gives no reason.
@@ -100,7 +102,8 @@ impl Nvml {
         started
     }
 
-    /// Asks what a device is, and for its critical errors. Neither is needed for its memory and processes, which come first.
+    /// Asks what a device is, and the driver to report its critical errors. Memory and processes do not need that, so they come
+    /// first. Tells the plan what this cost.
     pub(super) fn describe(&mut self, id: &str) {
         let began_ns = clock::monotonic_ns();
         let Some(number) = self.devices.iter().position(|handle| handle.device.id == id) else { return };
@@ -128,24 +131,27 @@ impl Nvml {
         handle.device = Device { pci_address, minor, name, memory_bytes, ..device };
         handle.events = Some(events);
         let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
-        self.plan.done(&Some(id.to_owned()), Kind::Details, began_ns, took_ns);
+        self.plan.note_and_pay(&Some(id.to_owned()), Kind::Details, began_ns, took_ns);
     }
 
-    /// Whether the memory of all devices, or what they are, is known by now and was not before.
+    /// Whether the memory of all devices, or the description of all, is known by now and was not at the last call that was true.
+    /// The next call counts from here on.
     pub(super) fn has_news(&mut self) -> bool {
         let count =
             |is_known: fn(&Handle) -> bool| self.devices.iter().filter(|handle| is_known(handle)).count();
         let (measured, described) =
             (count(|handle| handle.device.memory_bytes.is_some()), count(|handle| handle.events.is_some()));
         let all = self.devices.len();
-        let has_news = (measured == all && self.told.0 != all) || (described == all && self.told.1 != all);
+        let (measured_before, described_before) = self.counts_at_news;
+        let has_news =
+            (measured == all && measured_before != all) || (described == all && described_before != all);
         if has_news {
-            self.told = (measured, described);
+            self.counts_at_news = (measured, described);
         }
         has_news
     }
 
-    /// Adds the MIG instances of a device, if it is divided into such.
+    /// Notes whether a device is divided into MIG instances, and adds those.
     fn add_instances(&mut self, raw: nvmlDevice_t, id: &str) {
         let mut pending = 0;
         let is_divided = get(|mode| call!(self.api, nvmlDeviceGetMigMode(raw, mode, &mut pending))) == Ok(1);
@@ -164,8 +170,8 @@ impl Nvml {
         }
     }
 
-    /// Asks for the handles of all devices again. `count`: how many the driver has. What must be read at once of new devices is
-    /// read of all of them before any is asked for more.
+    /// Asks for the handles of all devices again. `count`: how many the driver has. The [`Beginning`] of all new devices is read
+    /// before any device is asked for more.
     pub(super) fn refresh(&mut self, count: u32) {
         for handle in &mut self.devices {
             (handle.is_present, handle.is_lost) = (false, false);
@@ -191,8 +197,8 @@ impl Nvml {
         }
     }
 
-    /// Notes that the driver gives no handle of a device. The index identifies a known one: unless it is lost, its figures may
-    /// still be readable by the handle from before.
+    /// Notes that the driver gives no handle of a device. The index identifies a known device. Unless that is lost, its figures
+    /// may still be readable by the handle from before.
     fn note_no_handle(&mut self, index: u32, why: Missing) {
         let is_lost = why == Missing::Lost;
         let mut is_known = false;
@@ -205,8 +211,8 @@ impl Nvml {
         }
     }
 
-    /// Notes a device that could not be identified. One that may not be opened belongs to another job and is left out. So are MIG
-    /// instances, which have no `index`, and all where the user named the GPUs.
+    /// Notes a device that could not be identified. A device that may not be opened belongs to another job and is left out. So
+    /// are MIG instances, which have no `index`. If the user named the GPUs, all are left out.
     fn note_unreadable(&mut self, index: Option<u32>, why: Missing) {
         if let Some(index) = index
             && self.reports_unreadable
@@ -216,11 +222,11 @@ impl Nvml {
         }
     }
 
-    /// Asks for the PCI address, such as `0000:3b:00.0`.
+    /// Asks for the PCI address of a device, in the kernel's form, such as `0000:3b:00.0`.
     fn pci_address(&self, raw: nvmlDevice_t) -> Option<String> {
         let mut pci = nvmlPciInfo_t::zeroed();
         call!(self.api, nvmlDeviceGetPciInfo_v3 or nvmlDeviceGetPciInfo_v2(raw, &mut pci)).ok()?;
-        // In the kernel's form; the driver's own text has a domain of eight digits.
+        // The driver's own text has a domain of eight digits.
         Some(format!("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device))
     }
 }

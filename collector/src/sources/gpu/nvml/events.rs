@@ -13,17 +13,17 @@ const XID_EVENT: u64 = 8;
 pub(super) struct Events(Reading<nvmlEventSet_t>);
 
 impl Events {
-    /// Creates the set of events. A failure is the state from then on.
+    /// Creates the set of events. After a failure there is none.
     pub(super) fn new(api: &Api) -> Self {
         let mut set = std::ptr::null_mut();
         Self(call!(api, nvmlEventSetCreate(&mut set)).map(|()| set).map_err(Missing::from))
     }
 
     /// Asks the driver to report the critical errors (XIDs) of a device. `registered`: the devices that report theirs already.
-    /// Replaces an event set that the driver spoils, once. If it spoils the new one too, no device reports errors.
+    /// If the driver spoils the event set, the other devices get a new set. If it spoils that too, no device reports errors.
     ///
     /// # Errors
-    /// If the driver does not report those of this device.
+    /// If the driver does not report the errors of this device.
     pub(super) fn register(
         &mut self,
         api: &Api,
@@ -35,7 +35,7 @@ impl Events {
             Err(failure) if failure != Failure(code::UNKNOWN) => return Err(failure.into()),
             Err(failure) => failure,
         };
-        // nvml.h: the set is undefined after this error and has to be freed. The other devices get a new one.
+        // nvml.h: the set is undefined after this error and has to be freed.
         self.free(api);
         *self = Self::new(api);
         for other in registered {
@@ -47,8 +47,8 @@ impl Events {
         Err(failure.into())
     }
 
-    /// Gives why there is no set, if there is none.
-    pub(super) fn state(&self) -> Reading<()> {
+    /// `Ok`: there is an event set. `Err`: why there is none.
+    pub(super) fn availability(&self) -> Reading<()> {
         self.0.clone().map(|_| ())
     }
 
@@ -60,7 +60,7 @@ impl Events {
         }
     }
 
-    /// Frees the set. No errors come from then on.
+    /// Frees the set. There is none from then on.
     fn free(&mut self, api: &Api) {
         let none = Err(Missing::from(Failure(code::UNKNOWN)));
         if let Ok(set) = std::mem::replace(&mut self.0, none) {
@@ -68,14 +68,14 @@ impl Events {
         }
     }
 
-    /// Takes the errors since the last reading: the device and the error's number.
+    /// Takes the errors since the last call, `CALLS.most_events` at most. Each is a device and the XID, the error's number.
     pub(super) fn take(&self, api: &Api) -> Vec<(nvmlDevice_t, u64)> {
         let Ok(set) = self.0 else { return Vec::new() };
         std::iter::from_fn(|| next(api, set)).take(CALLS.most_events).collect()
     }
 }
 
-/// Takes the next critical error that NVML has not handed over yet.
+/// Takes the next critical error that NVML has queued. `None`: there is none, or the call failed.
 fn next(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)> {
     let mut data = nvmlEventData_t::zeroed();
     call!(api, nvmlEventSetWait_v2 or nvmlEventSetWait(set, &mut data, CALLS.event_wait_ms)).ok()?;

@@ -44,20 +44,21 @@ const REASONS: [(u64, &str); 9] = [
 pub(super) struct Memory {
     /// Capacity.
     pub total: u64,
-    /// In use, without the driver's own reserve where that is reported apart.
+    /// Memory in use, without the driver's own reserve where that is reported apart.
     pub used: u64,
     /// The driver's own reserve. `None`: it is not reported apart.
     pub reserved: Option<u64>,
 }
 
-/// Gives what a struct's field `version` must hold: its size, and above 24 bits its version (nvml.h, `NVML_STRUCT_VERSION`).
+/// Gives what the field `version` of the struct `T` must hold: the struct's size, and above 24 bits its version (nvml.h,
+/// `NVML_STRUCT_VERSION`).
 fn struct_version<T>(version: c_uint) -> c_uint {
     size_of::<T>() as c_uint | version << 24
 }
 
-/// Reads total memory and memory in use, bytes. The second version of the call reports the driver's reserve apart. The first has
-/// the reserve in its figure, and counts only where the library or the driver lacks the second. A single failure must not
-/// change what the figure means.
+/// Reads a device's memory. The second version of the call reports the driver's reserve apart. The first version counts the
+/// reserve as in use, so it is called only where the library or the driver lacks the second. A single failure must not change
+/// what the figure means.
 pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     let version = struct_version::<nvmlMemory_v2_t>(2);
     let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
@@ -80,15 +81,15 @@ pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     Ok(Memory { total: memory.total, used: memory.used, reserved: None })
 }
 
-/// Asks for the number of its device node; a part of a device has none.
+/// Asks for the number of a device's node (`/dev/nvidiaN`). A MIG instance has none.
 pub(super) fn minor(api: &Api, device: nvmlDevice_t) -> Option<u32> {
     get(|v| call!(api, nvmlDeviceGetMinorNumber(device, v))).ok()
 }
 
-/// Gives what the PCIe link carries one way at most, bytes a second. The generation and width are those that device and slot
-/// can do: an idle link runs slower.
+/// Gives what a device's PCIe link carries one way at most, bytes a second. Generation and width are the largest that device and
+/// slot can do: an idle link runs slower. `None`: not known.
 pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
-    /// Bytes a second of one lane, by generation from 1 on, after encoding (8b/10b, 128b/130b, from 6 on FLITs; PCI-SIG).
+    /// Bytes a second of one lane, by generation from 1 on, without encoding (8b/10b, 128b/130b, from 6 on FLITs; PCI-SIG).
     const LANE: [u64; 7] =
         [250_000_000, 500_000_000, 984_615_385, 1_969_230_770, 3_938_461_539, 7_562_500_000, 15_125_000_000];
     let generation: c_uint = get(|v| call!(api, nvmlDeviceGetMaxPcieLinkGeneration(device, v))).ok()?;
@@ -97,10 +98,10 @@ pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
     Some(lane * u64::from(width)).filter(|rate| *rate > 0)
 }
 
-/// Reads a figure by the first of two calls, or by the second if the device lacks the first. `has_first` remembers whether it has
-/// the first; `None`: that is not known yet. Until the first has worked once, the second stands in for any failure of it. After
-/// that, a failure of the first is the result: the second may mean something else.
-fn either<T>(
+/// Reads a figure by the `first` of two calls, or by the `second` if the device lacks the first. `has_first` remembers whether
+/// the device has the first; `None`: that is not known yet. Until the first has worked once, the second is made after any
+/// failure. Once it has worked, its failure is the result: the figure of the second may mean something else.
+fn first_or_second<T>(
     has_first: &mut Option<bool>,
     first: impl FnOnce() -> Reading<T>,
     second: impl FnOnce() -> Reading<T>,
@@ -124,8 +125,8 @@ pub(super) fn energy(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     get(|v| call!(api, nvmlDeviceGetTotalEnergyConsumption(device, v))).map(|mj: u64| mj as f64 / 1e3)
 }
 
-/// Reads the power that the device draws, watts. The field has the power of this moment, but older devices and drivers lack it. The
-/// call that all have gives a mean over a second on many devices (nvml.h), which hides short peaks.
+/// Reads the power that the device draws, watts. A field has the power of this moment, but older devices and drivers lack the
+/// field. The call that all have gives a mean over a second on many devices (nvml.h), which hides short peaks.
 fn power(api: &Api, handle: &mut Handle) -> Reading<f64> {
     let device = handle.raw;
     let instant_mw = || {
@@ -133,17 +134,17 @@ fn power(api: &Api, handle: &mut Handle) -> Reading<f64> {
         mw
     };
     let mean_mw = || gauge(|v| call!(api, nvmlDeviceGetPowerUsage(device, v)));
-    let mw = either(&mut handle.sensors.has_instant_power, instant_mw, mean_mw);
+    let mw = first_or_second(&mut handle.sensors.has_instant_power, instant_mw, mean_mw);
     mw.map(|mw| mw / 1e3)
 }
 
-/// Reads the figures of this moment that go up and down, but for power: utilization of memory, encoder and decoder, temperature,
-/// clocks, performance state.
+/// Reads the gauges, figures of this moment that go up and down, except power: utilization of memory, encoder and decoder,
+/// temperature, clocks, performance state.
 fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
     put(Figure::MemoryUtilization, rates(api, device).map(|rates| f64::from(rates.memory.min(100))));
-    // The driver's own sampling period comes with the value, and is not needed.
+    // The calls also give the driver's sampling period, which is not needed.
     let mut period_us = 0;
     let encoder = gauge(|v| call!(api, nvmlDeviceGetEncoderUtilization(device, v, &mut period_us)));
     put(Figure::EncoderUtilization, encoder);
@@ -151,7 +152,7 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     put(Figure::DecoderUtilization, decoder);
     let plain = || gauge(|v| call!(api, nvmlDeviceGetTemperature(device, GPU_SENSOR, v)));
     let has_versioned = &mut handle.sensors.has_versioned_temperature;
-    put(Figure::Temperature, either(has_versioned, || temperature(api, device), plain));
+    put(Figure::Temperature, first_or_second(has_versioned, || temperature(api, device), plain));
     for (figure, clock) in CLOCKS {
         put(figure, gauge(|v| call!(api, nvmlDeviceGetClockInfo(device, clock, v))));
     }
@@ -166,9 +167,9 @@ fn ecc(api: &Api, handle: &Handle, sample: &mut DeviceSample) {
     }
 }
 
-/// Reads the PCIe counters: the call for a rate takes 20 ms to measure one.
+/// Reads the PCIe counters. NVML's call for a rate is not used, since it takes 20 ms to measure one.
 ///
-/// The driver has them in 32 bits, and counts bytes: `NvU32 pexCounters[]` of NV2080_CTRL_CMD_BUS_GET_PEX_UTIL_COUNTERS
+/// The driver has the counters in 32 bits, and counts bytes: `NvU32 pexCounters[]` of NV2080_CTRL_CMD_BUS_GET_PEX_UTIL_COUNTERS
 /// (open-gpu-kernel-modules, ctrl2080bus.h); "value can be wrapped" (nvml.h).
 fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let ids = [field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES];
@@ -181,10 +182,10 @@ fn pcie(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     sample.values.extend([(Figure::PcieTx, tx), (Figure::PcieRx, rx)]);
 }
 
-/// Reads the memory in use and the lists of processes into a sample, and notes whether the device is lost. `kind` and `pids` say
-/// which lists are to be read: see [`Lists::read`]. Gives when the memory in use was known, CLOCK_MONOTONIC nanoseconds, and
+/// Reads the memory in use and the lists of processes into a sample, and notes there if the device is lost. `kind` and `pids`
+/// decide which lists are read: see [`Lists::read`]. Gives when the memory in use was known, CLOCK_MONOTONIC nanoseconds, and
 /// whether lists were read after that.
-pub(super) fn lists(
+pub(super) fn memory_and_lists(
     api: &Api,
     lists: &Lists,
     handle: &mut Handle,
@@ -214,8 +215,8 @@ pub(super) fn lists(
     (used_known_ns, is_read)
 }
 
-/// Reads a kind of figures into a sample. [`lists`] reads memory and lists; details and critical errors are read elsewhere.
-/// `pids`: those by which the driver may name processes of the run.
+/// Reads a kind of figures into a sample. [`memory_and_lists`] reads memory and lists; details and critical errors are read
+/// elsewhere. `pids`: those by which the driver may name processes of the run.
 pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, kind: Kind, pids: &[u32]) {
     match kind {
         Kind::Utilization => utilization(api, handle, sample),
@@ -237,7 +238,7 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
     }
 }
 
-/// Reads the utilization of the device. The driver has none of an instance (MIG). There it is read through GPM, the counters of the
+/// Reads the utilization of the device into a sample. Of a MIG instance the driver has none. There, GPM reads the counters of the
 /// device that the instance is a part of.
 fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     if handle.is_divided {
@@ -255,7 +256,7 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     }
 }
 
-/// Reads the utilization by process.
+/// Reads the utilization by process into a sample.
 fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     sample.process_busy = Some(if handle.is_divided {
         Err(Missing::ReportedByInstances)
@@ -264,7 +265,7 @@ fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample
     });
 }
 
-/// Reads a figure of this moment, such as a temperature, that a call writes as a whole number. Its unit is the call's.
+/// Reads a gauge that a call writes as a whole number. Its unit is the call's.
 fn gauge(ask: impl FnOnce(*mut c_uint) -> Result<(), Failure>) -> Reading<f64> {
     get(ask).map(f64::from)
 }
@@ -276,14 +277,13 @@ fn rates(api: &Api, device: nvmlDevice_t) -> Reading<nvmlUtilization_t> {
     Ok(rates)
 }
 
-/// Reads the performance state, P0 to P15; 32 is "unknown".
+/// Reads the performance state, 0 to 15. The driver's value for an unknown state is 32.
 fn pstate(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     let state = gauge(|v| call!(api, nvmlDeviceGetPerformanceState(device, v)))?;
     if state <= 15.0 { Ok(state) } else { Err(Missing::NotReported) }
 }
 
-/// Reads why the clocks are lower than they could be now, as names of [`REASONS`]. Libraries before the call's new name have it by
-/// its old one.
+/// Reads why the clocks are lower than they could be now, as names in [`REASONS`]. Older libraries have the call by its old name.
 fn throttle(api: &Api, device: nvmlDevice_t) -> Reading<Vec<Cow<'static, str>>> {
     let mut bits = get(|v| call!(api, nvmlDeviceGetCurrentClocksEventReasons(device, v)));
     if bits == Err(Missing::NoCall) {
@@ -318,7 +318,7 @@ fn temperature(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     let mut temperature = nvmlTemperature_t { version, sensorType: 0, temperature: 0 };
     match call!(api, nvmlDeviceGetTemperatureV(device, &mut temperature)) {
         Ok(()) => Ok(f64::from(temperature.temperature)),
-        // The library knows other versions of the struct only.
+        // The library knows only other versions of the struct.
         Err(Failure(code::INVALID_ARGUMENT | code::ARGUMENT_VERSION_MISMATCH)) => Err(Missing::NoCall),
         Err(failure) => Err(failure.into()),
     }

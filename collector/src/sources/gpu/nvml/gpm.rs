@@ -19,17 +19,18 @@ const GRAPHICS_UTIL: c_uint = 1;
 
 /// The samples of an instance. They are never freed: an instance is read until the collector ends.
 pub(super) struct Gpm {
-    /// The handle of the divided device, and the instance's id there.
+    /// The handle of the divided device.
     parent: nvmlDevice_t,
+    /// The instance's id there.
     instance: c_uint,
-    /// The latest sample, and the one to be taken next.
+    /// The latest sample, and the one that the next reading overwrites.
     samples: [nvmlGpmSample_t; 2],
-    /// When the latest was taken, CLOCK_MONOTONIC nanoseconds; `None`: not yet.
+    /// When the latest sample was taken, CLOCK_MONOTONIC nanoseconds; `None`: not yet.
     at_ns: Option<u64>,
 }
 
 impl Gpm {
-    /// Prepares to read the instance `part` of the device `parent`. `None`: the device or the library does not have it.
+    /// Prepares to read the instance `part` of the device `parent`. `None`: the device or the library does not have GPM.
     pub(super) fn start(api: &Api, parent: nvmlDevice_t, part: nvmlDevice_t) -> Option<Self> {
         let mut support = nvmlGpmSupport_t { version: NVML_GPM_SUPPORT_VERSION, isSupportedDevice: 0 };
         call!(api, nvmlGpmQueryDeviceSupport(parent, &mut support)).ok()?;
@@ -44,12 +45,12 @@ impl Gpm {
         Some(Self { parent, instance, samples, at_ns: None })
     }
 
-    /// Reads the utilization since the last reading.
+    /// Reads the utilization since the last reading. Gives nothing at the first reading, or if the last one was too short ago.
     pub(super) fn read(&mut self, api: &Api) -> Reading<Vec<Busy>> {
         let now_ns = clock::monotonic_ns();
         let since_ns = self.at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));
         if since_ns.is_some_and(|ns| ns < SAMPLES.gpm_interval_ns) {
-            // Too soon. The next reading covers this time, too.
+            // It is too soon. The next reading covers this time, too.
             return Ok(Vec::new());
         }
         let [latest, next] = self.samples;

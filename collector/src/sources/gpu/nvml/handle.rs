@@ -11,30 +11,34 @@ use crate::model::gpu::{Device, DeviceSample, Reading};
 
 /// A device and what was read of it so far.
 pub(super) struct Handle {
+    /// The driver's handle.
     pub raw: nvmlDevice_t,
+    /// What the device is, as far as it is known.
     pub device: Device,
-    /// It is divided into MIG instances, which report processes and utilisation.
+    /// The device is divided into MIG instances, which report processes and utilisation.
     pub is_divided: bool,
-    /// The driver answers a request for its handle with GPU_IS_LOST.
+    /// The driver's last answer to a request for the handle was GPU_IS_LOST.
     pub is_lost: bool,
-    /// A call said that it is lost; the lists show whether it is back.
+    /// The last reading said that the device is lost. The lists show whether it is back.
     pub is_gone: bool,
-    /// The driver still has it.
+    /// The driver had the device when devices were last listed.
     pub is_present: bool,
-    /// What its PCIe link carries one way, bytes a second; `None`: not asked yet, `Some(None)`: not known.
+    /// What the PCIe link carries one way, bytes a second; `None`: not asked yet, `Some(None)`: not known.
     pub link_bytes_per_s: Option<Option<u64>>,
+    /// The device's process lists.
     pub lists: Known,
-    /// What was read when it was found, until it is handed over, and how long that took, nanoseconds.
+    /// What was read when the device was found, until that is handed over, and how long it took, nanoseconds.
     pub first: Option<(DeviceSample, u64)>,
+    /// How far the driver's utilization samples were read.
     pub progress: Progress,
     pub sensors: Sensors,
-    /// The driver's handle of the divided device that it is an instance of; `None`: it is a whole device.
+    /// The driver's handle of the divided device that this one is an instance of; `None`: this is a whole device.
     pub parent_raw: Option<nvmlDevice_t>,
-    /// Its GPM samples, once they were asked for; `Some(None)`: it has none.
+    /// GPM samples, once they were asked for; `Some(None)`: the device has none.
     pub gpm: Option<Option<Gpm>>,
     /// Accounting, once it was asked for.
     pub accounting: Option<Accounting>,
-    /// Whether the driver tells of its critical errors; `None`: not asked yet, like what else describes it.
+    /// Whether the driver reports the device's critical errors; `None`: the device was not described yet ([`Kind::Details`]).
     pub events: Option<Reading<()>>,
 }
 
@@ -60,13 +64,14 @@ impl Handle {
         }
     }
 
-    /// Whether to ask the device for these kinds: of one that is lost, only the lists show that it is back.
+    /// Whether to ask the device for these kinds of figures. A device that a reading found lost is asked only if lists are among
+    /// them, which show whether it is back.
     pub(super) fn may_answer(&self, kinds: &[Kind]) -> bool {
         let reads_lists = kinds.iter().any(|kind| kind.is_memory());
         !self.is_lost && self.is_present && (reads_lists || !self.is_gone)
     }
 
-    /// Notes how the driver names the device now. It is present.
+    /// Notes how the driver names the device now, and that the device is present.
     pub(super) fn renew(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent_raw: Option<nvmlDevice_t>) {
         (self.raw, self.is_present, self.device.index, self.parent_raw) = (raw, true, index, parent_raw);
     }

@@ -1,7 +1,7 @@
 //! NVIDIA, through NVML: `libnvidia-ml.so.1`, which comes with the driver and is loaded at run time.
 //!
-//! A device is known by its UUID, or by its PCI address if the driver gives no UUID. Each call is independent: a figure whose call fails is missing with its reason, and the
-//! others go on. What is read when follows a [`plan`].
+//! A device is known by its UUID, or by its PCI address if the driver gives no UUID. Each call is independent: a figure whose
+//! call fails is missing with its reason, and the others are still read. A [`plan`] decides what is read next.
 
 mod accounting;
 mod api;
@@ -35,8 +35,8 @@ use crate::sys::clock;
 
 /// The library's name, as the driver installs it.
 const LIBRARY: &str = "libnvidia-ml.so.1";
-/// Where some systems have it outside the loader's search path: containers (Docker, Kubernetes), Colab, WSL, NixOS.
-const LIBRARY_PLACES: [&str; 4] =
+/// Where some systems have the library outside the loader's search path: containers (Docker, Kubernetes), Colab, WSL, NixOS.
+const LIBRARY_DIRECTORIES: [&str; 4] =
     ["/usr/local/nvidia/lib64", "/usr/lib64-nvidia", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"];
 
 /// The backend.
@@ -51,37 +51,29 @@ pub(crate) struct Nvml {
     wants_accounting: bool,
     /// Why devices that could not be identified can't be read, by index.
     unreadable: BTreeMap<u32, Missing>,
-    /// The user named no devices, so such a one may be among those that are tracked.
+    /// The user named no devices, so a device that could not be identified may be one that should be tracked.
     reports_unreadable: bool,
     warnings: Vec<String>,
     /// The names and addresses of devices are asked for at once, since the user names some of them.
     describes_first: bool,
-    /// Of how many devices memory was read, and how many are described, as of the last list that was handed over.
-    told: (usize, usize),
+    /// Of how many devices memory was read, and how many were described, at the last [`Self::has_news`] that was true.
+    counts_at_news: (usize, usize),
 }
 
 // SAFETY: NVML is thread-safe, and its handles are valid on every thread (nvml.h).
 unsafe impl Send for Nvml {}
 
 impl Nvml {
-    /// Loads the library and initialises the driver. `interval`: the shortest time between two readings.
+    /// Loads the library, initialises the driver and creates the set of events. `interval`: the time between two readings that
+    /// is asked for.
+    ///
+    /// # Errors
+    /// If the library can't be loaded, crashed when it was tried before, or can't count the devices.
     pub(crate) fn start(config: &GpuConfig, interval: Duration) -> Reading<Self> {
         if let Some(signal) = config.crashed_by {
             return Err(Missing::Crashes(signal));
         }
-        let api = match &config.nvml_lib {
-            Some(path) => Api::load(path.as_os_str())?,
-            None => Api::load(LIBRARY.as_ref()).or_else(|missing| {
-                let elsewhere = LIBRARY_PLACES
-                    .map(|place| config.path(place).join(LIBRARY))
-                    .into_iter()
-                    .find(|p| p.exists());
-                match (&missing, elsewhere) {
-                    (Missing::NoLibrary(_), Some(path)) => Api::load(path.as_os_str()),
-                    _ => Err(missing),
-                }
-            })?,
-        };
+        let api = load(config)?;
         // A driver that can't count its devices is of no use. Later, a single failure of this call is ignored.
         api.device_count()?;
         let events = Events::new(&api);
@@ -97,18 +89,18 @@ impl Nvml {
             reports_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),
             describes_first: config.uuids.is_some() || config.visible.slurm.is_some(),
-            told: (0, 0),
+            counts_at_news: (0, 0),
             api,
         })
     }
 
-    /// Reads these kinds of figures of a device in one visit. Of one that is lost, no figure is kept. `pids`: the processes of
-    /// the run. `None`: the device is not known.
+    /// Reads these kinds of figures of a device in one visit, and tells the plan what they cost. Of a lost device no figure is
+    /// kept. `pids`: the processes of the run. `None`: the device is not known.
     fn read(&mut self, id: &str, kinds: &[Kind], pids: &[u32]) -> Option<DeviceSample> {
         if kinds.contains(&Kind::Details) {
             self.describe(id);
         }
-        // From the visit's begin on, a kind is due again. What it cost is measured kind by kind.
+        // The interval of each kind begins with the visit. Costs are measured kind by kind.
         let (key, began_ns) = (Some(id.to_owned()), clock::monotonic_ns());
         let handle = self.devices.iter_mut().find(|handle| handle.device.id == id);
         let is_known = handle.is_some();
@@ -121,14 +113,14 @@ impl Nvml {
             let from_ns = clock::monotonic_ns();
             if kind.is_memory() {
                 let (used_known_ns, is_read) =
-                    figures::lists(&self.api, &self.lists, handle, &mut sample, (*kind, pids));
+                    figures::memory_and_lists(&self.api, &self.lists, handle, &mut sample, (*kind, pids));
                 let used_took_ns = used_known_ns.saturating_sub(from_ns);
                 let all_took_ns = is_read.then(|| sample.listed_ns.saturating_sub(from_ns));
-                self.plan.done_memory(&key, *kind, began_ns, (used_took_ns, all_took_ns));
+                self.plan.note_and_pay_memory(&key, *kind, began_ns, (used_took_ns, all_took_ns));
             } else {
                 figures::read(&self.api, handle, &mut sample, *kind, pids);
                 adapt(&mut self.plan, handle, &sample, *kind, pids);
-                self.plan.done(&key, *kind, began_ns, clock::monotonic_ns().saturating_sub(from_ns));
+                self.plan.note_and_pay(&key, *kind, began_ns, clock::monotonic_ns().saturating_sub(from_ns));
             }
             handle.is_gone = sample.is_lost || sample.is_any_lost();
             if handle.is_gone {
@@ -138,42 +130,58 @@ impl Nvml {
         Some(sample)
     }
 
-    /// Takes what was read of new devices when they were found.
+    /// Takes what was read of new devices when they were found, if they are wanted. Tells the plan of these readings.
     fn first_readings(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let mut samples = Vec::new();
         for handle in self.devices.iter_mut().filter(|handle| wanted.contains(&handle.device.id)) {
             let Some((sample, took_ns)) = handle.first.take() else { continue };
-            self.plan.was_read(&Some(handle.device.id.clone()), Kind::Energy, sample.at_ns, took_ns);
+            self.plan.note_read(&Some(handle.device.id.clone()), Kind::Energy, sample.at_ns, took_ns);
             samples.push(sample);
         }
         samples
     }
 
-    /// Takes the critical errors (XIDs) since the last reading, of each device of the run for which they were asked.
+    /// Takes the critical errors (XIDs) since the last reading. Gives a sample for each wanted device whose errors were
+    /// asked for, see [`Kind::Details`].
     fn read_events(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let began_ns = clock::monotonic_ns();
         let errors = self.events.take(&self.api);
-        self.plan.done(&None, Kind::Events, began_ns, clock::monotonic_ns().saturating_sub(began_ns));
+        self.plan.note_and_pay(&None, Kind::Events, began_ns, clock::monotonic_ns().saturating_sub(began_ns));
         let mut samples = Vec::new();
         for handle in self.devices.iter().filter(|handle| wanted.contains(&handle.device.id)) {
             let Some(registered) = handle.events.clone() else { continue };
             let of_device = errors.iter().filter(|(device, _)| *device == handle.raw);
             let xids = of_device.map(|(_, xid)| *xid).collect();
             // The set that all devices share can be lost after a device was registered.
-            let xids = registered.and(self.events.state()).map(|()| xids);
+            let xids = registered.and(self.events.availability()).map(|()| xids);
             samples.push(DeviceSample { xids: Some(xids), ..DeviceSample::of_device(&handle.device.id) });
         }
         samples
     }
 }
 
-/// Tells the plan what a reading says of how soon the next is needed.
+/// Loads the library that the user named, or NVIDIA's from the loader's search path or one of [`LIBRARY_DIRECTORIES`].
+fn load(config: &GpuConfig) -> Reading<Api> {
+    if let Some(path) = &config.nvml_lib {
+        return Api::load(path.as_os_str());
+    }
+    let loaded = Api::load(LIBRARY.as_ref());
+    if let Err(Missing::NoLibrary(_)) = &loaded {
+        let mut paths = LIBRARY_DIRECTORIES.iter().map(|directory| config.path(directory).join(LIBRARY));
+        if let Some(path) = paths.find(|path| path.exists()) {
+            return Api::load(path.as_os_str());
+        }
+    }
+    loaded
+}
+
+/// Tells the plan what a reading of a `kind` shows about when it must be read next.
 fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pids: &[u32]) {
     let id = &sample.device;
     match kind {
         Kind::Utilization => match &sample.busy {
             None => {}
-            // The first reading tells only which samples are from before the run.
+            // The first reading shows only which samples are from before the run.
             Some(Ok(stretches)) if stretches.is_empty() => {}
             Some(_) => plan.set_sample_memory(id, handle.progress.memory_ns()),
         },
@@ -183,7 +191,7 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
                 plan.want_all_lists(id);
             }
         }
-        // How long the link takes to carry as many bytes as a counter of 32 bits holds.
+        // A counter of 32 bits can wrap in the time in which the link carries 2^32 bytes.
         Kind::Pcie => {
             if let Some(bytes_per_s) = sample.link_bytes_per_s {
                 plan.set_wrap(id, ((1_u64 << 32) as f64 / bytes_per_s as f64 * 1e9) as u64);
@@ -194,7 +202,7 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
 }
 
 impl Backend for Nvml {
-    /// Lists the devices that are present. What that costs the driver is paid back later.
+    /// Lists the devices that are present. The driver's time for that is a debt, which the plan pays back.
     fn devices(&mut self) -> Vec<Device> {
         let began_ns = clock::monotonic_ns();
         // If the call fails, the known devices stay.
@@ -210,7 +218,7 @@ impl Backend for Nvml {
         self.devices.iter().filter(|handle| handle.is_present).map(|handle| handle.device.clone()).collect()
     }
 
-    /// Does the next step of the plan. Hands over first what was read of new devices when they were found.
+    /// Hands over what was read of new devices when they were found. If there is nothing of that, does the next step of the plan.
     fn turn(&mut self, ask: &Ask<'_>) -> Turn {
         self.plan.set_devices(ask.wanted, ask.hidden, ask.at_ns);
         let first = self.first_readings(ask.wanted);

@@ -1,9 +1,10 @@
-//! The reading plan: which figures of which device to read next. Pure: it is told times and costs.
+//! The reading plan: which figures of which device to read next. This file has no clock and calls no driver: it is given times
+//! and costs.
 //!
 //! NVML's calls take from microseconds to milliseconds each, under one lock of the driver. So each kind of figures has a share
-//! of the thread's time. It is read as often as that pays for, at most as often as asked for. Memory and the process lists come
-//! first: what they miss is lost, while counters and the driver's own samples can be read later. Where the lists can't be read
-//! each time, the memory in use tells whether they have changed.
+//! of the thread's time. A kind is read as often as its share pays for, at most as often as asked for. Memory and the process
+//! lists come first: what they miss is lost, while counters and the driver's own samples can be read later. Where the lists can't
+//! be read each time, the memory in use shows whether they have changed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,9 +12,9 @@ use super::budget::Budget;
 use super::figure_kind::Kind;
 use super::policy::PLAN;
 
-/// A reading of all lists is this many calls: memory in use, and three lists.
+/// Number of calls of a reading of all lists: one for memory in use, and one for each of three lists.
 const CALLS_OF_ALL_LISTS: u64 = 4;
-/// Lists that are due within one part in this many of the interval of memory are read with it, not at the next visit.
+/// Lists that are due soon are read with memory, not at the next visit. Soon is one part in this many of the interval of memory.
 const SOON_PART: u64 = 4;
 
 /// What to do next.
@@ -27,7 +28,7 @@ pub(super) enum Step {
     Over,
 }
 
-/// What the latest calls of a kind cost, nanoseconds: their median, which a few preempted calls do not change.
+/// What the latest readings of a kind took, nanoseconds, oldest first.
 #[derive(Debug, Clone, Default)]
 struct Costs(VecDeque<u64>);
 
@@ -40,6 +41,7 @@ impl Costs {
         }
     }
 
+    /// Gives the median, which a few preempted readings do not change.
     fn median_ns(&self) -> u64 {
         let mut sorted: Vec<u64> = self.0.iter().copied().collect();
         sorted.sort_unstable();
@@ -50,29 +52,32 @@ impl Costs {
 /// When a device's figures are due, by kind, CLOCK_MONOTONIC nanoseconds.
 type Due = BTreeMap<Kind, u64>;
 
-/// The plan.
+/// The plan. In its maps and arguments, a device id of `None` stands for all devices at once.
 #[derive(Debug)]
 pub(super) struct Plan {
+    /// The time from one reading to the next that is asked for, nanoseconds.
     interval_ns: u64,
-    /// What the shares are multiplied by.
+    /// What the shares of [`PLAN`] are multiplied by, at most 1: less if the driver may be kept busy for less.
     scale: f64,
     budget: Budget,
     costs: BTreeMap<Kind, Costs>,
+    /// When the figures of each device are due. A kind that was not read yet is missing.
     due: BTreeMap<Option<String>, Due>,
-    /// Since when the devices are known: what was not read yet is due since then.
+    /// Since when each device is known, CLOCK_MONOTONIC nanoseconds. A kind that was not read yet is due since then.
     since_ns: BTreeMap<Option<String>, u64>,
     /// Devices that the command does not see, by its environment.
     hidden: BTreeSet<String>,
-    /// Longest time between two readings of a device's utilization samples, nanoseconds: the driver keeps few of them.
-    sample_ns: BTreeMap<String, u64>,
-    /// Shortest time in which a device's PCIe counters can wrap, nanoseconds.
-    wrap_ns: BTreeMap<String, u64>,
-    /// What is left to read at the end of the run.
-    last: Option<VecDeque<(Option<String>, Vec<Kind>)>>,
+    /// Longest time between two readings of a device's utilization samples that loses none, nanoseconds.
+    most_for_samples_ns: BTreeMap<String, u64>,
+    /// Longest time between two readings of a device's PCIe counters in which they surely do not wrap, nanoseconds.
+    most_before_wrap_ns: BTreeMap<String, u64>,
+    /// What is left to read at the end of the run. `None`: the end has not begun.
+    left_at_end: Option<VecDeque<(Option<String>, Vec<Kind>)>>,
 }
 
 impl Plan {
-    /// Makes a plan without devices. `percent`: for how much of the time the driver may be kept busy.
+    /// Makes a plan without devices. `interval_ns`: the time between readings that is asked for. `percent`: for how much of the
+    /// time the driver may be kept busy.
     pub(super) fn new(interval_ns: u64, percent: u32) -> Self {
         Self {
             interval_ns,
@@ -82,20 +87,21 @@ impl Plan {
             due: BTreeMap::new(),
             since_ns: BTreeMap::new(),
             hidden: BTreeSet::new(),
-            sample_ns: BTreeMap::new(),
-            wrap_ns: BTreeMap::new(),
-            last: None,
+            most_for_samples_ns: BTreeMap::new(),
+            most_before_wrap_ns: BTreeMap::new(),
+            left_at_end: None,
         }
     }
 
-    /// Notes that the driver was asked something outside the plan, for `took_ns`, until this time.
+    /// Notes a debt of the budget: the driver was asked something that could not wait, for `took_ns`, until `now_ns`
+    /// (CLOCK_MONOTONIC).
     pub(super) fn owe(&mut self, now_ns: u64, took_ns: u64) {
         self.budget.owe(now_ns, took_ns);
     }
 
-    /// Sets the devices to read from now on, and those among them that the command does not see.
+    /// Sets the devices to read from now on (`now_ns`, CLOCK_MONOTONIC), and those among them that the command does not see.
     pub(super) fn set_devices(&mut self, wanted: &[String], hidden: &BTreeSet<String>, now_ns: u64) {
-        // Devices only come, none goes. One entry is that of all devices.
+        // `wanted` only grows. One entry of `due` is that of all devices at once.
         if self.due.len() == wanted.len() + 1 && self.hidden == *hidden {
             return;
         }
@@ -106,14 +112,14 @@ impl Plan {
         self.hidden.clone_from(hidden);
     }
 
-    /// Notes that the driver keeps a device's utilization samples for `ns`. They are read twice in that time.
-    pub(super) fn set_sample_memory(&mut self, device: &str, ns: u64) {
-        self.sample_ns.insert(device.to_owned(), (ns / 2).max(PLAN.shortest_sample_memory_ns));
+    /// Notes that the driver keeps a device's utilization samples for `kept_ns`. They are to be read twice in that time.
+    pub(super) fn set_sample_memory(&mut self, device: &str, kept_ns: u64) {
+        self.most_for_samples_ns.insert(device.to_owned(), (kept_ns / 2).max(PLAN.shortest_sample_memory_ns));
     }
 
-    /// Notes that a device's PCIe counters take `ns` to wrap at least.
-    pub(super) fn set_wrap(&mut self, device: &str, ns: u64) {
-        self.wrap_ns.insert(device.to_owned(), (ns as f64 * PLAN.wrap_part) as u64);
+    /// Notes that a device's PCIe counters take at least `wrap_ns` to wrap.
+    pub(super) fn set_wrap(&mut self, device: &str, wrap_ns: u64) {
+        self.most_before_wrap_ns.insert(device.to_owned(), (wrap_ns as f64 * PLAN.wrap_part) as u64);
     }
 
     /// Has all process lists of a device read as soon as its lists are due.
@@ -123,12 +129,12 @@ impl Plan {
         }
     }
 
-    /// Whether every kind of figures of every device was read.
+    /// Whether every kind of figures of every device was read at least once.
     pub(super) fn is_complete(&self) -> bool {
         self.due.iter().all(|(id, due)| kinds(id.is_some()).iter().all(|kind| due.contains_key(kind)))
     }
 
-    /// Gives what to do at this time, CLOCK_MONOTONIC nanoseconds. Memory and the process lists come before all other kinds.
+    /// Gives what to do at `now_ns` (CLOCK_MONOTONIC). Memory and the process lists come before all other kinds.
     pub(super) fn next(&self, now_ns: u64) -> Step {
         let ready_ns = self.budget.ready_ns();
         // A first look at each device's memory and processes does not wait.
@@ -138,21 +144,22 @@ impl Plan {
         self.next_memory(now_ns).unwrap_or_else(|| self.next_other(now_ns))
     }
 
-    /// Gives the devices. `None`, which stands for all devices at once, is not among them.
+    /// Gives the devices, without the `None` that stands for all devices at once.
     fn devices(&self) -> impl Iterator<Item = &Option<String>> {
         self.due.keys().filter(|id| id.is_some())
     }
 
-    /// Gives the reading of the memory that is due first, with lists as far as those are due. `None`: no memory is due.
+    /// Gives the reading of memory for the device where it is due first, with lists as far as those are due. `None`: no memory is
+    /// due.
     fn next_memory(&self, now_ns: u64) -> Option<Step> {
-        let first = self.devices().min_by_key(|id| self.due(id, Kind::Memory))?;
-        if self.due(first, Kind::Memory) > now_ns {
+        let first = self.devices().min_by_key(|id| self.due_ns(id, Kind::Memory))?;
+        if self.due_ns(first, Kind::Memory) > now_ns {
             return None;
         }
-        let soon_ns = now_ns.saturating_add(self.interval_of(first, Kind::Memory) / SOON_PART);
+        let soon_ns = now_ns.saturating_add(self.interval_ns_of(first, Kind::Memory) / SOON_PART);
         let kind = if self.are_all_lists_due(first, now_ns) {
             Kind::AllLists
-        } else if self.due(first, Kind::Lists) <= soon_ns {
+        } else if self.due_ns(first, Kind::Lists) <= soon_ns {
             Kind::Lists
         } else {
             Kind::Memory
@@ -160,8 +167,9 @@ impl Plan {
         Some(Step::Read(first.clone(), vec![kind]))
     }
 
-    /// Whether to read all process lists of a device with its memory. They are read if [`Self::want_all_lists`] said so. Else
-    /// they are read when they are due or new, where that keeps the lists of the other devices waiting only shortly.
+    /// Whether to read all process lists of a device with its memory. They are read if [`Self::want_all_lists`] was called for
+    /// the device. Else they are read when they are due or were never read, but only where that is quick. The lists of other
+    /// devices wait meanwhile.
     fn are_all_lists_due(&self, id: &Option<String>, now_ns: u64) -> bool {
         let due_ns = self.due.get(id).and_then(|due| due.get(&Kind::AllLists)).copied();
         let cost_ns = self.estimate_ns(Kind::AllLists).max(self.cost_ns(Kind::Memory) * CALLS_OF_ALL_LISTS);
@@ -169,20 +177,20 @@ impl Plan {
         due_ns == Some(0) || (is_cheap && due_ns.is_none_or(|due_ns| due_ns <= now_ns))
     }
 
-    /// Gives the reading of other figures than memory and lists that comes first, or until when none is due.
+    /// Gives the next reading of figures other than memory and lists. If none is due, gives when the next figure of any kind is.
     fn next_other(&self, now_ns: u64) -> Step {
         let others =
             || self.due.keys().flat_map(|id| kinds(id.is_some()).iter().map(move |kind| (id, *kind)));
-        // First what is due and lost if it is late: the first readings of all other kinds can take seconds.
+        // Figures come first that are due and lost if they are read late: the first readings of all other kinds can take seconds.
         let order = |id, kind| {
-            let due_ns = self.due(id, kind);
+            let due_ns = self.due_ns(id, kind);
             let can_wait = due_ns > now_ns || !self.is_urgent(id, kind);
             (can_wait, due_ns, kind)
         };
         let next = others().min_by_key(|(id, kind)| order(id, *kind));
-        let Some((id, kind)) = next.filter(|(id, kind)| self.due(id, *kind) <= now_ns) else {
+        let Some((id, kind)) = next.filter(|(id, kind)| self.due_ns(id, *kind) <= now_ns) else {
             let all = others().chain(self.devices().map(|id| (id, Kind::Memory)));
-            return Step::WaitUntil(all.map(|(id, kind)| self.due(id, kind)).min().unwrap_or(u64::MAX));
+            return Step::WaitUntil(all.map(|(id, kind)| self.due_ns(id, kind)).min().unwrap_or(u64::MAX));
         };
         Step::Read(id.clone(), self.visit(id, kind, now_ns))
     }
@@ -191,23 +199,24 @@ impl Plan {
     fn is_urgent(&self, id: &Option<String>, kind: Kind) -> bool {
         match kind {
             Kind::Energy => true,
-            // What the driver overwrites comes before other kinds, unless it is overwritten in any case.
+            // Samples that the driver overwrites are urgent, unless most are overwritten in any case.
             Kind::Utilization => self.scale >= 1.0 || self.is_kept_up(id),
             _ => false,
         }
     }
 
-    /// Whether a device's utilization can be read so often that most of the driver's samples are seen.
+    /// Whether a device's utilization can be read so often that a good part of the driver's samples is seen.
     fn is_kept_up(&self, id: &Option<String>) -> bool {
-        let kept_ns = id.as_ref().and_then(|id| self.sample_ns.get(id));
-        kept_ns
-            .is_none_or(|ns| self.interval_of(id, Kind::Utilization) <= ns.saturating_mul(PLAN.most_kept_up))
+        let Some(lossless_ns) = id.as_ref().and_then(|id| self.most_for_samples_ns.get(id)) else {
+            return true;
+        };
+        self.interval_ns_of(id, Kind::Utilization) <= lossless_ns.saturating_mul(PLAN.most_kept_up)
     }
 
-    /// Gives the kinds of figures that one visit of a device reads: `first`, and what else is due, as far as that does not keep
-    /// the lists waiting.
+    /// Gives the kinds of figures that one visit of a device reads: `first`, and others that are due, as long as the visit is
+    /// short enough. The lists of other devices wait meanwhile.
     fn visit(&self, id: &Option<String>, first: Kind, now_ns: u64) -> Vec<Kind> {
-        let is_due = |other: &Kind| *other != first && self.due(id, *other) <= now_ns;
+        let is_due = |other: &Kind| *other != first && self.due_ns(id, *other) <= now_ns;
         let mut cost_ns = self.estimate_ns(first);
         let mut read = vec![first];
         for other in kinds(id.is_some()).iter().copied().filter(is_due) {
@@ -222,29 +231,31 @@ impl Plan {
     }
 
     /// Gives when a kind of figures is due, CLOCK_MONOTONIC nanoseconds.
-    fn due(&self, id: &Option<String>, kind: Kind) -> u64 {
-        let due = self.due.get(id).and_then(|due| due.get(&kind)).copied();
-        let since_ns = || self.since_ns.get(id).copied().unwrap_or(0);
-        let first = || match kind {
-            // Most processes are in the compute list, and memory that it does not show is looked into.
-            Kind::AllLists if self.scale < 1.0 => since_ns().saturating_add(PLAN.repaid_within_ns),
+    fn due_ns(&self, id: &Option<String>, kind: Kind) -> u64 {
+        if let Some(due_ns) = self.due.get(id).and_then(|due| due.get(&kind)) {
+            return *due_ns;
+        }
+        let since_ns = self.since_ns.get(id).copied().unwrap_or(0);
+        match kind {
+            // Where little may be read, these wait. Most processes are in the compute list. If that does not show all memory
+            // that came into use, the other lists are read at once.
+            Kind::AllLists if self.scale < 1.0 => since_ns.saturating_add(PLAN.repaid_within_ns),
             kind if kind.is_memory() => 0,
-            _ => since_ns(),
-        };
-        due.unwrap_or_else(first)
+            _ => since_ns,
+        }
     }
 
     /// Gives what to read next at the end of the run.
     pub(super) fn next_at_end(&mut self) -> Step {
-        let mut last = self.last.take().unwrap_or_else(|| self.all_at_end());
-        let next = last.pop_front();
-        self.last = Some(last);
+        let mut left = self.left_at_end.take().unwrap_or_else(|| self.all_at_end());
+        let next = left.pop_front();
+        self.left_at_end = Some(left);
         next.map_or(Step::Over, |(id, kinds)| Step::Read(id, kinds))
     }
 
     /// Lists the readings at the end of the run, in their order.
     fn all_at_end(&self) -> VecDeque<(Option<String>, Vec<Kind>)> {
-        // What was read longest ago comes first.
+        // The device whose energy was read longest ago comes first.
         let mut devices: Vec<_> = self.due.iter().filter(|(id, _)| id.is_some()).collect();
         devices.sort_by_key(|(_, due)| due.get(&Kind::Energy).copied());
         let visits = |kinds: &[Kind]| -> Vec<(Option<String>, Vec<Kind>)> {
@@ -256,8 +267,8 @@ impl Plan {
         let details: Vec<_> = undescribed.map(|(id, _)| ((*id).clone(), vec![Kind::Details])).collect();
         let mut all: Vec<Kind> = Kind::AT_END.concat();
         let cost_ns: u64 = all.iter().map(|kind| self.cost_ns(*kind)).sum::<u64>() * devices.len() as u64;
-        // Where all of it is quick, each device is visited once. Else the most perishable kinds of all devices come
-        // first.
+        // Where all of that is quick, each device is visited once. Else the kinds come in the order of `AT_END`, each for all
+        // devices.
         if cost_ns <= PLAN.longest_visit_ns {
             all.sort_unstable();
             return [details, events, visits(&all)].concat().into();
@@ -267,19 +278,20 @@ impl Plan {
         [visits(first), events, details, others].concat().into()
     }
 
-    /// Notes that a kind of figures was read outside the plan, at this time, and took `took_ns`.
-    pub(super) fn was_read(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
+    /// Notes that a kind of figures was read at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`. Does not pay for it.
+    pub(super) fn note_read(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
         self.costs.entry(kind).or_default().add(took_ns);
         self.set_due(id, kind, began_ns);
     }
 
-    /// Notes that a kind of figures was read in a visit that began at this time, and took `took_ns`.
-    pub(super) fn done(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
-        self.was_read(id, kind, began_ns, took_ns);
+    /// Notes that a kind of figures was read in a visit that began at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`.
+    /// Pays for it.
+    pub(super) fn note_and_pay(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
+        self.note_read(id, kind, began_ns, took_ns);
         self.spend(kind, began_ns, took_ns);
     }
 
-    /// Pays for a reading, at most a few times what its kind usually costs.
+    /// Pays for a reading, but for at most [`PLAN`]'s `most_usual_costs` times what its kind usually costs.
     fn spend(&mut self, kind: Kind, began_ns: u64, took_ns: u64) {
         let most_ns = self.cost_ns(kind).saturating_mul(PLAN.most_usual_costs);
         self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns));
@@ -290,10 +302,10 @@ impl Plan {
         self.due.get(id).is_some_and(|due| !due.contains_key(&Kind::Memory))
     }
 
-    /// Notes a reading of memory in a visit that began at `began_ns`. `asked` is what was to be read. The call for
-    /// memory in use took `used_took_ns`; with the lists it took `all_took_ns`. `None`: no list was read, since the memory in use
-    /// had not changed.
-    pub(super) fn done_memory(
+    /// Notes a reading of memory in a visit that began at `began_ns` (CLOCK_MONOTONIC), and pays for it. `asked` is the kind that
+    /// was to be read. The call for memory in use took `used_took_ns`; the lists and that call together took `all_took_ns`.
+    /// `None`: no list was read, because they are as they were, or the device is lost or divided.
+    pub(super) fn note_and_pay_memory(
         &mut self,
         id: &Option<String>,
         asked: Kind,
@@ -302,12 +314,12 @@ impl Plan {
     ) {
         let is_new = self.is_new(id);
         self.costs.entry(Kind::Memory).or_default().add(used_took_ns);
-        // Memory in use alone was read. It told that the lists are as they were.
+        // Only memory in use was read. No list had to be.
         let Some(all_took_ns) = all_took_ns else {
             self.set_due(id, asked, began_ns);
             return self.spend(Kind::Memory, began_ns, used_took_ns);
         };
-        // Lists were read, though memory alone may have been asked for: a change was possible.
+        // Lists were read, perhaps though only memory was asked for, since they may have changed.
         let read = asked.max(Kind::Lists);
         self.costs.entry(read).or_default().add(all_took_ns);
         self.set_due(id, read, began_ns);
@@ -318,18 +330,18 @@ impl Plan {
             self.spend(read, began_ns, all_took_ns);
         }
         if asked == Kind::Memory {
-            // Lists that change at each visit are paid by later visits.
+            // The lists were not planned. If they change at each visit, the visits must be so rare that the share pays for them.
             let [share, _] = self.memory_shares();
             let paid_ns = self.cost_ns(Kind::Lists) as f64 * self.devices_like(id) / share;
-            self.put_due(id, Kind::Memory, began_ns, self.interval_ns.max(paid_ns as u64));
+            self.set_due_after(id, Kind::Memory, began_ns, self.interval_ns.max(paid_ns as u64));
         }
     }
 
-    /// Sets when a kind of figures is due again. It was read at this time, perhaps outside the plan; or it can't be read,
-    /// since the device is gone.
+    /// Sets when a kind of figures is due again, after a reading at `began_ns` (CLOCK_MONOTONIC). A reading of a device that is
+    /// gone counts, too.
     pub(super) fn set_due(&mut self, id: &Option<String>, kind: Kind, began_ns: u64) {
-        self.put_due(id, kind, began_ns, self.interval_of(id, kind));
-        // A reading of all lists is one of the lists that show the run, too, and any reading of lists is one of memory.
+        self.set_due_after(id, kind, began_ns, self.interval_ns_of(id, kind));
+        // A reading of all lists includes the lists that show the run, and any reading of lists includes memory.
         match kind {
             Kind::AllLists => self.set_due(id, Kind::Lists, began_ns),
             Kind::Lists => self.set_due(id, Kind::Memory, began_ns),
@@ -337,12 +349,12 @@ impl Plan {
         }
     }
 
-    /// Sets when a kind of figures is due again, with this interval.
-    fn put_due(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, interval_ns: u64) {
+    /// Sets when a kind of figures is due again: `interval_ns` after it was due before, or after `began_ns`.
+    fn set_due_after(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, interval_ns: u64) {
         if let Some(due) = self.due.get_mut(id) {
-            // On the grid, unless it was read before its time or much too late.
-            let before_ns = due.get(&kind).copied().filter(|due_ns| *due_ns <= began_ns);
-            let on_grid_ns = before_ns.map(|due_ns| due_ns.saturating_add(interval_ns));
+            // Readings stay on a grid of intervals, unless this one came before its time or much too late.
+            let was_due_ns = due.get(&kind).copied().filter(|due_ns| *due_ns <= began_ns);
+            let on_grid_ns = was_due_ns.map(|due_ns| due_ns.saturating_add(interval_ns));
             let on_grid_ns = on_grid_ns.filter(|on_grid_ns| *on_grid_ns > began_ns);
             due.insert(kind, on_grid_ns.unwrap_or(began_ns.saturating_add(interval_ns)));
         }
@@ -353,28 +365,28 @@ impl Plan {
         self.costs.get(&kind).map_or(0, Costs::median_ns)
     }
 
-    /// Gives the usual cost of a kind, nanoseconds. Until it was read once, that of memory in use stands in, which is a
+    /// Gives the usual cost of a kind, nanoseconds. Until the kind was read once, the cost of memory in use stands in, which is a
     /// single call.
     fn estimate_ns(&self, kind: Kind) -> u64 {
         self.costs.get(&kind).map_or_else(|| self.cost_ns(Kind::Memory), Costs::median_ns)
     }
 
-    /// Gives the shares for memory with the lists, and of that for memory in use alone.
+    /// Gives the shares of the thread's time for memory with the lists, and for memory in use alone, which is a part of that.
     fn memory_shares(&self) -> [f64; 2] {
         let whole = [PLAN.memory_share, PLAN.in_use_share];
-        // At the start memory alone comes first.
+        // While the budget pays back a debt, as at the start, the lists keep their larger share.
         let is_less = self.scale < 1.0 && self.budget.free_part() >= 1.0;
         let shares = if is_less { PLAN.shares_at_less } else { whole };
-        shares.map(|share| share * self.scale())
+        shares.map(|share| share * self.scale_now())
     }
 
-    /// Gives what the shares are multiplied by now.
-    fn scale(&self) -> f64 {
+    /// Gives what the shares are multiplied by now: less than `scale` while the budget pays back a debt.
+    fn scale_now(&self) -> f64 {
         self.scale * self.budget.free_part()
     }
 
     /// Gives how many devices there would be, if all were read as often as this one. Hidden devices are read more rarely, by
-    /// `PLAN.hidden_factor`. `None`: what is read of all devices at once counts as one.
+    /// `PLAN.hidden_factor`. All devices at once (`None`) count as one.
     fn devices_like(&self, id: &Option<String>) -> f64 {
         if id.is_none() {
             return 1.0;
@@ -385,19 +397,19 @@ impl Plan {
         if is_hidden { devices * PLAN.hidden_factor } else { devices }
     }
 
-    /// Gives the time from one reading to the next that is asked for, nanoseconds.
-    fn asked_of(&self, id: &Option<String>, kind: Kind) -> u64 {
+    /// Gives the time from one reading of a kind to the next that is wanted, whatever it costs, nanoseconds.
+    fn wanted_interval_ns(&self, id: &Option<String>, kind: Kind) -> u64 {
         let known_ns = |times: &BTreeMap<String, u64>| id.as_ref().and_then(|id| times.get(id)).copied();
         match kind {
-            Kind::Utilization => {
-                self.interval_ns.min(known_ns(&self.sample_ns).unwrap_or(PLAN.shortest_sample_memory_ns))
-            }
+            Kind::Utilization => self
+                .interval_ns
+                .min(known_ns(&self.most_for_samples_ns).unwrap_or(PLAN.shortest_sample_memory_ns)),
             Kind::Pcie => {
-                // Where that can't be paid for, the figure is not known, however often it is read.
+                // If readings before each wrap can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);
                 let before_wrap_ns =
-                    known_ns(&self.wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
-                // Before the counters can wrap, but not much more often than the interval asks for.
+                    known_ns(&self.most_before_wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
+                // Read before the counters can wrap, but not much more often than the interval asks for.
                 let shortest_ns = (self.interval_ns as f64 / PLAN.wrap_factor) as u64;
                 self.interval_ns.min(before_wrap_ns.unwrap_or(u64::MAX).max(shortest_ns))
             }
@@ -405,36 +417,37 @@ impl Plan {
         }
     }
 
-    /// Gives the time from one reading to the next, nanoseconds: what is asked for, or longer if the budget does not pay for
-    /// that.
-    fn interval_of(&self, id: &Option<String>, kind: Kind) -> u64 {
+    /// Gives the time from one reading of a kind to the next, nanoseconds: the wanted one, or longer if the share of the kind
+    /// does not pay for that.
+    fn interval_ns_of(&self, id: &Option<String>, kind: Kind) -> u64 {
         if matches!(kind, Kind::Ecc | Kind::Details) {
             return u64::MAX;
         }
-        let (asked_ns, devices) = (self.asked_of(id, kind), self.devices_like(id));
+        let (wanted_ns, devices) = (self.wanted_interval_ns(id, kind), self.devices_like(id));
         let cost_ns = self.cost_ns(kind) as f64;
         let [memory_share, in_use_share] = self.memory_shares();
         let paid_ns = match kind {
             Kind::Memory => cost_ns * devices / in_use_share,
             Kind::Lists => {
-                // Memory in use comes first, as often as asked for. What it leaves of the share pays for the lists alone.
+                // Memory in use comes first, as often as wanted. What it leaves of the share pays for the lists alone.
                 let in_use_ns = self.cost_ns(Kind::Memory) as f64;
-                let in_use_share = (in_use_ns * devices / asked_ns as f64).min(in_use_share);
+                let in_use_share = (in_use_ns * devices / wanted_ns as f64).min(in_use_share);
                 (cost_ns - in_use_ns).max(0.0) * devices / (memory_share - in_use_share)
             }
             _ => cost_ns * devices / self.share(kind),
         };
-        // The first call of a kind may have been preempted: a few more tell what it costs.
+        // The first reading of a kind may have been preempted, so a few more must show what it costs.
         let is_known = self.costs.get(&kind).is_some_and(|costs| costs.0.len() > PLAN.costs_kept / 2);
-        let first_ns = (asked_ns as f64 * PLAN.first_intervals / self.scale) as u64;
+        let first_ns = (wanted_ns as f64 * PLAN.first_intervals / self.scale) as u64;
         let longest_ns = if is_known { u64::MAX } else { first_ns };
-        asked_ns.max((paid_ns as u64).min(longest_ns))
+        wanted_ns.max((paid_ns as u64).min(longest_ns))
     }
 
-    /// Gives the share of the thread's time for a kind of figures.
+    /// Gives the share of the thread's time for a kind of figures apart from memory. A kind without a share is not limited by
+    /// one.
     fn share(&self, kind: Kind) -> f64 {
         let of_kind = PLAN.shares.iter().find(|(other, _)| *other == kind);
-        of_kind.map_or(1.0, |(_, share)| share * self.scale())
+        of_kind.map_or(1.0, |(_, share)| share * self.scale_now())
     }
 }
 

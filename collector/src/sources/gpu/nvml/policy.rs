@@ -6,30 +6,30 @@ use super::figure_kind::Kind;
 
 /// What is read when.
 pub(super) struct PlanPolicy {
-    /// Most of the thread's time that memory and the process lists may take. They have the largest share, since a peak that
-    /// they miss is lost. With `shares` they are [`Self::whole_share`]; with calls of 50 us, eight devices take 7% at an interval
-    /// of 0.1 s.
+    /// Most of the thread's time that memory and the process lists may take, 1 for all of it. They have the largest share, since
+    /// a peak that they miss is lost. Together with `shares` it is [`Self::whole_share`]. With calls of 50 us, eight devices take
+    /// 7% at an interval of 0.1 s.
     pub memory_share: f64,
-    /// The part of `memory_share` for the calls that ask how much memory is in use. They are made where the lists can't be read
-    /// each time: one shows whether a list has changed. With 4.5 ms a call it lets eight devices be read every 105 ms.
+    /// The part of that share, of all the thread's time, for the calls that ask how much memory is in use. Such a call shows
+    /// whether the lists must be read. With calls of 4.5 ms, eight devices can be asked every 105 ms.
     pub in_use_share: f64,
-    /// `memory_share` and `in_use_share` where the shares are smaller. Memory in use shows a change, so the lists are read less
-    /// often. The time saved goes to the other figures.
+    /// `memory_share` and `in_use_share` where the driver may be kept busy for less than `whole_share`. Memory in use shows a
+    /// change, so the lists are read less often. The time saved goes to the other figures.
     pub shares_at_less: [f64; 2],
     /// Most of the thread's time that each other kind of figures may take.
     pub shares: [(Kind, f64); 9],
     /// The sum of the shares. Where the driver may be kept busy for less, each is smaller by the same factor.
     pub whole_share: f64,
-    /// The part of the time that is kept for the last reading, which takes a hundredth of the run.
+    /// The part of the time that is kept for the last reading, which may take a hundredth of the run.
     pub share_at_end: f64,
-    /// What has to be read at once, such as which devices there are, is paid back within this time, nanoseconds.
+    /// The debt of readings that came at once, such as the list of devices, is paid back within this time, nanoseconds.
     pub repaid_within_ns: u64,
     /// Longest pause after a reading that took too long, and for how long unused time is saved, nanoseconds.
     pub longest_pause_ns: u64,
-    /// A reading counts as at most this many times the usual one of its kind: it was preempted, or the driver waited for
-    /// others.
+    /// A reading costs at most this many times the usual one of its kind. If it took longer, it was preempted, or the driver
+    /// waited for others.
     pub most_usual_costs: u64,
-    /// The latest costs of a kind that are kept, for their median.
+    /// How many of the latest costs of a kind are kept, for their median.
     pub costs_kept: usize,
     /// The longest wait for a kind until half of those are known, in intervals asked for. Smaller shares lengthen it in
     /// proportion.
@@ -38,15 +38,15 @@ pub(super) struct PlanPolicy {
     /// wait meanwhile.
     pub longest_visit_ns: u64,
     /// Where calls are slow, devices that the command does not see by its environment are read once in this many intervals of
-    /// the others.
+    /// visible ones.
     pub hidden_factor: f64,
-    /// The shortest time in which a driver overwrites its utilization samples, nanoseconds. The shortest memory seen is 2 s
-    /// (some 100 samples, 20 ms apart).
+    /// Readings of the utilization samples need not be closer than this to lose none, nanoseconds. The shortest time seen in
+    /// which a driver overwrites its samples is 2 s (some 100 samples, 20 ms apart).
     pub shortest_sample_memory_ns: u64,
     /// Where little may be read, utilization comes before the first reading of other kinds. That holds up to this many times the
     /// interval that loses none of it, half of what the driver keeps. Beyond it, most is lost in any case.
     pub most_kept_up: u64,
-    /// A counter that can wrap is read after this part of the time in which the link can fill it. The other part is for a
+    /// A counter that can wrap is read after this part of the time in which the link can fill it. The rest is a reserve for a
     /// thread that wakes late.
     pub wrap_part: f64,
     /// A counter that can wrap is read at most this many times as often as asked for: a long interval is set to save calls.
@@ -87,13 +87,14 @@ pub(super) const PLAN: PlanPolicy = PlanPolicy {
 pub(super) struct SamplesPolicy {
     /// The driver samples itself at least this often while the device is in use, microseconds: a longer gap was idle.
     pub longest_sample_us: u64,
-    /// After this long without a sample the driver's present rate is used instead, microseconds.
+    /// After this long without a new sample the driver's present rate is used instead, microseconds.
     pub longest_gap_us: u64,
     /// A sample of the run is at most this much newer than the driver's clock is expected to be, microseconds.
     pub sample_clock_slack_us: u64,
-    /// A driver's clock is at most this far ahead of the machine's, microseconds: a day, as if set by another time zone.
+    /// The driver's clock is at most this far ahead of the machine's, microseconds: a day, as if set by another time zone. Used
+    /// until a sample of the run was read.
     pub clock_slack_us: u64,
-    /// Utilisation of more than 100 percent is rounding up to here; beyond, it is uninitialised memory of the driver.
+    /// A utilisation between 100 percent and this is due to rounding. A larger value is uninitialised memory of the driver.
     pub most_percent: c_uint,
     /// An account of 0% counts if the process lived for this long, milliseconds: two of the driver's rounds.
     pub accounted_ms: u64,
@@ -121,12 +122,12 @@ pub(super) struct CallPolicy {
     pub most_entries: usize,
     /// Most MIG instances asked for; a device has seven at most.
     pub most_instances: c_uint,
-    /// How long a call for the next event may wait, milliseconds. What 0 means is not documented: cuda-python's cuda.core
-    /// says "wait indefinitely" of it.
+    /// How long a call for the next event may wait, milliseconds. It is not 0, whose meaning is not documented: cuda-python's
+    /// cuda.core says that 0 waits indefinitely.
     pub event_wait_ms: c_uint,
     /// Most events taken at a reading: a device that fails again and again must not hold the thread.
     pub most_events: usize,
-    /// Memory of a device that grows by this much more than its compute list shows, bytes: another list may show it.
+    /// If memory in use grows by this much more than the compute list shows, bytes, another list may show the rest.
     pub unlisted_bytes: u64,
 }
 

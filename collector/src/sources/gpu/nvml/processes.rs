@@ -16,7 +16,7 @@ use super::figure_kind::Kind;
 use super::policy::{CALLS, SAMPLES};
 use crate::model::gpu::{Missing, ProcessMemory, Reading, either};
 
-/// Sizes of a process, by layout: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
+/// Sizes of a list's entry by layout, bytes: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
 const STRIDES: [usize; 3] = [16, 24, 32];
 /// A byte that no driver writes throughout.
 const PATTERN: u8 = 0xA5;
@@ -26,7 +26,7 @@ const LISTS: [&str; 3] = ["Compute", "Graphics", "MPSCompute"];
 /// The versions of those functions from new to old, with the entry size that the version stands for.
 const VERSIONS: [(&str, usize); 3] = [("_v3", 24), ("_v2", 24), ("", 16)];
 
-/// One list's function, and the entry size that its name stands for.
+/// One list's function, and the entry size that its name stands for, bytes.
 #[derive(Clone, Copy)]
 struct List {
     function: ListCall,
@@ -36,22 +36,22 @@ struct List {
 /// Pid and bytes of a list's entries.
 type Entries = Vec<(u32, u64)>;
 
-/// The lists that a library has, the compute list first; `None`: it lacks it.
+/// The lists in the order of [`LISTS`]; `None`: the library lacks the list.
 pub(super) struct Lists([Option<List>; 3]);
 
 /// What is known of a device's lists.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Each list as it was read last; `None`: not yet.
+    /// Each list as it was read last; `None`: it was not read yet.
     entries: [Option<Result<Entries, Failure>>; 3],
-    /// The list shows a process of the run that the compute list does not: it is read as often as that one.
+    /// The list shows a process of the run that the compute list does not. So it is read as often as the compute list.
     is_needed: [bool; 3],
-    /// Memory in use on the device, and the sum of the compute list, when that was read last, bytes.
+    /// Memory in use on the device, and the sum of the compute list, when that list was read last, bytes.
     used: Option<(u64, u64)>,
     /// How many entries each list's buffer needed: to ask again costs a call. 0: not read yet.
     capacities: [usize; 3],
-    /// The compute list changed once though the memory in use did not: that does not tell of its changes.
-    is_silent: bool,
+    /// The compute list changed once though the memory in use did not. So memory in use does not show all changes of the list.
+    use_hides_changes: bool,
 }
 
 impl Lists {
@@ -60,16 +60,20 @@ impl Lists {
         Self(LISTS.map(|list| {
             VERSIONS.into_iter().find_map(|(version, stride)| {
                 let name = format!("nvmlDeviceGet{list}RunningProcesses{version}\0");
-                Some(List { function: api.old::<ListCall>(name.as_bytes())?, stride })
+                Some(List { function: api.find::<ListCall>(name.as_bytes())?, stride })
             })
         }))
     }
 
-    /// Reads every process with memory on the device, each once: the lists overlap. Fails if no list could be read, or not
-    /// the compute list, which has most processes. Gives also whether a list was read, or none was needed.
+    /// Reads every process with memory on the device, each once, though the lists overlap. Gives also whether a list was read:
+    /// for [`Kind::Memory`], none is needed if the memory in use (`used`, bytes) shows that the lists are as they were.
     ///
-    /// The other lists are read if `kind` is all of them, or if they are needed for processes of the run (`pids`). They are
-    /// also read if the compute list or the memory in use (`used`) shows a possible change.
+    /// Else the compute list is read. The other lists are read with it if `kind` is [`Kind::AllLists`], or if they show
+    /// processes of the run (`pids`) that it does not. They are also read if the compute list or the memory in use shows a
+    /// possible change.
+    ///
+    /// # Errors
+    /// If no list could be read, or not the compute list, which has most processes.
     pub(super) fn read(
         &self,
         device: nvmlDevice_t,
@@ -79,24 +83,24 @@ impl Lists {
         pids: &[u32],
     ) -> (Reading<Vec<ProcessMemory>>, bool) {
         let is_same = used.is_some() && known.used.map(|(used, _)| used) == used;
-        // No list is read. The compute list counts as fresh: by the memory in use, it is as it was.
+        // No list is read. The compute list counts as fresh, since the memory in use shows that it is as it was.
         if kind == Kind::Memory && is_same && known.is_told_by_use() {
             return (known.merged([true, false, false]), false);
         }
         let [compute, others @ ..] = &self.0;
         let before = known.entries[0].take();
         let now = compute.as_ref().map(|list| list.read(device, &mut known.capacities[0]));
-        // If it changed and the memory in use did not, that no longer tells of its changes.
-        known.is_silent |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
-        // A lost device is asked for no other list.
+        // From then on, unchanged memory in use does not mean an unchanged list.
+        known.use_hides_changes |= is_same && matches!((&before, &now), (Some(Ok(a)), Some(Ok(b))) if a != b);
+        // A device that is lost has no other list.
         let is_lost = matches!(&now, Some(Err(Failure(code::GPU_IS_LOST))));
         known.entries[0] = now;
         let wants_all = kind == Kind::AllLists || known.may_have_changed(before.as_ref(), used);
         let mut is_fresh = [true, false, false];
         for (number, list) in (1..).zip(others) {
-            // Until their turn comes, the compute list is enough: it has most processes.
-            let is_alone = known.entries[number].is_none() && !matches!(known.entries[0], Some(Ok(_)));
-            if !is_lost && (wants_all || known.is_needed[number] || is_alone) {
+            // A list that was never read waits for its turn, unless it must stand in for a compute list that can't be read.
+            let must_stand_in = known.entries[number].is_none() && !matches!(known.entries[0], Some(Ok(_)));
+            if !is_lost && (wants_all || known.is_needed[number] || must_stand_in) {
                 let capacity = &mut known.capacities[number];
                 known.entries[number] = list.as_ref().map(|list| list.read(device, capacity));
                 is_fresh[number] = true;
@@ -108,19 +112,20 @@ impl Lists {
 }
 
 impl Known {
-    /// Whether unchanged memory in use means that the lists are as they were. So it is if the compute list could be read, and
-    /// it alone shows processes of the run.
+    /// Whether unchanged memory in use means that the lists are as they were. It does if the compute list could be read, and
+    /// shows all listed processes of the run. It does not if the list has once changed without it.
     fn is_told_by_use(&self) -> bool {
-        !self.is_silent && self.is_needed == [false; 3] && matches!(self.entries[0], Some(Ok(_)))
+        !self.use_hides_changes && self.is_needed == [false; 3] && matches!(self.entries[0], Some(Ok(_)))
     }
 
-    /// Whether a process is on no list. Processes that only a list shows that was not read lately are found so.
+    /// Whether any of these processes is on no list as it was last read. Such a process may be on a list that was not read
+    /// lately.
     pub(super) fn lacks_any(&self, mut pids: impl Iterator<Item = u32>) -> bool {
         pids.any(|pid| (0..3).flat_map(|list| self.listed(list)).all(|(listed, _)| *listed != pid))
     }
 
-    /// Gives what the list of this index in [`LISTS`] showed last: pids, and their memory in bytes. Nothing if it was not read, or
-    /// could not be.
+    /// Gives what the list of this index in [`LISTS`] showed last: pids, and their memory in bytes. Empty if the list was not
+    /// read, or could not be.
     fn listed(&self, number: usize) -> &[(u32, u64)] {
         match &self.entries[number] {
             Some(Ok(entries)) => entries,
@@ -128,15 +133,17 @@ impl Known {
         }
     }
 
-    /// Whether a list shows a process of the run that the compute list does not.
+    /// Whether the list of this index shows a process of the run (`pids`) that the compute list does not.
     fn shows_alone(&self, number: usize, pids: &[u32]) -> bool {
         let is_computing = |pid: &u32| self.listed(0).iter().any(|(other, _)| other == pid);
         self.listed(number).iter().any(|(pid, _)| pids.contains(pid) && !is_computing(pid))
     }
 
-    /// Whether the other lists may have changed since they were read. A process left the compute list that they show, too; or
-    /// memory came into use that it does not show. `before` is the compute list as it was. Keeps the memory in use (`used`,
-    /// bytes) to compare with at the next reading.
+    /// Whether the lists other than the compute list may have changed since they were read. Either a process that they show has
+    /// left the compute list; or memory came into use that the compute list does not show. `before` is the compute list as it
+    /// was.
+    ///
+    /// Keeps the memory in use (`used`, bytes) for the comparison at the next reading.
     fn may_have_changed(&mut self, before: Option<&Result<Entries, Failure>>, used: Option<u64>) -> bool {
         let left = |pid: u32| {
             let was_listed =
@@ -154,11 +161,13 @@ impl Known {
         has_left || has_grown
     }
 
-    /// Merges the processes of all lists. `is_fresh`: the list was read now. What a list showed earlier counts only for
-    /// processes that no fresh list shows. Fails if no list could be read, or if the device has a compute list that could not
-    /// be.
+    /// Merges the processes of all lists. `is_fresh` tells which lists were read now. What a list showed earlier counts only for
+    /// processes that no fresh list shows.
+    ///
+    /// # Errors
+    /// If no list could be read, or if the device has a compute list that could not be read.
     fn merged(&self, is_fresh: [bool; 3]) -> Reading<Vec<ProcessMemory>> {
-        // What earlier readings showed, and what fresh ones do.
+        // What earlier readings showed, and what fresh ones show.
         let mut processes: [BTreeMap<u32, Reading<u64>>; 2] = Default::default();
         let (mut failure, mut is_any) = (None, false);
         for (number, (entries, is_fresh)) in self.entries.iter().zip(is_fresh).enumerate() {
@@ -176,7 +185,7 @@ impl Known {
                     }
                 }
                 Some(Err(error)) => match Missing::from(*error) {
-                    // A device without this list.
+                    // The device does not have this list.
                     missing @ (Missing::NotSupported | Missing::NoCall) => {
                         failure = failure.or(Some(missing))
                     }
@@ -195,7 +204,7 @@ impl Known {
 }
 
 impl List {
-    /// Reads a list. `capacity` is how many entries it needed room for last, and is updated.
+    /// Reads a list. `capacity` is the number of entries that had room when it was read last, and is updated.
     fn read(&self, device: nvmlDevice_t, capacity: &mut usize) -> Result<Entries, Failure> {
         let widest = STRIDES[STRIDES.len() - 1];
         grow(CALLS.first_processes.max(*capacity), |capacity| {
@@ -215,12 +224,13 @@ impl List {
     }
 }
 
-/// Finds the size of an entry, bytes, from how much of the pattern was overwritten. The driver wrote `count` entries to `bytes`, a
-/// buffer for `capacity` ones. `named` is the size that the function's version stands for: it counts if the buffer does not tell.
+/// Finds the size of an entry, bytes, from how much of the pattern was overwritten. The driver wrote `count` entries to `bytes`,
+/// a buffer for `capacity` ones. `named` is the size that the function's version stands for: it counts if the buffer does not
+/// tell.
 fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     let written = bytes.iter().rposition(|byte| *byte != PATTERN).map_or(0, |last| last + 1);
-    // With the true size, the driver wrote up to the last entry, and more of that entry than one of the next smaller size has. It
-    // need not have written all of it: the end of a struct can be padding.
+    // With the true size, the driver wrote up to the last entry, and more of that entry than one of the next smaller size has.
+    // The end of the entry can be unwritten, since the end of a struct can be padding.
     let is_size = |stride: &usize| {
         let smaller = STRIDES.into_iter().rev().find(|other| other < stride).unwrap_or(0);
         let entries_before_last = count.saturating_sub(1) * stride;
@@ -231,8 +241,8 @@ fn stride(bytes: &[u8], count: usize, capacity: usize, named: usize) -> usize {
     STRIDES.into_iter().find(is_size).or_else(size_of_cleared).unwrap_or(named)
 }
 
-/// Gives pid and bytes of each of `count` entries of `stride` bytes. They have the same offsets in each layout. An entry without a
-/// pid is left out.
+/// Gives pid and bytes of memory of each of `count` entries of `stride` bytes. Both fields have the same offsets in each layout.
+/// An entry without a pid is left out.
 fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
     let entry = |entry: &[u8]| {
         let pid = u32::from_ne_bytes(entry.get(..4)?.try_into().ok()?);
@@ -242,7 +252,8 @@ fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
     bytes.chunks_exact(stride).take(count).filter_map(entry).collect()
 }
 
-/// Reads utilisation samples of processes since `since_us` (by the driver's clock): pid, time stamp, percent.
+/// Reads utilisation samples of processes that are newer than `since_us`: pid, time in microseconds, percent. Times are by the
+/// driver's clock. `capacity` is as `last_capacity` of [`list`].
 ///
 /// Some drivers count more entries than they fill in, and the rest is noise (Syllo/nvtop issue 110). An entry counts only
 /// if its time (`latest_us` at most) and its percentage are possible.
@@ -257,7 +268,7 @@ pub(super) fn utilization(
     });
     match given {
         Ok(samples) => {
-            // An entry that was not written has no time; one that is not newer was read before.
+            // An entry that was not written has no time. One that is not newer was read before.
             let is_new = |s: &&nvmlProcessUtilizationSample_t| {
                 s.pid != 0
                     && (since_us + 1..=latest_us).contains(&s.timeStamp)
@@ -301,7 +312,7 @@ mod tests {
         assert!(lists.is_told_by_use());
         let [mut failed, mut silent, mut needed] = [(); 3].map(|()| known([&[(10, 500)], &[], &[]]));
         failed.entries[0] = Some(Err(Failure(code::UNKNOWN)));
-        silent.is_silent = true;
+        silent.use_hides_changes = true;
         needed.is_needed[1] = true;
         assert!([failed, silent, needed].iter().all(|lists| !lists.is_told_by_use()));
     }

@@ -13,15 +13,18 @@ use crate::sys::clock;
 /// nvml.h, `NVML_GPU_UTILIZATION_SAMPLES`.
 const GPU_UTILIZATION_SAMPLES: u32 = 1;
 
-/// How far the driver's own samples of a device were read.
+/// How far the driver's own samples of a device and its processes were read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
+    /// The newest sample of the device.
     device: Newest,
     spacing: Spacing,
     /// For how long, since the last sample, the driver's rate was used instead, microseconds.
     rated_us: u64,
-    /// The longest time between the samples of one reading, microseconds: the driver keeps them for this long at least.
+    /// The longest time between the oldest and the newest sample of one reading, microseconds. The driver keeps samples for at
+    /// least this long.
     memory_us: u64,
+    /// The newest sample of processes.
     processes: Newest,
     /// Capacity that was enough last for the samples of the device, and for those of its processes; 0: not read yet.
     capacities: [usize; 2],
@@ -42,23 +45,23 @@ struct Spacing {
 }
 
 impl Spacing {
-    /// Latest gaps that are kept.
+    /// Most gaps that are kept.
     const KEPT: usize = 64;
-    /// Fewer tell nothing.
+    /// Fewer gaps do not show what is usual.
     const LEAST: usize = 3;
-    /// Samples that are closer, microseconds, are one that the driver repeated.
+    /// Two samples that are closer than this, microseconds, are one that the driver repeated.
     const SHORTEST_US: u64 = 1000;
 
-    /// Takes in the samples of a reading, oldest first.
-    fn take(&mut self, samples: &[(u64, f64)]) {
+    /// Takes in the samples of a reading, oldest first: time in microseconds, and percent.
+    fn add(&mut self, samples: &[(u64, f64)]) {
         let gaps = samples.windows(2).map(|pair| pair[1].0 - pair[0].0);
         self.gaps_us.extend(gaps.filter(|gap_us| *gap_us >= Self::SHORTEST_US));
         let excess = self.gaps_us.len().saturating_sub(Self::KEPT);
         self.gaps_us.drain(..excess);
     }
 
-    /// Gives for how much of the time since the sample before it a sample stands, microseconds. In the rest the device was
-    /// idle.
+    /// Gives the time that a sample stands for, microseconds, of the `gap_us` since the sample before it. In the rest of the gap
+    /// the device was idle.
     fn covered_us(&self, gap_us: u64) -> u64 {
         let mut gaps_us: Vec<u64> = self.gaps_us.iter().copied().collect();
         gaps_us.sort_unstable();
@@ -78,33 +81,33 @@ impl Spacing {
 struct Newest {
     /// Its time by the driver's clock, microseconds; 0: there was none yet.
     newest_us: u64,
-    /// When it was read, or samples were first asked for, CLOCK_MONOTONIC nanoseconds; 0: never.
+    /// When the sample was read, or samples were first asked for, CLOCK_MONOTONIC nanoseconds; 0: never.
     at_ns: u64,
-    /// Samples were asked for once, so older ones are known and left out: they are from before the run.
+    /// Samples were asked for once. The first reading showed which samples are from before the run.
     has_begun: bool,
     /// A sample of the run was read.
     has_sample: bool,
 }
 
 impl Newest {
-    /// Gives the time since it was read, microseconds; 0 if samples were never asked for.
+    /// Gives the time from `at_ns` to `now_ns`, microseconds; 0 if samples were never asked for.
     fn age_us(&self, now_ns: u64) -> u64 {
         if self.at_ns == 0 { 0 } else { now_ns.saturating_sub(self.at_ns) / 1000 }
     }
 
-    /// Gives the newest time that a sample can have by now. `None` until a sample of the run was read: one from before may
-    /// be of any time.
+    /// Gives the newest time that a sample can have by now, microseconds of the driver's clock. `None` until a sample of the run
+    /// was read: the age of one from before is not known.
     fn latest_us(&self, now_ns: u64) -> Option<u64> {
         let latest_us =
             self.newest_us.saturating_add(self.age_us(now_ns)).saturating_add(SAMPLES.sample_clock_slack_us);
         self.has_sample.then_some(latest_us)
     }
 
-    /// Takes in the time of the newest sample of a reading. `None`: it has none. Returns whether its samples count: those of
-    /// the first reading are from before the run.
-    fn take(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
+    /// Takes in the time of the newest sample of a reading, microseconds. `None`: the reading has no sample. Returns whether its
+    /// samples count: those of the first reading are from before the run.
+    fn note_reading(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
         let was_begun = std::mem::replace(&mut self.has_begun, true);
-        // The first reading dates the begin, with or without a sample. Later ones count only with a sample.
+        // The first reading dates the begin, with or without a sample. Later readings change something only with a sample.
         if !was_begun || newest_us.is_some() {
             (self.newest_us, self.at_ns) = (newest_us.unwrap_or(self.newest_us), now_ns);
         }
@@ -112,11 +115,12 @@ impl Newest {
         was_begun
     }
 
-    /// Gives the time from this sample to a later one, microseconds, without what was before the first reading. `at_us` is the
-    /// time of the later one by the driver's clock. `older_us` says by how much it is older than the newest sample that was read
-    /// with it. `now_ns`: CLOCK_MONOTONIC.
+    /// Gives the time from this sample to a later one, microseconds, without time before the first reading. `at_us` is the time
+    /// of the later one by the driver's clock. `older_us` is by how much that is older than the newest sample that was read with
+    /// it. `now_ns`: when they were read, CLOCK_MONOTONIC.
     fn gap_us(&self, at_us: u64, older_us: u64, now_ns: u64) -> u64 {
-        // By the driver's clock. The first sample of the run counts from the first reading on, by the machine's clock.
+        // The gap is measured by the driver's clock. That of the run's first sample is also bounded by the time since the first
+        // reading, by the machine's clock.
         let since_us = if self.newest_us == 0 { u64::MAX } else { at_us.saturating_sub(self.newest_us) };
         let of_run_us = if self.has_sample { u64::MAX } else { self.age_us(now_ns).saturating_sub(older_us) };
         since_us.min(of_run_us)
@@ -125,13 +129,14 @@ impl Newest {
 
 /// What a reading of a device's utilization gave.
 pub(super) struct Utilization {
+    /// The stretches of time since the last reading.
     pub busy: Reading<Vec<Busy>>,
-    /// Time before it that the driver no longer knows, microseconds.
+    /// Time since the last reading that the driver no longer knows, microseconds.
     pub lost_us: u64,
 }
 
-/// Reads how busy the device was, percent, by the driver's own samples since the last reading; where it has none, by its
-/// present rate, which `rates` asks for.
+/// Reads how busy the device was, by the driver's own samples since the last reading. Where the driver has none, its present rate
+/// counts, which `rates` asks for.
 pub(super) fn busy(
     api: &Api,
     device: nvmlDevice_t,
@@ -156,9 +161,9 @@ pub(super) fn busy(
         }
         return rated(progress, uncovered_us, SAMPLES.longest_sample_us, rates);
     }
-    progress.spacing.take(&samples);
+    progress.spacing.add(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
-    // Whether the driver still has the newest sample of the last reading, so that none was overwritten since.
+    // The driver still has the newest sample of the last reading, so no sample was overwritten since.
     let follows_last = last.newest_us == 0 || oldest_us.is_some_and(|oldest_us| oldest_us <= last.newest_us);
     // Some drivers repeat samples.
     samples.retain(|(at_us, _)| *at_us > last.newest_us);
@@ -166,12 +171,12 @@ pub(super) fn busy(
         progress.memory_us = progress.memory_us.max(newest_us.saturating_sub(oldest_us));
     }
     // The samples of the first reading are from before the run.
-    if !progress.device.take(samples.last().map(|(at_us, _)| *at_us), now_ns) {
+    if !progress.device.note_reading(samples.last().map(|(at_us, _)| *at_us), now_ns) {
         progress.rated_us = 0;
         return Utilization { busy: Ok(Vec::new()), lost_us: 0 };
     }
     if samples.is_empty() {
-        // Some drivers have the call, and never a new sample, or none while nothing runs.
+        // Some drivers have the call, but never give a new sample, or give none while nothing runs.
         return if uncovered_us > SAMPLES.longest_gap_us {
             rated(progress, uncovered_us, u64::MAX, rates)
         } else {
@@ -183,7 +188,7 @@ pub(super) fn busy(
 }
 
 /// Gives the driver's present rate as that of the last `uncovered_us` microseconds, but of no more than `longest_us` of them.
-/// The time before that is lost.
+/// The time before those is lost. Notes in `progress` that a rate covers this time.
 fn rated(
     progress: &mut Progress,
     uncovered_us: u64,
@@ -196,8 +201,8 @@ fn rated(
     Utilization { lost_us: if busy.is_ok() { uncovered_us - us } else { 0 }, busy }
 }
 
-/// Makes the stretches of time that the driver's samples stand for, one after another. The time between two samples is busy as the
-/// later one says, up to as much as a sample covers by `spacing`. The rest of it was idle, or is lost.
+/// Makes the stretches of time that the driver's samples stand for, one after another. The time between two samples is busy as
+/// the later one says, up to as much as a sample covers by `spacing`. The rest of it was idle, or is lost.
 ///
 /// `samples`: times of the driver's clock in microseconds, and percent; the oldest first. `last` is the newest sample of the
 /// reading before. `follows_last`: the driver still had that one, so none between it and `samples` was overwritten. The first
@@ -217,7 +222,7 @@ fn stretches(
     };
     let mut before = last;
     let (mut busy, mut lost_us) = (Vec::new(), 0);
-    // Of the first sample. Those after it follow each other, and no rate was counted between them.
+    // These hold for the first sample. The samples after it follow each other, and no rate was counted between them.
     let (mut counted_us, mut is_joined) = (rated_us, follows_last);
     for (at_us, percent) in samples.iter().copied() {
         let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(counted_us);
@@ -238,7 +243,8 @@ fn stretches(
     Utilization { busy: Ok(busy), lost_us }
 }
 
-/// Asks for the device's samples since `since_us` by the driver's clock: time and percent.
+/// Asks for the device's samples that are newer than `since_us`, oldest first: time in microseconds by the driver's clock, and
+/// percent. `capacity` is as `last_capacity` of [`list`].
 fn own_samples(
     api: &Api,
     device: nvmlDevice_t,
@@ -257,7 +263,7 @@ fn own_samples(
     Ok(read)
 }
 
-/// Reads utilisation by process since the last reading.
+/// Reads the utilisation by process since the last reading. Gives nothing at the first reading.
 pub(super) fn process_busy(
     api: &Api,
     device: nvmlDevice_t,
@@ -270,7 +276,7 @@ pub(super) fn process_busy(
     let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
     let times_us = (last.newest_us, latest_us);
     let samples = processes::utilization(api, device, times_us, &mut progress.capacities[1])?;
-    if !progress.processes.take(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
+    if !progress.processes.note_reading(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
         return Ok(Vec::new());
     }
     let newest_us = progress.processes.newest_us;
@@ -292,7 +298,7 @@ mod tests {
     fn spans(samples: &[(u64, f64)], last_us: u64, is_joined: bool) -> (Vec<(u64, f64)>, u64) {
         let last = Newest { newest_us: last_us, at_ns: 1, has_begun: true, has_sample: true };
         let mut spacing = Spacing::default();
-        spacing.take(&[&[(last_us, 0.0)], samples].concat());
+        spacing.add(&[&[(last_us, 0.0)], samples].concat());
         let read = stretches(samples, &spacing, last, is_joined, 0, 100 * S * 1000);
         (read.busy.unwrap().iter().map(|busy| (busy.us, busy.percent)).collect(), read.lost_us)
     }

@@ -1,11 +1,14 @@
-//! What can be summed over devices: a figure, or one for each group.
+//! What can be summed over devices: a figure, or a figure of each group.
 
 use crate::model::groups::Groups;
 
-/// A figure of one device at one time.
+/// A figure, or one of each group. The default is none of it.
 pub(super) trait Amount: Copy + Default + PartialEq {
+    /// Gives the sum of both.
     fn plus(self, other: Self) -> Self;
+    /// Gives the smaller of both, group by group.
     fn smaller(self, other: Self) -> Self;
+    /// Gives the larger of both, group by group.
     fn larger(self, other: Self) -> Self;
 }
 

@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::gpu::{Figure, Missing, Reading};
 
-/// A time during which a figure could not be read.
+/// The times during which a figure could not be read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Why, by the latest failure.
+    /// Why the latest reading that failed did.
     pub reason: Missing,
-    /// For how long in all, from the first failed reading to the first that succeeded, nanoseconds.
+    /// The length of the times that are over, each from a first failed reading to the first that succeeded, nanoseconds.
     ns: u64,
-    /// Since when it can't be read now, CLOCK_MONOTONIC nanoseconds.
+    /// Since when the figure can't be read now, CLOCK_MONOTONIC nanoseconds. `None`: it can.
     since_ns: Option<u64>,
-    /// Most memory in use on the device meanwhile by all processes of the machine, bytes.
+    /// Most memory in use on the device during these times by all processes of the machine, bytes.
     pub used_bytes: Option<u64>,
 }
 
 impl Gap {
-    /// Gives for how long in all the figure could not be read, nanoseconds. A gap that is still open ends at `until_ns`.
+    /// Gives for how long in all the figure could not be read, nanoseconds. A time that is not over ends at `until_ns`.
     pub(super) fn ns(&self, until_ns: u64) -> u64 {
         self.ns + self.since_ns.map_or(0, |since_ns| until_ns.saturating_sub(since_ns))
     }
@@ -31,14 +31,15 @@ impl Gap {
 pub struct Availability {
     /// Figures that were known at any time.
     pub(super) known: BTreeSet<Figure>,
-    /// Why a figure was not known when it was last read.
+    /// Why a figure is not known by its last reading: the reading failed, or its value can't be used.
     pub missing: BTreeMap<Figure, Missing>,
-    /// Times during which figures could not be read.
+    /// The times during which figures could not be read.
     pub gaps: BTreeMap<Figure, Gap>,
 }
 
 impl Availability {
-    /// Takes in a figure's reading, if it was read. Gives its value. `None`: it was not read, or is not known.
+    /// Takes in a reading of a figure at `at_ns`, CLOCK_MONOTONIC nanoseconds. Gives the value. `None`: the figure was not read, or
+    /// the reading failed.
     pub(super) fn note<'a, T>(
         &mut self,
         at_ns: u64,
@@ -65,7 +66,7 @@ impl Availability {
         }
     }
 
-    /// Notes how much memory is in use on the device, by all processes of the machine, bytes: the most that a gap may hide.
+    /// Notes how much memory all processes of the machine use on the device, bytes. A figure that can't be read now hides no more.
     /// `None`: not known.
     pub(super) fn note_used(&mut self, bytes: Option<u64>) {
         for gap in self.gaps.values_mut().filter(|gap| gap.since_ns.is_some()) {
@@ -73,7 +74,7 @@ impl Availability {
         }
     }
 
-    /// Withdraws a figure: what the driver gave of it can't be used, and never could.
+    /// Withdraws a figure: what the driver gave of it can't be used, now or earlier.
     pub(super) fn withdraw(&mut self, figure: Figure, reason: Missing) {
         self.known.remove(&figure);
         self.missing.insert(figure, reason);

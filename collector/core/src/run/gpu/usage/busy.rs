@@ -1,8 +1,8 @@
 //! The largest sum of utilization over devices at one time.
 //!
-//! A driver's samples lie before the reading that gave them, and each device is read at times of its own. So the stretches of each
-//! device are laid on one timeline, and their sum is swept. They are laid one after another: each device has one value at
-//! any time.
+//! A driver's samples are of stretches of time before the reading that gave them, and each device is read at times of its own. So
+//! the stretches of all devices are laid on one timeline, which keeps their sum at any time. The stretches of one device are laid
+//! one after another: a device has one value at any time.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::amount::Amount;
 use crate::run::gpu::policy::POLICY;
 
-/// The sum over the devices for the time in which some devices have no reading yet.
+/// The sum over the devices, kept for the time that some devices have not covered yet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct BusySum<T> {
     /// Until when the utilization of each device is known, by its number, CLOCK_MONOTONIC nanoseconds.
@@ -23,24 +23,24 @@ pub(super) struct BusySum<T> {
 }
 
 impl<T: Amount> BusySum<T> {
-    /// Takes in a reading of a device at `read_ns`: the stretches before it, oldest first, each with its length in nanoseconds
-    /// and its utilization. Lays them on the timeline, without those parts of the time for which the device is known already.
-    /// Gives the largest sum that is known now and was not before.
-    pub(super) fn lay(&mut self, device: u32, read_ns: u64, stretches: &[(u64, T)]) -> T {
+    /// Takes in a reading of a device, by its number, at `read_ns`: the stretches before it, oldest first. Each has its length in
+    /// nanoseconds and its utilization. Lays them on the timeline, without those parts of the time for which the device is known
+    /// already. Gives the largest sum that is known now and was not before.
+    pub(super) fn add_reading(&mut self, device: u32, read_ns: u64, stretches: &[(u64, T)]) -> T {
         if read_ns > self.read_ns {
             self.forget(read_ns);
             self.read_ns = read_ns;
         }
-        // A stretch without length is laid as the shortest that there is: its utilization counts.
+        // A stretch without length counts, too: it is laid as the shortest that there is.
         let length_ns = |ns: u64| ns.max(1);
         let total_ns = stretches.iter().map(|(ns, _)| length_ns(*ns)).fold(0, u64::saturating_add);
         let known_until = self.known_until.get(&device).copied();
         let latest_ns = read_ns.saturating_sub(total_ns);
-        // They follow those of the reading before, unless they would end after the reading, or much too early.
-        let joined = known_until.filter(|until_ns| {
+        // They follow the stretches of the reading before, unless they would end after this reading, or much too early.
+        let follows = known_until.filter(|until_ns| {
             *until_ns <= latest_ns && latest_ns - until_ns <= POLICY.longest_sample_age_ns
         });
-        let from_ns = joined.unwrap_or(latest_ns);
+        let from_ns = follows.unwrap_or(latest_ns);
         let mut largest = T::default();
         let mut at_ns = from_ns;
         for (ns, busy) in stretches {
@@ -54,7 +54,7 @@ impl<T: Amount> BusySum<T> {
             }
             at_ns = until_ns;
         }
-        // What was before the first reading of a device is not counted. A later one without stretches tells nothing new.
+        // What was before the first reading of a device is not counted. A later reading without stretches says nothing new.
         if !stretches.is_empty() || known_until.is_none() {
             self.known_until.insert(device, at_ns.max(known_until.unwrap_or(0)));
         }
@@ -63,7 +63,7 @@ impl<T: Amount> BusySum<T> {
 
     /// Adds a utilization to the sum from one time to another, CLOCK_MONOTONIC nanoseconds. Gives the largest sum there.
     fn add(&mut self, from_ns: u64, until_ns: u64, busy: T) -> T {
-        // A step begins at both times.
+        // The sum changes at both times, so a step begins at each.
         for at_ns in [from_ns, until_ns] {
             let sum = self.steps.range(..=at_ns).next_back().map_or_else(T::default, |(_, sum)| *sum);
             self.steps.entry(at_ns).or_insert(sum);
@@ -73,7 +73,7 @@ impl<T: Amount> BusySum<T> {
             *sum = sum.plus(busy);
             largest = largest.larger(*sum);
         }
-        // A step as high as the one before it is none.
+        // A step that is as high as the one before it is dropped.
         for at_ns in [from_ns, until_ns] {
             let before = self.steps.range(..at_ns).next_back().map_or_else(T::default, |(_, sum)| *sum);
             if self.steps.get(&at_ns) == Some(&before) {
@@ -83,10 +83,11 @@ impl<T: Amount> BusySum<T> {
         largest
     }
 
-    /// Drops the time that all devices have covered, and what is too old for a device that is read late.
+    /// Drops the time that all devices have covered, and time for which no late device is waited for any longer. Drops the oldest
+    /// steps, too, if there are too many.
     fn forget(&mut self, now_ns: u64) {
         let oldest_ns = now_ns.saturating_sub(POLICY.busy_kept_ns);
-        // A device that is later than that holds nothing up.
+        // A device that is known only until before that is not waited for.
         let known_until = self.known_until.values().copied().filter(|until_ns| *until_ns >= oldest_ns);
         let mut until_ns = known_until.min().unwrap_or(oldest_ns);
         if self.steps.len() > POLICY.most_busy_steps {
@@ -116,7 +117,7 @@ mod tests {
             // Samples of 20 ms; each device is read every 360 ms, up to 20 ms after its newest sample.
             let count = if reading > 8 { 18 } else { 10 };
             let at_ns = (1000 + reading * 45) * MS;
-            largest = largest.max(sum.lay(device, at_ns, &vec![(20 * MS, 100.0); count]));
+            largest = largest.max(sum.add_reading(device, at_ns, &vec![(20 * MS, 100.0); count]));
             assert!(sum.steps.len() < 20, "{}", sum.steps.len());
         }
         assert_eq!(largest, 800.0);
@@ -126,14 +127,18 @@ mod tests {
     fn devices_that_are_busy_in_turn_never_add_up() {
         let mut sum = BusySum::default();
         for device in 0..2 {
-            sum.lay(device, 0, &[]);
+            sum.add_reading(device, 0, &[]);
         }
         // Both are read at 1000 ms and at 2000: one was busy in the first half of that time, the other in the second.
         let stretches = [[100.0, 0.0], [0.0, 100.0]];
         for at_ms in [1000, 2000, 3000] {
             for (device, of_device) in (0..).zip(&stretches) {
                 let stretches: Vec<_> = of_device.iter().map(|busy| (500 * MS, *busy)).collect();
-                assert_eq!(sum.lay(device, (at_ms + u64::from(device)) * MS, &stretches), 100.0, "{at_ms}");
+                assert_eq!(
+                    sum.add_reading(device, (at_ms + u64::from(device)) * MS, &stretches),
+                    100.0,
+                    "{at_ms}"
+                );
             }
         }
     }
@@ -142,17 +147,17 @@ mod tests {
     fn stretches_that_overlap_those_before_count_once() {
         let mut sum = BusySum::default();
         for at_ms in 1..100 {
-            assert_eq!(sum.lay(0, at_ms * 20 * MS, &[(1000 * MS, 80.0)]), 80.0);
+            assert_eq!(sum.add_reading(0, at_ms * 20 * MS, &[(1000 * MS, 80.0)]), 80.0);
         }
     }
 
     #[test]
     fn device_that_stops_answering_holds_nothing_up() {
         let mut sum = BusySum::default();
-        sum.lay(9, 1, &[(1, 50.0)]);
+        sum.add_reading(9, 1, &[(1, 50.0)]);
         for reading in 1..20_000_u64 {
             let busy = (reading % 7) as f64;
-            sum.lay((reading % 3) as u32, reading * 10 * MS, &[(30 * MS, busy)]);
+            sum.add_reading((reading % 3) as u32, reading * 10 * MS, &[(30 * MS, busy)]);
             assert!(sum.steps.len() <= POLICY.most_busy_steps + 2, "{}", sum.steps.len());
         }
     }

@@ -13,7 +13,7 @@ use super::meters::{BusyMeter, Counter, CounterKind, Gauge, ThrottleTimes};
 use super::process_lists::ProcessLists;
 use super::processes::{BusyProcesses, Processes};
 use super::recent::RecentFigures;
-use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, Reading, Vendor};
+use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Missing, ProcessMemory, Reading, Vendor};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::GpuSample;
 use crate::run::gpu::pid_table::{PidEntry, PidResolver};
@@ -32,52 +32,52 @@ pub(super) struct DeviceReading<'a> {
     pub most_unread_ns: u64,
 }
 
-/// When a device stopped answering.
+/// The loss of a device: it fell off the bus, or its driver no longer has it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
-    /// The first time, CLOCK_MONOTONIC nanoseconds.
+    /// When it was lost first, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
-    /// It answered again later.
+    /// It has answered since it was lost last.
     pub is_back: bool,
 }
 
 /// What a driver reported of the run's processes on a device.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunOnDevice {
-    /// Their largest memory, bytes.
+    /// The largest memory that they had together, bytes.
     pub max: Groups<u64>,
-    /// Whether any was ever seen on it.
+    /// One of them was seen on it.
     pub is_used: bool,
-    /// An accounting entry reported memory of one, whether or not the process list did.
+    /// An accounting entry reported memory of one, whether or not a process list did.
     pub has_accounting: bool,
     /// The driver listed one without its memory.
     pub has_unreported: Groups<bool>,
     /// When the driver first listed one by a known pid, CLOCK_MONOTONIC nanoseconds.
     listed_since_ns: Option<u64>,
-    /// The driver listed a pid of another namespace, which may be one of them.
+    /// The driver listed a pid of another namespace, which may be that of one of them.
     has_foreign: bool,
     /// The driver reported the utilisation of any process of the machine.
     has_any_samples: bool,
-    /// The driver reported that of a pid of another namespace. Drivers up to 560 do so where their lists already have the
-    /// pids of the reader's namespace (HAMi-core issue 112).
+    /// The driver reported the utilisation of a pid of another namespace. Drivers up to 560 do so where their lists already have
+    /// the pids of the reader's namespace (HAMi-core issue 112).
     has_foreign_samples: bool,
     /// The driver reported the utilisation of one of them.
     pub has_samples: bool,
 }
 
-/// What one list of the processes on a device comes to.
+/// The memory of the run's processes by one list of the processes on a device.
 #[derive(Default)]
 struct ListSums {
-    /// Memory of the run's processes, bytes.
+    /// Sums over the run's processes, bytes.
     memory: Groups<u64>,
-    /// That of each process whose figures are kept, by id, bytes. `None`: the list has it without memory.
+    /// Memory of each process whose figures are kept, by id, bytes. `None`: the list has the process without its memory.
     by_process: BTreeMap<u64, Option<u64>>,
     /// The start of each of these that began during the run, by id, CLOCK_MONOTONIC nanoseconds.
     starts: BTreeMap<u64, u64>,
-    /// Processes that an entry has with memory, by id.
-    with: BTreeSet<u64>,
-    /// Processes that an older entry has without memory, by id, and whether it is the main one.
-    without: BTreeMap<u64, bool>,
+    /// Processes of which an entry has the memory, by id.
+    with_memory: BTreeSet<u64>,
+    /// Processes of which an entry that an earlier list had, too, lacks the memory. By id, with whether it is the main one.
+    lacking_memory: BTreeMap<u64, bool>,
 }
 
 impl ListSums {
@@ -86,22 +86,23 @@ impl ListSums {
     /// `is_kept`: the process has figures of its own.
     fn add(&mut self, process: &PidEntry, bytes: Option<u64>, was_listed: bool, is_kept: bool) {
         if bytes.is_some() {
-            self.with.insert(process.id);
+            self.with_memory.insert(process.id);
         } else if was_listed {
-            self.without.insert(process.id, process.is_main);
+            self.lacking_memory.insert(process.id, process.is_main);
         }
         self.memory.add(process.is_main, bytes.unwrap_or(0), u64::saturating_add);
         if is_kept {
-            // The driver may list it once for each of several thread ids.
+            // The driver may list a process once for each of several thread ids.
             let held = self.by_process.entry(process.id).or_default();
             *held = bytes.map_or(*held, |bytes| Some(held.unwrap_or(0).saturating_add(bytes)));
             self.starts.extend((!process.ran_before).then_some((process.id, process.start_ns)));
         }
     }
 
-    /// Gives, for each process without memory in any of its entries, whether it is the main one.
-    fn without_memory(&self) -> impl Iterator<Item = bool> {
-        self.without.iter().filter(|(id, _)| !self.with.contains(id)).map(|(_, is_main)| *is_main)
+    /// Gives, for each process that lacks its memory in all entries, whether it is the main one.
+    fn unreported(&self) -> impl Iterator<Item = bool> {
+        let lacking = self.lacking_memory.iter().filter(|(id, _)| !self.with_memory.contains(id));
+        lacking.map(|(_, is_main)| *is_main)
     }
 }
 
@@ -112,7 +113,7 @@ pub struct DeviceUsage {
     pub device: Arc<Device>,
     /// Whether the command's environment names it; `None`: it names none.
     pub is_visible: Option<bool>,
-    /// It is part of a device that is tracked itself.
+    /// It is a part of a device that is tracked itself.
     pub is_part: bool,
     /// Which figures are known, and why the others are not.
     pub figures: Availability,
@@ -126,25 +127,26 @@ pub struct DeviceUsage {
     pub throttle: ThrottleTimes,
     /// Critical errors by number, and how often.
     pub xids: BTreeMap<u64, u64>,
-    /// It was lost.
+    /// When it was lost; `None`: it never was.
     pub loss: Option<Loss>,
-    /// The driver's lists of the processes on it.
+    /// When the driver's lists of the processes on it were read.
     pub lists: ProcessLists,
     /// The run's processes on it.
     pub run: RunOnDevice,
-    /// When it had no free memory last; `None`: never, or it is a part of a device.
+    /// When it had no free memory last; `None`: it always had some, or is a part of a device.
     pub full: Option<FullMemory>,
     /// The steps of the memory of the run's processes.
     steps: MemorySteps,
-    /// Memory in use by all processes of the machine at the last reading, bytes.
+    /// Memory in use by all processes of the machine at the last reading, bytes. `None`: not known.
     used_bytes: Option<u64>,
-    /// What samples have of it.
+    /// The figures that samples have.
     recent: RecentFigures,
-    /// When it was read last, CLOCK_MONOTONIC nanoseconds; 0: never.
+    /// When its figures were read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     last_ns: u64,
 }
 
 impl DeviceUsage {
+    /// Makes a device of which nothing has been read.
     pub(super) fn new(device: Device, is_visible: Option<bool>) -> Self {
         Self { device: Arc::new(device), is_visible, ..Self::default() }
     }
@@ -154,7 +156,7 @@ impl DeviceUsage {
         self.figures.known.contains(&figure)
     }
 
-    /// Gives why a figure was not known when it was last read.
+    /// Gives why a figure is not known by its last reading. `None`: it is known, or was never read.
     pub(crate) fn missing(&self, figure: Figure) -> Option<&Missing> {
         self.figures.missing.get(&figure)
     }
@@ -174,8 +176,8 @@ impl DeviceUsage {
         self.counters.get(&figure).and_then(Counter::total)
     }
 
-    /// Gives what became known of it since the sample before. What was last read before `oldest_ns`, CLOCK_MONOTONIC
-    /// nanoseconds, is too old to be known now.
+    /// Gives the figures of the device for a sample: the largest that became known since the sample began, or else the last ones.
+    /// A figure that was last read before `oldest_ns`, CLOCK_MONOTONIC nanoseconds, is too old to be known.
     pub(super) fn now(&self, oldest_ns: u64) -> GpuSample {
         let mut gauges = self.recent.gauges(oldest_ns);
         GpuSample {
@@ -194,12 +196,12 @@ impl DeviceUsage {
         self.recent.run_bytes.get(oldest_ns).is_some()
     }
 
-    /// Begins a sample: it has what is read from now on.
+    /// Begins a sample: it has what becomes known from now on.
     pub(super) fn begin_sample(&mut self) {
         self.recent.begin();
     }
 
-    /// Whether any reading had more than its loss.
+    /// Whether its figures were ever read.
     pub(crate) fn was_read(&self) -> bool {
         self.last_ns != 0
     }
@@ -209,30 +211,29 @@ impl DeviceUsage {
         gap.ns(self.last_ns)
     }
 
-    /// Whether the lists were read while a process lived: between these times, CLOCK_MONOTONIC nanoseconds. `None`: they are
-    /// never read, or no process of the run is expected on this device.
+    /// Whether the process lists were read from `from_ns` to `to_ns`, CLOCK_MONOTONIC nanoseconds. `None`: they were never read, or
+    /// no process of the run is expected on this device.
     pub(super) fn was_listed_within(&self, from_ns: u64, to_ns: u64) -> Option<bool> {
-        let counts = self.lists.count > 0 && self.is_visible != Some(false);
-        counts.then(|| self.lists.were_read_within(from_ns, to_ns))
+        let is_expected = self.lists.count > 0 && self.is_visible != Some(false);
+        is_expected.then(|| self.lists.were_read_within(from_ns, to_ns))
     }
 
-    /// Gives why the utilisation by the run's processes is not known, although the driver has a call for it. `None`: it is
-    /// known, or it is the driver that has no call.
+    /// Gives why the utilisation by the run's processes is not known, although the driver has a call for it. `None`: the
+    /// utilisation is known, as far as the driver's answers show.
     pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
         let interval_ns = POLICY.process_sample_interval_ns;
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
-        // A process of the run that the lists show may be the one that has the samples.
+        // Drivers report no samples of an idle process. If there are none of any process, all may have been idle. That is sure
+        // only after one was listed for an interval, and if the device was idle, too.
+        let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
+        let may_lack_samples = listed_ns.is_some_and(|ns| ns < interval_ns || was_busy);
+        if !self.run.has_any_samples && may_lack_samples {
+            return Some(Missing::NoSample);
+        }
+        // Samples under a pid of another namespace may be those of a process of the run.
         let is_foreign = self.missing(Figure::ProcessMemory) == Some(&Missing::ForeignPids)
             || (self.run.has_foreign_samples && listed_ns.is_some());
-        let was_busy = self.busy.active_s().is_some_and(|s| s * 1e9 >= interval_ns as f64);
-        match (self.run.has_any_samples, self.run.has_samples) {
-            // No process of the machine had samples. Drivers report none of a process that is idle. That is known only
-            // after an interval, and only if the device was idle too.
-            (false, _) if listed_ns.is_some_and(|ns| ns < interval_ns || was_busy) => Some(Missing::NoSample),
-            // Samples under a pid of another namespace may be those of a process of the run.
-            (_, false) if is_foreign => Some(Missing::ForeignPids),
-            _ => None,
-        }
+        (!self.run.has_samples && is_foreign).then_some(Missing::ForeignPids)
     }
 
     /// Gives the steps of memory since the last call.
@@ -245,17 +246,18 @@ impl DeviceUsage {
         self.steps.ended(id);
     }
 
-    /// Takes in a reading: of the device, then of the run's processes on it.
-    pub(super) fn add(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
-        self.add_figures(reading, all);
-        self.add_memory(reading, seen, all);
-        self.add_run_busy(reading, seen, all);
-        self.add_accounting(reading, seen, all);
+    /// Takes in a reading: of the device, then of the run's processes on it. Adds to the figures of these processes, and to the
+    /// maxima over all devices.
+    pub(super) fn add(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
+        self.add_figures(reading, maxima);
+        self.add_memory(reading, processes, maxima);
+        self.add_run_busy(reading, processes, maxima);
+        self.add_accounting(reading, processes, maxima);
         self.figures.note_used(self.used_bytes);
     }
 
     /// Takes in the figures of the device itself, and whether it is lost.
-    fn add_figures(&mut self, reading: &DeviceReading, all: &mut Maxima) {
+    fn add_figures(&mut self, reading: &DeviceReading, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
         // The XID that explains a loss comes before it, or in the same reading.
         let xids = self.figures.note(at_ns, Figure::Xid, sample.xids.as_ref());
@@ -267,7 +269,7 @@ impl DeviceUsage {
             self.used_bytes = None;
             self.recent = RecentFigures::default();
             self.steps.lose();
-            all.lose(reading.number, at_ns);
+            maxima.note_loss(reading.number, at_ns);
             return;
         }
         if !sample.has_figures() {
@@ -277,9 +279,9 @@ impl DeviceUsage {
             loss.is_back = true;
         }
         for (figure, value) in &sample.values {
-            self.add_value(reading, *figure, value, all);
+            self.add_value(reading, *figure, value, maxima);
         }
-        self.add_busy(reading, all);
+        self.add_busy(reading, maxima);
         if let Some(reasons) = self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
             self.throttle.add(at_ns, reasons);
         }
@@ -287,13 +289,19 @@ impl DeviceUsage {
     }
 
     /// Takes in the value of a gauge or a counter, in the figure's unit, or why there is none.
-    fn add_value(&mut self, reading: &DeviceReading, figure: Figure, value: &Reading<f64>, all: &mut Maxima) {
+    fn add_value(
+        &mut self,
+        reading: &DeviceReading,
+        figure: Figure,
+        value: &Reading<f64>,
+        maxima: &mut Maxima,
+    ) {
         let DeviceReading { at_ns, .. } = *reading;
         if figure == Figure::MemoryUsed {
             self.used_bytes = value.as_ref().ok().map(|value| *value as u64);
             self.figures.note_used(self.used_bytes);
             if let Some(bytes) = self.used_bytes.filter(|_| !self.is_part) {
-                all.add_used(reading.number, at_ns, bytes);
+                maxima.add_used(reading.number, at_ns, bytes);
             }
         }
         let Some(value) = self.figures.note(at_ns, figure, Some(value)).copied() else { return };
@@ -310,7 +318,7 @@ impl DeviceUsage {
             .or_insert_with(|| Counter::new(at_ns, value));
     }
 
-    /// Gives what a counter can count at most, and how it counts.
+    /// Gives what a counter can count at most, whether it can wrap, and until when this reading may have counted.
     fn counter_kind(&self, figure: Figure, reading: &DeviceReading) -> CounterKind {
         let DeviceReading { at_ns, sample, .. } = *reading;
         match figure {
@@ -328,51 +336,49 @@ impl DeviceUsage {
     }
 
     /// Takes in the utilisation of the device, in stretches before the reading.
-    fn add_busy(&mut self, reading: &DeviceReading, all: &mut Maxima) {
+    fn add_busy(&mut self, reading: &DeviceReading, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, .. } = *reading;
         let spans = self.figures.note(at_ns, Figure::Utilization, sample.busy.as_ref());
         let Some(spans) = spans else { return };
-        self.busy.lose(sample.busy_lost_us);
+        self.busy.add_lost(sample.busy_lost_us);
         spans.iter().for_each(|span| self.busy.add(*span));
         let stretch = |span: &Busy| (span.us.saturating_mul(1000), span.percent.clamp(0.0, 100.0));
         let stretches: Vec<(u64, f64)> = spans.iter().map(stretch).collect();
         for (_, percent) in &stretches {
             self.recent.busy_percent.add(at_ns, *percent);
         }
-        all.add_busy(reading.number, at_ns, &stretches);
+        maxima.add_busy(reading.number, at_ns, &stretches);
     }
 
     /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560
     /// list a process of a container by its pid there, but look for its memory by its pid outside. See
-    /// open-gpu-kernel-modules PR 614 and HAMi-core issue 112. A single 0 is that of a process that ended between these two
-    /// questions.
+    /// open-gpu-kernel-modules PR 614 and HAMi-core issue 112. A single 0 can also come from a process that ended between these
+    /// two steps of the driver.
     fn has_false_zeros(&self) -> bool {
         self.device.vendor == Some(Vendor::Nvidia)
     }
 
-    /// Takes in the process lists: which processes of the run are on the device, and with how much memory.
-    fn add_memory(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
-        let DeviceReading { number, sample, pids, .. } = *reading;
-        if sample.is_lost {
-            seen.add_memory(number, &self.device.id, reading.at_ns, &BTreeMap::new());
-        }
-        let at_ns = if sample.listed_ns == 0 { reading.at_ns } else { sample.listed_ns };
-        let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
-        let Some(list) = list else { return };
-        self.lists.add(at_ns, reading.most_unread_ns);
-        // Adds up the entries that are about processes of the run.
+    /// Adds up the entries of a process list, read at `at_ns` (CLOCK_MONOTONIC nanoseconds), that are about processes of the run.
+    /// Notes what the list shows of them, and whether it has a pid of another namespace.
+    fn add_up(
+        &mut self,
+        list: &[ProcessMemory],
+        at_ns: u64,
+        pids: PidResolver,
+        processes: &mut Processes,
+    ) -> ListSums {
         let mut sums = ListSums::default();
         for listed in list {
-            let said = listed.bytes.as_ref().ok().copied();
-            let since_ns = self.lists.add_entry(at_ns, listed.pid, said);
+            let reported = listed.bytes.as_ref().ok().copied();
+            let since_ns = self.lists.add_entry(at_ns, listed.pid, reported);
             match pids.resolve(listed.pid, [at_ns, at_ns]) {
                 Some(process) if process.started_by(since_ns) => {
                     self.run.is_used = true;
                     self.run.listed_since_ns.get_or_insert(at_ns);
-                    self.run.has_unreported.add(process.is_main, said.is_none(), |a, b| a || b);
-                    let bytes = said.filter(|bytes| *bytes > 0 || !self.has_false_zeros());
-                    let used = seen.named(process, listed.pid);
-                    let is_kept = used.map(|used| used.on(&self.device.id)).is_some();
+                    self.run.has_unreported.add(process.is_main, reported.is_none(), |a, b| a || b);
+                    let bytes = reported.filter(|bytes| *bytes > 0 || !self.has_false_zeros());
+                    let kept = processes.named(process, listed.pid);
+                    let is_kept = kept.map(|kept| kept.on_device(&self.device.id)).is_some();
                     sums.add(process, bytes, since_ns < at_ns, is_kept);
                 }
                 // An old entry of a pid that is used again.
@@ -380,16 +386,30 @@ impl DeviceUsage {
                 None => self.run.has_foreign |= pids.is_foreign(listed.pid),
             }
         }
-        // The maxima of their group are unknown from now on.
-        for is_main in sums.without_memory() {
+        self.lists.forget_unlisted(at_ns);
+        sums
+    }
+
+    /// Takes in the process list: which processes of the run are on the device, and with how much memory.
+    fn add_memory(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
+        let DeviceReading { number, sample, .. } = *reading;
+        if sample.is_lost {
+            processes.add_memory(number, &self.device.id, reading.at_ns, &BTreeMap::new());
+        }
+        let at_ns = if sample.listed_ns == 0 { reading.at_ns } else { sample.listed_ns };
+        let list = self.figures.note(at_ns, Figure::ProcessMemory, sample.processes.as_ref());
+        let Some(list) = list else { return };
+        self.lists.add(at_ns, reading.most_unread_ns);
+        let sums = self.add_up(list, at_ns, reading.pids, processes);
+        // The maxima of their groups are unknown from now on.
+        for is_main in sums.unreported() {
             self.run.has_unreported.add(is_main, true, |a, b| a || b);
         }
-        self.lists.forget_unlisted(at_ns);
         if !self.is_part {
             let full = FullMemory::of(&self.device, at_ns, self.used_bytes, &sums.by_process);
             self.full = full.or(self.full.take());
         }
-        seen.add_memory(number, &self.device.id, at_ns, &sums.by_process);
+        processes.add_memory(number, &self.device.id, at_ns, &sums.by_process);
         self.steps.add(MemoryList {
             at_ns,
             oldest_ns: at_ns.saturating_sub(reading.most_unread_ns),
@@ -401,61 +421,63 @@ impl DeviceUsage {
             // Any of the foreign pids may be a process of the run, and no process of it was ever listed by a known pid.
             self.figures.withdraw(Figure::ProcessMemory, Missing::ForeignPids);
         } else {
-            all.add_memory(number, at_ns, sums.memory);
+            maxima.add_memory(number, at_ns, sums.memory);
             self.recent.run_bytes.add(at_ns, sums.memory);
             self.run.max = self.run.max.with(sums.memory, u64::max);
         }
     }
 
-    /// Takes in the utilisation by process.
-    fn add_run_busy(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+    /// Takes in the utilisation of the device by each process of the run.
+    fn add_run_busy(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
         let DeviceReading { number, at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::ProcessUtilization, sample.process_busy.as_ref());
         let Some(list) = list else { return };
         let mut stretches = BusyProcesses::default();
         for listed in list {
-            // Busy time since the process's start is no stretch: the process is the one of that pid at the reading.
+            // Busy time since the process's start has no length here: the process is the one that has the pid at the reading.
             let us = if listed.is_from_start { 0 } else { listed.busy.us };
             let from_ns = at_ns.saturating_sub(us.saturating_mul(1000));
             let Some(process) = pids.resolve(listed.pid, [from_ns, at_ns]) else {
                 self.run.has_foreign_samples |= pids.is_foreign(listed.pid);
                 continue;
             };
-            // Without a stretch, the busy time is not the process's own, or was before the run: nothing is known of its utilization.
-            let is_before = listed.is_from_start && process.ran_before;
-            let busy = Some(listed)
-                .filter(|_| !is_before)
-                .and_then(|listed| listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns))
-                .unwrap_or(Busy { us: 0, percent: 0.0 });
+            // Busy time that includes time before the run, or is not the process's own, says nothing of its utilisation.
+            let includes_earlier = listed.is_from_start && process.ran_before;
+            let stretch = if includes_earlier {
+                None
+            } else {
+                listed.stretch(process.start_ns, at_ns, POLICY.start_slack_ns)
+            };
+            let busy = stretch.unwrap_or(Busy { us: 0, percent: 0.0 });
             stretches.add(process, busy);
             self.run.has_samples = true;
             self.run.is_used |= busy.percent > 0.0;
-            if let Some(process) = seen.named(process, listed.pid) {
-                process.on(&self.device.id).busy.add(busy);
+            if let Some(kept) = processes.named(process, listed.pid) {
+                kept.on_device(&self.device.id).busy.add(busy);
             }
         }
         self.run.has_any_samples |= !list.is_empty();
-        all.add_process_busy(number, at_ns, &stretches.sums());
+        maxima.add_process_busy(number, at_ns, &stretches.sums());
     }
 
-    /// Takes in accounting entries, which hold the peak of processes that no sample saw.
-    fn add_accounting(&mut self, reading: &DeviceReading, seen: &mut Processes, all: &mut Maxima) {
+    /// Takes in the driver's accounting entries. They have the peaks of processes that no sample saw, too.
+    fn add_accounting(&mut self, reading: &DeviceReading, processes: &mut Processes, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::Accounting, sample.accounting.as_ref());
         // The entry of a running process is not final; it is read again.
         for entry in list.into_iter().flatten().filter(|entry| !entry.is_running) {
             let process = pids.table.resolve_accounting(entry.pid, entry.started_us);
             let (Some(process), Some(bytes)) = (process, entry.peak_bytes) else { continue };
-            // The entry does not say which processes used the device at the same time. The process alone is a lower bound
-            // of their sum.
+            // The entry does not say which processes used the device at the same time. The peak of this process alone is a lower
+            // bound of their sum.
             let mut alone = Groups::default();
             alone.add(process.is_main, bytes, u64::saturating_add);
             self.run.is_used = true;
             self.run.has_accounting = true;
             self.run.max = self.run.max.with(alone, u64::max);
-            all.add_accounted(alone);
-            if let Some(process) = seen.named(process, entry.pid) {
-                process.add_accounting(&self.device.id, bytes, entry.utilization_percent);
+            maxima.add_accounted(alone);
+            if let Some(kept) = processes.named(process, entry.pid) {
+                kept.add_accounting(&self.device.id, bytes, entry.utilization_percent);
             }
         }
     }

@@ -1,11 +1,11 @@
 //! The largest sum of memory over devices at one time, from readings of one device after another.
 //!
-//! Only one device is known at the time of a reading. Each other device counts the smaller of its readings before and after
-//! that time. So memory that moves from one device to another is not counted twice, though both readings showed it. A sum is
-//! a lower bound as long as the memory of no device falls and rises again between two of its readings.
+//! At the time of a reading, the memory of one device alone is known. Each other device counts with the smaller of its readings
+//! before and after that time. So memory that moves from one device to another is not counted twice, though readings of both
+//! showed it. A sum is a lower bound as long as the memory of no device falls and rises again between two of its readings.
 //!
-//! A sum is open until each other device was read again, and counts as far as it is known. So a device that stops answering
-//! holds nothing up.
+//! A sum is open until each other device was read again. Until then it counts with what is known, so a device that stops
+//! answering holds nothing up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +22,7 @@ pub(super) struct HeldSum<T> {
     open: Vec<OpenSum<T>>,
 }
 
+/// The last reading of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Last<T> {
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -34,9 +35,9 @@ struct Last<T> {
 struct OpenSum<T> {
     /// CLOCK_MONOTONIC, nanoseconds.
     at_ns: u64,
-    /// What is known of it.
+    /// The memory on the devices that are known at that time.
     sum: T,
-    /// The devices that were read before that time, and not since.
+    /// The other devices, which were read before that time and not since. Their next readings add to the sum.
     awaits: BTreeSet<u32>,
 }
 
@@ -44,10 +45,10 @@ impl<T: Amount> HeldSum<T> {
     /// Takes in a reading of a device, by its number: what is held on it at `at_ns`, CLOCK_MONOTONIC nanoseconds. Adds that to
     /// the open sums that await the device, and opens the sum at this time. Gives the largest sum that is known now and was not
     /// before.
-    pub(super) fn read(&mut self, device: u32, at_ns: u64, held: T) -> T {
+    pub(super) fn add_reading(&mut self, device: u32, at_ns: u64, held: T) -> T {
         let newest_ns = self.open.last().map_or(0, |open| open.at_ns);
         if at_ns > newest_ns {
-            self.tidy();
+            self.drop_needless_sums();
         }
         let before = self.last.insert(device, Last { at_ns, held });
         let mut largest = held;
@@ -55,18 +56,21 @@ impl<T: Amount> HeldSum<T> {
         for open in &mut self.open {
             let is_awaited = open.awaits.remove(&device);
             if open.at_ns == at_ns && before.is_none_or(|before| before.at_ns < at_ns) {
-                // Some drivers are read for all devices at once: then this is the device's memory at the sum's time.
+                // Some drivers read all devices at once: then this is the device's memory at the time of the sum.
                 is_joined = true;
                 open.sum = open.sum.plus(held);
-            } else if let Some(before) = before.filter(|_| is_awaited && open.at_ns < at_ns) {
-                // Read before and after the time of this sum, the device held the smaller of both.
+            } else if let Some(before) = before
+                && is_awaited
+                && open.at_ns < at_ns
+            {
+                // The device was read before and after the time of this sum: it held the smaller of both then.
                 open.sum = open.sum.plus(before.held.smaller(held));
             }
             largest = largest.larger(open.sum);
         }
-        // Without memory here, the sum at the reading before this one, which was of another device, is no smaller.
-        let is_needed = held != T::default() && !is_joined && at_ns >= newest_ns;
-        if is_needed {
+        // Without memory on this device, the sum at this time is no larger than that at the reading before.
+        let is_new_sum_needed = held != T::default() && !is_joined && at_ns >= newest_ns;
+        if is_new_sum_needed {
             let was_read_before = |(_, last): &(&u32, &Last<T>)| last.at_ns < at_ns;
             let awaits = self.last.iter().filter(was_read_before).map(|(device, _)| *device).collect();
             self.open.push(OpenSum { at_ns, sum: held, awaits });
@@ -84,10 +88,10 @@ impl<T: Amount> HeldSum<T> {
         self.last.get(&device).is_some_and(|last| last.held != T::default())
     }
 
-    /// Drops the sums that await no device. Of those that await the same devices, the larger counts: what they gain is the
-    /// same. At most one sum is left for each device, since those that an earlier sum awaits are among those that a later
-    /// one awaits.
-    fn tidy(&mut self) {
+    /// Drops the sums that await no device. Of sums that await the same devices, the larger is kept, since all of them gain the
+    /// same. At most one sum is left for each device: the devices that an earlier sum awaits are among those that a later one
+    /// awaits.
+    fn drop_needless_sums(&mut self) {
         let mut kept: Vec<OpenSum<T>> = Vec::new();
         for open in self.open.drain(..).filter(|open| !open.awaits.is_empty()) {
             match kept.iter_mut().find(|other| other.awaits == open.awaits) {
@@ -96,7 +100,7 @@ impl<T: Amount> HeldSum<T> {
             }
         }
         kept.sort_by_key(|open| open.at_ns);
-        // Readings that came late can leave more, of which the oldest know most.
+        // Readings that came late can leave more. Then the oldest are kept, which await the fewest devices.
         kept.truncate(2 * self.last.len());
         self.open = kept;
     }
@@ -109,7 +113,11 @@ mod tests {
     /// The largest sum of readings of (device, time, bytes).
     fn largest(readings: &[(u32, u64, u64)]) -> u64 {
         let mut sum = HeldSum::default();
-        readings.iter().map(|(device, at_ns, held)| sum.read(*device, *at_ns, *held)).max().unwrap_or(0)
+        readings
+            .iter()
+            .map(|(device, at_ns, held)| sum.add_reading(*device, *at_ns, *held))
+            .max()
+            .unwrap_or(0)
     }
 
     // Requirement: GPU-1
@@ -147,10 +155,11 @@ mod tests {
     fn device_that_stops_answering_holds_nothing_up() {
         let mut sum = HeldSum::default();
         for device in 0..8 {
-            sum.read(device, 1, 100);
+            sum.add_reading(device, 1, 100);
         }
         for round in 1..1000 {
-            let readings = (0..7).map(|device| sum.read(device, 10 * round + u64::from(device), round));
+            let readings =
+                (0..7).map(|device| sum.add_reading(device, 10 * round + u64::from(device), round));
             let largest = readings.max();
             assert!(sum.open.len() <= 8, "{sum:?}");
             // In the second round each of the others was read before and after.

@@ -6,15 +6,16 @@ use crate::model::gpu::{Figure, Missing};
 use crate::run::gpu::policy::most_unread_ns;
 
 impl GpuUsage {
-    /// Whether the memory of processes on all devices is known at this time, CLOCK_MONOTONIC nanoseconds. A device that is lost
-    /// holds none. One whose parts report it needs not tell it itself.
+    /// Whether the memory of processes on all devices is known at this time, CLOCK_MONOTONIC nanoseconds. Lost devices hold none,
+    /// and a device whose parts report the memory need not report it itself. Both are left out. With no other device, it is not
+    /// known.
     pub(crate) fn knows_process_memory(&self, at_ns: u64) -> bool {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
-        let counts = |device: &&DeviceUsage| {
-            let is_there = device.loss.is_none_or(|loss| loss.is_back);
-            is_there && !device.missing(Figure::ProcessMemory).is_some_and(Missing::is_reported_by_parts)
+        let must_report = |device: &&DeviceUsage| {
+            let is_lost = device.loss.is_some_and(|loss| !loss.is_back);
+            !is_lost && !device.missing(Figure::ProcessMemory).is_some_and(Missing::is_reported_by_parts)
         };
-        let mut devices = self.devices.iter().filter(counts).peekable();
+        let mut devices = self.devices.iter().filter(must_report).peekable();
         devices.peek().is_some() && devices.all(|device| device.knows_run_memory(oldest_ns))
     }
 

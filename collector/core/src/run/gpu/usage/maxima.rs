@@ -34,14 +34,14 @@ pub struct Maxima {
 impl Maxima {
     /// Takes in how much memory of a whole device is in use by all processes of the machine, bytes. `device`: its number.
     pub(super) fn add_used(&mut self, device: u32, at_ns: u64, bytes: u64) {
-        let sum = self.used_sum.read(device, at_ns, bytes);
+        let sum = self.used_sum.add_reading(device, at_ns, bytes);
         self.recent_used.add(at_ns, sum);
         raise(&mut self.used_bytes, sum);
     }
 
     /// Takes in how much memory the run's processes have on a device, bytes. `device`: its number.
     pub(super) fn add_memory(&mut self, device: u32, at_ns: u64, bytes: Groups<u64>) {
-        let sum = self.memory_sum.read(device, at_ns, bytes);
+        let sum = self.memory_sum.add_reading(device, at_ns, bytes);
         self.recent_memory.add(at_ns, sum);
         raise(&mut self.memory, sum);
     }
@@ -53,15 +53,16 @@ impl Maxima {
         self.recent_busy.begin();
     }
 
-    /// Takes in memory that processes had at some time that is over, bytes. No sample has it, as that time is not known.
+    /// Takes in memory that a process had, bytes, by an accounting entry. Its time is not known, so no sample has it.
     pub(super) fn add_accounted(&mut self, bytes: Groups<u64>) {
         raise(&mut self.memory, bytes);
     }
 
-    /// Takes in how busy a device was in these stretches before a reading: their lengths in nanoseconds, and percent.
+    /// Takes in how busy a device, given by its number, was in these stretches before a reading: their lengths in nanoseconds, and
+    /// percent.
     pub(super) fn add_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, f64)]) {
         // Without stretches, too: a device's first reading says from when on it is known.
-        let largest = self.busy_sum.lay(device, read_ns, stretches);
+        let largest = self.busy_sum.add_reading(device, read_ns, stretches);
         if !stretches.is_empty() {
             self.recent_busy.add(read_ns, largest);
             raise(&mut self.busy, largest);
@@ -70,13 +71,13 @@ impl Maxima {
 
     /// Takes in the utilisation of a device by the run's processes, percent, in stretches as [`Self::add_busy`].
     pub(super) fn add_process_busy(&mut self, device: u32, read_ns: u64, stretches: &[(u64, Groups<f64>)]) {
-        raise(&mut self.process_busy, self.process_busy_sum.lay(device, read_ns, stretches));
+        raise(&mut self.process_busy, self.process_busy_sum.add_reading(device, read_ns, stretches));
     }
 
-    /// Takes in that a device is lost: it has nothing any more.
-    pub(super) fn lose(&mut self, device: u32, at_ns: u64) {
-        self.used_sum.read(device, at_ns, 0);
-        self.memory_sum.read(device, at_ns, Groups::default());
+    /// Takes in that a device, given by its number, is lost: no memory is held on it any more.
+    pub(super) fn note_loss(&mut self, device: u32, at_ns: u64) {
+        self.used_sum.add_reading(device, at_ns, 0);
+        self.memory_sum.add_reading(device, at_ns, Groups::default());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Single figures over time: gauges, counters that can wrap or restart, busy and throttled time.
+//! Single figures of a device over time: gauges, counters that can wrap or restart, busy and throttled time.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,10 +14,11 @@ pub struct Gauge {
     pub min: f64,
     /// Largest reading.
     pub max: f64,
-    /// Value times seconds, the readings joined by straight lines.
+    /// The integral over time, in the gauge's unit times seconds. The readings are joined by straight lines.
     integral: f64,
     /// The last reading: when it was, CLOCK_MONOTONIC nanoseconds, and its value.
     last: (u64, f64),
+    /// When the first reading was, CLOCK_MONOTONIC nanoseconds.
     first_ns: u64,
 }
 
@@ -27,7 +28,7 @@ impl Gauge {
         Self { min: value, max: value, integral: 0.0, last: (at_ns, value), first_ns: at_ns }
     }
 
-    /// Adds another reading, later than all before it. The value went from one to the other in a straight line.
+    /// Adds another reading, later than all before it. Between two readings the value is taken to change in a straight line.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64) {
         let (before_ns, before) = self.last;
         self.integral += (before + value) / 2.0 * seconds(at_ns.saturating_sub(before_ns));
@@ -36,62 +37,63 @@ impl Gauge {
         self.last = (at_ns, value);
     }
 
-    /// Gives value times seconds. `None`: there is a single reading.
+    /// Gives the integral over time, in the gauge's unit times seconds. `None`: there is a single reading.
     pub(crate) fn integrated(&self) -> Option<f64> {
         (self.last.0 > self.first_ns).then_some(self.integral)
     }
 
-    /// Gives the time between its first and its last reading, seconds. `None`: there is a single one.
+    /// Gives the time from the first reading to the last, seconds. `None`: there is a single reading.
     pub(crate) fn span_s(&self) -> Option<f64> {
         (self.last.0 > self.first_ns).then(|| seconds(self.last.0 - self.first_ns))
     }
 
     /// Gives the mean over time; of a single reading, its value.
     pub(crate) fn mean(&self) -> f64 {
-        let length = seconds(self.last.0.saturating_sub(self.first_ns));
+        let length_s = seconds(self.last.0.saturating_sub(self.first_ns));
         // Rounding must not lead beyond the smallest and largest reading.
-        if length > 0.0 { (self.integral / length).clamp(self.min, self.max) } else { self.last.1 }
+        if length_s > 0.0 { (self.integral / length_s).clamp(self.min, self.max) } else { self.last.1 }
     }
 }
 
 /// What is known of how a counter counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CounterKind {
-    /// The most that it can count in a second.
+    /// The most that it can count in a second, in its own unit.
     pub most_per_s: f64,
     /// It has 32 bits, unless a reading is larger.
     pub may_wrap: bool,
-    /// When this reading was complete, nanoseconds: until then it may have counted.
+    /// When this reading was complete, CLOCK_MONOTONIC nanoseconds: the counter may have counted until then.
     pub until_ns: u64,
 }
 
 /// A counter that goes up, until it wraps or the driver restarts it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counter {
-    /// The count since the first reading, without `low`.
+    /// The count since the first reading, without that of `after_step_back`.
     total: f64,
     /// How often it restarted at zero; what it had counted since the reading before is lost.
     pub restarts: u64,
-    /// How often it stepped back by what no restart explains.
+    /// How often it stepped back in a way that no wrap or restart explains.
     pub steps_back: u64,
     /// It was read more than once: a single reading gives no difference.
     pub has_counted: bool,
-    /// It could have wrapped unseen.
+    /// It could have wrapped unseen, if it has 32 bits.
     is_unsure: bool,
     /// A reading was larger than 32 bits hold, so it does not wrap.
     is_wide: bool,
-    /// The largest reading since it began, and when that was begun, nanoseconds.
+    /// The last reading that was not after a step back.
     last: f64,
+    /// When `last` was begun, CLOCK_MONOTONIC nanoseconds.
     last_ns: u64,
-    /// When it was read first and last, nanoseconds.
+    /// When it was read first and last, CLOCK_MONOTONIC nanoseconds.
     read_ns: (u64, u64),
-    /// After a step back: the last reading, and the count since.
-    low: Option<(f64, f64)>,
+    /// After a step back: the last reading, and the count since the step.
+    after_step_back: Option<(f64, f64)>,
 }
 
 /// Counters of 32 bits wrap here.
 const WRAP: f64 = 4_294_967_296.0;
-/// The most that a device counts in a second is known to this factor: NVIDIA's power is a mean over a second.
+/// A device may count up to this many times `most_per_s` in a second: NVIDIA's power is a mean over a second.
 const RATE_SLACK: f64 = 2.0;
 
 impl Counter {
@@ -101,10 +103,10 @@ impl Counter {
         Self { is_wide, last: value, last_ns: at_ns, read_ns: (at_ns, at_ns), ..Self::default() }
     }
 
-    /// Gives how much the meter counted since the first reading, in its own unit. `None`: it was read once at most, or it
-    /// could have wrapped unseen.
+    /// Gives how much it counted since the first reading, in its own unit. `None`: it was read once at most, or it could have
+    /// wrapped unseen.
     pub(crate) fn total(&self) -> Option<f64> {
-        let since_step_back = self.low.map_or(0.0, |(_, counted)| counted);
+        let since_step_back = self.after_step_back.map_or(0.0, |(_, counted)| counted);
         (self.has_counted && !self.may_have_wrapped()).then_some(self.total + since_step_back)
     }
 
@@ -113,58 +115,71 @@ impl Counter {
         self.has_counted.then(|| seconds(self.read_ns.1.saturating_sub(self.read_ns.0)))
     }
 
-    /// Whether it could have wrapped between two readings without being seen to.
+    /// Whether it could have wrapped between two readings without any sign of it.
     pub(crate) fn may_have_wrapped(&self) -> bool {
         self.is_unsure && !self.is_wide
     }
 
-    /// Adds another reading, begun at `at_ns`. If it is smaller than the one before, the counter wrapped or the driver restarted
-    /// it. What it can have counted since tells. If it is neither, the reading before was too large, or this one is too small.
+    /// Adds another reading, begun at `at_ns`, CLOCK_MONOTONIC nanoseconds. If it is smaller than the last, there are three cases. A
+    /// counter of 32 bits has wrapped. Another one has restarted, if it can have counted so much since then. Otherwise it is a step
+    /// back: the last reading was too large, or this one is too small.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64, kind: CounterKind) {
         let most = kind.most_per_s * seconds(kind.until_ns.max(at_ns).saturating_sub(self.last_ns));
         self.has_counted = true;
         self.read_ns.1 = at_ns;
         self.is_wide |= value >= WRAP;
-        if kind.may_wrap && !self.is_wide {
+        let has_32_bits = kind.may_wrap && !self.is_wide;
+        // A restarted counter shows what it counted since. One count more comes from rounding.
+        let has_restarted = value < self.last / 2.0 && value <= most * RATE_SLACK + 1.0;
+        if has_32_bits {
             let counted = if value >= self.last { value - self.last } else { value + WRAP - self.last };
-            // One more time round is possible, too.
+            // It could have wrapped once more.
             self.is_unsure |= counted + WRAP <= most;
             self.total += counted;
         } else if value >= self.last {
             self.total += value - self.last;
-        } else if value < self.last / 2.0 && value <= most * RATE_SLACK + 1.0 {
-            // It began again at 0, and what it shows can have been counted since. One count more is a reading's rounding.
+        } else if has_restarted {
             self.total += value;
             self.restarts += 1;
         } else {
-            // Its two halves, or two sensors, were not read at one time. The larger reading counts until it is passed.
-            match &mut self.low {
-                None => (self.low, self.steps_back) = (Some((value, 0.0)), self.steps_back + 1),
-                Some((last, counted)) => {
-                    *counted += (value - *last).max(0.0);
-                    *last = value;
-                }
-            }
+            self.step_back(value);
             return;
         }
-        (self.last, self.last_ns, self.low) = (value, at_ns, None);
+        (self.last, self.last_ns, self.after_step_back) = (value, at_ns, None);
+    }
+
+    /// Takes in a reading after a step back: two halves of the counter, or two sensors, were not read at one time. `last` stays
+    /// until a reading passes it. If none does, what was counted since the step is added.
+    fn step_back(&mut self, value: f64) {
+        match &mut self.after_step_back {
+            None => {
+                self.after_step_back = Some((value, 0.0));
+                self.steps_back += 1;
+            }
+            Some((last, counted)) => {
+                *counted += (value - *last).max(0.0);
+                *last = value;
+            }
+        }
     }
 }
 
-/// Busy time: the sum over stretches of time.
+/// Utilisation over stretches of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BusyMeter {
-    /// The largest of any stretch, percent.
+    /// The largest utilisation of any stretch, percent.
     pub max: Option<f64>,
-    /// Percent times microseconds.
+    /// Sum over the stretches, percent times microseconds.
     busy: f64,
+    /// Length of all stretches, microseconds.
     covered_us: f64,
+    /// Time of which the driver no longer knew the utilisation, microseconds.
     lost_us: f64,
 }
 
 impl BusyMeter {
-    /// Adds a stretch of time in which the device was busy. A counter that catches up late can exceed 100%: only the maximum is
-    /// capped, so that the mean misses nothing.
+    /// Adds a stretch of time and its utilisation. A counter that catches up late can exceed 100%: only the maximum is capped, so
+    /// that the mean misses nothing.
     pub(crate) fn add(&mut self, busy: Busy) {
         let percent = busy.percent.clamp(0.0, 100.0);
         self.max = Some(self.max.map_or(percent, |max| max.max(percent)));
@@ -172,23 +187,22 @@ impl BusyMeter {
         self.covered_us += busy.us as f64;
     }
 
-    /// Adds time of which the driver no longer knows, microseconds.
-    pub(crate) fn lose(&mut self, us: u64) {
+    /// Adds time of which the driver no longer knows the utilisation, microseconds.
+    pub(crate) fn add_lost(&mut self, us: u64) {
         self.lost_us += us as f64;
     }
 
-    /// Gives for how long the driver's reports are known, seconds.
+    /// Gives for how long the utilisation is known, seconds.
     pub(crate) fn measured_s(&self) -> f64 {
         self.covered_us / 1e6
     }
 
-    /// Gives for how long they were lost, seconds.
+    /// Gives for how long the driver no longer knew the utilisation, seconds.
     pub(crate) fn lost_s(&self) -> f64 {
         self.lost_us / 1e6
     }
 
-    /// Gives the mean over the reported time, percent. `None`: nothing was reported. If no stretch has a length, it is the
-    /// largest.
+    /// Gives the mean utilisation over all stretches, percent. If none has a length, it is the largest. `None`: there is no stretch.
     pub(crate) fn mean(&self) -> Option<f64> {
         if self.covered_us > 0.0 {
             self.max.map(|max| (self.busy / self.covered_us).min(max))
@@ -197,9 +211,9 @@ impl BusyMeter {
         }
     }
 
-    /// Gives the time busy, seconds, which is no more than the reported time. `None`: all stretches have no length.
+    /// Gives the busy time, seconds, which is no more than the length of all stretches. `None`: no stretch has a length.
     pub(crate) fn active_s(&self) -> Option<f64> {
-        // 100 percent, and a million microseconds.
+        // A second of 100 percent, in the unit of `busy`.
         const PER_SECOND: f64 = 100.0 * 1e6;
         (self.covered_us > 0.0).then_some(self.busy.min(self.covered_us * 100.0) / PER_SECOND)
     }
@@ -208,6 +222,7 @@ impl BusyMeter {
 /// Time in each of a device's throttle reasons.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThrottleTimes {
+    /// Time in each reason, nanoseconds.
     ns: BTreeMap<String, u64>,
     /// When the reasons were read first and last, CLOCK_MONOTONIC nanoseconds.
     read_ns: Option<(u64, u64)>,
@@ -224,7 +239,7 @@ impl ThrottleTimes {
         self.read_ns = Some((first_ns, at_ns));
     }
 
-    /// Gives nanoseconds by reason. `None`: they were not read more than once.
+    /// Gives nanoseconds by reason. `None`: the reasons were read once at most.
     pub(crate) fn ns(&self) -> Option<&BTreeMap<String, u64>> {
         self.read_ns.is_some_and(|(first_ns, last_ns)| last_ns > first_ns).then_some(&self.ns)
     }

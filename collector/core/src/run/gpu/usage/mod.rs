@@ -1,5 +1,5 @@
-//! GPU usage over the run: of each device, of each process, and of main, descendants and all together, from dated
-//! readings.
+//! GPU usage over the run, from dated readings: of each device, of each process, and of the first process, its descendants and
+//! both together.
 
 mod amount;
 pub(crate) mod availability;
@@ -57,13 +57,13 @@ pub struct GpuUsage {
     pub interval_ns: u64,
     /// When the command began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
-    /// When all was read that will be; `None`: the run goes on.
+    /// Time of the GPU monitor's last observation, CLOCK_MONOTONIC nanoseconds; `None`: the run goes on.
     pub end_ns: Option<u64>,
-    /// There was a process besides the first one.
+    /// The run had a process besides the first one.
     pub has_descendants: bool,
 }
 
-/// Processes of the run during which not every device was read.
+/// Processes of the run during whose life not every device was read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Unsampled {
     /// How many.
@@ -74,7 +74,7 @@ pub struct Unsampled {
 }
 
 impl GpuUsage {
-    /// Takes in what a backend read: its devices, and then samples of them. Samples of devices that no list has had are left out.
+    /// Takes in what a backend read: its devices, and then samples of them. A sample of a device that was never listed is left out.
     pub(super) fn add(&mut self, batch: &Batch, pids: PidResolver) {
         if let Some(list) = &batch.devices {
             self.machine.extend(list.machine.iter().cloned());
@@ -120,18 +120,19 @@ impl GpuUsage {
         device.lists.unread_ns(self.start_ns, self.end_of(device), most_unread_ns(self.interval_ns))
     }
 
-    /// Gives the longest time in which the process lists of a device were not read, nanoseconds.
+    /// Gives the longest time between two readings of a device's process lists, nanoseconds. The times from the run's start to
+    /// the first reading and from the last reading to the run's end count, too.
     pub(crate) fn longest_unread_ns(&self, device: &DeviceUsage) -> u64 {
         device.lists.longest_unread_ns(self.start_ns, self.end_of(device))
     }
 
-    /// Gives until when a device should have been read: the end of the run. `None`: the run goes on, or the device is lost,
-    /// and no process can be on it.
+    /// Gives until when a device should have been read, CLOCK_MONOTONIC nanoseconds: the end of the run. `None`: the run goes on,
+    /// or the device is lost, so that no process can be on it.
     fn end_of(&self, device: &DeviceUsage) -> Option<u64> {
         self.end_ns.filter(|_| device.loss.is_none_or(|loss| loss.is_back))
     }
 
-    /// Adds a device, or renews what is known of it.
+    /// Adds a device, or renews what is known of it. Notes which devices are parts of others.
     fn add_device(&mut self, TrackedDevice { device, is_visible }: &TrackedDevice) {
         let known = self.devices.iter_mut().find(|usage| usage.device.id == device.id);
         match known {
@@ -145,8 +146,8 @@ impl GpuUsage {
         }
     }
 
-    /// Takes over the last name of a process that ended. Counts it as unsampled unless all devices were read while it lived, and
-    /// notes whether it may have used one.
+    /// Takes in that a process ended, or that the run did. Counts the process as unsampled unless all devices were read while it
+    /// lived. Then notes whether it may have used one, too.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         self.processes.ended(ended);
         self.devices.iter_mut().for_each(|device| device.ended(ended.id));
@@ -164,8 +165,8 @@ impl GpuUsage {
         self.unsampled.is_any_long.add(ended.is_main, may_have_used_gpu, |a, b| a || b);
     }
 
-    /// Whether a process that lived for so many nanoseconds may have used a device. Without a GPU's library it hardly has, and
-    /// counts only if devices should have been read meanwhile.
+    /// Whether a process that lived for `lived_ns` may have used a device. Without a library of a GPU's driver it hardly has, and
+    /// counts only if it lived for longer than devices may be left unread.
     fn may_use_gpu_in(&self, lived_ns: u64, had_gpu_library: bool) -> bool {
         let least_ns = POLICY.shortest_gpu_use_ns;
         let two_intervals_ns = self.interval_ns.saturating_mul(2);

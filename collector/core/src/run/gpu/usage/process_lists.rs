@@ -1,4 +1,4 @@
-//! The driver's lists of the processes on a device.
+//! When the driver's lists of the processes on a device were read, and since when each entry is as it is.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,19 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::gpu::policy::POLICY;
 
-/// When the lists were read, and for how long their entries have been as they are.
+/// The readings of the lists, and the entries of the latest one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ProcessLists {
     /// How often they were read.
     pub count: u64,
     /// Longest time between two readings, nanoseconds.
     pub longest_ns: u64,
-    /// Time between readings that were too far apart, nanoseconds.
+    /// Sum of the times between readings that were too far apart, nanoseconds.
     unread_ns: u64,
-    /// When they were read first and last, CLOCK_MONOTONIC nanoseconds.
+    /// When they were read first, CLOCK_MONOTONIC nanoseconds; 0: never.
     first_ns: u64,
+    /// When they were read last, CLOCK_MONOTONIC nanoseconds; 0: never.
     last_ns: u64,
-    /// The latest times, CLOCK_MONOTONIC nanoseconds; ascending.
+    /// The times of the latest readings, CLOCK_MONOTONIC nanoseconds; ascending.
     #[serde(skip)]
     times: VecDeque<u64>,
     /// The entries of the latest reading, by pid.
@@ -26,11 +27,14 @@ pub struct ProcessLists {
     entries: HashMap<u32, Entry>,
 }
 
+/// An entry of a list: a process, and its GPU memory.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
+    /// `None`: the driver does not report it.
     bytes: Option<u64>,
-    /// Since when it has had these bytes, and when it was read last, CLOCK_MONOTONIC nanoseconds.
+    /// Since when it has had these bytes, CLOCK_MONOTONIC nanoseconds.
     since_ns: u64,
+    /// When it was read last, CLOCK_MONOTONIC nanoseconds.
     read_ns: u64,
 }
 
@@ -70,16 +74,15 @@ impl ProcessLists {
         self.entries.retain(|_, entry| entry.read_ns == at_ns);
     }
 
-    /// Gives how long they were left unread between the start of the run and its end, nanoseconds. It is the sum of all gaps
-    /// between readings that are longer than `most_unread_ns`, or 0 if there is no reading. If `end_ns` is `None`, the time
-    /// after the last reading does not count.
+    /// Gives for how long the lists were left unread between the start of the run and its end, nanoseconds. It is the sum of all
+    /// gaps that are longer than `most_unread_ns`. The times before the first reading and after the last one are gaps, too. If
+    /// `end_ns` is `None`, the latter does not count. Without any reading, the sum is 0.
     pub(super) fn unread_ns(&self, start_ns: u64, end_ns: Option<u64>, most_unread_ns: u64) -> u64 {
         let outer_gaps_ns = self.outer_gaps_ns(start_ns, end_ns).into_iter();
         self.unread_ns + outer_gaps_ns.filter(|gap_ns| *gap_ns > most_unread_ns).sum::<u64>()
     }
 
-    /// Gives the longest time between two readings, or from the start of the run to the first, or from the last to its end,
-    /// nanoseconds.
+    /// Gives the longest gap, as [`Self::unread_ns`] has them, nanoseconds.
     pub(super) fn longest_unread_ns(&self, start_ns: u64, end_ns: Option<u64>) -> u64 {
         self.outer_gaps_ns(start_ns, end_ns).into_iter().fold(self.longest_ns, u64::max)
     }

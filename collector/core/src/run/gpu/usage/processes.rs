@@ -21,16 +21,16 @@ pub struct OnDevice {
     pub busy: BusyMeter,
     /// The peak is from an accounting entry, which covers what no sample saw.
     pub is_accounted: bool,
-    /// Its mean utilisation by its accounting entry, percent, used where no sample reported any.
+    /// Its mean utilisation by its accounting entry, percent. `None`: there is no entry, or samples reported its utilisation.
     pub accounted_percent: Option<f64>,
-    /// The driver's last list has it without its memory there.
+    /// The driver's last list has the process without its memory there.
     is_unreported: bool,
 }
 
 /// A process that used a GPU.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProcessGpu {
-    /// Its pid in the collector's pid namespace.
+    /// Its pid in the collector's pid namespace; in its own, if that one is not known.
     pub pid: u32,
     /// Its pid as the driver has it.
     pub driver_pid: u32,
@@ -42,28 +42,28 @@ pub struct ProcessGpu {
     pub peak_bytes: Option<u64>,
     /// By device id.
     pub devices: BTreeMap<String, OnDevice>,
-    /// Its memory on the devices, while it runs.
+    /// Its memory on the devices while it runs, by which `peak_bytes` is found.
     held: HeldSum<u64>,
 }
 
 impl ProcessGpu {
-    /// Gives the process's figures on a device, by the device's id. They are made if it has none there.
-    pub(super) fn on(&mut self, device: &str) -> &mut OnDevice {
+    /// Gives the process's figures on a device, by the device's id. If it has none there, they are made.
+    pub(super) fn on_device(&mut self, device: &str) -> &mut OnDevice {
         self.devices.entry(device.to_owned()).or_default()
     }
 
-    /// Takes in how much memory it has on a device, given by number and id, bytes. `None`: none, or it is not known.
+    /// Takes in how much memory it has at `at_ns` on a device, given by number and id, bytes. `None`: none, or not known.
     fn add_memory(&mut self, number: u32, device: &str, at_ns: u64, bytes: Option<u64>) {
-        let largest = self.held.read(number, at_ns, bytes.unwrap_or(0));
+        let largest = self.held.add_reading(number, at_ns, bytes.unwrap_or(0));
         // A peak of 0 is known only if the driver reported 0.
         if bytes.is_some() || largest > 0 {
             self.peak_bytes = self.peak_bytes.max(Some(largest));
         }
-        let on = self.on(device);
-        on.peak_bytes = on.peak_bytes.max(bytes);
+        let on_device = self.on_device(device);
+        on_device.peak_bytes = on_device.peak_bytes.max(bytes);
     }
 
-    /// Gives its memory by the last readings of all devices, bytes; `None`: a driver does not report it.
+    /// Gives its memory on all devices by the last reading of each, bytes; `None`: a driver does not report it.
     fn held_bytes(&self) -> Option<u64> {
         let is_known = self.devices.values().all(|on| !on.is_unreported);
         is_known.then(|| self.held.last())
@@ -72,12 +72,12 @@ impl ProcessGpu {
     /// Takes in the driver's accounting entry of it: its peak on a device, bytes, and its mean utilisation there, percent.
     pub(super) fn add_accounting(&mut self, device: &str, bytes: u64, percent: Option<u32>) {
         self.peak_bytes = self.peak_bytes.max(Some(bytes));
-        let on = self.on(device);
-        if on.peak_bytes.is_none_or(|peak| bytes > peak) {
-            (on.peak_bytes, on.is_accounted) = (Some(bytes), true);
+        let on_device = self.on_device(device);
+        if on_device.peak_bytes.is_none_or(|peak| bytes > peak) {
+            (on_device.peak_bytes, on_device.is_accounted) = (Some(bytes), true);
         }
-        if let (None, Some(percent)) = (on.busy.max, percent) {
-            on.accounted_percent = Some(f64::from(percent).clamp(0.0, 100.0));
+        if let (None, Some(percent)) = (on_device.busy.max, percent) {
+            on_device.accounted_percent = Some(f64::from(percent).clamp(0.0, 100.0));
         }
     }
 
@@ -88,7 +88,7 @@ impl ProcessGpu {
     }
 }
 
-/// All of them, up to a limit. The sums count the others, too.
+/// The processes that used a GPU, at most as many as the policy allows. The sums over processes count the others, too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Processes {
     /// By their id in the run.
@@ -96,7 +96,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Gives a process that the driver names, and adds it if it is new. `None`: there are too many.
+    /// Gives the figures of a process that the driver names by `driver_pid`. If it is new, adds it. `None`: there are too many.
     pub(super) fn named(&mut self, entry: &PidEntry, driver_pid: u32) -> Option<&mut ProcessGpu> {
         if self.by_id.len() >= POLICY.most_processes && !self.by_id.contains_key(&entry.id) {
             return None;
@@ -114,8 +114,9 @@ impl Processes {
         Some(process)
     }
 
-    /// Takes in that the lists of a device were read, and have these processes, by id: the memory of each, bytes. `None`: the
-    /// list has the process without its memory. One that an earlier list had, and this one has not, has left the device.
+    /// Takes in the process list of a device, given by number and id, read at `at_ns`. `listed`: the memory of each process, by
+    /// id, bytes; `None`: the list has the process without its memory. A process that only an earlier list had has left the
+    /// device.
     pub(super) fn add_memory(
         &mut self,
         number: u32,
@@ -132,14 +133,15 @@ impl Processes {
             if entry.is_none() && !was_listed() {
                 continue;
             }
-            // One that has left the device counts as one without memory there; `is_unreported` tells it from one of unknown memory.
+            // A process that has left the device, and one of unknown memory, both count as without memory there. `is_unreported`
+            // tells them apart.
             process.add_memory(number, device, at_ns, entry.copied().flatten());
-            process.on(device).is_unreported = entry == Some(&None);
+            process.on_device(device).is_unreported = entry == Some(&None);
         }
     }
 
-    /// Gives the memory of a process by the last readings of all devices, bytes. `None`: a driver does not report it, or there
-    /// are too many processes to know them all.
+    /// Gives the memory of a process, by its id, on all devices by the last reading of each, bytes. `None`: a driver does not
+    /// report it, or there are too many processes to know them all.
     pub(crate) fn held_bytes(&self, id: u64) -> Option<u64> {
         match self.by_id.get(&id) {
             Some(process) => process.held_bytes(),
@@ -147,7 +149,7 @@ impl Processes {
         }
     }
 
-    /// Notes that a process ended: it takes the name that it had last, and holds no memory any more.
+    /// Notes that a process ended: it keeps the name and pid that it had last, and holds no memory any more.
     pub(super) fn ended(&mut self, ended: &PidEntry) {
         if let Some(process) = self.by_id.get_mut(&ended.id) {
             process.identify(ended);
@@ -156,15 +158,15 @@ impl Processes {
     }
 }
 
-/// The processes that ran on a device before a reading, each for a stretch of time that ended at the reading.
+/// The processes that ran on a device before a reading, each in a stretch of time that ended at the reading.
 #[derive(Debug, Default)]
 pub(super) struct BusyProcesses {
-    /// Whether each is the main process, and its busy time, by id.
+    /// By id: whether the process is the main one, and its stretch.
     by_id: BTreeMap<u64, (bool, Busy)>,
 }
 
 impl BusyProcesses {
-    /// Adds a stretch in which a process ran. Of several stretches of one process, the longest time and the largest percentage
+    /// Adds a stretch in which a process ran. Of several stretches of one process, the largest length and the largest percentage
     /// count.
     pub(super) fn add(&mut self, process: &PidEntry, busy: Busy) {
         let (_, known) = self.by_id.entry(process.id).or_insert((process.is_main, busy));

@@ -1,5 +1,5 @@
-//! A figure of GPUs as samples see it: the largest that became known since the sample before, or the last one while that is not
-//! too old.
+//! A figure of GPUs as samples have it: the largest that became known since the sample before. If none did, the last one, while
+//! that is not too old.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::amount::Amount;
 use crate::model::gpu::Figure;
 use crate::model::groups::Groups;
 
-/// The values that became known since the last sample.
+/// The values of a figure that became known lately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Recent<T> {
     /// The largest since the sample began.
     largest: Option<T>,
-    /// The newest, and when it was read. It may be older than the sample.
+    /// When the newest value was read, CLOCK_MONOTONIC nanoseconds, and the value. It may be older than the sample.
     last: Option<(u64, T)>,
 }
 
@@ -26,8 +26,8 @@ impl<T: Amount> Recent<T> {
         self.last = Some((read_ns, value));
     }
 
-    /// Gives the largest value since the sample began, or else the last one before. `None`: the last reading was before
-    /// `oldest_ns`.
+    /// Gives the largest value since the sample began, or else the last one before. `None`: there is none, or the last reading was
+    /// before `oldest_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn get(&self, oldest_ns: u64) -> Option<T> {
         let last = self.last.filter(|(read_ns, _)| *read_ns >= oldest_ns);
         last.map(|(_, value)| self.largest.unwrap_or(value))
@@ -67,12 +67,12 @@ impl RecentFigures {
         self.gauges.iter().filter_map(known).collect()
     }
 
-    /// Whether one of them became known since the sample began.
+    /// Whether a value of any figure became known since the sample began.
     pub(super) fn is_any_new(&self) -> bool {
         self.run_bytes.is_new() || self.busy_percent.is_new() || self.gauges.values().any(Recent::is_new)
     }
 
-    /// Begins a sample.
+    /// Begins a sample: it has what becomes known from now on.
     pub(super) fn begin(&mut self) {
         self.run_bytes.begin();
         self.busy_percent.begin();

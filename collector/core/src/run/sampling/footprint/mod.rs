@@ -8,8 +8,8 @@
 //! - Pages of files and of shared memory are mapped by any process: see [`super::files`].
 //!
 //! Each process has an estimate: what it adds for certain to the footprint of all older processes, and how much more that can
-//! be. So the sum over the tree is its footprint, and does not change when a process forks. A maximum counts what is certain;
-//! the sum of the uncertain decides what is read next: see [`wishes`].
+//! be. So the sum over the tree is its footprint, and does not change when a process forks. A maximum counts what is certain. How
+//! much is uncertain decides what is read next: see [`wishes`].
 
 mod anonymous;
 mod wishes;
@@ -26,29 +26,29 @@ pub use wishes::{SharingCredit, Unit};
 /// What one process adds to the tree's RAM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Estimate {
-    /// For certain.
+    /// What it adds for certain.
     pub contribution: Contribution,
     /// Its proportional size, as far as that was read, bytes.
     pub proportional_bytes: u64,
     /// Pages of which the proportional size was never read, bytes.
-    pub unread_bytes: u64,
-    /// How much more may be private, as it was never read, bytes.
+    pub unread_proportional_bytes: u64,
+    /// How much more may be private, bytes: how the process shares its memory was never read.
     pub unread_private_bytes: u64,
-    /// How much more anonymous memory it may add, to the tree's footprint or the descendants', bytes.
+    /// How much more anonymous memory it may add to the tree's footprint or the descendants', whichever is more, bytes.
     pub anonymous_uncertain_bytes: u64,
-    /// File pages that other processes of the tree may have, too, as far as was read, bytes.
+    /// About how many of its file pages a reading of its mappings would tell more, bytes.
     pub files_unread_bytes: u64,
     /// By how much its private and proportional sizes may be wrong, bytes.
     pub stale_bytes: u64,
 }
 
-/// What all processes add.
+/// What each process adds to the tree's RAM, and the sums of that.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Estimates {
     by_id: FxHashMap<ProcessId, Estimate>,
-    /// By how much the footprint may be larger, bytes.
+    /// By how much the tree's footprint, or the descendants', may be larger, bytes.
     uncertain_bytes: u64,
-    /// The part of that in files, bytes.
+    /// The part of `uncertain_bytes` that is in file pages, bytes.
     files_uncertain_bytes: u64,
     /// Footprint of the tree, for certain, bytes.
     combined_footprint_bytes: u64,
@@ -57,12 +57,12 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// Gives one process's. `None`: the process was not there when they were made.
+    /// Gives the estimate of one process. `None`: the process was not live when the estimates were made.
     pub(crate) fn get(&self, id: ProcessId) -> Option<&Estimate> {
         self.by_id.get(&id)
     }
 
-    /// Gives what does not matter in the sum of all, bytes.
+    /// Gives how much does not matter in the footprint of the tree, bytes.
     fn negligible_bytes(&self) -> u64 {
         negligible_bytes(self.combined_footprint_bytes + self.uncertain_bytes)
     }
@@ -71,10 +71,10 @@ impl Estimates {
 /// One part in this many of a sum does not matter.
 const NEGLIGIBLE_PART: u64 = 100;
 
-/// Nor do this many bytes of any sum.
+/// So many bytes do not matter in any sum.
 const NEGLIGIBLE_BYTES: u64 = 1 << 20;
 
-/// Gives what does not matter in a sum of this size, bytes.
+/// Gives how many bytes do not matter in a sum of this size.
 fn negligible_bytes(of_bytes: u64) -> u64 {
     (of_bytes / NEGLIGIBLE_PART).max(NEGLIGIBLE_BYTES)
 }
@@ -86,7 +86,7 @@ pub(crate) struct Readings<'a> {
     pub programs: &'a KnownPrograms,
     /// The live processes, oldest first.
     pub alive: &'a [ProcessId],
-    /// Their shared memory, each in full, bytes.
+    /// The sum of their shared memory, each counted in full, bytes.
     pub shared_of_all_bytes: u64,
 }
 
@@ -96,11 +96,11 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     add_anonymous(tree, readings, &mut all);
     add_files(tree, readings, &mut all);
     for (id, estimate) in &mut all.by_id {
-        // One that runs in its parent's memory has nothing to be read.
+        // A process that runs in its parent's memory has nothing to be read.
         if let Some(reading) = readings.by_id.get(id).filter(|_| !is_borrowed(tree, *id)) {
             add_last_reading(estimate, reading, readings.shared_of_all_bytes);
             if !reading.is_sharing_denied && has_unread_relatives(tree, *id, reading) {
-                // What it has alone is not known any more.
+                // How much it has alone is not known any more.
                 estimate.stale_bytes += reading.anonymous_bytes();
             }
         }
@@ -112,7 +112,7 @@ pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     all
 }
 
-/// Gives a process that was read and adds memory, and its reading. `None`: it was not read, or runs in its parent's memory.
+/// Gives a process that adds memory, and its last reading. `None`: it was never read, or runs in its parent's memory.
 fn counted<'a>(
     tree: &'a Tree,
     readings: Readings<'a>,
@@ -150,7 +150,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     for (group, ids) in groups {
         // `groups` has only processes that count, so each has its member.
         let members: Vec<Member> = ids.iter().filter_map(member).collect();
-        // One that is not alive any more, or was not read as yet, can have its part of the pages.
+        // A member of the group that this sample does not have can have its part of the pages, too.
         let is_alone = is_alone(tree, group);
         // All that have memory must have a reading, and one since the group last changed.
         let with_memory = tree
@@ -164,20 +164,20 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     }
 }
 
-/// What a process adds of anonymous pages: to the tree's footprint, and to the descendants'.
+/// What a process adds by its anonymous pages: to the tree's footprint, and to the descendants'.
 struct AddedAnonymous {
     combined: Anonymous,
     descendants: Anonymous,
 }
 
-/// Gives what each process of an image group adds. All `are_read` since the group last changed, or not.
+/// Gives what each process of an image group adds, oldest first. `are_read`: all were read since the group last changed.
 fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<AddedAnonymous> {
     let combined = anonymous::of_group(members, are_read, page_bytes);
     let main_place = members.iter().position(|member| member.is_main);
     let descendants = match main_place {
         Some(place) if members.len() > 1 => {
             let mut added = anonymous::of_descendants(members, are_read, page_bytes);
-            // The first process, which adds nothing to them, has no entry there.
+            // The command's first process has no entry there, since it is no descendant.
             added.insert(place, Anonymous::default());
             added
         }
@@ -211,27 +211,26 @@ fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, pa
 
 /// Adds each process's part of the file pages to the estimates.
 fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
-    // Since when the pages of each file are as they are.
     let mut times = FileTimes::default();
     for id in readings.alive {
         if let Some(files) = readings.by_id.get(id).and_then(|reading| reading.files.as_ref()) {
             times.add(files);
         }
     }
-    // From the oldest process on, each adds what none before it has: to all, and to the descendants.
+    // From the oldest process on, each adds what none before it has: to the tree's footprint, and to the descendants'.
     let mut combined = FileFootprint::default();
     let mut descendants = FileFootprint::default();
-    // Proportional sizes of file pages, bytes.
-    let mut parts: Vec<(ProcessId, u64)> = Vec::new();
+    // Proportional sizes of the processes' file pages, bytes.
+    let mut file_pss: Vec<(ProcessId, u64)> = Vec::new();
     for id in readings.alive {
         let Some((process, reading)) = counted(tree, readings, *id) else { continue };
         let Some(estimate) = all.by_id.get_mut(id) else { continue };
         let bytes = reading.file_bytes();
         let known = known_files(readings, process, reading);
         let files = FilesReading::of_process(reading, readings.shared_of_all_bytes).unwrap_or_default();
-        // A part that others may have come to share is too large: it does not count.
+        // If other processes may have come to share the pages, the proportional size is too large, and does not count.
         let pss_bytes = if files.more_others_bytes > 0 { 0 } else { files.pss_bytes };
-        parts.push((*id, pss_bytes));
+        file_pss.push((*id, pss_bytes));
         let added = combined.add(bytes, pss_bytes, known, &times);
         estimate.contribution.added_bytes += added.certain_bytes;
         estimate.files_unread_bytes = added.unread_bytes;
@@ -245,9 +244,9 @@ fn add_files(tree: &Tree, readings: Readings, all: &mut Estimates) {
     if missing_bytes == 0 {
         return;
     }
-    // Some process has other files than was assumed. Which one, only their mappings tell.
+    // Some process maps other files than was assumed. Only their mappings tell which process that is.
     all.files_uncertain_bytes = all.files_uncertain_bytes.max(missing_bytes);
-    for (id, pss_bytes) in parts {
+    for (id, pss_bytes) in file_pss {
         if let Some(estimate) = all.by_id.get_mut(&id) {
             estimate.files_unread_bytes = estimate.files_unread_bytes.max(pss_bytes);
         }
@@ -269,16 +268,17 @@ fn known_files<'a>(readings: Readings<'a>, process: &Process, reading: &'a LastR
 /// What the last reading of smaps_rollup says of a process's file pages.
 #[derive(Default)]
 struct FilesReading {
-    /// Their proportional size, scaled to how many there are now, bytes.
+    /// Their proportional size, scaled to how many file pages there are now, bytes.
     pss_bytes: u64,
-    /// How many more or less there are than then, bytes.
+    /// How many file pages there are more or less now than at that reading, bytes.
     changed_bytes: u64,
-    /// Pages that other processes have mapped since, bytes. They may be the same ones: then its share of them is smaller.
+    /// Pages that other processes have mapped since, bytes. These may be the same pages, of which its proportional part is
+    /// smaller then.
     more_others_bytes: u64,
 }
 
 impl FilesReading {
-    /// Gives what its last reading says. `None`: it was never read.
+    /// Gives what the last reading of a process says. `None`: its sharing was never read.
     fn of_process(reading: &LastReading, shared_of_all_bytes: u64) -> Option<Self> {
         let sharing = reading.sharing.as_ref()?;
         let (now_bytes, then_bytes) = (reading.size.shared_bytes, sharing.size.shared_bytes);
@@ -292,30 +292,32 @@ impl FilesReading {
     }
 }
 
-/// Adds to an estimate what the last reading says of the file pages, and how far the estimate may be off by now.
+/// Adds to an estimate what the last reading says of the file pages, and by how much private and proportional size may be wrong
+/// by now.
 fn add_last_reading(estimate: &mut Estimate, reading: &LastReading, shared_of_all_bytes: u64) {
     let stale_bytes = if let Some(files) = FilesReading::of_process(reading, shared_of_all_bytes) {
         estimate.proportional_bytes += files.pss_bytes;
         files.changed_bytes + files.more_others_bytes
     } else {
         let shared_bytes = reading.size.shared_bytes;
-        // Anonymous pages that no other process can have are in the proportional size without a reading.
+        // Anonymous pages that no other process can have are in the proportional size already, without a reading.
         let anonymous_bytes = reading.anonymous_bytes().saturating_sub(estimate.proportional_bytes);
-        estimate.unread_bytes = shared_bytes + anonymous_bytes;
+        estimate.unread_proportional_bytes = shared_bytes + anonymous_bytes;
         estimate.unread_private_bytes += shared_bytes;
         reading.file_bytes()
     };
-    // Nothing is asked of a process whose smaps_rollup may not be read.
+    // A process whose smaps_rollup can't be read is not to be read again.
     estimate.stale_bytes = if reading.is_sharing_denied { 0 } else { stale_bytes };
 }
 
-/// Scales a `part` of a size `then` to the size `now`. If there was nothing then, all of `now` is the part.
+/// Gives how large a `part` of something is that had the size `then` and has the size `now`. If `then` is 0, the part is all of
+/// `now`.
 fn scale(part: u64, now: u64, then: u64) -> u64 {
     if then == 0 { now } else { (u128::from(part) * u128::from(now) / u128::from(then)) as u64 }
 }
 
-/// Whether all processes of an image group were read since it last changed. Those that run in their parent's memory need no
-/// reading.
+/// Whether the sharing of all processes of an image group was read since the group last changed. Processes that run in their
+/// parent's memory need no reading.
 fn is_group_read(tree: &Tree, readings: &FxHashMap<ProcessId, LastReading>, group: ImageGroup) -> bool {
     tree.group(group).is_some_and(|group| {
         group.members.iter().all(|id| is_borrowed(tree, *id) || is_current(readings.get(id), group.epoch))
@@ -332,13 +334,13 @@ fn is_current(reading: Option<&LastReading>, epoch: u64) -> bool {
     reading.and_then(|reading| reading.sharing).is_some_and(|sharing| sharing.epoch == epoch)
 }
 
-/// Whether at most one process has memory of this image.
+/// Whether at most one process of an image group has memory. The others run in their parent's.
 pub(super) fn is_alone(tree: &Tree, group: ImageGroup) -> bool {
     let has_memory = |id: &&ProcessId| !is_borrowed(tree, **id);
     tree.group(group).is_none_or(|group| group.members.iter().filter(has_memory).nth(1).is_none())
 }
 
-/// Gives the image groups of several processes that were not all read since they came or went.
+/// Gives the image groups of which several processes have memory, and not all were read since the group last changed.
 pub(crate) fn unread_groups(
     tree: &Tree,
     readings: &FxHashMap<ProcessId, LastReading>,
@@ -350,7 +352,7 @@ pub(crate) fn unread_groups(
     groups.into_iter().filter(is_unread).collect()
 }
 
-/// Whether it shares anonymous pages with other processes, and was not read since they came or went.
+/// Whether a process may share anonymous pages with others, and was not read since its image group last changed.
 fn has_unread_relatives(tree: &Tree, id: ProcessId, reading: &LastReading) -> bool {
     let is_shared = |process: &Process| {
         process.program.image != Image::Borrowed && !is_alone(tree, process.program.group)
@@ -358,7 +360,7 @@ fn has_unread_relatives(tree: &Tree, id: ProcessId, reading: &LastReading) -> bo
     !is_current(Some(reading), epoch(tree, id)) && tree.get(id).is_some_and(is_shared)
 }
 
-/// Gives the epoch of a process's image group, which changes with its members. 0: the process or its group is not known.
+/// Gives the epoch of a process's image group: how often the group has changed. 0: the process or its group is not known.
 pub(crate) fn epoch(tree: &Tree, id: ProcessId) -> u64 {
     tree.get(id).and_then(|process| tree.group(process.program.group)).map_or(0, |group| group.epoch)
 }

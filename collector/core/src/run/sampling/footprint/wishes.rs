@@ -1,7 +1,7 @@
-//! What to read next of how memory is shared: that which makes most of the footprint certain.
+//! Chooses what to read next of how memory is shared: what makes most of the footprint certain.
 //!
-//! `BudgetPolicy` says what that may cost. A sample that would set a new peak may owe more, less of it while memory grows. What
-//! is left of the budget brings private and proportional sizes up to date.
+//! `BudgetPolicy` says what readings may cost. A sample that would set a new peak may go into debt, and less so while memory
+//! grows. What is left of the budget brings private and proportional sizes up to date.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,65 +13,66 @@ use crate::model::groups::Groups;
 use crate::model::observation::SharingTarget;
 use crate::run::tree::{ImageGroup, Process, ProcessId, Tree};
 
-/// What the sample must still be allowed to cost for sharing to be read.
+/// How far beyond the budget a reading of sharing may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SharingCredit {
-    /// Only what the budget has left.
+    /// Not at all: only what the budget has left may be used.
     None,
-    /// It would set a new peak that it can't vouch for.
+    /// The sample may set a new peak, of which too much is uncertain.
     NewPeak,
-    /// It would set a new peak with memory that still grows: the next sample will ask again.
+    /// The same, with memory that still grows: the next sample will ask again.
     GrowingPeak,
 }
 
-/// Processes to be read.
+/// Processes whose sharing is to be read together.
 #[derive(Debug)]
 pub struct Unit {
-    /// Those whose figures depend on each other: they are read together or not at all.
+    /// All processes whose proportional sizes depend on each other.
     pub members: Vec<ProcessId>,
-    /// What to read, in this order.
+    /// What to read of them, in this order. Members that were read before can be missing.
     pub order: Vec<SharingTarget>,
     /// What it may cost.
     pub credit: SharingCredit,
 }
 
-/// What was read for this sample already.
+/// What was read, or tried to be read, for this sample already.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tried {
     /// Image groups.
     pub groups: FxHashSet<ImageGroup>,
-    /// Processes, with their mappings.
+    /// Processes that were read by themselves, with or without their mappings. A second reading of one, with its mappings, waits
+    /// for the next sample.
     pub files: FxHashSet<ProcessId>,
 }
 
-/// A reading is worth its cost if it makes more certain than one part in this many of what does not matter. So this many that are
-/// left out do not matter together.
+/// A reading is worth its cost if it makes more bytes certain than one part in this many of what is negligible. So together, this
+/// many readings that are left out are negligible.
 const WORTH_PART: u64 = 4;
 
 /// An image group with uncertain anonymous memory.
 #[derive(Debug, Default)]
 struct UncertainGroup {
-    /// How much of it is uncertain, bytes.
+    /// How much of its anonymous memory is uncertain, bytes.
     uncertain_bytes: u64,
     /// Its processes, oldest first.
     members: Vec<ProcessId>,
 }
 
-/// File pages of the processes of one program that were not read.
+/// The processes of one program, by what readings of their mappings would tell.
 #[derive(Debug)]
 struct UnreadProgram {
-    /// Those of all, bytes.
+    /// Sum over the processes of what a reading of each would tell (`Estimate::files_unread_bytes`).
     unread_bytes: u64,
-    /// Those of the process that has most of them, bytes.
+    /// The most that the reading of one process would tell, bytes.
     largest_bytes: u64,
-    /// That process.
+    /// The process of which that is so.
     largest: ProcessId,
 }
 
 impl Estimates {
     /// Gives the reading that makes most of the footprint certain: of an image group, or of one process's mappings, which then
-    /// stand for its program. `None`: none is worth it. `mark` is the largest RAM so far, bytes: a sample beyond it must be
-    /// certain.
+    /// stand for its program. What was `tried` for this sample is left out. `None`: no reading is worth its cost. `mark` is the
+    /// largest RAM so far, bytes: it decides the credit.
     pub(crate) fn next_unit(
         &self,
         tree: &Tree,
@@ -84,7 +85,8 @@ impl Estimates {
         let largest_group = groups.map(|(_, group)| group).max_by_key(|group| group.uncertain_bytes);
         let programs = self.unread_programs(tree, tried).into_values();
         let largest_program = programs.max_by_key(|program| program.unread_bytes);
-        // What each would make certain, bytes. Unread file pages are uncertain only as far as the footprint is.
+        // What the better reading of each kind would make certain, bytes. For files, that is no more than what is uncertain of
+        // the footprint.
         let unread_bytes = largest_program.as_ref().map_or(0, |program| program.unread_bytes);
         let of_files = unread_bytes.min(self.files_uncertain_bytes);
         let of_group = largest_group.as_ref().map_or(0, |group| group.uncertain_bytes);
@@ -105,23 +107,23 @@ impl Estimates {
         Some(Unit { members, order, credit })
     }
 
-    /// Gives the processes whose private and proportional sizes have become too uncertain since they were read, the most uncertain
-    /// first. The footprint does not depend on these sizes. What is too uncertain is measured by all descendants. For the first
-    /// process it is measured by that process alone, since it has figures of its own.
+    /// Gives the processes whose private and proportional sizes may be too wrong since they were read, the worst first. The
+    /// footprint does not depend on these sizes. How much is too wrong depends on the footprint of all descendants. For the
+    /// command's first process, which has figures of its own, it depends on that process's footprint.
     pub(crate) fn stale(&self, tree: &Tree) -> Vec<SharingTarget> {
-        let all_descendants_bytes = self.descendants_footprint_bytes + self.uncertain_bytes;
+        let most_descendants_bytes = self.descendants_footprint_bytes + self.uncertain_bytes;
         let is_stale = |(id, estimate): &(&ProcessId, &Estimate)| {
             let is_main = tree.get(**id).is_some_and(|process| process.ids.is_main);
-            let sum_bytes = if is_main { estimate.contribution.added_bytes } else { all_descendants_bytes };
+            let sum_bytes = if is_main { estimate.contribution.added_bytes } else { most_descendants_bytes };
             estimate.stale_bytes > negligible_bytes(sum_bytes) / WORTH_PART
         };
         let mut stale: Vec<_> = self.by_id.iter().filter(is_stale).collect();
         stale.sort_unstable_by_key(|(id, estimate)| (std::cmp::Reverse(estimate.stale_bytes), **id));
-        stale.into_iter().map(|(id, _)| target(tree, *id)).collect()
+        stale.into_iter().map(|(id, _)| sharing_target(tree, *id)).collect()
     }
 
-    /// Gives what it may cost beyond the budget to read these processes. There is credit only if the sample may set a new peak
-    /// (above `mark`) and more of it is uncertain than is negligible.
+    /// Gives how far beyond the budget a reading of these processes may go. There is credit only if the sample may set a new peak
+    /// (above `mark`) and more of the footprint is uncertain than is negligible.
     fn credit(
         &self,
         tree: &Tree,
@@ -129,10 +131,9 @@ impl Estimates {
         mark: Groups<u64>,
         members: &[ProcessId],
     ) -> SharingCredit {
-        let may_be = |certain_bytes: u64| certain_bytes + self.uncertain_bytes;
-        let is_new_peak = may_be(self.combined_footprint_bytes) > mark.combined
-            || may_be(self.descendants_footprint_bytes) > mark.descendants;
-        if !is_new_peak || self.uncertain_bytes <= self.negligible_bytes() {
+        let may_be_new_peak = self.combined_footprint_bytes + self.uncertain_bytes > mark.combined
+            || self.descendants_footprint_bytes + self.uncertain_bytes > mark.descendants;
+        if !may_be_new_peak || self.uncertain_bytes <= self.negligible_bytes() {
             SharingCredit::None
         } else if members.iter().any(|id| is_growing(tree, readings, *id)) {
             SharingCredit::GrowingPeak
@@ -141,13 +142,13 @@ impl Estimates {
         }
     }
 
-    /// Gives the image groups with uncertain anonymous memory.
+    /// Gives the image groups with uncertain anonymous memory, each with all its processes that can be read.
     fn uncertain_groups(&self, tree: &Tree) -> FxHashMap<ImageGroup, UncertainGroup> {
-        // One that runs in its parent's memory is not read: its files show its parent's.
+        // A process that runs in its parent's memory is not read: its /proc files show its parent's memory.
         let group_of = |id: ProcessId| {
             tree.get(id).filter(|_| !is_borrowed(tree, id)).map(|process| process.program.group)
         };
-        // The groups with anything uncertain; then all their members, since they are read together.
+        // First come the groups, then all their members, since they are read together.
         let mut groups: FxHashMap<ImageGroup, UncertainGroup> = FxHashMap::default();
         for (id, estimate) in self.by_id.iter().filter(|(_, estimate)| estimate.anonymous_uncertain_bytes > 0)
         {
@@ -168,8 +169,8 @@ impl Estimates {
         groups
     }
 
-    /// Sums up, by program, the file pages of processes whose mappings were not read for this sample. Each sum names the process
-    /// with the most. Of two with equally many it names the older, so that the choice is always the same.
+    /// Sums up, by program, what readings of the processes' mappings would tell. Processes that were `tried` for this sample are
+    /// left out. Of two processes with the most, names the older one, so that the choice is always the same.
     fn unread_programs<'a>(&self, tree: &'a Tree, tried: &Tried) -> HashMap<&'a Arc<str>, UnreadProgram> {
         let mut programs: HashMap<&Arc<str>, UnreadProgram> = HashMap::new();
         for (id, estimate) in &self.by_id {
@@ -187,10 +188,9 @@ impl Estimates {
         programs
     }
 
-    /// Gives which `members` of an image group to read, in order. These are only those that were not read since processes last
-    /// joined or left the group. If all were read since, these are all members, the most uncertain first.
+    /// Gives which `members` of an image group to read, in order: those that were not read since the group last changed. If all
+    /// were read since, gives all members, the most uncertain first.
     fn reading_order(&self, tree: &Tree, readings: Readings, members: &[ProcessId]) -> Vec<SharingTarget> {
-        // A process that runs in its parent's memory needs no reading.
         let needs_reading = |id: &ProcessId| {
             !is_borrowed(tree, *id) && !is_current(readings.by_id.get(id), super::epoch(tree, *id))
         };
@@ -201,24 +201,24 @@ impl Estimates {
                 std::cmp::Reverse(self.get(*id).map_or(0, |estimate| estimate.anonymous_uncertain_bytes))
             });
         }
-        order.into_iter().map(|id| target(tree, id)).collect()
+        order.into_iter().map(|id| sharing_target(tree, id)).collect()
     }
 }
 
-/// Gives what to read of a process to know its sharing. The first process has a figure of its own, without its fork children. Which
-/// pages it shares with them only its mappings tell.
-fn target(tree: &Tree, id: ProcessId) -> SharingTarget {
+/// Gives what to read of a process to know its sharing. The footprint of the command's first process is without its fork
+/// children, and only its mappings tell which pages it shares with these.
+fn sharing_target(tree: &Tree, id: ProcessId) -> SharingTarget {
     let has_relatives =
         |process: &Process| process.ids.is_main && !super::is_alone(tree, process.program.group);
     SharingTarget { id, wants_mappings: tree.get(id).is_some_and(has_relatives) }
 }
 
-/// Memory grows if it is larger than at the sample before by more than this part of it (a divisor). A process that only works
-/// with the memory that it has grows by less.
+/// Memory grows if it is larger than at the sample before by more than one part in this many. A process that only works with the
+/// memory that it has grows by less.
 const GROWTH_PART: u64 = 1000;
 
-/// Whether a process's RSS has grown since its last sample by more than [`GROWTH_PART`]. One without a last sample grows. One
-/// without a reading for this sample does not.
+/// Whether a process's RSS has grown since its last sample by more than one part in [`GROWTH_PART`]. A process without a last
+/// sample has grown, one without a reading has not.
 fn is_growing(tree: &Tree, readings: Readings, id: ProcessId) -> bool {
     let before = tree.get(id).map_or(0, |process| process.observed.rss_bytes);
     readings

@@ -101,7 +101,7 @@ fn copies_made_before_sharing_was_read_do_not_count_again() {
     run.is(MAIN, Made { faults: 100 * 256, ..Made::with(400) });
     run.sample(1);
     run.sample(1);
-    assert!(run.sampling.readings[&main].before_relatives.is_none());
+    assert!(run.sampling.readings[&main].touched_before_relatives.is_none());
 }
 
 // Requirement: RAM-3

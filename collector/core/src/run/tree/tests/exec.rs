@@ -57,6 +57,26 @@ fn fork_child_running_static_program_is_no_copy() {
 }
 
 #[test]
+fn program_is_confirmed_though_another_process_execs_all_the_time() {
+    let mut run = Run::new();
+    run.fork(102, MAIN, MIB_KIB).fork(103, MAIN, MIB_KIB);
+    let (restless, id) = (run.id(102), run.id(103));
+    run.execs(102).tree.program_was_read(restless);
+    run.execs(103).tree.program_was_read(id);
+    // Each of its execs comes before the time to report of the one before is over.
+    for _ in 0..3 {
+        run.later(Tolerance::TIME_TO_REPORT_NS / MS - 10).execs(102).tree.program_was_read(restless);
+        run.tree.tick(run.now_ns);
+    }
+    let image = |id| run.tree.get(id).map(|process| process.program.image);
+    assert_eq!(image(id), Some(Image::Uninstrumented));
+    assert_eq!(unreported_execs(&run.tree), [restless], "it may still report");
+    let now_ns = run.now_ns + Tolerance::TIME_TO_REPORT_NS;
+    run.tree.tick(now_ns);
+    assert!(unreported_execs(&run.tree).is_empty());
+}
+
+#[test]
 fn late_reading_of_a_program_replaces_nothing() {
     let seen = Program {
         command: Some("script.sh".into()),

@@ -125,7 +125,7 @@ fn garbage(seed: u64, hostile: bool) -> Vec<ProcessSummary> {
     }
     tree.finalize_all(now_ns);
     summaries.extend(tree.take_summaries());
-    assert!(tree.processes.is_empty() && tree.by_state.index.is_empty() && tree.groups.is_empty());
+    assert!(tree.processes.is_empty() && tree.by_state.by_pid.is_empty() && tree.groups.is_empty());
     assert_eq!(tree.counts().created, summaries.len() as u64 + tree.counts().failed_spawns);
     summaries
 }

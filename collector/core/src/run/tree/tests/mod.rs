@@ -19,7 +19,7 @@ use gpu_track_abi::record::{
 };
 
 use super::process::Observed;
-use super::program::fork_share;
+use super::program::unshared_after_fork;
 use super::summary::KnownRss;
 use super::tolerance::Tolerance;
 use super::*;
@@ -214,7 +214,7 @@ impl Run {
         let summaries = self.tree.take_summaries();
         assert!(
             self.tree.processes.is_empty()
-                && self.tree.by_state.index.is_empty()
+                && self.tree.by_state.by_pid.is_empty()
                 && self.tree.groups.is_empty()
         );
         summaries

@@ -155,6 +155,26 @@ fn outside_of(run: &Run, pid: u32) -> Option<u32> {
 }
 
 #[test]
+fn record_of_a_namespace_does_not_end_a_process_again() {
+    let mut run = with_namespace();
+    run.kernel_fork(501, 500);
+    let id = run.id(501);
+    // Its zombie was seen, and all records up to then are applied. Its reaper has not reported it yet.
+    run.kernel(501, What::Exit { status: 0 });
+    run.tree.observe_end(id, run.now_ns, None);
+    run.finalize(&[]).inside(INSIDE, |run| {
+        run.exit(2, 6, 0);
+    });
+    let intervals = run.tree.take_intervals(u64::MAX);
+    assert_eq!(intervals.iter().filter(|interval| interval.id == id && interval.is_process).count(), 1);
+    // The reaper's record is about the zombie.
+    run.inside(INSIDE, |run| {
+        run.reaped_with(1, 3, 0, 0, used(5, 0));
+    });
+    assert_eq!(summary_of(&run.end(), 501).own_usage.cpu_us(), 5);
+}
+
+#[test]
 fn siblings_in_a_namespace_match_by_order_of_pids() {
     let mut run = with_namespace();
     run.kernel_fork(501, 500).kernel_fork(502, 500).execs(501).execs(502).inside(INSIDE, |run| {

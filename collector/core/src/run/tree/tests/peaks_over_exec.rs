@@ -192,10 +192,10 @@ fn killed_fork_child_may_have_execd_before() {
 
 #[test]
 fn fork_childs_share_is_what_it_touched_or_grew_by() {
-    assert_eq!(fork_share(400, 400, 0), 0);
-    assert_eq!(fork_share(400, 400, 30), 30);
-    assert_eq!(fork_share(450, 400, 30), 50, "a huge page is one fault");
-    assert_eq!(fork_share(20, 400, 30), 20, "never more than it has");
+    assert_eq!(unshared_after_fork(400, 400, 0), 0);
+    assert_eq!(unshared_after_fork(400, 400, 30), 30);
+    assert_eq!(unshared_after_fork(450, 400, 30), 50, "a huge page is one fault");
+    assert_eq!(unshared_after_fork(20, 400, 30), 20, "never more than it has");
     let mut run = Run::new();
     run.fork(102, MAIN, 400 * MIB_KIB);
     let own = Usage { minor_faults: 256, max_rss_kib: 400 * MIB_KIB, ..Usage::default() };
