@@ -13,6 +13,7 @@ pub mod gpu;
 pub mod gpu_trace;
 pub mod groups;
 pub mod host_info;
+pub mod host_name;
 pub mod ids;
 pub mod journal;
 pub mod kernel_event;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::host_name::short;
 use crate::model::mpi_daemons::{host_at, is_daemon};
 use crate::model::node_list;
 use crate::model::report::Nodes;
@@ -59,9 +60,8 @@ pub(crate) struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// Whether this is a name of this machine. Names are compared up to the first dot.
+    /// Whether this is a name of this machine. Names are compared without their domains.
     fn is_named(&self, name: &str) -> bool {
-        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
         let slurm_name = self.slurm.get("SLURMD_NODENAME").map_or("", String::as_str);
         [self.hostname, slurm_name, "localhost"].iter().any(|own| short(own) == short(name))
     }
@@ -240,6 +240,9 @@ mod tests {
         let hydra = &["ssh", "-x", "user@n3.example.org", "\"/usr/bin/hydra_pmi_proxy\"", "--pgid", "0"][..];
         assert_eq!(unseen(&[open_mpi, hydra, open_mpi], &[], 0), named(&["n2", "n3.example.org"]));
         assert_eq!(unseen(&[&["ssh", "n1", "prted"]], &[], 0), None, "this machine");
+        let by_address = [("SLURMD_NODENAME", "10.0.0.1")];
+        let others = &[&["ssh", "10.0.0.1", "prted"][..], &["ssh", "10.0.0.2", "prted"]];
+        assert_eq!(unseen(others, &by_address, 0), named(&["10.0.0.2"]));
         assert_eq!(unseen(&[&["ssh", "git@github.com", "git-upload-pack 'x'"]], &[], 0), None);
         assert_eq!(unseen(&[&["ssh", "-l", "orted", "n2", "make"], &["ssh"], &["ssh", "n2"]], &[], 0), None);
     }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::grid::MOST_POINTS;
-use super::host_name::short;
 use super::machine::at_least_mean;
 use super::merger::Merger;
 use super::quantity::Scale;
@@ -14,6 +13,7 @@ use super::sums::Groups3;
 use super::totals::saturated;
 use super::warnings::{Facts, warnings};
 use crate::model::groups::Groups;
+use crate::model::host_name::short;
 use crate::model::report::{
     AtMost, Coverage, Cpu, GpusSource, Host, IoTracks, MaxGpuRam, MaxProportionalRam, MaxRam, Merged, Node,
     NodeState, Nodes, Percent, Processes, Report, Series, SetRam, SetTracks, Spread, Track, Usable,

@@ -1,7 +1,7 @@
 //! Reports that stayed on their nodes, where these don't see the directory of the run: the report of the others names them.
 
-use super::host_name::short;
 use super::warnings::{counted, named};
+use crate::model::host_name::short;
 use crate::model::report::{LeftReport, Node, NodeState, Nodes, Report, Topic, Warning};
 
 /// Notes in a report where the reports of other nodes stayed, whose processes are in none of its figures. `directory`: the

@@ -14,7 +14,6 @@ mod cover;
 mod ending;
 mod grid;
 mod head;
-mod host_name;
 mod left;
 mod machine;
 mod merger;

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
-/// Gives the name of a node without the domain, and without the boot id that the plan may have put behind the name. An address
-/// has no domain, so it stays whole.
-pub(super) fn short(name: &str) -> &str {
+/// Gives the name of a node without the domain, and without the boot id that a merged report may have behind the name. An
+/// address has no domain, so it stays whole.
+#[must_use]
+pub fn short(name: &str) -> &str {
     let host = name.split(' ').next().unwrap_or_default();
     if host.parse::<IpAddr>().is_ok() { host } else { host.split('.').next().unwrap_or_default() }
 }
