@@ -102,7 +102,7 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
     let nodes = job.nodes.to_string();
     let mut srun = Command::new("srun");
     // The user's settings of steps are not for this one.
-    for (name, _) in env::vars_os().filter(|(name, _)| is_setting(name)) {
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_users_steps(name)) {
         srun.env_remove(name);
     }
     srun.args(["--jobid", &job.id, "--overlap", "--nodes", &nodes, "--ntasks", &nodes])
@@ -120,8 +120,9 @@ fn spawn(job: &SlurmJob, agent: &str, inherited: InheritedState) -> io::Result<(
     Ok((input, output))
 }
 
-/// Whether a variable is a setting of Slurm other than those by which srun finds the controller.
-fn is_setting(name: &OsStr) -> bool {
+/// Whether a variable of the user's environment is kept from the srun that starts agents. Slurm's variables would change that step,
+/// such as its size; `--jobid` names the job to it. It needs those by which srun finds the controller.
+fn is_of_users_steps(name: &OsStr) -> bool {
     /// The variables by which srun finds the controller.
     const CONTROLLER: [&str; 4] = ["SLURM_CONF", "SLURM_WORKING_CLUSTER", "SLURM_CLUSTERS", "SLURM_JWT"];
     let is_slurms = |prefix: &[u8]| name.as_encoded_bytes().starts_with(prefix);
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn step_has_none_of_the_users_settings() {
-        let is_kept = |name: &&&str| !is_setting(OsStr::new(name));
+        let is_kept = |name: &&&str| !is_of_users_steps(OsStr::new(name));
         let names = ["SLURM_CONF", "SLURM_STEP_GPUS", "SLURMD_NODENAME", "SLURM_JOB_ID", "PATH"];
         assert_eq!(names.iter().filter(is_kept).copied().collect::<Vec<_>>(), ["SLURM_CONF", "PATH"]);
     }

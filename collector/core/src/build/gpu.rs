@@ -300,17 +300,18 @@ fn gaps_of(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
     all
 }
 
-/// Makes the memory figures of a device.
+/// Makes the memory figures of a device: the most that any process of the machine used, and the most that those of the run did. The
+/// latter are `None` if the driver told them neither in a list nor in an account of an ended process, and as [`known_memory`] says.
 fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
-    let is_known = gpu.knows(Figure::ProcessMemory) || gpu.run.has_accounting;
-    let missed = missed_on(usage, std::iter::once(gpu));
-    let max = known_memory(is_known.then_some(gpu.run.max), gpu.run.has_unreported, missed);
+    let is_told = gpu.knows(Figure::ProcessMemory) || gpu.run.has_accounting;
+    let may_miss_some = missed_on(usage, std::iter::once(gpu));
+    let of_run = known_memory(is_told.then_some(gpu.run.max), gpu.run.has_unreported, may_miss_some);
     GpuMemory {
         total_bytes: gpu.device.memory_bytes,
         max_used_bytes: gpu.max(Figure::MemoryUsed).map(|bytes| bytes as u64),
-        max_main_bytes: max.main,
-        max_descendants_bytes: max.descendants,
-        max_combined_bytes: max.combined,
+        max_main_bytes: of_run.main,
+        max_descendants_bytes: of_run.descendants,
+        max_combined_bytes: of_run.combined,
     }
 }
 

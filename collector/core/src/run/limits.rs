@@ -74,11 +74,12 @@ impl LimitRules {
     /// Gives the memory above which the run ends, bytes. It is the least of what the run may use (`usable_bytes`) and its limits of
     /// RAM that end it. `None`: not known.
     pub(super) fn most_ram(&self, usable_bytes: Option<u64>) -> Option<u64> {
-        let ends = self
+        let that_end = self
             .list()
             .map(|(limit, _)| limit)
             .filter(|limit| limit.quantity == Quantity::Ram && limit.action == LimitAction::End);
-        let allowed = ends.filter_map(|limit| self.allowed(limit, &GpuSums::default()));
+        // Only limits of GPU memory depend on the sums over GPUs.
+        let allowed = that_end.filter_map(|limit| self.allowed(limit, &GpuSums::default()));
         allowed.chain(usable_bytes).min()
     }
 

@@ -53,8 +53,8 @@ impl Intervals {
         Some(row)
     }
 
-    /// If `at_ns` is within the time of the samples that wait, raises their largest footprints to at least `footprint_bytes`.
-    /// Gives whether it is.
+    /// Takes in that the tree turned out to have held `footprint_bytes` at `at_ns`, CLOCK_MONOTONIC nanoseconds, which may be past. If
+    /// the row of that time still waits, its largest footprints rise to at least that. `false`: it may be written already.
     pub(super) fn raise(&mut self, at_ns: u64, footprint_bytes: Groups<u64>) -> bool {
         let Some(Row { sample, .. }) = &mut self.waiting else { return false };
         let is_within = sample.from_ns < at_ns && at_ns <= sample.at_ns;

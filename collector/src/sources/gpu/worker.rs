@@ -338,8 +338,10 @@ impl<'a> Reader<'a> {
         (batch, turn)
     }
 
-    /// Takes in the devices that the backend has. Gives those that count in this run. `None`: no device has changed.
+    /// Takes in the devices that the backend has: which are to be read, which of them the command can't see, and which of the names
+    /// that the user gave mean none. Gives the list of those that count in this run. `None`: the list given last still holds.
     fn take_devices(&mut self, all: Vec<Device>) -> Option<DeviceList> {
+        // While none is to be read the list is given again: the first one must be, even if it is empty.
         if all == self.all && !self.wanted.is_empty() {
             return None;
         }
@@ -349,8 +351,7 @@ impl<'a> Reader<'a> {
         self.wanted.extend(ids.filter(|id| !self.wanted.contains(id)).collect::<Vec<_>>());
         let list = self.device_list(&all, wanted);
         let given = self.config.uuids.iter().flatten();
-        let is_unknown = |name: &&String| select::unknown(std::slice::from_ref(*name), &all).is_some();
-        self.unknown_names = given.filter(is_unknown).cloned().collect();
+        self.unknown_names = given.filter(|name| select::names_none(name, &all)).cloned().collect();
         let hidden = list.tracked.iter().filter(|tracked| tracked.is_visible == Some(false));
         self.hidden = hidden.map(|tracked| tracked.device.id.clone()).collect();
         self.all = all;

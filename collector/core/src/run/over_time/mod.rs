@@ -221,8 +221,8 @@ impl OverTime {
         self.processes.raise(point, revision.processes as f64);
     }
 
-    /// Adds usage that the sample which opens next shows, but which is of the time before it, to the points of that time. Notes how
-    /// much it is, since the sums of that sample include it.
+    /// Spreads usage of a past time evenly over the points of that time. The sums of the next sample include it: `late_byte_s`, in
+    /// byte-seconds, and `late_cpu_ns` note how much, so that it is left out of that sample's means.
     pub(in crate::run) fn add_late(&mut self, late: &LateUse) {
         let LateUse { time, byte_s, cpu_ns } = late;
         for Part { point, inside_s, length_s: point_s } in self.axis.parts(*time) {
