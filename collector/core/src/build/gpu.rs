@@ -300,8 +300,8 @@ fn gaps_of(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
     all
 }
 
-/// Makes the memory figures of a device: the most that any process of the machine used, and the most that those of the run did. The
-/// latter are `None` if the driver told them neither in a list nor in an account of an ended process, and as [`known_memory`] says.
+/// Makes the memory figures of a device: the most that was in use on it, and the most that processes of the run used. The latter
+/// are `None` if the driver told them neither in a list nor in an account of an ended process, and as [`known_memory`] says.
 fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
     let is_told = gpu.knows(Figure::ProcessMemory) || gpu.run.has_accounting;
     let may_miss_some = missed_on(usage, std::iter::once(gpu));
