@@ -125,8 +125,8 @@ impl CheckpointWriter {
         }
     }
 
-    /// Saves the run state at once if there are new events of the run, because the next collector must not decide them again.
-    /// Events are rare.
+    /// Saves the run state at once if there are new events of the run that are told, because the next collector must not decide them
+    /// again. They are rare.
     pub(crate) fn save_if_happened(&mut self, run_state: &RunState) {
         let happened = run_state.happened();
         if happened != self.happened {

@@ -28,7 +28,6 @@ use crate::{end_watch, gpus, signals};
 /// If this process can't become the daemon.
 pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
     let Some(spec) = options.diagnosis.agent.clone() else { return Ok(None) };
-    options.gpu.uuids = gpus::selected_here(&options.gpu);
     options.tracking.disable_logs = true;
     options.report.style.quiet = true;
     options.report.keep = None;
@@ -45,6 +44,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Option<ExitCode>> {
         let inherited = InheritedState::replace(&signals::all_but_faults());
         return Err(spawn::become_command(&options.command.words, &inherited));
     };
+    options.gpu.uuids = gpus::selected_here(&options.gpu);
     options.report.targets = vec![json_in(&file)];
     options.diagnosis.agent = Some(AgentSpec { left: is_left.then_some(file), ..spec });
     options.report.node_part = Some(part);

@@ -13,6 +13,8 @@ pub(super) const MOST: usize = 10_000;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct EventLog {
     pub(crate) count: u64,
+    /// How many of them were told.
+    pub(crate) told: u64,
     pub(crate) by_kind: BTreeMap<EventKind, u64>,
     pub(crate) list: Vec<RunEvent>,
 }
@@ -27,6 +29,7 @@ impl EventLog {
     /// Adds an event.
     pub(super) fn add(&mut self, event: RunEvent) {
         self.count(event.kind);
+        self.told += 1;
         self.list.push(event);
         if self.list.len() > MOST {
             let mut index = 0;
@@ -49,7 +52,8 @@ mod tests {
         for n in 0..50_000_u32 {
             log.add(RunEvent::new(f64::from(n), EventKind::Warning));
         }
-        assert_eq!((log.count, log.by_kind[&EventKind::Warning]), (50_000, 50_000));
+        log.count(EventKind::Jump);
+        assert_eq!((log.count, log.told, log.by_kind[&EventKind::Warning]), (50_001, 50_000, 50_000));
         assert!(log.list.len() <= MOST && log.list.len() > MOST / 2, "{}", log.list.len());
         let young: Vec<f64> = log.list.iter().rev().take(MOST / 4).map(|event| event.at_s).collect();
         assert!(young.windows(2).all(|two| two[0] - two[1] == 1.0), "the younger ones are all there");

@@ -439,9 +439,9 @@ impl RunState {
         self.pass_on_events();
     }
 
-    /// Gives how many events of the run were noted.
+    /// Gives how many events of the run were told. Steps of memory that come too often are only counted.
     pub fn happened(&self) -> u64 {
-        self.alerts.as_ref().map_or(0, |alerts| alerts.log.count)
+        self.alerts.as_ref().map_or(0, |alerts| alerts.log.told)
     }
 
     /// Decides which alerts are on by the sample that is complete. `gpu`: as in [`Self::decide_limits`].

@@ -99,6 +99,12 @@ impl ListSums {
         }
     }
 
+    /// Gives the memory of all processes of the run, bytes. `None`: that of one is not known.
+    fn whole(&self) -> Option<u64> {
+        let is_known = self.unreported().next().is_none() && self.by_process.values().all(Option::is_some);
+        is_known.then_some(self.memory.combined)
+    }
+
     /// Gives, for each process that lacks its memory in all entries, whether it is the main one.
     fn unreported(&self) -> impl Iterator<Item = bool> {
         let lacking = self.lacking_memory.iter().filter(|(id, _)| !self.with_memory.contains(id));
@@ -415,6 +421,7 @@ impl DeviceUsage {
             oldest_ns: at_ns.saturating_sub(reading.most_unread_ns),
             memory_bytes: self.device.memory_bytes,
             by_process: &sums.by_process,
+            of_run: sums.whole(),
             starts: &sums.starts,
         });
         if self.run.has_foreign && self.run.listed_since_ns.is_none() {

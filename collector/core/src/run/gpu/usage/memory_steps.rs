@@ -35,8 +35,10 @@ pub(super) struct MemoryList<'a> {
     pub oldest_ns: u64,
     /// The device's memory, bytes, if it is known.
     pub memory_bytes: Option<u64>,
-    /// Memory of each process, by id, bytes; `None`: the list has the process without it.
+    /// Memory of each process whose figures are kept, by id, bytes; `None`: the list has the process without it.
     pub by_process: &'a BTreeMap<u64, Option<u64>>,
+    /// Memory of all processes of the run, bytes; `None`: that of one is not known.
+    pub of_run: Option<u64>,
     /// The start of those that began during the run, by id, CLOCK_MONOTONIC nanoseconds.
     pub starts: &'a BTreeMap<u64, u64>,
 }
@@ -117,7 +119,7 @@ impl MemorySteps {
             self.found.extend(step.map(|step| MemoryStep { process: Some(*id), ..step }));
         }
         if let Some(least) = POLICY.least_jump(list.memory_bytes) {
-            let of_run = self.run.step(list, list.by_process.values().copied().sum(), least);
+            let of_run = self.run.step(list, list.of_run, least);
             self.found.extend(of_run.filter(|step| step.to > step.from));
         }
         self.held.retain(|id, held| !held.has_ended || list.by_process.contains_key(id));
@@ -173,6 +175,7 @@ mod tests {
                 oldest_ns: (s * S).saturating_sub(2 * S),
                 memory_bytes: Some(5000 * MIB),
                 by_process: &by_process,
+                of_run: by_process.values().copied().sum(),
                 starts: &self.start_ns.map(|ns| (1, ns)).into_iter().collect(),
             });
             self.steps.take()
@@ -236,5 +239,22 @@ mod tests {
         bench.steps.ended(1);
         assert_eq!((bench.at(2, Some(Some(500))), bench.at(3, None)), (None, Some((500, 0))));
         assert!(bench.steps.held.is_empty());
+    }
+    // Requirement: ALERT-14
+    #[test]
+    fn jump_is_of_all_processes_though_not_all_have_figures_of_their_own() {
+        let mut steps = MemorySteps::default();
+        for (s, mib) in [(1, 0), (2, 1000)] {
+            steps.add(MemoryList {
+                at_ns: s * S,
+                oldest_ns: 0,
+                memory_bytes: Some(5000 * MIB),
+                by_process: &BTreeMap::new(),
+                of_run: Some(mib * MIB),
+                starts: &BTreeMap::new(),
+            });
+        }
+        let found: Vec<_> = steps.take().iter().map(|step| (step.process, step.to)).collect();
+        assert_eq!(found, [(None, 1000 * MIB)]);
     }
 }
