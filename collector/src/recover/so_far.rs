@@ -123,7 +123,7 @@ impl SoFar {
     /// Makes a bundle, and gives its path.
     ///
     /// # Errors
-    /// If it can't be written. Nothing of it is left then.
+    /// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
     pub fn write_bundle(&self, bundles: &Bundles, asked: &Asked) -> io::Result<PathBuf> {
         let live = LiveFile::open(&live::path_of(&self.segment)).ok();
         bundle::of_asked(

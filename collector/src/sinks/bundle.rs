@@ -135,7 +135,7 @@ pub fn prepare(directory: &Path) -> io::Result<()> {
 /// Makes the bundle of a recovered run, if the run asked for one.
 ///
 /// # Errors
-/// If it can't be written. Nothing of it is left then.
+/// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
 pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
     let Some(bundles) = &config.tracking.bundles else { return Ok(()) };
     let occasion = Occasion {
@@ -151,7 +151,7 @@ pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
 /// variables, if they can be read.
 ///
 /// # Errors
-/// If it can't be written. Nothing of it is left then.
+/// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
 pub(crate) fn of_asked(
     config: &Config,
     bundles: &Bundles,
@@ -183,7 +183,8 @@ fn lacking(name: &'static str, reason: &str) -> Content {
     (name, Err(Missing { name, reason: reason.to_owned() }))
 }
 
-/// Writes a bundle, and removes the oldest bundles beyond the allowed number and size. Gives the new one's path.
+/// Writes a bundle, then removes the oldest bundles beyond the allowed number and size. Gives the new one's path. The error can be that
+/// of the removal: then the new bundle is there.
 fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion) -> io::Result<PathBuf> {
     let Occasion { trigger, asked, tails, environment } = occasion;
     let mut bundle = Bundle::begin(&bundles.directory)?;
