@@ -175,9 +175,9 @@ impl<'a> Ending<'a> {
         let pids: BTreeSet<u32> = found.keys().map(|member| member.pid).collect();
         for (member, parent) in found {
             let began_after_sigterm = member.start_ticks > self.told_ticks;
-            // The parent got SIGTERM at an earlier look, which did not find this child yet. Ticks are too coarse to tell.
-            let is_new_child = pids.contains(parent);
-            let is_clean_up = !is_first && (self.is_told || began_after_sigterm || is_new_child);
+            // A live process of the tree has started it since an earlier look. Ticks can be too coarse to show that.
+            let has_live_parent = pids.contains(parent);
+            let is_clean_up = !is_first && (self.is_told || began_after_sigterm || has_live_parent);
             if is_clean_up || self.told.contains(member) || self.members.is_launcher_or_collector(*member) {
                 continue;
             }
@@ -233,6 +233,7 @@ fn send(root: &ProcRoot, member: Member, signal: Signal) -> Result<(), Errno> {
     }
 }
 
+/// Converts a pid. `None`: no process can have it.
 fn as_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }

@@ -2,7 +2,7 @@
 //!
 //! An alert goes on when its figure was beyond the threshold for a second, and off when the figure has come back by a tenth. A figure
 //! that trembles about its threshold must not be told again and again. So each time that an alert goes on again, its figure must stay
-//! back for longer until the alert goes off ([`STAYS_AWAY_NS`]). Whatever a figure does, there are at most 2 events an hour over a day.
+//! back for longer until the alert goes off ([`STAYS_BACK_NS`]). Whatever a figure does, there are at most 2 events an hour over a day.
 //!
 //! A sample without the figure leaves an alert on or off as it is.
 
@@ -19,7 +19,7 @@ use super::orders::Orders;
 use super::steps::jumps::Jumps;
 use crate::model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, RunEvent};
 use crate::model::order::{Action, Order, OrderId, Rule};
-use crate::model::run_limit::{Exceeded, LargestProcess, RunLimit, Threshold, Unit};
+use crate::model::run_limit::{LargestProcess, Threshold};
 use crate::model::tree_sample::{GpuSample, GpuSums, TreeSample};
 
 /// An alert goes on when its figure was beyond the threshold for this time, nanoseconds.
@@ -27,8 +27,8 @@ const BEYOND_NS: u64 = 1_000_000_000;
 /// A figure is back when it is away from the threshold by this part of it.
 const BACK_BY: f64 = 0.1;
 /// An alert goes off when its figure was back for this time, nanoseconds: when it is on for the first time, the second, and so on.
-const STAYS_AWAY_NS: [u64; 4] = [1_000_000_000, 60_000_000_000, 900_000_000_000, 7_200_000_000_000];
-/// An alert that was off for this time, nanoseconds, begins with the first of [`STAYS_AWAY_NS`] again.
+const STAYS_BACK_NS: [u64; 4] = [1_000_000_000, 60_000_000_000, 900_000_000_000, 7_200_000_000_000];
+/// An alert that was off for this time, nanoseconds, begins with the first of [`STAYS_BACK_NS`] again.
 const FORGOTTEN_NS: u64 = 4 * 3_600_000_000_000;
 /// Shortest time from one time that an alert goes on to the next, nanoseconds.
 const AGAIN_NS: u64 = 30_000_000_000;
@@ -106,7 +106,7 @@ struct AlertState {
     on_ns: Option<u64>,
     last_on_ns: Option<u64>,
     last_off_ns: Option<u64>,
-    /// Which of [`STAYS_AWAY_NS`] holds.
+    /// Which of [`STAYS_BACK_NS`] holds.
     returns: usize,
     /// How often it went on.
     times: u64,
@@ -151,20 +151,31 @@ impl Level {
 impl AlertState {
     /// Takes in a figure at `now_ns`, CLOCK_MONOTONIC nanoseconds. `None`: the alert stays on or off.
     fn look(&mut self, level: Level, now_ns: u64) -> Option<Change> {
-        let since = |begin: Option<u64>, is_so: bool| is_so.then(|| begin.unwrap_or(now_ns));
-        self.beyond_ns = since(self.beyond_ns, level.is_beyond);
-        self.back_ns = since(self.back_ns, level.is_back);
-        let lasts = |begin: Option<u64>, ns: u64| begin.filter(|begin| now_ns.saturating_sub(*begin) >= ns);
-        let Some(on_ns) = self.on_ns else {
-            let since_ns = lasts(self.beyond_ns, BEYOND_NS)?;
-            if self.last_on_ns.is_some_and(|last| now_ns.saturating_sub(last) < AGAIN_NS) {
-                return None;
-            }
-            self.go_on(now_ns);
-            return Some(Change::On { since_ns });
-        };
-        let away_ns = STAYS_AWAY_NS.get(self.returns).copied().unwrap_or(u64::MAX);
-        lasts(self.back_ns, away_ns)?;
+        self.beyond_ns = if level.is_beyond { self.beyond_ns.or(Some(now_ns)) } else { None };
+        self.back_ns = if level.is_back { self.back_ns.or(Some(now_ns)) } else { None };
+        match self.on_ns {
+            None => self.go_on_if_due(now_ns),
+            Some(on_ns) => self.go_off_if_due(on_ns, now_ns),
+        }
+    }
+
+    /// Goes on if the figure was beyond the threshold for [`BEYOND_NS`], and the alert did not go on within [`AGAIN_NS`] before.
+    fn go_on_if_due(&mut self, now_ns: u64) -> Option<Change> {
+        let since_ns = self.beyond_ns?;
+        let went_on_lately = self.last_on_ns.is_some_and(|last| now_ns.saturating_sub(last) < AGAIN_NS);
+        if now_ns.saturating_sub(since_ns) < BEYOND_NS || went_on_lately {
+            return None;
+        }
+        self.go_on(now_ns);
+        Some(Change::On { since_ns })
+    }
+
+    /// Goes off if the figure was back for the time that [`STAYS_BACK_NS`] asks for. `on_ns`: when the alert went on.
+    fn go_off_if_due(&mut self, on_ns: u64, now_ns: u64) -> Option<Change> {
+        let needed_ns = STAYS_BACK_NS.get(self.returns).copied().unwrap_or(u64::MAX);
+        if now_ns.saturating_sub(self.back_ns?) < needed_ns {
+            return None;
+        }
         self.was_on_ns = self.was_on_ns.saturating_add(now_ns.saturating_sub(on_ns));
         (self.on_ns, self.last_off_ns) = (None, Some(now_ns));
         Some(Change::Off { since_ns: on_ns })
@@ -173,7 +184,7 @@ impl AlertState {
     /// Notes that the alert goes on, and chooses how long its figure must then stay back.
     fn go_on(&mut self, now_ns: u64) {
         let is_return = self.last_off_ns.is_some_and(|off| now_ns.saturating_sub(off) < FORGOTTEN_NS);
-        self.returns = if is_return { (self.returns + 1).min(STAYS_AWAY_NS.len() - 1) } else { 0 };
+        self.returns = if is_return { (self.returns + 1).min(STAYS_BACK_NS.len() - 1) } else { 0 };
         self.times += 1;
         self.first_on_ns.get_or_insert(now_ns);
         (self.on_ns, self.last_on_ns) = (Some(now_ns), Some(now_ns));
@@ -247,15 +258,13 @@ impl AlertRules {
 
     /// Notes each limit once when it is exceeded.
     pub(super) fn note_limits(&mut self, limits: &LimitRules, start_ns: u64) {
-        let exceeded: Vec<(usize, &RunLimit, &Exceeded)> = limits
-            .list()
-            .enumerate()
-            .filter_map(|(index, (limit, exceeded))| Some((index, limit, exceeded?)))
-            .filter(|(index, ..)| !self.exceeded.contains(index))
-            .collect();
-        for (index, limit, exceeded) in exceeded {
-            let unit = limit.quantity.unit();
+        for (index, (limit, exceeded)) in limits.list().enumerate() {
+            let Some(exceeded) = exceeded else { continue };
+            if self.exceeded.contains(&index) {
+                continue;
+            }
             self.exceeded.push(index);
+            let unit = limit.quantity.unit();
             self.add(RunEvent {
                 rule: Some(limit.words.clone()),
                 unit: Some(unit),
@@ -505,7 +514,7 @@ mod tests {
     use super::*;
     use crate::model::gpu::Device;
     use crate::model::groups::Groups;
-    use crate::model::run_limit::Excess;
+    use crate::model::run_limit::{Excess, RunLimit};
     use crate::model::tree_sample::{CpuSample, FileSystemSample, Span};
 
     const S: u64 = 1_000_000_000;
