@@ -30,6 +30,7 @@ pub(super) struct Members<'a> {
     tree: &'a TreeToEnd,
     /// Finds processes by the segment that they map. `None`: the run has no segment.
     membership: Option<Membership>,
+    /// The launcher. `None`: it was gone when the ender started.
     launcher: Option<Member>,
     /// Processes that were found, or named by the starter of the ender, and lived at the last look.
     known: BTreeSet<Member>,
