@@ -40,7 +40,7 @@ pub(crate) trait Account {
     fn tell(&mut self, message: Message);
     /// Whether this child of the launcher is not the run's: a collector, or a child from before this program's exec.
     fn is_foreign(&self, pid: u32) -> bool;
-    /// A child that does not belong to the run has ended, with this wait status.
+    /// A child for which [`Self::is_foreign`] holds has ended, with this wait status.
     fn foreign_ended(&mut self, status: i32);
     /// A child of the run has ended.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool);
@@ -115,7 +115,7 @@ impl<A: Account> Supervisor<A> {
         supervisor
     }
 
-    /// Waits until the command has ended and the report is written. Returns the command's wait status.
+    /// Waits until the run has ended and the report is written. Gives how the launcher ends, as a wait status.
     pub(crate) fn run(&mut self) -> io::Result<ExitStatus> {
         let mut end_is_requested = false;
         loop {
@@ -149,8 +149,7 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Gives how the launcher ends: as the command did, or as timeout(1) does at a limit. It does not take over the end of an
-    /// attached process.
+    /// Gives how the launcher ends: as the command did, or as timeout(1) does at a limit. If the run attached to a process, the status is 0.
     fn own_status(&self, exit: CommandExit) -> ExitStatus {
         if let Some(status) = self.executor.exit_status() {
             return status;
