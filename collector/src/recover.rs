@@ -1,9 +1,9 @@
-//! Makes a report of a run whose launcher and collector were killed at once. It reads what they left in shared memory:
-//! the checkpoint and the journal in the state file, and the records in the ring.
+//! Makes a report of a run whose launcher and collector were killed at once. It reads what they left in shared memory: the checkpoint and
+//! the journal in the state file, and the records in the ring.
 //!
 //! The files are not changed, so a recovery that fails can be repeated.
 
-mod left;
+mod load;
 mod so_far;
 
 use std::io;
@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use thiserror::Error;
 
-use self::left::{Collector, Left, load_run, note_the_dead};
+use self::load::{Collector, LoadedRun, load_run, note_the_dead};
 pub use self::so_far::{NotRecorded, SoFar, so_far};
 use crate::build::{self, Inputs};
 use crate::model::config::{Config, ReportConfig};
@@ -86,10 +86,10 @@ pub fn note(state: &StateFile, config: &Config, host: &HostInfo) {
 pub fn recover(stale: &Stale, root: &ProcRoot) -> Result<Recovered, NotRecovered> {
     let now_ns = clock::monotonic_ns();
     let state = StateFile::of(stale.state.as_ref().ok_or(NotRecovered::Nothing)?.try_clone()?)?;
-    let left = load_run(&state, stale.segment.as_ref(), Collector::Gone, now_ns)?;
-    let Left { config, host, segment, mut run, is_cut_short } = left;
+    let loaded = load_run(&state, stale.segment.as_ref(), Collector::Gone, now_ns)?;
+    let LoadedRun { config, host, segment, mut run, is_cut_short } = loaded;
     let known_ns = run.tree.last_seen_ns().max(run.sampled_ns).min(now_ns);
-    // Elsewhere the run's pids mean other processes.
+    // In another pid namespace, the run's pids are those of other processes.
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
     let has_living = is_here && note_the_dead(&mut run, &host, root, known_ns, now_ns);
     let end_ns = if has_living { now_ns } else { known_ns };
@@ -134,7 +134,7 @@ fn add_warnings(report: &mut Report, known: &KnownUntil, is_here: bool, has_livi
 /// can be seen, so the sample reads none.
 fn last_sample(run: &mut JournaledRun, living: Option<Passes>, at_ns: u64) {
     run.apply(at_ns, Observation::Finalize { complete_ns: u64::MAX });
-    // Processes that ended since the last sample enter the figures over time by the next one.
+    // Processes that ended since the last sample enter the figures over time with this one.
     if let Some(mut passes) = living {
         passes.read(run, at_ns);
         passes.conclude(run, at_ns);
@@ -155,7 +155,7 @@ fn finish(mut run: JournaledRun, living: Option<Passes>, end_ns: u64) -> RunStat
     run.into_state()
 }
 
-/// Makes the report of a run that was written down (`--journal`). Gives it with the form that the run asked for.
+/// Makes the report of a run from its journal (`--journal FILE`). Gives the report with the form that the run asked for.
 ///
 /// # Errors
 /// If the journal can't be read, or is not whole.
@@ -166,7 +166,7 @@ pub fn replay(path: &Path) -> Result<(Report, ReportConfig), ReplayError> {
 }
 
 impl NotRecovered {
-    /// Whether no version can ever make a report of it.
+    /// Whether no later try, and no other version, can make a report of the run.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Nothing | Self::Reported | Self::Damaged)
@@ -177,7 +177,7 @@ impl Recovered {
     /// Makes the bundle of evidence (`--record`), if the run asked for it.
     ///
     /// # Errors
-    /// If it can't be written. Nothing of it is left then.
+    /// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
     pub fn write_bundle(&self) -> io::Result<()> {
         bundle::of_recovered(&self.config, &self.report)
     }
@@ -188,7 +188,7 @@ impl Recovered {
             run_cgroup::remove(cgroup);
         }
         for path in self.config.report.targets.iter().filter_map(|target| target.output.file()) {
-            // To drop a lock removes its file. One that another run holds can't be taken, and stays.
+            // Dropping a lock removes its file. A lock that another run holds can't be taken, so its file stays.
             drop(OutputLock::take(path));
         }
     }

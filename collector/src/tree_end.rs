@@ -1,13 +1,13 @@
 //! Ends every process of a run, at a limit.
 //!
-//! A process of its own does it, the ender, so that it is done although launcher and collector may be killed meanwhile. Every process
-//! of the tree gets SIGTERM once, and SIGCONT, since a stopped one would not see it. Those that are left after a while get SIGKILL, and
-//! what they have started meanwhile, until nothing is left.
+//! The ender does it. This is a process of its own, so that the tree is ended although launcher and collector may be killed meanwhile.
+//! Every process of the tree gets SIGTERM once, then SIGCONT, because a stopped process handles no SIGTERM. After a while, the
+//! processes that are left, and those that they have started, get SIGKILL until nothing is left.
 //!
-//! - The tree is the launcher's descendants: it is the subreaper of them all. When the launcher is gone, orphans are found by the
-//!   segment that they map.
+//! - The tree is the launcher's descendants, because the launcher is the subreaper of them all. When it is gone, orphans are found by
+//!   the segment that they map.
 //! - What a process starts after its SIGTERM is its clean-up, and is left alone until SIGKILL is due.
-//! - Launchers and collectors of runs within the run end as their commands do. They get SIGKILL only if they don't.
+//! - Launchers and collectors of runs within the run end when their commands have ended. They get SIGKILL only if they don't.
 //! - Where /proc is not that of this pid namespace, only the command's first process can be ended.
 
 mod arguments;
@@ -39,31 +39,35 @@ use crate::sys::proc_fs::ProcRoot;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// While SIGTERM works, looking takes at most one part in this many of a core.
 const SHARE_OF_LOOKING: u32 = 5;
-/// Launchers and collectors within the run have this time to end after all other processes.
+/// Launchers and collectors of runs within the run have this time to end after all other processes.
 const HELPERS_END_WITHIN: Duration = Duration::from_secs(2);
-/// So many processes at most are counted as left.
+/// So many processes at most are counted as left, so that an ender's exit status is never 101, which is that of a panic.
 const MOST_LEFT: u32 = 31;
 
-/// Gives what came of it, by the exit status of an ender. `None`: it was killed, or has failed.
+/// Gives the exit status of an ender. Bit 0: SIGKILL was needed. The other bits: how many processes are left.
+fn exit_code(end: TreeEnd) -> Option<i32> {
+    i32::try_from(end.left.min(MOST_LEFT) << 1 | u32::from(end.is_killed)).ok()
+}
+
+/// Gives what came of ending the tree, by the exit status of an ender ([`exit_code`]). `None`: the ender was killed, or has failed.
 #[must_use]
 pub fn of_exit_code(code: Option<i32>) -> Option<TreeEnd> {
     let code = u32::try_from(code?).ok().filter(|code| code >> 1 <= MOST_LEFT)?;
     Some(TreeEnd { is_killed: code & 1 != 0, left: code >> 1 })
 }
 
-/// Ends the tree and gives the exit status, if these are the arguments of an ender.
+/// Ends the tree and gives the exit status. `None`: these are not the arguments of an ender.
 #[must_use]
 pub fn serve_if_started_as_ender(args: &[std::ffi::OsString]) -> Option<i32> {
     let tree = TreeToEnd::of_ender(args)?;
-    // Another one may be at it: it ends before this one begins.
+    // If another ender is at work, it ends before this one begins.
     let _lock = lock(&stale::state_name(&tree.segment));
-    // Beside a fork bomb there is little time for each process. Only root may take more of it.
+    // Beside a fork bomb there is little CPU time for each process. Only root may take more of it.
     let _ = rustix::process::nice(-20);
-    let end = tree.end();
-    i32::try_from(end.left.min(MOST_LEFT) << 1 | u32::from(end.is_killed)).ok()
+    exit_code(tree.end())
 }
 
-/// Waits for a record lock of the state file, so that only one ender acts. `None`: the run has no such file any more.
+/// Waits for a record lock of the state file, so that only one ender acts. `None`: the file is gone, or can't be locked.
 fn lock(state: &Path) -> Option<File> {
     let file = File::options().read(true).write(true).open(state).ok()?;
     rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).ok()?;
@@ -71,14 +75,14 @@ fn lock(state: &Path) -> Option<File> {
 }
 
 impl TreeToEnd {
-    /// Ends the tree. Returns when nothing is left, or nothing more can be done.
+    /// Ends the tree. Returns when no process is left, or those that are left can't be ended.
     #[must_use]
     pub fn end(&self) -> TreeEnd {
         let root = ProcRoot::default();
         if root.is_of_this_namespace() { Ending::new(self, &root).run() } else { self.end_main() }
     }
 
-    /// Ends the command's first process, which is a child of the launcher until that has reaped it.
+    /// Ends the command's first process alone. Its pid is no other process's until the launcher has reaped it.
     fn end_main(&self) -> TreeEnd {
         let Some(main) = self.main.and_then(as_pid) else { return TreeEnd { is_killed: false, left: 1 } };
         let deadline = Instant::now() + self.kill_after;
@@ -106,15 +110,20 @@ impl TreeToEnd {
 struct Ending<'a> {
     root: &'a ProcRoot,
     members: Members<'a>,
-    /// The processes that got SIGTERM.
+    /// The processes that got SIGTERM from this ender.
     told: BTreeSet<Member>,
-    /// When the first of them had got it, clock ticks after boot.
+    /// When all processes of the first look had got SIGTERM, clock ticks after boot.
     told_ticks: u64,
-    /// The processes that may not be signalled.
+    /// The processes that the ender has no permission to signal.
     refused: BTreeSet<Member>,
+    /// When SIGKILL is due.
     deadline: Instant,
+    /// An earlier ender has sent SIGTERM.
     is_told: bool,
+    /// SIGKILL was sent to a process.
     is_killed: bool,
+    /// Since when only launchers and collectors of runs within the run are left, after the deadline.
+    only_helpers_since: Option<Instant>,
 }
 
 impl<'a> Ending<'a> {
@@ -128,12 +137,13 @@ impl<'a> Ending<'a> {
             deadline: Instant::now() + tree.kill_after,
             is_told: tree.is_told,
             is_killed: false,
+            only_helpers_since: None,
         }
     }
 
+    /// Looks at the tree and signals its processes, until none is left or SIGKILL makes no progress.
     fn run(&mut self) -> TreeEnd {
         let mut progress = Progress::new(self.deadline);
-        let mut without_others: Option<Instant> = None;
         loop {
             let looked = Instant::now();
             let found = self.members.look();
@@ -145,18 +155,9 @@ impl<'a> Ending<'a> {
             if looked < self.deadline {
                 self.ask_to_end(&found);
             } else {
-                // Launchers and collectors within the run follow their commands.
-                let (helpers, others): (Vec<_>, Vec<_>) =
-                    left.into_iter().partition(|member| self.members.is_launcher_or_collector(*member));
-                let since = *without_others.get_or_insert(looked);
-                if others.is_empty() && looked >= since + HELPERS_END_WITHIN {
-                    self.kill(&helpers);
-                } else if !others.is_empty() {
-                    without_others = None;
-                    self.kill(&others);
-                }
+                self.kill_left(left, looked);
             }
-            // What is killed is gone soon, and what it had time to start has to be killed at once.
+            // Killed processes are gone soon, and what they had time to start has to be killed at once.
             let pause = if self.is_killed { LOOK_INTERVAL } else { looked.elapsed() * SHARE_OF_LOOKING };
             let until_deadline = self.deadline.saturating_duration_since(Instant::now()).max(LOOK_INTERVAL);
             thread::sleep(pause.clamp(LOOK_INTERVAL, until_deadline));
@@ -167,15 +168,16 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Sends SIGTERM to those that have to get it and have not. `found`: what lives, each with its parent.
+    /// Sends SIGTERM to the processes that have not got it, but for clean-up, launchers and collectors. `found`: the live processes of
+    /// the tree, each with the pid of its parent.
     fn ask_to_end(&mut self, found: &BTreeMap<Member, u32>) {
         let is_first = self.told.is_empty() && !self.is_told;
         let pids: BTreeSet<u32> = found.keys().map(|member| member.pid).collect();
         for (member, parent) in found {
-            // Before the first SIGTERM, all have begun before it. Later, it is what a process has started that got SIGTERM meanwhile, or
-            // an orphan of one that has ended of it.
-            let is_clean_up =
-                !is_first && (self.is_told || member.start_ticks > self.told_ticks || pids.contains(parent));
+            let began_after_sigterm = member.start_ticks > self.told_ticks;
+            // A live process of the tree has started it since an earlier look. Ticks can be too coarse to show that.
+            let has_live_parent = pids.contains(parent);
+            let is_clean_up = !is_first && (self.is_told || began_after_sigterm || has_live_parent);
             if is_clean_up || self.told.contains(member) || self.members.is_launcher_or_collector(*member) {
                 continue;
             }
@@ -190,8 +192,24 @@ impl<'a> Ending<'a> {
         }
     }
 
-    fn kill(&mut self, left: &[Member]) {
-        for member in left {
+    /// Sends SIGKILL to the processes that are left at `now`. Launchers and collectors of runs within the run get it only if they have
+    /// not ended for [`HELPERS_END_WITHIN`] after all others.
+    fn kill_left(&mut self, left: Vec<Member>, now: Instant) {
+        let (helpers, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|member| self.members.is_launcher_or_collector(*member));
+        if !others.is_empty() {
+            self.only_helpers_since = None;
+            self.kill(&others);
+            return;
+        }
+        let since = *self.only_helpers_since.get_or_insert(now);
+        if now >= since + HELPERS_END_WITHIN {
+            self.kill(&helpers);
+        }
+    }
+
+    fn kill(&mut self, members: &[Member]) {
+        for member in members {
             match send(self.root, *member, Signal::KILL) {
                 Ok(()) => self.is_killed = true,
                 Err(Errno::PERM) => drop(self.refused.insert(*member)),
@@ -201,7 +219,7 @@ impl<'a> Ending<'a> {
     }
 }
 
-/// Sends a signal to this very process.
+/// Sends a signal to this process, and not to a later one of the same pid. The error is `ESRCH` if the process is gone.
 fn send(root: &ProcRoot, member: Member, signal: Signal) -> Result<(), Errno> {
     let pid = as_pid(member.pid).ok_or(Errno::SRCH)?;
     let is_same = || root.stat(member.pid).is_some_and(|stat| stat.start_ticks == member.start_ticks);
@@ -215,6 +233,7 @@ fn send(root: &ProcRoot, member: Member, signal: Signal) -> Result<(), Errno> {
     }
 }
 
+/// Converts a pid. `None`: no process can have it.
 fn as_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }

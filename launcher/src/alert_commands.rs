@@ -1,4 +1,4 @@
-//! `--on-alert CMD` in the launcher: the alerts that wait for CMD, the one that it runs for, and what it is told.
+//! `--on-alert CMD` in the launcher: the alerts that wait for CMD, the alert that CMD runs for, and the variables that CMD gets.
 //!
 //! [`crate::alert_runner`] is the process that runs CMD. The launcher never waits for it, also not at the end of the run.
 
@@ -20,7 +20,8 @@ const MOST_WAITING: usize = 16;
 /// Bytes of the tracked command's line that CMD is told at most. execve(2) takes 128 KiB a variable.
 const LONGEST_COMMAND: usize = 4096;
 
-/// All variables that CMD can have. A run within CMD must not tell its own CMD of this run's alert.
+/// All variables that CMD can have. They are removed from CMD's environment before it gets those of its alert: a run within the CMD of
+/// another run must not tell its own CMD of that run's alert.
 const VARIABLES: [&str; 19] = [
     "GPU_TRACK_EVENT",
     "GPU_TRACK_ALERT",
@@ -46,7 +47,7 @@ const COMMAND: &str = "GPU_TRACK_COMMAND";
 const COMMAND_PID: &str = "GPU_TRACK_COMMAND_PID";
 const LAUNCHER_PID: &str = "GPU_TRACK_LAUNCHER_PID";
 
-/// CMD, and the alerts that it runs for.
+/// CMD, and the alerts that it runs for, one after the other.
 pub(crate) struct AlertCommands {
     /// CMD. `None`: there is none.
     command: Option<OsString>,
@@ -58,9 +59,9 @@ pub(crate) struct AlertCommands {
     waiting: VecDeque<(u32, Environment)>,
     /// The runner that is at work, and the order that it is for.
     running: Option<(u32, Child)>,
-    /// Runners that have left processes behind, because they were killed or could not end them.
+    /// Pids of runners that may have left processes of CMD behind, because they were killed or could not end them.
     failed_runners: Vec<u32>,
-    /// What the collector has not been told.
+    /// Failures that the collector has not been told of.
     failures: Vec<Message>,
 }
 
@@ -86,8 +87,8 @@ impl AlertCommands {
         }
     }
 
-    /// Runs CMD for an alert, now or when those before have had their turn. `epoch`: which of the orders it is. `main`: pid of the
-    /// tracked command's first process.
+    /// Runs CMD for an alert, now or when CMD has run for the alerts before. `epoch`: the number of the order to do so. `largest`: the
+    /// process that held most RAM then. `main`: the pid of the tracked command's first process, which has not been reaped.
     pub(crate) fn add(
         &mut self,
         epoch: u32,
@@ -128,7 +129,7 @@ impl AlertCommands {
         }
     }
 
-    /// Whether this child of the launcher is a runner, or was left by one. The runner leads the session of what it starts.
+    /// Whether this child of the launcher is the runner, or was left by a failed one: it is in the session that the runner leads.
     pub(crate) fn has(&self, pid: u32) -> bool {
         self.is_runner(pid) || (!self.failed_runners.is_empty() && self.is_left(pid))
     }
@@ -142,7 +143,7 @@ impl AlertCommands {
         session.is_some_and(|session| self.failed_runners.contains(&session.as_raw_pid().cast_unsigned()))
     }
 
-    /// Takes in that this child has ended. If it is the runner, the next alert has its turn.
+    /// Takes in that this child has ended. If it is the runner, CMD runs for the next alert.
     pub(crate) fn ended(&mut self, pid: u32) {
         if !self.is_runner(pid) {
             return;
@@ -163,7 +164,7 @@ impl AlertCommands {
         self.start_next();
     }
 
-    /// Gives up the alerts that wait: the run has ended. What runs goes on.
+    /// Gives up the alerts that wait: the run has ended. A CMD that runs goes on.
     pub(crate) fn give_up(&mut self) {
         for (epoch, _) in std::mem::take(&mut self.waiting) {
             self.note(epoch, AlertCommandFailure::RunEnded);
@@ -179,22 +180,22 @@ impl AlertCommands {
         self.failures.push(Message::AlertCommandFailed { epoch, monotonic_ns, failure });
     }
 
-    /// Takes what the collector is to be told.
+    /// Takes the messages for the collector.
     pub(crate) fn take_failures(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.failures)
     }
 }
 
-/// Reads what a runner that has ended has written: why CMD failed, if it did. `None`: nothing, so it was killed.
+/// Reads what a runner that has ended has written: why CMD failed, if it did. `None`: it wrote nothing, so it was killed.
 fn result(mut stdout: ChildStdout) -> Option<Option<AlertCommandFailure>> {
-    // Nothing but the runner had the pipe, unless a process of CMD took it from there.
+    // A process of CMD may have opened the pipe's other end through /proc. Then a read would wait for it.
     rustix::io::ioctl_fionbio(&stdout, true).ok()?;
     let mut bytes = [0; 4096];
     let length = stdout.read(&mut bytes).ok()?;
     serde_json::from_slice(bytes.get(..length)?).ok()
 }
 
-/// Gives the variables that say what happened. What is not known has none.
+/// Gives the variables that say what happened. A value that is not known has no variable.
 fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
     let mut facts = Environment::new();
     let mut add = |name: String, value: Option<String>| {
@@ -208,7 +209,7 @@ fn facts_of(event: &RunEvent, largest: Option<&LargestProcess>) -> Environment {
     add("GPU_TRACK_SINCE_SECONDS".into(), event.since_s.map(seconds));
     if let Some(unit) = event.unit {
         let name = unit.name().to_uppercase();
-        // Shells compare whole numbers.
+        // Shells compare whole numbers only, so bytes have no decimals.
         let number =
             |amount: f64| if name == "BYTES" { format!("{amount:.0}") } else { format!("{amount:.3}") };
         add(format!("GPU_TRACK_VALUE_{name}"), event.amount.map(number));

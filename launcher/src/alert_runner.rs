@@ -1,8 +1,9 @@
 //! The process that runs the command of `--on-alert` (CMD) beside the tracked tree.
 //!
-//! It is this executable, in a session of its own, and the subreaper of all that CMD starts. So nothing of CMD becomes the launcher's
-//! child, where it would be an orphan of the run. It ends when all of that has ended, or ends it after [`MOST`]. Its stdout tells the
-//! launcher what came of it: why CMD failed, as JSON, or null. It goes on if the launcher ends, but holds none of its streams then.
+//! This process, the runner, is this executable, in a session of its own. It is the subreaper of all that CMD starts, so no process of
+//! CMD becomes the launcher's child, where it would be an orphan of the run. The runner ends when all processes of CMD have ended, and
+//! ends them itself after [`MOST`]. On its stdout it tells the launcher why CMD failed, as JSON, or null. If the launcher ends, the
+//! runner goes on, but closes the launcher's stderr.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,16 +25,16 @@ use crate::{console, signals};
 /// argv\[0\] of a runner. Its arguments are the segment, by which enders know it, the launcher's pid, the time that CMD may take in
 /// milliseconds, and CMD.
 const RUNNER: &str = "gpu-track-alert";
-/// CMD, and all that it starts, may take so long.
+/// The time that CMD, and all that it starts, may take.
 const MOST: Duration = Duration::from_secs(30);
-/// From SIGTERM to SIGKILL, after that.
+/// From SIGTERM, after [`MOST`], to SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(2);
 /// How often the runner looks whether CMD or the launcher has ended.
 const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of CMD's output that stderr gets at most.
 const MOST_OUTPUT: usize = 64 * 1024;
 
-/// Starts a runner of CMD. `facts` are added to the launcher's environment, without what it has of the `variables`.
+/// Starts a runner of CMD. Its environment is the launcher's without these `variables`, and with the `facts` of the alert.
 ///
 /// # Errors
 /// If no process can be made.
@@ -60,7 +61,7 @@ pub(crate) fn start(
     runner.spawn()
 }
 
-/// Runs CMD, tells what came of it and gives the exit status, if these are the arguments of a runner.
+/// Runs CMD, writes what came of it to stdout, and gives the exit status. `None`: these are not the arguments of a runner.
 pub(crate) fn serve_if_started_as_runner(args: &[OsString]) -> Option<i32> {
     let [program, _segment, launcher, most_ms, command] = args else { return None };
     if program != RUNNER {
@@ -72,7 +73,7 @@ pub(crate) fn serve_if_started_as_runner(args: &[OsString]) -> Option<i32> {
     // The launcher blocks all signals, and CMD would inherit that.
     signals::restore(&signals::of(&[]));
     rustix::thread::set_name(c"gpu-track-alert").ok();
-    // Without it, what CMD leaves behind is the launcher's.
+    // Otherwise orphans of CMD would become the launcher's children.
     set_child_subreaper(Some(getpid())).ok();
     let failure = run(command, launcher, Duration::from_millis(most_ms));
     // The launcher may be gone.
@@ -80,7 +81,7 @@ pub(crate) fn serve_if_started_as_runner(args: &[OsString]) -> Option<i32> {
     Some(0)
 }
 
-/// Runs CMD and all that it starts to the end. Gives why it failed, if it did.
+/// Runs CMD until it and all that it starts have ended, or ends them after the time `most`. Gives why CMD failed, if it did.
 fn run(command: &OsStr, launcher: Pid, most: Duration) -> Option<AlertCommandFailure> {
     let deadline = Instant::now() + most;
     let not_started =
@@ -101,7 +102,7 @@ fn run(command: &OsStr, launcher: Pid, most: Duration) -> Option<AlertCommandFai
         }
         output.pass_on(LOOK);
     }
-    // What is in the pipe still.
+    // The pipe can hold output of processes that have ended.
     while output.room > 0 && output.pass_on(Duration::ZERO) {}
     if output.is_cut {
         let kib = MOST_OUTPUT / 1024;
@@ -120,7 +121,7 @@ fn start_shell(command: &OsStr) -> io::Result<(Child, PipeReader)> {
     Ok((shell.spawn()?, output))
 }
 
-/// Gives what is wrong with this end of CMD, if anything is.
+/// Gives why CMD failed, by its wait status. `None`: it exited with 0.
 fn failure(status: WaitStatus) -> Option<AlertCommandFailure> {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(0), _) => None,
@@ -138,7 +139,7 @@ struct Family {
 }
 
 impl Family {
-    /// Reaps those that have ended. Gives whether any is left.
+    /// Reaps the processes that have ended. Gives whether any is left.
     fn is_alive(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -152,7 +153,7 @@ impl Family {
         }
     }
 
-    /// Ends those that are left: SIGTERM, then SIGKILL. Gives how many could not be ended.
+    /// Ends the processes that are left: SIGTERM, then SIGKILL. Gives how many could not be ended.
     fn end(&self) -> u32 {
         let shell_runs = self.status.is_none();
         let all = TreeToEnd {
@@ -168,16 +169,16 @@ impl Family {
 
 /// What CMD writes to its stdout and stderr, which is passed on to stderr.
 struct Output {
-    /// `None`: all that had the other end have ended.
+    /// `None`: no process has the other end any more.
     pipe: Option<PipeReader>,
-    /// Bytes that stderr still gets.
+    /// Bytes that may still be written to stderr.
     room: usize,
     /// Something was left out.
     is_cut: bool,
 }
 
 impl Output {
-    /// Waits for output, for so long at most, and passes it on. Gives whether there was any.
+    /// Waits for output for the time `wait` at most, which is shorter than a second, and passes it on. Gives whether there was any.
     fn pass_on(&mut self, wait: Duration) -> bool {
         let Some(pipe) = &mut self.pipe else {
             thread::sleep(wait);
@@ -187,7 +188,7 @@ impl Output {
         if !matches!(poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&timeout)), Ok(1..)) {
             return false;
         }
-        // A pipe that poll(2) calls writable takes as much (PIPE_BUF) without waiting.
+        // If stderr is a pipe that poll(2) reports as writable, it takes this much (PIPE_BUF) without waiting.
         let mut bytes = [0; 4096];
         match pipe.read(&mut bytes) {
             Ok(length) if length > 0 => {
@@ -201,7 +202,7 @@ impl Output {
         }
     }
 
-    /// Writes to stderr what there is room for. If stderr takes nothing now, that is left out, too: CMD's time is limited.
+    /// Writes to stderr what there is room for, and drops the rest. If stderr takes nothing now, all is dropped: CMD's time is limited.
     fn write(&mut self, bytes: &[u8]) {
         let stderr = io::stderr();
         let part = bytes.get(..self.room).unwrap_or(bytes);
@@ -215,7 +216,7 @@ impl Output {
         }
     }
 
-    /// Closes the launcher's stderr: whoever reads it must see its end when the launcher has ended.
+    /// Closes the launcher's stderr: a program that reads it must see its end when the launcher has ended.
     fn let_go_of_stderr(&mut self) {
         if let Ok(null) = File::options().write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stderr(null);

@@ -49,12 +49,13 @@ use std::process::ExitCode;
 use gpu_track_collector::serve_if_started_as_ender;
 
 use crate::attach::Attachment;
-use crate::cli::{PatternValues, Request, UsageError};
+use crate::cli::{Options, PatternValues, Request, UsageError};
 use crate::nodes::{NodeRun, RankLock};
 use crate::ready_fd::ReadyFd;
 use crate::run::Held;
 
-/// Starts what this process is by its arguments: a collector, a lister of GPUs, a keeper, the companion command, or a launcher.
+/// Does what this process is by its arguments. A launcher starts this executable again as a collector, a lister of GPUs, a keeper, an
+/// ender, or a runner of `--on-alert`. MPI starts it in place of ssh. Otherwise it is the companion command or a launcher.
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     collector::serve_if_started_as_one(&args, nodes::make_joint_report);
@@ -97,40 +98,43 @@ fn serve(request: Request) -> Result<ExitCode, UsageError> {
             options.report.style.console = console::of_stderr();
             recover::recover(&options)
         }
-        Request::Run(mut options) => {
-            // Before this process opens a file.
-            let ready_fd = options.command.ready_fd.map(ReadyFd::take).transpose();
-            let ready_fd = ready_fd.map_err(|problem| UsageError::of("--ready-fd", problem))?;
-            let attachment = options.command.attach.map(Attachment::to).transpose();
-            let attachment = attachment.map_err(|problem| UsageError::of("--attach", problem))?;
-            options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
-            options.report.style.console = console::of_stderr();
-            let keep = keep::of_run(&keep::own_variable, console::is_on_terminal(), options.rank.is_some());
-            options.report.keep = keep.unwrap_or_else(|problem| {
-                console::message(problem);
-                None
-            });
-            match nodes::prepare_agent(&mut options) {
-                Ok(None) => {}
-                Ok(Some(status)) => return Ok(status),
-                Err(error) => return Ok(run::not_executed(&options, &error)),
-            }
-            let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
-            if !options.tracking.disable_logs {
-                notes.iter().flatten().for_each(console::message);
-            }
-            // Those of the report of all ranks are taken when it is written.
-            let is_joint = options.joint_job.is_some();
-            let mut locks = if is_joint { Vec::new() } else { cli::locks(&mut options.report)? };
-            let nodes = nodes::are_tracked(&options);
-            let nodes = nodes.then(|| NodeRun::prepare(&mut options, &mut locks)).flatten();
-            let tracking = cli::make_tracking_files(&mut options)?;
-            // Last: others count on a rank that has joined them, so nothing may refuse the run from here on.
-            let ranks = RankLock::prepare(&mut options);
-            if is_joint {
-                locks = if ranks.is_some() { vec![None] } else { cli::locks(&mut options.report)? };
-            }
-            Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes, ranks, attachment, ready_fd }))
-        }
+        Request::Run(options) => serve_run(*options),
     }
+}
+
+/// Prepares a run, and runs it.
+fn serve_run(mut options: Options) -> Result<ExitCode, UsageError> {
+    // First: the number of the descriptor must not be that of a file that this process has opened.
+    let ready_fd = options.command.ready_fd.map(ReadyFd::take).transpose();
+    let ready_fd = ready_fd.map_err(|problem| UsageError::of("--ready-fd", problem))?;
+    let attachment = options.command.attach.map(Attachment::to).transpose();
+    let attachment = attachment.map_err(|problem| UsageError::of("--attach", problem))?;
+    options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
+    options.report.style.console = console::of_stderr();
+    let keep = keep::of_run(&keep::own_variable, console::is_on_terminal(), options.rank.is_some());
+    options.report.keep = keep.unwrap_or_else(|problem| {
+        console::message(problem);
+        None
+    });
+    match nodes::prepare_agent(&mut options) {
+        Ok(None) => {}
+        Ok(Some(status)) => return Ok(status),
+        Err(error) => return Ok(run::not_executed(&options, &error)),
+    }
+    let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
+    if !options.tracking.disable_logs {
+        notes.iter().flatten().for_each(console::message);
+    }
+    // The files of a joint report of all ranks are locked when it is written.
+    let is_joint = options.joint_job.is_some();
+    let mut locks = if is_joint { Vec::new() } else { cli::locks(&mut options.report)? };
+    let nodes = nodes::are_tracked(&options);
+    let nodes = nodes.then(|| NodeRun::prepare(&mut options, &mut locks)).flatten();
+    let tracking = cli::make_tracking_files(&mut options)?;
+    // Last: other ranks count on a rank that has joined them, so nothing may refuse its run from here on.
+    let ranks = RankLock::prepare(&mut options);
+    if is_joint {
+        locks = if ranks.is_some() { vec![None] } else { cli::locks(&mut options.report)? };
+    }
+    Ok(run::run(&options, Held { locks: locks.into(), tracking, nodes, ranks, attachment, ready_fd }))
 }

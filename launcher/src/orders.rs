@@ -1,4 +1,4 @@
-//! What the launcher does when the core orders it, and at the limit of wall time, of which it has the timer.
+//! Carries out the orders of the core. The limit of wall time needs no order: the launcher has its timer, and acts by itself.
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -18,57 +18,60 @@ use crate::console;
 use crate::main_process::MainProcess;
 use crate::started::Started;
 
-/// Exit status where SIGTERM has ended the tree, and where SIGKILL was needed: those of timeout(1).
-const ENDED: i32 = 124;
-const KILLED: i32 = 137;
+/// The launcher's exit status where SIGTERM has ended the tree, as with timeout(1).
+const STATUS_TERMINATED: i32 = 124;
+/// Its exit status where SIGKILL was needed.
+const STATUS_KILLED: i32 = 137;
 
-/// Enders that may be killed before the launcher does their work.
+/// So many enders are started at most. If each of them is killed, the launcher ends the tree itself.
 const MOST_ENDERS: u32 = 5;
 
-/// What the launcher does for a run.
-pub(crate) struct Hands {
+/// Carries out orders for a run, and ends its tree at the limit of wall time.
+pub(crate) struct OrderExecutor {
     /// The command's first process, which gets signals. `None`: it has been reaped, or there is none.
     main: Option<MainProcess>,
     /// The segment's path; empty without a session.
     segment: PathBuf,
-    /// Children of this process that are not of the run.
+    /// Children that this process had before the command: no limit ends them.
     strangers: Vec<TreeMember>,
+    /// From SIGTERM to SIGKILL.
     kill_after: Duration,
     is_quiet: bool,
     alert_commands: AlertCommands,
-    /// The limit of wall time, and when it is reached, CLOCK_MONOTONIC nanoseconds.
-    wall: Option<(OrderId, RunLimit, u64)>,
+    /// The limit of wall time. `None`: there is none, or it has been reached.
+    wall: Option<WallLimit>,
+    /// The command's start, CLOCK_MONOTONIC nanoseconds.
     start_ns: u64,
-    /// How the tree is ended. `None`: no limit has acted.
+    /// How the tree is ended, which happens once. `None`: no limit has acted.
     ending: Option<Ending>,
 }
 
-/// The tree is being ended, or was: never twice.
+/// A limit of wall time that ends the tree.
+struct WallLimit {
+    /// The order that the core would issue for it.
+    order: OrderId,
+    limit: RunLimit,
+    allowed_ns: u64,
+}
+
+/// The tree is being ended, or was.
 struct Ending {
+    /// When the first ender was started.
     since: Instant,
-    /// The process that does it. `None`: it is done.
+    /// Pid of the ender at work. `None`: the tree has been ended.
     ender: Option<u32>,
     /// Enders that were started.
     enders: u32,
+    /// What came of it. `None`: it is not over.
     end: Option<TreeEnd>,
 }
 
-impl Hands {
-    /// Makes the hands of a run that has just been started.
+impl OrderExecutor {
+    /// Makes it for a run that has just been started.
     pub(crate) fn new(started: &Started, segment: PathBuf, options: &Options) -> Self {
         let tracking = &options.tracking;
         let is_quiet = options.report.style.quiet || tracking.disable_logs;
         let on_alert = options.preparations.on_alert.clone();
-        let start_ns = started.at_ns;
-        let ends_at =
-            |(number, limit): (u32, &RunLimit)| match (limit.quantity, limit.threshold, limit.action) {
-                (Quantity::Wall, Threshold::Amount(ns), LimitAction::End) => {
-                    let id = OrderId { rule: Rule::Limit(number), epoch: 0 };
-                    Some((id, limit.clone(), start_ns.saturating_add(ns)))
-                }
-                _ => None,
-            };
-        let walls = (0..).zip(&tracking.limits.list).filter_map(ends_at);
         Self {
             main: started.subject.main(),
             alert_commands: AlertCommands::new(on_alert, &options.command.words, segment.clone(), is_quiet),
@@ -76,8 +79,8 @@ impl Hands {
             strangers: started.strangers.clone(),
             kill_after: tracking.limits.kill_after,
             is_quiet,
-            wall: walls.min_by_key(|(_, _, at_ns)| *at_ns),
-            start_ns,
+            wall: WallLimit::first(&tracking.limits.list),
+            start_ns: started.at_ns,
             ending: None,
         }
     }
@@ -109,22 +112,22 @@ impl Hands {
         }
     }
 
-    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC. Gives the order that this stands for, what
-    /// came of it, and by how much the limit is exceeded.
-    pub(crate) fn look_at_wall(&mut self, now_ns: u64) -> Option<(OrderId, OrderResult, Excess)> {
-        let (id, limit, _) = self.wall.take_if(|(_, _, at_ns)| now_ns >= *at_ns)?;
-        let Threshold::Amount(allowed) = limit.threshold else { return None };
+    /// Ends the tree if the limit of wall time is reached at `now_ns`, CLOCK_MONOTONIC nanoseconds. Gives the order that the core would
+    /// have issued, what came of it, and by how much the limit is exceeded.
+    pub(crate) fn enforce_wall_limit(&mut self, now_ns: u64) -> Option<(OrderId, OrderResult, Excess)> {
         let amount = now_ns.saturating_sub(self.start_ns);
-        let by = Excess { at_ns: now_ns, allowed, amount };
-        Some((id, self.end_tree(&limit, &Exceeded { by, largest: None }), by))
+        let wall = self.wall.take_if(|wall| amount >= wall.allowed_ns)?;
+        let by = Excess { at_ns: now_ns, allowed: wall.allowed_ns, amount };
+        Some((wall.order, self.end_tree(&wall.limit, &Exceeded { by, largest: None }), by))
     }
 
-    /// Gives how long it is until the limit of wall time. `None`: there is none, or it is over.
-    pub(crate) fn due(&self, now_ns: u64) -> Option<Duration> {
-        self.wall.as_ref().map(|(_, _, at_ns)| Duration::from_nanos(at_ns.saturating_sub(now_ns)))
+    /// Gives the time from `now_ns` to the limit of wall time. `None`: there is none, or it has been reached.
+    pub(crate) fn until_wall_limit(&self, now_ns: u64) -> Option<Duration> {
+        let elapsed_ns = now_ns.saturating_sub(self.start_ns);
+        self.wall.as_ref().map(|wall| Duration::from_nanos(wall.allowed_ns.saturating_sub(elapsed_ns)))
     }
 
-    /// Whether this child is no process of the run: it ends the tree, or is of the command of `--on-alert`.
+    /// Whether this child is no process of the run: it is an ender, or belongs to the command of `--on-alert`.
     pub(crate) fn is_helper(&self, pid: u32) -> bool {
         self.is_ender(pid) || self.alert_commands.has(pid)
     }
@@ -142,22 +145,22 @@ impl Hands {
         }
     }
 
-    /// Runs the command of `--on-alert` for no more alerts: the run has ended.
+    /// Gives up the alerts that wait for the command of `--on-alert`: the run has ended.
     pub(crate) fn give_up_alerts(&mut self) {
         self.alert_commands.give_up();
     }
 
-    /// Takes the failures of the command of `--on-alert` of which the account has not been told.
+    /// Takes the failures of the command of `--on-alert` that the account has not been told of.
     pub(crate) fn take_failures(&mut self) -> Vec<Message> {
         self.alert_commands.take_failures()
     }
 
     /// Whether the tree is being ended now.
-    pub(crate) fn is_at_work(&self) -> bool {
+    pub(crate) fn is_ending_tree(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| ending.end.is_none())
     }
 
-    /// Takes in that the ender has ended, with this wait status. If it was killed, another one goes on.
+    /// Takes in that the ender has ended, with this wait status. If it was killed before its work was done, another one goes on.
     fn ender_ended(&mut self, status: i32) {
         let Some(ending) = &mut self.ending else { return };
         ending.ender = None;
@@ -167,25 +170,29 @@ impl Hands {
         }
     }
 
-    /// Gives what came of ending the tree, when that is known. Says so if processes are left.
-    pub(crate) fn end(&self) -> Option<TreeEnd> {
-        let end = self.ending.as_ref()?.end?;
+    /// Gives what came of ending the tree. `None`: it was not ended, or that is not over.
+    pub(crate) fn tree_end(&self) -> Option<TreeEnd> {
+        self.ending.as_ref()?.end
+    }
+
+    /// Tells the user if processes could not be ended.
+    pub(crate) fn tell_of_left(&self, end: TreeEnd) {
         if end.left > 0 && !self.is_quiet {
             console::message(format_args!(
                 "{} could not be ended: the report names what still runs",
                 processes_in_words(end.left.into())
             ));
         }
-        Some(end)
     }
 
-    /// Gives how the launcher ends after it has ended the tree. `None`: it has not.
-    pub(crate) fn status(&self) -> Option<ExitStatus> {
+    /// Gives how the launcher ends where a limit has ended the tree. `None`: none has.
+    pub(crate) fn exit_status(&self) -> Option<ExitStatus> {
         let ending = self.ending.as_ref()?;
         let is_killed = ending.end.is_none_or(|end| end.is_killed);
-        Some(ExitStatus::from_raw(if is_killed { KILLED } else { ENDED } << 8))
+        Some(ExitStatus::from_raw(if is_killed { STATUS_KILLED } else { STATUS_TERMINATED } << 8))
     }
 
+    /// Begins to end the tree because of a limit, and tells the user. Does nothing if another limit has done so.
     fn end_tree(&mut self, limit: &RunLimit, exceeded: &Exceeded) -> OrderResult {
         if self.ending.is_none() {
             self.ending = Some(Ending { since: Instant::now(), ender: None, enders: 0, end: None });
@@ -198,8 +205,8 @@ impl Hands {
         OrderResult::Done
     }
 
-    /// Starts a process that ends the tree. Where there can be none (`ulimit -u`), or enders are killed again and again, this one does
-    /// that, and does nothing else meanwhile.
+    /// Starts an ender. Where no process can be made (`ulimit -u`), or enders are killed again and again, the launcher ends the tree
+    /// itself, and does nothing else meanwhile.
     fn start_ender(&mut self) {
         let Some(ending) = &mut self.ending else { return };
         let tree = TreeToEnd {
@@ -220,7 +227,26 @@ impl Hands {
     }
 }
 
-/// Writes a line for the user. `None`: there is no room for it now.
+impl WallLimit {
+    /// Gives the shortest of these limits that end the tree after a wall time. A limit's number in the list names its order.
+    fn first(limits: &[RunLimit]) -> Option<Self> {
+        let mut first: Option<Self> = None;
+        for (number, limit) in (0..).zip(limits) {
+            let (Quantity::Wall, Threshold::Amount(allowed_ns), LimitAction::End) =
+                (limit.quantity, limit.threshold, limit.action)
+            else {
+                continue;
+            };
+            if first.as_ref().is_none_or(|first| allowed_ns < first.allowed_ns) {
+                let order = OrderId { rule: Rule::Limit(number), epoch: 0 };
+                first = Some(Self { order, limit: limit.clone(), allowed_ns });
+            }
+        }
+        first
+    }
+}
+
+/// Writes a line to stderr for the user. `None`: stderr has no room for it now.
 fn tell(text: &str) -> Option<OrderResult> {
     match console::message_without_waiting(text) {
         Ok(()) => Some(OrderResult::Done),

@@ -13,7 +13,7 @@ use gpu_track_collector::{Message, ProcRoot, clock};
 
 use crate::cli::Options;
 use crate::collector::Collector;
-use crate::orders::Hands;
+use crate::orders::OrderExecutor;
 use crate::reap::{self, ChildChange, usage_of};
 use crate::signals::{self, Received, SignalSet};
 use crate::started::{Started, Subject};
@@ -23,9 +23,9 @@ use crate::{console, exit};
 /// How long the launcher waits for orphans that were killed together with the command. Their usage is known only when
 /// they have ended; the kernel needs tens of milliseconds to free 1 GB.
 const KILLED_ORPHANS_WAIT_NS: u64 = 500_000_000;
-/// How long it waits for orphans that nobody killed. Helpers end when they see that the command has ended, such as the resource
-/// tracker of Python's multiprocessing, which needs some 20 ms where others keep the cores busy. Whoever leaves a daemon behind
-/// waits as long.
+/// How long it waits for orphans that nothing killed. Helpers end when they see that the command has ended, such as the resource
+/// tracker of Python's multiprocessing. That one needs some 20 ms where other processes keep the cores busy. A run that leaves a
+/// daemon behind ends later by this time.
 const ENDING_ORPHANS_WAIT_NS: u64 = 20_000_000;
 /// How often the launcher looks at orphans that may end.
 const ENDING_ORPHANS_INTERVAL: Duration = Duration::from_millis(5);
@@ -40,15 +40,16 @@ pub(crate) trait Account {
     fn tell(&mut self, message: Message);
     /// Whether this child of the launcher is not the run's: a collector, or a child from before this program's exec.
     fn is_foreign(&self, pid: u32) -> bool;
-    /// A child that does not belong to the run has ended, with this wait status.
+    /// A child for which [`Self::is_foreign`] holds has ended, with this wait status.
     fn foreign_ended(&mut self, status: i32);
     /// A child of the run has ended.
     fn child_ended(&mut self, ended: &ChildChange, is_main: bool);
-    /// Does what is due before each wait of the launcher, and obeys orders by `hands`. Gives the time after which it is due again.
-    fn attend(&mut self, hands: &mut Hands) -> Option<Duration>;
+    /// Does what is due before each wait of the launcher, and has `executor` carry out the orders that have come. Gives the time until
+    /// something is due again; `None`: nothing has a time.
+    fn attend(&mut self, executor: &mut OrderExecutor) -> Option<Duration>;
     /// The segment's path; empty without a session.
     fn segment(&self) -> PathBuf;
-    /// Has the report written, and waits for it. The account was told before that the run has ended.
+    /// Has the report written, and waits for it. The account must have been told that the run has ended.
     fn conclude(&mut self, wakeups: &Wakeups) -> io::Result<()>;
     /// Whether a collector has written the report.
     fn is_reported_by_collector(&self) -> bool;
@@ -58,11 +59,14 @@ pub(crate) trait Account {
 pub(crate) struct Supervisor<A> {
     account: A,
     subject: Subject,
+    /// How the run's subject, such as the command, ended. `None`: it has not.
     exit: Option<CommandExit>,
+    /// `--wait-all`: the run lasts until the tree is empty.
     wait_all: bool,
     wakeups: Wakeups,
-    hands: Hands,
-    /// CPU time in RUSAGE_CHILDREN that is not the command's: of collectors, and from before the run (exec keeps it).
+    executor: OrderExecutor,
+    /// CPU time in RUSAGE_CHILDREN that is not the run's, microseconds: of collectors, enders and commands of `--on-alert`, and of
+    /// children from before the run (exec keeps it).
     foreign_cpu_us: u64,
     exit_manner: exit::Manner,
 }
@@ -86,7 +90,7 @@ fn cpu_us(usage: &Usage) -> u64 {
 impl<A: Account> Supervisor<A> {
     /// Makes the supervisor of what was started. `signals` are blocked.
     pub(crate) fn new(account: A, started: Started, options: &Options, signals: SignalSet) -> Self {
-        let hands = Hands::new(&started, account.segment(), options);
+        let executor = OrderExecutor::new(&started, account.segment(), options);
         let Started { subject, at_ns, children_before, early_signals, .. } = started;
         let mut supervisor = Self {
             account,
@@ -94,7 +98,7 @@ impl<A: Account> Supervisor<A> {
             exit: None,
             wait_all: options.command.wait_all,
             wakeups: Wakeups::new(signals),
-            hands,
+            executor,
             foreign_cpu_us: cpu_us(&children_before),
             exit_manner: options.exit_manner,
         };
@@ -103,7 +107,7 @@ impl<A: Account> Supervisor<A> {
             for received in early_signals {
                 match received.sender {
                     Some(_) => supervisor.signal_received(received),
-                    // The terminal's, which would have been the command's, too.
+                    // The terminal sent it to the process group before the command was in there.
                     None => main.send(received.signal),
                 }
             }
@@ -111,15 +115,16 @@ impl<A: Account> Supervisor<A> {
         supervisor
     }
 
-    /// Waits until the command has ended and the report is written. Returns the command's wait status.
+    /// Waits until the run has ended and the report is written. Gives how the launcher ends, as a wait status.
     pub(crate) fn run(&mut self) -> io::Result<ExitStatus> {
         let mut end_is_requested = false;
         loop {
             self.reap();
             self.look_at_end();
-            self.look_at_wall();
+            self.enforce_wall_limit();
+            self.tell_end_of_tree();
             if let Some(exit) = self.exit
-                && !self.hands.is_at_work()
+                && !self.executor.is_ending_tree()
             {
                 // The run ends with the command, or with --wait-all when its tree is empty or the wait was interrupted.
                 if !self.wait_all || end_is_requested || !self.has_children() {
@@ -130,9 +135,9 @@ impl<A: Account> Supervisor<A> {
                 }
                 self.note_waiting(exit);
             }
-            let due = self.account.attend(&mut self.hands);
+            let due = self.account.attend(&mut self.executor);
             self.tell_failures();
-            let due = due.into_iter().chain(self.hands.due(clock::monotonic_ns())).min();
+            let due = due.into_iter().chain(self.executor.until_wall_limit(clock::monotonic_ns())).min();
             let received = self.wakeups.wait(self.account.collector(), due)?;
             let Some(received) = received else { continue };
             if self.exit.is_none() {
@@ -144,35 +149,34 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Gives how the launcher ends: as the command did, or as timeout(1) does at a limit. It does not take over the end of an
-    /// attached process.
+    /// Gives how the launcher ends: as the command did, or as timeout(1) does at a limit. If the run attached to a process, the status is 0.
     fn own_status(&self, exit: CommandExit) -> ExitStatus {
-        if let Some(status) = self.hands.status() {
+        if let Some(status) = self.executor.exit_status() {
             return status;
         }
         let status = if let Subject::Attached { .. } = self.subject { None } else { exit.status };
         ExitStatus::from_raw(status.unwrap_or(0))
     }
 
-    /// Ends the tree when the limit of wall time is reached.
-    fn look_at_wall(&mut self) {
-        if let Some((id, result, excess)) = self.hands.look_at_wall(clock::monotonic_ns()) {
+    /// Ends the tree when the limit of wall time is reached. Tells the account as if it had answered the core's order.
+    fn enforce_wall_limit(&mut self) {
+        if let Some((id, result, excess)) = self.executor.enforce_wall_limit(clock::monotonic_ns()) {
             self.account.tell(Message::OrderAnswered { id, result, excess: Some(excess) });
         }
-        self.tell_end_of_tree();
     }
 
-    /// Tells the account once what came of ending the tree.
+    /// Tells the account and the user once what came of ending the tree.
     fn tell_end_of_tree(&mut self) {
         let is_told = self.account.messages().iter().any(|message| matches!(message, Message::TreeEnded(_)));
-        if !is_told && let Some(end) = self.hands.end() {
+        if !is_told && let Some(end) = self.executor.tree_end() {
+            self.executor.tell_of_left(end);
             self.account.tell(Message::TreeEnded(end));
         }
     }
 
     /// Tells the account of failures of the command of `--on-alert`.
     fn tell_failures(&mut self) {
-        for failure in self.hands.take_failures() {
+        for failure in self.executor.take_failures() {
             self.account.tell(failure);
         }
     }
@@ -182,7 +186,7 @@ impl<A: Account> Supervisor<A> {
         self.account.is_reported_by_collector()
     }
 
-    /// Notes the end of the input, or of the attached process, that a run without a command lasts as long as.
+    /// Notes that the input, or the attached process, has ended. A run without a command lasts as long as that.
     fn look_at_end(&mut self) {
         let (has_ended, status) = match &self.subject {
             Subject::Command(_) => return,
@@ -190,14 +194,15 @@ impl<A: Account> Supervisor<A> {
             Subject::Attached { has_ended, .. } => (has_ended, None),
         };
         if has_ended.load(Ordering::Acquire) {
-            // It may be a child all the same: of a shell that started it and became gpu-track-run.
+            // An attached process can be this process's child: a shell started it, and became gpu-track-run by exec. Then its wait
+            // status is known.
             self.reap();
             let at_ns = clock::monotonic_ns();
             self.exit.get_or_insert(CommandExit { status, runs_on: false, at_ns });
         }
     }
 
-    /// Tells the account that the command has ended, and that the run goes on.
+    /// Tells the account once that the command has ended, and since when the run waits for its tree.
     fn note_waiting(&mut self, exit: CommandExit) {
         if !self.account.messages().iter().any(|message| matches!(message, Message::WaitingForTree { .. })) {
             self.account.tell(Message::WaitingForTree { since_ns: exit.at_ns });
@@ -242,9 +247,9 @@ impl<A: Account> Supervisor<A> {
             }
             return;
         }
-        if self.hands.is_helper(change.pid) {
+        if self.executor.is_helper(change.pid) {
             self.foreign_cpu_us += cpu_us(&change.usage);
-            self.hands.helper_ended(change.pid, change.status);
+            self.executor.helper_ended(change.pid, change.status);
             return;
         }
         if self.account.is_foreign(change.pid) {
@@ -262,7 +267,7 @@ impl<A: Account> Supervisor<A> {
         }
         self.account.child_ended(change, main.is_some());
         if main.is_some() {
-            self.hands.main_was_reaped();
+            self.executor.main_was_reaped();
             self.exit = Some(exit);
         }
     }
@@ -271,9 +276,9 @@ impl<A: Account> Supervisor<A> {
     /// sender, go to the whole process group, so the command has got them already. Without a command nothing is forwarded, and the
     /// signal ends nothing: only the end of the input ends the run. The report so far is written all the same.
     fn signal_received(&mut self, received: Received) {
-        // Before it is sent: what it causes is later.
+        // Read before the signal is forwarded, so that what it causes is later.
         let monotonic_ns = clock::monotonic_ns();
-        // SIGCHLD is for the launcher, which has children that the command does not know.
+        // A SIGCHLD is about a child of the launcher, not of the command.
         if received.signal == libc::SIGCHLD {
             return;
         }
@@ -307,15 +312,15 @@ impl<A: Account> Supervisor<A> {
         }
     }
 
-    /// Lists the launcher's children that belong to the run: a subreaper inherits every orphan of the tree. None does of a run that
-    /// attached to a process.
+    /// Lists the launcher's children that belong to the run: a subreaper inherits every orphan of the tree. A run that attached to a
+    /// process has none.
     fn children(&self) -> Vec<u32> {
         if let Subject::Attached { .. } = self.subject {
             return Vec::new();
         }
-        // Those of the first thread: it has forked them all, and inherits the orphans.
+        // The first thread has forked all children, and inherits the orphans.
         let mut children = ProcRoot::default().children(std::process::id(), 1);
-        children.retain(|pid| !self.account.is_foreign(*pid) && !self.hands.is_helper(*pid));
+        children.retain(|pid| !self.account.is_foreign(*pid) && !self.executor.is_helper(*pid));
         children
     }
 
@@ -330,7 +335,7 @@ impl<A: Account> Supervisor<A> {
         if let Some(line) = self.exit_manner.line(self.own_status(exit)) {
             console::print(&line);
         }
-        self.hands.give_up_alerts();
+        self.executor.give_up_alerts();
         self.tell_failures();
         let is_wait_interrupted = self.wait_all && self.has_children();
         self.account.tell(Message::Ended {

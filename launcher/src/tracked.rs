@@ -11,7 +11,7 @@ use crate::collector::Collector;
 use crate::console;
 use crate::main_process::MainProcess;
 use crate::old_shims::Upkeep;
-use crate::orders::Hands;
+use crate::orders::OrderExecutor;
 use crate::reap::{self, ChildChange};
 use crate::restart::{KilledCollectors, MAX_SHORT_LIVES, Successor};
 use crate::session::Session;
@@ -30,7 +30,7 @@ pub(crate) struct Tracked {
     collector: Option<Collector>,
     killed_collectors: KilledCollectors,
     main: Option<MainProcess>,
-    /// Messages that each collector gets after its configuration.
+    /// All messages so far. A collector that replaces another gets them after its configuration.
     messages: Vec<Message>,
     shim_upkeep: Option<Upkeep>,
     is_quiet: bool,
@@ -61,9 +61,9 @@ impl Tracked {
         }
     }
 
-    /// Notes that the collector ended, with this wait status, and replaces it if a signal ended it. It is not replaced after
-    /// [`MAX_SHORT_LIVES`] short lives in a row. A collector that exited has written the report, or a line that says why it can't
-    /// work. In the second case the launcher's own account takes over.
+    /// Notes that the collector ended, with this wait status, and replaces it if a signal ended it. After [`MAX_SHORT_LIVES`] short
+    /// lives in a row, no other collector is started. A collector that exited has written the report, or a line that says why it
+    /// can't work. In the second case the launcher's own account takes over.
     fn collector_ended(&mut self, status: i32) {
         let Some(ended) = self.collector.take() else { return };
         if !libc::WIFSIGNALED(status) {
@@ -129,7 +129,7 @@ impl Tracked {
         let mut end_requests = 0;
         let mut was_dead = false;
         loop {
-            // Orphans of the tree may still end. They are reaped, and no record is written of them.
+            // Orphans of the tree may still end. They are reaped without a record, because the run is over.
             while let Some(change) = reap::next() {
                 let has_ended = !libc::WIFSTOPPED(change.status);
                 if self.is_collector(change.pid) && has_ended {
@@ -141,7 +141,7 @@ impl Tracked {
             }
             let Some(collector) = &mut self.collector else { return Ok(()) };
             collector.messages.flush();
-            // The run is over, and with it what an order can be about.
+            // No order can be about a run that is over.
             collector.orders.close();
             match wakeups.wait(Some(collector), Some(COLLECTOR_CHECK_INTERVAL))? {
                 Some(received) => end_requests += u32::from(signals::requests_end(received.signal)),
@@ -189,25 +189,23 @@ impl Account for Tracked {
         self.fallback.child_ended(ended, is_main);
     }
 
-    /// Sends the messages that found the collector's pipe full, obeys the orders that have come, and does the upkeep of the shim's
-    /// file, whose next time is the result.
-    fn attend(&mut self, hands: &mut Hands) -> Option<Duration> {
+    /// Sends the messages that found the collector's pipe full, has the orders that have come carried out, and does the upkeep of the
+    /// shim's file. Gives the time until that upkeep is due again.
+    fn attend(&mut self, executor: &mut OrderExecutor) -> Option<Duration> {
         if let Some(collector) = &mut self.collector {
             collector.messages.flush();
         }
-        while let Some(order) = self.collector.as_mut().and_then(|collector| collector.orders.next()) {
+        while let Some(collector) = &mut self.collector
+            && let Some(order) = collector.orders.next()
+        {
             let answers_it =
                 |message: &&Message| matches!(message, Message::OrderAnswered { id, .. } if *id == order.id);
-            let answer = self.messages.iter().find(answers_it).copied();
-            match (answer, &mut self.collector) {
-                // The collector that got the answer was killed, or this one had issued the order before it came.
-                (Some(answer), Some(collector)) => collector.messages.send(&answer),
-                _ => {
-                    if let Some(result) = hands.obey(&order) {
-                        let excess = order.action.excess();
-                        self.tell(Message::OrderAnswered { id: order.id, result, excess });
-                    }
-                }
+            if let Some(answer) = self.messages.iter().find(answers_it) {
+                // The answer went to a collector that was killed, or this one issued the order again before the answer came.
+                collector.messages.send(answer);
+            } else if let Some(result) = executor.obey(&order) {
+                let excess = order.action.excess();
+                self.tell(Message::OrderAnswered { id: order.id, result, excess });
             }
         }
         self.shim_upkeep.as_mut().map(Upkeep::attend)
@@ -224,7 +222,7 @@ impl Account for Tracked {
         if !self.is_untracked {
             return Ok(());
         }
-        // The collector could not work, so the launcher's own account makes the report. It learns now what the collector was told.
+        // The launcher's own account makes the report. It has to know what the collector was told.
         for message in &self.messages {
             self.fallback.tell(*message);
         }

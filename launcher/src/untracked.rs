@@ -13,7 +13,7 @@ use gpu_track_collector::{
 
 use crate::cli::Options;
 use crate::collector::Collector;
-use crate::orders::Hands;
+use crate::orders::OrderExecutor;
 use crate::reap::{self, ChildChange};
 use crate::signals::{MAX_END_REQUESTS, requests_end};
 use crate::supervise::Account;
@@ -163,7 +163,7 @@ impl Account for Untracked {
         reaped.push(StoredRecord { position: reaped.len() as u64, origin, event });
     }
 
-    fn attend(&mut self, _hands: &mut Hands) -> Option<Duration> {
+    fn attend(&mut self, _executor: &mut OrderExecutor) -> Option<Duration> {
         None
     }
 

@@ -5,7 +5,7 @@ use crate::model::alert::{AlertQuantity, EventKind, RunEvent};
 use crate::model::run_limit::Unit;
 use crate::quote::escape;
 
-/// Gives a line for the user when an alert goes on or off.
+/// Gives the line about an event for the user.
 #[must_use]
 pub fn event_in_words(event: &RunEvent) -> String {
     let rule = event.rule.as_deref().unwrap_or_default();
@@ -18,24 +18,24 @@ pub fn event_in_words(event: &RunEvent) -> String {
             format!("limit {rule} exceeded {at} after the start: {}", amount(event))
         }
         EventKind::Jump if event.device.is_some() => {
-            format!("GPU RAM of the run{} rose {}", place(event), step(event))
+            format!("GPU RAM of the run{} rose {}", on_device(event), step_range(event))
         }
-        EventKind::Jump => format!("RAM rose {}", step(event)),
-        EventKind::Allocation => format!("GPU RAM{} rose {}", place(event), step(event)),
-        EventKind::Deallocation => format!("GPU RAM{} fell {}", place(event), step(event)),
+        EventKind::Jump => format!("RAM rose {}", step_range(event)),
+        EventKind::Allocation => format!("GPU RAM{} rose {}", on_device(event), step_range(event)),
+        EventKind::Deallocation => format!("GPU RAM{} fell {}", on_device(event), step_range(event)),
         EventKind::Error => format!("{}, {at} after the start", event.message.as_deref().unwrap_or_default()),
         EventKind::Recovered => {
             let on_s = event.since_s.map_or(0.0, |since_s| event.at_s - since_s);
-            format!("alert {rule} is over after {}: {}", readable(on_s), what(event))
+            format!("alert {rule} is over after {}: {}", readable(on_s), figure(event))
         }
         EventKind::Warning | EventKind::Critical | EventKind::GpuIdle => {
-            format!("alert {rule}, {at} after the start: {}{}", what(event), rise(event))
+            format!("alert {rule}, {at} after the start: {}{}", figure(event), rise(event))
         }
         EventKind::Growth => {
             let since = event.since_s.map(|since_s| format!(" since {}", readable(since_s)));
             format!(
                 "alert {rule}, {at} after the start: {}, and it has risen{}{}",
-                what(event),
+                figure(event),
                 since.unwrap_or_default(),
                 rise(event)
             )
@@ -43,8 +43,8 @@ pub fn event_in_words(event: &RunEvent) -> String {
     }
 }
 
-/// Says what there is of what an event is about.
-fn what(event: &RunEvent) -> String {
+/// Says the figure that an event is about, and how large it was.
+fn figure(event: &RunEvent) -> String {
     let amount = amount(event);
     match event.quantity {
         Some(AlertQuantity::Ram | AlertQuantity::Growth) => format!("{amount} of RAM"),
@@ -57,26 +57,26 @@ fn what(event: &RunEvent) -> String {
     }
 }
 
-/// Says on which device an event was.
-fn place(event: &RunEvent) -> String {
+/// Says on which GPU an event was, as the middle of a sentence. Empty: it was on no single GPU.
+fn on_device(event: &RunEvent) -> String {
     event.device.as_deref().map(|device| format!(" on {}", escape(device))).unwrap_or_default()
 }
 
-/// Says between which amounts a step was, and how long it took at most.
-fn step(event: &RunEvent) -> String {
+/// Says from which amount to which memory rose or fell, and how long that took at most.
+fn step_range(event: &RunEvent) -> String {
     let within = event.since_s.map(|since_s| format!(" within {}", readable(event.at_s - since_s)));
     let from = RunEvent { amount: event.from, ..event.clone() };
     format!("from {} to {}{}", amount(&from), amount(event), within.unwrap_or_default())
 }
 
-/// Says how fast RAM rises, and how long that can go on.
+/// Says how fast RAM rises, and how long that can go on, as the end of a sentence. Empty: RAM does not rise all the time.
 fn rise(event: &RunEvent) -> String {
     let Some(rate) = event.rate_bytes_per_s else { return String::new() };
     let left = event.left_s.map(|left_s| format!(": about {} left", readable(left_s)));
     format!(", by {} a minute{}", bytes((rate * 60.0) as u64), left.unwrap_or_default())
 }
 
-/// Writes the amount of an event.
+/// Writes the amount of an event with its unit.
 #[must_use]
 pub(crate) fn amount(event: &RunEvent) -> String {
     let Some(amount) = event.amount else { return crate::figures::UNKNOWN.to_owned() };

@@ -12,11 +12,12 @@ use crate::quote;
 use gpu_track_core::named;
 
 const NS_PER_S: f64 = 1e9;
+/// The start of a process in a tracking file, or of the run's command in a report.
 const START: Kind = Kind::Run(EventKind::Start);
 const PEAK: Kind = Kind::Run(EventKind::Peak);
 
 named! {
-    /// What a tracking file tells beside the events of a run.
+    /// Kinds of events that only a tracking file tells.
     pub enum Recorded {
         /// A process exited.
         Exit = "exit",
@@ -24,23 +25,23 @@ named! {
         Killed = "killed",
         /// The run ended while a process lived.
         StillRunning = "still_running",
-        /// More RAM became known of a time that was past.
+        /// It became known later that the tree had held more RAM.
         Revision = "revision",
     }
 }
 
-/// What happened.
+/// What an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Kind {
-    /// Something that only a tracking file tells.
+    /// An event that only a tracking file tells.
     Recorded(Recorded),
-    /// An event of the run. A tracking file has the start of each process.
+    /// An event of the run, or the start of a process, which only a tracking file tells.
     Run(EventKind),
 }
 
 impl Kind {
-    /// Gives all of them.
+    /// Gives all kinds.
     pub fn all() -> impl Iterator<Item = Self> {
         Recorded::ALL.into_iter().map(Self::Recorded).chain(EventKind::ALL.into_iter().map(Self::Run))
     }
@@ -55,7 +56,7 @@ impl Kind {
     }
 }
 
-/// An event.
+/// An event, as JSON has it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Event {
     /// When, seconds after the start of the run.
@@ -73,27 +74,27 @@ pub struct Event {
     pub exit: Option<Exit>,
     /// CPU time that it used in its life, seconds; null: unknown, or it has not ended.
     pub cpu_s: Option<f64>,
-    /// Its peak RSS, or the RAM of the tree, bytes.
+    /// The peak RSS of the process, or the RAM of the tree, bytes; null: unknown, or the event has none.
     pub ram_bytes: Option<u64>,
     /// The alert or limit of the run, in the user's words; null: the event is of none.
     pub rule: Option<String>,
-    /// Unit of the next three; null: there are none.
+    /// Unit of `amount`, `from` and `allowed`; null: the event has none of them.
     pub unit: Option<Unit>,
-    /// How much there was; after a step of memory.
+    /// The figure at the event. Of a step of memory: after the step.
     pub amount: Option<f64>,
-    /// How much there was before a step; null: the event is none.
+    /// The figure before a step of memory; null: the event is no step.
     pub from: Option<f64>,
-    /// Where the rule begins to hold.
+    /// The threshold of the rule. Of growth and jumps: what may be used.
     pub allowed: Option<f64>,
     /// By how much RAM rises, bytes a second; null: it does not rise all the time.
     pub rate_bytes_per_s: Option<f64>,
-    /// How long until what may be used is reached at this rate, seconds.
+    /// The time until RAM reaches what may be used, at this rate, seconds.
     pub left_s: Option<f64>,
-    /// The id of the GPU; null: the event is of no single one.
+    /// The id of the GPU; null: the event is of no single GPU.
     pub device: Option<String>,
     /// What failed, and why; null: the event is no error.
     pub message: Option<String>,
-    /// The event of the run, if it is one.
+    /// The event in the report from which this one was made. `None`: it was not made from one.
     #[serde(skip)]
     of_run: Option<RunEvent>,
 }
@@ -101,37 +102,41 @@ pub struct Event {
 /// Which events are shown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
-    /// Those of these kinds; empty: of all.
+    /// Events of these kinds; empty: of all kinds.
     pub kinds: Vec<Kind>,
-    /// Those from this time on, seconds after the start of the run.
+    /// Events from this time on, seconds after the start of the run.
     pub since_s: f64,
-    /// The last of them. `None`: all.
+    /// The last of these events, so many at most. `None`: all.
     pub last: Option<usize>,
 }
 
-/// Gives the events of a tracking file, the first one first. `report` is the report in it.
+/// Gives the events of a tracking file in the order of their times. `report`: the report in the file, if there is one.
 #[must_use]
 pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -> Vec<Event> {
     let at_s = |ns: u64| ns.saturating_sub(recording.start_ns) as f64 / NS_PER_S;
-    let processes = recording.processes.iter().flatten();
-    let of_processes = processes.flat_map(|process| of_process(process, at_s(process.start_ns)));
-    let revisions = recording.revisions.iter();
-    let of_tree =
-        revisions.map(|&(ns, bytes)| of_tree(Kind::Recorded(Recorded::Revision), at_s(ns), Some(bytes)));
-    // The start of the run is that of its first process.
-    let of_run = report.into_iter().flat_map(of_alerts).filter(|event| event.kind != START);
-    let all = of_processes.chain(of_tree).chain(report.and_then(peak)).chain(of_run).collect();
+    let mut all = Vec::new();
+    for process in recording.processes.iter().flatten() {
+        all.extend(of_process(process, at_s(process.start_ns)));
+    }
+    for &(ns, bytes) in &recording.revisions {
+        all.push(new_event(Kind::Recorded(Recorded::Revision), at_s(ns), Some(bytes)));
+    }
+    if let Some(report) = report {
+        all.extend(peak(report));
+        // The file tells the start of each process, so the start of the command would be there twice.
+        all.extend(of_run(report).filter(|event| event.kind != START));
+    }
     filtered(all, filter)
 }
 
-/// Gives the events that a report without a tracking file tells: the RAM peak, and what alerts and limits did.
+/// Gives the events that a report without a tracking file tells, in the order of their times.
 #[must_use]
 pub fn of_report(report: &Report, filter: &Filter) -> Vec<Event> {
-    filtered(peak(report).into_iter().chain(of_alerts(report)).collect(), filter)
+    filtered(peak(report).into_iter().chain(of_run(report)).collect(), filter)
 }
 
-/// Gives the events of the run itself, but for its peak, which every report has.
-fn of_alerts(report: &Report) -> impl Iterator<Item = Event> {
+/// Gives the events of the run that the report lists, but for the RAM peak: [`peak`] gives it for every report.
+fn of_run(report: &Report) -> impl Iterator<Item = Event> {
     let events = report.events.iter().flat_map(|events| &events.list);
     events.filter(|event| event.kind != EventKind::Peak).map(|event| Event {
         pid: event.pid,
@@ -146,10 +151,11 @@ fn of_alerts(report: &Report) -> impl Iterator<Item = Event> {
         device: event.device.clone(),
         message: event.message.clone(),
         of_run: Some(event.clone()),
-        ..of_tree(Kind::Run(event.kind), event.at_s, None)
+        ..new_event(Kind::Run(event.kind), event.at_s, None)
     })
 }
 
+/// Puts events into the order of their times, and gives those that the filter wants.
 fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
     let is_wanted = |kind| filter.kinds.is_empty() || filter.kinds.contains(&kind);
     all.retain(|event| event.at_s >= filter.since_s && is_wanted(event.kind));
@@ -158,18 +164,20 @@ fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
     all.split_off(first)
 }
 
-/// Gives the start and the end of a process.
+/// Gives the start and the end of a process that started `start_s` seconds after the start of the run.
 fn of_process(process: &RecordedProcess, start_s: f64) -> [Event; 2] {
-    let kind = match process.exit.signal {
-        _ if process.is_still_running => Recorded::StillRunning,
-        Some(_) => Recorded::Killed,
-        None => Recorded::Exit,
+    let kind = if process.is_still_running {
+        Recorded::StillRunning
+    } else if process.exit.signal.is_some() {
+        Recorded::Killed
+    } else {
+        Recorded::Exit
     };
     let start = Event {
         pid: Some(process.pid),
         ppid: process.ppid,
         command: Some(process.command.clone()),
-        ..of_tree(START, start_s, None)
+        ..new_event(START, start_s, None)
     };
     let end = Event {
         at_s: start_s + process.wall_s,
@@ -182,7 +190,8 @@ fn of_process(process: &RecordedProcess, start_s: f64) -> [Event; 2] {
     [start, end]
 }
 
-fn of_tree(kind: Kind, at_s: f64, ram_bytes: Option<u64>) -> Event {
+/// Makes an event with nothing but its kind, its time and RAM.
+fn new_event(kind: Kind, at_s: f64, ram_bytes: Option<u64>) -> Event {
     Event {
         at_s,
         kind,
@@ -205,8 +214,9 @@ fn of_tree(kind: Kind, at_s: f64, ram_bytes: Option<u64>) -> Event {
     }
 }
 
+/// Gives the event of the RAM peak, if the report has one.
 fn peak(report: &Report) -> Option<Event> {
-    report.peak.as_ref().map(|peak| of_tree(PEAK, peak.at_s, Some(peak.footprint_bytes)))
+    report.peak.as_ref().map(|peak| new_event(PEAK, peak.at_s, Some(peak.footprint_bytes)))
 }
 
 /// Writes events as text, a line for each.
@@ -222,7 +232,7 @@ fn line(event: &Event) -> String {
     let command = quote::escape(command.as_deref().unwrap_or_default());
     let cpu = cpu_s.map_or(UNKNOWN.to_owned(), readable);
     let used = format!("{cpu} CPU, peak RSS {ram}");
-    let what = match (kind, &event.of_run) {
+    let words = match (kind, &event.of_run) {
         (_, Some(event)) => event_in_words(event),
         (Kind::Recorded(Recorded::Exit), None) => {
             let code = exit.and_then(|exit| exit.code).map_or(UNKNOWN.to_owned(), |code| code.to_string());
@@ -235,13 +245,13 @@ fn line(event: &Event) -> String {
         (Kind::Recorded(Recorded::StillRunning), None) => used,
         (Kind::Recorded(Recorded::Revision), None) => format!("the tree turned out to have held {ram}"),
         (&PEAK, None) => format!("the tree held {ram}"),
-        // The start of a process. Other events of the run have their words.
+        // The start of a process: other events of the run come from a report.
         (Kind::Run(_), None) => {
             format!("parent {}", ppid.map_or(UNKNOWN.to_owned(), |ppid| ppid.to_string()))
         }
     };
-    let who = if event.pid.is_some() { format!("{pid}{command:<15}  ") } else { String::new() };
-    format!("{at_s:>12.3} s  {:<13}  {who}{what}", kind.name())
+    let process = if event.pid.is_some() { format!("{pid}{command:<15}  ") } else { String::new() };
+    format!("{at_s:>12.3} s  {:<13}  {process}{words}", kind.name())
 }
 
 /// Writes events as JSON, an array of objects.
@@ -250,7 +260,7 @@ pub fn json(events: &[Event]) -> String {
     quote::escape_json(&serde_json::to_string_pretty(events).unwrap_or_default()) + "\n"
 }
 
-/// Writes events as CSV, with the names in the first line. What is not known is empty.
+/// Writes events as CSV, with the names of the columns in the first line. The cell of a null is empty.
 #[must_use]
 pub fn csv(events: &[Event]) -> String {
     let row = |event: &Event| {

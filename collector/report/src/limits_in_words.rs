@@ -1,4 +1,4 @@
-//! In words: a limit that the user set for the run, and that it exceeded.
+//! A limit that the user set for the run, and that the run has exceeded, in words.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use crate::model::counts_in_words::processes;
 use crate::model::run_limit::{Exceeded, LargestProcess, Quantity, RunLimit, Unit};
 use crate::quote;
 
-/// Columns of a command's name.
+/// A longer name of a command is cut to this many columns.
 const LONGEST_COMMAND: usize = 40;
 
 /// Gives a line for the user when the tree is being ended at a limit. `kill_after`: the time from SIGTERM to SIGKILL.
 #[must_use]
 pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duration) -> String {
     let unit = limit.quantity.unit();
-    let whole = exceeded.by.amount;
+    let used = exceeded.by.amount;
     let amount = match unit {
-        Unit::Bytes => bytes(whole),
-        Unit::Seconds => readable(unit.of_report(whole)),
-        Unit::Processes => processes(whole),
-        Unit::Percent => percent(unit.of_report(whole) / 100.0),
+        Unit::Bytes => bytes(used),
+        Unit::Seconds => readable(unit.of_report(used)),
+        Unit::Processes => processes(used),
+        Unit::Percent => percent(unit.of_report(used) / 100.0),
     };
     let held = exceeded.largest.as_ref().map(|process| held_most(process, &bytes(process.rss_bytes)));
     format!(
@@ -31,13 +31,13 @@ pub fn limit_in_words(limit: &RunLimit, exceeded: &Exceeded, kill_after: Duratio
     )
 }
 
-/// Says which process held most RAM, as the rest of a sentence. `rss`: how much that was.
+/// Says which process held most RAM, as the rest of a sentence. `rss`: its RSS, with the unit.
 pub(crate) fn held_most(process: &LargestProcess, rss: &str) -> String {
     let pid = process.pid.map(|pid| format!("pid {pid} ")).unwrap_or_default();
     format!("; {pid}({}) held most RAM, {rss}", quote::cut(&process.command, LONGEST_COMMAND))
 }
 
-/// Says what there was too much of. `amount`: how much there was, with its unit.
+/// Says how much there was of the quantity of an exceeded limit. `amount`: how much, with its unit.
 pub(crate) fn excess(quantity: Quantity, amount: &str) -> String {
     match quantity {
         Quantity::Ram => format!("{amount} of RAM"),

@@ -1,6 +1,6 @@
-//! Makes a report of a run that goes on, from outside. It reads the files of the session as a recovery does.
+//! Makes a report of a run that goes on, from another process. It reads the files of the session as a recovery does.
 //!
-//! Nothing in the run changes, and its collector takes no part: it can be stopped, or just killed.
+//! Nothing in the run changes. Its collector takes no part, so it can be stopped, or have just been killed.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use thiserror::Error;
 
-use super::left::{Collector, Left, load_run, note_the_dead};
+use super::load::{Collector, LoadedRun, load_run, note_the_dead};
 use super::{NotRecovered, last_sample};
 use crate::build::{self, Inputs};
 use crate::model::config::{Bundles, Config};
@@ -32,12 +32,12 @@ use crate::sys::rlimit;
 use crate::sys::segment::Segment;
 use crate::sys::segment::live::{self, LiveFile};
 
-/// Tries to read the state between two snapshots. One is enough but for chance: the collector spends at most 0.5% of a core on
-/// snapshots.
+/// Most tries to read the state while the collector saves no snapshot. The first one nearly always succeeds: the collector spends at
+/// most 0.5% of a core on snapshots.
 const MOST_TRIES: usize = 100;
-/// A saved sample that is older than this, nanoseconds, is a warning, unless samples are further apart.
+/// There is a warning if the last saved sample is older than this, nanoseconds, and older than [`OLD_INTERVALS`].
 const OLD_NS: u64 = 3_000_000_000;
-/// One that is older than so many sampling intervals is a warning.
+/// The same in sampling intervals.
 const OLD_INTERVALS: u64 = 2;
 /// Most bytes of an environment that are read.
 const MOST_ENVIRONMENT_BYTES: u64 = 4 << 20;
@@ -94,19 +94,20 @@ pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
     if session.is_stale() {
         return Err(NotRecorded::Killed);
     }
-    let Left { config, host, segment: copy, mut run, is_cut_short } = load(&session)?;
+    let LoadedRun { config, host, segment: copy, mut run, is_cut_short } = load(&session)?;
     let now_ns = clock::monotonic_ns();
     let sampled_ns = run.sampled_ns;
-    // Elsewhere the run's pids mean other processes.
+    // In another pid namespace, the run's pids are those of other processes.
     let is_here = root.pid_ns(std::process::id()) == Some(config.start.pid_ns);
     if is_here {
         note_the_dead(&mut run, &host, root, now_ns, now_ns);
     }
-    let run = sampled(run, &host, is_here.then_some(root), now_ns);
-    let end = end(&config, copy.as_ref(), is_cut_short, now_ns);
+    let run = with_last_sample(run, &host, is_here.then_some(root), now_ns);
+    let end = end_now(&config, copy.as_ref(), is_cut_short, now_ns);
     let mut report = build::report(&Inputs { config: &config, host_info: &host, run: &run, end: &end });
-    let saved = gap(now_ns.saturating_sub(sampled_ns), config.tracking.interval_ns());
-    let warnings = [saved, (!is_here).then(elsewhere)].into_iter().flatten();
+    let old = old_sample_warning(now_ns.saturating_sub(sampled_ns), config.tracking.interval_ns());
+    let elsewhere = "The run is in another pid namespace: its processes could not be sampled from here.";
+    let warnings = [old, (!is_here).then(|| elsewhere.to_owned())].into_iter().flatten();
     report.warnings.splice(0..0, warnings.map(|text| Warning::new(Topic::Tracking, text)));
     let environment = is_here.then(|| environment(root, config.start.launcher_pid)).flatten();
     Ok(SoFar { report, config, segment: session.path, environment })
@@ -122,7 +123,7 @@ impl SoFar {
     /// Makes a bundle, and gives its path.
     ///
     /// # Errors
-    /// If it can't be written. Nothing of it is left then.
+    /// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
     pub fn write_bundle(&self, bundles: &Bundles, asked: &Asked) -> io::Result<PathBuf> {
         let live = LiveFile::open(&live::path_of(&self.segment)).ok();
         bundle::of_asked(
@@ -136,9 +137,9 @@ impl SoFar {
     }
 }
 
-/// Loads the run. A snapshot that the collector saves meanwhile removes what an earlier one needs of the journal: then it is read
-/// again.
-fn load(session: &LiveSession) -> Result<Left, NotRecovered> {
+/// Loads the run. If the collector saves a snapshot meanwhile, the run is loaded again: with a new snapshot, the journal that an earlier
+/// snapshot needs is removed.
+fn load(session: &LiveSession) -> Result<LoadedRun, NotRecovered> {
     for _ in 0..MOST_TRIES {
         let copy = session.copy_segment()?;
         let before = session.state().newest_snapshot();
@@ -150,9 +151,9 @@ fn load(session: &LiveSession) -> Result<Left, NotRecovered> {
     Err(io::Error::other("its state changed during each of 100 tries").into())
 }
 
-/// Takes a sample of the live processes, and gives the run as it would be if it ended now. `root`: /proc; `None`: it shows other
-/// processes, so there is no sample.
-fn sampled(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now_ns: u64) -> RunState {
+/// Takes a sample of the live processes, and gives the run as it would be if it ended now. `root`: /proc; `None`: /proc shows other
+/// processes, so no sample is taken.
+fn with_last_sample(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now_ns: u64) -> RunState {
     let mut run = JournaledRun::new(run);
     if let Some(root) = root {
         let sampler = Sampler::new(root.clone(), host.page_bytes, host.tick_us());
@@ -163,8 +164,8 @@ fn sampled(run: RunState, host: &HostInfo, root: Option<&ProcRoot>, now_ns: u64)
     run.into_state()
 }
 
-/// Gives how the run stands at `now_ns`, CLOCK_MONOTONIC nanoseconds. `copy`: that of its segment.
-fn end(config: &Config, copy: Option<&Segment>, is_cut_short: bool, now_ns: u64) -> RunEnd {
+/// Gives the end of a run that is taken to end at `now_ns`, CLOCK_MONOTONIC nanoseconds. `copy`: the copy of its segment.
+fn end_now(config: &Config, copy: Option<&Segment>, is_cut_short: bool, now_ns: u64) -> RunEnd {
     RunEnd {
         at_ns: now_ns,
         stage: Stage::SoFar,
@@ -179,9 +180,9 @@ fn end(config: &Config, copy: Option<&Segment>, is_cut_short: bool, now_ns: u64)
     }
 }
 
-/// Says that the last sample that the collector saved is this old, nanoseconds. `None`: it is not old. A collector that is stopped
-/// saves none, and one with a large state saves less often.
-fn gap(age_ns: u64, interval_ns: u64) -> Option<String> {
+/// Warns that the last sample that the collector saved is this old, nanoseconds. `None`: it is not old. A collector that is stopped
+/// saves no samples, and one with a large state saves them less often.
+fn old_sample_warning(age_ns: u64, interval_ns: u64) -> Option<String> {
     let is_old = age_ns > OLD_NS.max(interval_ns.saturating_mul(OLD_INTERVALS));
     is_old.then(|| {
         format!(
@@ -192,11 +193,7 @@ fn gap(age_ns: u64, interval_ns: u64) -> Option<String> {
     })
 }
 
-fn elsewhere() -> String {
-    "The run is in another pid namespace: its processes could not be sampled from here.".to_owned()
-}
-
-/// Reads the environment that a process was started with. `None`: it can't be read.
+/// Reads the environment that a process was started with, without what is no `NAME=VALUE`. `None`: it can't be read.
 fn environment(root: &ProcRoot, pid: u32) -> Option<Vec<(OsString, OsString)>> {
     let bytes = root.environ(pid, MOST_ENVIRONMENT_BYTES)?;
     let variables = bytes.split(|byte| *byte == 0).filter_map(|variable| {
@@ -216,8 +213,19 @@ mod tests {
     // Requirement: RECORD-59
     #[test]
     fn samples_that_are_not_saved_are_said_after_3_s_or_two_intervals() {
-        assert_eq!([gap(0, S / 10), gap(3 * S, S / 10), gap(19 * S, 10 * S)], [None, None, None]);
-        assert!(gap(3 * S + S / 2, S / 10).unwrap().contains("last saved its samples 3.5 s before"));
-        assert!(gap(21 * S, 10 * S).is_some());
+        assert_eq!(
+            [
+                old_sample_warning(0, S / 10),
+                old_sample_warning(3 * S, S / 10),
+                old_sample_warning(19 * S, 10 * S)
+            ],
+            [None, None, None]
+        );
+        assert!(
+            old_sample_warning(3 * S + S / 2, S / 10)
+                .unwrap()
+                .contains("last saved its samples 3.5 s before")
+        );
+        assert!(old_sample_warning(21 * S, 10 * S).is_some());
     }
 }

@@ -1,9 +1,8 @@
-//! `--record DIR`: a bundle of evidence of a run that something ended, for whoever looks the next morning. `gpu-track record` makes
-//! one of a run that goes on.
+//! `--record DIR`: a bundle of evidence of a run that something ended. `gpu-track record` makes one of a run that goes on.
 //!
-//! A bundle is a directory. It has the report, and the last minute of the run sample by sample. It has what the kernel says of
-//! memory, and the variables that change how programs use memory and cores. The bundle is there as a whole or not at all, and only its owner may
-//! read it. While the run goes on, the sink keeps the tail in memory and nothing else.
+//! A bundle is a directory with the report, and with the last minute of the run sample by sample: the tail. It also has what the kernel
+//! says of memory, and the variables that change how programs use memory and cores. The bundle is there as a whole or not at all, and
+//! only its owner may read it. While the run goes on, the sink keeps the tail in memory, and writes nothing.
 
 mod directory;
 mod evidence;
@@ -30,7 +29,7 @@ use crate::report::format::{JSON_NAME, render};
 use crate::run::tree::ProcessSummary;
 use crate::sys::segment::live::LiveFile;
 
-/// The file that says what a bundle is, and has.
+/// The file that says why a bundle was made, what it has, and what it lacks.
 pub const MANIFEST: &str = "manifest.json";
 /// The report in a bundle.
 pub const REPORT: &str = "report.json";
@@ -41,7 +40,7 @@ pub const LIVE_TAIL: &str = "tail.csv";
 /// Version of the form. It goes up when a file or key changes its name or meaning, or is removed.
 const FORM_VERSION: u32 = 1;
 
-/// What a bundle is.
+/// The content of [`MANIFEST`].
 #[derive(Serialize)]
 struct Manifest<'a> {
     form_version: u32,
@@ -64,30 +63,33 @@ struct FileEntry {
     bytes: u64,
 }
 
-/// What a bundle lacks.
+/// A file that a bundle lacks.
 #[derive(Debug, Clone, Serialize)]
 struct Missing {
     name: &'static str,
     reason: String,
 }
 
-/// What a bundle that is asked for has of the one that asks.
+/// What the program that asks for a bundle (`gpu-track record`) says in its manifest.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
-    /// What the program did, in words.
+    /// What that program was doing, in words.
     pub context: Option<String>,
     /// Anything else.
     pub metadata: Option<Value>,
 }
 
-/// Why a bundle is made, and what its maker has for it.
+/// Why a bundle is made, and the contents that only its maker has.
 struct Occasion<'a> {
+    /// As in the manifest.
     trigger: String,
     asked: &'a Asked,
+    /// [`TAIL`] and [`LIVE_TAIL`], as far as there can be one.
     tails: Vec<Content>,
     environment: Content,
 }
 
+/// The sink of `--record`.
 struct Recorder {
     config: Config,
     bundles: Bundles,
@@ -104,36 +106,36 @@ pub(super) fn make(place: &Place) -> Vec<Box<dyn Sink>> {
     recorder.into_iter().collect()
 }
 
-/// Gives why a bundle is made of this run: the kind of its cause. `None`: nothing ended it but itself, or a request to end.
+/// Gives why a bundle is made of this run: the kind of what ended it. `None`: it ended by itself, or by a signal that asks it to end.
 fn trigger(report: &Report) -> Option<String> {
     let cause = report.ending.cause.as_ref()?;
-    let is_asked =
-        |signal: i32| matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT);
-    if matches!(cause, Cause::Signal(end) if is_asked(end.signal)) {
+    if let Cause::Signal(end) = cause
+        && matches!(end.signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT)
+    {
         return None;
     }
     let cause = serde_json::to_value(cause).ok()?;
     Some(cause.get("kind")?.as_str()?.to_owned())
 }
 
-/// Gives the file of a bundle that has the run over time.
+/// Gives the name of the file of a bundle that has the run over time.
 #[must_use]
 pub fn tail_of(bundle: &Path) -> &'static str {
     if bundle.join(TAIL).is_file() { TAIL } else { LIVE_TAIL }
 }
 
-/// Makes the directory of bundles, and sees whether there can be one.
+/// Makes the directory of bundles, and tries whether a bundle can be made in it.
 ///
 /// # Errors
-/// If there can't.
+/// If no bundle can be made.
 pub fn prepare(directory: &Path) -> io::Result<()> {
     Bundle::begin(directory).map(drop)
 }
 
-/// Makes the bundle of a run that was recovered: it was killed with its launcher and its collector.
+/// Makes the bundle of a recovered run, if the run asked for one.
 ///
 /// # Errors
-/// If it can't be written. Nothing of it is left then.
+/// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
 pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
     let Some(bundles) = &config.tracking.bundles else { return Ok(()) };
     let occasion = Occasion {
@@ -145,11 +147,11 @@ pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
     write(config, bundles, report, occasion).map(drop)
 }
 
-/// Makes a bundle of a run that goes on, and gives its path. `live`: the live file, if it can be read. `environment`: that of the
-/// launcher, if it can be read.
+/// Makes a bundle of a run that goes on, and gives its path. `live`: the live file, if it can be read. `environment`: the launcher's
+/// variables, if they can be read.
 ///
 /// # Errors
-/// If it can't be written. Nothing of it is left then.
+/// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
 pub(crate) fn of_asked(
     config: &Config,
     bundles: &Bundles,
@@ -160,9 +162,10 @@ pub(crate) fn of_asked(
 ) -> io::Result<PathBuf> {
     let in_collector =
         format!("the run goes on, and its collector has it; {LIVE_TAIL} has RAM, CPU and processes");
-    let live_tail = live.and_then(|live| live_tail::text(live, config.start));
-    let live_tail =
-        live_tail.map_or_else(|| lacking(LIVE_TAIL, "there is no live file"), |text| (LIVE_TAIL, Ok(text)));
+    let live_tail = match live.and_then(|live| live_tail::text(live, config.start)) {
+        Some(text) => (LIVE_TAIL, Ok(text)),
+        None => lacking(LIVE_TAIL, "there is no live file"),
+    };
     let occasion = Occasion {
         trigger: "asked".to_owned(),
         asked,
@@ -175,12 +178,13 @@ pub(crate) fn of_asked(
     write(config, bundles, report, occasion)
 }
 
-/// Gives a file that a bundle lacks, and why.
+/// Gives the content of a file that a bundle lacks for this reason.
 fn lacking(name: &'static str, reason: &str) -> Content {
     (name, Err(Missing { name, reason: reason.to_owned() }))
 }
 
-/// Writes a bundle, and removes the oldest ones that are too many. Gives its path.
+/// Writes a bundle, then removes the oldest bundles beyond the allowed number and size. Gives the new one's path. The error can be that
+/// of the removal: then the new bundle is there.
 fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion) -> io::Result<PathBuf> {
     let Occasion { trigger, asked, tails, environment } = occasion;
     let mut bundle = Bundle::begin(&bundles.directory)?;

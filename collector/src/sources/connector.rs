@@ -8,10 +8,11 @@
 //! - A BPF filter in the kernel drops the events of threads. Events of foreign processes are read and dropped.
 //! - The launcher keeps socket and inbox ([`super::inbox`]) for all collectors of the run. So a message is always in the
 //!   socket, the inbox or the journal.
-//! - A collector that replaces another takes all processes that are not finalized, and the command, for members: events may
-//!   wait of processes that have ended since.
-//! - Of the launcher's children, only the command is a member, by the order of the forks: no message could come early enough.
-//! - Each collector asks the socket how many events it dropped (SO_MEMINFO): the kernel reports the error to one reader only.
+//! - A collector that replaces another takes all processes that are not finalized, and the command, for members. Their events may
+//!   still wait, although the processes have ended.
+//! - Of the launcher's children, only the command is a member. It is told by the order of the forks, because no message of the
+//!   launcher could come early enough.
+//! - Each collector asks the socket how many events it dropped (SO_MEMINFO), because the kernel reports ENOBUFS to one reader only.
 //!
 //! Without the connector, samples find execs: the bottom of the stack in /proc/PID/stat changes ([`super::scan`]). Ends are
 //! dated by [`super::exit_watch`].
@@ -35,7 +36,7 @@ const EVENT: usize = 16 + 20;
 const TIME: usize = EVENT + 8;
 const DATA: usize = EVENT + 16;
 
-/// Parses a netlink message. `None`: it is cut short, or none of the three kinds.
+/// Parses a netlink message. `None`: the message is cut short, or is no fork, exec or exit.
 ///
 /// The event's data are 32-bit words. Fork: parent pid, parent tgid, child pid, child tgid. Exec: pid, tgid. Exit: pid, tgid,
 /// status. A process is named by its tgid.
@@ -75,13 +76,13 @@ pub enum SubscribeError {
 /// A subscription, which outlives the collectors that read it.
 #[derive(Debug)]
 pub struct Subscription {
-    /// Where events wait.
+    /// Where the kernel puts events.
     pub socket: OwnedFd,
-    /// Where a collector puts those that it reads.
+    /// Where a collector puts the events that it has read and not journaled.
     pub inbox: OwnedFd,
 }
 
-/// Subscribe. Must happen before the collector is started: its fork is the proof that events arrive.
+/// Subscribes. This must happen before the collector is started: the event of its fork is the proof that events arrive.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -106,7 +107,7 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Attach a socket filter by which the kernel drops events of threads.
+/// Attaches a socket filter by which the kernel drops events of threads.
 fn filter(socket: &OwnedFd) -> io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -123,12 +124,12 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
         is(PROC_EVENT_EXIT, 6, 0),
         is(PROC_EVENT_EXEC, 9, 0),
         op(RETURN, 0, 0, 0),
-        // Fork: equal pid and tgid of the child.
+        // A fork makes a process if pid and tgid of the child are equal.
         load(DATA + 8),
         op(TAX, 0, 0, 0),
         load(DATA + 12),
         op(EQUAL_X, 0, 4, 5),
-        // Exit: equal pid and tgid.
+        // An exit is that of a first thread if pid and tgid are equal.
         load(DATA),
         op(TAX, 0, 0, 0),
         load(DATA + 4),
@@ -150,7 +151,7 @@ fn request(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
     let data = words.iter().flat_map(|word| word.to_ne_bytes());
     let mut payload: Vec<u8> =
         [CN_IDX_PROC, CN_VAL_PROC, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // The length of the data, then flags.
+    // The data follow their length and the flags.
     payload.extend((size_of_val(words) as u16).to_ne_bytes());
     payload.extend(0u16.to_ne_bytes());
     payload.extend(data);
@@ -166,7 +167,7 @@ pub(crate) struct Connector {
     has_leftovers: bool,
 }
 
-/// Result of one read, besides the events.
+/// The result of one read, besides the events.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Batch {
     /// The socket's buffer was full before: events are lost.
@@ -178,7 +179,7 @@ pub(crate) struct Batch {
 }
 
 impl Connector {
-    /// Read this subscription.
+    /// Opens this subscription for reading.
     ///
     /// # Errors
     /// If there is no memory.
@@ -187,13 +188,13 @@ impl Connector {
         Ok(Self { socket: subscription.socket, inbox, has_leftovers: true })
     }
 
-    /// A duplicate of the socket, to poll.
+    /// Duplicates the socket, to poll.
     pub(crate) fn socket(&self) -> Option<OwnedFd> {
         self.socket.try_clone().ok()
     }
 
-    /// Appends the events of one system call, or those that an earlier collector left. [`Self::free`] must follow when they
-    /// are journaled.
+    /// Appends the events of one system call to `events`, or at the first call those that an earlier collector left in the inbox.
+    /// [`Self::free`] must follow when they are journaled.
     pub(crate) fn read(&mut self, events: &mut Vec<KernelEvent>) -> Batch {
         let mut batch =
             Batch { has_lost: false, is_last: false, is_leftover: std::mem::take(&mut self.has_leftovers) };
@@ -223,7 +224,7 @@ impl Connector {
 
     /// Gives the number of events lost since the subscription because the buffer was full (SO_MEMINFO; 0 before Linux 4.12).
     ///
-    /// ENOBUFS reports a loss once, to the first reader; a collector that is killed before it journals that loses it.
+    /// ENOBUFS reports a loss once, to the first reader. If that collector is killed before it journals the loss, only this number has it.
     pub(crate) fn dropped(&self) -> u32 {
         const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
         let mut words = [0u32; DROPS + 1];
@@ -236,9 +237,9 @@ impl Connector {
         if result == 0 { words[DROPS] } else { 0 }
     }
 
-    /// End the subscription. Kernels before 6.6 count listeners by their requests, not by open sockets.
+    /// Ends the subscription. Kernels before 6.6 count listeners by their requests, not by open sockets.
     pub(crate) fn end(&self) {
-        // No recovery is possible if this fails.
+        // If this fails, nothing can be done about it.
         let _ = request(&self.socket, &[PROC_CN_MCAST_IGNORE]);
     }
 }
@@ -248,14 +249,14 @@ impl Connector {
 pub struct Launcher {
     /// Its pid.
     pub pid: u32,
-    /// The next child of it is the command, unless it is the collector. Forks of one process come in their order.
+    /// The next child of the launcher, other than the collector, is the command. The events of one process's forks come in their order.
     pub starts_command: bool,
 }
 
-/// The pids of the tree, as far as connector events tell: the command and its descendants.
+/// The pids of the tree: the command and its descendants, by connector events and by what other layers find.
 #[derive(Debug, Default)]
 pub struct Members {
-    /// Each with the time of the first thread's exit event, if there was one.
+    /// Each pid with the time of the first thread's exit event, CLOCK_MONOTONIC nanoseconds, if there was one.
     pids: HashMap<u32, Option<u64>>,
     collector: u32,
     launcher: Launcher,
@@ -268,7 +269,7 @@ impl Members {
         Self { pids: known.into_iter().map(|pid| (pid, None)).collect(), collector, launcher }
     }
 
-    /// Add a process of the tree.
+    /// Adds a process of the tree.
     pub fn add(&mut self, pid: u32) {
         self.pids.insert(pid, None);
         // The command was started before any other process of the tree.
@@ -280,12 +281,14 @@ impl Members {
         self.pids.contains_key(&pid)
     }
 
-    /// Whether what descends from this pid, and writes records, is of the tree: of the launcher, those are orphans.
+    /// Whether a process that writes records is of the tree if it descends from this pid. So is a descendant of the launcher: it writes
+    /// records, so it is an orphan of the tree and no helper.
     pub(crate) fn is_ancestor(&self, pid: u32) -> bool {
         self.contains(pid) || pid == self.launcher.pid
     }
 
-    /// Takes in an event. Returns whether it is about the tree, or about the connector itself.
+    /// Takes in an event: adds a fork child of the tree, and notes ends. Returns whether the event is about the tree, or about the
+    /// connector itself.
     pub fn take(&mut self, event: &KernelEvent) -> bool {
         match event.what {
             What::Fork { parent } if self.is_member_by_fork(event.pid, parent) => {
@@ -297,7 +300,7 @@ impl Members {
                 self.pids.remove(&event.pid);
                 false
             }
-            // A thread that execs takes over the pid; the kernel reported the exit of the first thread before.
+            // A thread that execs takes over the pid. The kernel has reported the exit of the first thread before, which is no end then.
             What::Exec => self.note_exited(event.pid, None),
             What::Exit { .. } => self.note_exited(event.pid, Some(event.at_ns)),
             What::Lost { .. } | What::GivenUp(_) => true,
@@ -309,8 +312,8 @@ impl Members {
         if parent != self.launcher.pid {
             return self.contains(parent);
         }
-        // One that lives and is a member already was found before this event was read: the command, or a process that it started
-        // as its sibling (CLONE_PARENT).
+        // A live process that is a member already was found before this event was read. It is the command, or a process that the
+        // command started as its sibling (CLONE_PARENT).
         let is_known = self.pids.get(&pid) == Some(&None);
         is_known || (self.launcher.starts_command && pid != self.collector)
     }
@@ -326,15 +329,16 @@ impl Members {
         is_member
     }
 
-    /// Gives the processes that have ended, with the time of the exit event. All their events are in the socket by now.
+    /// Gives the processes that have ended, each with the time of its first thread's exit event. All their events are in the socket by
+    /// now.
     ///
-    /// The exit event of the first thread is not enough: other threads can continue, and fork.
+    /// The exit event alone does not show the end: other threads can continue, and fork.
     pub(crate) fn gone(&self) -> Vec<(u32, u64)> {
         let exited = self.pids.iter().filter_map(|(pid, exited)| Some((*pid, (*exited)?)));
         exited.filter(|(pid, _)| pidfd::is_gone(*pid)).collect()
     }
 
-    /// Remove ended processes, unless another process of the tree has got the pid since.
+    /// Removes ended processes, as [`Self::gone`] gave them, unless another process of the tree has got the pid since.
     pub(crate) fn forget(&mut self, gone: &[(u32, u64)]) {
         for (pid, at_ns) in gone {
             if self.pids.get(pid) == Some(&Some(*at_ns)) {

@@ -1,5 +1,4 @@
-//! The files of a session whose run goes on, for a reader outside. They are opened read-only and without a lock, so nothing in
-//! the run changes.
+//! The files of a session whose run goes on, for a process outside the run. They are opened read-only, so nothing in the run changes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -18,9 +17,9 @@ use super::stale::state_name;
 use super::state_file::StateFile;
 use crate::sys::segment::named::NamedFile;
 
-/// Bytes that are copied with one call.
+/// Bytes that are copied with one call at most.
 const CHUNK: u64 = 1 << 20;
-/// Most bytes that are copied of what is behind the segment. Writers leave at most 16 MiB there unread; more is damage.
+/// Bytes that are copied of the overflow area behind the segment at most. Writers leave at most 16 MiB there unread; more is damage.
 const MOST_BEHIND: u64 = 2 * MAX_UNREAD_BYTES;
 
 /// The files of a session.
@@ -48,12 +47,12 @@ impl LiveSession {
         Ok(Self { path: path.to_owned(), state, segment })
     }
 
-    /// Its state file, to which the collector still writes.
+    /// Gives the state file, to which the collector still writes.
     pub(crate) fn state(&self) -> &StateFile {
         &self.state
     }
 
-    /// Whether launcher and collector were both killed: no process has the state file locked.
+    /// Whether launcher and collector were both killed: no process has the state file locked. The lock is taken for a moment to see that.
     pub(crate) fn is_stale(&self) -> bool {
         let file = self.state.named().file();
         let is_stale = flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
@@ -63,9 +62,13 @@ impl LiveSession {
 
     /// Copies the segment into memory of this process. `None`: its name was removed.
     ///
-    /// The order makes the copy whole although processes write and the collector reads meanwhile. Records behind the segment come
-    /// first: each of them has its place before the head. The header comes before the ring: each slot before that head is claimed
-    /// by then. A slot that the collector has freed meanwhile has its record in the journal, which the caller reads afterwards.
+    /// Processes write and the collector reads meanwhile. The order of copying makes the copy whole all the same:
+    ///
+    /// 1. The overflow area. Each of its records names the ring position that it comes before. The head, copied later, is at least
+    ///    there.
+    /// 2. The header, with the head.
+    /// 3. The ring. Each slot before that head is claimed by then. If the collector has freed a slot meanwhile, its record is in the
+    ///    journal, which the caller must read after this call.
     ///
     /// # Errors
     /// If there is no memory, or no descriptor left.
@@ -83,7 +86,7 @@ impl LiveSession {
     }
 }
 
-/// Opens a regular file of this user for reading. No link is followed.
+/// Opens a regular file of this user for reading. No link is followed. Any other file is `PermissionDenied`.
 fn open_own(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(openat(CWD, path, flags, Mode::empty())?);
@@ -92,14 +95,14 @@ fn open_own(path: &Path) -> io::Result<File> {
     if is_own { Ok(file) } else { Err(ErrorKind::PermissionDenied.into()) }
 }
 
-/// Makes a file without a name: a memfd, or one in /dev/shm where a filter forbids that call.
+/// Makes a file without a name: a memfd, or a file in /dev/shm if a filter of system calls forbids memfd_create(2).
 fn in_memory() -> io::Result<OwnedFd> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let unnamed = |_| rustix::fs::open("/dev/shm", flags, Mode::RUSR | Mode::WUSR);
     Ok(memfd_create("gpu-track-segment", MemfdFlags::CLOEXEC).or_else(unnamed)?)
 }
 
-/// Copies a range of bytes to the same place of another file, up to `most` bytes and a chunk. Holes stay holes.
+/// Copies a range of bytes to the same place of another file. Stops after `most` bytes, or up to a chunk later. Holes stay holes.
 fn copy_range(from: &File, to: &File, range: std::ops::Range<u64>, most: u64) -> io::Result<()> {
     let (mut at, mut copied) = (range.start, 0);
     while at < range.end && copied < most {
@@ -112,7 +115,7 @@ fn copy_range(from: &File, to: &File, range: std::ops::Range<u64>, most: u64) ->
         let read = from.read_at(&mut bytes, begin)?;
         to.write_all_at(bytes.get(..read).unwrap_or_default(), begin)?;
         copied += read as u64;
-        // Nothing is read where it was truncated meanwhile.
+        // If nothing is read, the file was truncated meanwhile.
         at = if read == 0 { range.end } else { begin + read as u64 };
     }
     Ok(())

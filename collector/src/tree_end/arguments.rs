@@ -11,7 +11,7 @@ use super::members::Member;
 
 /// argv\[0\] of an ender. Its arguments are the fields of [`TreeToEnd`].
 const ENDER: &str = "gpu-track-ender";
-/// Stands for what is not there, and between the two lists.
+/// The argument for a pid that there is none of, and the one between the two lists.
 const NONE: &str = "-";
 
 /// What is to be ended, and how.
@@ -27,7 +27,7 @@ pub struct TreeToEnd {
     pub kill_after: Duration,
     /// SIGTERM was sent by another ender.
     pub is_told: bool,
-    /// Processes of the tree that are known besides.
+    /// Processes of the tree that the starter of the ender knows. They and their descendants are ended, too.
     pub known: Vec<Member>,
     /// Children of the launcher that are not of the run.
     pub strangers: Vec<Member>,
@@ -52,7 +52,7 @@ impl TreeToEnd {
         ender.spawn()
     }
 
-    /// Reads the arguments of an ender, with the program's name before them. `None`: this is none.
+    /// Reads the command line of an ender, the program's name included. `None`: it is that of no ender.
     pub(super) fn of_ender(args: &[OsString]) -> Option<Self> {
         let (program, args) = args.split_first()?;
         if program == OsStr::new(ENDER) { Self::from_args(args) } else { None }

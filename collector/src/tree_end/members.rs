@@ -28,10 +28,13 @@ impl Member {
 pub(super) struct Members<'a> {
     root: &'a ProcRoot,
     tree: &'a TreeToEnd,
-    /// `None`: the run has no segment.
+    /// Finds processes by the segment that they map. `None`: the run has no segment.
     membership: Option<Membership>,
+    /// The launcher. `None`: it was gone when the ender started.
     launcher: Option<Member>,
+    /// Processes that were found, or named by the starter of the ender, and lived at the last look.
     known: BTreeSet<Member>,
+    /// Pid of the ender.
     own: u32,
 }
 
@@ -49,7 +52,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Gives those that live now, each with the pid of its parent.
+    /// Finds the processes of the run that live now. Gives each with the pid of its parent.
     pub(super) fn look(&mut self) -> BTreeMap<Member, u32> {
         let all: BTreeMap<u32, Stat> =
             self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
@@ -61,40 +64,40 @@ impl<'a> Members<'a> {
         for (pid, stat) in &all {
             children.entry(stat.ppid).or_default().push(*pid);
         }
+        // The search begins at known processes, and at the launcher's children or else at all that map the segment.
         let mut next: Vec<u32> =
             self.known.iter().filter(|known| lives(known)).map(|known| known.pid).collect();
-        next.extend(launcher.iter().flat_map(|launcher| children.get(&launcher.pid)).flatten());
-        if launcher.is_none() {
-            let maps = |pid: &u32| {
-                self.membership.as_ref().is_some_and(|membership| membership.maps_segment(*pid) == Some(true))
-            };
-            next.extend(all.keys().copied().filter(maps));
+        if let Some(launcher) = launcher {
+            next.extend(children.get(&launcher.pid).into_iter().flatten());
+        } else if let Some(membership) = &self.membership {
+            let maps_segment = |pid: &u32| membership.maps_segment(*pid) == Some(true);
+            next.extend(all.keys().copied().filter(maps_segment));
         }
         let mut found = BTreeMap::new();
         while let Some(pid) = next.pop() {
             let is_launcher = launcher.is_some_and(|launcher| launcher.pid == pid);
             let Some(stat) = all.get(&pid).filter(|_| !is_launcher) else { continue };
             let member = Member { pid, start_ticks: stat.start_ticks };
-            let is_other = self.tree.strangers.contains(&member) || self.is_own_helper(pid, stat);
-            if !is_other && found.insert(member, stat.ppid).is_none() {
+            let is_outside = self.tree.strangers.contains(&member) || self.is_own_helper(pid, stat);
+            if !is_outside && found.insert(member, stat.ppid).is_none() {
                 next.extend(children.get(&pid).into_iter().flatten());
             }
         }
         self.known.extend(found.keys());
         self.known.retain(|known| lives(known));
-        // The other threads of one whose first thread is dead run on.
+        // A process whose first thread is dead lives as long as another thread runs.
         found.retain(|member, _| all.get(&member.pid).is_some_and(|stat| !stat.is_over()));
         found
     }
 
-    /// Whether this is a launcher or collector of a run within the run: this very program.
+    /// Whether this process runs the same executable as the ender: it is a launcher or collector of a run within the run.
     pub(super) fn is_launcher_or_collector(&self, member: Member) -> bool {
         let own = self.root.executable(self.own);
         own.is_some() && self.root.executable(member.pid) == own
     }
 
-    /// Whether this is the ender, a collector of the run, or another of its helpers: this very program, whose arguments name the
-    /// segment.
+    /// Whether this is the ender, a collector of the run, or another of its helpers. Helpers run the same executable as the ender, have
+    /// the segment among their arguments, and are children of the launcher. If the launcher was gone before, the parent does not count.
     fn is_own_helper(&self, pid: u32, stat: &Stat) -> bool {
         if pid == self.own {
             return true;

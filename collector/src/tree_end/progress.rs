@@ -9,9 +9,11 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// Processes that start faster than they are killed are left after this time.
 const AT_ALL_WITHIN: Duration = Duration::from_secs(120);
 
-/// What was left when it last changed.
+/// The processes that are left, and since when they are the same.
 pub(super) struct Progress {
+    /// When they last changed, but not before SIGKILL was due.
     since: Instant,
+    /// When it has taken too long in all.
     until: Instant,
     left: Vec<Member>,
 }

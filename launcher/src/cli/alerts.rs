@@ -1,4 +1,4 @@
-//! `--alert`, `--events` and `--on-alert`: what the user is told of while the run goes on, where its events go, and what runs then.
+//! `--alert`, `--events` and `--on-alert`: the alerts that the user sets, the file of events, and the command that runs at an alert.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use gpu_track_collector::{Alert, AlertQuantity, Alerts, Threshold};
 use super::limits;
 use super::values::{MOST_LIMITS, ValueError, named};
 
-/// More characters than any alert needs: an order has to fit a line.
+/// An alert of more bytes is refused: an order that repeats it has to fit a line.
 const LONGEST: usize = 64;
-/// What `default` stands for.
+/// The alerts that `default` stands for.
 const DEFAULT: [&str; 4] = ["ram>80%", "ram>95%", "gpu_ram>80%", "gpu_ram>95%"];
 
-/// What the user is told of.
+/// The options of alerts and events.
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Alerts")]
 pub(super) struct AlertArgs {
@@ -33,7 +33,7 @@ pub(super) struct AlertArgs {
     on_alert: Option<OsString>,
 }
 
-/// A list in one value. For a bare `Vec`, clap would expect the option several times.
+/// The alerts of one value. clap's derive sees `Vec<List>`; it treats a field that is written as a `Vec` of `Vec` in another way.
 type List = Vec<Alert>;
 
 impl From<AlertArgs> for (Alerts, Option<PathBuf>, Option<OsString>) {
@@ -50,17 +50,23 @@ impl From<AlertArgs> for (Alerts, Option<PathBuf>, Option<OsString>) {
     }
 }
 
-/// Parses a list of alerts.
+/// Parses a list of alerts with commas between them. `default` stands for several.
 fn alerts(given: &str) -> Result<List, ValueError> {
     let parts: Vec<&str> = given.split(',').map(str::trim).collect();
     if parts.len() > MOST_LIMITS {
         return Err(ValueError::TooManyLimits);
     }
-    let parts = parts.into_iter().flat_map(|part| match part {
-        "default" => DEFAULT.to_vec(),
-        one => vec![one],
-    });
-    parts.map(alert).collect()
+    let mut list = List::new();
+    for part in parts {
+        if part == "default" {
+            for words in DEFAULT {
+                list.push(alert(words)?);
+            }
+        } else {
+            list.push(alert(part)?);
+        }
+    }
+    Ok(list)
 }
 
 /// Parses `NAME>VALUE`, `disk<VALUE` or `growth`.
@@ -73,6 +79,7 @@ fn alert(given: &str) -> Result<Alert, ValueError> {
     let (name, rest) = given.split_at(begin);
     let quantity = named(name, &AlertQuantity::ALL, AlertQuantity::name).map_err(|_| problem())?;
     let sign = if quantity.warns_below() { '<' } else { '>' };
+    // Growth has no sign and no value.
     let value = match quantity {
         AlertQuantity::Growth => rest.is_empty().then_some(rest),
         _ => rest.strip_prefix(sign),

@@ -37,7 +37,7 @@ Exit status:
   With --recover: 0 if there was a run to recover and each has its report, otherwise 1
   With --last: 0 if a report was kept and is written, otherwise 1";
 
-/// The format for people.
+/// The format where neither `-f` nor the file's name tells one.
 const DEFAULT_FORMAT: &str = "text";
 
 /// The options of `-h`, by their ids.
@@ -57,7 +57,7 @@ pub(super) const SHORT_HELP: [&str; 14] = [
     "help",
     "version",
 ];
-/// What follows them.
+/// The section of `-h` after the options.
 pub(super) const AFTER_SHORT_HELP: &str = "\
 Examples:
   gpu-track-run make -j4
@@ -105,13 +105,13 @@ pub(super) struct Arguments {
 pub(crate) struct Options {
     /// What to run.
     pub(crate) command: CommandOptions,
-    /// Where the report goes, as it was given.
+    /// Where the report goes, in the user's words.
     pub(crate) places: ReportPlaces,
-    /// What the report has, and where it goes.
+    /// What the report has, and where it goes, worked out from `places` and others.
     pub(crate) report: ReportConfig,
     /// How the run is tracked.
     pub(crate) tracking: TrackingConfig,
-    /// What the launcher prepares for that.
+    /// What the launcher prepares for the tracking.
     pub(crate) preparations: Preparations,
     /// Which GPUs are tracked.
     pub(crate) gpu: GpuConfig,
@@ -119,7 +119,7 @@ pub(crate) struct Options {
     pub(crate) information: InformationOptions,
     /// How processes are found.
     pub(crate) discovery: DiscoveryConfig,
-    /// For developers, and for programs that bear no shim.
+    /// Options for developers, and for programs that don't work with the shim.
     pub(crate) diagnosis: DiagnosisOptions,
     /// What was given and has no effect, in a line for the user.
     pub(crate) without_effect: Option<String>,
@@ -219,7 +219,7 @@ pub(crate) struct ReportPlaces {
 }
 
 impl ReportPlaces {
-    /// Gives the format that holds where nothing else tells it.
+    /// Gives the format of a report whose file's name tells none.
     pub(crate) fn format(&self) -> &str {
         self.format.as_deref().unwrap_or(DEFAULT_FORMAT)
     }

@@ -21,7 +21,7 @@ use crate::{keep, signals};
 
 /// Most bytes of the context, and of the metadata.
 const MOST_BYTES: usize = 64 << 10;
-/// Where bundles go beside the reports that are kept.
+/// The directory of bundles in that of the kept reports.
 const DIRECTORY: &str = "bundles";
 
 /// The arguments of `gpu-track record`.
@@ -56,14 +56,18 @@ pub(super) struct RecordArguments {
 /// # Errors
 /// If there is no such run, there are several and none is named, or a value is not allowed.
 pub(super) fn serve(arguments: &RecordArguments) -> Result<ExitCode, UsageError> {
-    // The error of a write says the same.
+    // A write beyond a limit of file sizes (`ulimit -f`) raises SIGXFSZ, which would end this program. Where the signal is ignored,
+    // the write fails with EFBIG.
     signals::set_ignored(libc::SIGXFSZ, true);
     let asked = asked(arguments)?;
-    let run = match arguments.run.as_deref() {
+    let own_run = match arguments.run {
         None => innermost(&env::var_os(ENV_SESSION).unwrap_or_default()),
         Some(_) => None,
     };
-    let segment = run.map_or_else(|| chosen(arguments), Ok)?;
+    let segment = match own_run {
+        Some(segment) => segment,
+        None => chosen(arguments)?,
+    };
     let made = match so_far(&segment, &ProcRoot::default()) {
         Ok(run) => bundle_of(&run, arguments.to.as_ref(), &asked)?,
         Err(reason) => Err(format!("cannot record {}: {reason}", segment.display())),
@@ -77,7 +81,8 @@ pub(super) fn serve(arguments: &RecordArguments) -> Result<ExitCode, UsageError>
     }
 }
 
-/// Makes the bundle where `to` says, or where the run or the user has its bundles. The inner error is a line for the user.
+/// Makes the bundle where `to` says, else where the run's `--record` says, else in the user's own directory. Gives its path. The
+/// inner error says why the bundle can't be written, in a line for the user.
 ///
 /// # Errors
 /// If nothing says where.
@@ -88,7 +93,7 @@ fn bundle_of(
 ) -> Result<Result<PathBuf, String>, UsageError> {
     let mut bundles = match to.or(run.bundles()).cloned() {
         Some(bundles) => bundles,
-        None => of_this_user()?,
+        None => bundles_of_user()?,
     };
     let made = absolute(&bundles.directory).and_then(|directory| {
         bundles.directory = directory;
@@ -97,11 +102,11 @@ fn bundle_of(
     Ok(made.map_err(|error| format!("cannot write a bundle to {}: {error}", bundles.directory.display())))
 }
 
-/// Gives the place of this user's bundles.
+/// Gives the directory of this user's bundles, which is in that of the kept reports.
 ///
 /// # Errors
-/// If there is no home.
-fn of_this_user() -> Result<Bundles, UsageError> {
+/// If neither XDG_STATE_HOME nor HOME names a directory.
+fn bundles_of_user() -> Result<Bundles, UsageError> {
     let keep = keep::of_user(&keep::own_variable).ok_or_else(|| {
         UsageError::new("--to DIR is missing: neither XDG_STATE_HOME nor HOME names a directory")
     })?;
@@ -109,10 +114,10 @@ fn of_this_user() -> Result<Bundles, UsageError> {
     bundles(directory.as_os_str()).map_err(|problem| UsageError::of("--to", problem))
 }
 
-/// Gives what the manifest is to have of the one that asks.
+/// Gives what the user wants the manifest to have: the context and the metadata.
 ///
 /// # Errors
-/// If it is too long, or is no JSON.
+/// If one of them is too long, the metadata is no JSON, or stdin can't be read.
 fn asked(arguments: &RecordArguments) -> Result<Asked, UsageError> {
     let context = arguments.context.clone();
     if context.as_ref().is_some_and(|context| context.len() > MOST_BYTES) {
@@ -133,14 +138,15 @@ fn too_long() -> String {
     format!("it has more than {MOST_BYTES} bytes")
 }
 
-/// Reads stdin, up to one byte more than is allowed.
+/// Reads stdin, up to one byte more than [`MOST_BYTES`], by which the caller sees that it is too long.
 fn from_stdin() -> Result<String, String> {
     let mut text = String::new();
     let read = std::io::stdin().take(MOST_BYTES as u64 + 1).read_to_string(&mut text);
     read.map(|_| text).map_err(|error| format!("stdin can't be read: {error}"))
 }
 
-/// Gives the segment of the innermost run of a list of sessions whose files are there. `None`: there is none.
+/// Gives the last of a list of segments whose file is there: that of the innermost run. `None`: there is none. `sessions`: the
+/// segments of the runs around this process, separated by `:`, the outermost first.
 fn innermost(sessions: &OsStr) -> Option<PathBuf> {
     let paths = sessions.as_bytes().split(|byte| *byte == b':').filter(|path| !path.is_empty());
     let paths: Vec<PathBuf> = paths.map(|path| OsStr::from_bytes(path).into()).collect();
@@ -168,7 +174,7 @@ fn chosen(arguments: &RecordArguments) -> Result<PathBuf, UsageError> {
     Ok(segment_of(&live))
 }
 
-/// Gives the segment beside a live file. Another path is that of a segment.
+/// Gives the segment beside a live file. A path that does not end as a live file's does is taken for a segment.
 fn segment_of(live: &Path) -> PathBuf {
     let name = live.as_os_str().as_bytes();
     let segment = name.strip_suffix(SUFFIX.as_bytes()).unwrap_or(name);

@@ -17,7 +17,7 @@ const MOST_RUNS: usize = 64;
 pub(super) struct Found {
     /// The file.
     pub(super) path: PathBuf,
-    /// Pid of gpu-track-run, by the name of the file.
+    /// Pid of gpu-track-run, as the name of the file has it.
     pub(super) launcher_pid: u32,
 }
 
@@ -43,11 +43,11 @@ pub(super) fn all(directory: &Path, uid: u32) -> (Vec<Found>, usize) {
     (all, left_out)
 }
 
-/// Finds the pids of gpu-track-run of this user whose live files can't be seen from here, because they are in another mount
-/// namespace. `known`: the live files that can be seen.
+/// Finds the pids of this user's gpu-track-run processes that are in another mount namespace, so that their live files can't be
+/// seen from here. `known`: the live files that can be seen.
 pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
-    let mounts = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
-    let Some(ours) = mounts(&proc_root.join("self")) else { return Vec::new() };
+    let mount_namespace = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
+    let Some(ours) = mount_namespace(&proc_root.join("self")) else { return Vec::new() };
     let hidden = |entry: fs::DirEntry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let process = entry.path();
@@ -59,7 +59,7 @@ pub(super) fn hidden(proc_root: &Path, uid: u32, known: &[Found]) -> Vec<u32> {
             let first = words.split(|byte| *byte == 0).next().unwrap_or_default();
             first.ends_with(b"gpu-track-run") || first.ends_with(b"gpu-tracker")
         };
-        let is_elsewhere = || mounts(&process).is_some_and(|theirs| theirs != ours);
+        let is_elsewhere = || mount_namespace(&process).is_some_and(|theirs| theirs != ours);
         let is_known = known.iter().any(|found| found.launcher_pid == pid);
         (is_own && has_name && !is_known && is_launcher() && is_elsewhere()).then_some(pid)
     };
@@ -83,7 +83,7 @@ pub(super) fn tell_hidden(pids: &[u32]) {
     hidden_line(pids).iter().for_each(console::message);
 }
 
-/// Says that there is no run. `hidden`: the pids of runs that can't be seen.
+/// Makes the error that no run can be seen. `hidden`: the pids of runs that can't be seen.
 pub(super) fn no_run(session_dir: &Path, hidden: &[u32]) -> UsageError {
     UsageError::new(hidden_line(hidden).unwrap_or_else(|| {
         format!(
@@ -93,10 +93,11 @@ pub(super) fn no_run(session_dir: &Path, hidden: &[u32]) -> UsageError {
     }))
 }
 
-/// Finds the live file of a run that the user names by a pid or a path. `find_hidden` finds the pids of runs that can't be seen.
+/// Finds the live file of the run that the user names by a pid or a path. A path is given back as it is. `all`: the live files
+/// that can be seen. `find_hidden`: finds the pids of runs that can't be seen.
 ///
 /// # Errors
-/// If no run has the pid, or it can't be seen.
+/// If no run has the pid, or its live file can't be seen.
 pub(super) fn named(
     run: &Path,
     all: &[Found],

@@ -11,19 +11,19 @@ use super::style::StreamFile;
 use crate::named;
 
 named! {
-    /// What an alert is about. Each is of the whole tree.
+    /// The figure that an alert watches. It is of the whole tree.
     pub enum AlertQuantity {
         /// The footprint now.
         Ram = "ram",
-        /// Memory on GPUs: an amount is of the run on all of them, a percentage of the fullest one that it uses.
+        /// Memory on GPUs. A threshold in bytes is of the run's memory on all GPUs. One in percent is of the fullest GPU that the run uses.
         GpuRam = "gpu_ram",
         /// CPU utilisation, percent of the cores that the run may use.
         Cpu = "cpu",
-        /// Free space of the fullest file system that the run may write to.
+        /// The smallest free space of the file systems that the run may write to, bytes.
         Disk = "disk",
         /// Time without work on GPUs.
         GpuIdle = "gpu_idle",
-        /// The footprint rises all the time.
+        /// Whether the footprint rises all the time.
         Growth = "growth",
     }
 }
@@ -39,7 +39,7 @@ impl AlertQuantity {
         }
     }
 
-    /// Whether too little is what it warns of.
+    /// Whether its alerts go on below the threshold, not above.
     #[must_use]
     pub fn warns_below(self) -> bool {
         self == Self::Disk
@@ -51,9 +51,9 @@ impl AlertQuantity {
 pub struct Alert {
     /// The user's words, such as `ram>80%`.
     pub words: String,
-    /// What it is about.
+    /// The figure that it watches.
     pub quantity: AlertQuantity,
-    /// Where it goes on; `None`: growth has no threshold.
+    /// Beyond this it goes on; `None`: growth has no threshold.
     pub threshold: Option<Threshold>,
 }
 
@@ -64,12 +64,12 @@ pub struct Alerts {
     pub list: Vec<Alert>,
     /// The file of `--events`, which the launcher made.
     pub events_file: Option<StreamFile>,
-    /// A command runs when one goes on or off (`--on-alert`). The launcher alone knows it: it can hold secrets.
+    /// A command runs when an alert goes on or off (`--on-alert`). Only the launcher knows the command, because it can hold secrets.
     pub run_a_command: bool,
 }
 
 impl Alerts {
-    /// Whether what happens in the run is noted.
+    /// Whether the events of the run are noted: for alerts, or for a file of events.
     #[must_use]
     pub fn are_asked_for(&self) -> bool {
         !self.list.is_empty() || self.events_file.is_some()
@@ -77,13 +77,13 @@ impl Alerts {
 }
 
 named! {
-    /// What happened in a run.
+    /// What an event of a run is.
     pub enum EventKind {
         /// The command started.
         Start = "start",
         /// The run ended.
         Stop = "stop",
-        /// The tree held most RAM.
+        /// The tree held more RAM than at any other time.
         Peak = "peak",
         /// An alert went on.
         Warning = "warning",
@@ -117,28 +117,28 @@ pub struct RunEvent {
     pub kind: EventKind,
     /// The alert or limit, in the user's words; `None`: the event is of none.
     pub rule: Option<String>,
-    /// What the event is about; `None`: nothing that is measured.
+    /// The figure that the event is about; `None`: it is about none.
     pub quantity: Option<AlertQuantity>,
-    /// Unit of the next three; `None`: there are none.
+    /// Unit of `amount`, `from` and `allowed`; `None`: the event has none of them.
     pub unit: Option<Unit>,
-    /// How much there was; after a step.
+    /// The figure at the event. Of a step of memory: after the step.
     pub amount: Option<f64>,
-    /// How much there was before a step; `None`: the event is none.
+    /// The figure before a step of memory; `None`: the event is no step.
     pub from: Option<f64>,
-    /// Where the rule begins to hold; of growth and jumps: what may be used.
+    /// The threshold of the rule. Of growth and jumps: what may be used.
     pub allowed: Option<f64>,
-    /// Since when it is so, seconds after the command's start. An alert that went off: since when it was on. A step: when its first
-    /// amount was read.
+    /// Since when this is so, seconds after the command's start. Of an alert that went off: when it had gone on. Of a step: when `from` was
+    /// read.
     pub since_s: Option<f64>,
     /// By how much RAM rises, bytes a second; `None`: it does not rise all the time.
     pub rate_bytes_per_s: Option<f64>,
-    /// How long until what may be used is reached at this rate, seconds.
+    /// The time until RAM reaches what may be used, at this rate, seconds.
     pub left_s: Option<f64>,
     /// The process, by its pid; `None`: the event is of the whole tree.
     pub pid: Option<u32>,
     /// Its command name.
     pub command: Option<String>,
-    /// The id of the GPU; `None`: the event is of no single one.
+    /// The id of the GPU; `None`: the event is of no single GPU.
     pub device: Option<String>,
     /// What failed, and why; `None`: the event is no error.
     pub message: Option<String>,
@@ -187,9 +187,9 @@ pub enum AlertCommandFailure {
     NotStarted(i32),
     /// The process that runs it was killed, so its own end is not known.
     RunnerKilled,
-    /// So many others waited for their turn.
+    /// It was not run, because so many other alerts waited for it.
     TooMany(usize),
-    /// The run ended before its turn.
+    /// It was not run, because the run ended before.
     RunEnded,
 }
 
@@ -221,7 +221,7 @@ pub struct Events {
     pub count: u64,
     /// How many of each kind.
     pub by_kind: BTreeMap<EventKind, u64>,
-    /// In the order of their times. Of very many, the older ones in part.
+    /// In the order of their times. If there are very many, some of the older ones are missing.
     pub list: Vec<RunEvent>,
 }
 

@@ -1,6 +1,6 @@
-//! Kinds that have a name in options, files and reports: one list gives the type, all of its values, and their names.
+//! Enums whose values have names in options, files and reports. One list gives the type, all of its values, and their names.
 
-/// Makes an enum of named kinds. Its form in JSON is the name.
+/// Makes an enum whose values have names. A value's form in JSON is its name.
 #[macro_export]
 macro_rules! named {
     (
@@ -18,10 +18,10 @@ macro_rules! named {
         }
 
         impl $Kind {
-            /// All of them.
+            /// All values.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$Variant),+];
 
-            /// Gives its name in options, files and reports.
+            /// Gives the value's name in options, files and reports.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {

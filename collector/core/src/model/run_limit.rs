@@ -1,4 +1,4 @@
-//! Limits that the user sets for a run (`--limit`, `--signal-at`): what may be used, and what happens above that.
+//! Limits that the user sets for a run (`--limit`, `--signal-at`): how much the run may use, and what happens if it uses more.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::named;
 
 named! {
-    /// What a limit is about. Each is of the whole tree.
+    /// What a limit restricts. It is of the whole tree.
     pub enum Quantity {
         /// The footprint, bytes.
         Ram = "ram",
@@ -63,12 +63,12 @@ impl Unit {
     }
 }
 
-/// How much is too much.
+/// A threshold of a limit or an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Threshold {
-    /// More than this many bytes, nanoseconds or processes.
+    /// This many bytes, nanoseconds or processes.
     Amount(u64),
-    /// More than this part of what the run may use, percent.
+    /// This part of what the run may use, percent.
     Percent(f64),
 }
 
@@ -86,11 +86,11 @@ pub enum LimitAction {
 pub struct RunLimit {
     /// The user's words, such as `ram=8G`.
     pub words: String,
-    /// What it is about.
+    /// What it restricts.
     pub quantity: Quantity,
-    /// How much is too much.
+    /// More than this is too much.
     pub threshold: Threshold,
-    /// What happens then.
+    /// What happens when the limit is exceeded.
     pub action: LimitAction,
 }
 
@@ -99,7 +99,7 @@ pub struct RunLimit {
 pub struct RunLimits {
     /// In the order of the command line.
     pub list: Vec<RunLimit>,
-    /// From SIGTERM to SIGKILL.
+    /// The time from SIGTERM to SIGKILL when the tree is ended.
     pub kill_after: Duration,
 }
 
@@ -121,7 +121,7 @@ pub struct Exceeded {
 /// By how much a limit was exceeded, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Excess {
-    /// When that was seen, CLOCK_MONOTONIC nanoseconds.
+    /// When the excess was seen, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
     /// How much is allowed: bytes, nanoseconds or processes.
     pub allowed: u64,
@@ -140,19 +140,19 @@ pub struct LargestProcess {
     pub rss_bytes: u64,
 }
 
-/// How a limit of RAM is held beside the samples.
+/// Whether the kernel enforces a limit of RAM, too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KernelLimit {
-    /// By the cgroup of the command (memory.max), at this many bytes.
+    /// It does: memory.max of the command's cgroup is this many bytes.
     Set(u64),
-    /// It can't be, for this reason.
+    /// It does not, for this reason.
     Refused(String),
 }
 
 /// What came of ending the tree at a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeEnd {
-    /// Some process ended by SIGKILL only.
+    /// SIGKILL was needed for a process.
     pub is_killed: bool,
     /// Processes that could not be ended.
     pub left: u32,

@@ -1,10 +1,10 @@
-//! Alerts (`--alert`) as states, and the events of a run: a pure function of its samples.
+//! Decides by the samples of a run which alerts (`--alert`) are on, and collects the events of the run.
 //!
-//! An alert goes on when its figure was beyond the threshold for a second, and off when it came back by a tenth. A figure that
-//! trembles about its threshold must not be told again and again: each time that an alert comes back, its figure must stay away for
-//! longer until it goes off ([`STAYS_AWAY_NS`]). So whatever a figure does, there are at most 2 events an hour over a day.
+//! An alert goes on when its figure was beyond the threshold for a second, and off when the figure has come back by a tenth. A figure
+//! that trembles about its threshold must not be told again and again. So each time that an alert goes on again, its figure must stay
+//! back for longer until the alert goes off ([`STAYS_BACK_NS`]). Whatever a figure does, there are at most 2 events an hour over a day.
 //!
-//! An unknown figure changes no alert.
+//! A sample without the figure leaves an alert on or off as it is.
 
 use std::collections::BTreeSet;
 
@@ -19,20 +19,20 @@ use super::orders::Orders;
 use super::steps::jumps::Jumps;
 use crate::model::alert::{Alert, AlertCommandFailure, AlertQuantity, Alerts, EventKind, RunEvent};
 use crate::model::order::{Action, Order, OrderId, Rule};
-use crate::model::run_limit::{Exceeded, LargestProcess, RunLimit, Threshold, Unit};
+use crate::model::run_limit::{LargestProcess, Threshold};
 use crate::model::tree_sample::{GpuSample, GpuSums, TreeSample};
 
-/// A figure must be beyond the threshold for so long, nanoseconds.
+/// An alert goes on when its figure was beyond the threshold for this time, nanoseconds.
 const BEYOND_NS: u64 = 1_000_000_000;
-/// It is back when it is this part of the threshold away from it.
+/// A figure is back when it is away from the threshold by this part of it.
 const BACK_BY: f64 = 0.1;
-/// It must stay back for so long until the alert goes off, nanoseconds: the first time, the second, and so on.
-const STAYS_AWAY_NS: [u64; 4] = [1_000_000_000, 60_000_000_000, 900_000_000_000, 7_200_000_000_000];
-/// After so long without an alert it begins with the first of them again, nanoseconds.
+/// An alert goes off when its figure was back for this time, nanoseconds: when it is on for the first time, the second, and so on.
+const STAYS_BACK_NS: [u64; 4] = [1_000_000_000, 60_000_000_000, 900_000_000_000, 7_200_000_000_000];
+/// An alert that was off for this time, nanoseconds, begins with the first of [`STAYS_BACK_NS`] again.
 const FORGOTTEN_NS: u64 = 4 * 3_600_000_000_000;
-/// From one time that an alert goes on to the next, nanoseconds.
+/// Shortest time from one time that an alert goes on to the next, nanoseconds.
 const AGAIN_NS: u64 = 30_000_000_000;
-/// From this percentage on an alert of memory is critical.
+/// An alert of memory with this threshold or a higher one is critical.
 const CRITICAL_PERCENT: f64 = 95.0;
 
 /// The alerts of a run, and its events.
@@ -44,13 +44,15 @@ pub(crate) struct AlertRules {
     idle: Idle,
     growth: Growth,
     jumps: Jumps,
+    /// The start of the command was noted.
     has_started: bool,
-    /// The limits of which it was noted that they are exceeded, by their places.
+    /// The limits that were noted as exceeded, by their index.
     exceeded: Vec<usize>,
-    /// Lines that were ordered, and runs of the user's command.
+    /// How often an alert went on or off: the epoch of the orders for the next time.
     told: u32,
+    /// `--on-alert`: a command of the user runs when an alert goes on or off.
     runs_a_command: bool,
-    /// The runs of that command whose failure was noted.
+    /// The runs of that command whose failure was noted, by the epochs of their orders.
     failed: BTreeSet<u32>,
     /// Events that no sink has got yet.
     #[serde(skip)]
@@ -62,10 +64,11 @@ pub(crate) struct AlertRules {
 pub(super) struct Usable {
     /// Memory, bytes; `None`: not known.
     pub ram_bytes: Option<u64>,
+    /// Number of cores.
     pub cores: f64,
 }
 
-/// What the rules look at.
+/// A complete sample, and what else the rules need.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
     /// Start of the command, CLOCK_MONOTONIC nanoseconds.
@@ -76,7 +79,7 @@ pub(super) struct Facts<'a> {
     pub are_all_stopped: bool,
     /// The sample that is complete.
     pub sample: &'a TreeSample,
-    /// The process that holds most RAM.
+    /// The process with the largest RSS; `None`: not known.
     pub largest: Option<&'a LargestProcess>,
 }
 
@@ -85,9 +88,9 @@ pub(super) struct Facts<'a> {
 pub(crate) struct AlertRule {
     pub(crate) alert: Alert,
     state: AlertState,
-    /// Where it goes on, in its unit, when its figure was last known.
+    /// The threshold when the figure was last known, in the unit of the quantity.
     pub(crate) allowed: Option<f64>,
-    /// While it is on: what it is about now, as far as its figure is known.
+    /// The alert as an event at the last sample that has its figure. `None`: it was off then, or this collector has seen no such sample.
     #[serde(skip)]
     pub(crate) now: Option<RunEvent>,
 }
@@ -95,65 +98,93 @@ pub(crate) struct AlertRule {
 /// The state of an alert. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct AlertState {
-    /// Since when its figure is beyond the threshold.
+    /// Since when its figure is beyond the threshold. `None`: it is not.
     beyond_ns: Option<u64>,
-    /// Since when it is back.
+    /// Since when its figure is back. `None`: it is not.
     back_ns: Option<u64>,
+    /// When it went on. `None`: it is off.
     on_ns: Option<u64>,
     last_on_ns: Option<u64>,
     last_off_ns: Option<u64>,
-    /// Which of [`STAYS_AWAY_NS`] holds.
+    /// Which of [`STAYS_BACK_NS`] holds.
     returns: usize,
-    /// How often it went on, when first, and how long it was on, nanoseconds.
+    /// How often it went on.
     times: u64,
     first_on_ns: Option<u64>,
+    /// How long it was on before it last went off, all times together, nanoseconds.
     was_on_ns: u64,
 }
 
-/// What came of a look at an alert.
+/// An alert goes on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// It went on; its figure is beyond the threshold since then.
+    /// It went on. `since_ns`: since when its figure is beyond the threshold.
     On { since_ns: u64 },
-    /// It went off, and had been on since then.
+    /// It went off. `since_ns`: when it had gone on.
     Off { since_ns: u64 },
 }
 
-/// The figure of an alert, in the unit of its quantity.
+/// The figure of an alert and its threshold, in the unit of its quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Level {
     amount: f64,
-    /// `None`: it has no threshold.
+    /// `None`: it is an alert of growth, and what the run may use is not known.
     allowed: Option<f64>,
     is_beyond: bool,
     is_back: bool,
 }
 
+impl Level {
+    /// Makes the level of a figure that may be at most `allowed`.
+    fn at_most(allowed: f64, amount: f64) -> Self {
+        let (is_beyond, is_back) = (amount > allowed, amount < allowed * (1.0 - BACK_BY));
+        Self { amount, allowed: Some(allowed), is_beyond, is_back }
+    }
+
+    /// Makes the level of a figure that has to be at least `allowed`.
+    fn at_least(allowed: f64, amount: f64) -> Self {
+        let (is_beyond, is_back) = (amount < allowed, amount > allowed * (1.0 + BACK_BY));
+        Self { amount, allowed: Some(allowed), is_beyond, is_back }
+    }
+}
+
 impl AlertState {
-    /// Takes in a figure at `now_ns`.
+    /// Takes in a figure at `now_ns`, CLOCK_MONOTONIC nanoseconds. `None`: the alert stays on or off.
     fn look(&mut self, level: Level, now_ns: u64) -> Option<Change> {
-        let since = |begin: Option<u64>, is_so: bool| is_so.then(|| begin.unwrap_or(now_ns));
-        self.beyond_ns = since(self.beyond_ns, level.is_beyond);
-        self.back_ns = since(self.back_ns, level.is_back);
-        let lasts = |begin: Option<u64>, ns: u64| begin.filter(|begin| now_ns.saturating_sub(*begin) >= ns);
-        let Some(on_ns) = self.on_ns else {
-            let since_ns = lasts(self.beyond_ns, BEYOND_NS)?;
-            if self.last_on_ns.is_some_and(|last| now_ns.saturating_sub(last) < AGAIN_NS) {
-                return None;
-            }
-            self.go_on(now_ns);
-            return Some(Change::On { since_ns });
-        };
-        let away_ns = STAYS_AWAY_NS.get(self.returns).copied().unwrap_or(u64::MAX);
-        lasts(self.back_ns, away_ns)?;
+        self.beyond_ns = if level.is_beyond { self.beyond_ns.or(Some(now_ns)) } else { None };
+        self.back_ns = if level.is_back { self.back_ns.or(Some(now_ns)) } else { None };
+        match self.on_ns {
+            None => self.go_on_if_due(now_ns),
+            Some(on_ns) => self.go_off_if_due(on_ns, now_ns),
+        }
+    }
+
+    /// Goes on if the figure was beyond the threshold for [`BEYOND_NS`], and the alert did not go on within [`AGAIN_NS`] before.
+    fn go_on_if_due(&mut self, now_ns: u64) -> Option<Change> {
+        let since_ns = self.beyond_ns?;
+        let went_on_lately = self.last_on_ns.is_some_and(|last| now_ns.saturating_sub(last) < AGAIN_NS);
+        if now_ns.saturating_sub(since_ns) < BEYOND_NS || went_on_lately {
+            return None;
+        }
+        self.go_on(now_ns);
+        Some(Change::On { since_ns })
+    }
+
+    /// Goes off if the figure was back for the time that [`STAYS_BACK_NS`] asks for. `on_ns`: when the alert went on.
+    fn go_off_if_due(&mut self, on_ns: u64, now_ns: u64) -> Option<Change> {
+        let needed_ns = STAYS_BACK_NS.get(self.returns).copied().unwrap_or(u64::MAX);
+        if now_ns.saturating_sub(self.back_ns?) < needed_ns {
+            return None;
+        }
         self.was_on_ns = self.was_on_ns.saturating_add(now_ns.saturating_sub(on_ns));
         (self.on_ns, self.last_off_ns) = (None, Some(now_ns));
         Some(Change::Off { since_ns: on_ns })
     }
 
+    /// Notes that the alert goes on, and chooses how long its figure must then stay back.
     fn go_on(&mut self, now_ns: u64) {
         let is_return = self.last_off_ns.is_some_and(|off| now_ns.saturating_sub(off) < FORGOTTEN_NS);
-        self.returns = if is_return { (self.returns + 1).min(STAYS_AWAY_NS.len() - 1) } else { 0 };
+        self.returns = if is_return { (self.returns + 1).min(STAYS_BACK_NS.len() - 1) } else { 0 };
         self.times += 1;
         self.first_on_ns.get_or_insert(now_ns);
         (self.on_ns, self.last_on_ns) = (Some(now_ns), Some(now_ns));
@@ -185,7 +216,7 @@ impl AlertRule {
         self.state.was_on_ns.saturating_add(open_ns)
     }
 
-    /// Gives what an alert that goes on is.
+    /// Gives the kind of the event that the alert goes on.
     fn kind(&self) -> EventKind {
         match (self.alert.quantity, self.alert.threshold) {
             (AlertQuantity::Growth, _) => EventKind::Growth,
@@ -201,7 +232,7 @@ impl AlertRule {
 }
 
 impl AlertRules {
-    /// Makes the rules. `None`: nothing is asked for.
+    /// Makes the rules. `None`: neither alerts nor events are asked for.
     pub(super) fn new(asked: &Alerts, usable: Usable) -> Option<Box<Self>> {
         let rules = asked.list.iter().cloned().map(AlertRule::new).collect();
         let runs_a_command = asked.run_a_command;
@@ -218,24 +249,22 @@ impl AlertRules {
         &self.rules
     }
 
-    /// Notes that the command has started. A restarted collector is told again.
+    /// Notes once that the command has started. A collector that replaces another is told again.
     pub(super) fn note_start(&mut self) {
         if !std::mem::replace(&mut self.has_started, true) {
             self.add(RunEvent::new(0.0, EventKind::Start));
         }
     }
 
-    /// Notes the limits that are exceeded and were not before.
+    /// Notes each limit once when it is exceeded.
     pub(super) fn note_limits(&mut self, limits: &LimitRules, start_ns: u64) {
-        let exceeded: Vec<(usize, &RunLimit, &Exceeded)> = limits
-            .list()
-            .enumerate()
-            .filter_map(|(index, (limit, exceeded))| Some((index, limit, exceeded?)))
-            .filter(|(index, ..)| !self.exceeded.contains(index))
-            .collect();
-        for (index, limit, exceeded) in exceeded {
-            let unit = limit.quantity.unit();
+        for (index, (limit, exceeded)) in limits.list().enumerate() {
+            let Some(exceeded) = exceeded else { continue };
+            if self.exceeded.contains(&index) {
+                continue;
+            }
             self.exceeded.push(index);
+            let unit = limit.quantity.unit();
             self.add(RunEvent {
                 rule: Some(limit.words.clone()),
                 unit: Some(unit),
@@ -246,7 +275,8 @@ impl AlertRules {
         }
     }
 
-    /// Notes that the user's command failed at `at_ns`. A restarted collector is told again.
+    /// Notes once that the user's command failed at `at_ns` for the order of this epoch. A collector that replaces another is told
+    /// again.
     pub(super) fn note_failure(
         &mut self,
         epoch: u32,
@@ -279,20 +309,25 @@ impl AlertRules {
         let rise = self.growth.rise(self.usable.ram_bytes);
         for index in 0..self.rules.len() {
             if let Some(event) = self.look_at(index, facts, rise) {
-                let epoch = self.told;
-                self.told = self.told.saturating_add(1);
-                let mut issue = |rule, action| orders.issue(Order { id: OrderId { rule, epoch }, action });
-                issue(Rule::Alert, Action::TellEvent(event.clone()));
-                if self.runs_a_command {
-                    let largest = facts.largest.cloned();
-                    issue(Rule::AlertCommand, Action::RunAlertCommand { event: event.clone(), largest });
-                }
+                self.order(&event, facts.largest, orders);
                 self.add(event);
             }
         }
     }
 
-    /// Gives what happened to an alert. `None`: nothing.
+    /// Orders what is done when an alert goes on or off: the user is told, and the user's command runs if there is one.
+    fn order(&mut self, event: &RunEvent, largest: Option<&LargestProcess>, orders: &mut Orders) {
+        let epoch = self.told;
+        self.told = self.told.saturating_add(1);
+        let action = Action::TellEvent(event.clone());
+        orders.issue(Order { id: OrderId { rule: Rule::Alert, epoch }, action });
+        if self.runs_a_command {
+            let action = Action::RunAlertCommand { event: event.clone(), largest: largest.cloned() };
+            orders.issue(Order { id: OrderId { rule: Rule::AlertCommand, epoch }, action });
+        }
+    }
+
+    /// Takes a sample in for one alert, by its index. Gives the event if the alert goes on or off. `rise`: how RAM rises.
     fn look_at(&mut self, index: usize, facts: &Facts, rise: Option<Rise>) -> Option<RunEvent> {
         let Facts { start_ns, sample, .. } = *facts;
         let alert = &self.rules.get(index)?.alert;
@@ -300,12 +335,13 @@ impl AlertRules {
         let level = self.level(alert, facts, rise);
         let rule = self.rules.get_mut(index)?;
         let Some(level) = level else {
-            // The time for which it was beyond the threshold, or back, is not known any more.
+            // It is not known any more for how long the figure is beyond the threshold, or back.
             (rule.state.beyond_ns, rule.state.back_ns) = (None, None);
             return None;
         };
         rule.allowed = level.allowed.or(rule.allowed);
         let change = rule.state.look(level, sample.at_ns);
+        // Only alerts of RAM say how fast RAM rises, and how long that can go on.
         let rise = rise.filter(|_| matches!(quantity, AlertQuantity::Ram | AlertQuantity::Growth));
         let left_bytes = self.usable.ram_bytes.map(|usable| usable as f64 - level.amount);
         let left_s = rise.zip(left_bytes).map(|(rise, bytes)| bytes.max(0.0) / rise.bytes_per_s);
@@ -320,19 +356,21 @@ impl AlertRules {
             left_s,
             ..RunEvent::new(seconds(start_ns, sample.at_ns), kind)
         };
-        let rises_since = |since_ns| {
-            rise.filter(|_| quantity == AlertQuantity::Growth).map_or(since_ns, |rise| rise.since_ns)
+        // Growth has begun when RAM began to rise, not when that was seen.
+        let begin = |seen_ns| match rise {
+            Some(rise) if quantity == AlertQuantity::Growth => rise.since_ns,
+            _ => seen_ns,
         };
-        let now = rule.state.on_ns.map(|on_ns| event(rule.kind(), rises_since(on_ns)));
+        let now = rule.state.on_ns.map(|on_ns| event(rule.kind(), begin(on_ns)));
         let changed = change.map(|change| match change {
-            Change::On { since_ns } => event(rule.kind(), rises_since(since_ns)),
+            Change::On { since_ns } => event(rule.kind(), begin(since_ns)),
             Change::Off { since_ns } => event(EventKind::Recovered, since_ns),
         });
         rule.now = now;
         changed
     }
 
-    /// Gives the figure of an alert. `None`: it is not known.
+    /// Gives the figure of an alert at a sample, with its threshold. `None`: one of them is not known.
     fn level(&self, alert: &Alert, facts: &Facts, rise: Option<Rise>) -> Option<Level> {
         let Facts { sample, .. } = *facts;
         let unit = alert.quantity.unit();
@@ -340,43 +378,38 @@ impl AlertRules {
             Some(Threshold::Amount(amount)) => Some(unit.of_report(amount)),
             Some(Threshold::Percent(_)) | None => None,
         };
-        let part = |whole: u64| match alert.threshold {
+        let part_of = |whole: u64| match alert.threshold {
             Some(Threshold::Percent(percent)) => Some(whole as f64 * percent / 100.0),
-            _ => amount_allowed,
-        };
-        let above = |amount: f64, allowed: f64| Level {
-            amount,
-            allowed: Some(allowed),
-            is_beyond: amount > allowed,
-            is_back: amount < allowed * (1.0 - BACK_BY),
+            Some(Threshold::Amount(_)) | None => None,
         };
         match alert.quantity {
             AlertQuantity::Ram => {
-                let allowed = amount_allowed.or_else(|| part(self.usable.ram_bytes?))?;
-                Some(above(sample.footprint_bytes.combined.end as f64, allowed))
+                let allowed = amount_allowed.or_else(|| part_of(self.usable.ram_bytes?))?;
+                Some(Level::at_most(allowed, sample.footprint_bytes.combined.end as f64))
             }
-            AlertQuantity::GpuRam => match amount_allowed {
-                Some(allowed) => sample.gpu.run_bytes.map(|bytes| above(bytes.combined as f64, allowed)),
-                None => {
-                    let (used, memory) = fullest(&sample.gpu)?;
-                    Some(above(used as f64, part(memory)?))
-                }
-            },
+            AlertQuantity::GpuRam => {
+                let (used, allowed) = match amount_allowed {
+                    Some(allowed) => (sample.gpu.run_bytes?.combined, allowed),
+                    None => {
+                        let (used, memory) = fullest(&sample.gpu)?;
+                        (used, part_of(memory)?)
+                    }
+                };
+                Some(Level::at_most(allowed, used as f64))
+            }
             AlertQuantity::Cpu => {
                 let Some(Threshold::Percent(allowed)) = alert.threshold else { return None };
                 let percent = sample.cpu.combined.percent.filter(|_| self.usable.cores > 0.0)?;
-                Some(above(percent / self.usable.cores, allowed))
+                Some(Level::at_most(allowed, percent / self.usable.cores))
             }
             AlertQuantity::Disk => {
-                let free = sample.file_systems.iter().filter_map(|system| system.free_bytes).min()? as f64;
-                let allowed = amount_allowed?;
-                let (is_beyond, is_back) = (free < allowed, free > allowed * (1.0 + BACK_BY));
-                Some(Level { amount: free, allowed: Some(allowed), is_beyond, is_back })
+                let free = sample.file_systems.iter().filter_map(|system| system.free_bytes).min()?;
+                Some(Level::at_least(amount_allowed?, free as f64))
             }
+            AlertQuantity::GpuIdle if sample.gpu.expected == 0 => None,
             AlertQuantity::GpuIdle => {
                 let idle_ns = sample.at_ns.saturating_sub(self.idle.gpu_active_ns);
-                (sample.gpu.expected > 0).then_some(())?;
-                Some(above(Unit::Seconds.of_report(idle_ns), amount_allowed?))
+                Some(Level::at_most(amount_allowed?, unit.of_report(idle_ns)))
             }
             AlertQuantity::Growth => Some(Level {
                 amount: sample.footprint_bytes.combined.end as f64,
@@ -387,7 +420,7 @@ impl AlertRules {
         }
     }
 
-    /// Notes a jump of RAM up to a sample.
+    /// Notes a jump of RAM between the sample before and this one, if there was one.
     fn note_jump(&mut self, facts: &Facts) {
         let Facts { start_ns, interval_ns, sample, .. } = *facts;
         let (allowed, ram) = (self.usable.ram_bytes, sample.footprint_bytes.combined.end);
@@ -400,7 +433,7 @@ impl AlertRules {
         self.add_step(event, jump.is_told);
     }
 
-    /// Notes the steps of the memory of processes on GPUs.
+    /// Notes the steps of memory on GPUs that `usage` has found since the last call.
     pub(super) fn note_gpu_steps(&mut self, usage: &mut GpuUsage, start_ns: u64) {
         for (found, device, process) in usage.take_steps() {
             let kind = match process {
@@ -422,7 +455,7 @@ impl AlertRules {
         }
     }
 
-    /// Adds a step of memory, or counts it alone.
+    /// Adds the event of a step of memory if it is told. Otherwise the event is only counted.
     fn add_step(&mut self, event: RunEvent, is_told: bool) {
         if is_told {
             self.add(event);
@@ -431,6 +464,7 @@ impl AlertRules {
         }
     }
 
+    /// Adds an event to the log, and to those that sinks get.
     fn add(&mut self, event: RunEvent) {
         self.new.push(event.clone());
         self.log.add(event);
@@ -442,7 +476,7 @@ impl AlertRules {
     }
 }
 
-/// Makes the event of a step of memory between two amounts, bytes.
+/// Makes the event of a step of memory from one amount to another, bytes.
 fn step(at_s: f64, kind: EventKind, quantity: AlertQuantity, [from, to]: [u64; 2]) -> RunEvent {
     RunEvent {
         quantity: Some(quantity),
@@ -458,8 +492,9 @@ fn seconds(start_ns: u64, at_ns: u64) -> f64 {
     at_ns.saturating_sub(start_ns) as f64 / 1e9
 }
 
-/// Gives the memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: that is where it fails next.
-/// Other programs' memory counts, too. If the run has none on any, it uses nothing of the largest. `None`: no GPU tells both.
+/// Gives the memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: allocations fail there first.
+/// Other programs' memory counts, too. If the run has no memory on any GPU, gives 0 and the memory of the largest one. `None`: no GPU
+/// tells both.
 fn fullest(gpu: &GpuSums) -> Option<(u64, u64)> {
     let known = |sample: &GpuSample| {
         let memory = sample.device.memory_bytes.filter(|memory| *memory > 0)?;
@@ -467,9 +502,9 @@ fn fullest(gpu: &GpuSums) -> Option<(u64, u64)> {
         let used = sample.used_bytes.map_or(own, |used| used.max(own));
         Some((if own > 0 { used } else { 0 }, memory))
     };
-    let part = |(used, memory): &(u64, u64)| *used as f64 / *memory as f64;
+    let used_part = |(used, memory): &(u64, u64)| *used as f64 / *memory as f64;
     let all = gpu.devices.iter().filter_map(known);
-    all.max_by(|a, b| part(a).total_cmp(&part(b)).then(a.1.cmp(&b.1)))
+    all.max_by(|a, b| used_part(a).total_cmp(&used_part(b)).then(a.1.cmp(&b.1)))
 }
 
 #[cfg(test)]
@@ -479,7 +514,7 @@ mod tests {
     use super::*;
     use crate::model::gpu::Device;
     use crate::model::groups::Groups;
-    use crate::model::run_limit::Excess;
+    use crate::model::run_limit::{Excess, RunLimit};
     use crate::model::tree_sample::{CpuSample, FileSystemSample, Span};
 
     const S: u64 = 1_000_000_000;

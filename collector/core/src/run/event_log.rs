@@ -1,4 +1,4 @@
-//! What happened in a run: counted, and listed as far as it is told and there is room.
+//! The events of a run. All are counted. Those that are told are listed, as far as there is room.
 
 use std::collections::BTreeMap;
 
@@ -6,27 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::alert::{EventKind, RunEvent};
 
-/// Most events in the list. Of more, every second one of the older half is dropped.
+/// Most events in the list. When there is one more, every second event of the older half is dropped.
 pub(super) const MOST: usize = 10_000;
 
-/// See the module.
+/// The events of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct EventLog {
+    /// Number of all events.
     pub(crate) count: u64,
     /// How many of them were told.
     pub(crate) told: u64,
     pub(crate) by_kind: BTreeMap<EventKind, u64>,
+    /// Events that are told, in the order in which they were noted.
     pub(crate) list: Vec<RunEvent>,
 }
 
 impl EventLog {
-    /// Counts an event that is not told.
+    /// Counts an event, without listing it.
     pub(super) fn count(&mut self, kind: EventKind) {
         self.count += 1;
         *self.by_kind.entry(kind).or_default() += 1;
     }
 
-    /// Adds an event.
+    /// Counts and lists an event.
     pub(super) fn add(&mut self, event: RunEvent) {
         self.count(event.kind);
         self.told += 1;

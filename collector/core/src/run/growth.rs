@@ -1,22 +1,22 @@
-//! Whether RAM rises all the time: a fact of the run so far, not a verdict about the program.
+//! Whether RAM rises all the time. This is a fact of the run so far, not a verdict about the program.
 //!
-//! The run is cut into stretches of equal length, of each of which the smallest footprint is kept. RAM grows if, over the last half of
-//! the run, the minima of 8 equal windows all rise, and by enough together. A program that has filled its caches has a flat end, and
-//! one that works in rounds comes back to the same minimum.
+//! The run is cut into stretches of equal length, and the smallest footprint of each stretch is kept. The last half of the run is cut
+//! into 8 equal windows. RAM grows if the minimum of each window is larger than that of the window before, and the last is larger than
+//! the first by enough. A program that has filled its caches stays level, and one that works in rounds comes back to the same minimum.
 
 use serde::{Deserialize, Serialize};
 
-/// Minima that are kept at most; then two become one.
+/// At this number of minima, each two stretches become one.
 const MOST: usize = 128;
-/// The first stretches are so long, nanoseconds.
+/// Length of the first stretches, nanoseconds.
 const FIRST_WIDTH_NS: u64 = 1_000_000_000;
-/// Windows over the last half of the run.
+/// Number of windows over the last half of the run.
 const WINDOWS: usize = 8;
-/// A shorter run is not judged, nanoseconds: most programs read their data and fill their caches by then.
+/// A run shorter than this, nanoseconds, is not judged: most programs read their data and fill their caches in this time.
 const SHORTEST_RUN_NS: u64 = 120_000_000_000;
-/// Less is no growth, bytes.
+/// A smaller rise over the windows is no growth, bytes.
 const LEAST_RISE_BYTES: u64 = 64_000_000;
-/// Less of what the run may use is no growth.
+/// Nor is a smaller part of what the run may use.
 const LEAST_PART: f64 = 0.05;
 
 /// Minima of the footprint over the run.
@@ -26,30 +26,30 @@ pub(super) struct Growth {
     width_ns: u64,
     /// Start of the first stretch, CLOCK_MONOTONIC nanoseconds.
     begin_ns: u64,
-    /// Of each stretch that is over.
+    /// The smallest footprint of each stretch that is over, bytes.
     minima: Vec<u64>,
-    /// Of the stretch that has begun. `None`: it has no sample yet.
+    /// The smallest footprint of the stretch that has begun, bytes. `None`: it has no sample yet.
     open: Option<u64>,
 }
 
 /// By how much RAM rises.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Rise {
-    /// Begin of the windows, CLOCK_MONOTONIC nanoseconds.
+    /// Begin of the first window, CLOCK_MONOTONIC nanoseconds.
     pub since_ns: u64,
-    /// Bytes a second.
+    /// From the first window to the last, bytes a second.
     pub bytes_per_s: f64,
 }
 
 impl Growth {
-    /// Adds a footprint of a run that began at `start_ns`. The times never go back.
+    /// Adds a footprint at `at_ns`, of a run that began at `start_ns`, both CLOCK_MONOTONIC nanoseconds. The times must not go back.
     pub(super) fn add(&mut self, start_ns: u64, at_ns: u64, bytes: u64) {
         if self.width_ns == 0 {
             (self.width_ns, self.begin_ns) = (FIRST_WIDTH_NS, start_ns);
         }
-        // A long gap without samples adds one stretch after the other, which become wider.
+        // A long gap without samples adds many stretches. They become wider, so there are never more than [`MOST`].
         while at_ns.saturating_sub(self.end_ns()) >= self.width_ns {
-            // A stretch without a sample tells nothing: it does not rise.
+            // A stretch without a sample counts as level.
             let minimum = self.open.take().or(self.minima.last().copied()).unwrap_or(bytes);
             self.minima.push(minimum);
             if self.minima.len() == MOST {
@@ -65,13 +65,13 @@ impl Growth {
         self.begin_ns.saturating_add(self.width_ns.saturating_mul(self.minima.len() as u64))
     }
 
-    /// Gives how RAM rises. `usable_bytes`: what the run may use. `None`: it does not rise all the time, or the run is too short.
+    /// Gives how fast RAM rises. `usable_bytes`: what the run may use. `None`: RAM does not rise all the time, or the run is too short.
     pub(super) fn rise(&self, usable_bytes: Option<u64>) -> Option<Rise> {
         let count = self.minima.len();
         if self.width_ns.saturating_mul(count as u64) < SHORTEST_RUN_NS {
             return None;
         }
-        // At least half of the run.
+        // Stretches in a window, rounded up: all windows together are at least half of the run.
         let in_window = count.div_ceil(2 * WINDOWS);
         let first = count.checked_sub(in_window * WINDOWS)?;
         let windows: Vec<u64> = self
@@ -81,9 +81,9 @@ impl Growth {
             .filter_map(|window| window.iter().min().copied())
             .collect();
         let (from, to) = (*windows.first()?, *windows.last()?);
-        let part = usable_bytes.map_or(0, |usable| (usable as f64 * LEAST_PART) as u64);
+        let least_part = usable_bytes.map_or(0, |usable| (usable as f64 * LEAST_PART) as u64);
         let does_rise = windows.is_sorted_by(|before, after| before < after);
-        if !does_rise || to - from < part.max(LEAST_RISE_BYTES) {
+        if !does_rise || to - from < least_part.max(LEAST_RISE_BYTES) {
             return None;
         }
         let between_ns = self.width_ns.saturating_mul((in_window * (WINDOWS - 1)) as u64);

@@ -7,14 +7,14 @@ use crate::document::{Block, Cell, Section, Tone};
 use crate::figures::percent;
 
 /// Width of a bar, pixels.
-const BAR: f64 = 140.0;
+const BAR_WIDTH: f64 = 140.0;
 /// Height of a bar, pixels.
 const BAR_HEIGHT: u32 = 10;
 
 /// Renders blocks whose titles are headings of this level, with tables of at most so many rows.
 pub(super) struct Renderer {
     /// 2 for `h2`.
-    pub(super) level: usize,
+    level: usize,
     most_rows: usize,
 }
 
@@ -35,7 +35,7 @@ impl Renderer {
         Self { level, most_rows }
     }
 
-    /// Renders the sections that have content, each an element of this class.
+    /// Renders the sections that have content, each as an element of the CSS class `class`, or of none if that is empty.
     pub(super) fn sections(&self, sections: &[Section], class: &str) -> String {
         sections.iter().map(|section| self.section(section, class, "")).collect()
     }
@@ -49,10 +49,10 @@ impl Renderer {
         if body.is_empty() {
             return body;
         }
-        // HTML has no more levels.
+        // HTML has no heading below `h6`.
         let level = self.level.min(6);
         let heading = format!("<h{level}>{}</h{level}>\n", escape(title));
-        // Deeper ones are part of the element around them.
+        // A section below `h3` has no element of its own: it is part of the one around it.
         match (level, class) {
             (..=3, "") => format!("<section>\n{heading}{body}</section>\n"),
             (..=3, class) => format!("<section class=\"{class}\">\n{heading}{body}</section>\n"),
@@ -65,7 +65,8 @@ impl Renderer {
         self.titled("", blocks)
     }
 
-    /// Renders blocks below a title, which names their tables for screen readers. Rows that follow one another are one table.
+    /// Renders blocks below a title, which names their tables for screen readers. Rows that follow one another become one list
+    /// or table.
     fn titled(&self, title: &str, blocks: &[Block]) -> String {
         let mut out = String::new();
         for blocks in blocks.chunk_by(|a, b| is_row(a) && is_row(b)) {
@@ -137,7 +138,7 @@ fn row(label: &str, cells: &[String], columns: usize) -> String {
     format!("<tr>{label}{}</tr>\n", cells.collect::<String>())
 }
 
-/// Renders the content of a row's cells. Those without any are left out.
+/// Renders the content of a row's cells. Cells without content are left out.
 fn cells_of(cells: &[Cell]) -> Vec<String> {
     let shown = cells.iter().filter_map(|cell| match cell {
         Cell::Number(..) | Cell::Count(_) => cell.amount().map(|amount| escape(&amount)),
@@ -159,9 +160,9 @@ fn toned(tone: Tone, text: &str) -> String {
 
 /// Draws a part of a whole, from 0 to 1, as a bar, and writes it in percent behind that. More than the whole fills the bar.
 fn bar(part: f64) -> String {
-    let filled = (part.clamp(0.0, 1.0) * BAR).round();
+    let filled = (part.clamp(0.0, 1.0) * BAR_WIDTH).round();
     format!(
-        "<svg class=\"bar\" width=\"{BAR}\" height=\"{BAR_HEIGHT}\" aria-hidden=\"true\"><rect width=\"{BAR}\" \
+        "<svg class=\"bar\" width=\"{BAR_WIDTH}\" height=\"{BAR_HEIGHT}\" aria-hidden=\"true\"><rect width=\"{BAR_WIDTH}\" \
          height=\"{BAR_HEIGHT}\" fill=\"currentColor\" fill-opacity=\".15\"/><rect class=\"l1\" width=\"{filled}\" \
          height=\"{BAR_HEIGHT}\" fill=\"{}\"/></svg> {}",
         colours::FIRST,

@@ -1,7 +1,7 @@
-//! Colours of charts. In dark mode, the page's style replaces those of lines.
+//! Colours of charts. In dark mode, the page's style replaces the colours that have a CSS class beside them here.
 
-/// Areas of commands, in the order of the report's list. The first six are of the scheme "light" by Paul Tol; the others differ from
-/// them for people with any colour vision. Dark text on each is readable.
+/// Areas of commands, in the order of the report's list. The first six are of the scheme "light" by Paul Tol; the others differ
+/// from them for people with any colour vision. Dark text on each is readable.
 pub(super) const COMMANDS: [&str; 10] = [
     "#77aadd", "#ee8866", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#977df8", "#b1b135", "#be7069",
     "#977d9d",
@@ -21,11 +21,11 @@ pub(super) const PLACES: [(&str, &str); 5] =
 pub(super) const HEAT: &str = "#08306b";
 /// A limit; classes `lm` and `mc`.
 pub(super) const LIMIT: &str = "#b3261e";
-/// Where an alert goes on; class `mw`.
+/// The mark of an alert that goes on; class `mw`.
 pub(super) const WARNING: &str = "#7d4e00";
-/// Where it goes off; class `mr`.
+/// The mark of an alert that goes off; class `mr`.
 pub(super) const RECOVERED: &str = "#116329";
-/// The page, around areas; class `a`.
+/// The page itself, and thin edges around areas; class `a`.
 pub(super) const PAGE: &str = "#ffffff";
 
 #[cfg(test)]

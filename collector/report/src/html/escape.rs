@@ -2,8 +2,10 @@
 
 use crate::quote;
 
-/// FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE: what is between them does not change the order of what is around.
-const ISOLATE: [char; 2] = ['\u{2068}', '\u{2069}'];
+/// FIRST STRONG ISOLATE: what is between this and [`POP_ISOLATE`] does not change the order of what is around them.
+const ISOLATE: char = '\u{2068}';
+/// POP DIRECTIONAL ISOLATE.
+const POP_ISOLATE: char = '\u{2069}';
 
 /// Escapes text for an element, or for an attribute in double quotes. Words that are written from right to left are isolated: a
 /// browser would put numbers that stand beside them on their other side.
@@ -12,15 +14,16 @@ pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(shown.len());
     let mut rest = shown.as_str();
     while let Some(start) = rest.find(is_right_to_left) {
-        // Up to the last such character before one that is written from left to right.
-        let run = &rest[start..];
-        let until = run.find(|c: char| c.is_alphanumeric() && !is_right_to_left(c)).unwrap_or(run.len());
-        let last = run[..until].char_indices().rfind(|(_, c)| is_right_to_left(*c));
+        // What is isolated ends with the last right-to-left character before a letter or digit of the other direction.
+        let from_start = &rest[start..];
+        let is_left_to_right = |c: char| c.is_alphanumeric() && !is_right_to_left(c);
+        let until = from_start.find(is_left_to_right).unwrap_or(from_start.len());
+        let last = from_start[..until].char_indices().rfind(|(_, c)| is_right_to_left(*c));
         let end = start + last.map_or(0, |(at, c)| at + c.len_utf8());
         push(&mut out, &rest[..start]);
-        out.push(ISOLATE[0]);
+        out.push(ISOLATE);
         push(&mut out, &rest[start..end]);
-        out.push(ISOLATE[1]);
+        out.push(POP_ISOLATE);
         rest = &rest[end..];
     }
     push(&mut out, rest);
@@ -43,7 +46,7 @@ fn push(out: &mut String, text: &str) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // They are no characters of XML.
+            // XML 1.0 allows neither of them.
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             _ => out.push(c),
         }

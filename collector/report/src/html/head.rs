@@ -2,17 +2,17 @@
 
 use super::escape::escape;
 
-/// Colours, columns and sizes. Neither file has a character that XML would escape.
+/// Colours, columns and sizes. Like [`SCRIPT`], it has no character that XML would escape.
 pub(super) const STYLE: &str = include_str!("page.css");
 /// Sorts tables, and shows the values under the pointer.
 pub(super) const SCRIPT: &str = include_str!("page.js");
 
-/// SHA-256 of [`STYLE`]. The policy allows this style alone.
+/// SHA-256 of [`STYLE`] in base64. The policy allows this style alone.
 const STYLE_SHA256: &str = "fA2wjQzJzjjyahmbbVB7vMCMc+8hmDsNo3bSWeBP6Tc=";
-/// SHA-256 of [`SCRIPT`], likewise.
+/// SHA-256 of [`SCRIPT`] in base64. The policy allows this script alone.
 const SCRIPT_SHA256: &str = "YEXvVeha6dcXyDrHkfZmY6VdskwGUGMqpmeTbmBBsns=";
 
-/// Renders a page of this title and content. Nothing is loaded from elsewhere: the policy forbids it.
+/// Renders a page. `title` is text, `body` is HTML. The page's policy forbids loading anything from elsewhere.
 pub(super) fn page(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\

@@ -1,7 +1,7 @@
 //! The report as one HTML page, which needs no network: the summary's words, charts of the run over time, and every section.
 //!
-//! It is readable without scripts, and under a policy that forbids them and styles. So charts are SVG whose colours are
-//! attributes, and each has a table. The page is well-formed XML as well, which tests read it as.
+//! The page is readable where a policy forbids scripts and styles. So charts are SVG whose colours are attributes, and each
+//! chart has a table. The page is well-formed XML as well: tests read it as XML.
 
 mod blocks;
 mod charts;
@@ -24,40 +24,41 @@ use blocks::Renderer;
 use escape::escape;
 
 /// Most columns of the command above the page. The JSON form has all of it.
-const COMMAND: usize = 300;
+const COMMAND_COLUMNS: usize = 300;
 /// Most columns of the page's title, which is the name of a tab.
-const TITLE: usize = 80;
+const TITLE_COLUMNS: usize = 80;
 
 /// Renders the report as a page, with a newline at its end.
 pub(super) fn html(report: &Report, style: &Style) -> String {
     with_metrics(report, style, &[])
 }
 
-/// Renders the report as a page, with charts of metrics over the points of its series.
+/// Renders the report as a page, with charts of metrics. `tracks`: metrics, each with a value for each point of the report's
+/// series.
 pub(super) fn with_metrics(report: &Report, style: &Style, tracks: &[MetricTrack]) -> String {
     let units = Units::choose(report, style);
     let Page { headline, summary, alerts, processes, gpus, others } = sections::page(report, units, style);
     let (title, header) = header(report, &headline);
-    let top = Renderer::new(2, table::MOST_ROWS);
-    let of_device = Renderer::new(2, table::MOST_ROWS_OF_DEVICE);
+    let renderer = Renderer::new(2, table::MOST_ROWS);
+    let gpu_renderer = Renderer::new(2, table::MOST_ROWS_OF_DEVICE);
     let body = [
         header,
         "<main>\n<section class=\"summary\">\n<h2>Summary</h2>\n".to_owned(),
-        top.blocks(&summary),
+        renderer.blocks(&summary),
         "</section>\n".to_owned(),
-        top.sections(&alerts, "alert"),
+        renderer.sections(&alerts, "alert"),
         charts::charts(report, units, tracks),
-        top.sections(&[processes], ""),
-        of_device.sections(&[gpus], "devices"),
-        all_figures(&top, &others),
+        renderer.sections(&[processes], ""),
+        gpu_renderer.sections(&[gpus], "devices"),
+        all_figures(&others),
         "</main>\n".to_owned(),
     ];
     head::page(&title, &body.concat())
 }
 
-/// Renders the sections of figures that have no place of their own, beside one another.
-fn all_figures(renderer: &Renderer, sections: &[Section]) -> String {
-    let inner = Renderer::new(renderer.level + 1, table::MOST_ROWS).sections(sections, "");
+/// Renders the sections that have no other place on the page, in columns below the heading "All figures".
+fn all_figures(sections: &[Section]) -> String {
+    let inner = Renderer::new(3, table::MOST_ROWS).sections(sections, "");
     format!(
         "<section class=\"figures\">\n<h2>All figures</h2>\n<div class=\"columns\">\n{inner}</div>\n</section>\n"
     )
@@ -69,14 +70,14 @@ fn header(report: &Report, headline: &Block) -> (String, String) {
         Block::Headline { command, verdict, tone } => (command.as_slice(), verdict.as_str(), *tone),
         _ => (&report.command[..], "", Tone::Plain),
     };
-    let title = format!("{}: {verdict}", quote::cut(&quote::command(command, TITLE), TITLE));
-    let host = report.host.hostname.iter().map(|host| format!("on {}, ", escape(host)));
+    let title = format!("{}: {verdict}", quote::cut(&quote::command(command, TITLE_COLUMNS), TITLE_COLUMNS));
+    let host = report.host.hostname.as_ref().map(|host| format!("on {}, ", escape(host)));
     let header = format!(
         "<header>\n<h1><code>{}</code></h1>\n<p class=\"verdict {}\">{}</p>\n<p>{}started {}, took {}</p>\n</header>\n",
-        escape(&quote::command(command, COMMAND)),
+        escape(&quote::command(command, COMMAND_COLUMNS)),
         blocks::class(tone),
         escape(verdict),
-        host.collect::<String>(),
+        host.unwrap_or_default(),
         rfc3339(report.started_at),
         figures::duration(report.wall_s),
     );

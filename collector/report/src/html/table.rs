@@ -6,12 +6,13 @@ use crate::quote;
 
 /// Most rows of a table; the JSON form has all of them.
 pub(super) const MOST_ROWS: usize = 40;
-/// Most rows of a table that each GPU has.
+/// Most rows of a table that is there once for each GPU.
 pub(super) const MOST_ROWS_OF_DEVICE: usize = 10;
 /// Most columns of a cell.
-const CELL: usize = 160;
+const CELL_COLUMNS: usize = 160;
 
-/// Renders at most so many rows of a table, and below it how many more there are. `title` names it for screen readers.
+/// Renders at most `most_rows` rows of a table, and below the table how many more there are. `title` names the table for screen
+/// readers.
 pub(super) fn table(title: &str, table: &Table, most_rows: usize) -> String {
     let heads: String = table.columns.iter().map(head).collect();
     let rows: String = table.rows.iter().take(most_rows).map(|row| self::row(row, &table.columns)).collect();
@@ -34,7 +35,7 @@ fn head(Column { name, unit, is_text }: &Column) -> String {
 /// Renders a row: a cell for each column. A long cell is cut in its middle.
 fn row(row: &[String], columns: &[Column]) -> String {
     let cells = row.iter().zip(columns).map(|(cell, column)| {
-        let cell = escape(&quote::cut_middle(&quote::escape(cell), CELL));
+        let cell = escape(&quote::cut_middle(&quote::escape(cell), CELL_COLUMNS));
         if column.is_text { format!("<td class=\"words\">{cell}</td>") } else { format!("<td>{cell}</td>") }
     });
     format!("<tr>{}</tr>\n", cells.collect::<String>())

@@ -1,4 +1,4 @@
-//! The directory of bundles: a bundle gets its name when it is whole, and the oldest are removed.
+//! The directory of bundles: a bundle gets its final name when it is whole, and the oldest bundles are removed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
@@ -6,14 +6,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The name of a bundle begins so. The time follows, by which names are sorted, and a pid.
+/// Begin of a bundle's name. The time follows, so that names are in the order of time, then the pid of the maker.
 const PREFIX: &str = "gpu-track.";
-/// The end of its name until it is whole.
+/// End of the name of a bundle that is not whole.
 const UNFINISHED: &str = ".unfinished";
-/// An unfinished one that is older is one of a killed collector.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// An unfinished bundle that has not changed for this time was left by a killed process.
+const LONGEST_WRITING: Duration = Duration::from_secs(3600);
 
-/// A bundle that is being written. If it is not finished, nothing of it is left.
+/// A bundle that is being written. If it is dropped before [`Self::finish`], nothing of it is left.
 pub(super) struct Bundle {
     whole: PathBuf,
     unfinished: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Makes its directory, which only its owner may read.
+    /// Makes the bundle's directory, which only its owner may read, and the directory of bundles where that is missing.
     pub(super) fn begin(directory: &Path) -> io::Result<Self> {
         make(directory)?;
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
@@ -32,13 +32,14 @@ impl Bundle {
         Ok(Self { whole: directory.join(name), unfinished, is_finished: false })
     }
 
+    /// Adds a file, which must not exist.
     pub(super) fn add(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         let path = self.unfinished.join(name);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(content)
     }
 
-    /// Gives it its name. Gives its path.
+    /// Gives the bundle its final name, and returns its path.
     pub(super) fn finish(mut self) -> io::Result<PathBuf> {
         fs::rename(&self.unfinished, &self.whole)?;
         self.is_finished = true;
@@ -55,14 +56,15 @@ impl Drop for Bundle {
 }
 
 /// Makes the directory of bundles, where it is missing.
-pub(super) fn make(directory: &Path) -> io::Result<()> {
+fn make(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).recursive(true).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Removes the oldest bundles, until there are `most`, of `most_bytes` together; never the newest. And what killed collectors left.
+/// Removes the oldest bundles until there are `most` at most, of `most_bytes` together at most, but never the newest. Also removes
+/// unfinished bundles that killed processes left.
 pub(super) fn remove_oldest(directory: &Path, most: usize, most_bytes: u64) -> io::Result<()> {
     let mut bundles: Vec<(PathBuf, u64)> = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -73,18 +75,20 @@ pub(super) fn remove_oldest(directory: &Path, most: usize, most_bytes: u64) -> i
         }
         if !name.to_string_lossy().ends_with(UNFINISHED) {
             bundles.push((path.clone(), size(&path)));
-        } else if age(&entry).is_some_and(|age| age > LONGEST) {
+        } else if age(&entry).is_some_and(|age| age > LONGEST_WRITING) {
             remove(&path)?;
         }
     }
     bundles.sort();
-    let (mut count, mut bytes) = (bundles.len(), bundles.iter().map(|(_, bytes)| bytes).sum::<u64>());
+    let mut count = bundles.len();
+    let mut bytes: u64 = bundles.iter().map(|(_, bytes)| bytes).sum();
     for (path, size) in bundles {
         if count <= 1 || (count <= most && bytes <= most_bytes) {
             break;
         }
         remove(&path)?;
-        (count, bytes) = (count - 1, bytes - size);
+        count -= 1;
+        bytes -= size;
     }
     Ok(())
 }

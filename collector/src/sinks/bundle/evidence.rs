@@ -9,7 +9,7 @@ use std::path::Path;
 use super::Missing;
 use crate::model::config::Config;
 
-/// Most bytes of a file of the kernel.
+/// Bytes that are read of a file of the kernel at most.
 const MOST_BYTES: u64 = 256 * 1024;
 
 /// Files of the whole machine.
@@ -22,7 +22,7 @@ const MACHINE: [&str; 7] = [
     "/proc/pressure/io",
     "/proc/swaps",
 ];
-/// Files of a cgroup, of v2 and of v1.
+/// Files of a cgroup: first those of cgroup v2, then those of v1.
 const CGROUP: [&str; 13] = [
     "memory.max",
     "memory.high",
@@ -38,7 +38,7 @@ const CGROUP: [&str; 13] = [
     "memory.failcnt",
     "memory.oom_control",
 ];
-/// Variables by their whole names.
+/// Names of variables that are written down.
 const VARIABLES: [&str; 14] = [
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
@@ -55,12 +55,12 @@ const VARIABLES: [&str; 14] = [
     "MALLOC_ARENA_MAX",
     "TMPDIR",
 ];
-/// Variables that begin so, and end in no word of [`SECRET`].
+/// Begins of the names of further variables. Those that contain a word of [`SECRET`] are left out.
 const PREFIXES: [&str; 7] = ["OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "NUMEXPR_", "SLURM_"];
-/// No variable whose name has one of these is written down.
+/// Words in the names of variables whose values may be secret.
 const SECRET: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "KEY", "CREDENTIAL"];
 
-/// A file of a bundle, or why it is missing.
+/// A file of a bundle: its name, and its text or why the bundle lacks it.
 pub(super) type Content = (&'static str, Result<String, Missing>);
 
 /// The file of variables.
@@ -86,7 +86,7 @@ fn cgroups(config: &Config) -> Content {
     (NAME, Ok(files(paths.iter().map(|path| path.as_path()))))
 }
 
-/// Gives what these files say, each below its path. One that is not there is left out.
+/// Gives what these files say, each below its path. A file that can't be read is left out.
 fn files<'a>(paths: impl Iterator<Item = &'a Path>) -> String {
     let read = |path: &Path| {
         let mut text = Vec::new();
@@ -96,7 +96,7 @@ fn files<'a>(paths: impl Iterator<Item = &'a Path>) -> String {
     paths.filter_map(read).collect()
 }
 
-/// Gives those of these variables that may be written down.
+/// Gives those of these variables that may be written down, as JSON.
 pub(super) fn environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Content {
     let named: BTreeMap<String, String> = variables
         .into_iter()

@@ -1,7 +1,8 @@
-//! The last samples of a run that goes on, by its live file, in the form of a tracking file in `.csv`: `gpu-track report` shows them.
+//! The last samples of a run that goes on, from its live file. They have the form of a tracking file in `.csv`, so `gpu-track report`
+//! shows them.
 //!
-//! The live file has fewer figures than a sample of the collector: those of GPUs, of the machine and of the main process's CPU are
-//! empty cells.
+//! The live file has fewer figures than a sample of the collector. Without those of GPUs, of the machine and of the main process's CPU,
+//! the cells are empty.
 
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample};
 
@@ -9,27 +10,32 @@ use crate::model::config::SessionStart;
 use crate::model::timestamp::rfc3339;
 use crate::sys::segment::live::LiveFile;
 
-/// What holds for all rows, and its values.
-const FIXED: [&str; 2] = ["ram_unit,gpu_ram_unit,from", "bytes,bytes"];
+/// Names of the values that hold for all rows.
+const FIXED_NAMES: &str = "ram_unit,gpu_ram_unit,from";
+/// The units among these values. The time of the first sample (`from`) follows.
+const UNITS: &str = "bytes,bytes";
 /// The columns.
 const COLUMNS: &str = "timestamp,main_ram,descendants_ram,combined_ram,system_ram,cpu_main_sum_utilization_percent,\
                        cpu_descendants_sum_utilization_percent,cpu_combined_sum_utilization_percent,\
                        cpu_system_sum_utilization_percent,n_processes,n_threads,at_ns";
 
-/// Gives the samples that the file still has, the oldest first. `None`: there is none. `start`: the start of the run.
+/// Gives the samples that the live file still has, the oldest first. `None`: it has none. `start`: the start of the run.
 pub(super) fn text(live: &LiveFile, start: SessionStart) -> Option<String> {
     let end = live.count();
     let first = end.saturating_sub(SAMPLE_CAPACITY as u64);
-    // One that is being written, or was overwritten meanwhile, is left out.
+    // A sample that is being written, or was overwritten meanwhile, is left out.
     let samples: Vec<Sample> = (first..end).filter_map(|number| live.sample(number)).collect();
     let from = rfc3339(start.date(samples.first()?.monotonic_ns));
-    let before = std::iter::once(None).chain(samples.iter().map(Some));
-    let rows = samples.iter().zip(before).map(|(sample, before)| row(sample, before, start));
-    let head = format!("{}\n{},{from}\n{COLUMNS}\n", FIXED[0], FIXED[1]);
-    Some(std::iter::once(head).chain(rows).collect())
+    let mut text = format!("{FIXED_NAMES}\n{UNITS},{from}\n{COLUMNS}\n");
+    let mut before = None;
+    for sample in &samples {
+        text += &row(sample, before, start);
+        before = Some(sample);
+    }
+    Some(text)
 }
 
-/// Gives the row of a sample. `before`: the sample before it, if that is there.
+/// Gives the row of a sample. `before`: the sample before it; `None`: it is the first.
 fn row(sample: &Sample, before: Option<&Sample>, start: SessionStart) -> String {
     let since_epoch =
         start.date(sample.monotonic_ns).duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -48,7 +54,7 @@ fn row(sample: &Sample, before: Option<&Sample>, start: SessionStart) -> String 
 fn cpu_percent(before: &Sample, sample: &Sample) -> Option<f64> {
     let length_ns =
         sample.monotonic_ns.checked_sub(before.monotonic_ns).filter(|length_ns| *length_ns > 0)?;
-    // It can go back a little: a process's CPU time turned out to be its child's.
+    // The CPU time can go back a little, when a process's CPU time turns out to be its child's.
     Some(sample.cpu_ns.saturating_sub(before.cpu_ns) as f64 / length_ns as f64 * 100.0)
 }
 

@@ -1,4 +1,4 @@
-//! The run before its end, sample by sample, as lines of a tracking file: `gpu-track report` shows them.
+//! The last part of a run, sample by sample, as lines of a tracking file, so that `gpu-track report` shows them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,9 +16,11 @@ const MOST_BYTES: usize = 16 << 20;
 /// The last lines of a run.
 pub(super) struct Tail {
     run: Run,
+    /// Older lines are dropped.
     length_ns: u64,
-    /// Each with its time, CLOCK_MONOTONIC nanoseconds.
+    /// Each line with its time, CLOCK_MONOTONIC nanoseconds.
     lines: VecDeque<(u64, String)>,
+    /// Length of all lines.
     bytes: usize,
     last: Option<TreeSample>,
 }
@@ -39,26 +41,32 @@ impl Tail {
         self.last = Some(sample.clone());
     }
 
-    /// Adds a process whose figures are final.
+    /// Adds a process whose figures are final. Its line counts as of the last sample's time.
     pub(super) fn add_process(&mut self, process: EndedProcess) {
-        let at_ns = self.last.as_ref().map_or(0, |sample| sample.at_ns);
-        self.add(at_ns, &Line::Process(Box::new(process)));
+        self.add(self.last_ns(), &Line::Process(Box::new(process)));
     }
 
+    /// Adds an event. Its line counts as of the last sample's time.
     pub(super) fn add_event(&mut self, event: &Event) {
-        let at_ns = self.last.as_ref().map_or(0, |sample| sample.at_ns);
-        self.add(at_ns, &Line::Event(*event));
+        self.add(self.last_ns(), &Line::Event(*event));
     }
 
-    /// Gives the lines of the last while, between those of the run's start and end.
+    /// Gives the time of the last sample; 0: there is none.
+    fn last_ns(&self) -> u64 {
+        self.last.as_ref().map_or(0, |sample| sample.at_ns)
+    }
+
+    /// Gives the lines that are kept, between those of the run's start and end.
     pub(super) fn text(&self, report: &Report) -> String {
-        let told = self.last.as_ref().map(|sample| sample.max_ram).unwrap_or_default();
-        let (first, end) = (Line::Run(self.run.clone()).text(), Line::end(report, told).text());
-        let lines = self.lines.iter().map(|(_, line)| line.as_str());
-        std::iter::once(first.as_str()).chain(lines).chain([end.as_str()]).collect()
+        let sampled_max_ram = self.last.as_ref().map(|sample| sample.max_ram).unwrap_or_default();
+        let mut text = Line::Run(self.run.clone()).text();
+        for (_, line) in &self.lines {
+            text += line;
+        }
+        text + &Line::end(report, sampled_max_ram).text()
     }
 
-    /// Adds a line, and forgets those that are too old or too many.
+    /// Adds a line, and drops the lines that are too old or do not fit into [`MOST_BYTES`].
     fn add(&mut self, at_ns: u64, line: &Line) {
         let line = line.text();
         self.bytes += line.len();

@@ -35,7 +35,7 @@ pub(super) struct Run {
     /// What the command may use. `None`: not known yet.
     pub(super) usable: Option<Usable>,
     /// The end of the batch job, seconds after the start of the run. `None`: no limit is known.
-    pub(super) limit_s: Option<f64>,
+    pub(super) job_end_s: Option<f64>,
     /// The length of a finished run, seconds. `None`: it goes on.
     pub(super) length_s: Option<f64>,
 }
@@ -61,9 +61,9 @@ pub(super) enum Stage {
 /// A run at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Frame {
-    /// When, seconds after the start of the run.
+    /// The moment, seconds after the start of the run.
     pub(super) at_s: f64,
-    /// How far it is.
+    /// How far the run is.
     pub(super) stage: Stage,
     /// RAM of the tree, shared memory counted once, bytes. Of a finished run it is the most of the sample that contains the
     /// moment, and so are processes and threads.
@@ -78,7 +78,7 @@ pub(super) struct Frame {
     pub(super) threads: Option<u64>,
     /// The live processes that are known by themselves.
     pub(super) listed: Vec<Process>,
-    /// How many more there are.
+    /// How many live processes are not in [`Self::listed`].
     pub(super) others: u64,
     /// RAM by command at this moment, bytes, the largest first. `None`: not known.
     pub(super) ram_by_command: Option<Vec<(String, u64)>>,
@@ -121,7 +121,7 @@ pub(super) struct Ended {
     pub(super) count: u64,
     /// By command name.
     pub(super) by_command: BTreeMap<String, EndedCommand>,
-    /// How many commands are not in there.
+    /// How many commands are not in [`Self::by_command`].
     pub(super) other_commands: u64,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Gpu {
 pub(super) struct GpuSums {
     /// How many.
     pub(super) count: usize,
-    /// Utilization, percent of one. `None`: unknown of one, or there is none.
+    /// Sum of their utilization, percent of one GPU. `None`: unknown of one, or there is none.
     pub(super) busy_percent: Option<f64>,
     /// Memory of the run, bytes. `None`: unknown of one, or there is none.
     pub(super) run_bytes: Option<u64>,
@@ -40,9 +40,9 @@ pub(super) struct GpuSums {
 
 /// Adds up GPUs. A MIG instance is a part of a device, so instances are left out if any whole device is among the GPUs.
 pub(super) fn gpu_sums(gpus: &[Gpu]) -> GpuSums {
-    let is_part = |gpu: &&Gpu| gpu.id.starts_with("MIG-");
-    let has_devices = gpus.iter().any(|gpu| !is_part(&gpu));
-    let counted = || gpus.iter().filter(|gpu| !(has_devices && is_part(gpu)));
+    let is_device = |gpu: &Gpu| !gpu.id.starts_with("MIG-");
+    let has_devices = gpus.iter().any(is_device);
+    let counted = || gpus.iter().filter(|gpu| is_device(gpu) || !has_devices);
     let sum = |bytes: fn(&Gpu) -> Option<u64>| {
         let sum = counted().map(bytes).try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(bytes?)));
         sum.filter(|_| !gpus.is_empty())

@@ -26,7 +26,7 @@ struct Kept {
     from_s: f64,
     at_s: f64,
     ram_bytes: u64,
-    /// Bytes by the number of the command.
+    /// RAM by command, bytes. A number is the place of a command in [`History::commands`].
     by_command: Option<Vec<(usize, u64)>>,
 }
 
@@ -34,7 +34,7 @@ struct Kept {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct History {
     points: Vec<Kept>,
-    /// Names of commands, and the largest RAM of each at one time, bytes.
+    /// Names of commands, and the largest RAM of each at one time, bytes. Their order never changes.
     commands: Vec<(String, u64)>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Column {
 }
 
 impl History {
-    /// Appends a stretch. If there are too many, each two neighbours become one.
+    /// Appends a stretch. If there are then too many, every two neighbours become one.
     pub(super) fn push(&mut self, point: Point) {
         let Point { from_s, at_s, ram_bytes, by_command } = point;
         let by_command = by_command.map(|all| {
@@ -76,7 +76,7 @@ impl History {
         Some(self.commands.len() - 1)
     }
 
-    /// Gives the names of the commands that had most RAM at one time, the largest first, and at most so many.
+    /// Gives the names of the commands that had most RAM at one time, the largest first, `most` at most.
     pub(super) fn largest_commands(&self, most: usize) -> Vec<&str> {
         let mut all: Vec<(&str, u64)> =
             self.commands.iter().map(|(name, largest_bytes)| (name.as_str(), *largest_bytes)).collect();
@@ -94,19 +94,20 @@ impl History {
         self.points.iter().find(|point| point.by_command.is_some()).map(|point| point.from_s)
     }
 
-    /// Parts the time from 0 to `end_s` into `count` columns, and gives the largest RAM in each. `None` stands for a column of which
-    /// nothing is known. `commands`: names whose bytes each column has.
+    /// Parts the time from 0 to `end_s` into `count` columns, and gives the largest RAM in each. `None` stands for a column of
+    /// which nothing is known. `commands`: names whose bytes each column has.
     pub(super) fn columns(&self, end_s: f64, count: usize, commands: &[&str]) -> Vec<Option<Column>> {
+        // The stretch with most RAM of each column.
         let mut largest: Vec<Option<&Kept>> = vec![None; count];
         let width_s = end_s / count as f64;
         let column_at = |at_s: f64| if width_s > 0.0 { (at_s / width_s) as usize } else { 0 };
         for point in self.points.iter().filter(|point| point.from_s <= end_s) {
             let first = column_at(point.from_s.max(0.0)).min(count.saturating_sub(1));
-            // A stretch that ends where a column does is not in the next one.
+            // The column behind the last one of the stretch. A stretch that ends where a column does is not in the next one.
             let end = column_at(point.at_s).max(first + 1);
-            for place in largest.iter_mut().take(end).skip(first) {
-                if place.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
-                    *place = Some(point);
+            for largest in largest.iter_mut().take(end).skip(first) {
+                if largest.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
+                    *largest = Some(point);
                 }
             }
         }

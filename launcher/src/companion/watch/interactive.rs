@@ -18,9 +18,9 @@ use crate::wakeups::Wakeups;
 
 /// Time between two looks at the run.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// Most keys that are obeyed before the next look at signals: a program can send them without an end.
+/// Most keys that are obeyed before the next look at signals: a program can send keys without an end.
 const MOST_KEYS: usize = 64;
-/// A finished run is played in this time, seconds, or in its own, if that is shorter.
+/// A finished run is played in this time, seconds, or in its own length if that is shorter.
 const PLAY_S: f64 = 60.0;
 
 /// Where readings come from.
@@ -52,13 +52,14 @@ impl Source {
 /// # Errors
 /// If the terminal can't be read or written.
 pub(super) fn run(mut source: Source, mut model: Model) -> io::Result<ExitCode> {
-    // Blocked before the terminal is taken: from then on, each comes through the descriptor.
-    let ending = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT];
+    let mut watched =
+        vec![libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGWINCH, libc::SIGCONT];
     // Where SIGTSTP is ignored, as below a shell without job control, nothing would continue this program.
-    let stopping = [libc::SIGTSTP].into_iter().filter(|signal| !signals::is_ignored(*signal));
-    let watched: Vec<i32> =
-        ending.into_iter().chain(stopping).chain([libc::SIGWINCH, libc::SIGCONT]).collect();
+    if !signals::is_ignored(libc::SIGTSTP) {
+        watched.push(libc::SIGTSTP);
+    }
     let watched = signals::of(&watched);
+    // Signals are blocked before the terminal is taken. From then on, each comes through `wakeups`.
     let before = signals::block(&watched);
     let wakeups = Wakeups::new(watched);
     let ended_by = {
@@ -73,7 +74,10 @@ pub(super) fn run(mut source: Source, mut model: Model) -> io::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws and waits in turn. Gives the signal that ends the program; `None`: the user did.
+/// Draws and waits in turn, until the program is to end. Gives the signal that ends it; `None`: a key of the user does.
+///
+/// # Errors
+/// If the terminal can't be read or written.
 fn drive(
     source: &mut Source,
     model: &mut Model,
@@ -84,41 +88,24 @@ fn drive(
     let (mut has_changed, mut has_more_keys) = (true, false);
     loop {
         let shown = show(model, wakeups, screen, &mut has_changed);
-        // A terminal that takes nothing was waited for already. Keys that were read from it make nothing readable.
+        // There is no wait if `show` has waited for a terminal that takes nothing, or has failed. Nor is there one if keys may be
+        // left: the library can have read them already, and then stdin does not become readable for them.
         let is_due = !matches!(shown, Ok(true)) || has_more_keys;
         let left = if is_due { Duration::ZERO } else { next_look.saturating_duration_since(Instant::now()) };
         let is_gone = wait(wakeups, left)?;
-        match obeyed(wakeups, screen)? {
-            Obeyed::End(signal) => return Ok(Some(signal)),
-            Obeyed::Redraw => has_changed = true,
-            Obeyed::Nothing => {}
+        match obey_signals(wakeups, screen)? {
+            SignalsAsk::End(signal) => return Ok(Some(signal)),
+            SignalsAsk::Redraw => has_changed = true,
+            SignalsAsk::Nothing => {}
         }
         if is_gone {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // A signal that comes with the end of the terminal goes first.
+        // An error of the terminal counts only now: a signal that comes with the terminal's end goes first.
         shown?;
-        has_more_keys = true;
-        for _ in 0..MOST_KEYS {
-            if !event::poll(Duration::ZERO)? {
-                has_more_keys = false;
-                break;
-            }
-            let Some(key) = pressed(&event::read()?) else { continue };
-            has_changed = true;
-            let asked = match key {
-                Pressed::CtrlC => Asked::Quit,
-                Pressed::Key(key) => model.press(key),
-            };
-            match asked {
-                Asked::Quit => return Ok(None),
-                Asked::Nothing => {}
-                Asked::Moment(at_s) => {
-                    if let Source::Replay(replay) = source {
-                        model.take(replay.at(at_s));
-                    }
-                }
-            }
+        match obey_keys(source, model, &mut has_changed)? {
+            KeysLeft::Quit => return Ok(None),
+            left => has_more_keys = left == KeysLeft::More,
         }
         if Instant::now() >= next_look {
             // From now on, not from when it was due: after a suspended machine there is one look, not one for each missed.
@@ -130,13 +117,52 @@ fn drive(
     }
 }
 
+/// What comes after the keys that were obeyed.
+#[derive(PartialEq)]
+enum KeysLeft {
+    /// No key is left.
+    None,
+    /// There can be more keys.
+    More,
+    /// The user ends the program.
+    Quit,
+}
+
+/// Obeys the keys that are there, [`MOST_KEYS`] events at most. Notes in `has_changed` if there was any.
+///
+/// # Errors
+/// If the terminal can't be read.
+fn obey_keys(source: &Source, model: &mut Model, has_changed: &mut bool) -> io::Result<KeysLeft> {
+    for _ in 0..MOST_KEYS {
+        if !event::poll(Duration::ZERO)? {
+            return Ok(KeysLeft::None);
+        }
+        let Some(key) = pressed(&event::read()?) else { continue };
+        *has_changed = true;
+        let asked = match key {
+            Pressed::CtrlC => Asked::Quit,
+            Pressed::Key(key) => model.press(key),
+        };
+        match asked {
+            Asked::Quit => return Ok(KeysLeft::Quit),
+            Asked::Nothing => {}
+            Asked::Moment(at_s) => {
+                if let Source::Replay(replay) = source {
+                    model.take(replay.at(at_s));
+                }
+            }
+        }
+    }
+    Ok(KeysLeft::More)
+}
+
 /// Draws the model if it has changed, and writes until the terminal has all or a signal is pending. Gives whether the terminal has
 /// all.
 ///
 /// # Errors
 /// If the terminal is gone.
 fn show(model: &Model, wakeups: &Wakeups, screen: &mut Screen, has_changed: &mut bool) -> io::Result<bool> {
-    // Before the terminal has what was drawn last, nothing is drawn: else that would grow.
+    // Nothing is drawn before the terminal has all of the last drawing. Otherwise what is unwritten would grow without bound.
     let is_written = screen.write(wakeups.fd())?;
     if !is_written || !std::mem::take(has_changed) {
         return Ok(is_written);
@@ -146,7 +172,7 @@ fn show(model: &Model, wakeups: &Wakeups, screen: &mut Screen, has_changed: &mut
 }
 
 /// What signals ask for.
-enum Obeyed {
+enum SignalsAsk {
     Nothing,
     /// The view is drawn again.
     Redraw,
@@ -158,8 +184,8 @@ enum Obeyed {
 ///
 /// # Errors
 /// If signals can't be read, or the terminal can't be taken again.
-fn obeyed(wakeups: &Wakeups, screen: &mut Screen) -> io::Result<Obeyed> {
-    let mut obeyed = Obeyed::Nothing;
+fn obey_signals(wakeups: &Wakeups, screen: &mut Screen) -> io::Result<SignalsAsk> {
+    let mut asked = SignalsAsk::Nothing;
     while let Some(received) = wakeups.pending()? {
         match received.signal {
             libc::SIGWINCH => {}
@@ -172,14 +198,15 @@ fn obeyed(wakeups: &Wakeups, screen: &mut Screen) -> io::Result<Obeyed> {
             }
             // After SIGSTOP, which can't be seen, the shell has set modes of its own.
             libc::SIGCONT => screen.take_again()?,
-            signal => return Ok(Obeyed::End(signal)),
+            signal => return Ok(SignalsAsk::End(signal)),
         }
-        obeyed = Obeyed::Redraw;
+        asked = SignalsAsk::Redraw;
     }
-    Ok(obeyed)
+    Ok(asked)
 }
 
-/// Waits for a key or a signal, at most for `limit`. Gives whether the terminal is gone. SIGHUP comes with that, but can be ignored.
+/// Waits for a key or a signal, at most for `limit`. Gives whether the terminal is gone. SIGHUP tells of that, too, but can be
+/// ignored.
 fn wait(wakeups: &Wakeups, limit: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let keys = PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN);
@@ -197,7 +224,7 @@ fn wait(wakeups: &Wakeups, limit: Duration) -> io::Result<bool> {
 #[derive(Debug, PartialEq)]
 enum Pressed {
     Key(Key),
-    /// The end is asked for. In raw mode it is a key, and no signal.
+    /// Ctrl-C, which ends the program. In raw mode it is a key: the terminal sends no SIGINT for it.
     CtrlC,
 }
 

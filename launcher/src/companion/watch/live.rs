@@ -16,9 +16,9 @@ use super::summary::Summary;
 
 /// CPU utilization is that of the last samples over at least this time, nanoseconds.
 const CPU_WINDOW_NS: u64 = 1_000_000_000;
-/// Without a sample for so long, seconds, the view says so, unless samples are further apart.
+/// A run is silent after so long without a sample, seconds, unless its samples are further apart.
 const SILENT_S: f64 = 3.0;
-/// Without a sample for so many times the time between two of them, the view says so: one can be late.
+/// A run whose samples are far apart is silent after so many times the time between two of them, since one can be late.
 const SILENT_INTERVALS: f64 = 2.0;
 
 /// A live file.
@@ -28,8 +28,9 @@ pub(super) struct Live {
     summary: Option<Summary>,
     /// The time of the summary, CLOCK_MONOTONIC nanoseconds.
     summary_ns: u64,
-    /// The last sample that is in the history: its number, and its time, CLOCK_MONOTONIC nanoseconds. `None`: none is.
-    told: Option<(u64, u64)>,
+    /// The newest sample that a reading has told for the history: its number, and its time, CLOCK_MONOTONIC nanoseconds. `None`:
+    /// there is none yet.
+    newest_in_history: Option<(u64, u64)>,
 }
 
 impl Live {
@@ -42,7 +43,7 @@ impl Live {
             std::io::ErrorKind::InvalidData => format!("is no live file of version {LIVE_VERSION}"),
             _ => format!("cannot be read: {error}"),
         })?;
-        Ok(Self { file, summary: None, summary_ns: 0, told: None })
+        Ok(Self { file, summary: None, summary_ns: 0, newest_in_history: None })
     }
 
     /// Looks at the run. `now_ns`: CLOCK_MONOTONIC. `is_alive` says whether a process is there.
@@ -58,12 +59,12 @@ impl Live {
         let processes = self.file.processes().ok();
         let listed: Vec<Process> = processes.iter().flat_map(|table| &table.entries).map(process).collect();
         // Without a table of processes, the commands are unknown.
-        let by_command = processes.as_ref().map(|_| shares(&listed, last.combined_bytes));
+        let by_command = processes.as_ref().map(|_| split_by_rss(&listed, last.combined_bytes));
         let silent_s = now_ns.saturating_sub(last.monotonic_ns) as f64 / 1e9;
         let summary = self.summary.as_ref();
         let frame = Frame {
             at_s: s(last.monotonic_ns),
-            stage: self.stage(Some((silent_s, self.silent_from_s(newest, &last))), &run, is_alive),
+            stage: self.stage(Some((silent_s, self.silence_limit_s(newest, &last))), &run, is_alive),
             ram_bytes: Some(last.combined_bytes),
             max_ram_bytes: summary.and_then(Summary::max_ram_bytes).max(Some(last.combined_bytes)),
             cpu_percent: self.cpu_percent(newest, last),
@@ -78,8 +79,8 @@ impl Live {
             coverage: summary.map(Summary::coverage).unwrap_or_default(),
             events: summary.map(Summary::events).unwrap_or_default(),
         };
-        // At the first look, peaks before it are found; later ones are in the frames.
-        let peaks = if self.told.is_none() { self.peaks(newest) } else { Peaks::default() };
+        // At the first look, earlier samples show peaks. Later, the frames do.
+        let peaks = if self.newest_in_history.is_none() { self.peaks(newest) } else { Peaks::default() };
         let points = self.new_points(newest, start_ns, by_command);
         Reading { run, frame, points, peaks }
     }
@@ -94,7 +95,7 @@ impl Live {
         }
     }
 
-    /// Gives the newest sample that can be read, behind its number. `None`: there is none.
+    /// Gives the number of the newest sample that can be read, and the sample. `None`: there is none.
     fn newest(&self) -> Option<(u64, Sample)> {
         let count = self.file.count();
         // The last one can be half-written, so the one before it is tried, too.
@@ -110,15 +111,16 @@ impl Live {
         known.or_else(|| self.samples(newest).next().map(|(_, sample)| sample.monotonic_ns)).unwrap_or(0)
     }
 
-    /// Gives the samples up to the one of the number `newest` that are there, each behind its number, the oldest first.
+    /// Gives the samples up to the one of the number `newest` that are there, each with its number, the oldest first.
     fn samples(&self, newest: u64) -> impl DoubleEndedIterator<Item = (u64, Sample)> {
         // The ring keeps so many; older ones are overwritten.
         let oldest = (newest + 1).saturating_sub(SAMPLE_CAPACITY as u64);
         (oldest..=newest).filter_map(|number| Some((number, self.file.sample(number)?)))
     }
 
-    /// Gives the CPU utilization of the tree up to the sample `last` of the number `newest`, percent of one core. It is that since
-    /// the latest sample that is a window before, or since the oldest. `None`: there is no sample before it.
+    /// Gives the CPU utilization of the tree up to the sample `last` of the number `newest`, percent of one core. It is taken
+    /// over the time since the latest sample that is at least [`CPU_WINDOW_NS`] older, or else since the oldest one. `None`: there
+    /// is no sample before `last`.
     fn cpu_percent(&self, newest: u64, last: Sample) -> Option<f64> {
         let mut first = None;
         for (_, sample) in self.samples(newest).rev().filter(|(number, _)| *number < newest) {
@@ -145,8 +147,8 @@ impl Live {
         peaks
     }
 
-    /// Gives the stretches since the last look: one of all its samples. At the first look, there is one for each sample that is there.
-    /// `by_command`: RAM by command now, which only the newest stretch gets, because that before is unknown.
+    /// Gives the stretches since the last look: one of all new samples. At the first look, there is one for each sample that is
+    /// there. `by_command`: RAM by command now. Only the newest stretch gets it, because earlier RAM by command is unknown.
     fn new_points(
         &mut self,
         newest: u64,
@@ -154,11 +156,11 @@ impl Live {
         by_command: Option<Vec<(String, u64)>>,
     ) -> Vec<Point> {
         let s = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
-        let is_new = |number: u64| self.told.is_none_or(|(last, _)| number > last);
+        let is_new = |number: u64| self.newest_in_history.is_none_or(|(last, _)| number > last);
         let new: Vec<(u64, Sample)> = self.samples(newest).filter(|(number, _)| is_new(*number)).collect();
         let Some((last, end)) = new.last().copied() else { return Vec::new() };
         let mut points: Vec<Point> = Vec::new();
-        let mut before_ns = self.told.map(|(_, at_ns)| at_ns);
+        let mut before_ns = self.newest_in_history.map(|(_, at_ns)| at_ns);
         for (_, sample) in &new {
             // A stretch begins at the sample before; the first of all has no length.
             let from_ns = before_ns.unwrap_or(sample.monotonic_ns).min(sample.monotonic_ns);
@@ -166,8 +168,8 @@ impl Live {
             points.push(Point { from_s, at_s, ram_bytes: sample.combined_bytes, by_command: None });
             before_ns = Some(sample.monotonic_ns);
         }
-        if self.told.is_some() {
-            // A look comes after half a second: a chart of a run has no finer columns.
+        if self.newest_in_history.is_some() {
+            // Looks are half a second apart, which is fine enough for a chart: all samples since the last one are one stretch.
             let from_s = points.first().map_or(0.0, |point| point.from_s);
             let ram_bytes = points.iter().map(|point| point.ram_bytes).max().unwrap_or(0);
             points = vec![Point { from_s, at_s: s(end.monotonic_ns), ram_bytes, by_command: None }];
@@ -175,33 +177,35 @@ impl Live {
         if let Some(point) = points.last_mut() {
             point.by_command = by_command;
         }
-        self.told = Some((last, end.monotonic_ns));
+        self.newest_in_history = Some((last, end.monotonic_ns));
         points
     }
 
-    /// Gives after what time without a sample, seconds, the view says so. Samples are `--st` apart, or more where they cost much, as
-    /// the last two show. `last`: the sample of the number `newest`.
-    fn silent_from_s(&self, newest: u64, last: &Sample) -> f64 {
+    /// Gives the time without a sample, seconds, from which on a run is silent. Samples are `--st` apart, or further where they
+    /// cost much, as the last two show. `last`: the sample of the number `newest`.
+    fn silence_limit_s(&self, newest: u64, last: &Sample) -> f64 {
         let interval_s = self.summary.as_ref().and_then(Summary::sampling_interval_s).unwrap_or(0.0);
         let before = newest.checked_sub(1).and_then(|number| self.file.sample(number));
         let gap_ns = before.map_or(0, |before| last.monotonic_ns.saturating_sub(before.monotonic_ns));
         (SILENT_INTERVALS * interval_s.max(gap_ns as f64 / 1e9)).max(SILENT_S)
     }
 
-    /// Says how far the run is. `silence`: seconds since the last sample, and from which on the view says so; `None`: there is no
-    /// sample yet.
+    /// Says how far the run is. `silence`: seconds since the last sample, and after how many the run is silent; `None`: no sample
+    /// can be read.
     fn stage(&self, silence: Option<(f64, f64)>, run: &Run, is_alive: impl Fn(u32) -> bool) -> Stage {
         // At the end the collector removes the name of the file.
         let has_name = rustix::fs::fstat(self.file.named().file()).is_ok_and(|stat| stat.st_nlink > 0);
         if !has_name {
             return Stage::Ended;
         }
-        match silence.filter(|(silent_s, from_s)| silent_s >= from_s || self.file.is_lost()) {
-            Some(_) if run.launcher_pid.is_some_and(|pid| !is_alive(pid)) => Stage::Killed,
-            Some((silent_s, _)) => Stage::Silent(silent_s),
-            None if self.file.count() == 0 => Stage::Starting,
-            None => Stage::Running,
+        let Some((silent_s, limit_s)) = silence else {
+            return if self.file.count() == 0 { Stage::Starting } else { Stage::Running };
+        };
+        if silent_s < limit_s && !self.file.is_lost() {
+            return Stage::Running;
         }
+        let is_killed = run.launcher_pid.is_some_and(|pid| !is_alive(pid));
+        if is_killed { Stage::Killed } else { Stage::Silent(silent_s) }
     }
 }
 
@@ -219,7 +223,7 @@ fn rate(first: &Sample, last: &Sample) -> Option<f64> {
 
 /// Splits `ram_bytes`, the RAM of the tree, among the commands in proportion to their RSS. RSS itself counts shared memory in each
 /// process, so its sum is more than the RAM. Gives names and bytes, the largest first.
-fn shares(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
+fn split_by_rss(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
     let mut rss: BTreeMap<&str, u64> = BTreeMap::new();
     for process in processes {
         let sum = rss.entry(&process.command).or_default();
@@ -235,7 +239,7 @@ fn shares(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
     shares
 }
 
-/// Converts an entry of the live file.
+/// Converts the live file's entry of a process.
 fn process(entry: &ProcessEntry) -> Process {
     Process {
         pid: entry.pid,
@@ -248,7 +252,7 @@ fn process(entry: &ProcessEntry) -> Process {
     }
 }
 
-/// Converts an entry of the live file. Another program may have written anything there: an infinite figure is not known.
+/// Converts the live file's entry of a GPU. Another program may have written anything there: an infinite figure is not known.
 fn gpu(entry: &GpuEntry) -> Gpu {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite());

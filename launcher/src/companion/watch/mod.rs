@@ -35,7 +35,7 @@ use super::runs::{self, no_run};
 use crate::cli::UsageError;
 use crate::console::{self, message};
 
-/// Columns of the text.
+/// Columns of the text that `--once` prints.
 const COLUMNS: u16 = 80;
 
 /// The arguments of `gpu-track watch`.
@@ -84,10 +84,8 @@ pub(super) fn serve(arguments: &WatchArguments) -> Result<ExitCode, UsageError> 
     let is_once = arguments.once || !is_terminal;
     let (source, model) = match &arguments.replay {
         Some(file) => replay(file, arguments, is_once)?,
-        None => match of_live(arguments)? {
-            Chosen::Run(live) => *live,
-            Chosen::Listed(status) => return Ok(status),
-        },
+        None if arguments.list => return Ok(list_runs(&arguments.session_dir)),
+        None => live(arguments)?,
     };
     if is_once {
         if !arguments.once {
@@ -115,26 +113,22 @@ fn replay(file: &Path, arguments: &WatchArguments, is_once: bool) -> Result<(Sou
     Ok((Source::Replay(Box::new(replay)), model))
 }
 
-/// What came of the choice of a run.
-enum Chosen {
-    /// The run.
-    Run(Box<(Source, Model)>),
-    /// The runs were listed.
-    Listed(ExitCode),
+/// Prints the runs of this user that go on, and says on stderr which of them can't be seen.
+fn list_runs(session_dir: &Path) -> ExitCode {
+    let uid = rustix::process::getuid().as_raw();
+    let (all, left_out) = runs::all(session_dir, uid);
+    runs::tell_hidden(&runs::hidden(Path::new("/proc"), uid, &all));
+    list(&all, left_out)
 }
 
-/// Makes the view of a run that goes on: the one that is named, or the only one. With `--list` it lists the runs.
+/// Makes the view of a run that goes on: the one that is named, or the only one.
 ///
 /// # Errors
-/// If there is no such run, there are several and none is named, or its file can't be read.
-fn of_live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
+/// If there is no such run, there are several and none is named, or its file can't be read. If there are several, they are listed.
+fn live(arguments: &WatchArguments) -> Result<(Source, Model), UsageError> {
     let uid = rustix::process::getuid().as_raw();
     let (all, left_out) = runs::all(&arguments.session_dir, uid);
     let find_hidden = || runs::hidden(Path::new("/proc"), uid, &all);
-    if arguments.list {
-        runs::tell_hidden(&find_hidden());
-        return Ok(Chosen::Listed(list(&all, left_out)));
-    }
     let path = match (&arguments.run, &all[..]) {
         (Some(run), _) => runs::named(run, &all, &find_hidden)?,
         (None, [only]) => only.path.clone(),
@@ -149,7 +143,7 @@ fn of_live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
     let mut live = Box::new(Live::open(&path).map_err(problem)?);
     let mut model = Model { console: console::of_stdout(), ..Model::default() };
     model.take(look(&mut live));
-    Ok(Chosen::Run(Box::new((Source::Live(live), model))))
+    Ok((Source::Live(live), model))
 }
 
 /// Looks at a run now.

@@ -64,18 +64,19 @@ pub(super) struct Model {
     pub(super) rows: Vec<Row>,
     /// Processes that have no row, because they are too deep in the tree or there are too many rows.
     pub(super) unlisted: u64,
-    /// The row that keys are for.
+    /// The place in [`Self::rows`] of the row that keys are for.
     pub(super) selected: usize,
     /// The user has frozen the view: readings of a run that goes on change only history and peaks.
     pub(super) is_frozen: bool,
-    /// Keys are explained.
+    /// An explanation of the keys is shown in place of all else.
     pub(super) has_help: bool,
+    /// What is being typed, and the text so far.
     pub(super) prompt: Option<(Prompt, String)>,
-    /// Unit of RAM. `None`: the one that fits.
+    /// Unit of RAM and GPU memory. `None`: for each figure the largest that fits.
     pub(super) unit: Option<RamUnit>,
     /// What the terminal can show.
     pub(super) console: Console,
-    /// Keys are obeyed: it is on a terminal.
+    /// The view is on a terminal, where keys are obeyed. Otherwise it becomes text.
     pub(super) is_interactive: bool,
     /// CPU utilization of the processes.
     pub(super) rates: Rates,
@@ -89,7 +90,9 @@ impl Model {
         let Reading { run, frame, points, peaks } = reading;
         // A reading without a command has no summary of the run: the last one stays.
         let is_known = !run.command.is_empty();
-        points.into_iter().for_each(|point| self.history.push(point));
+        for point in points {
+            self.history.push(point);
+        }
         self.peaks.raise(&peaks);
         self.peaks.raise_cpu(frame.cpu_percent);
         self.peaks.raise_gpus(&frame.gpus);
@@ -134,7 +137,7 @@ impl Model {
             Key::Down => self.select(1),
             Key::PageUp => self.select(-PAGE_ROWS),
             Key::PageDown => self.select(PAGE_ROWS),
-            Key::Left | Key::Right | Key::Home | Key::End => return self.moment(key),
+            Key::Left | Key::Right | Key::Home | Key::End => return self.moment_for(key),
             Key::Char(_) | Key::Backspace => {}
         }
         self.rebuild();
@@ -143,7 +146,7 @@ impl Model {
 
     /// Gives the moment that an arrow, Home or End asks for: a hundredth of a finished run away, or one of its ends. A run that
     /// goes on has no other moments.
-    fn moment(&self, key: Key) -> Asked {
+    fn moment_for(&self, key: Key) -> Asked {
         let Some(length_s) = self.run.length_s else { return Asked::Nothing };
         let step_s = length_s / 100.0;
         let to_s = match key {
@@ -207,8 +210,8 @@ fn next_unit(unit: Option<RamUnit>) -> Option<RamUnit> {
     RamUnit::ALL.get(at.map_or(0, |at| at + 1)).copied()
 }
 
-/// Gives the CPU utilization of the processes between two moments, percent of one core. `known`: that up to `before`, which still
-/// holds if no time has passed. Processes whose CPU time is not known at both moments are left out.
+/// Gives the CPU utilization of the processes between two moments, percent of one core. Processes whose CPU time is not known at
+/// both moments are left out. If no time has passed, gives `known`, the utilization up to `before`.
 fn rates(before: &Frame, now: &Frame, known: &Rates) -> Rates {
     // CPU time in a tracking file is that of the whole life, so there is no difference between moments.
     if now.stage == Stage::Replayed {

@@ -1,5 +1,5 @@
-//! What is written to the terminal: gathered first, then written as far as the terminal takes it. One that takes nothing, as over a
-//! dead connection, keeps no signal from ending the program.
+//! Output for the terminal. It is gathered first, then written as far as the terminal takes it. So signals still end the program
+//! where the terminal takes nothing, as over a dead connection.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -38,12 +38,13 @@ impl Write for Gathered {
 /// The terminal of stdout.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Opened anew, so that it does not block: O_NONBLOCK of stdout itself would hold for all programs that share it. `None`: it
+    /// The terminal, opened anew with O_NONBLOCK, which on stdout itself would hold for all programs that share it. `None`: it
     /// can't be opened, as the terminal of another user after su.
     own: Option<OwnedFd>,
 }
 
 impl Output {
+    /// Opens the terminal of stdout anew, for writing. If that fails, [`Self::write`] uses stdout itself.
     pub(super) fn open() -> Self {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         Self { own: rustix::fs::open("/proc/self/fd/1", flags, Mode::empty()).ok() }

@@ -1,4 +1,4 @@
-//! The largest figures that were seen. That of RAM is the run's own, and not here.
+//! The largest figures that were seen. The largest RAM is not here: the run itself keeps it.
 
 use super::gpus::{Gpu, gpu_sums};
 
@@ -14,27 +14,27 @@ pub(super) struct Peaks {
 }
 
 impl Peaks {
-    /// Takes in other ones.
+    /// Raises each figure to that of `other`, where that is larger.
     pub(super) fn raise(&mut self, other: &Self) {
         self.cpu_percent = largest(self.cpu_percent, other.cpu_percent);
         self.gpu_busy_percent = largest(self.gpu_busy_percent, other.gpu_busy_percent);
         self.gpu_run_bytes = self.gpu_run_bytes.max(other.gpu_run_bytes);
     }
 
-    /// Takes in what the GPUs show.
+    /// Raises the figures of GPUs to what these show together.
     pub(super) fn raise_gpus(&mut self, gpus: &[Gpu]) {
         let sums = gpu_sums(gpus);
         self.gpu_busy_percent = largest(self.gpu_busy_percent, sums.busy_percent);
         self.gpu_run_bytes = self.gpu_run_bytes.max(sums.run_bytes);
     }
 
-    /// Takes in CPU utilization, percent of one core.
+    /// Raises CPU utilization to `percent`, of one core.
     pub(super) fn raise_cpu(&mut self, percent: Option<f64>) {
         self.cpu_percent = largest(self.cpu_percent, percent);
     }
 }
 
 /// Gives the larger of two values that may be unknown. `None`: both are.
-pub(super) fn largest(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+fn largest(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }

@@ -14,9 +14,8 @@ use super::frame::{Ended, Frame, Process, Reading, Run, Stage};
 use super::gpus::Gpu;
 use super::history::Point;
 use super::peaks::Peaks;
-use super::peaks::largest;
 
-/// Most samples that are kept. Beyond that, neighbours become one.
+/// Most samples that are kept. Beyond that, every two neighbours become one.
 const MOST_SAMPLES: usize = 20_000;
 
 /// A finished run.
@@ -27,6 +26,7 @@ pub(super) struct Replay {
     start_ns: u64,
     samples: Vec<TreeSample>,
     processes: Vec<Lived>,
+    /// The report at the end of the file. `None`: the file has none that can be read.
     report: Option<Report>,
 }
 
@@ -102,7 +102,7 @@ impl Replay {
                 };
                 self.processes.push(Lived { process, end_ns, is_still_running: ended.is_still_running });
             }
-            // A sample that turned out to have had more RAM.
+            // After a sample was written, it turned out to have had more RAM.
             Line::Event(gpu_track_collector::TrackingEvent::Revised { at_ns, max_footprint_bytes }) => {
                 let at = self.samples.partition_point(|sample| sample.at_ns < at_ns);
                 if let Some(sample) = self.samples.get_mut(at) {
@@ -115,7 +115,7 @@ impl Replay {
         }
     }
 
-    /// Takes in the last line, which has the report. One that can't be read is left out.
+    /// Takes in the last line, which has the report. A report that can't be read is left out.
     fn take_end(&mut self, end: &End) {
         self.report = read_report(&end.report.to_string()).ok().map(|read| read.report);
         if let Some(report) = &self.report {
@@ -132,13 +132,13 @@ impl Replay {
     pub(super) fn peaks(&self) -> Peaks {
         let mut peaks = Peaks::default();
         for sample in &self.samples {
-            peaks.cpu_percent = largest(peaks.cpu_percent, sample.cpu_window_percent.combined);
+            peaks.raise_cpu(sample.cpu_window_percent.combined);
             peaks.raise_gpus(&gpus(sample));
         }
         peaks
     }
 
-    /// Gives the moment at so many seconds after the start, without history and peaks. RAM, CPU and GPUs are those of the sample that
+    /// Gives the run at so many seconds after its start, without history and peaks. RAM, CPU and GPUs are those of the sample that
     /// contains the moment.
     pub(super) fn at(&self, at_s: f64) -> Reading {
         let at_s = at_s.clamp(0.0, self.length_s());
@@ -200,10 +200,10 @@ impl Replay {
         for lived in self.processes.iter().filter(|lived| lived.end_ns <= at_ns && !lived.is_still_running) {
             ended.count += 1;
             let process = &lived.process;
-            let of = ended.by_command.entry(process.command.clone()).or_default();
-            of.count += 1;
-            of.cpu_s = of.cpu_s.into_iter().chain(process.cpu_s).reduce(|a, b| a + b);
-            of.peak_rss_bytes = of.peak_rss_bytes.max(process.rss_bytes);
+            let same_command = ended.by_command.entry(process.command.clone()).or_default();
+            same_command.count += 1;
+            same_command.cpu_s = same_command.cpu_s.into_iter().chain(process.cpu_s).reduce(|a, b| a + b);
+            same_command.peak_rss_bytes = same_command.peak_rss_bytes.max(process.rss_bytes);
         }
         ended
     }
@@ -222,7 +222,7 @@ impl Replay {
         parts
     }
 
-    /// Says what happened, a line each: how the command ended, and what crashed. It is the same at each moment.
+    /// Says what happened in the whole run, a line each: how the command ended, and what crashed.
     fn events(&self) -> Vec<String> {
         let Some(report) = &self.report else {
             return vec!["the file has no end of the run: its last processes are not in it".into()];
@@ -245,7 +245,7 @@ impl Replay {
     }
 }
 
-/// Says which alerts were on at a moment, seconds after the start, a line each: as it was when they went on.
+/// Says which alerts were on at a moment, seconds after the start, a line each, with their figures of when they went on.
 fn alarms(events: Option<&Events>, at_s: f64) -> Vec<String> {
     let mut is_on: Vec<&RunEvent> = Vec::new();
     let list = events.into_iter().flat_map(|events| &events.list);

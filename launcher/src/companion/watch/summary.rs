@@ -20,6 +20,7 @@ pub(super) struct Summary {
     /// Time between two samples, seconds.
     sampling_interval_s: Option<f64>,
     usable: Option<Usable>,
+    /// The end of the batch job, seconds after the start of the run.
     job_limit_s: Option<f64>,
     max_ram: Maxima,
     ended: Option<EndedProcesses>,
@@ -73,7 +74,7 @@ struct Coverage {
 }
 
 impl Summary {
-    /// Reads the text. `None`: it is no such text.
+    /// Reads the summary from its text. `None`: the text is no JSON, or a key has a value of another kind.
     pub(super) fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -89,7 +90,7 @@ impl Summary {
             launcher_pid: self.launcher_pid,
             restarts: self.restarts,
             usable: self.usable.clone(),
-            limit_s: self.job_limit_s,
+            job_end_s: self.job_limit_s,
             length_s: None,
         }
     }
@@ -104,7 +105,7 @@ impl Summary {
         self.max_ram.combined.map(|maximum| maximum.bytes)
     }
 
-    /// Gives the processes that ended. `None`: the summary does not tell.
+    /// Gives the processes that ended. `None`: the summary does not have them.
     pub(super) fn ended(&self) -> Option<Ended> {
         let ended = self.ended.as_ref()?;
         let entry = |of: &EndedOf| {
@@ -145,7 +146,7 @@ impl Summary {
         self.alerts.iter().filter_map(read).map(|alert| event_in_words(&alert)).collect()
     }
 
-    /// Says what happened, a line each.
+    /// Says what happened, a line each. Events that this version does not know are left out.
     pub(super) fn events(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.events.iter().filter_map(|event| line_of(event, self.start_ns?)).collect();

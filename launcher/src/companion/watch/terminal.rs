@@ -19,9 +19,10 @@ use super::model::Model;
 use super::output::{Gathered, Output};
 use super::view::view;
 
-/// Time between two looks at signals where no descriptor tells of them.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// A terminal that takes nothing for so long is left as it is, but for its modes, which are given back in any case.
+/// Longest wait for a terminal that takes nothing. Where no descriptor tells of signals, they are seen after it.
+const WRITE_WAIT: Duration = Duration::from_millis(50);
+/// Longest time for writing what leaves the alternate screen. A terminal that takes nothing stays in it, but its modes are set
+/// back.
 const GIVE_BACK_LIMIT: Duration = Duration::from_millis(500);
 
 /// Whether the terminal has to be given back.
@@ -33,7 +34,7 @@ pub(super) struct Screen {
     gathered: Gathered,
     output: Output,
     /// What the terminal has not taken yet.
-    left: Vec<u8>,
+    unwritten: Vec<u8>,
 }
 
 impl Screen {
@@ -49,7 +50,7 @@ impl Screen {
         }));
         let gathered = Gathered::default();
         let terminal = Terminal::new(CrosstermBackend::new(gathered.clone()))?;
-        let mut screen = Self { terminal, gathered, output: Output::open(), left: Vec::new() };
+        let mut screen = Self { terminal, gathered, output: Output::open(), unwritten: Vec::new() };
         screen.enter()?;
         Ok(screen)
     }
@@ -59,9 +60,10 @@ impl Screen {
     /// # Errors
     /// If it can't be taken.
     pub(super) fn take_again(&mut self) -> io::Result<()> {
-        // Its modes are those that the shell has set meanwhile. Taking needs to find the terminal given back.
+        // After SIGSTOP the library takes the terminal for raw, although the shell has set other modes. Then `enable_raw_mode` does
+        // nothing, so raw mode is ended first.
         disable_raw_mode()?;
-        self.left.clear();
+        self.unwritten.clear();
         self.enter()?;
         let area = self.terminal.size()?.into();
         self.terminal.resize(area)
@@ -80,24 +82,23 @@ impl Screen {
     /// If the size of the terminal can't be found out.
     pub(super) fn draw(&mut self, model: &Model) -> io::Result<()> {
         self.terminal.draw(|frame| view(model, frame.buffer_mut()))?;
-        self.left.extend(self.gathered.take());
+        self.unwritten.extend(self.gathered.take());
         Ok(())
     }
 
-    /// Writes what was drawn, until the terminal has all of it, or `signal` can be read. Without that, it ends now and then. Gives
-    /// whether the terminal has all.
+    /// Writes what was drawn, as far as the terminal takes it. A terminal that takes nothing is waited for until `signal` can be
+    /// read, [`WRITE_WAIT`] at most. Gives whether the terminal has all.
     ///
     /// # Errors
     /// If the terminal is gone.
     pub(super) fn write(&mut self, signal: Option<BorrowedFd<'_>>) -> io::Result<bool> {
-        // A descriptor that tells of signals ends the wait, so there the limit only bounds it.
-        while !self.left.is_empty() {
-            match self.output.write(&self.left, signal, LOOK_INTERVAL)? {
+        while !self.unwritten.is_empty() {
+            match self.output.write(&self.unwritten, signal, WRITE_WAIT)? {
                 0 => break,
-                written => drop(self.left.drain(..written)),
+                written => drop(self.unwritten.drain(..written)),
             }
         }
-        Ok(self.left.is_empty())
+        Ok(self.unwritten.is_empty())
     }
 
     /// Gives the terminal back, if it is taken.

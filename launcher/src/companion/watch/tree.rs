@@ -1,11 +1,11 @@
-//! The rows of the process tree. Siblings of one command are a row, unless each process is asked for.
+//! The rows of the process tree. Siblings of one command share a row, unless the user asks for a row for each process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::frame::{EndedCommand, Frame, Process};
 
-/// Most levels that have rows. A tracking file can be another program's, and have a chain of any length.
+/// Most levels of the tree that have rows. Another program may have written the tracking file, with a chain of any length.
 const MOST_LEVELS: usize = 256;
 /// Most rows of live processes. Each has the names of all rows above it as its key.
 const MOST_ROWS: usize = 4_096;
@@ -25,7 +25,7 @@ pub(super) enum Sort {
 }
 
 impl Sort {
-    /// Gives the next one.
+    /// Gives the one that the key for sorting changes to.
     pub(super) const fn next(self) -> Self {
         match self {
             Self::Rss => Self::Cpu,
@@ -50,16 +50,16 @@ impl Sort {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shape {
     pub(super) sort: Sort,
-    /// Each process has a row.
+    /// Each process has a row. Otherwise siblings of one command share one.
     pub(super) is_each_process: bool,
     /// Rows whose children are hidden, by their keys.
     pub(super) folded: BTreeSet<Key>,
-    /// Only processes whose command contains this. Empty: all.
+    /// Only processes whose command contains this, in upper or lower case, have rows. Empty: all.
     pub(super) filter: String,
 }
 
-/// The names of a row's command and of those above it; the pid, too, where each process has a row. Keys share the names: those can
-/// be long.
+/// The commands of a row and of those above it, from the top; each with its pid where each process has a row. Names can be long, so
+/// keys share them.
 pub(super) type Key = Vec<(Rc<str>, Option<u64>)>;
 
 /// CPU utilization of processes by pid and start, percent of one core.
@@ -69,14 +69,14 @@ pub(super) type Rates = HashMap<(u64, u64), f64>;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Row {
     pub(super) key: Key,
-    /// Rows above it.
+    /// The number of rows above it in the tree.
     pub(super) depth: usize,
     pub(super) command: String,
     /// Its pid, if the row is one process.
     pub(super) pid: Option<u64>,
     /// Live processes.
     pub(super) live: u64,
-    /// Their RSS, bytes. `None`: known of none.
+    /// RSS of the live processes, bytes. `None`: known of none.
     pub(super) rss_bytes: Option<u64>,
     /// Their CPU utilization, percent of one core. `None`: known of none.
     pub(super) cpu_percent: Option<f64>,
@@ -88,12 +88,12 @@ pub(super) struct Row {
     pub(super) ended: Option<EndedCommand>,
     /// It has children in the tree.
     pub(super) has_children: bool,
-    /// They are hidden.
+    /// Its children are hidden.
     pub(super) is_folded: bool,
 }
 
-/// Gives the rows of the processes that the filter leaves. Below them is a row for each command of which only ended processes are
-/// known. Also gives how many processes have no row, because they are too deep in the tree or there are too many rows.
+/// Gives the rows of the processes that the filter leaves, with the ended processes of each command. Also gives how many
+/// processes have no row, because they are too deep in the tree or there are too many rows.
 pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> (Vec<Row>, u64) {
     let wanted = shape.filter.to_lowercase();
     let is_wanted = |command: &str| wanted.is_empty() || command.to_lowercase().contains(&wanted);
@@ -112,10 +112,15 @@ pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> (Vec<Row>, u6
     }
     let (mut rows, unlisted) = (builder.rows, builder.unlisted);
     let by_command = frame.ended.iter().flat_map(|ended| &ended.by_command);
-    let mut ended: BTreeMap<&str, EndedCommand> =
-        by_command.filter(|(name, _)| is_wanted(name)).map(|(name, of)| (name.as_str(), *of)).collect();
-    // The first row of a command has its ended processes.
-    for row in &mut rows {
+    let wanted_ended = by_command.filter(|(name, _)| is_wanted(name));
+    add_ended(&mut rows, wanted_ended.map(|(name, of)| (name.as_str(), *of)).collect());
+    (rows, unlisted)
+}
+
+/// Adds the ended processes of each command to its first row. Commands without a row get one below the others, the one with most
+/// ended processes first.
+fn add_ended(rows: &mut Vec<Row>, mut ended: BTreeMap<&str, EndedCommand>) {
+    for row in &mut *rows {
         row.ended = ended.remove(row.command.as_str());
     }
     let mut rest: Vec<(&str, EndedCommand)> = ended.into_iter().collect();
@@ -126,13 +131,12 @@ pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> (Vec<Row>, u6
         ended: Some(of),
         ..Row::default()
     }));
-    (rows, unlisted)
 }
 
-/// Processes and their children, by their places in the list.
+/// Processes and their children. A process is its place in the list.
 struct Forest<'a> {
     processes: Vec<&'a Process>,
-    /// Of each process, its children.
+    /// The children of each process.
     children: Vec<Vec<usize>>,
     /// Processes whose parent is not in the list.
     roots: Vec<usize>,
@@ -141,11 +145,11 @@ struct Forest<'a> {
 impl<'a> Forest<'a> {
     /// Finds the children of each process. One that is its own parent, by what another program wrote, is a root.
     fn new(processes: &[&'a Process]) -> Self {
-        let places: HashMap<u64, usize> =
+        let by_pid: HashMap<u64, usize> =
             processes.iter().enumerate().filter_map(|(at, process)| Some((process.pid?, at))).collect();
         let (mut children, mut roots) = (vec![Vec::new(); processes.len()], Vec::new());
         for (at, process) in processes.iter().enumerate() {
-            match process.parent_pid.and_then(|pid| places.get(&pid)).filter(|parent| **parent != at) {
+            match process.parent_pid.and_then(|pid| by_pid.get(&pid)).filter(|parent| **parent != at) {
                 Some(parent) => children[*parent].push(at),
                 None => roots.push(at),
             }
@@ -161,7 +165,7 @@ struct Builder<'a> {
     shape: &'a Shape,
     /// The rows so far, from top to bottom.
     rows: Vec<Row>,
-    /// Processes that have no row, and none above them is folded.
+    /// How many processes have no row, without those below a folded row.
     unlisted: u64,
     /// Which processes have been passed: none gets a second row.
     seen: Vec<bool>,
@@ -179,7 +183,7 @@ impl Builder<'_> {
         // A stable sort: those that are alike stay in the order of their names.
         rows.sort_by(|(a, _), (b, _)| match sort {
             Sort::Rss => b.rss_bytes.cmp(&a.rss_bytes),
-            Sort::Cpu => cpu(b).total_cmp(&cpu(a)),
+            Sort::Cpu => cpu_sort_key(b).total_cmp(&cpu_sort_key(a)),
             Sort::Gpu => b.gpu_bytes.cmp(&a.gpu_bytes),
             Sort::Name => std::cmp::Ordering::Equal,
         });
@@ -233,19 +237,19 @@ impl Builder<'_> {
         count
     }
 
-    /// Makes the row of processes that share it. `name`: the last part of its key, a command and perhaps a pid. `above`: the key of
-    /// the row above it.
-    fn row(&self, name: (String, Option<u64>), members: &[usize], above: &Key) -> Row {
+    /// Makes the row of the `members`, processes that share it. The command, and the pid if it is for one process alone, are the
+    /// last part of its key. `above`: the key of the row above it.
+    fn row(&self, (command, pid): (String, Option<u64>), members: &[usize], above: &Key) -> Row {
         let processes = || members.iter().map(|at| self.forest.processes[*at]);
         let sum = |of: fn(&Process) -> Option<u64>| processes().filter_map(of).reduce(u64::saturating_add);
         let rate = |process: &Process| self.rates.get(&(process.pid?, process.start_ns)).copied();
         let mut key = above.clone();
-        key.push((name.0.as_str().into(), name.1));
+        key.push((command.as_str().into(), pid));
         Row {
             depth: above.len(),
             key,
-            command: name.0,
-            pid: name.1,
+            command,
+            pid,
             live: members.len() as u64,
             rss_bytes: sum(|process| process.rss_bytes),
             cpu_percent: processes().filter_map(rate).reduce(|a, b| a + b),
@@ -256,8 +260,8 @@ impl Builder<'_> {
     }
 }
 
-/// Gives what rows are sorted by if it is by CPU: utilization, else CPU time. Rows of which both are unknown come last.
-fn cpu(row: &Row) -> f64 {
+/// Gives the figure by which [`Sort::Cpu`] sorts a row: CPU utilization, else CPU time. If both are unknown, it is below 0.
+fn cpu_sort_key(row: &Row) -> f64 {
     row.cpu_percent.or(row.cpu_s).unwrap_or(-1.0)
 }
 

@@ -1,5 +1,5 @@
-//! Jumps of RAM: that of the tree rose between two samples by a large part of what it may use. Two samples that are too far apart show
-//! none: the rise may have been slow. Jumps on GPUs are in `run/gpu/usage/memory_steps.rs`.
+//! Jumps of RAM: between two samples, the RAM of the tree rose by a large part of what the run may use. Two samples that are far apart
+//! show no jump, because the rise may have been slow. Jumps on GPUs are in `run/gpu/usage/memory_steps.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,25 +9,25 @@ use super::policy::POLICY;
 /// A jump. Amounts are bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Jump {
-    /// The sample before, CLOCK_MONOTONIC nanoseconds.
+    /// When the sample before it was taken, CLOCK_MONOTONIC nanoseconds.
     pub from_ns: u64,
     pub from: u64,
     pub to: u64,
-    /// It is told; others are counted.
+    /// It is told as an event. Otherwise it is only counted.
     pub is_told: bool,
 }
 
-/// The RAM at the last sample.
+/// Finds jumps: the RAM at the last sample, and which jumps were told.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Jumps {
-    /// When it was, CLOCK_MONOTONIC nanoseconds, and bytes; `None`: there was none.
+    /// Time of the last sample, CLOCK_MONOTONIC nanoseconds, and its RAM, bytes. `None`: there was none.
     last: Option<(u64, u64)>,
     told: StepsTold,
 }
 
 impl Jumps {
-    /// Takes in the RAM at a sample, bytes. `allowed`: what the run may use, bytes, if it is known. `interval_ns`: the time between
-    /// two samples.
+    /// Takes in the RAM `to`, bytes, of a sample at `at_ns`. Gives the jump to it, if there is one. `allowed`: what the run may use, bytes,
+    /// if that is known. `interval_ns`: the sampling interval.
     pub(crate) fn look(
         &mut self,
         at_ns: u64,

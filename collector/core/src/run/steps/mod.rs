@@ -1,5 +1,5 @@
-//! Steps of memory: a large change between two readings. [`jumps`] has those of the tree, `run/gpu/usage/memory_steps.rs` those of its
-//! processes on GPUs.
+//! Steps of memory: large changes between two readings. [`jumps`] finds those of the tree's RAM, `run/gpu/usage/memory_steps.rs` those
+//! on GPUs.
 
 pub(super) mod jumps;
 pub(super) mod policy;
@@ -8,21 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use policy::POLICY;
 
-/// Decides which steps of a level are told, each as an event; the others are counted.
+/// Decides which steps of one amount of memory are told, each as an event. The others are only counted.
 ///
-/// A step to a level well above all before is told: each one raises the highest level by at least a step, so they are few, and show how
-/// a program fills its memory. Any other is told if none in its direction was for a while ([`policy::StepPolicy::again_ns`]).
+/// A step to a level well above all before is told. Such steps are few, because each raises the highest level by at least a step, and
+/// they show how a program fills its memory. Another step is told if none in its direction was told for a while
+/// ([`policy::StepPolicy::again_ns`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepsTold {
     /// The highest level of any step, bytes.
     highest: u64,
-    /// When a fall, and a rise, was told last, CLOCK_MONOTONIC nanoseconds.
+    /// When a fall was last told, CLOCK_MONOTONIC nanoseconds.
     fall_ns: Option<u64>,
+    /// When a rise was last told.
     rise_ns: Option<u64>,
 }
 
 impl StepsTold {
-    /// Whether a step at `at_ns` is told. `least`: the bytes from which on a change is a step.
+    /// Whether a step at `at_ns`, from and to so many bytes, is told. Notes the step. `least`: the smallest change that is a step.
     pub(crate) fn tells(&mut self, at_ns: u64, from: u64, to: u64, least: u64) -> bool {
         let is_high = to >= self.highest.saturating_add(least);
         self.highest = self.highest.max(from).max(to);

@@ -1,20 +1,20 @@
 //! When a change of memory is a step, and how often steps are told. Each value has its reason.
 
-/// See the module.
+/// Thresholds of steps and jumps.
 pub(crate) struct StepPolicy {
-    /// Memory of a process on a GPU: fewer bytes are no step. A CUDA context alone takes hundreds of MB, PyTorch's allocator asks for
-    /// blocks of 20 MiB.
+    /// A smaller change of a process's memory on a GPU is no step, bytes. A CUDA context alone takes hundreds of MB, and PyTorch's
+    /// allocator asks for blocks of 20 MiB.
     pub least_bytes: u64,
-    /// Nor is a smaller part of the device's memory, percent: on 80 GB, 64 MiB is nobody's question.
+    /// Nor is a change by a smaller part of the device's memory, percent: on 80 GB, 64 MiB do not matter.
     pub least_percent: f64,
-    /// Memory of the tree, RAM or on a GPU: a jump is at least this part of what it may use, percent. Ten of them fill it.
+    /// A jump of the tree's memory, RAM or on a GPU, is at least this part of what the tree may use, percent. Ten of them fill it.
     pub jump_percent: f64,
-    /// From one step of a process, or jump, that is told to the next in the same direction, nanoseconds, as with alerts. A program may
+    /// Shortest time from a step or jump that is told to the next in the same direction, nanoseconds, as with alerts. A program may
     /// allocate and free in each of its iterations.
     pub again_ns: u64,
-    /// Two samples that are further apart show no jump of RAM, but not less than `shortest_apart_ns`: intervals.
+    /// Two samples that are further apart than so many sampling intervals, and than `shortest_apart_ns`, show no jump of RAM.
     pub most_apart: u64,
-    /// A busy machine delays a sample for this long, nanoseconds.
+    /// A busy machine delays a sample by this time, nanoseconds.
     pub shortest_apart_ns: u64,
 }
 
@@ -28,13 +28,14 @@ pub(crate) const POLICY: StepPolicy = StepPolicy {
 };
 
 impl StepPolicy {
-    /// Gives by how many bytes memory must rise at once to jump. `allowed`: what may be used, bytes. `None`: that is not known.
+    /// Gives the smallest rise that is a jump, bytes. `allowed`: what may be used, bytes. `None`: that is not known.
     pub(crate) fn least_jump(&self, allowed: Option<u64>) -> Option<u64> {
         let allowed = allowed.filter(|bytes| *bytes > 0)?;
         Some((allowed as f64 * self.jump_percent / 100.0) as u64)
     }
 
-    /// Gives by how many bytes the memory of a process must change on a device. `memory_bytes`: the device's memory, if it is known.
+    /// Gives the smallest change of a process's memory on a device that is a step, bytes. `memory_bytes`: the device's memory, if it is
+    /// known.
     pub(crate) fn least_on(&self, memory_bytes: Option<u64>) -> u64 {
         let part = memory_bytes.map(|bytes| bytes as f64 * self.least_percent / 100.0);
         self.least_bytes.max(part.unwrap_or_default() as u64)

@@ -14,27 +14,31 @@ use crate::quote;
 
 /// The events that a chart marks.
 pub(super) struct Alarms<'a> {
-    /// The first ones.
+    /// The first [`MOST_ROWS`] of them.
     events: Vec<&'a RunEvent>,
-    /// How many there are.
+    /// How many there are in all.
     count: usize,
 }
 
 impl<'a> Alarms<'a> {
-    /// Gives those of the chart of RAM: of memory, disks, and limits.
+    /// Gives the events of the chart of RAM: those about memory, disks, and limits.
     pub(super) fn of_ram(report: &'a Report) -> Self {
         Self::new(report, |quantity| !is_of_work(quantity))
     }
 
-    /// Gives those of the chart of cores: of idle cores and GPUs.
+    /// Gives the events of the chart of cores: those about idle cores and GPUs.
     pub(super) fn of_cores(report: &'a Report) -> Self {
         Self::new(report, is_of_work)
     }
 
+    /// Gives the events that have a mark and whose quantity fits.
     fn new(report: &'a Report, fits: impl Fn(Option<AlertQuantity>) -> bool) -> Self {
         let all = report.events.iter().flat_map(|events| &events.list);
-        let fitting = || all.clone().filter(|event| shape(event.kind).is_some() && fits(event.quantity));
-        Self { events: fitting().take(MOST_ROWS).collect(), count: fitting().count() }
+        let mut events: Vec<&RunEvent> =
+            all.filter(|event| class_and_colour(event.kind).is_some() && fits(event.quantity)).collect();
+        let count = events.len();
+        events.truncate(MOST_ROWS);
+        Self { events, count }
     }
 
     /// Explains the marks; nothing if there are none.
@@ -46,14 +50,14 @@ impl<'a> Alarms<'a> {
         }
     }
 
-    /// Draws a mark on the time axis for each, which says what it is. Where alerts go on, it is a full triangle; where they go off, an
-    /// empty one.
+    /// Draws a triangle on the time axis for each event, with a tooltip that says what happened. The triangle of an alert that goes
+    /// off is empty; all others are full.
     pub(super) fn marks(&self, time: &Time) -> String {
         let y = ABOVE + HEIGHT;
         let mark = |event: &&RunEvent| {
-            let (class, colour) = shape(event.kind)?;
+            let (class, colour) = class_and_colour(event.kind)?;
             let x = percent(time.part(event.at_s));
-            // A full one has an edge in the colour of the page, since it stands on areas of any colour.
+            // A full triangle has an edge in the colour of the page, since it stands on areas of any colour.
             let (fill, edge) = match event.kind {
                 EventKind::Recovered => (colours::PAGE, String::new()),
                 _ => (colour, format!(" class=\"halo\" stroke=\"{}\"", colours::PAGE)),
@@ -69,7 +73,7 @@ impl<'a> Alarms<'a> {
         self.events.iter().filter_map(mark).collect()
     }
 
-    /// Renders a table of them; nothing if there are none. `title`: that of the chart.
+    /// Renders a table of the events; nothing if there are none. `title`: that of the chart.
     pub(super) fn table(&self, title: &str, time: &Time) -> String {
         if self.events.is_empty() {
             return String::new();
@@ -88,13 +92,13 @@ impl<'a> Alarms<'a> {
     }
 }
 
-/// Whether it is about work that is done, not about memory and disks.
+/// Whether an event's quantity is about work: idle cores or GPUs. An exceeded limit has no quantity.
 fn is_of_work(quantity: Option<AlertQuantity>) -> bool {
     matches!(quantity, Some(AlertQuantity::Cpu | AlertQuantity::GpuIdle))
 }
 
-/// Gives the class of a mark, and its colour in the light. `None`: an event of this kind has none.
-fn shape(kind: EventKind) -> Option<(&'static str, &'static str)> {
+/// Gives the CSS class of a mark, and its colour in light mode. `None`: an event of this kind has no mark.
+fn class_and_colour(kind: EventKind) -> Option<(&'static str, &'static str)> {
     match kind {
         EventKind::Warning | EventKind::Growth | EventKind::GpuIdle => Some(("mw", colours::WARNING)),
         EventKind::Critical | EventKind::Limit => Some(("mc", colours::LIMIT)),

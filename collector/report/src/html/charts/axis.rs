@@ -2,11 +2,11 @@
 
 use crate::figures::thousands;
 
-/// More decimals are no number of a picture.
+/// An axis whose numbers need more decimals than this has 0 alone.
 const MOST_DECIMALS: usize = 12;
 
-/// Gives round numbers from 0 to `largest`, at most about `most`, each with its text. Gives 0 alone if `largest` is not a
-/// finite number above 0, or too small to be written.
+/// Gives round numbers from 0 to `largest`, at most about `most`, each with its text. Gives 0 alone if `largest` is no finite
+/// number above 0, or needs too many decimals.
 pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
     let least_step = largest / most as f64;
     let zero = || vec![(0.0, "0".to_owned())];
@@ -17,7 +17,7 @@ pub(super) fn ticks(largest: f64, most: usize) -> Vec<(f64, String)> {
     if !step.is_normal() || decimals > MOST_DECIMALS {
         return zero();
     }
-    // What is missing to a whole number of steps is a rounding error.
+    // A quotient that is this little below a whole number is a whole number with a rounding error.
     let count = (largest / step + 1e-9).floor() as usize;
     let text = |value: f64| if decimals == 0 { thousands(value) } else { format!("{value:.decimals$}") };
     let tick = |at: usize| match at {
@@ -34,7 +34,7 @@ fn round_step(least: f64) -> (f64, usize) {
     let least_factor = least / 10f64.powi(exponent) * (1.0 - 1e-9);
     let factor = match [1.0, 2.0, 5.0].into_iter().find(|factor| *factor >= least_factor) {
         Some(factor) => factor,
-        // It is between 5 and 10 times.
+        // `least` is between 5 and 10 times the power: the next power of ten is the step.
         None => {
             exponent += 1;
             1.0

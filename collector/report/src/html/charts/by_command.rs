@@ -15,15 +15,15 @@ use crate::units::Units;
 
 /// What the legend calls the line of the largest RAM of all commands together.
 const LARGEST: &str = "largest of all";
-/// What it calls the line of the busiest windows.
+/// What the legend calls the line of the largest CPU utilization in a window of 100 ms or more.
 const BUSIEST: &str = "largest in 100 ms";
-/// What it calls either line in a report of several nodes, whose largest values need not have come at one time.
+/// What the legend calls either line in a report of several nodes, whose largest values need not have come at one time.
 const AT_MOST: &str = "at most, of all";
 /// The note of a chart of several nodes, which has no commands.
-const BOUND: &str = "Line: an upper bound in each point, the sum of the nodes' largest values.";
+const SEVERAL_NODES_NOTE: &str = "Line: an upper bound in each point, the sum of the nodes' largest values.";
 /// Most columns of a name in the head of a table.
-const NAME: usize = 40;
-/// A series that lacks no more than this part of the run is of all of it.
+const NAME_COLUMNS: usize = 40;
+/// A series whose end lacks less than this part of the run counts as one of the whole run.
 const NEGLIGIBLE: f64 = 0.01;
 
 /// Draws RAM by command. `None`: nothing is known of it.
@@ -54,7 +54,7 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Option<Figure> 
     };
     let alarms = Alarms::of_ram(report);
     if report.merged.is_some() {
-        return draw("RAM", BOUND, stack, &alarms, time);
+        return draw("RAM", SEVERAL_NODES_NOTE, stack, &alarms, time);
     }
     let note = "Areas: mean RAM that each command adds at samples; none where no sample saw it. Line: the largest of all at any \
                 time. Numbers below: the largest of each at samples.";
@@ -107,7 +107,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Option<Figure> {
     };
     let alarms = Alarms::of_cores(report);
     if report.merged.is_some() {
-        return draw("CPU", BOUND, stack, &alarms, time);
+        return draw("CPU", SEVERAL_NODES_NOTE, stack, &alarms, time);
     }
     let last_s = series.end_s.last().copied().unwrap_or(0.0);
     let span = if last_s < time.wall_s * (1.0 - NEGLIGIBLE) { "the time that is drawn" } else { "the run" };
@@ -131,12 +131,12 @@ fn core_limit(report: &Report) -> Option<Limit> {
     (count > 0.0).then(|| Limit { value: count, words: format!("{whose} {}", cores(count)) })
 }
 
-/// Draws a stack of commands below a title and a note, with marks of what alerts and limits did, and a table of the same values. `None`: no value is known, or all
-/// are zero.
+/// Draws a stack of commands below a title and a note, with marks of what alerts and limits did, and with tables of both.
+/// `None`: no value is known, or all are zero.
 fn draw(title: &str, note: &str, stack: Stack, alarms: &Alarms, time: &Time) -> Option<Figure> {
     let unit = stack.unit.clone();
     let quantity = |name: &str, rule, values| {
-        let name = quote::cut_middle(&quote::escape(name), NAME);
+        let name = quote::cut_middle(&quote::escape(name), NAME_COLUMNS);
         Quantity { name: format!("{name} [{unit}]"), rule, values, is_count: false }
     };
     let layers = stack.layers.iter().chain(&stack.others);
@@ -155,11 +155,11 @@ fn draw(title: &str, note: &str, stack: Stack, alarms: &Alarms, time: &Time) -> 
 }
 
 /// Converts the known values.
-fn convert(values: &[Option<f64>], in_unit: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
+pub(super) fn convert(values: &[Option<f64>], in_unit: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
     values.iter().map(|value| value.map(&in_unit)).collect()
 }
 
-/// Gives the mean of the values over the time in which they are known. `None`: that is none.
+/// Gives the mean of the values over the time in which they are known. `None`: none is known.
 fn mean_over_time(time: &Time, values: &[Option<f64>]) -> Option<f64> {
     let known =
         || time.points(values).filter_map(|(start_s, end_s, value)| Some((end_s - start_s, (*value)?)));
@@ -168,14 +168,14 @@ fn mean_over_time(time: &Time, values: &[Option<f64>]) -> Option<f64> {
     (length_s > 0.0).then(|| sum / length_s)
 }
 
-/// Orders layers by the figure beside each: the largest one comes first, at the bottom of the stack.
+/// Orders layers by the number beside each. The layer with the largest number comes first, at the bottom of the stack.
 fn largest_first(layers: impl Iterator<Item = (f64, Layer)>) -> Vec<Layer> {
     let mut layers: Vec<(f64, Layer)> = layers.collect();
     layers.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     layers.into_iter().map(|(_, layer)| layer).collect()
 }
 
-/// Makes the layer of the commands that have none of their own.
+/// Makes the layer of all commands that have no layer of their own.
 fn others_layer(values: Vec<Option<f64>>) -> Layer {
     Layer { name: "others".to_owned(), colour: colours::OTHERS, values, figure: String::new() }
 }

@@ -30,23 +30,22 @@ pub(super) struct Figure {
 pub(super) struct Panel {
     /// What is shown, for screen readers; also above the chart where a figure has several.
     pub(super) label: String,
-    /// What is at the top of the plot.
+    /// The value at the top of the plot.
     pub(super) top: f64,
     pub(super) unit: String,
     /// Height of the plot, pixels.
     pub(super) height: f64,
-    /// About how many numbers each axis has.
     pub(super) ticks: Ticks,
     /// Names of rows stand left of the plot, which needs more room there than numbers do.
     pub(super) has_row_names: bool,
     /// Paths, in the units of [`super::path`].
     pub(super) paths: String,
-    /// Shapes and words on them, in pixels from [`Panel::y`] and percent of the width.
+    /// Shapes and words over the paths: down in pixels, as [`Panel::y_of`] gives them, and right in percent of the width.
     pub(super) words: String,
     pub(super) legend: Vec<Key>,
 }
 
-/// About how many numbers an axis has.
+/// About how many numbers each axis has at most; 0: none.
 #[derive(Clone, Copy)]
 pub(super) struct Ticks {
     pub(super) time: usize,
@@ -101,7 +100,7 @@ impl Panel {
     fn html(&self, time: &Time, title: &str, has_label: bool) -> String {
         let Self { label, top, unit, height, paths, words, .. } = self;
         let label = escape(label);
-        // The figure of a legend of one key has room beside the label.
+        // If the legend has one key, its figure stands beside the label, and the legend is left out.
         let (figure, legend) = match self.legend.as_slice() {
             [key] if has_label => (format!(" <b>{}</b>", escape(&key.figure)), String::new()),
             _ => (String::new(), self.legend()),
@@ -112,7 +111,7 @@ impl Panel {
         };
         let name = if has_label { label.clone() } else { format!("{title}: {label}") };
         let class = if self.has_row_names { " class=\"named\"" } else { "" };
-        // Paths have a resolution of a thousandth of the highest value.
+        // By `data-top`, the script turns heights in a path into values. A path has a thousand heights, so five digits do.
         format!(
             "<div{class}>\n{heading}<svg class=\"chart\" role=\"img\" aria-label=\"{name}\" width=\"100%\" height=\"{}\" \
              overflow=\"visible\" font-size=\"12\" data-top=\"{top:.4e}\" data-unit=\"{}\">\n{}<svg y=\"{ABOVE}\" \
@@ -125,12 +124,12 @@ impl Panel {
         )
     }
 
-    /// Gives the numbers along the axis of values, each with its text. None if the chart has no such axis.
+    /// Gives the numbers along the axis of values, each with its text. There are none if the chart has no such axis.
     fn value_ticks(&self) -> Vec<(f64, String)> {
         if self.ticks.values == 0 { Vec::new() } else { axis::ticks(self.top, self.ticks.values) }
     }
 
-    /// Draws a thin line at each number, as one path.
+    /// Draws a thin line at each number of the axis of values, all as one path.
     fn grid(&self) -> String {
         if self.ticks.values == 0 {
             return String::new();

@@ -13,19 +13,20 @@ use crate::over_time::Rule;
 use crate::quote;
 use crate::sections::most_at_once;
 
-/// Height of the plot of their number, pixels.
+/// Height of the plot of the number of processes, pixels.
 const HEIGHT: f64 = 60.0;
-/// Pixels from one bar to the next, and those of a bar.
-const ROW: f64 = 18.0;
-const BAR: f64 = 13.0;
+/// Pixels from the top of one bar to that of the next.
+const ROW_HEIGHT: f64 = 18.0;
+/// Height of a bar, pixels.
+const BAR_HEIGHT: f64 = 13.0;
 /// Pixels from the top of a bar down to the baseline of its name.
 const BASELINE: f64 = 11.0;
 /// A bar is at least this part of the plot, so that it can be seen.
 const LEAST_PART: f64 = 0.0015;
 /// Most bars.
-const MOST: usize = 60;
+const MOST_BARS: usize = 60;
 /// Most columns of a name beside a bar.
-const NAME: usize = 32;
+const NAME_COLUMNS: usize = 32;
 
 /// Draws how many processes lived at a time. `None`: it is not known.
 pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
@@ -50,23 +51,23 @@ pub(super) fn count(report: &Report, time: &Time) -> Option<Figure> {
     })
 }
 
-/// A process with its time.
+/// A process as a bar. Times are seconds after the start of the run.
 struct Bar<'a> {
     process: &'a HeavyProcess,
     start_s: f64,
     end: End,
-    /// When the first one of its command started.
-    first_s: f64,
+    /// When the first process of the same command started.
+    command_start_s: f64,
 }
 
 /// How a process's time ends.
 #[derive(Clone, Copy)]
 enum End {
-    /// It ended then, seconds after the start.
+    /// It ended then, seconds after the start of the run.
     At(f64),
     /// It lived at the end of the run.
     Running,
-    /// A report of several nodes does not say whether it still ran. It was seen until then, seconds after the start.
+    /// A report of several nodes does not say whether it still ran. It was seen until then, seconds after the start of the run.
     Unknown(f64),
 }
 
@@ -75,18 +76,19 @@ fn end(report: &Report, process: &ProcessUsage, start_s: f64) -> End {
     /// Times of a report that differ by less are the same, seconds.
     const SAME_S: f64 = 0.001;
     let end_s = start_s + process.wall_s;
-    let has_exit = process.exit.code.is_some() || process.exit.signal.is_some();
-    let is_listed = || report.processes.still_running_processes.iter().any(|other| other.pid == process.pid);
-    match report.stage {
-        _ if has_exit => End::At(end_s),
-        _ if report.merged.is_some() => End::Unknown(end_s),
-        Stage::SoFar if end_s >= report.wall_s - SAME_S => End::Running,
-        _ if is_listed() && end_s >= report.wall_s - SAME_S => End::Running,
-        _ => End::At(end_s),
+    if process.exit.code.is_some() || process.exit.signal.is_some() {
+        return End::At(end_s);
     }
+    if report.merged.is_some() {
+        return End::Unknown(end_s);
+    }
+    let is_listed = || report.processes.still_running_processes.iter().any(|other| other.pid == process.pid);
+    let can_be_running = report.stage == Stage::SoFar || is_listed();
+    let is_seen_to_the_end = end_s >= report.wall_s - SAME_S;
+    if can_be_running && is_seen_to_the_end { End::Running } else { End::At(end_s) }
 }
 
-/// Draws when the heaviest processes lived, a bar for each. `None`: the report has the start of none.
+/// Draws when the heaviest processes lived, a bar for each. `None`: the report has the start of no process.
 pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     const TITLE: &str = "Heaviest processes";
     let bars = bars(report);
@@ -96,10 +98,10 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     let draw = |(at, bar): (usize, &Bar)| draw(at, bar, command_colour(report, bar), time);
     let panel = Panel {
         label: "Start and end of each".to_owned(),
-        // Nothing has a height: `values: 0` is no axis.
+        // Bars have no value, so `values: 0` leaves out the axis of values.
         top: 1.0,
         unit: String::new(),
-        height: bars.len() as f64 * ROW,
+        height: bars.len() as f64 * ROW_HEIGHT,
         ticks: Ticks { time: 6, values: 0 },
         has_row_names: false,
         paths: String::new(),
@@ -117,20 +119,20 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     })
 }
 
-/// Gives the bars of the processes whose start is known, [`MOST`] at most. The bars of a command stand together, in the order
+/// Gives the bars of the processes whose start is known, [`MOST_BARS`] at most. The bars of a command stand together, in the order
 /// of their starts; the command that started first is at the top.
 fn bars(report: &Report) -> Vec<Bar<'_>> {
     let processes = &report.processes.heaviest;
     let bars = processes.iter().filter_map(|process| {
         let (start_s, usage) = (process.start_s?, &process.usage);
         let same_command = processes.iter().filter(|other| other.usage.command == usage.command);
-        let first_s = same_command.filter_map(|other| other.start_s).fold(start_s, f64::min);
-        Some(Bar { process, start_s, end: end(report, usage, start_s), first_s })
+        let command_start_s = same_command.filter_map(|other| other.start_s).fold(start_s, f64::min);
+        Some(Bar { process, start_s, end: end(report, usage, start_s), command_start_s })
     });
-    let mut bars: Vec<Bar> = bars.take(MOST).collect();
+    let mut bars: Vec<Bar> = bars.take(MOST_BARS).collect();
     bars.sort_by(|a, b| {
-        a.first_s
-            .total_cmp(&b.first_s)
+        a.command_start_s
+            .total_cmp(&b.command_start_s)
             .then_with(|| a.process.usage.command.cmp(&b.process.usage.command))
             .then(a.start_s.total_cmp(&b.start_s))
     });
@@ -139,8 +141,8 @@ fn bars(report: &Report) -> Vec<Bar<'_>> {
 
 /// Gives the colour that the other charts have for the command of a bar.
 fn command_colour(report: &Report, bar: &Bar) -> &'static str {
-    let is_its = |command: &CommandSeries| command.command == bar.process.usage.command;
-    report.series.commands.iter().position(is_its).map_or(colours::OTHERS, colour)
+    let is_same = |other: &CommandSeries| other.command == bar.process.usage.command;
+    report.series.commands.iter().position(is_same).map_or(colours::OTHERS, colour)
 }
 
 /// Draws the bar in row `at` from the top, and its name where there is room: behind it, before it, or on it.
@@ -152,17 +154,19 @@ fn draw(at: usize, bar: &Bar, colour: &str, time: &Time) -> String {
     };
     let (left, right) = (time.part(bar.start_s), time.part(end_s));
     let right = right.max(left + LEAST_PART);
-    let y = ABOVE + at as f64 * ROW;
+    let y = ABOVE + at as f64 * ROW_HEIGHT;
     let usage = &bar.process.usage;
-    let name = format!("{} {}{words}", quote::cut_middle(&quote::escape(&usage.command), NAME), usage.pid);
-    // A name takes up to 30% of the plot. Beside the bar it is 6 pixels away.
+    let name =
+        format!("{} {}{words}", quote::cut_middle(&quote::escape(&usage.command), NAME_COLUMNS), usage.pid);
+    // A name takes up to 30% of the plot. So it has room behind a bar that ends before 70%, or before one that starts after 30%.
+    // It keeps 6 pixels from the bar's end.
     let (x, dx, anchor, fill) = match (left, right) {
         (_, ..0.7) => (right, 6, "start", "currentColor"),
         (0.3.., _) => (left, -6, "end", "currentColor"),
         _ => (left, 6, "start", colours::ON_AREA),
     };
     format!(
-        "<rect class=\"g\" x=\"{}%\" y=\"{y}\" width=\"{}%\" height=\"{BAR}\" fill=\"{colour}\"/><text x=\"{}%\" dx=\"{dx}\" \
+        "<rect class=\"g\" x=\"{}%\" y=\"{y}\" width=\"{}%\" height=\"{BAR_HEIGHT}\" fill=\"{colour}\"/><text x=\"{}%\" dx=\"{dx}\" \
          y=\"{}\" text-anchor=\"{anchor}\" fill=\"{fill}\">{}</text>\n",
         percent(left),
         percent(right - left),
@@ -177,14 +181,14 @@ fn table(title: &str, bars: &[Bar], time: &Time) -> String {
     let (unit, unit_s) = time.unit();
     let row = |bar: &Bar| {
         let usage = &bar.process.usage;
-        let seconds = |s: f64| number(Some(s / unit_s));
-        let start = seconds(bar.start_s);
+        let in_unit = |s: f64| number(Some(s / unit_s));
+        let start = in_unit(bar.start_s);
         let end = match bar.end {
-            End::At(end_s) => seconds(end_s),
+            End::At(end_s) => in_unit(end_s),
             End::Running => "still running".to_owned(),
             End::Unknown(_) => "exit unknown".to_owned(),
         };
-        let name = escape(&quote::cut_middle(&quote::escape(&usage.command), NAME));
+        let name = escape(&quote::cut_middle(&quote::escape(&usage.command), NAME_COLUMNS));
         format!(
             "<tr><th scope=\"row\">{}</th><td>{start}</td><td>{end}</td><td class=\"words\">{name}</td></tr>\n",
             usage.pid

@@ -6,27 +6,27 @@ use super::samples::{self, Quantity};
 use super::time::Time;
 use crate::figures::short;
 use crate::model::report::{GpuDevice, GpuSeries, Report};
-use crate::over_time::{Column, OverTime, Point, Rule};
+use crate::over_time::Rule;
 use crate::units::Units;
 
 /// Height of a plot, pixels.
 const HEIGHT: f64 = 90.0;
-/// Points of a plot, which is a third as wide as others; and those of one among many GPUs. The page has a limit of bytes for each.
-const POINTS: f64 = 100.0;
+/// Most points of a plot, which is a third as wide as others.
+const MOST_POINTS: f64 = 100.0;
+/// Points of a plot if there are many GPUs: each adds to the bytes of the page.
 const LEAST_POINTS: f64 = 32.0;
-/// Points of the plots of all GPUs, for each quantity.
+/// Points of a quantity that all GPUs share out, as far as the limits of each allow.
 const ALL_POINTS: f64 = 400.0;
-/// All of its memory is at the top of the plot, unless that is more than this many times what was used.
+/// The GPU's capacity is at the top of the plot of memory, unless it is more than this many times what was used.
 const MOST_OF_TOTAL: f64 = 20.0;
-/// Parts of the run in the table beside it.
+/// Parts of the run, each a row, in the table.
 const PARTS: f64 = 5.0;
 
-/// Draws a figure for each GPU of which anything is known. The first one has the note on what they show.
+/// Draws a figure for each GPU of which anything is known. The first figure has the note on what all of them show.
 pub(super) fn gpus(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
     let device = |id: &str| report.gpus.iter().find(|gpu| gpu.id == id);
-    // All of them share a number of points, so that many GPUs do not make the page too large.
     let gpus = report.series.gpus.len() as f64;
-    let points = (ALL_POINTS / gpus).clamp(LEAST_POINTS, POINTS);
+    let points = (ALL_POINTS / gpus).clamp(LEAST_POINTS, MOST_POINTS);
     let figure = |gpu: &GpuSeries| figure(gpu, device(&gpu.id)?, units, time, points);
     let mut figures: Vec<Figure> = report.series.gpus.iter().filter_map(figure).collect();
     if let Some(first) = figures.first_mut() {
@@ -39,42 +39,37 @@ pub(super) fn gpus(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
 struct Quantities {
     start_s: Vec<f64>,
     end_s: Vec<f64>,
-    /// As in [`RULES`]: percent, the report's unit of GPU RAM twice, watts.
+    /// In the order of [`RULES`]: percent, the report's unit of GPU RAM twice, watts.
     values: [Vec<Option<f64>>; 4],
 }
 
-/// Utilization, memory of the run, memory of all users, power: how several points of each are told as one.
+/// How several points become one: of utilization, memory of the run, memory of all users, and power.
 const RULES: [Rule; 4] = [Rule::Mean, Rule::Largest, Rule::Largest, Rule::Mean];
 
 impl Quantities {
-    /// Joins the points of a GPU's series to at most `most`, and converts its memory to the report's unit.
+    /// Joins the points of a GPU's series to about `most` at most, and converts memory to the report's unit.
     fn new(gpu: &GpuSeries, units: Units, time: &Time, most: f64) -> Self {
         let memory_unit = units.gpu_ram.bytes();
-        // Each list of values, and what it is divided by.
         let lists = [
-            (&gpu.utilization_percent.mean, 1.0),
-            (&gpu.memory_run_bytes.max, memory_unit),
-            (&gpu.memory_used_bytes.max, memory_unit),
-            (&gpu.power_w.mean, 1.0),
+            &gpu.utilization_percent.mean,
+            &gpu.memory_run_bytes.max,
+            &gpu.memory_used_bytes.max,
+            &gpu.power_w.mean,
         ];
-        let value = |list: &[Option<f64>], at: usize, unit: f64| Some(list.get(at).copied()?? / unit);
-        let columns = RULES.map(|rule| Column { name: String::new(), rule }).into();
-        let points = time.points(0..).map(|(start_s, end_s, at)| Point {
-            start_s,
-            end_s,
-            values: lists.iter().map(|(list, unit)| value(list, at, *unit)).collect(),
-        });
-        let OverTime { points, .. } =
-            OverTime { columns, points: points.collect() }.every(time.wall_s / most);
+        let points = time.joined(most, RULES.into_iter().zip(lists.map(Vec::as_slice)));
+        let divisors = [1.0, memory_unit, memory_unit, 1.0];
+        let values_of = |at: usize| {
+            points.iter().map(|point| point.values[at].map(|value| value / divisors[at])).collect()
+        };
         Self {
             start_s: points.iter().map(|point| point.start_s).collect(),
             end_s: points.iter().map(|point| point.end_s).collect(),
-            values: std::array::from_fn(|at| points.iter().map(|point| point.values[at]).collect()),
+            values: std::array::from_fn(values_of),
         }
     }
 }
 
-/// Draws a GPU, in at most so many points. `None`: nothing is known of it.
+/// Draws a GPU, in about so many `points` at most. `None`: nothing is known of it.
 fn figure(gpu: &GpuSeries, device: &GpuDevice, units: Units, time: &Time, points: f64) -> Option<Figure> {
     let Quantities { start_s, end_s, values } = Quantities::new(gpu, units, time, points);
     let time = time.of_points(&start_s, &end_s);
@@ -109,7 +104,6 @@ fn panels(values: &[Vec<Option<f64>>; 4], device: &GpuDevice, units: Units, time
     let bytes = |value: Option<u64>| value.map(|bytes| units.gpu_bytes(bytes)).unwrap_or_default();
     let largest = run.iter().chain(all).flatten().copied().fold(0.0, f64::max);
     let total = device.memory.total_bytes.map(|bytes| units.gpu_ram.convert(bytes as f64));
-    // A total far above what was used would make the areas flat.
     let total = total.filter(|total| *total <= largest * MOST_OF_TOTAL);
     let area = |name: &str, values, figure| Some(Line { name: name.to_owned(), values, figure });
     let panels = [
@@ -135,8 +129,8 @@ fn panels(values: &[Vec<Option<f64>>; 4], device: &GpuDevice, units: Units, time
     panels.into_iter().flatten().collect()
 }
 
-/// Draws one chart: an area and a line, without those of which no value is known. `top`: the value at the top of the plot, if
-/// it is no smaller than the largest. `None`: no value is known.
+/// Draws one chart: an area and a line, without those of which no value is known. `top` is as in [`Lines`]. `None`: no value is
+/// known, or all are zero and `top` is not above them.
 fn panel(label: &str, unit: &str, top: Option<f64>, lines: [Option<Line>; 2], time: &Time) -> Option<Panel> {
     let is_known = |line: &Line| line.values.iter().any(Option::is_some);
     Lines {

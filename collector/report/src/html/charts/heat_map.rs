@@ -1,7 +1,7 @@
-//! A quantity of many nodes or ranks over time: a row for each, whose cells are darker, or in dark mode brighter, the larger the
-//! value is.
+//! A quantity of many nodes or ranks over time: a row for each. The larger a value is, the darker is its cell; in dark mode, the
+//! brighter.
 //!
-//! A colour is one path through all rows, with a move for each stretch of cells, so that a cell takes few bytes.
+//! All cells of a shade are one path through all rows, with a move for each stretch of cells. So a cell takes few bytes.
 
 use std::fmt::Write as _;
 
@@ -11,23 +11,24 @@ use super::time::{Time, WIDTH};
 use crate::figures::{self, short};
 use crate::html::colours;
 use crate::html::escape::escape;
-use crate::over_time::{Column, OverTime, Point, Rule};
+use crate::over_time::Rule;
 use crate::quote;
 
 /// Pixels from one row to the next.
-const ROW: f64 = 14.0;
-/// Pixels from the top of a row down to the baseline of its name, and the size of its letters.
+const ROW_HEIGHT: f64 = 14.0;
+/// Pixels from the top of a row down to the baseline of its name.
 const BASELINE: f64 = 11.0;
-const LETTERS: u32 = 11;
+/// Size of the letters of a row's name, pixels.
+const FONT_SIZE: u32 = 11;
 /// Most columns of a name beside a row: what the style leaves room for.
-const NAME: usize = 16;
+const NAME_COLUMNS: usize = 16;
 /// Most columns of a name in the table.
-const NAME_IN_TABLE: usize = 40;
+const TABLE_NAME_COLUMNS: usize = 40;
 /// Most cells of a row.
 const MOST_CELLS: usize = 120;
-/// Parts of the run in the table.
+/// Parts of the run, each a column, in the table.
 const PARTS: f64 = 5.0;
-/// How opaque the colour of a cell is, by its part of the largest value: up to an eighth, up to two eighths, and so on.
+/// How opaque the colour of a cell is: for values up to an eighth of the largest, up to two eighths, and so on.
 pub(super) const OPACITIES: [&str; 8] = [".12", ".24", ".36", ".48", ".61", ".74", ".87", "1"];
 
 /// What a heat map is made of.
@@ -46,11 +47,13 @@ pub(super) struct Row {
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// Cells of a row next to one another that look alike.
+/// Neighbouring cells of a row that look alike.
 #[derive(Debug, PartialEq)]
 struct Stretch {
     row: usize,
+    /// The first of them, counted from the left.
     first: usize,
+    /// How many there are.
     cells: usize,
 }
 
@@ -64,9 +67,10 @@ impl HeatMap {
             rows.iter().map(|row| joined(time, &row.values, points_per_cell)).collect();
         let largest =
             cells.iter().flatten().flatten().copied().reduce(f64::max).filter(|value| *value > 0.0)?;
-        // All points of a merged report have one length, but the last one, which can be shorter: the plot ends there.
-        let first_end_s = time.end_s.get(points_per_cell.min(points).checked_sub(1)?)?;
-        let cell_width = time.part(first_end_s - time.start_s.first()?) * WIDTH;
+        // In a merged report all points have one length, but the last, which can be shorter. So all cells are as wide as the
+        // first; the last one is cut at the end of the plot.
+        let first_cell_end_s = time.end_s.get(points_per_cell.min(points).checked_sub(1)?)?;
+        let cell_width = time.part(first_cell_end_s - time.start_s.first()?) * WIDTH;
         if rows.len() < 2 || cell_width <= 0.0 {
             return None;
         }
@@ -82,10 +86,10 @@ impl HeatMap {
         );
         Some(Panel {
             label,
-            // Rows have no height: `values: 0` is no axis.
+            // The height stands for no value, so `values: 0` leaves out the axis of values.
             top: 1.0,
             unit: String::new(),
-            height: rows.len() as f64 * ROW,
+            height: rows.len() as f64 * ROW_HEIGHT,
             ticks: Ticks { time: 6, values: 0 },
             has_row_names: true,
             paths,
@@ -97,12 +101,7 @@ impl HeatMap {
     /// Renders the rows as a table with a column for each of a few parts of the run. `title` names it for screen readers;
     /// `quantity` is what is shown, with its unit.
     pub(super) fn table(&self, title: &str, quantity: &str, time: &Time) -> String {
-        let columns = self.rows.iter().map(|_| Column { name: String::new(), rule: Rule::Mean }).collect();
-        let values = |at: usize| self.rows.iter().map(|row| row.values.get(at).copied().flatten()).collect();
-        let points =
-            time.points(0..).map(|(start_s, end_s, at)| Point { start_s, end_s, values: values(at) });
-        let OverTime { points, .. } =
-            OverTime { columns, points: points.collect() }.every(time.wall_s / PARTS);
+        let points = time.joined(PARTS, self.rows.iter().map(|row| (Rule::Mean, row.values.as_slice())));
         let heads: String = points
             .iter()
             .map(|point| format!("<th scope=\"col\">up to {}</th>", time.text(point.end_s)))
@@ -111,9 +110,10 @@ impl HeatMap {
         let all: Vec<Option<f64>> = points.iter().flat_map(|point| &point.values).copied().collect();
         let texts = figures::column(&all);
         let row = |(at, row): (usize, &Row)| {
+            // `texts` has the values of all rows for the first part of the run, then those for the next part.
             let cells = texts.iter().skip(at).step_by(self.rows.len());
             let cells: String = cells.map(|text| format!("<td>{text}</td>")).collect();
-            let name = escape(&quote::cut_middle(&quote::escape(&row.name), NAME_IN_TABLE));
+            let name = escape(&quote::cut_middle(&quote::escape(&row.name), TABLE_NAME_COLUMNS));
             format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n")
         };
         let rows: String = self.rows.iter().enumerate().map(row).collect();
@@ -126,22 +126,25 @@ impl HeatMap {
     }
 }
 
-/// Joins every `count` values to one: their mean over the time in which they are known. A negative or endless value is unknown.
+/// Joins every `count` points of time to a cell: the mean of their values over the time in which they are known. A value that is
+/// negative or not finite counts as unknown.
 fn joined(time: &Time, values: &[Option<f64>], count: usize) -> Vec<Option<f64>> {
-    let known = |value: Option<f64>| value.filter(|value| value.is_finite() && *value >= 0.0);
-    let all = values.iter().copied().map(known).chain(std::iter::repeat(None));
-    let points: Vec<(f64, Option<f64>)> =
-        time.points(all).map(|(start_s, end_s, value)| (end_s - start_s, value)).collect();
-    let mean = |points: &[(f64, Option<f64>)]| {
-        let known = || points.iter().filter_map(|(length_s, value)| Some((*length_s, (*value)?)));
-        let length_s: f64 = known().map(|(length_s, _)| length_s).sum();
-        let sum: f64 = known().map(|(length_s, value)| length_s * value).sum();
-        (length_s > 0.0).then(|| sum / length_s).filter(|mean| mean.is_finite())
+    let points: Vec<(f64, f64, usize)> = time.points(0..).collect();
+    let mean = |points: &[(f64, f64, usize)]| {
+        let (mut known_s, mut sum) = (0.0, 0.0);
+        for (start_s, end_s, at) in points {
+            let value = values.get(*at).copied().flatten();
+            if let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) {
+                known_s += end_s - start_s;
+                sum += (end_s - start_s) * value;
+            }
+        }
+        (known_s > 0.0).then(|| sum / known_s).filter(|mean| mean.is_finite())
     };
     points.chunks(count).map(mean).collect()
 }
 
-/// Gives the place in [`OPACITIES`] of a value.
+/// Gives the index in [`OPACITIES`] of a value's shade.
 fn level(value: f64, largest: f64) -> usize {
     let levels = OPACITIES.len();
     ((value / largest * levels as f64).ceil() as usize).clamp(1, levels) - 1
@@ -150,7 +153,8 @@ fn level(value: f64, largest: f64) -> usize {
 /// Draws the cells that have values: a path for each shade that occurs.
 fn shades(cells: &[Vec<Option<f64>>], largest: f64) -> String {
     let shade = |(at, opacity): (usize, &str)| {
-        let d = drawn(&stretches(cells, |value| value.is_some_and(|value| level(value, largest) == at)));
+        let d =
+            path_through(&stretches(cells, |value| value.is_some_and(|value| level(value, largest) == at)));
         if d.is_empty() { d } else { format!("<path stroke-opacity=\"{opacity}\" d=\"{d}\"/>\n") }
     };
     OPACITIES.into_iter().enumerate().map(shade).collect()
@@ -158,14 +162,14 @@ fn shades(cells: &[Vec<Option<f64>>], largest: f64) -> String {
 
 /// Draws the cells whose values are unknown as thin lines. Empty: there are none.
 fn unknown(cells: &[Vec<Option<f64>>]) -> String {
-    let d = drawn(&stretches(cells, |value| value.is_none()));
+    let d = path_through(&stretches(cells, |value| value.is_none()));
     if d.is_empty() {
         return d;
     }
     format!("<path stroke=\"currentColor\" stroke-opacity=\".5\" stroke-width=\".08\" d=\"{d}\"/>\n")
 }
 
-/// Gives the stretches of cells of which this holds, row by row.
+/// Gives the stretches of cells whose values fulfil `holds`, row by row.
 fn stretches(cells: &[Vec<Option<f64>>], holds: impl Fn(Option<f64>) -> bool) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = Vec::new();
     for (row, cells) in cells.iter().enumerate() {
@@ -179,8 +183,8 @@ fn stretches(cells: &[Vec<Option<f64>>], holds: impl Fn(Option<f64>) -> bool) ->
     all
 }
 
-/// Draws a line through each stretch, as the text of a path in cells and rows. The moves are relative.
-fn drawn(stretches: &[Stretch]) -> String {
+/// Draws a line through each stretch, as the text of a path whose units are cells and rows. The moves are relative.
+fn path_through(stretches: &[Stretch]) -> String {
     let mut path = String::new();
     let (mut x, mut y) = (0, 0);
     for Stretch { row, first, cells } in stretches {
@@ -193,12 +197,16 @@ fn drawn(stretches: &[Stretch]) -> String {
 /// Writes the name of each row, left of the plot.
 fn names(rows: &[Row]) -> String {
     let all: Vec<String> = rows.iter().map(|row| quote::escape(&row.label)).collect();
-    let short = quote::shorten(&all.iter().map(String::as_str).collect::<Vec<_>>(), NAME);
+    let short = quote::shorten(&all.iter().map(String::as_str).collect::<Vec<_>>(), NAME_COLUMNS);
     let name = |(at, name): (usize, &String)| {
-        format!("<text x=\"-6\" y=\"{}\">{}</text>\n", ABOVE + at as f64 * ROW + BASELINE, escape(name))
+        format!(
+            "<text x=\"-6\" y=\"{}\">{}</text>\n",
+            ABOVE + at as f64 * ROW_HEIGHT + BASELINE,
+            escape(name)
+        )
     };
     let names: String = short.iter().enumerate().map(name).collect();
-    format!("<g text-anchor=\"end\" font-size=\"{LETTERS}\">\n{names}</g>\n")
+    format!("<g text-anchor=\"end\" font-size=\"{FONT_SIZE}\">\n{names}</g>\n")
 }
 
 /// Says which values have which colour, and what stands for unknown ones.

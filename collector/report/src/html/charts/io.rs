@@ -13,7 +13,7 @@ use crate::units::Units;
 /// Height of the plot, pixels.
 const HEIGHT: f64 = 110.0;
 
-/// Draws the rates of reading and writing. `None`: nothing was read or written, or it is not known.
+/// Draws the rates of reading from storage and writing to it. `None`: nothing was read or written, or it is not known.
 pub(super) fn io(report: &Report, units: Units, time: &Time) -> Option<Figure> {
     let tracks = [&report.series.io_bytes_per_s.read, &report.series.io_bytes_per_s.written];
     let largest = tracks.iter().flat_map(|track| track.mean.iter().copied().flatten()).fold(0.0, f64::max);

@@ -1,11 +1,11 @@
-//! Quantities over time, each a line or the edge of an area.
+//! One or two quantities over time: an area, and a dashed line over it.
 
 use super::figure::{Key, Panel, Swatch, Ticks};
 use super::path;
 use super::time::Time;
 use crate::html::colours;
 
-/// The highest value has this much of the plot.
+/// The part of the plot's height that the highest value takes.
 pub(super) const FILLED: f64 = 0.92;
 
 /// A quantity over time.
@@ -20,16 +20,17 @@ pub(super) struct Line<'a> {
 pub(super) struct Lines<'a> {
     pub(super) label: String,
     pub(super) unit: String,
+    /// Height of the plot, pixels.
     pub(super) height: f64,
     pub(super) ticks: Ticks,
-    /// What is at the top; `None`: a little more than the largest value.
+    /// The value at the top of the plot. `None`, or less than the largest value: a little more than that.
     pub(super) top: Option<f64>,
-    /// An area, and a dashed line over it.
+    /// The area, and the dashed line over it.
     pub(super) lines: [Option<Line<'a>>; 2],
 }
 
 impl Lines<'_> {
-    /// Draws the chart. `None`: no value is known, or all are zero and nothing else says what is at the top.
+    /// Draws the chart. `None`: no value is known, or all are zero and `top` is not above them.
     pub(super) fn panel(self, time: &Time) -> Option<Panel> {
         let known = || self.lines.iter().flatten().flat_map(|line| line.values.iter().copied().flatten());
         let largest = known().filter(|value| value.is_finite()).reduce(f64::max)?;
@@ -38,19 +39,19 @@ impl Lines<'_> {
             return None;
         }
         let [area, line] = &self.lines;
-        let area_path = area.iter().map(|area| {
+        let mut paths = String::new();
+        if let Some(area) = area {
             let path = path::area(time, area.values.iter().copied(), top);
-            format!("<path class=\"s l1\" fill=\"{}\" d=\"{path}\"/>\n", colours::FIRST)
-        });
-        let line_path = line.iter().map(|line| {
+            paths += &format!("<path class=\"s l1\" fill=\"{}\" d=\"{path}\"/>\n", colours::FIRST);
+        }
+        if let Some(line) = line {
             let path = path::line(time, line.values.iter().copied(), top);
-            format!(
+            paths += &format!(
                 "<path class=\"s l2\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" stroke-dasharray=\"5 2\" \
                  vector-effect=\"non-scaling-stroke\" d=\"{path}\"/>\n",
                 colours::SECOND
-            )
-        });
-        let paths = area_path.chain(line_path).collect();
+            );
+        }
         let swatches = [Swatch::Area("l1", colours::FIRST), Swatch::Line("l2", colours::SECOND, "4 2")];
         let keys = self.lines.into_iter().zip(swatches).filter_map(|(line, swatch)| {
             let Line { name, figure, .. } = line?;

@@ -8,22 +8,22 @@ use crate::quote;
 
 /// Height of the plot, pixels.
 pub(super) const HEIGHT: f64 = 180.0;
-/// Pixels of a plot on a wide page; on a narrow one, the style leaves names out.
-const PAGE: f64 = 1000.0;
-/// Pixels that a letter takes about.
-const LETTER: f64 = 7.0;
+/// Width of a plot on a wide page, pixels. On a narrow page, the style leaves names out.
+const PLOT_WIDTH: f64 = 1000.0;
+/// About the width of a letter, pixels.
+const LETTER_WIDTH: f64 = 7.0;
 /// Least height of the area behind a name, pixels.
 const NAME_HEIGHT: f64 = 15.0;
 /// From the middle of a line of text down to its baseline, pixels.
 const MIDDLE_TO_BASELINE: f64 = 4.0;
 /// What keeps words readable on areas.
 const HALO: &str = "class=\"halo\" stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"";
-/// A longer name is in the legend alone.
-const NAME: usize = 24;
+/// Most columns of a name on an area. A longer one is in the legend alone.
+const NAME_COLUMNS: usize = 24;
 
-/// Writes the name of an area where that is highest. `None`: the name is too long, or fits nowhere.
+/// Writes the name of an area where the area is highest. `None`: the name is too long, or fits nowhere.
 ///
-/// `lower` and `upper` are the area's edges at each point of `time`; without `lower` it stands on zero. `top`: the value at
+/// `lower` and `upper` are the area's edges at each point of `time`; without `lower`, the area stands on zero. `top`: the value at
 /// the top of the plot.
 pub(super) fn name(
     time: &Time,
@@ -34,10 +34,10 @@ pub(super) fn name(
 ) -> Option<String> {
     let name = quote::escape(name);
     let columns = quote::width(&name);
-    if columns > NAME {
+    if columns > NAME_COLUMNS {
         return None;
     }
-    let width = (columns as f64 + 1.0) * LETTER / PAGE;
+    let width = (columns as f64 + 1.0) * LETTER_WIDTH / PLOT_WIDTH;
     let room = highest_room(time, lower, upper, width)?;
     if room.height / top * HEIGHT < NAME_HEIGHT {
         return None;
@@ -61,8 +61,8 @@ struct Room {
     value: f64,
 }
 
-/// Finds the highest rectangle in an area that is at least `width` wide, a part of the run. `None`: nowhere are both edges
-/// known for so long.
+/// Finds the highest rectangle in an area that is at least `width` wide, a part of the run. `lower` and `upper` are as in
+/// [`name`]. `None`: nowhere are both edges known for so long.
 fn highest_room(
     time: &Time,
     lower: Option<&Vec<Option<f64>>>,
@@ -90,7 +90,8 @@ fn highest_room(
     rooms.reduce(|best, other| if other.height > best.height { other } else { best })
 }
 
-/// Draws a limit as a line, with words above its right end, or its left one. `top`: the value at the top of the plot.
+/// Draws a limit as a line, with words above its right end, or above its left one if `is_left`. `top`: the value at the top of
+/// the plot.
 pub(super) fn limit(value: f64, words: &str, top: f64, is_left: bool) -> String {
     let y = Panel::y_of(value, top, HEIGHT);
     let (x, anchor) = if is_left { ("4", "start") } else { ("100%", "end") };

@@ -6,20 +6,20 @@ use super::samples::{self, Quantity};
 use super::time::Time;
 use crate::metrics::{MetricTrack, is_bytes, readable};
 use crate::model::style::RamUnit;
-use crate::over_time::{Column, OverTime, Point, Rule};
+use crate::over_time::Rule;
 use crate::quote;
 
 /// Height of a plot, pixels.
 const HEIGHT: f64 = 90.0;
-/// Points of a plot, which is a third as wide as others.
-const POINTS: f64 = 100.0;
-/// Most metrics of a page, which has a limit of bytes.
-const MOST: usize = 12;
-/// Parts of the run in the table.
+/// Most points of a plot, which is a third as wide as others.
+const MOST_POINTS: f64 = 100.0;
+/// Most metrics of a page: each adds to its bytes.
+const MOST_METRICS: usize = 12;
+/// Parts of the run, each a row, in the table.
 const PARTS: f64 = 5.0;
 /// Most columns of a name.
-const NAME: usize = 32;
-/// The largest value of an axis: it begins at 0, and its numbers are written out.
+const NAME_COLUMNS: usize = 32;
+/// A metric has a chart if its largest value is in here: an axis begins at 0, and its numbers are written out.
 const DRAWN: std::ops::Range<f64> = 1e-9..1e12;
 
 /// A metric in the unit and the points in which it is shown.
@@ -30,19 +30,17 @@ struct Shown<'a> {
     values: Vec<Option<f64>>,
 }
 
-/// Draws a chart for each metric, the first ones of so many. `None`: no value is known.
+/// Draws a chart for each of the first [`MOST_METRICS`] metrics of which a value is known. `None`: there is none.
+/// `tracks`: a value for each point of `time`.
 pub(super) fn metrics(tracks: &[MetricTrack], time: &Time) -> Option<Figure> {
     const TITLE: &str = "Metrics of the program";
     let known: Vec<&MetricTrack> =
         tracks.iter().filter(|track| track.values.iter().any(Option::is_some)).collect();
-    let first = &known[..known.len().min(MOST)];
-    let columns = first.iter().map(|_| Column { name: String::new(), rule: Rule::Last }).collect();
-    let points = time.points(0..).map(|(start_s, end_s, at)| Point {
-        start_s,
-        end_s,
-        values: first.iter().map(|track| track.values.get(at).copied().flatten()).collect(),
-    });
-    let OverTime { points, .. } = OverTime { columns, points: points.collect() }.every(time.wall_s / POINTS);
+    if known.is_empty() {
+        return None;
+    }
+    let first = &known[..known.len().min(MOST_METRICS)];
+    let points = time.joined(MOST_POINTS, first.iter().map(|track| (Rule::Last, track.values.as_slice())));
     let start_s: Vec<f64> = points.iter().map(|point| point.start_s).collect();
     let end_s: Vec<f64> = points.iter().map(|point| point.end_s).collect();
     let time = &time.of_points(&start_s, &end_s);
@@ -51,19 +49,9 @@ pub(super) fn metrics(tracks: &[MetricTrack], time: &Time) -> Option<Figure> {
         .enumerate()
         .map(|(at, track)| Shown::new(track, points.iter().map(|point| point.values[at])))
         .collect();
-    if shown.is_empty() {
-        return None;
-    }
-    let (drawn, rest): (Vec<&Shown>, Vec<&Shown>) = shown.iter().partition(|shown| shown.is_drawn());
+    let (drawn, undrawn): (Vec<&Shown>, Vec<&Shown>) = shown.iter().partition(|shown| shown.is_drawn());
     let panels = drawn.iter().filter_map(|shown| shown.panel(time)).collect();
-    let mut note = "The last value at each time.".to_owned();
-    if !rest.is_empty() {
-        let names: Vec<&str> = rest.iter().map(|shown| shown.label.as_str()).collect();
-        note += &format!(" In the table alone, since an axis begins at 0: {}.", names.join(", "));
-    }
-    if known.len() > MOST {
-        note += &format!(" {} more are not shown.", known.len() - MOST);
-    }
+    let note = note(&undrawn, known.len() - first.len());
     let quantity = |shown| {
         let Shown { label, unit, values, .. }: &Shown = shown;
         let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
@@ -74,21 +62,35 @@ pub(super) fn metrics(tracks: &[MetricTrack], time: &Time) -> Option<Figure> {
     Some(Figure { title: TITLE.to_owned(), note, panels, table })
 }
 
+/// Says what the charts show, which metrics have none, and how many are not on the page.
+fn note(undrawn: &[&Shown], left_out: usize) -> String {
+    let mut note = "The last value at each time.".to_owned();
+    if !undrawn.is_empty() {
+        let names: Vec<&str> = undrawn.iter().map(|shown| shown.label.as_str()).collect();
+        note += &format!(" In the table alone, since an axis begins at 0: {}.", names.join(", "));
+    }
+    if left_out > 0 {
+        note += &format!(" {left_out} more are not shown.");
+    }
+    note
+}
+
 impl<'a> Shown<'a> {
+    /// Makes the label of a metric, and converts values in bytes to the unit that fits the largest of them.
     fn new(track: &'a MetricTrack, values: impl Iterator<Item = Option<f64>>) -> Self {
-        let name = quote::cut_middle(&quote::escape(&track.name), NAME);
+        let name = quote::cut_middle(&quote::escape(&track.name), NAME_COLUMNS);
         let label = match track.process_id {
             Some(pid) => format!("{name} of {pid}"),
             None => name,
         };
         let values: Vec<Option<f64>> = values.collect();
         let largest = values.iter().flatten().copied().fold(0.0, f64::max);
-        let bytes = is_bytes(&track.name).then(|| RamUnit::that_fits(largest));
-        let convert = |value| bytes.map_or(value, |unit| unit.convert(value));
+        let byte_unit = is_bytes(&track.name).then(|| RamUnit::that_fits(largest));
+        let convert = |value| byte_unit.map_or(value, |unit| unit.convert(value));
         Self {
             track,
             label,
-            unit: bytes.map_or("", RamUnit::symbol),
+            unit: byte_unit.map_or("", RamUnit::symbol),
             values: values.into_iter().map(|value| value.map(convert)).collect(),
         }
     }
@@ -99,6 +101,7 @@ impl<'a> Shown<'a> {
         known().all(|value| value >= 0.0) && DRAWN.contains(&known().fold(0.0, f64::max))
     }
 
+    /// Draws the chart. `None`: no value is known, or all are zero.
     fn panel(&self, time: &Time) -> Option<Panel> {
         let last = self.track.row.last;
         let figure = last.map(|last| format!("{} at last", readable(&self.track.name, last)));

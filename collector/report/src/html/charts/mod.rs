@@ -24,7 +24,8 @@ use crate::units::Units;
 use figure::Figure;
 use time::Time;
 
-/// Renders all charts of which anything is known; nothing if none is. `tracks`: metrics over the points of the report.
+/// Renders all charts of which anything is known; nothing if none is. `tracks`: metrics, each with a
+/// value for each point of the report's series.
 pub(super) fn charts(report: &Report, units: Units, tracks: &[MetricTrack]) -> String {
     let time = Time::new(&report.series, report.wall_s, units);
     let figures: [Vec<Figure>; 9] = [

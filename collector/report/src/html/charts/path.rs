@@ -1,5 +1,5 @@
-//! Paths of values over time. A point of the series is a step: its value holds for all of its time, and nothing is drawn where
-//! it is not known. Whole numbers and relative moves keep a path small.
+//! Paths of values over time. A point of the series is a step: its value holds for all of its time. Where the value is unknown,
+//! nothing is drawn. Whole numbers and relative moves keep a path small.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::time::Time;
 /// Units from the top of a path to its bottom: a tenth of a percent each.
 pub(super) const HEIGHT: f64 = 1000.0;
 
-/// A value that holds for a time, as places in a path.
+/// A value that holds for a time, in the units of a path.
 struct Step {
     left: i64,
     right: i64,
@@ -17,42 +17,45 @@ struct Step {
 
 /// Draws a line along the values, as the text of a path. `top`: the value at the top of the plot.
 pub(super) fn line(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> String {
-    runs(time, values, top).iter().fold(String::new(), |mut path, run| {
+    let mut path = String::new();
+    for run in runs(time, values, top) {
         let _infallible = write!(path, "M{} {}", run[0].left, run[0].y);
-        steps(&mut path, run);
-        path
-    })
+        push_steps(&mut path, &run);
+    }
+    path
 }
 
 /// Draws the areas below the values, as the text of a path. `top`: the value at the top of the plot.
 pub(super) fn area(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> String {
-    runs(time, values, top).iter().fold(String::new(), |mut path, run| {
+    let mut path = String::new();
+    for run in runs(time, values, top) {
         let _infallible = write!(path, "M{} {HEIGHT}V{}", run[0].left, run[0].y);
-        steps(&mut path, run);
+        push_steps(&mut path, &run);
         let _infallible = write!(path, "V{HEIGHT}Z");
-        path
-    })
+    }
+    path
 }
 
-/// Gives the known values as steps, in runs: an unknown value or a gap in time ends a run. `top`: the value at the top of the
-/// plot.
+/// Gives the known values as steps, in runs: an unknown value or a gap in time ends a run. No run is empty. `top`: the value
+/// at the top of the plot.
 fn runs(time: &Time, values: impl IntoIterator<Item = Option<f64>>, top: f64) -> Vec<Vec<Step>> {
     let mut runs: Vec<Vec<Step>> = Vec::new();
     for (start_s, end_s, value) in time.points(values) {
         let Some(value) = value.filter(|value| value.is_finite()) else { continue };
         let y = HEIGHT as i64 - (value / top * HEIGHT).clamp(0.0, HEIGHT).round() as i64;
         let step = Step { left: time.x(start_s), right: time.x(end_s), y };
-        match runs.last_mut().and_then(|run| Some((run.last()?.right, run))) {
-            Some((right, run)) if right == step.left => run.push(step),
-            _ => runs.push(vec![step]),
+        let continued = runs.last_mut().filter(|run| run.last().is_some_and(|last| last.right == step.left));
+        match continued {
+            Some(run) => run.push(step),
+            None => runs.push(vec![step]),
         }
     }
     runs
 }
 
-/// Adds a run to a path that stands at the begin of its first step, in relative moves: `v` is down, `h` is right. Steps of
-/// one height are one move.
-fn steps(path: &mut String, run: &[Step]) {
+/// Adds a run to a path whose last point is the left end of the run's first step. The moves are relative: `v` is down, `h` is
+/// right. Steps of one height are one move.
+fn push_steps(path: &mut String, run: &[Step]) {
     let mut y = run[0].y;
     for steps in run.chunk_by(|a, b| a.y == b.y) {
         let length = steps[steps.len() - 1].right - steps[0].left;

@@ -8,11 +8,12 @@ use crate::html::colours::PLACES;
 
 /// Height of the plot, pixels.
 const HEIGHT: f64 = 150.0;
-/// Most lines but that of the others: each colour once solid and once dashed.
+/// Most lines, without that of the others: each colour is used for a solid and a dashed one.
 pub(super) const MOST: usize = 2 * PLACES.len();
 
-/// Dashes of the second line of a colour, and of the others: in the plot, and in its legend.
+/// Dashes of the second line of a colour: in the plot, and in the legend.
 const DASHED: [&str; 2] = ["7 3", "4 2"];
+/// Dashes of the line of the others: in the plot, and in the legend.
 const DOTTED: [&str; 2] = ["1.5 3", "1.5 2"];
 
 /// What a chart is made of.
@@ -21,7 +22,7 @@ pub(super) struct PlaceLines<'a> {
     pub(super) unit: &'static str,
     /// [`MOST`] at most.
     pub(super) lines: Vec<Line<'a>>,
-    /// What all others are together.
+    /// One line for all others together.
     pub(super) others: Option<Line<'a>>,
 }
 
@@ -39,7 +40,7 @@ impl PlaceLines<'_> {
         let mut paths = String::new();
         let mut legend = Vec::new();
         for (Line { name, values, figure }, (class, colour, [dashes, key_dashes])) in all {
-            paths += &path(class, colour, dashes, &path::line(time, values.iter().copied(), top));
+            paths += &styled(class, colour, dashes, &path::line(time, values.iter().copied(), top));
             legend.push(Key { swatch: Swatch::Line(class, colour, key_dashes), name, figure });
         }
         Some(Panel {
@@ -56,14 +57,14 @@ impl PlaceLines<'_> {
     }
 }
 
-/// Gives class, colour and dashes of each line.
+/// Gives CSS class, colour and dashes of each line, in the plot and in the legend.
 fn styles() -> impl Iterator<Item = (&'static str, &'static str, [&'static str; 2])> {
     let all = |dashes| PLACES.into_iter().map(move |(class, colour)| (class, colour, dashes));
     all([""; 2]).chain(all(DASHED))
 }
 
-/// Draws a line along this path.
-fn path(class: &str, colour: &str, dashes: &str, path: &str) -> String {
+/// Renders a path as a line of this style.
+fn styled(class: &str, colour: &str, dashes: &str, path: &str) -> String {
     let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
     format!(
         "<path class=\"s {class}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"{dashes} \

@@ -1,8 +1,9 @@
-//! RAM and CPU of each node and each rank over time, where a report is of several: a line for each of a few nodes, and a heat map
-//! of more of them, with a row for each.
+//! RAM and CPU of each node and each rank over time, in a report of several nodes: a line for each of a few nodes, and heat maps
+//! with a row for each of more nodes and ranks.
 
 use std::collections::BTreeSet;
 
+use super::by_command::convert;
 use super::figure::Figure;
 use super::heat_map::{HeatMap, Row};
 use super::lines::Line;
@@ -17,25 +18,25 @@ use crate::quote;
 use crate::sections::busy_cores;
 use crate::units::Units;
 
-/// Most rows of a heat map. The page has a limit of bytes for each.
+/// Most rows of a heat map: each adds to the bytes of the page.
 const MOST_ROWS: usize = 64;
 /// Most columns of a name in the head of a table.
-const NAME: usize = 40;
+const NAME_COLUMNS: usize = 40;
 
 /// A node or a rank.
 struct Place {
     name: String,
     /// A value for each point, in the chart's unit.
     values: Vec<Option<f64>>,
-    /// The figure by which the largest are chosen, and which is written beside each.
+    /// The figure by which the largest places are chosen. `None`: unknown.
     size: Option<f64>,
-    /// It as text, with its unit; empty: it is unknown.
+    /// [`Self::size`] as text with its unit, for the legend; empty: unknown.
     figure: String,
 }
 
-/// The quantity that is shown of each place: how it is called, and where its values are.
+/// The quantity that is shown of each place.
 struct Shown<'a> {
-    /// Its name: `RAM` or `CPU`.
+    /// The quantity's name: `RAM` or `CPU`.
     name: &'static str,
     /// The unit of nodes.
     unit: &'static str,
@@ -45,7 +46,9 @@ struct Shown<'a> {
     most: &'static str,
     /// What the figure beside each place is: `the largest of each at any time`.
     figure: &'static str,
+    /// Makes the place of a node, in [`Self::unit`].
     of_node: &'a dyn Fn(&Node) -> Place,
+    /// Gives the values of a rank, in [`Self::rank_unit`].
     of_rank: &'a dyn Fn(&RankSeries) -> Vec<Option<f64>>,
 }
 
@@ -53,12 +56,12 @@ struct Shown<'a> {
 pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
     let nodes = report.nodes.iter().map(|node| &node.series.mean_ram_bytes);
     let ranks = report.ranks.iter().flat_map(|ranks| &ranks.series).map(|rank| &rank.mean_ram_bytes);
-    // Not the page's unit, which fits all nodes together: that can be a thousand times as much as one of them has.
+    // The page's unit fits all nodes together. They can have a thousand times as much as one of them, so it is not used here.
     let unit_of = |largest: f64| units.asked_ram.unwrap_or_else(|| RamUnit::that_fits(largest));
     let (node_unit, rank_unit) = (unit_of(largest(nodes)), unit_of(largest(ranks)));
     let of_node = |node: &Node| Place {
         name: node.node.clone(),
-        values: converted(&node.series.mean_ram_bytes, |bytes| node_unit.convert(bytes)),
+        values: convert(&node.series.mean_ram_bytes, |bytes| node_unit.convert(bytes)),
         size: node.ram.max_bytes.map(|bytes| bytes as f64),
         figure: node.ram.max_bytes.map_or_else(String::new, |bytes| {
             // The largest RAM of several reports together is known between bounds.
@@ -73,14 +76,14 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
         most: "the largest RAM",
         figure: "the largest of each at any time",
         of_node: &of_node,
-        of_rank: &|rank| converted(&rank.mean_ram_bytes, |bytes| rank_unit.convert(bytes)),
+        of_rank: &|rank| convert(&rank.mean_ram_bytes, |bytes| rank_unit.convert(bytes)),
     };
     shown.figures(report, time)
 }
 
 /// Draws the busy cores of nodes and ranks; nothing in the report of one node.
 pub(super) fn cpu(report: &Report, time: &Time) -> Vec<Figure> {
-    let in_cores = |percent: &[Option<f64>]| converted(percent, |percent| percent / 100.0);
+    let in_cores = |percent: &[Option<f64>]| convert(percent, |percent| percent / 100.0);
     let of_node = |node: &Node| Place {
         name: node.node.clone(),
         values: in_cores(&node.series.mean_cpu_percent),
@@ -114,7 +117,7 @@ impl Shown<'_> {
         let count = (report.nodes.len() as u64).saturating_add(merged.unlisted_nodes);
         let of_nodes = time.of_points(&merged.node_start_s, &merged.node_end_s);
         let of_nodes = match nodes.iter().filter(|node| node.is_known()).count() {
-            // Then the nodes together are that one.
+            // The chart of all nodes together shows that one already.
             ..2 => [None, None],
             _ => [self.node_lines(&nodes, &of_nodes), self.node_map(nodes, count, &of_nodes)],
         };
@@ -122,15 +125,15 @@ impl Shown<'_> {
         of_nodes.into_iter().chain([of_ranks]).flatten().collect()
     }
 
-    /// Draws a line for each of the first [`place_lines::MOST`] of `nodes`, the largest first, and one for the mean of the
-    /// others. Nodes of which nothing is known are left out.
+    /// Draws a line for each of the first [`place_lines::MOST`] nodes, and one for the mean of the others. Nodes of which nothing
+    /// is known are left out. `nodes`: the largest first.
     fn node_lines(&self, nodes: &[Place], time: &Time) -> Option<Figure> {
         let Self { name, unit, most, figure, .. } = self;
         let title = format!("{name} by node");
         let known: Vec<&Place> = nodes.iter().filter(|node| node.is_known()).collect();
         let (drawn, others) = known.split_at(known.len().min(place_lines::MOST));
         let lines = drawn.iter().map(|node| Line {
-            name: quote::cut_middle(&quote::escape(&node.name), NAME),
+            name: quote::cut_middle(&quote::escape(&node.name), NAME_COLUMNS),
             values: &node.values,
             figure: node.figure.clone(),
         });
@@ -149,12 +152,11 @@ impl Shown<'_> {
             ),
             None => "the mean of each node".to_owned(),
         };
-        let quantity = |line: &Line| format!("{} [{unit}]", line.name);
         let quantities: Vec<Quantity> = lines
             .iter()
             .chain(&others_line)
             .map(|line| Quantity {
-                name: quantity(line),
+                name: format!("{} [{unit}]", line.name),
                 rule: Rule::Mean,
                 values: line.values,
                 is_count: false,
@@ -167,12 +169,13 @@ impl Shown<'_> {
         Some(Figure { title, note, panels: vec![panel], table })
     }
 
-    /// Draws a row for each of the largest nodes. `count`: how many there are.
+    /// Draws a heat map with a row for each of the largest nodes, in the order of their names. `nodes`: the largest first. `count`:
+    /// how many nodes the run had.
     fn node_map(&self, mut nodes: Vec<Place>, count: u64, time: &Time) -> Option<Figure> {
         let most = self.most;
         nodes.truncate(MOST_ROWS);
         let shown = nodes.len();
-        nodes.sort_by_cached_key(|node| natural(&node.name));
+        nodes.sort_by_cached_key(|node| natural_order_key(&node.name));
         let labels = without_domains(&nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>());
         let row = |(Place { name, values, .. }, label)| Row { name, label, values };
         let rows = nodes.into_iter().zip(labels).map(row);
@@ -184,7 +187,8 @@ impl Shown<'_> {
         self.map("node", self.unit, rows.collect(), &which, time)
     }
 
-    /// Draws a row for each rank that has a series. `None`: there are no more ranks than nodes, so the nodes show as much.
+    /// Draws a heat map with a row for each rank that has a series. `None`: there are no more ranks than nodes, so the chart of
+    /// nodes shows as much; or there is nothing to draw.
     fn rank_map(&self, ranks: &Ranks, merged: &Merged, time: &Time) -> Option<Figure> {
         if ranks.seen <= merged.nodes {
             return None;
@@ -194,7 +198,7 @@ impl Shown<'_> {
         let row = |(rank, host): (&RankSeries, String)| {
             let place = &rank.place;
             let (job, short_job) = match ranks.jobs {
-                ..2 => Default::default(),
+                ..2 => (String::new(), String::new()),
                 _ => (format!("job {} ", place.job), format!("{}/", place.job)),
             };
             Row {
@@ -205,17 +209,17 @@ impl Shown<'_> {
         };
         let rows = ranks.series.iter().zip(without_domains(&hosts)).take(MOST_ROWS).map(row);
         let rows: Vec<Row> = rows.collect();
-        let which = match thousands(ranks.seen as f64) {
-            seen if (rows.len() as u64) < ranks.seen => {
-                format!("{} of {seen} ranks, at regular steps", rows.len())
-            }
-            _ => "the ranks".to_owned(),
+        let which = if (rows.len() as u64) < ranks.seen {
+            format!("{} of {} ranks, at regular steps", rows.len(), thousands(ranks.seen as f64))
+        } else {
+            "the ranks".to_owned()
         };
         let names = if ranks.jobs > 1 { "job/rank and node" } else { "number and node" };
         self.map("rank", self.rank_unit, rows, &format!("{which}, by {names}"), &time)
     }
 
-    /// Draws a heat map of these rows, of which each is a `kind`. `which`: which of them there are.
+    /// Draws a heat map of these rows. `kind`: what each row is, `node` or `rank`. `which`: words for the note, on which rows there
+    /// are.
     fn map(
         &self,
         kind: &str,
@@ -239,11 +243,6 @@ fn largest<'a>(lists: impl Iterator<Item = &'a Vec<Option<f64>>>) -> f64 {
     lists.flatten().flatten().copied().fold(0.0, f64::max)
 }
 
-/// Converts the known values.
-fn converted(values: &[Option<f64>], in_unit: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
-    values.iter().map(|value| value.map(&in_unit)).collect()
-}
-
 /// Gives the names of hosts without their domains, unless two hosts would read alike.
 fn without_domains(names: &[String]) -> Vec<String> {
     let hosts: Vec<&str> = names.iter().map(|name| name.split('.').next().unwrap_or_default()).collect();
@@ -251,14 +250,14 @@ fn without_domains(names: &[String]) -> Vec<String> {
     if has_all { hosts.into_iter().map(str::to_owned).collect() } else { names.to_vec() }
 }
 
-/// Orders places by size, the largest first. Those of an unknown size are last.
+/// Orders places by size, the largest first. Places of an unknown size are last.
 fn largest_first(mut places: Vec<Place>) -> Vec<Place> {
     let key = |place: &Place| place.size.unwrap_or(f64::NEG_INFINITY);
     places.sort_by(|a, b| key(b).total_cmp(&key(a)));
     places
 }
 
-/// Gives the mean of places, point by point, of those of which it is known. `None`: there are no places.
+/// Gives, for each point, the mean of the places whose value is known there. `None`: there are no places.
 fn mean_of(places: &[&Place]) -> Option<Vec<Option<f64>>> {
     let points = places.iter().map(|place| place.values.len()).max()?;
     let mean = |at: usize| {
@@ -270,7 +269,7 @@ fn mean_of(places: &[&Place]) -> Option<Vec<Option<f64>>> {
 }
 
 /// Makes a key that sorts `n2` before `n10`: each number in the name has leading zeros.
-fn natural(name: &str) -> String {
+fn natural_order_key(name: &str) -> String {
     /// More than the digits of any number in a name of a host.
     const DIGITS: usize = 20;
     let mut key = String::new();
@@ -294,7 +293,7 @@ mod tests {
     #[test]
     fn names_stand_in_the_order_of_their_numbers() {
         let mut names = ["n10", "n2", "n1", "rack2-n1", "rack1-n12", "rack1-n3", "login", "n2b"];
-        names.sort_by_cached_key(|name| natural(name));
+        names.sort_by_cached_key(|name| natural_order_key(name));
         assert_eq!(names, ["login", "n1", "n2", "n2b", "n10", "rack1-n3", "rack1-n12", "rack2-n1"]);
     }
 

@@ -1,47 +1,39 @@
-//! The table beside a chart, for screen readers: the same quantities, in a few parts of the run.
+//! The table beside a chart: the same quantities, in a few parts of the run. Screen readers can't read a chart.
 
 use super::time::Time;
 use crate::figures;
 use crate::html::escape::escape;
-use crate::over_time::{Column, OverTime, Point, Rule};
+use crate::over_time::{Point, Rule};
 
-/// A column: its name with its unit, how its points are joined, and its values.
+/// A column of the table.
 pub(super) struct Quantity<'a> {
+    /// Its name, with the unit.
     pub(super) name: String,
+    /// How the values of several points become one.
     pub(super) rule: Rule,
+    /// A value for each point of the chart's time.
     pub(super) values: &'a [Option<f64>],
     /// The values are whole numbers.
     pub(super) is_count: bool,
 }
 
-/// Parts of the run.
+/// Parts of the run, each a row, in the table of a wide chart.
 pub(super) const PARTS: f64 = 10.0;
 
-/// Renders the table of these quantities. The points of `time` are joined to a row for each of so many `parts` of the run.
-/// `title` names it for screen readers.
+/// Renders the table of these quantities, with a row for each of so many `parts` of the run. `title` names it for screen
+/// readers.
 pub(super) fn table(time: &Time, title: &str, parts: f64, quantities: &[Quantity]) -> String {
-    let columns = quantities
-        .iter()
-        .map(|quantity| Column { name: quantity.name.clone(), rule: quantity.rule })
-        .collect();
-    let values =
-        |at: usize| quantities.iter().map(|quantity| quantity.values.get(at).copied().flatten()).collect();
-    let points =
-        time.points(0..).map(|(start_s, end_s, at)| Point { start_s, end_s, values: values(at) }).collect();
-    // The points of a part are joined, each quantity by its rule.
-    let OverTime { columns, points } = OverTime { columns, points }.every(time.wall_s / parts);
-    let heads = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", escape(&column.name)));
-    let heads: String = heads.collect();
+    let points = time.joined(parts, quantities.iter().map(|quantity| (quantity.rule, quantity.values)));
+    let head = |quantity: &Quantity| format!("<th scope=\"col\">{}</th>", escape(&quantity.name));
+    let heads: String = quantities.iter().map(head).collect();
     // Column by column, since all cells of one have the same decimals.
-    let cells: Vec<Vec<String>> = (0..columns.len())
-        .map(|column| {
-            let values: Vec<_> = points.iter().map(|point| point.values[column]).collect();
-            let is_count = quantities.get(column).is_some_and(|quantity| quantity.is_count);
-            if is_count { figures::counts(&values) } else { figures::column(&values) }
-        })
-        .collect();
+    let mut cells: Vec<Vec<String>> = Vec::new();
+    for (column, quantity) in quantities.iter().enumerate() {
+        let values: Vec<Option<f64>> = points.iter().map(|point| point.values[column]).collect();
+        cells.push(if quantity.is_count { figures::counts(&values) } else { figures::column(&values) });
+    }
     let row = |(at, point): (usize, &Point)| {
-        let cells: String = cells.iter().map(|cells| format!("<td>{}</td>", cells[at])).collect();
+        let cells: String = cells.iter().map(|column| format!("<td>{}</td>", column[at])).collect();
         format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", time.text(point.end_s))
     };
     let rows: String = points.iter().enumerate().map(row).collect();

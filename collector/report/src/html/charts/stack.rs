@@ -1,6 +1,6 @@
-//! A quantity of each command, stacked, below the largest of all.
+//! A quantity of each command as stacked areas, and the largest of all commands together as a line.
 //!
-//! Each area reaches from the sum at its upper edge down to zero, and the next one is drawn over it. So a path has one edge.
+//! Each area reaches from its upper edge, a sum, down to zero, and the area below is drawn over it. So a path has one edge.
 
 use super::figure::{Key, Panel, Swatch, Ticks};
 use super::marks::HEIGHT;
@@ -9,20 +9,20 @@ use super::{marks, path};
 use crate::html::colours;
 use crate::quote;
 
-/// The highest value has this much of the plot; the rest is for words.
+/// The part of the plot's height that the highest value takes; the rest is for words.
 const FILLED: f64 = 0.86;
-/// A limit of more than this many times the largest value would make the areas flat.
+/// A limit of more than this many times the largest value is not drawn, since it would make the areas flat.
 const MOST_OF_LIMIT: f64 = 2.0;
 /// A command whose largest value is a smaller part of the plot can't be seen, and counts as one of the others.
 const LEAST_PART: f64 = 0.01;
 /// Most columns of a name.
-const NAME: usize = 40;
+const NAME_COLUMNS: usize = 40;
 
-/// A command over time.
-#[derive(Clone)]
+/// A command over time, an area of the chart.
 pub(super) struct Layer {
     pub(super) name: String,
     pub(super) colour: &'static str,
+    /// A value for each point of time, without those of the layers below.
     pub(super) values: Vec<Option<f64>>,
     /// A figure of the whole run, in words.
     pub(super) figure: String,
@@ -34,13 +34,13 @@ pub(super) struct Stack {
     pub(super) unit: String,
     /// The first one is at the bottom.
     pub(super) layers: Vec<Layer>,
-    /// All others, at the top.
+    /// All other commands, at the top.
     pub(super) others: Option<Layer>,
-    /// The largest of all at any time.
+    /// The largest value of all commands together within each point of time.
     pub(super) largest: Vec<Option<f64>>,
-    /// What the legend calls it.
+    /// What the legend calls [`Self::largest`].
     pub(super) largest_name: &'static str,
-    /// Its figure of the whole run, in words.
+    /// The figure of [`Self::largest`] for the whole run, in words.
     pub(super) largest_figure: String,
     pub(super) limit: Option<Limit>,
     pub(super) peak: Option<Peak>,
@@ -63,7 +63,7 @@ impl Stack {
     /// Draws the chart. `None`: no value is known, or all are zero.
     pub(super) fn panel(self, time: &Time) -> Option<Panel> {
         let highest = self.highest()?;
-        // A limit far above the areas would make them flat: only the legend has it.
+        // A limit far above the areas is in the legend alone.
         let (limit, limit_above) = match self.limit {
             Some(limit) if limit.value > highest * MOST_OF_LIMIT => (None, Some(limit)),
             limit => (limit, None),
@@ -104,10 +104,10 @@ impl Stack {
         })
     }
 
-    /// Gives the largest value. `None`: no value is known, or all are zero.
+    /// Gives the largest value that the chart shows: of the line, the stacked areas and the peak. `None`: none is known, or all
+    /// are zero.
     fn highest(&self) -> Option<f64> {
-        let layers: Vec<Layer> = self.layers.iter().chain(&self.others).cloned().collect();
-        let edges = upper_edges(&layers).into_iter().flatten();
+        let edges = upper_edges(self.layers.iter().chain(&self.others)).into_iter().flatten();
         let peak = self.peak.as_ref().map(|peak| peak.value);
         let values = self.largest.iter().copied().chain(edges).flatten().chain(peak);
         values.filter(|value| value.is_finite()).reduce(f64::max).filter(|value| *value > 0.0)
@@ -140,12 +140,12 @@ fn names(layers: &[Layer], edges: &[Vec<Option<f64>>], time: &Time, top: f64) ->
 fn layer_key(layer: &Layer) -> Key {
     Key {
         swatch: Swatch::Area("g", layer.colour),
-        name: quote::cut_middle(&quote::escape(&layer.name), NAME),
+        name: quote::cut_middle(&quote::escape(&layer.name), NAME_COLUMNS),
         figure: layer.figure.clone(),
     }
 }
 
-/// Makes the legend's line of a limit that the chart is too low for.
+/// Makes the legend's line of a limit that is not drawn, because it is far above the areas.
 fn limit_above_key(limit: Limit) -> Key {
     let swatch = Swatch::Line("lm", colours::LIMIT, "4 2");
     Key { swatch, name: "above the chart:".to_owned(), figure: limit.words }
@@ -175,22 +175,28 @@ fn visible(layers: Vec<Layer>, others: Option<Layer>, least: f64) -> Vec<Layer> 
 }
 
 /// Gives the upper edge of each layer: the sum of its values and the known ones of all layers below it.
-fn upper_edges(layers: &[Layer]) -> Vec<Vec<Option<f64>>> {
-    let mut below: Vec<f64> = Vec::new();
-    let edge = |layer: &Layer| {
-        below.resize(below.len().max(layer.values.len()), 0.0);
-        let add = |(below, value): (&mut f64, &Option<f64>)| {
-            *below += (*value)?;
-            Some(*below)
-        };
-        below.iter_mut().zip(&layer.values).map(add).collect()
-    };
-    layers.iter().map(edge).collect()
+fn upper_edges<'a>(layers: impl IntoIterator<Item = &'a Layer>) -> Vec<Vec<Option<f64>>> {
+    let mut edges = Vec::new();
+    let mut sums: Vec<f64> = Vec::new();
+    for layer in layers {
+        sums.resize(sums.len().max(layer.values.len()), 0.0);
+        let mut edge = Vec::new();
+        for (sum, value) in sums.iter_mut().zip(&layer.values) {
+            *sum += value.unwrap_or(0.0);
+            edge.push(value.map(|_| *sum));
+        }
+        edges.push(edge);
+    }
+    edges
 }
 
-/// Adds values point by point, as far as they are known. A sum is unknown where both are.
+/// Adds values point by point, as far as they are known. A sum is unknown where both values are.
 fn add(a: &[Option<f64>], b: &[Option<f64>]) -> Vec<Option<f64>> {
-    a.iter().zip(b).map(|(a, b)| a.iter().chain(b).copied().reduce(|a, b| a + b)).collect()
+    let sum = |(a, b): (&Option<f64>, &Option<f64>)| match (a, b) {
+        (Some(a), Some(b)) => Some(a + b),
+        (one, None) | (None, one) => *one,
+    };
+    a.iter().zip(b).map(sum).collect()
 }
 
 #[cfg(test)]

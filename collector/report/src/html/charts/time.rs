@@ -3,15 +3,19 @@
 use crate::figures::short;
 use crate::model::report::Series;
 use crate::model::style::TimeUnit;
+use crate::over_time::{Column, OverTime, Point, Rule};
 use crate::units::Units;
 
-/// Units from the start to the end of the run in which paths are drawn. Half of one is a quarter of a pixel on a wide page.
+/// Width of a plot in the units of paths, which are whole numbers. On a wide page that is about half a pixel a unit.
 pub(super) const WIDTH: f64 = 2000.0;
 
 /// The run's time, and the points of its series.
 pub(super) struct Time<'a> {
+    /// Length of the run, seconds; above 0.
     pub(super) wall_s: f64,
+    /// The begin of each point, seconds after the start.
     pub(super) start_s: &'a [f64],
+    /// The end of each point, seconds after the start.
     pub(super) end_s: &'a [f64],
     unit: TimeUnit,
 }
@@ -19,9 +23,8 @@ pub(super) struct Time<'a> {
 impl<'a> Time<'a> {
     /// Makes the axis of a run of `wall_s` seconds, with the points of its series.
     pub(super) fn new(series: &'a Series, wall_s: f64, units: Units) -> Self {
-        /// A shorter run has no axis: a nanosecond is the resolution of its times.
+        /// A nanosecond, the resolution of times. A shorter run gets an axis of this length, since times are divided by it.
         const LEAST_S: f64 = 1e-9;
-        // A run of no length has its points at its start.
         let wall_s = if wall_s > LEAST_S { wall_s } else { LEAST_S };
         Self { wall_s, start_s: &series.start_s, end_s: &series.end_s, unit: units.time }
     }
@@ -31,17 +34,17 @@ impl<'a> Time<'a> {
         Time { start_s, end_s, ..*self }
     }
 
-    /// Gives the part of the run that is over at a moment, from 0 to 1.
+    /// Gives the part of the run that is over at a moment, seconds after the start: from 0 to 1.
     pub(super) fn part(&self, at_s: f64) -> f64 {
         (at_s / self.wall_s).clamp(0.0, 1.0)
     }
 
-    /// Gives the place of a moment in a path, from 0 to [`WIDTH`].
+    /// Gives the horizontal position of a moment in a path, from 0 to [`WIDTH`].
     pub(super) fn x(&self, at_s: f64) -> i64 {
         (self.part(at_s) * WIDTH).round() as i64
     }
 
-    /// Joins each point with one of the values: its begin and its end, seconds after the start, and the value.
+    /// Gives the begin and the end of each point, seconds after the start, and the value at the point's place among `values`.
     pub(super) fn points<T>(
         &self,
         values: impl IntoIterator<Item = T>,
@@ -53,8 +56,26 @@ impl<'a> Time<'a> {
             .map(|((start_s, end_s), value)| (*start_s, *end_s, value))
     }
 
-    /// Gives moments for an axis, about `most` at most: the part of the run that is over then, and its text. The last has the
-    /// unit behind it.
+    /// Joins the points to about one for each of `parts` equal parts of the run. Each quantity has a rule by which its values are
+    /// joined, and a value for each point. A point of the result has a value for each quantity, in their order.
+    pub(super) fn joined<'q>(
+        &self,
+        parts: f64,
+        quantities: impl IntoIterator<Item = (Rule, &'q [Option<f64>])>,
+    ) -> Vec<Point> {
+        let quantities: Vec<(Rule, &[Option<f64>])> = quantities.into_iter().collect();
+        let columns =
+            quantities.iter().map(|(rule, _)| Column { name: String::new(), rule: *rule }).collect();
+        let mut points = Vec::new();
+        for (start_s, end_s, at) in self.points(0..) {
+            let values = quantities.iter().map(|(_, values)| values.get(at).copied().flatten()).collect();
+            points.push(Point { start_s, end_s, values });
+        }
+        OverTime { columns, points }.every(self.wall_s / parts).points
+    }
+
+    /// Gives about `most` round moments for an axis at most: the part of the run that is over then, and the moment as text. The
+    /// last text has the unit behind it.
     pub(super) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
         let whole = self.unit.convert(self.wall_s);
         let ticks = super::axis::ticks(whole, most);
@@ -71,7 +92,7 @@ impl<'a> Time<'a> {
         format!("{} {}", short(self.unit.convert(at_s)), self.unit.symbol())
     }
 
-    /// Gives the symbol of its unit, and how many seconds that has.
+    /// Gives the symbol of the axis's unit, and the unit's length in seconds.
     pub(super) fn unit(&self) -> (&'static str, f64) {
         (self.unit.symbol(), self.unit.seconds())
     }

@@ -13,7 +13,7 @@ const NAME_WIDTH: usize = 8;
 /// Columns of a bar.
 const BAR_WIDTH: usize = 24;
 
-/// Writes what runs, and how far it is.
+/// Writes the title: the command, and how far the run is.
 pub(super) fn title(model: &Model, canvas: &mut Canvas<'_>) {
     let Frame { at_s, stage, .. } = &model.frame;
     let time = figures::readable(*at_s);
@@ -48,14 +48,14 @@ pub(super) fn title(model: &Model, canvas: &mut Canvas<'_>) {
     canvas.pieces(&[(quote::cut(&command, room), Look::Head), ("  ".into(), Look::Plain), (told, look)]);
 }
 
-/// A bar.
+/// A bar of a quantity. All its values have one unit.
 struct Bar {
     name: &'static str,
     /// What is used now. `None`: not known.
     now: Option<f64>,
     /// The most that was used. `None`: not known.
     peak: Option<f64>,
-    /// What may be used, in the same unit. `None`: not known.
+    /// What may be used. `None`: not known.
     limit: Option<f64>,
     /// The figures as text.
     told: String,
@@ -73,7 +73,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     }
 }
 
-/// Makes the text of a bar: filled up to now, with a mark at the peak. Without a limit it is empty.
+/// Makes the text of a bar: filled up to the value now, with a mark at a higher peak. Without a limit the bar is empty.
 fn drawn(bar: &Bar, is_unicode: bool) -> String {
     // How many cells a bar of this value fills. `None`: the value or the limit is not known.
     let cells = |value: Option<f64>| {
@@ -84,10 +84,14 @@ fn drawn(bar: &Bar, is_unicode: bool) -> String {
     // The mark is in the last cell that the peak fills.
     let mark_at = cells(bar.peak).map(|cells| cells.saturating_sub(1));
     let (fill, mark) = if is_unicode { ('█', '│') } else { ('#', '|') };
-    let cell = |at: usize| match at < filled {
-        true => fill,
-        false if Some(at) == mark_at => mark,
-        false => ' ',
+    let cell = |at: usize| {
+        if at < filled {
+            fill
+        } else if Some(at) == mark_at {
+            mark
+        } else {
+            ' '
+        }
     };
     format!("[{}]", (0..BAR_WIDTH).map(cell).collect::<String>())
 }
@@ -102,7 +106,7 @@ fn cpu(model: &Model) -> Bar {
     Bar { name: "CPU", now: in_cores(now), peak: in_cores(peak), limit, told }
 }
 
-/// Gives what stands behind a peak: nothing if the peak is of the whole run, as in a finished one. Else it is of what this program saw.
+/// Gives what stands behind a peak. In a finished run, it is the peak of the whole run; else of what this program saw.
 fn peak_note(model: &Model) -> &'static str {
     if model.run.length_s.is_some() { "" } else { " seen" }
 }
@@ -142,12 +146,12 @@ fn gpu_memory(model: &Model) -> Bar {
     Bar { name: "GPU mem", now: number(now), peak: number(peak), limit: number(limit), told }
 }
 
-/// Makes the bar of the time so far against the limit of the batch job, else against the length of a finished run.
+/// Makes the bar of the time so far against the end of the batch job, else against the length of a finished run.
 fn time(model: &Model) -> Bar {
-    let limit = model.run.limit_s.or(model.run.length_s);
+    let limit = model.run.job_end_s.or(model.run.length_s);
     let now = figures::readable(model.frame.at_s);
-    let told = match (model.run.limit_s, model.run.length_s) {
-        (Some(limit), _) => format!("{now} of {} (job)", figures::readable(limit)),
+    let told = match (model.run.job_end_s, model.run.length_s) {
+        (Some(job_end), _) => format!("{now} of {} (job)", figures::readable(job_end)),
         (None, Some(length)) => format!("{now} of {}", figures::readable(length)),
         (None, None) => format!("{now}, no limit known"),
     };

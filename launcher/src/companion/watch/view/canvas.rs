@@ -18,7 +18,7 @@ pub(super) enum Look {
     Selected,
     /// What went wrong.
     Bad,
-    /// Of the command with this rank in the legend.
+    /// The command with this rank among those with most RAM.
     Command(usize),
 }
 
@@ -60,7 +60,7 @@ impl<'a> Canvas<'a> {
         self.row
     }
 
-    /// The columns.
+    /// The number of columns.
     pub(super) fn width(&self) -> usize {
         self.buffer.area.width.into()
     }
@@ -70,7 +70,7 @@ impl<'a> Canvas<'a> {
         self.console.is_unicode
     }
 
-    /// Writes the next line in this row.
+    /// Makes this row the one that is written next.
     pub(super) fn go_to(&mut self, row: u16) {
         self.row = row;
     }
@@ -80,8 +80,8 @@ impl<'a> Canvas<'a> {
         self.pieces(&[(text, look)]);
     }
 
-    /// Writes a line of several pieces, each with its look. What has no room in the row is cut, and ends in `...`. If a piece is selected, the look of
-    /// the rest of the row is, too.
+    /// Writes a line of several pieces, each with its look. A piece that has no room in the row is cut, and ends in `...`. If a
+    /// piece has the look `Selected`, the rest of the row gets it, too.
     pub(super) fn pieces<T: AsRef<str>>(&mut self, pieces: &[(T, Look)]) {
         let area = self.buffer.area;
         let row = self.row;

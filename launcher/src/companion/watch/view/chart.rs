@@ -22,7 +22,8 @@ const MORE: &str = "  ...";
 /// Most columns of a name in the legend.
 const NAME_WIDTH: usize = 14;
 
-/// Draws the chart with so many rows, and in [`super::CHART_FRAME_ROWS`] more its head, axis and legend.
+/// Draws the chart's head, `rows` rows of the chart itself, and its axis and legend. [`super::CHART_FRAME_ROWS`] is at least what
+/// the other lines take.
 pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     let names = model.history.largest_commands(LETTERS.len());
     // A finished run is shown as a whole.
@@ -31,15 +32,12 @@ pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     let columns = model.history.columns(end_s, width, &names);
     let top = columns.iter().flatten().map(|column| column.ram_bytes).max().unwrap_or(0);
     let top_label = if columns.iter().all(Option::is_none) { UNKNOWN.into() } else { bytes(top, model.unit) };
-    canvas.pieces(&[("RAM over time", Look::Head), (&known(model), Look::Dim)]);
+    canvas.pieces(&[("RAM over time", Look::Head), (&head_note(model), Look::Dim)]);
     let stacks: Vec<Vec<Cell>> =
         columns.iter().map(|column| stack(column.as_ref(), top, rows.into())).collect();
     // From the top row to the lowest one, which is 0 in a stack.
     for row in (0..usize::from(rows)).rev() {
-        let label = match row + 1 == usize::from(rows) {
-            true => top_label.as_str(),
-            false => "",
-        };
+        let label = if row + 1 == usize::from(rows) { top_label.as_str() } else { "" };
         let mut pieces = vec![(pad_left(label) + " ", Look::Dim)];
         for stack in &stacks {
             pieces.push(match stack.get(row) {
@@ -55,8 +53,8 @@ pub(super) fn draw(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     legend(model, &names, canvas);
 }
 
-/// Gives what stands behind the chart's title. Of a run that goes on, it says of what time nothing is known.
-fn known(model: &Model) -> String {
+/// Gives what stands behind the chart's title. In a run that goes on, it says for what time RAM or commands are unknown.
+fn head_note(model: &Model) -> String {
     if model.run.length_s.is_some() {
         return "  by what each command adds".into();
     }
@@ -85,29 +83,28 @@ enum Cell {
     Unsplit,
 }
 
-/// Gives the cells of a column from below, as many as its RAM takes. `top`: the RAM of a full column of `rows` cells, bytes. There are
-/// none if the column has no RAM, or nothing is known of it.
+/// Gives the cells of a column from below, as many as its RAM takes. There are none if the RAM is 0 or unknown. `top`: the RAM of a
+/// full column of `rows` cells, bytes.
 fn stack(column: Option<&Column>, top: u64, rows: usize) -> Vec<Cell> {
     let Some(column) = column.filter(|column| column.ram_bytes > 0) else { return Vec::new() };
     let cells = (column.ram_bytes as f64 / top.max(1) as f64 * rows as f64).round() as usize;
     // Even the smallest RAM is shown.
     let cells = cells.clamp(1, rows);
     let Some(commands) = &column.by_command else { return vec![Cell::Unsplit; cells] };
-    // Where each command ends, if they are stacked, bytes. What several commands add can be of different moments of a sample, so
-    // together they can be more than the largest RAM.
-    let ends: Vec<f64> = commands
-        .iter()
-        .scan(0.0, |end, bytes| {
-            *end += *bytes as f64;
-            Some(*end)
-        })
-        .collect();
+    // The upper end of each command in the stack, bytes. What commands add can be of different moments of a sample, so together
+    // they can have more than the largest RAM.
+    let mut ends: Vec<f64> = Vec::new();
+    let mut end = 0.0;
+    for bytes in commands {
+        end += *bytes as f64;
+        ends.push(end);
+    }
     let largest = (0..commands.len()).max_by_key(|rank| (commands[*rank], std::cmp::Reverse(*rank)));
     // A cell is of the command in its middle.
     let cell = |row: usize| {
         let middle = (row as f64 + 0.5) / rows as f64 * top as f64;
-        // If all commands end below the middle of the lowest cell, it is of the largest one.
-        let are_small = row == 0 && ends.last().is_some_and(|end| *end < middle && *end > 0.0);
+        // If all commands end below the middle of the lowest cell, that cell is of the largest command.
+        let are_small = row == 0 && end < middle && end > 0.0;
         let rank = ends.iter().position(|end| *end >= middle).or(largest.filter(|_| are_small));
         rank.map_or(Cell::Others, Cell::Command)
     };
@@ -120,8 +117,8 @@ fn axis(model: &Model, end_s: f64, width: usize, canvas: &mut Canvas<'_>) {
     let mut line = vec![if canvas.is_unicode() { "─" } else { "-" }; width];
     if model.run.length_s.is_some() && end_s > 0.0 {
         let at = (model.frame.at_s / end_s * width as f64) as usize;
-        if let Some(place) = line.get_mut(at.min(width.saturating_sub(1))) {
-            *place = "^";
+        if let Some(mark) = line.get_mut(at.min(width.saturating_sub(1))) {
+            *mark = "^";
         }
     }
     let start = pad_left("0 s");
@@ -130,8 +127,8 @@ fn axis(model: &Model, end_s: f64, width: usize, canvas: &mut Canvas<'_>) {
     canvas.line(&format!("{start} {line} {end}"), Look::Dim);
 }
 
-/// Draws the legend: the letter of each of these commands, and its RAM at the moment that is shown. Those with most come first. Where
-/// one has no room as a whole, `...` stands for it and those after it.
+/// Draws the legend: the letter of each command, and its RAM at the moment that is shown. Commands with most RAM then come first.
+/// If one has no room, `...` stands for it and all after it. `names`: the commands in the order of their letters.
 fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
     let now = model.frame.ram_by_command.as_deref().unwrap_or_default();
     let bytes_of = |name: &str| now.iter().find(|(known, _)| known == name).map(|(_, bytes)| *bytes);
@@ -142,13 +139,13 @@ fn legend(model: &Model, names: &[&str], canvas: &mut Canvas<'_>) {
     let mut left = canvas.width().saturating_sub(quote::width(&at));
     let mut pieces = vec![(at, Look::Dim)];
     let count = entries.len();
-    for (place, (rank, name, bytes)) in entries.into_iter().enumerate() {
+    for (position, (rank, name, bytes)) in entries.into_iter().enumerate() {
         let name = column(name, quote::width(&quote::escape(name)).min(NAME_WIDTH));
         // A command that is not among those with most RAM of this moment has little or none.
         let bytes = bytes.map_or("-".into(), |value| super::text::bytes(value, model.unit));
         let (letter, told) = (format!("  {}", LETTERS[rank]), format!(" {name} {bytes}"));
         let width = letter.len() + quote::width(&told);
-        let kept_for_mark = if place + 1 < count { MORE.len() } else { 0 };
+        let kept_for_mark = if position + 1 < count { MORE.len() } else { 0 };
         if width + kept_for_mark > left {
             pieces.push((MORE.into(), Look::Dim));
             break;

@@ -10,19 +10,20 @@ use crate::companion::watch::model::Model;
 /// Columns of the head before coverage and events.
 const HEAD_WIDTH: usize = 9;
 /// Most columns of a GPU's name, which is last in its line.
-const LAST_WIDTH: usize = 24;
+const GPU_NAME_WIDTH: usize = 24;
 
 /// Gives how many rows the GPUs want: a head, one for each, and one for the run's processes on them. 0 without GPUs.
 pub(super) fn gpu_rows(model: &Model) -> u16 {
     let rows = match model.frame.gpus.len() {
         0 => 0,
-        gpus => 1 + gpus + usize::from(!users(model).is_empty()),
+        gpus => 1 + gpus + usize::from(!gpu_users(model).is_empty()),
     };
     u16::try_from(rows).unwrap_or(u16::MAX)
 }
 
-/// Gives the run's processes that have GPU memory: the bytes, and a text of both. Those with most come first.
-fn users(model: &Model) -> Vec<(u64, String)> {
+/// Gives the run's processes that have GPU memory: the bytes of each, and a text of the process and its bytes. Those with most come
+/// first.
+fn gpu_users(model: &Model) -> Vec<(u64, String)> {
     let user = |process: &crate::companion::watch::frame::Process| {
         let bytes = process.gpu_bytes.filter(|bytes| *bytes > 0)?;
         let pid = process.pid.map_or(UNKNOWN.into(), |pid| pid.to_string());
@@ -38,27 +39,27 @@ pub(super) fn gpus(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     if rows == 0 {
         return;
     }
-    let users = users(model);
-    let ours: Vec<&str> = users.iter().map(|(_, told)| told.as_str()).collect();
-    // With the head and one GPU, there are two rows before it.
-    let has_user_row = !ours.is_empty() && rows > 2;
+    let users: Vec<String> = gpu_users(model).into_iter().map(|(_, told)| told).collect();
+    // The row of the processes has room only if the head and one GPU have theirs.
+    let has_user_row = !users.is_empty() && rows > 2;
     let rows_for_gpus = rows - 1 - u16::from(has_user_row);
     let shown = usize::from(rows_for_gpus).min(model.frame.gpus.len());
     let hidden = model.frame.gpus.len() - shown;
     let more = if hidden > 0 { format!("({hidden} more)") } else { String::new() };
-    let head = columns("GPUS", ["UTIL", "RUN'S", "IN USE", "OF", "POWER", "TEMP"].map(String::from), &more);
+    let head =
+        gpu_columns("GPUS", ["UTIL", "RUN'S", "IN USE", "OF", "POWER", "TEMP"].map(String::from), &more);
     canvas.line(&head, Look::Head);
-    for (place, gpu) in model.frame.gpus.iter().take(shown).enumerate() {
-        canvas.line(&gpu_line(model, place, gpu), Look::Plain);
+    for (position, gpu) in model.frame.gpus.iter().take(shown).enumerate() {
+        canvas.line(&gpu_line(model, position, gpu), Look::Plain);
     }
     if has_user_row {
-        canvas.line(&format!("  on all of them: {}", ours.join(", ")), Look::Plain);
+        canvas.line(&format!("  on all of them: {}", users.join(", ")), Look::Plain);
     }
 }
 
-/// Makes the line of a GPU. `place`: its place in the list, which stands for a number that the driver does not give.
-fn gpu_line(model: &Model, place: usize, gpu: &Gpu) -> String {
-    let number = gpu.index.map_or_else(|| place.to_string(), |index| index.to_string());
+/// Makes the line of a GPU. `position`: that in the list, which is its number if the driver gives none.
+fn gpu_line(model: &Model, position: usize, gpu: &Gpu) -> String {
+    let number = gpu.index.map_or_else(|| position.to_string(), |index| index.to_string());
     let bytes = |value| some_bytes(value, model.unit);
     let gauge = |value: Option<f64>, unit| value.map_or(UNKNOWN.into(), |value| format!("{value:.0} {unit}"));
     let name = if gpu.name.is_empty() { &gpu.id } else { &gpu.name };
@@ -70,20 +71,20 @@ fn gpu_line(model: &Model, place: usize, gpu: &Gpu) -> String {
         gauge(gpu.power_w, "W"),
         gauge(gpu.temperature_c, "C"),
     ];
-    columns(&format!("  GPU{number}"), figures, name)
+    gpu_columns(&format!("  GPU{number}"), figures, name)
 }
 
 /// Makes a line of the table of GPUs: the head's, or that of a GPU. `last`: what stands in the last column.
-fn columns(first: &str, [busy, run, used, total, power, temperature]: [String; 6], last: &str) -> String {
+fn gpu_columns(first: &str, [busy, run, used, total, power, temperature]: [String; 6], last: &str) -> String {
     format!(
         "{first:<8} {busy:>5} {run:>8} {used:>8} {total:>8} {power:>6} {temperature:>5}  {}",
-        quote::cut(last, LAST_WIDTH)
+        quote::cut(last, GPU_NAME_WIDTH)
     )
 }
 
 /// Says which alerts are on, in at most so many rows.
 pub(super) fn alarms(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
-    listed("ALERTS", &model.frame.alarms, rows, Look::Bad, canvas);
+    section("ALERTS", &model.frame.alarms, rows, Look::Bad, canvas);
 }
 
 /// Gives how many rows the lines about how figures are known want.
@@ -93,7 +94,7 @@ pub(super) fn coverage_rows(model: &Model) -> u16 {
 
 /// Says how figures are known, in at most so many rows.
 pub(super) fn coverage(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
-    listed("COVERAGE", &model.frame.coverage, rows, Look::Plain, canvas);
+    section("COVERAGE", &model.frame.coverage, rows, Look::Plain, canvas);
 }
 
 /// Gives how many rows the events want.
@@ -103,11 +104,11 @@ pub(super) fn event_rows(model: &Model) -> u16 {
 
 /// Says what happened, in at most so many rows.
 pub(super) fn events(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
-    listed("EVENTS", &model.frame.events, rows, Look::Plain, canvas);
+    section("EVENTS", &model.frame.events, rows, Look::Plain, canvas);
 }
 
-/// Writes lines in at most so many rows, with `head` before the first one. The last one that has room counts those that have none.
-fn listed(head: &str, lines: &[String], rows: u16, look: Look, canvas: &mut Canvas<'_>) {
+/// Writes lines in at most so many rows, with `head` before the first one. If some have no room, the last row says how many.
+fn section(head: &str, lines: &[String], rows: u16, look: Look, canvas: &mut Canvas<'_>) {
     let shown = usize::from(rows);
     let hidden = lines.len().saturating_sub(shown);
     for (at, line) in lines.iter().take(shown).enumerate() {
@@ -116,7 +117,7 @@ fn listed(head: &str, lines: &[String], rows: u16, look: Look, canvas: &mut Canv
             true => format!("  (and {hidden} more)"),
             false => String::new(),
         };
-        // The count keeps its room.
+        // The count is not cut: the line gets the room that is left.
         let room = canvas.width().saturating_sub(HEAD_WIDTH + more.len());
         let line = quote::cut(&quote::escape(line), room);
         canvas.pieces(&[(format!("{head:<HEAD_WIDTH$}"), Look::Head), (line, look), (more, Look::Dim)]);

@@ -26,7 +26,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         canvas.pieces(&[(format!("  {key:<12}"), Look::Head), (meaning.into(), Look::Plain)]);
     }
     canvas.line("", Look::Plain);
-    let rss = match model.run.length_s {
+    let figures = match model.run.length_s {
         Some(_) => {
             "RSS and CPU time of a process are those of its whole life; RAM is the largest of the sample."
         }
@@ -34,7 +34,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
             "RAM counts shared memory once; RSS counts it in each process. Commands share RAM by their RSS."
         }
     };
-    canvas.line(rss, Look::Plain);
+    canvas.line(figures, Look::Plain);
     canvas.line(
         "| in a bar is the peak: of RAM in the whole run, of the rest as far as it was seen. ? is unknown.",
         Look::Plain,

@@ -25,11 +25,11 @@ const LEAST_PROCESS_ROWS: u16 = 3;
 const MOST_CHART_ROWS: u16 = 8;
 /// Rows of the chart beside the chart itself: its head, its axis and its legend.
 const CHART_FRAME_ROWS: u16 = 4;
-/// Most rows of alarms; and of GPUs, of what is known, and of events where the terminal is small.
-const FEW: u16 = 3;
+/// Most rows of the alarms. On a small terminal, also the most rows each of GPUs, coverage and events.
+const MOST_FACT_ROWS: u16 = 3;
 /// A terminal with fewer rows is small.
 const SMALL_BELOW_ROWS: u16 = 40;
-/// Rows of a text beside those of its lists: more than title, bars, chart and heads take. Empty ones are cut off.
+/// Rows of a text for all but its lists: more than title, alarms, bars, chart and heads take. Empty ones are cut off.
 const OTHER_TEXT_ROWS: usize = 64;
 
 /// Draws the model onto the whole buffer.
@@ -45,13 +45,14 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
         return;
     }
     bars::title(model, &mut canvas);
-    facts::alarms(model, FEW, &mut canvas);
+    facts::alarms(model, MOST_FACT_ROWS, &mut canvas);
     bars::draw(model, &mut canvas);
     let key_rows = u16::from(model.is_interactive);
     let left = area.height.saturating_sub(canvas.row() + key_rows);
     let wanted = rows_below_wanted(model);
-    let below = shares(left.saturating_sub(LEAST_PROCESS_ROWS), wanted, is_small(area.height));
-    let rows_below: u16 = below.iter().sum();
+    let [gpu_rows, coverage_rows, event_rows] =
+        shares(left.saturating_sub(LEAST_PROCESS_ROWS), wanted, is_small(area.height));
+    let rows_below = gpu_rows + coverage_rows + event_rows;
     // The chart gets at most half of what is left, and the processes the rest.
     let half = left.saturating_sub(rows_below) / 2;
     let chart_rows = half.saturating_sub(CHART_FRAME_ROWS).min(MOST_CHART_ROWS);
@@ -64,7 +65,6 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
     if model.is_interactive {
         canvas.go_to(processes_end);
     }
-    let [gpu_rows, coverage_rows, event_rows] = below;
     facts::gpus(model, gpu_rows, &mut canvas);
     facts::coverage(model, coverage_rows, &mut canvas);
     facts::events(model, event_rows, &mut canvas);
@@ -79,11 +79,11 @@ fn rows_below_wanted(model: &Model) -> [u16; 3] {
     [facts::gpu_rows(model), facts::coverage_rows(model), facts::event_rows(model)]
 }
 
-/// Shares `rows` out to parts, which want so many each: in their order, until none is left. On a small terminal a part gets at most
-/// [`FEW`].
+/// Gives each part the rows that it wants, in the order of the parts, until none of `rows` is left. On a small terminal a part gets
+/// at most [`MOST_FACT_ROWS`].
 fn shares(mut rows: u16, wanted: [u16; 3], is_small: bool) -> [u16; 3] {
     wanted.map(|wanted| {
-        let most = if is_small { wanted.min(FEW) } else { wanted };
+        let most = if is_small { wanted.min(MOST_FACT_ROWS) } else { wanted };
         let share = most.min(rows);
         rows -= share;
         share
@@ -95,7 +95,7 @@ const fn is_small(height: u16) -> bool {
     height < SMALL_BELOW_ROWS
 }
 
-/// Draws the model as text of so many columns, with as many lines as it takes.
+/// Draws the model as text of so many columns, with as many lines as it takes; about 65,000 cells at most.
 pub(super) fn text(model: &Model, columns: u16) -> String {
     let below = rows_below_wanted(model).map(usize::from);
     let listed = model.rows.len() + below.iter().sum::<usize>();

@@ -13,19 +13,19 @@ const FIGURES_WIDTH: usize = 46;
 /// Least columns of a name. On a narrower terminal, figures are cut.
 const LEAST_NAME_WIDTH: usize = 8;
 
-/// Draws the processes from the canvas's row on, above the row `end`: a title, the head of the table, and as many as have room.
+/// Draws the processes from the canvas's row on, above the row `end`: a title, the head of the table, and as many rows as fit.
 pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
     let name_width = canvas.width().saturating_sub(FIGURES_WIDTH).max(LEAST_NAME_WIDTH);
     if canvas.row() >= end {
         return;
     }
-    canvas.line(&quote::cut(&told(model), canvas.width()), Look::Head);
+    canvas.line(&quote::cut(&title(model), canvas.width()), Look::Head);
     if canvas.row() >= end {
         return;
     }
-    // A tracking file has figures of whole lives.
-    let (rss, cpu) = if model.run.length_s.is_some() { ("PEAK RSS", "CPU s") } else { ("RSS", "CPU s") };
-    let head = figures(["LIVE", rss, "CPU", cpu, "GPU MEM", "ENDED"].map(String::from));
+    // A tracking file has no RSS of a moment, but the peak of each process's whole life.
+    let rss = if model.run.length_s.is_some() { "PEAK RSS" } else { "RSS" };
+    let head = figures(["LIVE", rss, "CPU", "CPU s", "GPU MEM", "ENDED"].map(String::from));
     canvas.line(&format!("{}{head}", column("COMMAND", name_width)), Look::Dim);
     let room = usize::from(end.saturating_sub(canvas.row()));
     // The selected row stays in sight.
@@ -34,10 +34,12 @@ pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
     let is_cut = !model.is_interactive && model.rows.len() > room;
     let shown = if is_cut { room.saturating_sub(1) } else { room };
     for (at, row) in model.rows.iter().enumerate().skip(first).take(shown) {
-        let look = match model.is_interactive && at == model.selected {
-            true => Look::Selected,
-            false if row.live == 0 => Look::Dim,
-            false => Look::Plain,
+        let look = if model.is_interactive && at == model.selected {
+            Look::Selected
+        } else if row.live == 0 {
+            Look::Dim
+        } else {
+            Look::Plain
         };
         canvas.line(&line(model, row, name_width), look);
     }
@@ -47,7 +49,7 @@ pub(super) fn draw(model: &Model, end: u16, canvas: &mut Canvas<'_>) {
 }
 
 /// Says how many processes there are, and what is not in the list.
-fn told(model: &Model) -> String {
+fn title(model: &Model) -> String {
     let Frame { stage, processes, threads, others, ended, .. } = &model.frame;
     let (live, threads) = (count(*processes), count(*threads));
     let mut parts = vec![match stage {
@@ -74,14 +76,15 @@ fn told(model: &Model) -> String {
     parts.join(", ")
 }
 
-/// Makes the line of a row: its name, indented by its depth, and its figures. Live and ended processes have different ones.
+/// Makes the line of a row: its name, indented by its depth, and its figures: those of the live processes, or if there is none,
+/// those of the ended ones.
 fn line(model: &Model, row: &Row, name_width: usize) -> String {
     let mark = match (row.has_children, row.is_folded) {
         (true, true) => "+ ",
         (true, false) => "- ",
         (false, _) => "  ",
     };
-    // At most a third of the column, so that names of a deep tree have room.
+    // The indent is at most a third of the column, so that names deep in the tree have room.
     let indent = " ".repeat((2 * row.depth).min(name_width / 3)) + mark;
     let name = match row.pid {
         Some(pid) => format!("{indent}{} [{pid}]", row.command),
@@ -91,12 +94,12 @@ fn line(model: &Model, row: &Row, name_width: usize) -> String {
     let figures = match row.live {
         // Of ended processes, only the largest peak and the sum of CPU time are known.
         0 => {
-            let of = row.ended.unwrap_or_default();
+            let of_ended = row.ended.unwrap_or_default();
             figures([
                 "0".into(),
-                some_bytes(of.peak_rss_bytes, model.unit),
+                some_bytes(of_ended.peak_rss_bytes, model.unit),
                 String::new(),
-                cpu_seconds(of.cpu_s),
+                cpu_seconds(of_ended.cpu_s),
                 String::new(),
                 ended,
             ])

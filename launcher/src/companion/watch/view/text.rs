@@ -5,7 +5,7 @@ use gpu_track_collector::{RamUnit, figures, quote};
 /// Stands for what is not known.
 pub(in super::super) const UNKNOWN: &str = "?";
 
-/// Writes bytes in this unit, or in the largest that fits.
+/// Writes bytes in `unit`. `None`: in the largest unit that fits.
 pub(in super::super) fn bytes(bytes: u64, unit: Option<RamUnit>) -> String {
     let unit = unit.unwrap_or_else(|| RamUnit::that_fits(bytes as f64));
     format!("{} {}", figures::short(unit.convert(bytes as f64)), unit.symbol())

@@ -1,9 +1,9 @@
-//! Steps of the memory of the run's processes on a device: between two lists of the driver, that of a process rose or fell by much,
-//! or that of all of them together rose by very much (a jump).
+//! Steps of the run's memory on a device. Between two of the driver's lists of processes, the memory of one process rose or fell by
+//! much, or the memory of all together rose by very much (a jump).
 //!
-//! Both sides of a step are known: readings that the device gave within the time for which it may be left unread. A process that
-//! began during the run held nothing before its first list. One that is no longer listed holds nothing. Nothing is known of memory
-//! that a list does not tell, and of all memory on a lost device.
+//! Both amounts of a step must be known, and the first must not be too old. A process that began during the run held nothing before it
+//! was first listed. One that is no longer listed holds nothing. Memory that a list does not tell is unknown, and so is all memory on
+//! a lost device.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,15 @@ use crate::run::steps::policy::POLICY;
 /// A step. Times are CLOCK_MONOTONIC nanoseconds, amounts bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryStep {
-    /// The id of the process in the run; `None`: all of them together rose.
+    /// The id of the process in the run; `None`: it is a jump of all processes together.
     pub process: Option<u64>,
-    /// When the amount before was read, or was 0 for sure.
+    /// When the amount `from` was read, or was 0 for sure.
     pub from_ns: u64,
+    /// When the amount `to` was read.
     pub at_ns: u64,
     pub from: u64,
     pub to: u64,
-    /// It is told; others are counted.
+    /// It is told as an event. Otherwise it is only counted.
     pub is_told: bool,
 }
 
@@ -31,54 +32,56 @@ pub(crate) struct MemoryStep {
 pub(super) struct MemoryList<'a> {
     /// When it was read, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
-    /// What was read before is too old, CLOCK_MONOTONIC nanoseconds.
+    /// An amount that was read before this time is too old for a step, CLOCK_MONOTONIC nanoseconds.
     pub oldest_ns: u64,
     /// The device's memory, bytes, if it is known.
     pub memory_bytes: Option<u64>,
-    /// Memory of each process whose figures are kept, by id, bytes; `None`: the list has the process without it.
+    /// Memory of each listed process whose figures are kept, by id, bytes; `None`: the list does not tell it.
     pub by_process: &'a BTreeMap<u64, Option<u64>>,
     /// Memory of all processes of the run, bytes; `None`: that of one is not known.
     pub of_run: Option<u64>,
-    /// The start of those that began during the run, by id, CLOCK_MONOTONIC nanoseconds.
+    /// When each process that began during the run started, by id, CLOCK_MONOTONIC nanoseconds.
     pub starts: &'a BTreeMap<u64, u64>,
 }
 
-/// The processes that lists of a device had, and their steps.
+/// Finds the steps on a device: what the processes of earlier lists held, and the steps that were found.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct MemorySteps {
     /// When the last list was read, CLOCK_MONOTONIC nanoseconds; 0: there was none.
     listed_ns: u64,
-    /// By the id of the process.
+    /// The memory of each process that was listed, by id.
     held: BTreeMap<u64, Held>,
-    /// All of them together.
+    /// The memory of all processes together.
     run: Held,
-    /// The steps that nobody has taken yet. They are taken as soon as a reading is applied.
+    /// The steps that were not taken yet. They are taken when a reading has been applied, so they are never saved.
     #[serde(skip)]
     found: Vec<MemoryStep>,
 }
 
-/// The memory of a process, or of all.
+/// The memory of a process, or of all together.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Held {
     known: Known,
     told: StepsTold,
+    /// The process has ended. It is forgotten when a list does not have it.
     has_ended: bool,
 }
 
-/// What is known of memory before a list. Times are CLOCK_MONOTONIC nanoseconds.
+/// What is known of an amount of memory before a list. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 enum Known {
     /// Nothing.
     #[default]
     No,
-    /// The process began during the run, and held nothing then: at its start, or at the last list that did not have it.
+    /// The process began during the run, and held nothing at this time: its start, or a later list that did not have it.
     Began(u64),
-    /// So many bytes were held then.
+    /// At this time, so many bytes were held.
     Held(u64, u64),
 }
 
 impl Known {
-    /// Gives when how many bytes were held. `None`: it is not known, or was before `oldest_ns`.
+    /// Gives a time, and how many bytes were held then. `None`: this is not known, or the time is before `oldest_ns`. That a process held
+    /// nothing before it was listed is never too old.
     fn since(self, oldest_ns: u64) -> Option<(u64, u64)> {
         match self {
             Self::No => None,
@@ -89,7 +92,8 @@ impl Known {
 }
 
 impl Held {
-    /// Takes in what a list tells: bytes; `None`: it does not tell them. Gives the step to that, of at least `least` bytes.
+    /// Takes in that `to` bytes are held at a list. `None`: the list does not tell. Gives the step to that, of at least `least` bytes, as a
+    /// step of all processes.
     fn step(&mut self, list: MemoryList, to: Option<u64>, least: u64) -> Option<MemoryStep> {
         let before = self.known.since(list.oldest_ns);
         let Some(to) = to else {
@@ -104,7 +108,7 @@ impl Held {
 }
 
 impl MemorySteps {
-    /// Takes in a list.
+    /// Takes in a list, and finds the steps to it.
     pub(super) fn add(&mut self, list: MemoryList) {
         for id in list.by_process.keys() {
             let began = list.starts.get(id).map(|ns| Known::Began(self.listed_ns.max(*ns)));
@@ -113,33 +117,34 @@ impl MemorySteps {
         }
         let least = POLICY.least_on(list.memory_bytes);
         for (id, held) in &mut self.held {
-            // One that is not listed holds nothing.
+            // A process that is not listed holds nothing.
             let to = list.by_process.get(id).copied().unwrap_or(Some(0));
             let step = held.step(list, to, least);
             self.found.extend(step.map(|step| MemoryStep { process: Some(*id), ..step }));
         }
         if let Some(least) = POLICY.least_jump(list.memory_bytes) {
             let of_run = self.run.step(list, list.of_run, least);
+            // A fall of all together is no jump.
             self.found.extend(of_run.filter(|step| step.to > step.from));
         }
         self.held.retain(|id, held| !held.has_ended || list.by_process.contains_key(id));
         self.listed_ns = list.at_ns;
     }
 
-    /// Notes that the device is lost.
+    /// Notes that the device is lost: nothing is known of its memory any more.
     pub(super) fn lose(&mut self) {
         self.run.known = Known::No;
         self.held.values_mut().for_each(|held| held.known = Known::No);
     }
 
-    /// Notes that a process ended. Its memory may be listed once more.
+    /// Notes that a process ended. The driver may list it once more.
     pub(super) fn ended(&mut self, id: u64) {
         if let Some(held) = self.held.get_mut(&id) {
             held.has_ended = true;
         }
     }
 
-    /// Gives the steps since the last call.
+    /// Takes the steps that were found since the last call.
     pub(super) fn take(&mut self) -> Vec<MemoryStep> {
         std::mem::take(&mut self.found)
     }

@@ -1,5 +1,5 @@
-//! What the files of a session have of its run: the checkpoint and the journal in the state file, and the records in the ring.
-//! The files are not changed.
+//! Loads a run from the files of its session: from the checkpoint and the journal in the state file, and the records in the ring. The
+//! files are not changed.
 
 use std::sync::atomic::Ordering;
 
@@ -24,8 +24,8 @@ use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::named::NamedFile;
 use crate::sys::segment::{Segment, SegmentError};
 
-/// What a session left behind.
-pub(super) struct Left {
+/// A run, and what else the files of its session have.
+pub(super) struct LoadedRun {
     pub(super) config: Config,
     pub(super) host: HostInfo,
     /// `None`: its name was removed, or a process of the tree has spoilt it.
@@ -36,12 +36,12 @@ pub(super) struct Left {
     pub(super) is_cut_short: bool,
 }
 
-/// Whether a collector can read the segment meanwhile.
+/// Whether the run still has a collector, which reads records from the segment and journals them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Collector {
-    /// It is gone: segment and state are as it left them.
+    /// It is gone: segment and state don't change any more.
     Gone,
-    /// The state was read after the segment was copied, so it can have all that the copy has.
+    /// There can be one. The state was read after the segment was copied, so the state can have all records of the copy.
     Reads,
 }
 
@@ -52,12 +52,12 @@ pub(super) fn load_run(
     segment_file: Option<&NamedFile>,
     collector: Collector,
     now_ns: u64,
-) -> Result<Left, NotRecovered> {
+) -> Result<LoadedRun, NotRecovered> {
     if state.is_reported() {
         return Err(NotRecovered::Reported);
     }
     let (config, host) = noted(state)?;
-    // No segment: its name was removed when the report was about to be written; every record is in the journal then.
+    // Without a segment, every record is in the journal: the name was removed when the report was about to be written.
     let segment = segment_file.map_or(Ok(None), map)?;
     let is_spoilt = segment_file.is_some() && segment.is_none();
     let is_cut_short = segment_file.is_some_and(|file| file.length() < FILE_SIZE as u64);
@@ -71,13 +71,14 @@ pub(super) fn load_run(
     read_rest(unread, state, &mut run, now_ns);
     // A spoilt segment may have had records that nothing else has.
     run.health.damage.is_untrusted |= is_spoilt;
-    // No snapshot has what the records told that a collector had read, or no process was ever known.
+    // A collector had read records, and no snapshot has what they told.
     let is_lost = snapshot_number == 0 && run.health.is_state_lost;
-    if is_lost || run.tree.counts().created == 0 {
+    let has_no_process = run.tree.counts().created == 0;
+    if is_lost || has_no_process {
         let is_damaged = snapshot_number == 0 && state.has_snapshot();
         return Err(if is_damaged { NotRecovered::Damaged } else { NotRecovered::Nothing });
     }
-    Ok(Left { config, host, segment, run, is_cut_short })
+    Ok(LoadedRun { config, host, segment, run, is_cut_short })
 }
 
 /// Maps a copy of the segment. `None`: a process of the tree has spoilt it.
@@ -94,7 +95,7 @@ fn noted(state: &StateFile) -> Result<(Config, HostInfo), NotRecovered> {
     let is_empty = state.named().length() == 0;
     let bytes =
         state.load_run().ok_or(if is_empty { NotRecovered::Nothing } else { NotRecovered::Damaged })?;
-    // The version first: the configuration of another one may have other fields, which would look like damage.
+    // The version is read first. The configuration of another version may have other fields, which would look like damage.
     let (version, ..): (String, IgnoredAny, IgnoredAny) = parse(&bytes)?;
     if version != VERSION {
         return Err(NotRecovered::OtherVersion(version));
@@ -119,7 +120,6 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, n
         let mut overflow = Overflow::resume(run.found.overflow);
         overflow.note_appended(segment, u64::MAX);
         let mut hand_on = |record: StoredRecord| {
-            // First the events that happened before it.
             while let Some(event) = events.next_if(|event| event.at_ns <= record.origin.monotonic_ns) {
                 findings.push(Finding::Kernel(event));
             }
@@ -127,7 +127,7 @@ fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, n
         };
         reader.drain_rest(segment, |batch| {
             for (record, _) in batch {
-                // Records that found the ring full, written before this one.
+                // Records that found the ring full were written before this one.
                 while let Some((earlier, _)) = overflow.next_before(segment, record.position) {
                     hand_on(earlier);
                 }
