@@ -122,12 +122,22 @@ pub fn tail_of(bundle: &Path) -> &'static str {
     if bundle.join(TAIL).is_file() { TAIL } else { LIVE_TAIL }
 }
 
-/// Makes the directory of bundles, and sees whether there can be one.
+/// Makes the directory of bundles, where it is missing. Gives its path without symbolic links: one that appears later is not followed.
+///
+/// # Errors
+/// If it can't be made.
+pub fn make_directory(directory: &Path) -> io::Result<PathBuf> {
+    directory::make(directory)
+}
+
+/// Makes the directory of bundles as [`make_directory`] does, and sees whether there can be one.
 ///
 /// # Errors
 /// If there can't.
-pub fn prepare(directory: &Path) -> io::Result<()> {
-    Bundle::begin(directory).map(drop)
+pub fn prepare(directory: &Path) -> io::Result<PathBuf> {
+    let directory = make_directory(directory)?;
+    Bundle::begin(&directory)?;
+    Ok(directory)
 }
 
 /// Makes the bundle of a run that was recovered: it was killed with its launcher and its collector.
@@ -146,7 +156,7 @@ pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
 }
 
 /// Makes a bundle of a run that goes on, and gives its path. `live`: the live file, if it can be read. `environment`: that of the
-/// launcher, if it can be read.
+/// launcher, or why it can't be read.
 ///
 /// # Errors
 /// If it can't be written. Nothing of it is left then.
@@ -156,7 +166,7 @@ pub(crate) fn of_asked(
     report: &Report,
     asked: &Asked,
     live: Option<&LiveFile>,
-    environment: Option<&[(OsString, OsString)]>,
+    environment: Result<&[(OsString, OsString)], &str>,
 ) -> io::Result<PathBuf> {
     let in_collector =
         format!("the run goes on, and its collector has it; {LIVE_TAIL} has RAM, CPU and processes");
@@ -168,8 +178,8 @@ pub(crate) fn of_asked(
         asked,
         tails: vec![lacking(TAIL, &in_collector), live_tail],
         environment: match environment {
-            Some(variables) => evidence::environment(variables.iter().cloned()),
-            None => lacking(evidence::ENVIRONMENT, "that of gpu-track-run can't be read from here"),
+            Ok(variables) => evidence::environment(variables.iter().cloned()),
+            Err(reason) => lacking(evidence::ENVIRONMENT, reason),
         },
     };
     write(config, bundles, report, occasion)
@@ -210,9 +220,7 @@ fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion
         missing,
     };
     bundle.add(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
-    let path = bundle.finish()?;
-    directory::remove_oldest(&bundles.directory, bundles.most, bundles.most_bytes)?;
-    Ok(path)
+    bundle.finish(bundles.most, bundles.most_bytes)
 }
 
 impl Sink for Recorder {

@@ -129,11 +129,11 @@ enum Chosen {
 /// If there is no such run, there are several and none is named, or its file can't be read.
 fn of_live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
     let uid = rustix::process::getuid().as_raw();
-    let (all, left_out) = runs::all(&arguments.session_dir, uid);
+    let all = runs::all(&arguments.session_dir, uid);
     let find_hidden = || runs::hidden(Path::new("/proc"), uid, &all);
     if arguments.list {
         runs::tell_hidden(&find_hidden());
-        return Ok(Chosen::Listed(list(&all, left_out)));
+        return Ok(Chosen::Listed(list(&all)));
     }
     let path = match (&arguments.run, &all[..]) {
         (Some(run), _) => runs::named(run, &all, &find_hidden)?,
@@ -141,7 +141,7 @@ fn of_live(arguments: &WatchArguments) -> Result<Chosen, UsageError> {
         (None, []) => return Err(no_run(&arguments.session_dir, &find_hidden())),
         (None, _) => {
             runs::tell_hidden(&find_hidden());
-            list(&all, left_out);
+            list(&all);
             return Err(UsageError::new("several runs go on: name one by its pid"));
         }
     };
