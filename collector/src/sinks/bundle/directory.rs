@@ -251,8 +251,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = &make(directory.path()).unwrap();
         let [of_user, without_manifest, with_directory, file, link, newest] = [1, 2, 3, 4, 5, 6].map(name);
-        let others =
-            ["gpu-track.abcdefgh", "gpu-track.1.1", "gpu-track.20261126T224500.123.x.unfinished", "notes"];
+        let others = [
+            "gpu-track.abcdefgh",
+            "gpu-track.1.1",
+            "gpu-track.20261126T2245.123.7",
+            "gpu-track.20261126T224500.123.x",
+            "notes",
+        ];
         others.iter().for_each(|name| bundle_of(path, name, 1));
         for name in [&of_user, &with_directory, &newest] {
             bundle_of(path, name, 1);
