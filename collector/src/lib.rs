@@ -48,7 +48,7 @@ pub use model::signal::{signal_name, signal_number};
 pub use model::style::{Console, Output, RamUnit, StreamFile, Style, TimeUnit};
 pub use model::tree_sample::{CommandSample, Event as TrackingEvent, GpuSample, TreeSample};
 pub use recording::read as read_recording;
-pub use recover::{NotRecorded, NotRecovered, Recovered, SoFar, recover, replay, so_far};
+pub use recover::{NotRecorded, NotRecovered, Recovered, SoFar, recover, replay, so_far, was_killed};
 pub use report::alerts_in_words::event_in_words;
 pub use report::compare;
 pub use report::events;

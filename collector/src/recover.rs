@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use thiserror::Error;
 
 use self::load::{Collector, LoadedRun, load_run, note_the_dead};
-pub use self::so_far::{NotRecorded, SoFar, so_far};
+pub use self::so_far::{NotRecorded, SoFar, so_far, was_killed};
 use crate::build::{self, Inputs};
 use crate::model::config::{Config, ReportConfig};
 use crate::model::host_info::HostInfo;
@@ -244,13 +244,16 @@ impl KnownUntil {
 mod tests {
     use std::path::Path;
 
+    use gpu_track_abi::layout::RING_CAPACITY;
     use gpu_track_abi::rank::Rank;
     use gpu_track_abi::record::{Event, NAME_BYTES, Origin};
 
     use super::*;
     use crate::model::config::Layer;
+    use crate::model::record_or_event::Damage;
     use crate::store::stale;
     use crate::sys::segment::NewSession;
+    use crate::sys::segment::named::NamedFile;
 
     const LAUNCHER: u32 = 4_000_000;
 
@@ -338,6 +341,28 @@ mod tests {
         assert_eq!(mean.values(), [None; 3]);
         let says_so = |warning: &Warning| warning.text.starts_with("The RAM of 2 processes is unknown");
         assert!(report.warnings.iter().any(says_so), "{:?}", report.warnings);
+    }
+
+    // Requirement: RECORD-5
+    #[test]
+    fn record_behind_the_segment_is_read_although_the_ring_has_no_unread_one() {
+        let dir = tempfile::tempdir().unwrap();
+        // The ring is full of them, so the last record is behind it.
+        let mut starts = vec![(4_000_001, 1); RING_CAPACITY];
+        starts.push((4_000_002, 2));
+        let stale = killed(dir.path(), 1, &starts);
+        let path = stale.state.as_ref().unwrap().path();
+        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let state = StateFile::of(NamedFile::held(path, file.into())).unwrap();
+        let host = crate::sources::host::of_this_machine(&ProcRoot::default(), None);
+        // Read up to the last one of the ring, and behind that, if records came after the segment was copied.
+        for position in [RING_CAPACITY as u64, RING_CAPACITY as u64 + 5] {
+            let mut run = RunState::of_run(&config(1), &host);
+            run.found.position = position;
+            state.save(position, &run.found, &run).unwrap();
+            let left = load_run(&state, stale.segment.as_ref(), Collector::Reads, 3).unwrap();
+            assert_eq!((left.run.tree.counts().created, left.run.health.damage), (1, Damage::default()));
+        }
     }
 
     #[test]

@@ -182,18 +182,16 @@ fn check_limits_of_nodes(options: &Options) -> Result<(), UsageError> {
     }
 }
 
-/// Makes the directory of `--record`, if it is given. The option gets the absolute path, because the collector's working directory
-/// may be another one.
+/// Makes the directory of `--record`, if it is given. The option gets the absolute path without symbolic links: the collector's working
+/// directory may be another one, and it follows no link that appears later.
 ///
 /// # Errors
 /// If it can't be made or written to.
 fn prepare_bundles(options: &mut Options) -> Result<(), UsageError> {
     let Some(bundles) = &mut options.tracking.bundles else { return Ok(()) };
-    let made = std::path::absolute(&bundles.directory).and_then(|directory| {
-        bundles.directory = directory;
-        bundle::prepare(&bundles.directory)
-    });
-    made.map_err(|error| UsageError::of_file("--record", &bundles.directory, error))
+    let made = bundle::prepare(&bundles.directory);
+    bundles.directory = made.map_err(|error| UsageError::of_file("--record", &bundles.directory, error))?;
+    Ok(())
 }
 
 /// Gives what names the job, if this is a rank of a job whose ranks are to make one report. An agent is a task of Slurm, but no rank.

@@ -64,11 +64,15 @@ pub(super) fn load_run(
 
     let empty_run = || RunState::of_run(&config, &host);
     let (snapshot_number, mut run) = checkpoint::load(state, segment.as_ref(), now_ns, empty_run);
+    let head = |segment: &Segment| segment.header().head.0.load(Ordering::Relaxed);
     let has_unread = |segment: &&Segment| {
-        collector == Collector::Gone || segment.header().head.0.load(Ordering::Relaxed) > run.found.position
+        let found = run.found;
+        collector == Collector::Gone || head(segment) > found.position || segment.appended() > found.overflow
     };
     let unread = segment.as_ref().filter(has_unread);
-    read_rest(unread, state, &mut run, now_ns);
+    // A collector can have read more of the ring than the copy has.
+    let most = unread.filter(|_| collector == Collector::Reads).map_or(u64::MAX, head);
+    read_rest(unread, run.found.position.min(most), state, &mut run, now_ns);
     // A spoilt segment may have had records that nothing else has.
     run.health.damage.is_untrusted |= is_spoilt;
     // A collector had read records, and no snapshot has what they told.
@@ -110,13 +114,13 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, NotRecovered> {
 
 /// Applies the records that no collector had read, and the connector events that one had read but not yet merged. They are
 /// merged as the pump would: records in the order of their positions, each after the events that happened before it. Without a
-/// segment there are only events.
-fn read_rest(segment: Option<&Segment>, state: &StateFile, run: &mut RunState, now_ns: u64) {
+/// segment there are only events. `position`: that of the first unread record in the ring.
+fn read_rest(segment: Option<&Segment>, position: u64, state: &StateFile, run: &mut RunState, now_ns: u64) {
     let events = state.events(run.found.events);
     let mut events = events.iter().filter_map(|slot| KernelEvent::decode(slot)).peekable();
     let mut findings = Vec::new();
     if let Some(segment) = segment {
-        let mut reader = RecordReader::resume(segment, run.found.position);
+        let mut reader = RecordReader::resume(segment, position);
         let mut overflow = Overflow::resume(run.found.overflow);
         overflow.note_appended(segment, u64::MAX);
         let mut hand_on = |record: StoredRecord| {

@@ -7,13 +7,15 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 
 use thiserror::Error;
 
 use super::load::{Collector, LoadedRun, load_run, note_the_dead};
 use super::{NotRecovered, last_sample};
 use crate::build::{self, Inputs};
-use crate::model::config::{Bundles, Config};
+use crate::model::config::{Bundles, Config, SessionStart};
 use crate::model::host_info::HostInfo;
 use crate::model::observation::Observation;
 use crate::model::policy::BudgetPolicy;
@@ -32,13 +34,17 @@ use crate::sys::rlimit;
 use crate::sys::segment::Segment;
 use crate::sys::segment::live::{self, LiveFile};
 
-/// Most tries to read the state while the collector saves no snapshot. The first one nearly always succeeds: the collector spends at
-/// most 0.5% of a core on snapshots.
+/// Tries to read the state between two snapshots. One is enough, but for chance or many events: the collector spends at most 0.5% of a
+/// core on snapshots of an interval, and saves others at once after an event of the run or when the journal is long.
 const MOST_TRIES: usize = 100;
+/// The time between two tries, in which a burst of snapshots can pass.
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 /// There is a warning if the last saved sample is older than this, nanoseconds, and older than [`OLD_INTERVALS`].
 const OLD_NS: u64 = 3_000_000_000;
 /// The same in sampling intervals.
 const OLD_INTERVALS: u64 = 2;
+/// Why there is no environment of a process that is another user's, or that this /proc does not show.
+const UNREADABLE: &str = "that of gpu-track-run can't be read from here";
 /// Most bytes of an environment that are read.
 const MOST_ENVIRONMENT_BYTES: u64 = 4 << 20;
 
@@ -76,8 +82,15 @@ pub struct SoFar {
     config: Config,
     /// Path of the segment.
     segment: PathBuf,
-    /// The environment that the launcher was started with. `None`: it can't be read from here.
-    environment: Option<Vec<(OsString, OsString)>>,
+    /// The environment that the launcher was started with, or why it can't be read.
+    environment: Result<Vec<(OsString, OsString)>, &'static str>,
+}
+
+/// Whether the run with this segment was killed as a whole: no process has its state file locked. `false`, too, if it has none, or that
+/// can't be read.
+#[must_use]
+pub fn was_killed(segment: &Path) -> bool {
+    LiveSession::open(segment).is_ok_and(|session| session.is_stale())
 }
 
 /// Makes the report so far of the run with this segment, with a sample of its processes now. `root`: /proc.
@@ -109,7 +122,8 @@ pub fn so_far(segment: &Path, root: &ProcRoot) -> Result<SoFar, NotRecorded> {
     let elsewhere = "The run is in another pid namespace: its processes could not be sampled from here.";
     let warnings = [old, (!is_here).then(|| elsewhere.to_owned())].into_iter().flatten();
     report.warnings.splice(0..0, warnings.map(|text| Warning::new(Topic::Tracking, text)));
-    let environment = is_here.then(|| environment(root, config.start.launcher_pid)).flatten();
+    let environment =
+        if is_here { environment(root, &config.start, host.tick_us()) } else { Err(UNREADABLE) };
     Ok(SoFar { report, config, segment: session.path, environment })
 }
 
@@ -132,7 +146,7 @@ impl SoFar {
             &self.report,
             asked,
             live.as_ref(),
-            self.environment.as_deref(),
+            self.environment.as_deref().map_err(|reason| *reason),
         )
     }
 }
@@ -147,6 +161,7 @@ fn load(session: &LiveSession) -> Result<LoadedRun, NotRecovered> {
         if session.state().newest_snapshot() == before {
             return left;
         }
+        thread::sleep(BETWEEN_TRIES);
     }
     Err(io::Error::other("its state changed during each of 100 tries").into())
 }
@@ -193,15 +208,29 @@ fn old_sample_warning(age_ns: u64, interval_ns: u64) -> Option<String> {
     })
 }
 
-/// Reads the environment that a process was started with, without what is no `NAME=VALUE`. `None`: it can't be read.
-fn environment(root: &ProcRoot, pid: u32) -> Option<Vec<(OsString, OsString)>> {
-    let bytes = root.environ(pid, MOST_ENVIRONMENT_BYTES)?;
+/// Reads the environment that the launcher of a run was started with, without what is no `NAME=VALUE`. `start`: of that run. `tick_us`: a clock tick, microseconds.
+///
+/// # Errors
+/// Why it can't be read.
+fn environment(
+    root: &ProcRoot,
+    start: &SessionStart,
+    tick_us: u64,
+) -> Result<Vec<(OsString, OsString)>, &'static str> {
+    let bytes = root.environ(start.launcher_pid, MOST_ENVIRONMENT_BYTES);
+    // After the read: a process that has the pid, and was there as the session began, had it all the time. A zombie has no
+    // environment any more.
+    let stat = root.stat(start.launcher_pid);
+    if !stat.is_some_and(|stat| !stat.is_over() && stat.start_ns(tick_us) <= start.monotonic_ns) {
+        return Err("gpu-track-run, which had it, is gone");
+    }
+    let bytes = bytes.ok_or(UNREADABLE)?;
     let variables = bytes.split(|byte| *byte == 0).filter_map(|variable| {
         let equals = variable.iter().position(|byte| *byte == b'=')?;
         let (name, value) = variable.split_at(equals);
         Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.get(1..)?.to_vec())))
     });
-    Some(variables.collect())
+    Ok(variables.collect())
 }
 
 #[cfg(test)]
@@ -209,6 +238,24 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+
+    // Requirement: RECORD-5
+    #[test]
+    fn environment_is_that_of_the_launcher_and_not_of_a_later_process_of_its_pid() {
+        let root = ProcRoot::default();
+        let tick_us = crate::sources::host::of_this_machine(&root, None).tick_us();
+        let mut start = Config::of_test().start;
+        (start.launcher_pid, start.monotonic_ns) = (std::process::id(), clock::monotonic_ns());
+        let own: Vec<_> = std::env::vars_os().collect();
+        let path = own.iter().find(|(name, _)| name == "PATH");
+        assert_eq!(
+            environment(&root, &start, tick_us).unwrap().iter().find(|(name, _)| name == "PATH"),
+            path
+        );
+        // This process did not start in the first 2 s after the boot.
+        start.monotonic_ns = 2 * S;
+        assert!(environment(&root, &start, tick_us).unwrap_err().contains("is gone"));
+    }
 
     // Requirement: RECORD-59
     #[test]

@@ -124,18 +124,28 @@ pub fn tail_of(bundle: &Path) -> &'static str {
     if bundle.join(TAIL).is_file() { TAIL } else { LIVE_TAIL }
 }
 
-/// Makes the directory of bundles, and tries whether a bundle can be made in it.
+/// Makes the directory of bundles, where it is missing. Gives its path without symbolic links: one that appears later is not followed.
 ///
 /// # Errors
-/// If no bundle can be made.
-pub fn prepare(directory: &Path) -> io::Result<()> {
-    Bundle::begin(directory).map(drop)
+/// If it can't be made.
+pub fn make_directory(directory: &Path) -> io::Result<PathBuf> {
+    directory::make(directory)
+}
+
+/// Makes the directory of bundles as [`make_directory`] does, and sees whether there can be one.
+///
+/// # Errors
+/// If there can't.
+pub fn prepare(directory: &Path) -> io::Result<PathBuf> {
+    let directory = make_directory(directory)?;
+    Bundle::begin(&directory)?;
+    Ok(directory)
 }
 
 /// Makes the bundle of a recovered run, if the run asked for one.
 ///
 /// # Errors
-/// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
+/// If it can't be written. Nothing of it is left then.
 pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
     let Some(bundles) = &config.tracking.bundles else { return Ok(()) };
     let occasion = Occasion {
@@ -147,18 +157,18 @@ pub(crate) fn of_recovered(config: &Config, report: &Report) -> io::Result<()> {
     write(config, bundles, report, occasion).map(drop)
 }
 
-/// Makes a bundle of a run that goes on, and gives its path. `live`: the live file, if it can be read. `environment`: the launcher's
-/// variables, if they can be read.
+/// Makes a bundle of a run that goes on, and gives its path. `live`: the live file, if it can be read. `environment`: that of the
+/// launcher, or why it can't be read.
 ///
 /// # Errors
-/// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
+/// If it can't be written. Nothing of it is left then.
 pub(crate) fn of_asked(
     config: &Config,
     bundles: &Bundles,
     report: &Report,
     asked: &Asked,
     live: Option<&LiveFile>,
-    environment: Option<&[(OsString, OsString)]>,
+    environment: Result<&[(OsString, OsString)], &str>,
 ) -> io::Result<PathBuf> {
     let in_collector =
         format!("the run goes on, and its collector has it; {LIVE_TAIL} has RAM, CPU and processes");
@@ -171,8 +181,8 @@ pub(crate) fn of_asked(
         asked,
         tails: vec![lacking(TAIL, &in_collector), live_tail],
         environment: match environment {
-            Some(variables) => evidence::environment(variables.iter().cloned()),
-            None => lacking(evidence::ENVIRONMENT, "that of gpu-track-run can't be read from here"),
+            Ok(variables) => evidence::environment(variables.iter().cloned()),
+            Err(reason) => lacking(evidence::ENVIRONMENT, reason),
         },
     };
     write(config, bundles, report, occasion)
@@ -214,9 +224,7 @@ fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion
         missing,
     };
     bundle.add(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
-    let path = bundle.finish()?;
-    directory::remove_oldest(&bundles.directory, bundles.most, bundles.most_bytes)?;
-    Ok(path)
+    bundle.finish(bundles.most, bundles.most_bytes)
 }
 
 impl Sink for Recorder {

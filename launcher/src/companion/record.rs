@@ -4,15 +4,15 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use gpu_track_abi::ENV_SESSION;
 use gpu_track_abi::live::SUFFIX;
-use gpu_track_collector::bundle::Asked;
-use gpu_track_collector::{Bundles, ProcRoot, SoFar, so_far};
+use gpu_track_collector::bundle::{Asked, make_directory};
+use gpu_track_collector::{Bundles, ProcRoot, SoFar, so_far, was_killed};
 
 use super::runs;
 use crate::cli::{UsageError, bundles};
@@ -91,14 +91,17 @@ fn bundle_of(
     to: Option<&Bundles>,
     asked: &Asked,
 ) -> Result<Result<PathBuf, String>, UsageError> {
-    let mut bundles = match to.or(run.bundles()).cloned() {
+    // That of the run was made at its start: a link that appeared in its path since is not followed.
+    let of_run = run.bundles().filter(|_| to.is_none());
+    let mut bundles = match of_run.or(to).cloned() {
         Some(bundles) => bundles,
         None => bundles_of_user()?,
     };
-    let made = absolute(&bundles.directory).and_then(|directory| {
-        bundles.directory = directory;
-        run.write_bundle(&bundles, asked)
-    });
+    let made = match of_run {
+        Some(_) => Ok(()),
+        None => make_directory(&bundles.directory).map(|directory| bundles.directory = directory),
+    };
+    let made = made.and_then(|()| run.write_bundle(&bundles, asked));
     Ok(made.map_err(|error| format!("cannot write a bundle to {}: {error}", bundles.directory.display())))
 }
 
@@ -153,19 +156,22 @@ fn innermost(sessions: &OsStr) -> Option<PathBuf> {
     paths.into_iter().rev().find(|path| path.exists())
 }
 
-/// Gives the segment of the run that the user names, or of the only one.
+/// Gives the segment of the run that the user names, or of the only one that goes on. If none does, it is that of one that was killed,
+/// which [`so_far`] says of it.
 ///
 /// # Errors
 /// If there is no such run, or there are several and none is named.
 fn chosen(arguments: &RecordArguments) -> Result<PathBuf, UsageError> {
     let uid = rustix::process::geteuid().as_raw();
-    let (all, _) = runs::all(&arguments.session_dir, uid);
+    let all = runs::all(&arguments.session_dir, uid);
     let find_hidden = || runs::hidden(Path::new("/proc"), uid, &all);
-    let live = match (&arguments.run, &all[..]) {
-        (Some(run), _) => runs::named(run, &all, &find_hidden)?,
-        (None, [only]) => only.path.clone(),
-        (None, []) => return Err(runs::no_run(&arguments.session_dir, &find_hidden())),
-        (None, _) => {
+    let (killed, going_on): (Vec<_>, Vec<_>) =
+        all.iter().partition(|found| was_killed(&segment_of(&found.path)));
+    let live = match (&arguments.run, &going_on[..], &killed[..]) {
+        (Some(run), ..) => runs::named(run, &all, &find_hidden)?,
+        (None, [only], _) | (None, [], [only, ..]) => only.path.clone(),
+        (None, [], []) => return Err(runs::no_run(&arguments.session_dir, &find_hidden())),
+        (None, ..) => {
             return Err(UsageError::new(
                 "several runs go on: name one by its pid; gpu-track watch --list shows them",
             ));
@@ -224,5 +230,31 @@ mod tests {
         assert_eq!(innermost(&sessions), Some(path("inner")));
         assert_eq!(innermost(OsStr::new("")), None);
         assert_eq!(segment_of(&path("inner.live")), path("inner"));
+    }
+
+    // Requirement: RECORD-5
+    #[test]
+    fn only_run_that_goes_on_is_chosen_beside_ones_that_were_killed() {
+        let directory = tempfile::tempdir().unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        let given = RecordArguments { session_dir: directory.path().to_owned(), ..arguments(None, None) };
+        let chosen = || chosen(&given);
+        let lock = |state: &std::fs::File| {
+            rustix::fs::flock(state, rustix::fs::FlockOperation::NonBlockingLockShared).unwrap();
+        };
+        let session = |pid: u32| {
+            let segment = directory.path().join(format!("gpu-track.{uid}.{pid}.a"));
+            std::fs::write(segment.with_extension("a.live"), "").unwrap();
+            let state = std::fs::File::create(segment.with_extension("a.state")).unwrap();
+            (segment, state)
+        };
+        assert!(chosen().is_err());
+        let (killed, _unlocked) = session(1);
+        assert_eq!(chosen().unwrap(), killed);
+        let [(going_on, state), (_, other_state)] = [2, 3].map(session);
+        lock(&state);
+        assert_eq!(chosen().unwrap(), going_on);
+        lock(&other_state);
+        assert!(chosen().unwrap_err().to_string().contains("several runs go on"));
     }
 }

@@ -9,9 +9,6 @@ use gpu_track_abi::live::SUFFIX;
 use crate::cli::UsageError;
 use crate::console;
 
-/// Most runs that are looked at.
-const MOST_RUNS: usize = 64;
-
 /// A live file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Found {
@@ -21,8 +18,8 @@ pub(super) struct Found {
     pub(super) launcher_pid: u32,
 }
 
-/// Finds this user's live files in a directory, in the order of the pids. Gives at most [`MOST_RUNS`], and how many are left out.
-pub(super) fn all(directory: &Path, uid: u32) -> (Vec<Found>, usize) {
+/// Finds this user's live files in a directory, in the order of the pids.
+pub(super) fn all(directory: &Path, uid: u32) -> Vec<Found> {
     let prefix = format!("gpu-track.{uid}.");
     // The name of a live file: gpu-track.UID.PID.(anything) and the suffix.
     let found = |name: &str| {
@@ -38,9 +35,7 @@ pub(super) fn all(directory: &Path, uid: u32) -> (Vec<Found>, usize) {
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut all: Vec<Found> = names.filter_map(|name| found(&name)).collect();
     all.sort_by(|a, b| a.launcher_pid.cmp(&b.launcher_pid).then_with(|| a.path.cmp(&b.path)));
-    let left_out = all.len().saturating_sub(MOST_RUNS);
-    all.truncate(MOST_RUNS);
-    (all, left_out)
+    all
 }
 
 /// Finds the pids of this user's gpu-track-run processes that are in another mount namespace, so that their live files can't be
@@ -131,13 +126,21 @@ mod tests {
         fs::write(path(format!("gpu-track.{}.5.a.live", uid + 1)), "").unwrap();
         fs::create_dir(path(format!("gpu-track.{uid}.6.a.live"))).unwrap();
         std::os::unix::fs::symlink("/dev/zero", path(format!("gpu-track.{uid}.7.a.live"))).unwrap();
-        let (found, left_out) = all(directory.path(), uid);
-        let pids: Vec<u32> = found.iter().map(|found| found.launcher_pid).collect();
-        assert_eq!((pids, left_out), (vec![9, 70], 0));
-        for pid in 100..200 {
-            fs::write(path(format!("gpu-track.{uid}.{pid}.a.live")), "").unwrap();
+        let pids: Vec<u32> = all(directory.path(), uid).iter().map(|found| found.launcher_pid).collect();
+        assert_eq!(pids, [9, 70]);
+    }
+
+    // Requirement: WATCH-1
+    #[test]
+    fn run_among_hundreds_is_found_by_its_pid() {
+        let directory = tempfile::tempdir().unwrap();
+        let uid = fs::metadata(directory.path()).unwrap().uid();
+        for pid in 100..400 {
+            fs::write(directory.path().join(format!("gpu-track.{uid}.{pid}.a.live")), "").unwrap();
         }
-        assert_eq!((all(directory.path(), uid).0.len(), all(directory.path(), uid).1), (64, 38));
+        let all = all(directory.path(), uid);
+        let path = named(Path::new("399"), &all, &Vec::new).unwrap();
+        assert!(path.ends_with(format!("gpu-track.{uid}.399.a.live")), "{}", path.display());
     }
 
     #[test]

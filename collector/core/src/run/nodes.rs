@@ -126,9 +126,11 @@ fn daemon_host(args: &[String]) -> Option<String> {
     words.any(is_daemon).then(|| host.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
-/// Options of srun whose value is never in the next word: those without a value, and those whose value is optional.
-const SHORT_FLAGS: &str = "EHIKOQVXZhjklsuv";
-/// Such options with long names.
+/// Options of srun without a value.
+const SHORT_FLAGS: &str = "EHOQVXZhjlsuv";
+/// Options of srun whose value is the rest of the word, if there is one: `-K1`, `-I5`.
+const SHORT_OPTIONAL: &str = "IKk";
+/// Options with long names whose value is never in the next word: those without a value, and those whose value is optional.
 const LONG_FLAGS: [&str; 41] = [
     "bcast",
     "compress",
@@ -195,7 +197,8 @@ impl<'a> SrunOption<'a> {
         let letters = word.trim_start_matches('-').trim_start_matches(|letter| SHORT_FLAGS.contains(letter));
         let (name, value) = letters.split_at(letters.chars().next().map_or(0, char::len_utf8));
         let value = Some(value).filter(|value| !value.is_empty());
-        Self { name, value, may_have_next: value.is_none() && !name.is_empty() }
+        let is_complete = name.is_empty() || SHORT_OPTIONAL.contains(name);
+        Self { name, value, may_have_next: value.is_none() && !is_complete }
     }
 }
 
@@ -280,9 +283,20 @@ mod tests {
     #[test]
     fn options_of_the_command_are_not_those_of_srun() {
         let two = Some(Nodes { unseen: 1, unseen_names: vec![] });
-        for options in
-            ["-N2", "-lN2", "--nodes=2", "-N2 -u", "-N2 --exclusive", "-N2 -K", "-N 2 --", "-N2 -p x"]
-        {
+        for options in [
+            "-N2",
+            "-lN2",
+            "--nodes=2",
+            "-N2 -u",
+            "-N2 --exclusive",
+            "-N2 -K",
+            "-N 2 --",
+            "-N2 -p x",
+            "-N2 -K1",
+            "-N2 -I5",
+            "-N2 -lk",
+            "-N2 -lK1",
+        ] {
             let words = format!("srun {options} ./app -n 1 -N 7 --nodelist=n9");
             assert_eq!(unseen(&[&words.split(' ').collect::<Vec<_>>()], &[], 1), two, "{options}");
         }

@@ -1,10 +1,19 @@
-//! The directory of bundles: a bundle gets its final name when it is whole, and the oldest bundles are removed.
+//! The directory of bundles: a bundle gets its name when it is whole, and the oldest are removed.
+//!
+//! Root may track another user's command, and that user may own the directory. So each directory is opened once, without a
+//! symbolic link, and what is made or removed in it is named by its descriptor.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+
+use super::MANIFEST;
+use crate::sinks::output::directory_of;
 
 /// Begin of a bundle's name. The time follows, so that names are in the order of time, then the pid of the maker.
 const PREFIX: &str = "gpu-track.";
@@ -15,149 +24,311 @@ const LONGEST_WRITING: Duration = Duration::from_secs(3600);
 
 /// A bundle that is being written. If it is dropped before [`Self::finish`], nothing of it is left.
 pub(super) struct Bundle {
-    whole: PathBuf,
-    unfinished: PathBuf,
+    /// The path of the directory of bundles.
+    directory: PathBuf,
+    /// That directory.
+    place: OwnedFd,
+    /// The name of the whole bundle.
+    name: String,
+    /// The bundle's own directory, whatever name it has by now.
+    own: File,
     is_finished: bool,
 }
 
 impl Bundle {
-    /// Makes the bundle's directory, which only its owner may read, and the directory of bundles where that is missing.
+    /// Makes its directory, which only its owner may read. `directory`: that of bundles, a path of [`make`].
+    ///
+    /// # Errors
+    /// If it can't be made, or the path has a symbolic link by now.
     pub(super) fn begin(directory: &Path) -> io::Result<Self> {
-        make(directory)?;
+        let place = open(directory)?;
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         let time: String = time.chars().filter(|c| !"-:Z".contains(*c)).collect();
         let name = format!("{PREFIX}{time}.{}", std::process::id());
-        let unfinished = directory.join(format!("{name}{UNFINISHED}"));
-        DirBuilder::new().mode(0o700).create(&unfinished)?;
-        Ok(Self { whole: directory.join(name), unfinished, is_finished: false })
+        let unfinished = unfinished(&name);
+        mkdirat(&place, unfinished.as_str(), Mode::RWXU)?;
+        let own = open_in(&place, &unfinished)?;
+        Ok(Self { directory: directory.to_owned(), place, name, own, is_finished: false })
     }
 
-    /// Adds a file, which must not exist.
+    /// Writes a new file into it.
+    ///
+    /// # Errors
+    /// If it can't be written, or is there.
     pub(super) fn add(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
-        let path = self.unfinished.join(name);
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(content)
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        File::from(openat(&self.own, name, flags, Mode::RUSR | Mode::WUSR)?).write_all(content)
     }
 
-    /// Gives the bundle its final name, and returns its path.
-    pub(super) fn finish(mut self) -> io::Result<PathBuf> {
-        fs::rename(&self.unfinished, &self.whole)?;
+    /// Gives it its name. Then removes the oldest others, until there are `most` bundles, of `most_bytes` together. Gives its path.
+    ///
+    /// # Errors
+    /// If it does not get its name. What can't be removed stays, which is no error.
+    pub(super) fn finish(mut self, most: usize, most_bytes: u64) -> io::Result<PathBuf> {
+        renameat(&self.place, unfinished(&self.name).as_str(), &self.place, self.name.as_str())?;
         self.is_finished = true;
-        Ok(self.whole.clone())
+        let _ = remove_oldest(&self.place, &self.name, most, most_bytes);
+        Ok(self.directory.join(&self.name))
     }
 }
 
 impl Drop for Bundle {
     fn drop(&mut self) {
         if !self.is_finished {
-            let _ = fs::remove_dir_all(&self.unfinished);
+            let _ = remove(&self.place, &unfinished(&self.name), &self.own);
         }
     }
 }
 
-/// Makes the directory of bundles, where it is missing.
-fn make(directory: &Path) -> io::Result<()> {
+/// Makes the directory of bundles, where it is missing. Gives its path without symbolic links.
+pub(super) fn make(directory: &Path) -> io::Result<PathBuf> {
     match DirBuilder::new().mode(0o700).recursive(true).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        _ => fs::canonicalize(directory),
     }
 }
 
-/// Removes the oldest bundles until there are `most` at most, of `most_bytes` together at most, but never the newest. Also removes
-/// unfinished bundles that killed processes left.
-pub(super) fn remove_oldest(directory: &Path, most: usize, most_bytes: u64) -> io::Result<()> {
-    let mut bundles: Vec<(PathBuf, u64)> = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let (path, name) = (entry.path(), entry.file_name());
-        if !name.to_string_lossy().starts_with(PREFIX) || !entry.file_type()?.is_dir() {
+/// Opens the directory of bundles, a path of [`make`]. If it was removed since, makes it again.
+fn open(directory: &Path) -> io::Result<OwnedFd> {
+    let opened = || directory_of(&directory.join(PREFIX));
+    match (opened(), directory.file_name()) {
+        (Err(error), Some(name)) if error.kind() == ErrorKind::NotFound => {
+            mkdirat(directory_of(directory)?, name, Mode::RWXU)?;
+            opened()
+        }
+        (opened, _) => opened,
+    }
+}
+
+/// Opens a directory in another one. It must not be a link.
+fn open_in(place: &OwnedFd, name: &str) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(place, name, flags, Mode::empty())?.into())
+}
+
+/// Gives the name of a bundle until it is whole.
+fn unfinished(name: &str) -> String {
+    format!("{name}{UNFINISHED}")
+}
+
+/// Removes the oldest bundles, until there are `most`, of `most_bytes` together; never the `newest`, a name. And what killed collectors
+/// left.
+fn remove_oldest(place: &OwnedFd, newest: &str, most: usize, most_bytes: u64) -> io::Result<()> {
+    let (mut count, mut bytes) = (0, 0);
+    let mut others = Vec::new();
+    for name in names(&open_in(place, ".")?)? {
+        let Some(found) = look(place, &name) else { continue };
+        if name.ends_with(UNFINISHED) {
+            let _ = remove(place, &name, &found.own);
             continue;
         }
-        if !name.to_string_lossy().ends_with(UNFINISHED) {
-            bundles.push((path.clone(), size(&path)));
-        } else if age(&entry).is_some_and(|age| age > LONGEST_WRITING) {
-            remove(&path)?;
+        (count, bytes) = (count + 1, bytes + found.bytes);
+        if name != newest {
+            others.push((name, found));
         }
     }
-    bundles.sort();
-    let mut count = bundles.len();
-    let mut bytes: u64 = bundles.iter().map(|(_, bytes)| bytes).sum();
-    for (path, size) in bundles {
-        if count <= 1 || (count <= most && bytes <= most_bytes) {
+    others.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (name, found) in others {
+        if count <= most && bytes <= most_bytes {
             break;
         }
-        remove(&path)?;
-        count -= 1;
-        bytes -= size;
+        (count, bytes) = (count - 1, bytes - found.bytes);
+        // No reader finds a part of it.
+        let hidden = unfinished(&name);
+        if renameat(place, name.as_str(), place, hidden.as_str()).is_ok() {
+            let _ = remove(place, &hidden, &found.own);
+        }
     }
     Ok(())
 }
 
-/// Removes a bundle, unless another run has done so meanwhile.
-fn remove(bundle: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(bundle) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// A bundle in the directory.
+struct Found {
+    own: File,
+    /// Length of all its files.
+    bytes: u64,
+}
+
+/// Looks at a bundle of this user: a whole one, or one that a killed collector left. `None`: it is neither, which its name, its owner
+/// and its files say, or it can't be looked at.
+fn look(place: &OwnedFd, name: &str) -> Option<Found> {
+    let is_unfinished = name.ends_with(UNFINISHED);
+    if !has_form(name.strip_suffix(UNFINISHED).unwrap_or(name)) {
+        return None;
     }
+    let own = open_in(place, name).ok()?;
+    let found = own.metadata().ok()?;
+    let is_old = || found.modified().ok()?.elapsed().ok().map(|age| age > LONGEST_WRITING);
+    let files = names(&own).ok()?;
+    let is_bundle =
+        if is_unfinished { is_old() == Some(true) } else { files.iter().any(|file| file == MANIFEST) };
+    if !is_bundle || found.uid() != rustix::process::geteuid().as_raw() {
+        return None;
+    }
+    let mut bytes = 0;
+    for file in files {
+        let file = statat(&own, file.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        // A bundle has no directories.
+        if FileType::from_raw_mode(file.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        bytes += file.st_size.unsigned_abs();
+    }
+    Some(Found { own, bytes })
 }
 
-/// Gives how long ago an entry was changed. `None`: it is gone, or its time is in the future.
-fn age(entry: &fs::DirEntry) -> Option<Duration> {
-    entry.metadata().ok()?.modified().ok()?.elapsed().ok()
+/// Whether a name is one that [`Bundle::begin`] gives: `gpu-track.20261126T224500.123.PID`.
+fn has_form(name: &str) -> bool {
+    let is_number =
+        |text: &str, length: usize| text.len() == length && text.bytes().all(|b| b.is_ascii_digit());
+    let parts: Vec<&str> = name.strip_prefix(PREFIX).unwrap_or_default().split(['T', '.']).collect();
+    let [date, time, millis, pid] = parts[..] else { return false };
+    is_number(date, 8) && is_number(time, 6) && is_number(millis, 3) && pid.parse::<u32>().is_ok()
 }
 
-/// Adds up the lengths of the files of a bundle.
-fn size(bundle: &Path) -> u64 {
-    let files = fs::read_dir(bundle).into_iter().flatten().flatten();
-    files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+/// Removes the files of a bundle, and then the bundle.
+fn remove(place: &OwnedFd, name: &str, own: &File) -> io::Result<()> {
+    for file in names(own)? {
+        unlinkat(own, file.as_str(), AtFlags::empty())?;
+    }
+    Ok(unlinkat(place, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Gives the names of a directory's entries. What is not UTF-8 in a name is replaced: no file of a bundle has such a name.
+fn names(directory: &File) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.retain(|name| name != "." && name != "..");
+    Ok(names)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
     use super::*;
 
     fn names(directory: &Path) -> Vec<String> {
-        let entries = fs::read_dir(directory).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names = super::names(&File::open(directory).unwrap()).unwrap();
         names.sort();
         names
     }
 
+    /// The name of a bundle of this second.
+    fn name(second: u32) -> String {
+        format!("gpu-track.20261126T2245{second:02}.123.7")
+    }
+
     fn bundle_of(directory: &Path, name: &str, bytes: usize) {
         fs::create_dir(directory.join(name)).unwrap();
-        fs::write(directory.join(name).join("x"), vec![b'x'; bytes]).unwrap();
+        fs::write(directory.join(name).join(MANIFEST), vec![b'x'; bytes]).unwrap();
+    }
+
+    fn pruned(path: &Path, newest: &str, most: usize, most_bytes: u64) -> Vec<String> {
+        remove_oldest(&open(path).unwrap(), newest, most, most_bytes).unwrap();
+        names(path)
     }
 
     // Requirement: RECORD-2
     #[test]
-    fn oldest_bundles_are_removed_but_never_the_newest_or_what_is_no_bundle() {
+    fn oldest_bundles_are_removed_but_never_the_newest() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path();
-        for name in ["gpu-track.1.1", "gpu-track.2.1", "gpu-track.3.1", "notes"] {
-            bundle_of(path, name, 100);
+        let path = &make(directory.path()).unwrap();
+        let all = [1, 2, 3].map(name);
+        all.iter().for_each(|name| bundle_of(path, name, 100));
+        assert_eq!(pruned(path, &all[2], 2, 1000), all[1..]);
+        assert_eq!(pruned(path, &all[2], 2, 50), all[2..]);
+        bundle_of(path, &all[1], 100);
+        // The clock was set back before the newest was made.
+        assert_eq!(pruned(path, &all[1], 1, 1000), all[1..2]);
+    }
+
+    // Requirement: RECORD-2
+    #[test]
+    fn what_is_no_bundle_is_not_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = &make(directory.path()).unwrap();
+        let [of_user, without_manifest, with_directory, file, link, newest] = [1, 2, 3, 4, 5, 6].map(name);
+        let others = [
+            "gpu-track.abcdefgh",
+            "gpu-track.1.1",
+            "gpu-track.20261126T2245.123.7",
+            "gpu-track.20261126T224500.123.x",
+            "notes",
+        ];
+        others.iter().for_each(|name| bundle_of(path, name, 1));
+        for name in [&of_user, &with_directory, &newest] {
+            bundle_of(path, name, 1);
         }
-        fs::write(path.join("gpu-track.0.1"), "a file").unwrap();
-        remove_oldest(path, 2, 1000).unwrap();
-        assert_eq!(names(path), ["gpu-track.0.1", "gpu-track.2.1", "gpu-track.3.1", "notes"]);
-        remove_oldest(path, 2, 50).unwrap();
-        assert_eq!(names(path), ["gpu-track.0.1", "gpu-track.3.1", "notes"]);
+        fs::create_dir(path.join(&without_manifest)).unwrap();
+        fs::create_dir(path.join(&with_directory).join("more")).unwrap();
+        fs::write(path.join(&file), "a file").unwrap();
+        symlink("notes", path.join(&link)).unwrap();
+        let before = names(path);
+        let is_removed = if rustix::process::geteuid().is_root() {
+            chown(path.join(&of_user), Some(12345), None).unwrap();
+            vec![]
+        } else {
+            println!("skipped in part: needs root, for a bundle of another user");
+            vec![of_user]
+        };
+        let left: Vec<String> = before.into_iter().filter(|name| !is_removed.contains(name)).collect();
+        assert_eq!(pruned(path, &newest, 1, 1), left);
+    }
+
+    // Requirement: RECORD-2
+    #[test]
+    fn what_a_killed_collector_left_is_removed_after_an_hour() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = &make(directory.path()).unwrap();
+        let [old, young] = [1, 2].map(|second| unfinished(&name(second)));
+        [&old, &young].iter().for_each(|name| fs::create_dir(path.join(name)).unwrap());
+        fs::write(path.join(&old).join("report.json"), "x").unwrap();
+        File::open(path.join(&old)).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        bundle_of(path, &name(3), 1);
+        assert_eq!(pruned(path, &name(3), 1, 1), [young, name(3)]);
     }
 
     // Requirement: RECORD-2
     #[test]
     fn bundle_is_there_as_a_whole_or_not_at_all() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("deep/er");
+        let path = make(&directory.path().join("deep/er")).unwrap();
         let mut bundle = Bundle::begin(&path).unwrap();
         bundle.add("a", b"b").unwrap();
-        assert!(names(&path)[0].ends_with(UNFINISHED));
+        assert!(has_form(names(&path)[0].strip_suffix(UNFINISHED).unwrap()));
         assert!(bundle.add("a", b"c").is_err(), "nothing is replaced");
         drop(bundle);
         assert!(names(&path).is_empty());
+        // The directory was removed during the run.
+        fs::remove_dir(&path).unwrap();
         let mut bundle = Bundle::begin(&path).unwrap();
         bundle.add("a", b"b").unwrap();
-        bundle.finish().unwrap();
-        assert!(names(&path).len() == 1 && !names(&path)[0].ends_with(UNFINISHED));
+        let whole = bundle.finish(1, 0).unwrap();
+        assert!(has_form(&names(&path)[0]) && whole == path.join(&names(&path)[0]));
+    }
+
+    /// Root tracks another user's command, and that user owns the directory of bundles.
+    // Requirement: RECORD-3
+    #[test]
+    fn links_that_are_put_in_the_place_of_a_directory_are_not_followed() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let (ours, theirs) = (make(&top.join("ours")).unwrap(), make(&top.join("theirs")).unwrap());
+        let mut bundle = Bundle::begin(&ours).unwrap();
+        let unfinished = ours.join(&names(&ours)[0]);
+        fs::rename(&unfinished, ours.join("away")).unwrap();
+        symlink(&theirs, &unfinished).unwrap();
+        bundle.add("a", b"b").unwrap();
+        assert_eq!((names(&theirs), names(&ours.join("away"))), (vec![], vec!["a".to_owned()]));
+        fs::write(theirs.join("a"), "").unwrap();
+        drop(bundle);
+        assert_eq!(names(&theirs), ["a"], "nothing is removed behind the link");
+        fs::rename(&ours, top.join("gone")).unwrap();
+        symlink(&theirs, &ours).unwrap();
+        assert!(Bundle::begin(&ours).is_err());
+        assert_eq!(names(&theirs), ["a"]);
     }
 }

@@ -10,18 +10,26 @@ use super::live::Live;
 use crate::companion::runs::Found;
 use crate::console;
 
-/// Prints a table of the runs, and how many are left out of it.
-pub(super) fn list(all: &[Found], left_out: usize) -> ExitCode {
+/// Most runs that are listed.
+const MOST_RUNS: usize = 64;
+
+/// Prints a table of the first [`MOST_RUNS`] runs, and how many more there are.
+pub(super) fn list(all: &[Found]) -> ExitCode {
+    console::print(&table(all))
+}
+
+/// Makes the table.
+fn table(all: &[Found]) -> String {
     let mut text = format!("{:>8}  {:>12}  {:>8}  {:>5}  {}\n", "PID", "TIME", "RAM", "LIVE", "COMMAND");
     let now_ns = clock::monotonic_ns();
-    for found in all {
+    for found in all.iter().take(MOST_RUNS) {
         text += &gpu_track_collector::quote::escape(&line(found, now_ns, is_alive));
         text += "\n";
     }
-    if left_out > 0 {
-        text += &format!("{left_out} more\n");
+    if all.len() > MOST_RUNS {
+        text += &format!("{} more\n", all.len() - MOST_RUNS);
     }
-    console::print(&text)
+    text
 }
 
 /// Makes a line about a run for the list of runs, or says why its file can't be read. `now_ns`: CLOCK_MONOTONIC.
@@ -46,6 +54,16 @@ fn line(found: &Found, now_ns: u64, is_alive: impl Fn(u32) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Requirement: WATCH-1
+    #[test]
+    fn first_runs_are_listed_and_the_others_are_counted() {
+        let found = |pid| Found { path: format!("/absent/{pid}.live").into(), launcher_pid: pid };
+        let all: Vec<Found> = (1..=100).map(found).collect();
+        let text = table(&all);
+        assert_eq!((text.lines().count(), text.lines().last()), (1 + MOST_RUNS + 1, Some("36 more")));
+        assert_eq!(table(&all[..MOST_RUNS]).lines().count(), 1 + MOST_RUNS);
+    }
 
     // Requirement: WATCH-1
     #[test]

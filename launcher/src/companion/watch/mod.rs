@@ -116,9 +116,9 @@ fn replay(file: &Path, arguments: &WatchArguments, is_once: bool) -> Result<(Sou
 /// Prints the runs of this user that go on, and says on stderr which of them can't be seen.
 fn list_runs(session_dir: &Path) -> ExitCode {
     let uid = rustix::process::getuid().as_raw();
-    let (all, left_out) = runs::all(session_dir, uid);
+    let all = runs::all(session_dir, uid);
     runs::tell_hidden(&runs::hidden(Path::new("/proc"), uid, &all));
-    list(&all, left_out)
+    list(&all)
 }
 
 /// Makes the view of a run that goes on: the one that is named, or the only one.
@@ -127,7 +127,7 @@ fn list_runs(session_dir: &Path) -> ExitCode {
 /// If there is no such run, there are several and none is named, or its file can't be read. If there are several, they are listed.
 fn live(arguments: &WatchArguments) -> Result<(Source, Model), UsageError> {
     let uid = rustix::process::getuid().as_raw();
-    let (all, left_out) = runs::all(&arguments.session_dir, uid);
+    let all = runs::all(&arguments.session_dir, uid);
     let find_hidden = || runs::hidden(Path::new("/proc"), uid, &all);
     let path = match (&arguments.run, &all[..]) {
         (Some(run), _) => runs::named(run, &all, &find_hidden)?,
@@ -135,7 +135,7 @@ fn live(arguments: &WatchArguments) -> Result<(Source, Model), UsageError> {
         (None, []) => return Err(no_run(&arguments.session_dir, &find_hidden())),
         (None, _) => {
             runs::tell_hidden(&find_hidden());
-            list(&all, left_out);
+            list(&all);
             return Err(UsageError::new("several runs go on: name one by its pid"));
         }
     };

@@ -37,15 +37,24 @@ fn parse(args: &[String]) -> Arguments<'_> {
         let is_long = |long: &str| name.len() > "--".len() && long.starts_with(name);
         match name {
             // Without `=`, the value is the next argument.
-            _ if (name == "-k" || is_long("--kill-after")) && value.is_none() => drop(rest.next()),
-            _ if name == "-s" || is_long("--signal") => parsed.signal = value.or_else(|| rest.next()),
+            _ if is_long("--kill-after") && value.is_none() => drop(rest.next()),
+            _ if is_long("--signal") => parsed.signal = value.or_else(|| rest.next()),
             "--" => {
                 parsed.duration = rest.next();
                 break;
             }
-            _ if arg.starts_with("-s") => parsed.signal = arg.get(2..),
-            // Other options have their values within the argument, or none.
-            _ if arg.starts_with('-') => {}
+            // Other long options have their values within the argument, or none.
+            _ if arg.starts_with("--") => {}
+            _ if arg.starts_with('-') => {
+                // Flags may be before the option in one word: `-vk`. Its value is the rest of the word, or the next argument.
+                let letters = arg.trim_start_matches(['-', 'f', 'p', 'v']);
+                let mut value = || letters.get(1..).filter(|value| !value.is_empty()).or_else(|| rest.next());
+                match letters.chars().next() {
+                    Some('k') => drop(value()),
+                    Some('s') => parsed.signal = value(),
+                    _ => {}
+                }
+            }
             _ => {
                 parsed.duration = Some(arg);
                 break;
@@ -81,6 +90,9 @@ mod tests {
             ("timeout -k5 --foreground 2 x", Some(2.0), Some(libc::SIGTERM)),
             ("timeout --kill-after=5 -s INT 1d x", Some(86_400.0), Some(libc::SIGINT)),
             ("timeout -sKILL 3s x", Some(3.0), Some(libc::SIGKILL)),
+            ("timeout -vk 5 60 x", Some(60.0), Some(libc::SIGTERM)),
+            ("timeout -pvk5 -fs INT 60 x", Some(60.0), Some(libc::SIGINT)),
+            ("timeout -vsKILL -v 60 x", Some(60.0), Some(libc::SIGKILL)),
             ("timeout --signal=sigusr1 3 x", Some(3.0), Some(libc::SIGUSR1)),
             ("timeout --kill 5 --sig KILL --fore 60 x", Some(60.0), Some(libc::SIGKILL)),
             ("timeout --k=5 --s=INT 60 x", Some(60.0), Some(libc::SIGINT)),
