@@ -121,7 +121,6 @@ impl<A: Account> Supervisor<A> {
         loop {
             self.reap();
             self.look_at_end();
-            self.enforce_wall_limit();
             self.tell_end_of_tree();
             if let Some(exit) = self.exit
                 && !self.executor.is_ending_tree()
@@ -135,6 +134,8 @@ impl<A: Account> Supervisor<A> {
                 }
                 self.note_waiting(exit);
             }
+            // Only now: a run that was over before a stopped launcher went on has not exceeded the limit.
+            self.enforce_wall_limit();
             let due = self.account.attend(&mut self.executor);
             self.tell_failures();
             let due = due.into_iter().chain(self.executor.until_wall_limit(clock::monotonic_ns())).min();

@@ -37,8 +37,8 @@ use crate::sys::segment::live::{self, LiveFile};
 /// Tries to read the state between two snapshots. One is enough, but for chance or many events: the collector spends at most 0.5% of a
 /// core on snapshots of an interval, and saves others at once after an event of the run or when the journal is long.
 const MOST_TRIES: usize = 100;
-/// The time between two tries, in which a burst of snapshots can pass.
-const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+/// The time between two tries, in which a burst of snapshots can pass, and a collector can begin.
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 /// There is a warning if the last saved sample is older than this, nanoseconds, and older than [`OLD_INTERVALS`].
 const OLD_NS: u64 = 3_000_000_000;
 /// The same in sampling intervals.
@@ -151,17 +151,22 @@ impl SoFar {
     }
 }
 
-/// Loads the run. If the collector saves a snapshot meanwhile, the run is loaded again: with a new snapshot, the journal that an earlier
-/// snapshot needs is removed.
+/// Loads the run. It is loaded again if the collector saves a snapshot meanwhile: with a new snapshot, the journal that an earlier
+/// snapshot needs is removed. And if nothing is known of it: the collector of a run that has just begun may know something soon.
 fn load(session: &LiveSession) -> Result<LoadedRun, NotRecovered> {
+    let mut is_unknown = false;
     for _ in 0..MOST_TRIES {
         let copy = session.copy_segment()?;
         let before = session.state().newest_snapshot();
-        let left = load_run(session.state(), copy.as_ref(), Collector::Reads, clock::monotonic_ns());
-        if session.state().newest_snapshot() == before {
-            return left;
+        let loaded = load_run(session.state(), copy.as_ref(), Collector::Reads, clock::monotonic_ns());
+        is_unknown = matches!(loaded, Err(NotRecovered::Nothing));
+        if session.state().newest_snapshot() == before && !is_unknown {
+            return loaded;
         }
         thread::sleep(BETWEEN_TRIES);
+    }
+    if is_unknown {
+        return Err(NotRecovered::Nothing);
     }
     Err(io::Error::other("its state changed during each of 100 tries").into())
 }

@@ -57,7 +57,7 @@ impl<'a> Members<'a> {
         let all: BTreeMap<u32, Stat> =
             self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
         let lives = |member: &Member| {
-            all.get(&member.pid).is_some_and(|stat| stat.start_ticks == member.start_ticks && !stat.is_dead())
+            all.get(&member.pid).is_some_and(|stat| stat.start_ticks == member.start_ticks && !stat.is_over())
         };
         let launcher = self.launcher.filter(lives);
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -78,14 +78,13 @@ impl<'a> Members<'a> {
             let is_launcher = launcher.is_some_and(|launcher| launcher.pid == pid);
             let Some(stat) = all.get(&pid).filter(|_| !is_launcher) else { continue };
             let member = Member { pid, start_ticks: stat.start_ticks };
-            let is_outside = self.tree.strangers.contains(&member) || self.is_own_helper(pid, stat);
+            let is_outside = self.tree.strangers.contains(&member) || self.is_own_helper(pid, stat, launcher);
             if !is_outside && found.insert(member, stat.ppid).is_none() {
                 next.extend(children.get(&pid).into_iter().flatten());
             }
         }
         self.known.extend(found.keys());
         self.known.retain(|known| lives(known));
-        // A process whose first thread is dead lives as long as another thread runs.
         found.retain(|member, _| all.get(&member.pid).is_some_and(|stat| !stat.is_over()));
         found
     }
@@ -97,12 +96,13 @@ impl<'a> Members<'a> {
     }
 
     /// Whether this is the ender, a collector of the run, or another of its helpers. Helpers run the same executable as the ender, have
-    /// the segment among their arguments, and are children of the launcher. If the launcher was gone before, the parent does not count.
-    fn is_own_helper(&self, pid: u32, stat: &Stat) -> bool {
+    /// the segment among their arguments, and are children of the launcher (`launcher`). `None`: it is gone, and the parent does not
+    /// count.
+    fn is_own_helper(&self, pid: u32, stat: &Stat, launcher: Option<Member>) -> bool {
         if pid == self.own {
             return true;
         }
-        if self.membership.is_none() || self.launcher.is_some_and(|launcher| stat.ppid != launcher.pid) {
+        if self.membership.is_none() || launcher.is_some_and(|launcher| stat.ppid != launcher.pid) {
             return false;
         }
         let segment = self.tree.segment.as_os_str().as_bytes();
@@ -199,6 +199,9 @@ mod tests {
             .has(53, 1, 'S', SEGMENT)
             .has(54, 53, 'S', "")
             .has(60, 1, 'S', "x");
+        assert_eq!(pids(&mut members), [51, 52, 53, 54]);
+        // A collector that the launcher has left behind, which maps the segment, too.
+        machine.has(61, 1, 'S', SEGMENT).is_ours(61, &format!("gpu-track-collector\0{SEGMENT}"));
         assert_eq!(pids(&mut members), [51, 52, 53, 54]);
         // Another process has the pid by now: it started later.
         let dir = machine.proc.path().join("51/stat");

@@ -162,7 +162,7 @@ fn innermost(sessions: &OsStr) -> Option<PathBuf> {
 /// # Errors
 /// If there is no such run, or there are several and none is named.
 fn chosen(arguments: &RecordArguments) -> Result<PathBuf, UsageError> {
-    let uid = rustix::process::geteuid().as_raw();
+    let uid = rustix::process::getuid().as_raw();
     let all = runs::all(&arguments.session_dir, uid);
     let find_hidden = || runs::hidden(Path::new("/proc"), uid, &all);
     let (killed, going_on): (Vec<_>, Vec<_>) =

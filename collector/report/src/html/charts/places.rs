@@ -11,6 +11,7 @@ use super::place_lines::{self, PlaceLines};
 use super::samples::{self, Quantity};
 use super::time::Time;
 use crate::figures::{short, thousands};
+use crate::model::host_name;
 use crate::model::report::{Merged, Node, RankSeries, Ranks, Report};
 use crate::model::style::RamUnit;
 use crate::over_time::Rule;
@@ -245,7 +246,7 @@ fn largest<'a>(lists: impl Iterator<Item = &'a Vec<Option<f64>>>) -> f64 {
 
 /// Gives the names of hosts without their domains, unless two hosts would read alike.
 fn without_domains(names: &[String]) -> Vec<String> {
-    let hosts: Vec<&str> = names.iter().map(|name| name.split('.').next().unwrap_or_default()).collect();
+    let hosts: Vec<&str> = names.iter().map(|name| host_name::short(name)).collect();
     let has_all = BTreeSet::from_iter(&hosts).len() == BTreeSet::from_iter(names).len();
     if has_all { hosts.into_iter().map(str::to_owned).collect() } else { names.to_vec() }
 }
