@@ -4,6 +4,7 @@
 //! launcher is the command's parent and subreaper: it forwards signals, reaps, and ends as the command ended.
 
 mod alert_commands;
+mod alert_output;
 mod alert_runner;
 mod attach;
 mod before_main;
@@ -54,7 +55,8 @@ use crate::nodes::{NodeRun, RankLock};
 use crate::ready_fd::ReadyFd;
 use crate::run::Held;
 
-/// Starts what this process is by its arguments: a collector, a lister of GPUs, a keeper, the companion command, or a launcher.
+/// Starts what this process is by its arguments: a collector, a lister of GPUs, a keeper, an ender, a runner of `--on-alert`, the remote
+/// shell of an MPI launcher, the companion command, or a launcher.
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     collector::serve_if_started_as_one(&args, nodes::make_joint_report);

@@ -4,6 +4,8 @@ use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
@@ -12,11 +14,11 @@ use gpu_track_collector::{
     tree_end_of,
 };
 
-use crate::alert_commands::AlertCommands;
+use crate::alert_commands::{AlertCommands, Turn};
 use crate::cli::Options;
 use crate::console;
 use crate::main_process::MainProcess;
-use crate::started::Started;
+use crate::started::{Started, Subject};
 
 /// Exit status where SIGTERM has ended the tree, and where SIGKILL was needed: those of timeout(1).
 const ENDED: i32 = 124;
@@ -29,6 +31,8 @@ const MOST_ENDERS: u32 = 5;
 pub(crate) struct Hands {
     /// The command's first process, which gets signals. `None`: it has been reaped, or there is none.
     main: Option<MainProcess>,
+    /// The process that the run attached to, and whether it has ended. It gets no signal.
+    attached: Option<(u32, Arc<AtomicBool>)>,
     /// The segment's path; empty without a session.
     segment: PathBuf,
     /// Children of this process that are not of the run.
@@ -69,9 +73,14 @@ impl Hands {
                 _ => None,
             };
         let walls = (0..).zip(&tracking.limits.list).filter_map(ends_at);
+        let attached = match &started.subject {
+            Subject::Attached { pid, has_ended } => Some((*pid, Arc::clone(has_ended))),
+            Subject::Command(_) | Subject::Input(_) => None,
+        };
         Self {
             main: started.subject.main(),
-            alert_commands: AlertCommands::new(on_alert, &options.command.words, segment.clone(), is_quiet),
+            attached,
+            alert_commands: AlertCommands::new(on_alert, &started.words, segment.clone(), is_quiet),
             segment,
             strangers: started.strangers.clone(),
             kill_after: tracking.limits.kill_after,
@@ -93,9 +102,9 @@ impl Hands {
             Action::Tell(text) => tell(text),
             Action::TellEvent(_) if self.is_quiet => Some(OrderResult::Done),
             Action::TellEvent(event) => tell(&event_in_words(event)),
-            Action::RunAlertCommand { event, largest } => {
-                let main = self.main.map(|main| main.pid);
-                self.alert_commands.add(order.id.epoch, event, largest.as_ref(), main);
+            Action::RunAlertCommand { alert, event, largest } => {
+                let turn = Turn::new(order.id.epoch, *alert, event);
+                self.alert_commands.add(turn, event, largest.as_ref(), self.tracked_pid());
                 Some(OrderResult::Done)
             }
             Action::EndTree { limit, exceeded } => Some(self.end_tree(limit, exceeded)),
@@ -119,9 +128,21 @@ impl Hands {
         Some((id, self.end_tree(&limit, &Exceeded { by, largest: None }), by))
     }
 
-    /// Gives how long it is until the limit of wall time. `None`: there is none, or it is over.
+    /// Gives the pid of the command's first process, or of the attached process. `None`: it has ended, or there is none.
+    fn tracked_pid(&self) -> Option<u32> {
+        let attached = self.attached.as_ref().filter(|(_, has_ended)| !has_ended.load(Ordering::Acquire));
+        self.main.map(|main| main.pid).or(attached.map(|(pid, _)| *pid))
+    }
+
+    /// Gives how long it is until the limit of wall time, or until lines are to be written again. `None`: there is neither.
     pub(crate) fn due(&self, now_ns: u64) -> Option<Duration> {
-        self.wall.as_ref().map(|(_, _, at_ns)| Duration::from_nanos(at_ns.saturating_sub(now_ns)))
+        let wall = self.wall.as_ref().map(|(_, _, at_ns)| Duration::from_nanos(at_ns.saturating_sub(now_ns)));
+        wall.into_iter().chain(self.alert_commands.due()).min()
+    }
+
+    /// Writes the lines about the command of `--on-alert` that stderr did not take before.
+    pub(crate) fn write_lines(&mut self) {
+        self.alert_commands.write_lines();
     }
 
     /// Whether this child is no process of the run: it ends the tree, or is of the command of `--on-alert`.
@@ -138,7 +159,7 @@ impl Hands {
         if self.is_ender(pid) {
             self.ender_ended(status);
         } else {
-            self.alert_commands.ended(pid);
+            self.alert_commands.ended(pid, self.tracked_pid());
         }
     }
 

@@ -132,6 +132,7 @@ impl<A: Account> Supervisor<A> {
             }
             let due = self.account.attend(&mut self.hands);
             self.tell_failures();
+            self.hands.write_lines();
             let due = due.into_iter().chain(self.hands.due(clock::monotonic_ns())).min();
             let received = self.wakeups.wait(self.account.collector(), due)?;
             let Some(received) = received else { continue };

@@ -246,17 +246,18 @@ impl AlertRules {
         }
     }
 
-    /// Notes that the user's command failed at `at_ns`. A restarted collector is told again.
+    /// Notes that the user's command failed at `at_ns`, for this alert and order. A restarted collector is told again.
     pub(super) fn note_failure(
         &mut self,
-        epoch: u32,
+        (alert, epoch): (u32, u32),
         at_ns: u64,
         failure: AlertCommandFailure,
         start_ns: u64,
     ) {
         if self.failed.insert(epoch) {
+            let rule = self.rules.get(alert as usize).map(|rule| rule.alert.words.clone());
             let message = Some(failure.to_string());
-            self.add(RunEvent { message, ..RunEvent::new(seconds(start_ns, at_ns), EventKind::Error) });
+            self.add(RunEvent { rule, message, ..RunEvent::new(seconds(start_ns, at_ns), EventKind::Error) });
         }
     }
 
@@ -284,8 +285,8 @@ impl AlertRules {
                 let mut issue = |rule, action| orders.issue(Order { id: OrderId { rule, epoch }, action });
                 issue(Rule::Alert, Action::TellEvent(event.clone()));
                 if self.runs_a_command {
-                    let largest = facts.largest.cloned();
-                    issue(Rule::AlertCommand, Action::RunAlertCommand { event: event.clone(), largest });
+                    let (alert, event, largest) = (index as u32, event.clone(), facts.largest.cloned());
+                    issue(Rule::AlertCommand, Action::RunAlertCommand { alert, event, largest });
                 }
                 self.add(event);
             }
@@ -728,7 +729,9 @@ mod tests {
                 .take(START_NS)
                 .into_iter()
                 .filter_map(|Order { id, action }| match action {
-                    Action::RunAlertCommand { event, largest } => Some((id.epoch, event.kind, largest)),
+                    Action::RunAlertCommand { alert: 0, event, largest } => {
+                        Some((id.epoch, event.kind, largest))
+                    }
                     _ => None,
                 })
                 .collect::<Vec<_>>()
@@ -746,12 +749,13 @@ mod tests {
         // One that waited for too long is told before an older one that took its time.
         for (epoch, status) in [(3, 1), (0, 2), (3, 1), (0, 2)] {
             let at_ns = START_NS + (4 - u64::from(epoch)) * S;
-            rules.note_failure(epoch, at_ns, AlertCommandFailure::Exited(status), START_NS);
+            rules.note_failure((0, epoch), at_ns, AlertCommandFailure::Exited(status), START_NS);
         }
         let events = rules.take_new();
         let told: Vec<_> = events.iter().map(|event| (event.kind, event.at_s)).collect();
         assert_eq!(told, [(EventKind::Error, 1.0), (EventKind::Error, 4.0)]);
         assert!(events[0].message.as_deref().is_some_and(|text| text.ends_with("exited with status 1")));
+        assert_eq!(events[0].rule.as_deref(), Some(ram(80.0).words.as_str()));
     }
 
     // Requirement: ALERT-10
