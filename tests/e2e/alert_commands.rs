@@ -1,6 +1,6 @@
 //! `--on-alert`: a command runs when an alert goes on or off, beside the tracked tree, and whatever it does the run is as without it.
 
-use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -421,6 +421,28 @@ fn output_reaches_a_stderr_that_takes_it_later() {
     assert_eq!(result, outcome(Value::Null, false));
 }
 
+// Requirement: ALERT-12
+#[test]
+fn failure_is_told_on_a_stderr_that_takes_it_later() {
+    let alerted = Alerted::new();
+    let (reader, stderr, _) = full_pipe();
+    let mut command = Command::new(BINARY);
+    command.args(["--alert", "ram>100M", "--on-alert", "exit 5", "--events"]).arg(alerted.path("events"));
+    command.arg("-o").arg(alerted.path("report.json"));
+    command.args(["--", "sh", "-c", HOLDS, "sh", &program("touch")]).arg(alerted.directory.path());
+    let mut launcher = command.stdin(Stdio::null()).stderr(stderr).spawn().unwrap();
+    // It has the other end of the pipe.
+    drop(command);
+    wait_until("the failure", || alerted.text("events").contains("\"error\""));
+    let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
+    let line = "alert ram>100M (warning): the command of --on-alert exited with status 5";
+    assert!(lines.any(|told| told.contains(line)));
+    alerted.make("told");
+    alerted.make("over");
+    lines.for_each(drop);
+    assert_eq!(launcher.wait().unwrap().code(), Some(3));
+}
+
 /// The runner needs 2 s for the end of CMD.
 // Requirement: ALERT-13
 #[test]
@@ -428,12 +450,11 @@ fn stderr_is_let_go_of_before_the_command_is_ended() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().to_str().unwrap();
     let (mut reader, stderr) = pipe().unwrap();
-    let command = format!(
-        "cd {place}; trap '' TERM; echo text; while :; do sleep 0.02; echo >&1; echo $$ >shell; done"
-    );
-    let mut command = Command::new(BINARY)
+    let command =
+        format!("cd {place}; trap '' TERM; echo $$ >shell; echo text; while :; do sleep 0.02; done");
+    let runner = Command::new(BINARY)
         .arg0("gpu-track-alert")
-        .args(["/no/segment", &std::process::id().to_string(), "300", &command])
+        .args(["/no/segment", &std::process::id().to_string(), "2000", &command])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(stderr)
@@ -441,10 +462,11 @@ fn stderr_is_let_go_of_before_the_command_is_ended() {
         .unwrap();
     let mut text = String::new();
     reader.read_to_string(&mut text).unwrap();
-    assert_eq!(command.try_wait().unwrap(), None, "stderr was held until the end");
-    assert!(text.starts_with("text\n"), "{text}");
-    let result: Value = serde_json::from_slice(&command.wait_with_output().unwrap().stdout).unwrap();
-    assert_eq!(result, too_long(false));
+    let shell = std::fs::read_to_string(directory.path().join("shell")).unwrap();
+    assert!(Path::new("/proc").join(shell.trim()).exists(), "stderr was held until the command's end");
+    assert_eq!(text, "text\n");
+    let result: Value = serde_json::from_slice(&runner.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(result, outcome(json!({"too_long": {"after_ms": 2000, "left": 0}}), false));
 }
 
 // Requirement: ALERT-12
