@@ -27,7 +27,8 @@ use progress::Progress;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal, test_kill_process,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
+    test_kill_process, waitid,
 };
 
 use crate::model::run_limit::TreeEnd;
@@ -82,7 +83,8 @@ impl TreeToEnd {
         if root.is_of_this_namespace() { Ending::new(self, &root).run() } else { self.end_main() }
     }
 
-    /// Ends the command's first process alone. Its pid is no other process's until the launcher has reaped it.
+    /// Ends the command's first process alone. Its parent, the launcher or this process, reaps it later, so its pid is no other
+    /// process's until then.
     fn end_main(&self) -> TreeEnd {
         let Some(main) = self.main.and_then(as_pid) else { return TreeEnd { is_killed: false, left: 1 } };
         let deadline = Instant::now() + self.kill_after;
@@ -92,7 +94,7 @@ impl TreeToEnd {
             let _ = kill_process(main, Signal::TERM);
             let _ = kill_process(main, Signal::CONT);
         }
-        while test_kill_process(main) != Err(Errno::SRCH) {
+        while !has_ended(main) {
             let now = Instant::now();
             if now >= deadline {
                 is_killed |= kill_process(main, Signal::KILL).is_ok();
@@ -104,6 +106,13 @@ impl TreeToEnd {
         }
         TreeEnd { is_killed, left: 0 }
     }
+}
+
+/// Whether a process has ended. A child of this process counts as ended before it is reaped, and is not reaped here.
+fn has_ended(process: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let is_zombie = matches!(waitid(WaitId::Pid(process), options), Ok(Some(_)));
+    is_zombie || test_kill_process(process) == Err(Errno::SRCH)
 }
 
 /// A tree that is being ended.
@@ -248,6 +257,17 @@ mod tests {
         assert_eq!(of_exit_code(Some(7)), Some(TreeEnd { is_killed: true, left: 3 }));
         // Killed, and a panic.
         assert_eq!([None, Some(101)].map(of_exit_code), [None, None]);
+    }
+
+    /// As where /proc is of another pid namespace.
+    #[test]
+    fn own_child_has_ended_before_it_is_reaped() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let kill_after = std::time::Duration::from_secs(60);
+        let tree = TreeToEnd { main: Some(child.id()), kill_after, ..TreeToEnd::default() };
+        assert_eq!(tree.end_main(), TreeEnd { is_killed: false, left: 0 });
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15), "its status is kept");
     }
 
     // Requirement: LIMIT-6

@@ -4,19 +4,26 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout};
+use std::time::Duration;
 
-use gpu_track_collector::{AlertCommandFailure, LargestProcess, Message, RunEvent, clock, event_in_words};
+use gpu_track_collector::{
+    AlertCommandFailure, LargestProcess, Message, ProcRoot, RunEvent, clock, event_in_words,
+};
 use rustix::process::{Pid, getsid};
 
+use crate::alert_output::MOST_OUTPUT;
+use crate::alert_runner::Outcome;
 use crate::spawn::Environment;
 use crate::{alert_runner, console};
 
 /// So many alerts wait for CMD at most.
 const MOST_WAITING: usize = 16;
+/// How often lines are tried again that stderr did not take.
+const LINE_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes of the tracked command's line that CMD is told at most. execve(2) takes 128 KiB a variable.
 const LONGEST_COMMAND: usize = 4096;
 
@@ -47,6 +54,25 @@ const COMMAND: &str = "GPU_TRACK_COMMAND";
 const COMMAND_PID: &str = "GPU_TRACK_COMMAND_PID";
 const LAUNCHER_PID: &str = "GPU_TRACK_LAUNCHER_PID";
 
+/// An alert that CMD runs for.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// Which of the orders it is.
+    epoch: u32,
+    /// Which of the run's alerts went on or off.
+    alert: u32,
+    /// That alert, and what it did, for the lines on stderr.
+    name: String,
+}
+
+impl Turn {
+    /// Makes the turn of this order. `event` is of the run's alert number `alert`.
+    pub(crate) fn new(epoch: u32, alert: u32, event: &RunEvent) -> Self {
+        let rule = event.rule.as_deref().unwrap_or_default();
+        Self { epoch, alert, name: format!("alert {rule} ({})", event.kind.name()) }
+    }
+}
+
 /// CMD, and the alerts that it runs for, one after the other.
 pub(crate) struct AlertCommands {
     /// CMD. `None`: there is none.
@@ -55,18 +81,20 @@ pub(crate) struct AlertCommands {
     tracked: OsString,
     segment: PathBuf,
     is_quiet: bool,
-    /// The alerts that wait, by their orders, with what CMD is told of each.
-    waiting: VecDeque<(u32, Environment)>,
-    /// The runner that is at work, and the order that it is for.
-    running: Option<(u32, Child)>,
+    /// The alerts that wait, with what CMD is told of each.
+    waiting: VecDeque<(Turn, Environment)>,
+    /// The alert that has its turn, and the runner that is at work.
+    running: Option<(Turn, Child)>,
     /// Pids of runners that may have left processes of CMD behind, because they were killed or could not end them.
     failed_runners: Vec<u32>,
     /// Failures that the collector has not been told of.
     failures: Vec<Message>,
+    /// Lines for the user that stderr has not taken.
+    lines: VecDeque<String>,
 }
 
 impl AlertCommands {
-    /// `command`: CMD, if there is one. `tracked`: the tracked command.
+    /// `command`: CMD, if there is one. `tracked`: the words of what is tracked.
     pub(crate) fn new(
         command: Option<OsString>,
         tracked: &[OsString],
@@ -84,49 +112,52 @@ impl AlertCommands {
             running: None,
             failed_runners: Vec::new(),
             failures: Vec::new(),
+            lines: VecDeque::new(),
         }
     }
 
-    /// Runs CMD for an alert, now or when CMD has run for the alerts before. `epoch`: the number of the order to do so. `largest`: the
-    /// process that held most RAM then. `main`: the pid of the tracked command's first process, which has not been reaped.
+    /// Runs CMD for an alert, now or when CMD has run for the alerts before. `largest`: the process that held most RAM then. `main`: the
+    /// pid of what is tracked, while that lives.
     pub(crate) fn add(
         &mut self,
-        epoch: u32,
+        turn: Turn,
         event: &RunEvent,
         largest: Option<&LargestProcess>,
         main: Option<u32>,
     ) {
         if self.waiting.len() >= MOST_WAITING {
-            self.note(epoch, AlertCommandFailure::TooMany(MOST_WAITING));
+            self.note(&turn, AlertCommandFailure::TooMany(MOST_WAITING));
             return;
         }
-        let mut facts = facts_of(event, largest);
-        let mut add = |name: &str, value: OsString| facts.push((name.into(), value));
-        add(LAUNCHER_PID, std::process::id().to_string().into());
-        if let Some(main) = main {
-            add(COMMAND_PID, main.to_string().into());
-        }
-        if !self.tracked.is_empty() {
-            add(COMMAND, self.tracked.clone());
-        }
-        self.waiting.push_back((epoch, facts));
-        self.start_next();
+        self.waiting.push_back((turn, facts_of(event, largest)));
+        self.start_next(main);
     }
 
     /// Starts a runner for the alert that has waited longest, unless one is at work.
-    fn start_next(&mut self) {
+    fn start_next(&mut self, main: Option<u32>) {
         while self.running.is_none()
             && let Some(command) = &self.command
-            && let Some((epoch, facts)) = self.waiting.pop_front()
+            && let Some((turn, mut facts)) = self.waiting.pop_front()
         {
+            facts.extend(self.facts_of_run(main));
             match alert_runner::start(command, &self.segment, &VARIABLES, facts) {
-                Ok(runner) => self.running = Some((epoch, runner)),
+                Ok(runner) => self.running = Some((turn, runner)),
                 Err(error) => {
                     let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                    self.note(epoch, AlertCommandFailure::NotStarted(errno));
+                    self.note(&turn, AlertCommandFailure::NotStarted(errno));
                 }
             }
         }
+    }
+
+    /// Gives the variables that say what run it is.
+    fn facts_of_run(&self, main: Option<u32>) -> Environment {
+        let mut facts = vec![(LAUNCHER_PID.into(), std::process::id().to_string().into())];
+        facts.extend(main.map(|main| (COMMAND_PID.into(), main.to_string().into())));
+        if !self.tracked.is_empty() {
+            facts.push((COMMAND.into(), self.tracked.clone()));
+        }
+        facts
     }
 
     /// Whether this child of the launcher is the runner, or was left by a failed one: it is in the session that the runner leads.
@@ -139,45 +170,85 @@ impl AlertCommands {
     }
 
     fn is_left(&self, pid: u32) -> bool {
-        let session = i32::try_from(pid).ok().and_then(Pid::from_raw).and_then(|pid| getsid(Some(pid)).ok());
-        session.is_some_and(|session| self.failed_runners.contains(&session.as_raw_pid().cast_unsigned()))
+        session_of(pid).is_some_and(|session| self.failed_runners.contains(&session))
     }
 
-    /// Takes in that this child has ended. If it is the runner, CMD runs for the next alert.
-    pub(crate) fn ended(&mut self, pid: u32) {
-        if !self.is_runner(pid) {
+    /// Takes in that this child has ended. If it is the runner, the next alert has its turn. `main`: as for [`Self::add`].
+    pub(crate) fn ended(&mut self, pid: u32, main: Option<u32>) {
+        if let Some((turn, mut runner)) = self.running.take_if(|(_, runner)| runner.id() == pid) {
+            let outcome = runner.stdout.take().and_then(outcome);
+            // One that was killed has told nothing.
+            let killed = Outcome { failure: Some(AlertCommandFailure::RunnerKilled), is_cut: false };
+            self.take_in(pid, &turn, &outcome.unwrap_or(killed));
+        }
+        self.forget_ended_sessions(pid);
+        self.start_next(main);
+    }
+
+    /// Takes in what came of CMD, which this runner ran.
+    fn take_in(&mut self, runner: u32, turn: &Turn, outcome: &Outcome) {
+        if outcome.is_cut {
+            let kib = MOST_OUTPUT / 1024;
+            self.say(format!(
+                "{}: not all that the command of --on-alert wrote is shown: {kib} KiB at most, and what stderr takes in time",
+                turn.name
+            ));
+        }
+        let Some(failure) = outcome.failure else { return };
+        if let AlertCommandFailure::RunnerKilled | AlertCommandFailure::TooLong { left: 1.., .. } = failure {
+            self.failed_runners.push(runner);
+        }
+        self.note(turn, failure);
+    }
+
+    /// Forgets the runners in whose sessions no child of the launcher is left: the pids can be other sessions' from now on. `ended`: a
+    /// child that is reaped next.
+    fn forget_ended_sessions(&mut self, ended: u32) {
+        let root = ProcRoot::default();
+        if self.failed_runners.is_empty() || !root.lists_children() {
             return;
         }
-        let Some((epoch, mut runner)) = self.running.take() else { return };
-        let failure = match runner.stdout.take().and_then(result) {
-            Some(failure) => failure,
-            None => Some(AlertCommandFailure::RunnerKilled),
-        };
-        if let Some(failure) = failure {
-            if let AlertCommandFailure::RunnerKilled | AlertCommandFailure::TooLong { left: 1.., .. } =
-                failure
-            {
-                self.failed_runners.push(pid);
-            }
-            self.note(epoch, failure);
-        }
-        self.start_next();
+        let children = root.children(std::process::id(), 1).into_iter().filter(|child| *child != ended);
+        let sessions: Vec<u32> = children.filter_map(session_of).collect();
+        self.failed_runners.retain(|runner| sessions.contains(runner));
     }
 
     /// Gives up the alerts that wait: the run has ended. A CMD that runs goes on.
     pub(crate) fn give_up(&mut self) {
-        for (epoch, _) in std::mem::take(&mut self.waiting) {
-            self.note(epoch, AlertCommandFailure::RunEnded);
+        for (turn, _) in std::mem::take(&mut self.waiting) {
+            self.note(&turn, AlertCommandFailure::RunEnded);
         }
     }
 
     /// Notes a failure, and tells the user.
-    fn note(&mut self, epoch: u32, failure: AlertCommandFailure) {
-        if !self.is_quiet {
-            let _ = console::message_without_waiting(failure);
-        }
+    fn note(&mut self, turn: &Turn, failure: AlertCommandFailure) {
+        self.say(format!("{}: {failure}", turn.name));
+        let Turn { epoch, alert, .. } = *turn;
         let monotonic_ns = clock::monotonic_ns();
-        self.failures.push(Message::AlertCommandFailed { epoch, monotonic_ns, failure });
+        self.failures.push(Message::AlertCommandFailed { alert, epoch, monotonic_ns, failure });
+    }
+
+    /// Writes a line for the user, now or when stderr takes it.
+    fn say(&mut self, line: String) {
+        if !self.is_quiet {
+            self.lines.push_back(line);
+            self.write_lines();
+        }
+    }
+
+    /// Writes the lines for the user as far as stderr takes them now.
+    pub(crate) fn write_lines(&mut self) {
+        while let Some(line) = self.lines.front() {
+            match console::message_without_waiting(line) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                _ => drop(self.lines.pop_front()),
+            }
+        }
+    }
+
+    /// Gives how long it is until lines are to be written again. `None`: there are none.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        (!self.lines.is_empty()).then_some(LINE_INTERVAL)
     }
 
     /// Takes the messages for the collector.
@@ -186,9 +257,15 @@ impl AlertCommands {
     }
 }
 
-/// Reads what a runner that has ended has written: why CMD failed, if it did. `None`: it wrote nothing, so it was killed.
-fn result(mut stdout: ChildStdout) -> Option<Option<AlertCommandFailure>> {
-    // A process of CMD may have opened the pipe's other end through /proc. Then a read would wait for it.
+/// Gives the session of a process that is not reaped yet.
+fn session_of(pid: u32) -> Option<u32> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    getsid(Some(pid)).ok().map(|session| session.as_raw_pid().cast_unsigned())
+}
+
+/// Reads what a runner that has ended has written. `None`: nothing, so it was killed.
+fn outcome(mut stdout: ChildStdout) -> Option<Outcome> {
+    // Nothing but the runner had the pipe, unless a process of CMD took it from there.
     rustix::io::ioctl_fionbio(&stdout, true).ok()?;
     let mut bytes = [0; 4096];
     let length = stdout.read(&mut bytes).ok()?;

@@ -2,12 +2,12 @@
 //!
 //! This process, the runner, is this executable, in a session of its own. It is the subreaper of all that CMD starts, so no process of
 //! CMD becomes the launcher's child, where it would be an orphan of the run. The runner ends when all processes of CMD have ended, and
-//! ends them itself after [`MOST`]. On its stdout it tells the launcher why CMD failed, as JSON, or null. If the launcher ends, the
+//! ends them itself after [`MOST`]. On its stdout it tells the launcher the
+//! [`Outcome`], as JSON. If the launcher ends, the
 //! runner goes on, but closes the launcher's stderr.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, PipeReader, Read, Write};
+use std::io::{self, PipeReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,12 +15,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::{AlertCommandFailure, TreeToEnd};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, wait};
+use serde::{Deserialize, Serialize};
 
+use crate::alert_output::Output;
 use crate::before_main::close_inherited;
+use crate::signals;
 use crate::spawn::Environment;
-use crate::{console, signals};
 
 /// argv\[0\] of a runner. Its arguments are the segment, by which enders know it, the launcher's pid, the time that CMD may take in
 /// milliseconds, and CMD.
@@ -31,8 +32,19 @@ const MOST: Duration = Duration::from_secs(30);
 const KILL_AFTER: Duration = Duration::from_secs(2);
 /// How often the runner looks whether CMD or the launcher has ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bytes of CMD's output that stderr gets at most.
-const MOST_OUTPUT: usize = 64 * 1024;
+/// How often it looks whether those that were ended can be reaped.
+const REAP_INTERVAL: Duration = Duration::from_millis(5);
+/// What has been ended can be reaped within this time, unless the kernel holds it.
+const REAPED_WITHIN: Duration = Duration::from_secs(2);
+
+/// What came of CMD.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    /// Why it failed, if it did.
+    pub(crate) failure: Option<AlertCommandFailure>,
+    /// stderr did not get all that it wrote.
+    pub(crate) is_cut: bool,
+}
 
 /// Starts a runner of CMD. Its environment is the launcher's without these `variables`, and with the `facts` of the alert.
 ///
@@ -75,42 +87,38 @@ pub(crate) fn serve_if_started_as_runner(args: &[OsString]) -> Option<i32> {
     rustix::thread::set_name(c"gpu-track-alert").ok();
     // Otherwise orphans of CMD would become the launcher's children.
     set_child_subreaper(Some(getpid())).ok();
-    let failure = run(command, launcher, Duration::from_millis(most_ms));
+    let outcome = run(command, launcher, Duration::from_millis(most_ms));
     // The launcher may be gone.
-    let _ = serde_json::to_vec(&failure).map(|bytes| io::stdout().write_all(&bytes));
+    let _ = serde_json::to_vec(&outcome).map(|bytes| io::stdout().write_all(&bytes));
     Some(0)
 }
 
-/// Runs CMD until it and all that it starts have ended, or ends them after the time `most`. Gives why CMD failed, if it did.
-fn run(command: &OsStr, launcher: Pid, most: Duration) -> Option<AlertCommandFailure> {
+/// Runs CMD until it and all that it starts have ended, or ends them after the time `most`.
+fn run(command: &OsStr, launcher: Pid, most: Duration) -> Outcome {
     let deadline = Instant::now() + most;
-    let not_started =
-        |error: io::Error| AlertCommandFailure::NotStarted(error.raw_os_error().unwrap_or(libc::EIO));
-    let (shell, output) = match start_shell(command) {
+    let (shell, pipe) = match start_shell(command) {
         Ok(started) => started,
-        Err(error) => return Some(not_started(error)),
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            return Outcome { failure: Some(AlertCommandFailure::NotStarted(errno)), is_cut: false };
+        }
     };
-    let mut output = Output { pipe: Some(output), room: MOST_OUTPUT, is_cut: false };
+    let mut output = Output::new(pipe);
     let mut family = Family { shell: shell.id(), status: None };
     while family.is_alive() {
         if getppid() != Some(launcher) {
             output.let_go_of_stderr();
         }
         if Instant::now() >= deadline {
+            // First: to end CMD takes seconds, in which the launcher can end.
+            let is_cut = output.finish();
             let left = family.end();
-            return Some(AlertCommandFailure::TooLong { after_ms: most.as_millis() as u64, left });
+            let after_ms = most.as_millis() as u64;
+            return Outcome { failure: Some(AlertCommandFailure::TooLong { after_ms, left }), is_cut };
         }
         output.pass_on(LOOK);
     }
-    // The pipe can hold output of processes that have ended.
-    while output.room > 0 && output.pass_on(Duration::ZERO) {}
-    if output.is_cut {
-        let kib = MOST_OUTPUT / 1024;
-        let _ = console::message_without_waiting(format_args!(
-            "not all that the command of --on-alert wrote is shown: {kib} KiB at most, and what stderr takes at once"
-        ));
-    }
-    family.status.and_then(failure)
+    Outcome { failure: family.status.and_then(failure), is_cut: output.finish() }
 }
 
 /// Starts `/bin/sh -c CMD`. Gives the shell, and the pipe with the output of CMD.
@@ -153,8 +161,9 @@ impl Family {
         }
     }
 
-    /// Ends the processes that are left: SIGTERM, then SIGKILL. Gives how many could not be ended.
-    fn end(&self) -> u32 {
+    /// Ends those that are left: SIGTERM, then SIGKILL. Reaps them all: the launcher would inherit their zombies. Gives how many could not
+    /// be ended.
+    fn end(&mut self) -> u32 {
         let shell_runs = self.status.is_none();
         let all = TreeToEnd {
             launcher: Some(std::process::id()),
@@ -163,63 +172,15 @@ impl Family {
             kill_after: KILL_AFTER,
             ..TreeToEnd::default()
         };
-        all.end().left
-    }
-}
-
-/// What CMD writes to its stdout and stderr, which is passed on to stderr.
-struct Output {
-    /// `None`: no process has the other end any more.
-    pipe: Option<PipeReader>,
-    /// Bytes that may still be written to stderr.
-    room: usize,
-    /// Something was left out.
-    is_cut: bool,
-}
-
-impl Output {
-    /// Waits for output for the time `wait` at most, which is shorter than a second, and passes it on. Gives whether there was any.
-    fn pass_on(&mut self, wait: Duration) -> bool {
-        let Some(pipe) = &mut self.pipe else {
-            thread::sleep(wait);
-            return false;
-        };
-        let timeout = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
-        if !matches!(poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&timeout)), Ok(1..)) {
-            return false;
-        }
-        // If stderr is a pipe that poll(2) reports as writable, it takes this much (PIPE_BUF) without waiting.
-        let mut bytes = [0; 4096];
-        match pipe.read(&mut bytes) {
-            Ok(length) if length > 0 => {
-                self.write(bytes.get(..length).unwrap_or_default());
-                true
+        let left = all.end().left;
+        let deadline = Instant::now() + REAPED_WITHIN;
+        while self.is_alive() {
+            if left > 0 || Instant::now() >= deadline {
+                // Where /proc is of another pid namespace, only the shell could be ended, and nothing is known of others.
+                return left.max(1);
             }
-            _ => {
-                self.pipe = None;
-                false
-            }
+            thread::sleep(REAP_INTERVAL);
         }
-    }
-
-    /// Writes to stderr what there is room for, and drops the rest. If stderr takes nothing now, all is dropped: CMD's time is limited.
-    fn write(&mut self, bytes: &[u8]) {
-        let stderr = io::stderr();
-        let part = bytes.get(..self.room).unwrap_or(bytes);
-        let is_ready =
-            matches!(poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&Timespec::default())), Ok(1..));
-        if is_ready && stderr.lock().write_all(part).is_ok() {
-            self.room -= part.len();
-            self.is_cut |= part.len() < bytes.len();
-        } else {
-            self.is_cut = true;
-        }
-    }
-
-    /// Closes the launcher's stderr: a program that reads it must see its end when the launcher has ended.
-    fn let_go_of_stderr(&mut self) {
-        if let Ok(null) = File::options().write(true).open("/dev/null") {
-            let _ = rustix::stdio::dup2_stderr(null);
-        }
+        0
     }
 }

@@ -4,6 +4,7 @@
 //! launcher is the command's parent and subreaper: it forwards signals, reaps, and ends as the command ended.
 
 mod alert_commands;
+mod alert_output;
 mod alert_runner;
 mod attach;
 mod before_main;

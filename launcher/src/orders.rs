@@ -4,6 +4,8 @@ use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gpu_track_collector::{
@@ -12,11 +14,11 @@ use gpu_track_collector::{
     tree_end_of,
 };
 
-use crate::alert_commands::AlertCommands;
+use crate::alert_commands::{AlertCommands, Turn};
 use crate::cli::Options;
 use crate::console;
 use crate::main_process::MainProcess;
-use crate::started::Started;
+use crate::started::{Started, Subject};
 
 /// The launcher's exit status where SIGTERM has ended the tree, as with timeout(1).
 const STATUS_TERMINATED: i32 = 124;
@@ -30,6 +32,8 @@ const MOST_ENDERS: u32 = 5;
 pub(crate) struct OrderExecutor {
     /// The command's first process, which gets signals. `None`: it has been reaped, or there is none.
     main: Option<MainProcess>,
+    /// The process that the run attached to, and whether it has ended. It gets no signal.
+    attached: Option<(u32, Arc<AtomicBool>)>,
     /// The segment's path; empty without a session.
     segment: PathBuf,
     /// Children that this process had before the command: no limit ends them.
@@ -72,9 +76,14 @@ impl OrderExecutor {
         let tracking = &options.tracking;
         let is_quiet = options.report.style.quiet || tracking.disable_logs;
         let on_alert = options.preparations.on_alert.clone();
+        let attached = match &started.subject {
+            Subject::Attached { pid, has_ended } => Some((*pid, Arc::clone(has_ended))),
+            Subject::Command(_) | Subject::Input(_) => None,
+        };
         Self {
             main: started.subject.main(),
-            alert_commands: AlertCommands::new(on_alert, &options.command.words, segment.clone(), is_quiet),
+            attached,
+            alert_commands: AlertCommands::new(on_alert, &started.words, segment.clone(), is_quiet),
             segment,
             strangers: started.strangers.clone(),
             kill_after: tracking.limits.kill_after,
@@ -96,9 +105,9 @@ impl OrderExecutor {
             Action::Tell(text) => tell(text),
             Action::TellEvent(_) if self.is_quiet => Some(OrderResult::Done),
             Action::TellEvent(event) => tell(&event_in_words(event)),
-            Action::RunAlertCommand { event, largest } => {
-                let main = self.main.map(|main| main.pid);
-                self.alert_commands.add(order.id.epoch, event, largest.as_ref(), main);
+            Action::RunAlertCommand { alert, event, largest } => {
+                let turn = Turn::new(order.id.epoch, *alert, event);
+                self.alert_commands.add(turn, event, largest.as_ref(), self.tracked_pid());
                 Some(OrderResult::Done)
             }
             Action::EndTree { limit, exceeded } => Some(self.end_tree(limit, exceeded)),
@@ -121,10 +130,23 @@ impl OrderExecutor {
         Some((wall.order, self.end_tree(&wall.limit, &Exceeded { by, largest: None }), by))
     }
 
-    /// Gives the time from `now_ns` to the limit of wall time. `None`: there is none, or it has been reached.
-    pub(crate) fn until_wall_limit(&self, now_ns: u64) -> Option<Duration> {
+    /// Gives the pid of the command's first process, or of the attached process. `None`: it has ended, or there is none.
+    fn tracked_pid(&self) -> Option<u32> {
+        let attached = self.attached.as_ref().filter(|(_, has_ended)| !has_ended.load(Ordering::Acquire));
+        self.main.map(|main| main.pid).or(attached.map(|(pid, _)| *pid))
+    }
+
+    /// Gives the time from `now_ns` to the limit of wall time, or until lines are to be written again. `None`: there is neither.
+    pub(crate) fn due(&self, now_ns: u64) -> Option<Duration> {
         let elapsed_ns = now_ns.saturating_sub(self.start_ns);
-        self.wall.as_ref().map(|wall| Duration::from_nanos(wall.allowed_ns.saturating_sub(elapsed_ns)))
+        let wall =
+            self.wall.as_ref().map(|wall| Duration::from_nanos(wall.allowed_ns.saturating_sub(elapsed_ns)));
+        wall.into_iter().chain(self.alert_commands.due()).min()
+    }
+
+    /// Writes the lines about the command of `--on-alert` that stderr did not take before.
+    pub(crate) fn write_lines(&mut self) {
+        self.alert_commands.write_lines();
     }
 
     /// Whether this child is no process of the run: it is an ender, or belongs to the command of `--on-alert`.
@@ -141,7 +163,7 @@ impl OrderExecutor {
         if self.is_ender(pid) {
             self.ender_ended(status);
         } else {
-            self.alert_commands.ended(pid);
+            self.alert_commands.ended(pid, self.tracked_pid());
         }
     }
 

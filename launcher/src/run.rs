@@ -1,5 +1,6 @@
 //! A run from its start to its end: with a session if one can be made, otherwise untracked.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::process::ExitCode;
@@ -176,7 +177,9 @@ fn attach(
     session.subscribe(options);
     let attached = session.attach(&attachment).inspect_err(|_| session.clean_up())?;
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
-    // This starts a thread. After it, only collectors that replace a killed one are forked.
+    let words = attachment.args.iter().map(OsString::from).collect();
+    // This starts a thread. Processes that are forked after it exec at once: collectors that replace a killed one, enders, and runners of
+    // `--on-alert`.
     let has_ended = attachment.watch().map_err(|error| {
         cancel(&session, &mut collector);
         SessionError::Watch(error)
@@ -186,6 +189,7 @@ fn attach(
     }
     let started = Started {
         subject: Subject::Attached { pid: attached.pid, has_ended },
+        words,
         at_ns: attached.before.at_ns,
         children_before: reap::usage_of(libc::RUSAGE_CHILDREN),
         early_signals: Vec::new(),
@@ -226,6 +230,7 @@ fn spawn(
         let subject = Subject::Input(nodes::watch_input(options.diagnosis.agent.as_ref()));
         return Ok(Started {
             subject,
+            words: Vec::new(),
             at_ns: clock::monotonic_ns(),
             children_before,
             early_signals: Vec::new(),
@@ -241,7 +246,7 @@ fn spawn(
         set_child_subreaper(None).ok();
     }
     let subject = Subject::Command(MainProcess { pid: spawned? });
-    Ok(Started { subject, at_ns, children_before, early_signals, strangers })
+    Ok(Started { subject, words: words.clone(), at_ns, children_before, early_signals, strangers })
 }
 
 /// Gives the children that this process has before the command, so that no limit ends them. They are those of the program that it was (a

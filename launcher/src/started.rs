@@ -1,5 +1,6 @@
 //! What a run was started with: the command, or what stands for it.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -32,6 +33,8 @@ impl Subject {
 /// What has been started, and the launcher's state just before.
 pub(crate) struct Started {
     pub(crate) subject: Subject,
+    /// The words of the command, or of the attached process.
+    pub(crate) words: Vec<OsString>,
     /// When, CLOCK_MONOTONIC nanoseconds: just before the command's fork, or when the attached process's usage was read.
     pub(crate) at_ns: u64,
     /// RUSAGE_CHILDREN of the launcher at the start.

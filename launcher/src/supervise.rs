@@ -138,7 +138,8 @@ impl<A: Account> Supervisor<A> {
             self.enforce_wall_limit();
             let due = self.account.attend(&mut self.executor);
             self.tell_failures();
-            let due = due.into_iter().chain(self.executor.until_wall_limit(clock::monotonic_ns())).min();
+            self.executor.write_lines();
+            let due = due.into_iter().chain(self.executor.due(clock::monotonic_ns())).min();
             let received = self.wakeups.wait(self.account.collector(), due)?;
             let Some(received) = received else { continue };
             if self.exit.is_none() {

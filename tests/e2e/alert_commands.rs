@@ -1,6 +1,6 @@
 //! `--on-alert`: a command runs when an alert goes on or off, beside the tracked tree, and whatever it does the run is as without it.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -154,6 +154,8 @@ fn failure_is_an_event_in_the_report_in_the_file_and_on_stderr() {
         let run = ended(running);
         assert_eq!((run.status.code(), failures(&run)), (Some(3), vec![failure.to_owned()]));
         assert_eq!(run.report().u64("events.by_kind.error"), 1);
+        assert_eq!(events(&run, "error")[0]["rule"], "ram>100M");
+        assert!(run.stderr.contains(&format!("alert ram>100M (warning): {failure}")), "{}", run.stderr);
         assert_eq!(alerted.text("events.jsonl").matches(failure).count(), 1);
     }
 }
@@ -307,25 +309,49 @@ fn command_that_can_not_be_started_is_told() {
     assert!(failures(&run).iter().any(|told| told == failure), "{}", run.stderr);
 }
 
-/// The result of a runner that gives CMD this time, and what it wrote to stderr. Nothing of CMD is left.
+/// A launcher's part for a runner (the other arguments). Exits with how many other children it has got by the runner's end.
+const LAUNCHER: &str = "\
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+words = ['gpu-track-alert', '/no/segment', str(os.getpid()), *sys.argv[2:]]
+runner = os.posix_spawn(sys.argv[1], words, os.environ)
+others = 0
+try:
+    while True:
+        others += os.wait()[0] != runner
+except ChildProcessError:
+    sys.exit(min(others, 100))
+";
+
+/// A runner that gives CMD this time.
+fn runner(most_ms: u32, command: &str) -> Command {
+    let mut launcher = Command::new("python3");
+    launcher.args(["-c", LAUNCHER, BINARY, &most_ms.to_string(), command]).stdin(Stdio::null());
+    launcher
+}
+
+/// The result of a runner that gives CMD this time, and what it wrote to stderr. Nothing of CMD is left, not even for the launcher to
+/// reap.
 fn run_by_runner(most_ms: u32, command: &str) -> (Value, Vec<u8>) {
     let mark = leftovers::new_mark();
-    let runner = Command::new(BINARY)
-        .arg0("gpu-track-alert")
-        .args(["/no/segment", &std::process::id().to_string(), &most_ms.to_string(), command])
-        .env(leftovers::VARIABLE, &mark)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let runner = runner(most_ms, command).env(leftovers::VARIABLE, &mark).output().unwrap();
     assert_eq!(leftovers::processes(&mark), [], "left of {command}");
-    assert_eq!(runner.status.code(), Some(0));
+    assert_eq!(runner.status.code(), Some(0), "children of the launcher by {command}");
     (serde_json::from_slice(&runner.stdout).unwrap(), runner.stderr)
 }
 
-// Requirement: ALERT-13
+/// What a runner tells of CMD.
+fn outcome(failure: impl Into<Value>, is_cut: bool) -> Value {
+    json!({"failure": failure.into(), "is_cut": is_cut})
+}
+
+fn too_long(is_cut: bool) -> Value {
+    outcome(json!({"too_long": {"after_ms": 300, "left": 0}}), is_cut)
+}
+
+// Requirement: ALERT-11, ALERT-13
 #[test]
 fn command_that_takes_too_long_is_ended_with_all_that_it_started() {
-    let too_long = json!({"too_long": {"after_ms": 300, "left": 0}});
     for command in [
         "sleep 1000",
         "trap '' TERM; while :; do sleep 0.01; done",
@@ -336,20 +362,170 @@ fn command_that_takes_too_long_is_ended_with_all_that_it_started() {
         "exec >&- 2>&-; sleep 1000",
         "sleep 1000 | sleep 1000 & kill -9 $$",
     ] {
-        assert_eq!(run_by_runner(300, command).0, too_long, "{command}");
+        assert_eq!(run_by_runner(300, command).0, too_long(false), "{command}");
     }
 }
 
 // Requirement: ALERT-12, ALERT-13
 #[test]
 fn end_of_the_command_is_told_as_it_was_and_its_output_is_bounded() {
-    assert_eq!(run_by_runner(60_000, "echo out; echo err >&2"), (Value::Null, b"out\nerr\n".to_vec()));
-    assert_eq!(run_by_runner(60_000, "sleep 0.3 & exit 0").0, Value::Null, "what is left may end by itself");
-    assert_eq!(run_by_runner(60_000, "no-such-program-at-all").0, json!({"exited": 127}));
-    assert_eq!(run_by_runner(60_000, "kill -SEGV $$").0, json!({"killed": 11}));
-    let (result, stderr) = run_by_runner(60_000, "head -c 1000000000 /dev/zero");
-    assert_eq!(result, Value::Null);
-    let text = String::from_utf8_lossy(&stderr);
-    assert_eq!(text.matches('\0').count(), 64 * 1024);
-    assert!(text.contains("64 KiB at most"), "{}", text.trim_matches('\0'));
+    let good = outcome(Value::Null, false);
+    assert_eq!(run_by_runner(60_000, "echo out; echo err >&2"), (good.clone(), b"out\nerr\n".to_vec()));
+    assert_eq!(run_by_runner(60_000, "sleep 0.3 & exit 0").0, good, "what is left may end by itself");
+    assert_eq!(run_by_runner(60_000, "no-such-program-at-all").0, outcome(json!({"exited": 127}), false));
+    assert_eq!(run_by_runner(60_000, "kill -SEGV $$").0, outcome(json!({"killed": 11}), false));
+    for (length, is_cut) in [(64 * 1024, false), (64 * 1024 + 1, true), (1_000_000_000, true)] {
+        let (result, stderr) = run_by_runner(60_000, &format!("head -c {length} /dev/zero"));
+        assert_eq!((result, stderr.len()), (outcome(Value::Null, is_cut), 64 * 1024), "{length}");
+    }
+}
+
+/// A pipe that takes nothing more, and how much is in it.
+fn full_pipe() -> (PipeReader, PipeWriter, usize) {
+    let (reader, mut writer) = pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let mut length = 0;
+    while let Ok(written) = writer.write(&[b'x'; 4096]) {
+        length += written;
+    }
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer, length)
+}
+
+// Requirement: ALERT-13
+#[test]
+fn stderr_that_takes_nothing_keeps_no_command_from_its_end() {
+    let (_reader, stderr, _) = full_pipe();
+    let runner = runner(300, "echo lost; sleep 1000").stderr(stderr).output().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&runner.stdout).unwrap(), too_long(true));
+}
+
+#[test]
+fn output_reaches_a_stderr_that_takes_it_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_str().unwrap();
+    let (mut reader, stderr, length) = full_pipe();
+    let command = format!("cd {place}; echo text; >said; until [ -e go ]; do sleep 0.02; done");
+    let mut command = runner(60_000, &command);
+    let runner = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+    // It has the other end of the pipe.
+    drop(command);
+    wait_until("the output", || directory.path().join("said").exists());
+    std::fs::write(directory.path().join("go"), "").unwrap();
+    let mut text = vec![0; length];
+    reader.read_exact(&mut text).unwrap();
+    text.clear();
+    reader.read_to_end(&mut text).unwrap();
+    assert_eq!(text, b"text\n");
+    let result: Value = serde_json::from_slice(&runner.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(result, outcome(Value::Null, false));
+}
+
+// Requirement: ALERT-12
+#[test]
+fn failure_is_told_on_a_stderr_that_takes_it_later() {
+    let alerted = Alerted::new();
+    let (reader, stderr, _) = full_pipe();
+    let mut command = Command::new(BINARY);
+    command.args(["--alert", "ram>100M", "--on-alert", "exit 5", "--events"]).arg(alerted.path("events"));
+    command.arg("-o").arg(alerted.path("report.json"));
+    command.args(["--", "sh", "-c", HOLDS, "sh", &program("touch")]).arg(alerted.directory.path());
+    let mut launcher = command.stdin(Stdio::null()).stderr(stderr).spawn().unwrap();
+    // It has the other end of the pipe.
+    drop(command);
+    wait_until("the failure", || alerted.text("events").contains("\"error\""));
+    let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
+    let line = "alert ram>100M (warning): the command of --on-alert exited with status 5";
+    assert!(lines.any(|told| told.contains(line)));
+    alerted.make("told");
+    alerted.make("over");
+    lines.for_each(drop);
+    assert_eq!(launcher.wait().unwrap().code(), Some(3));
+}
+
+/// The runner needs 2 s for the end of CMD.
+// Requirement: ALERT-13
+#[test]
+fn stderr_is_let_go_of_before_the_command_is_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_str().unwrap();
+    let (mut reader, stderr) = pipe().unwrap();
+    let command =
+        format!("cd {place}; trap '' TERM; echo $$ >shell; echo text; while :; do sleep 0.02; done");
+    let runner = Command::new(BINARY)
+        .arg0("gpu-track-alert")
+        .args(["/no/segment", &std::process::id().to_string(), "2000", &command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    let shell = std::fs::read_to_string(directory.path().join("shell")).unwrap();
+    assert!(Path::new("/proc").join(shell.trim()).exists(), "stderr was held until the command's end");
+    assert_eq!(text, "text\n");
+    let result: Value = serde_json::from_slice(&runner.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(result, outcome(json!({"too_long": {"after_ms": 2000, "left": 0}}), false));
+}
+
+// Requirement: ALERT-12
+#[test]
+fn output_that_is_cut_is_told_unless_the_launcher_is_quiet() {
+    for (options, is_told) in [(&[][..], true), (&["--quiet"], false)] {
+        let alerted = Alerted::new();
+        let command = "[ $GPU_TRACK_EVENT = warning ] || { >over; exit 0; }; head -c 70000 /dev/zero; >told";
+        let run = ended(alerted.tracked(command, options).start());
+        let line =
+            "gpu-track-run: alert ram>100M (warning): not all that the command of --on-alert wrote is shown";
+        assert_eq!(run.stderr.contains(line), is_told, "{}", run.stderr.trim_matches('\0'));
+    }
+}
+
+/// Two alerts go on. The second has its turn after the tracked command's end.
+// Requirement: ALERT-11
+#[test]
+fn pid_of_the_tracked_command_is_told_while_it_lives() {
+    let alerted = Alerted::new();
+    let directory = alerted.directory.path().to_str().unwrap();
+    let command = format!(
+        "cd {directory}; echo ${{GPU_TRACK_COMMAND_PID:-none}} >>pids; until [ -e go ]; do sleep 0.02; done"
+    );
+    let lasting = format!("( (until [ -e \"$2/last\" ]; do sleep 0.02; done) & ); {HOLDS}");
+    let words = ["sh", "-c", &lasting, "sh", &program("touch"), directory];
+    let options = ["--wait-all", "--alert", "ram>100M,ram>50M", "--on-alert", &command];
+    let running = tracked(words).options(&options).leaves_processes().start();
+    let stderr = running.path("stderr");
+    wait_until("two alerts", || std::fs::read_to_string(&stderr).unwrap().lines().count() == 2);
+    let pids = || alerted.text("pids").lines().map(str::to_owned).collect::<Vec<_>>();
+    wait_until("the first turn", || !pids().is_empty());
+    let main = Path::new("/proc").join(&pids()[0]);
+    assert!(main.exists());
+    alerted.make("told");
+    alerted.make("over");
+    wait_until("the end of the tracked command", || !main.exists());
+    alerted.make("go");
+    wait_until("the second turn", || pids().len() > 1);
+    assert_eq!(pids()[1], "none");
+    alerted.make("last");
+    ended(running);
+}
+
+// Requirement: ALERT-11
+#[test]
+fn command_is_told_which_process_the_run_attached_to() {
+    let alerted = Alerted::new();
+    let mut process = Command::new(program("touch")).args(["hold", "200000000", "1000000"]).spawn().unwrap();
+    let directory = alerted.directory.path().to_str().unwrap();
+    let command =
+        format!("cd {directory}; echo \"$GPU_TRACK_COMMAND_PID $GPU_TRACK_COMMAND\" >new; mv new facts");
+    let attach = ["--attach", &process.id().to_string(), "--alert", "ram>100M", "--on-alert", &command];
+    let running = tracked([""; 0]).options(&attach).leaves_processes().start();
+    wait_until("CMD", || alerted.path("facts").exists());
+    kill(running.pid(), libc::SIGTERM);
+    assert_eq!(ended(running).status.code(), Some(0));
+    let expected = format!("{} {} hold 200000000 1000000\n", process.id(), program("touch"));
+    assert_eq!(alerted.text("facts"), expected);
+    process.kill().unwrap();
+    process.wait().unwrap();
 }

@@ -23,7 +23,10 @@ pub fn event_in_words(event: &RunEvent) -> String {
         EventKind::Jump => format!("RAM rose {}", step_range(event)),
         EventKind::Allocation => format!("GPU RAM{} rose {}", on_device(event), step_range(event)),
         EventKind::Deallocation => format!("GPU RAM{} fell {}", on_device(event), step_range(event)),
-        EventKind::Error => format!("{}, {at} after the start", event.message.as_deref().unwrap_or_default()),
+        EventKind::Error => {
+            let alert = event.rule.as_deref().map(|rule| format!("alert {rule}: ")).unwrap_or_default();
+            format!("{alert}{}, {at} after the start", event.message.as_deref().unwrap_or_default())
+        }
         EventKind::Recovered => {
             let on_s = event.since_s.map_or(0.0, |since_s| event.at_s - since_s);
             format!("alert {rule} is over after {}: {}", readable(on_s), figure(event))

@@ -45,8 +45,8 @@ impl Told {
                 run.apply_now(Observation::OrderAnswered { id, result, excess });
             }
             Message::TreeEnded(end) => run.apply_now(Observation::TreeEnded(end)),
-            Message::AlertCommandFailed { epoch, monotonic_ns: at_ns, failure } => {
-                run.apply_now(Observation::AlertCommandFailed { epoch, at_ns, failure });
+            Message::AlertCommandFailed { alert, epoch, monotonic_ns: at_ns, failure } => {
+                run.apply_now(Observation::AlertCommandFailed { alert, epoch, at_ns, failure });
             }
             Message::Cancelled => self.is_cancelled = true,
             Message::Ended { status, runs_on, is_wait_interrupted, monotonic_ns: at_ns, children_cpu_us } => {

@@ -23,7 +23,8 @@ pub(super) struct AlertArgs {
     #[arg(long = "alert", value_name = "NAME>VALUE,...", action = ArgAction::Append, value_parser = alerts)]
     alerts: Vec<List>,
 
-    /// Write what happens in the run to FILE, a line of JSON for each event: start, alerts on and off, limits, RAM peak, stop
+    /// Write what happens in the run to FILE, a line of JSON for each event: start, alerts on and off, limits, steps of memory, RAM peak,
+    /// errors of --on-alert, stop
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     events: Option<PathBuf>,
 

@@ -30,6 +30,7 @@ pub(super) fn of(options: &Options) -> Vec<String> {
         // The environment and the driver of each node say these.
         visible: _,
         crashed_by: _,
+        // The agent has them from its `--st`.
         interval_ns: _,
         driver_percent: _,
     } = &options.gpu;

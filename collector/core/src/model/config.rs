@@ -318,6 +318,8 @@ pub enum Message {
     TreeEnded(TreeEnd),
     /// The command of `--on-alert` failed.
     AlertCommandFailed {
+        /// Which of the run's alerts it ran for.
+        alert: u32,
         /// Which of its orders it ran for.
         epoch: u32,
         /// CLOCK_MONOTONIC when the launcher saw it, nanoseconds.

@@ -154,6 +154,8 @@ pub enum Observation {
     TreeEnded(TreeEnd),
     /// The command of `--on-alert` failed. A restarted collector is told again.
     AlertCommandFailed {
+        /// Which of the run's alerts it ran for.
+        alert: u32,
         /// Which of its orders it ran for.
         epoch: u32,
         /// When the launcher saw it, CLOCK_MONOTONIC nanoseconds.

@@ -52,6 +52,8 @@ pub enum Action {
     TellEvent(RunEvent),
     /// Run the command of `--on-alert`.
     RunAlertCommand {
+        /// Which of the run's alerts it is of.
+        alert: u32,
         /// The alert that went on or off.
         event: RunEvent,
         /// The process that held most RAM then; `None`: not known.

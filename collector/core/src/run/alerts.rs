@@ -275,18 +275,19 @@ impl AlertRules {
         }
     }
 
-    /// Notes once that the user's command failed at `at_ns` for the order of this epoch. A collector that replaces another is told
-    /// again.
+    /// Notes once that the user's command failed at `at_ns`, for the alert of this index and the order of this epoch. A collector that
+    /// replaces another is told again.
     pub(super) fn note_failure(
         &mut self,
-        epoch: u32,
+        (alert, epoch): (u32, u32),
         at_ns: u64,
         failure: AlertCommandFailure,
         start_ns: u64,
     ) {
         if self.failed.insert(epoch) {
+            let rule = self.rules.get(alert as usize).map(|rule| rule.alert.words.clone());
             let message = Some(failure.to_string());
-            self.add(RunEvent { message, ..RunEvent::new(seconds(start_ns, at_ns), EventKind::Error) });
+            self.add(RunEvent { rule, message, ..RunEvent::new(seconds(start_ns, at_ns), EventKind::Error) });
         }
     }
 
@@ -309,20 +310,20 @@ impl AlertRules {
         let rise = self.growth.rise(self.usable.ram_bytes);
         for index in 0..self.rules.len() {
             if let Some(event) = self.look_at(index, facts, rise) {
-                self.order(&event, facts.largest, orders);
+                self.order(index as u32, &event, facts.largest, orders);
                 self.add(event);
             }
         }
     }
 
-    /// Orders what is done when an alert goes on or off: the user is told, and the user's command runs if there is one.
-    fn order(&mut self, event: &RunEvent, largest: Option<&LargestProcess>, orders: &mut Orders) {
+    /// Orders what is done when an alert, by its index, goes on or off: the user is told, and the user's command runs if there is one.
+    fn order(&mut self, alert: u32, event: &RunEvent, largest: Option<&LargestProcess>, orders: &mut Orders) {
         let epoch = self.told;
         self.told = self.told.saturating_add(1);
         let action = Action::TellEvent(event.clone());
         orders.issue(Order { id: OrderId { rule: Rule::Alert, epoch }, action });
         if self.runs_a_command {
-            let action = Action::RunAlertCommand { event: event.clone(), largest: largest.cloned() };
+            let action = Action::RunAlertCommand { alert, event: event.clone(), largest: largest.cloned() };
             orders.issue(Order { id: OrderId { rule: Rule::AlertCommand, epoch }, action });
         }
     }
@@ -763,7 +764,9 @@ mod tests {
                 .take(START_NS)
                 .into_iter()
                 .filter_map(|Order { id, action }| match action {
-                    Action::RunAlertCommand { event, largest } => Some((id.epoch, event.kind, largest)),
+                    Action::RunAlertCommand { alert: 0, event, largest } => {
+                        Some((id.epoch, event.kind, largest))
+                    }
                     _ => None,
                 })
                 .collect::<Vec<_>>()
@@ -781,12 +784,13 @@ mod tests {
         // One that waited for too long is told before an older one that took its time.
         for (epoch, status) in [(3, 1), (0, 2), (3, 1), (0, 2)] {
             let at_ns = START_NS + (4 - u64::from(epoch)) * S;
-            rules.note_failure(epoch, at_ns, AlertCommandFailure::Exited(status), START_NS);
+            rules.note_failure((0, epoch), at_ns, AlertCommandFailure::Exited(status), START_NS);
         }
         let events = rules.take_new();
         let told: Vec<_> = events.iter().map(|event| (event.kind, event.at_s)).collect();
         assert_eq!(told, [(EventKind::Error, 1.0), (EventKind::Error, 4.0)]);
         assert!(events[0].message.as_deref().is_some_and(|text| text.ends_with("exited with status 1")));
+        assert_eq!(events[0].rule.as_deref(), Some(ram(80.0).words.as_str()));
     }
 
     // Requirement: ALERT-10

@@ -274,9 +274,9 @@ impl RunState {
             Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
             Observation::OrderAnswered { id, result, excess } => self.note_answer(*id, *result, *excess),
             Observation::TreeEnded(end) => self.limits.tree_end = Some(*end),
-            Observation::AlertCommandFailed { epoch, at_ns, failure } => {
+            Observation::AlertCommandFailed { alert, epoch, at_ns, failure } => {
                 if let Some(alerts) = &mut self.alerts {
-                    alerts.note_failure(*epoch, *at_ns, *failure, self.start_ns);
+                    alerts.note_failure((*alert, *epoch), *at_ns, *failure, self.start_ns);
                 }
                 self.pass_on_events();
             }

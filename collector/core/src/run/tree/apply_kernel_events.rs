@@ -12,7 +12,8 @@ impl Tree {
         let key = Key { pid_ns: self.context.pid_ns, pid: event.pid };
         let at_ns = event.at_ns.clamp(self.context.session_monotonic_ns.min(now_ns), now_ns);
         match event.what {
-            // The launcher's children are the command, which the launcher reports itself, and collectors.
+            // The launcher's children are the command, which the launcher reports itself, and helpers that are not of the run: collectors,
+            // enders, and runners of `--on-alert`.
             What::Fork { parent } if parent == self.context.launcher_pid => {}
             What::Fork { parent } => self.kernel_fork(key, Key { pid: parent, ..key }, at_ns),
             What::Exec => self.kernel_exec(key, at_ns),
