@@ -114,7 +114,6 @@ class Following(WithProgram):
         wait_until(lambda: ends._known[1] is None)
         self.assertEqual((ends.errors, ends.events()), (0, [event("ram>1M")]))
 
-
     # Requirement: PY-31, PY-83
     def test_events_of_a_slow_function_wait_for_it_also_after_the_end_and_in_the_next_stretch(self) -> None:
         called: list[float] = []
@@ -182,14 +181,18 @@ class Ends(WithProgram):
                 tracker = Tracker(disable_logs=True, on_alert=print)
                 tracker.start()
                 (thread,) = alert_threads()
-                with mock.patch.object(Stretch, "end", side_effect=problem), self.assertRaises(problem):
+                end = tracker._stretches[-1].end
+
+                def interrupted(attempts: int, timeout_s: float) -> None:
+                    end(attempts, timeout_s)  # noqa: B023
+                    raise problem  # noqa: B023
+
+                with mock.patch.object(Stretch, "end", side_effect=interrupted), self.assertRaises(problem):
                     act(tracker)
                 thread.join(PATIENCE_S)
                 self.assertEqual(alert_threads(), [])
                 if act is Tracker.pause:
                     tracker.stop()
-                else:
-                    tracker._stretches[-1].abandon(PATIENCE_S)
 
     # Requirement: PY-32
     def test_no_thread_outlives_a_tracker_that_the_program_does_not_stop(self) -> None:
