@@ -141,7 +141,7 @@ class Tracker:
             self._is_starting = True
         try:
             self._owner = os.getpid()
-            self._directory = tempfile.mkdtemp(prefix="gpu-track.")
+            self._directory = tempfile.mkdtemp(prefix="gpu-track-py.")
             if self._metrics_file is None:
                 self._metrics = MetricFile(os.path.join(self._directory, "metrics.csv"), is_own=True)
             else:
