@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,15 +70,14 @@ class Alerts:
         if self.rules:
             self._known = self._known[0], _EventFile(path, later_s)
             if self._caller is not None:
-                self._thread = _Thread(_EventFile(path, later_s), self._caller)
+                self._thread = _Thread(_EventFile(path, later_s), self._caller, before=self._thread)
                 self._thread.start()
 
     def end(self) -> None:
-        """Takes in the rest of a stretch that is over."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.end()
+        """Takes in the rest of a stretch that is over. Its file is not needed any more."""
         self._known = tuple(self.events()), None
+        if self._thread is not None:
+            self._thread.end()
 
     def events(self) -> list[AlertEvent]:
         """What alerts did so far, in all stretches."""
@@ -139,11 +139,16 @@ class _Caller:
 
 
 class _Thread:
-    """Calls the function for each event of a file, one at a time."""
+    """Calls the function for each event of a file, one at a time, after all those of the thread `before`."""
 
-    def __init__(self, file: _EventFile, caller: _Caller) -> None:
+    def __init__(self, file: _EventFile, caller: _Caller, before: _Thread | None) -> None:
         self._file = file
+        # Is held while the file is read.
+        self._reading = threading.Lock()
+        # Events that wait for their call.
+        self._waiting: deque[AlertEvent] = deque()
         self._caller = caller
+        self._before = before
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="gpu_track alerts", daemon=True)
 
@@ -155,17 +160,35 @@ class _Thread:
             LOG.warning("on_alert is not called: %s", problem)
 
     def end(self) -> None:
-        """Calls it for what is left. A call that takes long, or is the one that ends tracking, is not waited for."""
+        """Calls it for what is left. A call that takes long, or is the one that ends tracking, is not waited for.
+
+        The thread goes on with the events that wait for such a call. It needs the file no more.
+        """
         self._is_over.set()
+        self._read()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_END_WITHIN_S)
 
+    def _read(self) -> None:
+        with self._reading:
+            self._waiting.extend(self._file.new())
+
     def _follow(self) -> None:
+        if self._before is not None:
+            # `resume()` can come while a call for an event before `pause()` goes on.
+            self._before._finish()
+            self._before = None
         is_last = False
         while not is_last:
             is_last = self._is_over.wait(_PERIOD_S)
-            for event in self._file.new():
-                self._caller.call(event)
+            self._read()
+            while self._waiting:
+                self._caller.call(self._waiting.popleft())
+
+    def _finish(self) -> None:
+        """Waits for the last call."""
+        if self._thread.is_alive():
+            self._thread.join()
 
 
 def _split(rules: str | Sequence[str] | None) -> list[str]:

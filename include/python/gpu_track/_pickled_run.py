@@ -7,7 +7,6 @@ gpu_tracker 5.0.1 has that format, too, but always fails in it. The pickle has a
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import pickle
@@ -15,18 +14,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from types import FrameType
+import threading
+from collections.abc import Sequence, Set
 from typing import NoReturn
 
+from gpu_track._pickle_output import PickleOutput
 from gpu_track._program import find
 from gpu_track.resource_usage import ResourceUsage
 
 _VALUES = ("execute", "output", "format", "tconfig", "st", "ru", "gru", "tu", "nec", "guuids", "gb", "tf")
 _SWITCHES = ("disable-logs", "overwrite")
 _SHORT = ("execute", "output", "format")
-# Signals that are handed on to the program. Ctrl-C at a terminal reaches it by itself.
-_HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+# Signals that are handed on to the program.
+_HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT)
+# Those of keys at a terminal, which reach the program by themselves.
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
@@ -60,41 +61,43 @@ def run(options: dict[str, str | bool]) -> int:
     output = options.get("output")
     if not isinstance(output, str):
         raise ValueError("a pickle is no text: name a file with --output")
-    _check_place(output)
-    with tempfile.TemporaryDirectory(prefix="gpu-track.") as directory:
+    with PickleOutput(output) as file, tempfile.TemporaryDirectory(prefix="gpu-track-py.") as directory:
         report = os.path.join(directory, "report.json")
         given = {**options, "format": "json", "output": report}
         words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
         status = _await(["gpu-tracker", *words])
-        with contextlib.suppress(FileNotFoundError), open(report, encoding="utf-8") as file:
-            usage = ResourceUsage.of_report(json.load(file))
-            with open(output, "wb") as binary:
-                pickle.dump(usage, binary)
+        if os.path.exists(report):
+            with open(report, encoding="utf-8") as text:
+                usage = ResourceUsage.of_report(json.load(text))
+            file.write(pickle.dumps(usage))
     return status
-
-
-def _check_place(output: str) -> None:
-    """Raises OSError if the file can't be written, before the command runs."""
-    is_new = not os.path.exists(output)
-    with open(output, "ab"):
-        pass
-    if is_new:
-        os.remove(output)
 
 
 def _await(words: Sequence[str]) -> int:
     """Runs the program under this name, and hands signals on to it. Gives its exit status."""
-    child: subprocess.Popen[bytes] | None = None
-
-    def hand_on(number: int, _frame: FrameType | None) -> None:
-        if child is not None and child.poll() is None:
-            child.send_signal(number)
-
-    for number in (*_HANDED_ON, *_OF_TERMINAL):
-        # One that is ignored stays so, in the program, too.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, hand_on if number in _HANDED_ON else lambda _number, _frame: None)
+    program = find("gpu-track-run")
+    # One that is ignored stays so, in the program, too.
+    taken = {number for number in _HANDED_ON if signal.getsignal(number) is not signal.SIG_IGN}
+    # Blocked ones wait until the program is there.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+    for number in taken:
+        signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
-    child = subprocess.Popen(words, executable=find("gpu-track-run"))
+    # No other thread runs, as preexec_fn needs it.
+    child = subprocess.Popen(
+        words,
+        executable=program,
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509
+    )
+    threading.Thread(target=_hand_on, args=(child, taken), name="gpu_track signals", daemon=True).start()
     status = child.wait()
     return status if status >= 0 else 128 - status
+
+
+def _hand_on(child: subprocess.Popen[bytes], taken: Set[signal.Signals]) -> None:
+    """Hands signals on to a program, until this one ends."""
+    while True:
+        received = signal.sigwaitinfo(taken)
+        # sigaction(2): codes above 0 are the kernel's, here the terminal's. It signals all of the foreground.
+        if (received.si_signo not in _OF_TERMINAL or received.si_code <= 0) and child.poll() is None:
+            child.send_signal(received.si_signo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -17,6 +18,8 @@ LOG = logging.getLogger("gpu_track")
 
 # The path of another gpu-track-run, for tests. gpu-track is beside it.
 _VARIABLE = "GPU_TRACK_RUN"
+# How long to wait for the end of a killed program. One that waits for a device can't be killed.
+_KILLED_WITHIN_S = 1.0
 # What the messages of the programs begin with.
 _PREFIXES = ("gpu-track: ", "gpu-track-run: ")
 
@@ -53,23 +56,34 @@ def ask(
     """
     command = [find("gpu-track"), *arguments]
     # No tracker of this process is to have the helper's own start and end as a child's.
-    done = subprocess.run(
-        command,
-        input=(given or "").encode("utf-8", "surrogateescape"),
-        capture_output=True,
-        check=False,
-        env=PROCESS.without(),
-        timeout=timeout_s,
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=PROCESS.without()
     )
-    lines = done.stderr.decode("utf-8", "replace").splitlines()
+    try:
+        out, errors = child.communicate((given or "").encode("utf-8", "surrogateescape"), timeout_s)
+    except BaseException:
+        _abandon(child)
+        raise
+    lines = errors.decode("utf-8", "replace").splitlines()
     messages = [without_name(line) for line in lines]
-    if done.returncode:
-        ended = f"gpu-track ended with status {done.returncode}"
+    if child.returncode:
+        ended = f"gpu-track ended with status {child.returncode}"
         raise ValueError("\n".join(messages) or ended)
     for message in messages if warns else ():
         if expected is None or expected not in message:
             LOG.warning("%s", message)
-    return done.stdout.decode("utf-8", "replace")
+    return out.decode("utf-8", "replace")
+
+
+def _abandon(child: subprocess.Popen[bytes]) -> None:
+    """Kills a program, and waits for a while. `subprocess.run` would wait for ever for one that can't be killed."""
+    child.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_KILLED_WITHIN_S)
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def without_name(message: str) -> str:

@@ -9,10 +9,9 @@ import contextlib
 import functools
 import json
 import logging
-import math
 import os
 import re
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import Any, Callable, TypeVar, cast
 
@@ -39,6 +38,10 @@ _TEXTS = re.compile(
 _MARK = "_gpu_track_recorded"
 
 
+class NotJson(TypeError):
+    """Metadata has something that JSON can't have."""
+
+
 def record(context: str | None = None, metadata: object = None) -> str | None:
     """Makes a bundle of what the run used so far, and gives its path. None: this process is in no run, or it failed.
 
@@ -50,9 +53,10 @@ def record(context: str | None = None, metadata: object = None) -> str | None:
     segment = _segment()
     if segment is None:
         return None
-    given = None if metadata is None else _json(metadata)
     try:
-        return _ask(segment, context, given)
+        return _ask(segment, context, None if metadata is None else _json(metadata))
+    except NotJson:
+        raise
     except Exception as problem:
         LOG.warning("No bundle was made: %s", problem)
         return None
@@ -64,15 +68,30 @@ class capture_oom(contextlib.ContextDecorator):  # noqa: N801 (as `contextlib.su
     That is MemoryError, with CuPy's, PyTorch's of a GPU, and errors of JAX and cuBLAS by their text. The bundle has the
     exception's text, and what PyTorch's allocator tells of each GPU, beside `context` and `metadata` as of `record()`.
     One object can be used again, nested and in threads. Of nested ones the innermost makes the bundle.
+
+    Metadata is that of the time of the exception. If it is too large, or can't be written by then, it is null in the
+    bundle, with `metadata_reason`.
     """
 
     def __init__(self, context: str | None = None, metadata: object = None) -> None:
+        """Raises TypeError for what has another type, and ValueError for other metadata that JSON can't have."""
         _check(context)
+        _json(metadata)
         self._context = context
         self._metadata = metadata
 
     def __call__(self, function: _Function) -> _Function:
-        """As a decorator, of a coroutine function, too."""
+        """As a decorator, of a coroutine or generator function, too. Raises TypeError for one of an async generator."""
+        if isasyncgenfunction(function):
+            raise TypeError("capture_oom is no decorator of async generator functions: use `with` in it")
+        if isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def call_generator(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
+                with self:
+                    return (yield from function(*arguments, **keywords))
+
+            return cast("_Function", call_generator)
         if not iscoroutinefunction(function):
             return super().__call__(function)
 
@@ -89,21 +108,23 @@ class capture_oom(contextlib.ContextDecorator):  # noqa: N801 (as `contextlib.su
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None or not is_out_of_memory(error) or hasattr(error, _MARK):
+        if error is None:
             return
-        with contextlib.suppress(AttributeError, TypeError):
-            setattr(error, _MARK, True)
+        # Classes of the program can raise anything when they are looked at. Its own exception passes all the same.
         try:
-            record(self._context, _evidence(error, self._metadata))
+            if is_out_of_memory(error) and not hasattr(error, _MARK):
+                with contextlib.suppress(Exception):
+                    setattr(error, _MARK, True)
+                record(self._context, _evidence(error, self._metadata))
         except Exception as problem:
-            LOG.warning("No bundle was made of an out-of-memory error: %s", problem)
+            LOG.warning("No bundle was made of %s: %s", _name(error), _text(problem) or _name(problem))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether this says that memory, or that of a GPU, was exhausted."""
     if isinstance(error, MemoryError) or _is_torchs(error):
         return True
-    if isinstance(error, RuntimeError) and _TEXTS.search(str(error)):
+    if isinstance(error, RuntimeError) and _TEXTS.search(_text(error) or ""):
         return True
     # Those of an ExceptionGroup.
     within = getattr(error, "exceptions", ())
@@ -140,50 +161,91 @@ def _check(context: object) -> None:
 
 
 def _json(value: object) -> str:
-    """JSON of a value. Raises TypeError if it has something that JSON can't have."""
+    """JSON of a value, with NaN and infinity as texts.
+
+    Raises NotJson if it has something that JSON can't have, and ValueError if it contains itself, is nested too deeply,
+    or has a number that Python does not write.
+    """
     try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value), allow_nan=False)
-
-
-def _finite(value: object) -> object:
-    """The value with NaN and infinity as texts."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return json.dumps(json.loads(json.dumps(value), parse_constant=lambda name: str(float(name))))
+    except TypeError as problem:
+        raise NotJson(str(problem)) from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _evidence(error: BaseException, metadata: object) -> dict[str, object]:
-    """What a bundle has of an exception: as much as there is room for."""
-    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    """What a bundle has of an exception: the exception, then as much of the rest as there is room for."""
+    text = _text(error)
     found: dict[str, object] = {
-        "exception": {"type": name, "text": str(error)[:_MOST_TEXT]},
-        "metadata": metadata,
-        "torch": _torch_memory(),
+        "exception": {
+            "type": _name(error),
+            "text": None if text is None else _begin_of(text),
+            "text_reason": "its __str__ raised an exception" if text is None else None,
+        },
+        "metadata": None,
+        "metadata_reason": None,
+        "torch": None,
     }
-    for device in cast("list[dict[str, object]]", found["torch"] or []):
-        if len(_json(found)) <= _MOST_BYTES:
+    try:
+        found["metadata"] = json.loads(_json(metadata))
+    except Exception as problem:
+        found["metadata_reason"] = _begin_of(f"it can't be written as JSON: {_text(problem) or _name(problem)}")
+    if not _has_room(found):
+        size = len(_json(found["metadata"]))
+        found["metadata"] = None
+        found["metadata_reason"] = f"its {size} bytes of JSON are too many beside the exception"
+    found["torch"] = devices = _torch_memory()
+    for device in devices or []:
+        if _has_room(found):
             break
         device["memory_summary"] = None
-    if len(_json(found)) > _MOST_BYTES:
+    if not _has_room(found):
         found["torch"] = None
     return found
 
 
-def _torch_memory() -> list[dict[str, object]] | None:
+def _has_room(found: object) -> bool:
+    return len(_json(found)) <= _MOST_BYTES
+
+
+def _name(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"
+
+
+def _text(error: BaseException) -> str | None:
+    """The text of an exception. None: its class can't give it."""
+    try:
+        return str(error)
+    except Exception:
+        return None
+
+
+def _begin_of(text: str) -> str:
+    """As much of the begin of a text as has a place in a bundle."""
+    begin = text[:_MOST_TEXT]
+    # JSON has up to 12 bytes for a character, and two quotes.
+    while len(_json(begin)) > _MOST_TEXT + 2:
+        begin = begin[: len(begin) // 2]
+    return begin
+
+
+def _torch_memory() -> list[dict[str, Any]] | None:
     """What PyTorch's allocator tells of each GPU. None: the program uses none by PyTorch, or it can't be asked."""
     with contextlib.suppress(Exception):
         cuda = _torch.cuda()
         if cuda is not None:
-            return [
-                {
-                    "device": device,
-                    "memory_stats": dict(cuda.memory_stats(device)),
-                    "memory_summary": str(cuda.memory_summary(device))[:_MOST_TEXT],
-                }
-                for device in range(cuda.device_count())
-            ]
+            devices: list[dict[str, Any]] = json.loads(
+                _json(
+                    [
+                        {
+                            "device": device,
+                            "memory_stats": dict(cuda.memory_stats(device)),
+                            "memory_summary": _begin_of(str(cuda.memory_summary(device))),
+                        }
+                        for device in range(cuda.device_count())
+                    ]
+                )
+            )
+            return devices
     return None

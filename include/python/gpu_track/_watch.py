@@ -82,7 +82,7 @@ class Watch:
         """Begins. `publisher`: that of the shell. A cell with %%capture replaces the shell's own for a while."""
         self._publisher = publisher
         self._transient = {"display_id": uuid.uuid4().hex}
-        self._directory = tempfile.TemporaryDirectory(prefix="gpu-track.")
+        self._directory = tempfile.TemporaryDirectory(prefix="gpu-track-py.")
         path = os.path.join(self._directory.name, "watch.csv")
         has_gpus = _has_gpus()
         self._begin_s = time.monotonic()

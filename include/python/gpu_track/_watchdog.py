@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,8 @@ class MemoryWatchdog:
         self.cleanups = 0
         self.last_cleanup: float | None = None
         self._clock = clock
+        # Is held while a thread finds out whether it is to clean up. Several trackers can have one watchdog.
+        self._deciding = threading.Lock()
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Cleans up, if the event is such an alert."""
@@ -33,14 +36,26 @@ class MemoryWatchdog:
 
     def clean_up(self) -> bool:
         """Cleans up, unless the last time was too short a while ago. Gives whether it did."""
-        now = self._clock()
-        if self.last_cleanup is not None and now - self.last_cleanup < self.interval_s:
+        if not self._begins():
             return False
-        self.last_cleanup = now
-        self.cleanups += 1
         # The cache can only give back what nothing refers to any more.
         gc.collect()
         cuda = _torch.cuda()
         if cuda is not None:
             cuda.empty_cache()
         return True
+
+    def _begins(self) -> bool:
+        """Whether it is time to clean up. If so, this time counts."""
+        # The thread that has the lock cleans up, or it is too early to. It can be this one, in a finalizer.
+        if not self._deciding.acquire(blocking=False):
+            return False
+        try:
+            now = self._clock()
+            if self.last_cleanup is not None and now - self.last_cleanup < self.interval_s:
+                return False
+            self.last_cleanup = now
+            self.cleanups += 1
+            return True
+        finally:
+            self._deciding.release()

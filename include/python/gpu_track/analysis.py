@@ -188,7 +188,7 @@ class SubTrackingAnalyzer:
 
     def _analyze(self, *, without_blocks: bool = False) -> dict[str, Any]:
         tracking_file = file_argument(self._tracking())
-        with tempfile.TemporaryDirectory(prefix="gpu-track.") as directory:
+        with tempfile.TemporaryDirectory(prefix="gpu-track-py.") as directory:
             marks = self._sub_tracking_file
             if without_blocks:
                 marks = os.path.join(directory, "none.csv")
@@ -204,7 +204,7 @@ class JsonFiles:
     """Files of JSON for a program, which are removed at the end of a `with`."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="gpu-track.")
+        self._directory = tempfile.TemporaryDirectory(prefix="gpu-track-py.")
         self._count = 0
 
     def __enter__(self) -> JsonFiles:

@@ -141,7 +141,7 @@ class Tracker:
             self._is_starting = True
         try:
             self._owner = os.getpid()
-            self._directory = tempfile.mkdtemp(prefix="gpu-track.")
+            self._directory = tempfile.mkdtemp(prefix="gpu-track-py.")
             if self._metrics_file is None:
                 self._metrics = MetricFile(os.path.join(self._directory, "metrics.csv"), is_own=True)
             else:
@@ -219,8 +219,7 @@ class Tracker:
         _running.remove(self)
         try:
             if not self._stretches[-1].is_over:
-                self._stretches[-1].end(self.n_join_attempts, self.join_timeout)
-            self._alerts.end()
+                self._end_stretch()
             self._conclude()
         finally:
             self._clean()
@@ -235,8 +234,7 @@ class Tracker:
             return
         if self.state is not Tracker.State.STARTED or self.is_paused:
             raise RuntimeError("Cannot pause tracking when tracking does not run.")
-        self._stretches[-1].end(self.n_join_attempts, self.join_timeout)
-        self._alerts.end()
+        self._end_stretch()
 
     def resume(self) -> None:
         """Goes on after `pause()`. Raises RuntimeError if tracking is not paused or can't begin."""
@@ -369,6 +367,13 @@ class Tracker:
         self._stretches.append(stretch)
         self._alerts.begin(events, stretch.begin_s - self._stretches[0].begin_s)
 
+    def _end_stretch(self) -> None:
+        try:
+            self._stretches[-1].end(self.n_join_attempts, self.join_timeout)
+        finally:
+            # Also after Ctrl-C: their thread must not outlive the stretch.
+            self._alerts.end()
+
     def _conclude(self) -> None:
         """Makes `resource_usage`. Raises RuntimeError if no stretch has a report."""
         tracked = [stretch for stretch in self._stretches if stretch.has_tracked]
@@ -470,8 +475,11 @@ def _stop_at_exit() -> None:
     """Ends what the program has not stopped, so that nothing of it is left behind. Nobody reads its report."""
     for tracker in _running:
         if tracker._owner == os.getpid():
-            tracker._stretches[-1].abandon(_EXIT_TIMEOUT_S)
-            tracker._clean()
+            try:
+                tracker._stretches[-1].abandon(_EXIT_TIMEOUT_S)
+            finally:
+                tracker._alerts.end()
+                tracker._clean()
 
 
 def _renew_lock() -> None:

@@ -13,6 +13,7 @@ from unittest import mock
 
 from gpu_track import MemoryWatchdog, Tracker
 from gpu_track._alerts import Alerts
+from gpu_track._stretch import Stretch
 from gpu_track_tests.places import PATIENCE_S, wait_until
 from gpu_track_tests.test_installed import Installed
 from gpu_track_tests.test_tracker import GOOD, WithProgram
@@ -113,6 +114,99 @@ class Following(WithProgram):
         wait_until(lambda: ends._known[1] is None)
         self.assertEqual((ends.errors, ends.events()), (0, [event("ram>1M")]))
 
+    # Requirement: PY-31, PY-83
+    def test_events_of_a_slow_function_wait_for_it_also_after_the_end_and_in_the_next_stretch(self) -> None:
+        called: list[float] = []
+        inside: list[float] = []
+        overlaps: list[float] = []
+        is_let_go = threading.Event()
+        self.addCleanup(is_let_go.set)
+
+        def on_alert(of: dict[str, Any]) -> None:
+            overlaps.extend(inside)
+            inside.append(of["at_s"])
+            is_let_go.wait(PATIENCE_S)
+            inside.remove(of["at_s"])
+            called.append(of["at_s"])
+
+        alerts = Alerts("ram>1M", on_alert)
+        alerts.begin(os.fspath(self.path), 0.0)
+        self.add(line(event("ram>1M", at_s=1.0)))
+        wait_until(lambda: inside)
+        self.add(line(event("ram>1M", at_s=2.0)))
+        # What would call it beside the call that goes on has this time for it.
+        with mock.patch("gpu_track._alerts._END_WITHIN_S", 0.3):
+            alerts.end()
+            self.path.write_text(line(event("ram>1M", at_s=3.0)), encoding="utf-8")
+            alerts.begin(os.fspath(self.path), 0.0)
+            alerts.end()
+        self.path.unlink()
+        is_let_go.set()
+        wait_until(lambda: len(called) == 3)
+        self.assertEqual((called, overlaps), ([1.0, 2.0, 3.0], []))
+        self.assertEqual([of["at_s"] for of in alerts.events()], [1.0, 2.0, 3.0])
+
+    # Requirement: PY-31
+    def test_function_that_pauses_and_resumes_is_not_called_again_before_it_is_over(self) -> None:
+        done: list[str] = []
+
+        def on_alert(of: dict[str, Any]) -> None:
+            done.append(f"begin {of['at_s']}")
+            if of["at_s"] == 1.0:
+                alerts.end()
+                self.path.write_text(line(event("ram>1M", at_s=2.0)), encoding="utf-8")
+                alerts.begin(os.fspath(self.path), 0.0)
+                # The other thread has this time to call it.
+                with mock.patch("gpu_track._alerts._END_WITHIN_S", 0.3):
+                    alerts.end()
+            done.append(f"end {of['at_s']}")
+
+        alerts = Alerts("ram>1M", on_alert)
+        self.add(line(event("ram>1M", at_s=1.0)))
+        alerts.begin(os.fspath(self.path), 0.0)
+        wait_until(lambda: len(done) == 4)
+        self.assertEqual(done, ["begin 1.0", "end 1.0", "begin 2.0", "end 2.0"])
+
+
+def alert_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "gpu_track alerts"]
+
+
+class Ends(WithProgram):
+    # Requirement: PY-32
+    def test_no_thread_outlives_a_tracker_whose_end_was_interrupted(self) -> None:
+        self.program(GOOD)
+        for act in (Tracker.stop, Tracker.pause):
+            for problem in (KeyboardInterrupt, OSError):
+                tracker = Tracker(disable_logs=True, on_alert=print)
+                tracker.start()
+                (thread,) = alert_threads()
+                end = tracker._stretches[-1].end
+
+                def interrupted(attempts: int, timeout_s: float) -> None:
+                    end(attempts, timeout_s)  # noqa: B023
+                    raise problem  # noqa: B023
+
+                with mock.patch.object(Stretch, "end", side_effect=interrupted), self.assertRaises(problem):
+                    act(tracker)
+                thread.join(PATIENCE_S)
+                self.assertEqual(alert_threads(), [])
+                if act is Tracker.pause:
+                    tracker.stop()
+
+    # Requirement: PY-32
+    def test_no_thread_outlives_a_tracker_that_the_program_does_not_stop(self) -> None:
+        self.program(GOOD)
+        code = """
+import atexit, threading
+# It is called after those that are registered later.
+atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))
+import gpu_track
+gpu_track.Tracker(disable_logs=True, on_alert=print).start()
+"""
+        with mock.patch.dict(os.environ, TMPDIR=os.fspath(self.temporary)):
+            self.assertEqual(self.python(code).stdout, "['MainThread']\n")
+
 
 class Rules(WithProgram):
     # Requirement: PY-33, PY-84
@@ -179,6 +273,31 @@ class Watchdog(unittest.TestCase):
                 watchdog(event("gpu_ram>80%", "critical"))
                 self.assertEqual((watchdog.cleanups, collect.call_count), (count, count))
         self.assertEqual(watchdog.last_cleanup, 130.0)
+
+    # Requirement: PY-36
+    def test_trackers_that_share_one_and_a_finalizer_clean_up_once(self) -> None:
+        count = 4
+        together = threading.Barrier(count)
+        inner: list[bool] = []
+
+        def clock() -> float:
+            # A finalizer that runs in the same thread.
+            if not inner:
+                inner.append(False)
+                inner[0] = watchdog.clean_up()
+            return 100.0
+
+        def work() -> None:
+            together.wait(PATIENCE_S)
+            watchdog.clean_up()
+
+        watchdog = MemoryWatchdog(clock=clock)
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        self.assertEqual((watchdog.cleanups, inner), (1, [False]))
 
     # Requirement: PY-36
     def test_it_empties_the_cache_of_pytorch_after_the_garbage_if_the_program_uses_a_gpu_by_it(self) -> None:

@@ -172,7 +172,7 @@ except ChildProcessError:
         place.mkdir()
         code = "import gpu_track, os; gpu_track.Tracker(disable_logs=True).start(); os._exit(0)"
         self.python(code, TMPDIR=os.fspath(place))
-        wait_until(lambda: [*place.glob("gpu-track.*/report.json")])
+        wait_until(lambda: [*place.glob("gpu-track-py.*/report.json")])
 
     # Requirement: PY-5
     def test_killed_collection_leaves_the_program_and_its_variables_alone(self) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import threading
 import types
-from typing import Any, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any
 from unittest import mock
 
 from gpu_track import Tracker, capture_oom, record
+from gpu_track._program import ask
 from gpu_track._record import is_out_of_memory
 from gpu_track_tests.places import MODULE, PATIENCE_S, InDirectory
 from gpu_track_tests.test_installed import Installed
@@ -74,11 +78,50 @@ class Recording(Recorded):
             self.assertEqual(len(logs.records), 1)
 
     # Requirement: PY-34
+    def test_metadata_that_python_can_not_write_is_one_warning(self) -> None:
+        own: dict[str, object] = {}
+        own["self"] = own
+        deep: list[object] = []
+        for _ in range(100_000):
+            deep = [deep]
+        wrong = [own, deep, *([10**5000] if hasattr(sys, "set_int_max_str_digits") else [])]
+        for metadata in wrong:
+            with self.assertLogs("gpu_track") as logs:
+                self.assertIsNone(record("x", metadata))
+            self.assertEqual(len(logs.records), 1)
+        self.assertEqual(record("x", {float("nan"): 1, 2: -float("inf")}), "/bundle")
+        self.assertEqual(self.asked, [("x", {"NaN": 1, "2": "-inf"})])
+
+    # Requirement: PY-34
     def test_outside_a_run_nothing_happens(self) -> None:
         for sessions in ("", "/gone:/over"):
             with mock.patch.dict(os.environ, {"GPU_TRACK_SESSION": sessions}):
                 self.assertIsNone(record("x", {"y": 1}))
         self.assertEqual(self.asked, [])
+
+
+class Asking(InDirectory):
+    # Requirement: PY-34
+    def test_program_that_does_not_end_in_time_is_killed_and_left_if_it_can_not_be(self) -> None:
+        program = self.directory / "gpu-track"
+        program.write_text("#!/bin/sh\nexec sleep 1000\n", encoding="utf-8")
+        program.chmod(0o755)
+        children: list[subprocess.Popen[bytes]] = []
+
+        def time_out(child: subprocess.Popen[bytes], *_: object) -> None:
+            children.append(child)
+            raise subprocess.TimeoutExpired("gpu-track", 60)
+
+        late = mock.patch.object(subprocess.Popen, "communicate", time_out)
+        immortal = mock.patch.object(subprocess.Popen, "kill", lambda _child: None)
+        beside = mock.patch.dict(os.environ, GPU_TRACK_RUN=os.fspath(self.directory / "gpu-track-run"))
+        for kill, status in ((contextlib.nullcontext(), -signal.SIGKILL), (immortal, None)):
+            with beside, late, kill, self.assertRaises(subprocess.TimeoutExpired):
+                ask(["record"], timeout_s=60)
+            child = children.pop()
+            self.assertEqual(child.returncode, status)
+            child.kill()
+            child.wait()
 
 
 class Capturing(Recorded):
@@ -118,7 +161,8 @@ class Capturing(Recorded):
         self.assertEqual((error.args, error.__cause__, error.__context__), (("no room",), None, None))
         ((context, metadata),) = self.asked
         self.assertEqual((context, metadata["metadata"], metadata["torch"]), ("inner", {"step": 3}, None))
-        self.assertEqual(metadata["exception"], {"type": "builtins.MemoryError", "text": "no room"})
+        exception = {"type": "builtins.MemoryError", "text": "no room", "text_reason": None}
+        self.assertEqual((metadata["exception"], metadata["metadata_reason"]), (exception, None))
         # Another one has its own.
         with self.assertRaises(MemoryError):
             capture_oom()(self.out(MemoryError()))()
@@ -135,9 +179,91 @@ class Capturing(Recorded):
 
     # Requirement: PY-35
     def test_failure_to_make_a_bundle_never_takes_the_place_of_the_exception(self) -> None:
-        with self.assertLogs("gpu_track") as logs, self.assertRaises(MemoryError):
-            capture_oom(metadata=object())(self.out(MemoryError()))()
-        self.assertEqual(len(logs.records), 1)
+        class Odd(MemoryError):
+            """Can't be looked at."""
+
+            def __getattr__(self, name: str) -> object:
+                raise KeyError(name)
+
+        failing = mock.patch("gpu_track._record._evidence", side_effect=RecursionError)
+        for error, failure in ((Odd(), contextlib.nullcontext()), (MemoryError(), failing)):
+            with failure, self.assertLogs("gpu_track") as logs, self.assertRaises(MemoryError) as raised:
+                capture_oom()(self.out(error))()
+            self.assertIs(raised.exception, error)
+            self.assertEqual(len(logs.records), 1)
+        self.assertEqual(self.asked, [])
+
+    # Requirement: PY-35
+    def test_exception_whose_text_raises_passes_and_its_bundle_has_the_reason(self) -> None:
+        def fail(_error: object) -> str:
+            raise KeyError("no text")
+
+        for kind, bundles in ((MemoryError, 1), (RuntimeError, 0)):
+            self.asked.clear()
+            error = type("Odd", (kind,), {"__str__": fail})()
+            with self.assertRaises(kind) as raised:
+                capture_oom()(self.out(error))()
+            self.assertIs(raised.exception, error)
+            self.assertEqual(len(self.asked), bundles)
+            for _, metadata in self.asked:
+                exception = metadata["exception"]
+                self.assertEqual(
+                    (exception["text"], exception["text_reason"]), (None, "its __str__ raised an exception")
+                )
+
+    # Requirement: PY-35
+    def test_metadata_that_json_can_not_have_is_an_error_before_memory_runs_out(self) -> None:
+        own: dict[str, object] = {}
+        own["self"] = own
+        for wrong, problem in (({"model": object()}, TypeError), ({(1, 2): 3}, TypeError), (own, ValueError)):
+            with self.assertRaises(problem):
+                capture_oom("x", wrong)
+
+    # Requirement: PY-35
+    def test_metadata_that_becomes_unusable_or_too_large_is_a_reason_and_the_bundle_is_made(self) -> None:
+        text = "\N{GRINNING FACE}" * 9000
+        for late, reason in (
+            (object(), "it can't be written as JSON: Object of type object is not JSON serializable"),
+            ("x" * 60_000, "its 60023 bytes of JSON are too many beside the exception"),
+            ("x" * 99_000, "its 99023 bytes of JSON are too many beside the exception"),
+        ):
+            self.asked.clear()
+            given: dict[str, object] = {"step": 1}
+            guard = capture_oom("x", given)
+            given["late"] = late
+            with mock.patch.dict(sys.modules, {"torch": torch()}), self.assertRaises(MemoryError):
+                guard(self.out(MemoryError(text)))()
+            ((_, metadata),) = self.asked
+            self.assertLessEqual(len(json.dumps(metadata)), 64 * 1024)
+            self.assertEqual((metadata["metadata"], metadata["metadata_reason"]), (None, reason))
+            self.assertTrue(text.startswith(metadata["exception"]["text"]) and metadata["exception"]["text"])
+            self.assertEqual(metadata["torch"][0]["memory_summary"], "a table")
+
+    # Requirement: PY-35
+    def test_generator_is_captured_while_it_runs_and_an_async_one_is_refused(self) -> None:
+        @capture_oom("generator")
+        def count(most: int) -> Generator[int, str, str]:
+            got = yield most
+            if got == "fail":
+                raise MemoryError
+            return got
+
+        generator = count(3)
+        self.assertEqual(next(generator), 3)
+        with self.assertRaises(StopIteration) as end:
+            generator.send("done")
+        self.assertEqual((end.exception.value, self.asked), ("done", []))
+        generator = count(4)
+        next(generator)
+        with self.assertRaises(MemoryError):
+            generator.send("fail")
+        self.assertEqual([context for context, _ in self.asked], ["generator"])
+
+        async def count_async() -> AsyncGenerator[int, None]:
+            yield 1
+
+        with self.assertRaisesRegex(TypeError, "async generator"):
+            capture_oom()(count_async)
 
     # Requirement: PY-35
     def test_memory_of_pytorch_is_there_as_far_as_there_is_room(self) -> None:
