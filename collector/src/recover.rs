@@ -177,7 +177,7 @@ impl Recovered {
     /// Makes the bundle of evidence (`--record`), if the run asked for it.
     ///
     /// # Errors
-    /// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
+    /// If it can't be written. Nothing of it is left then.
     pub fn write_bundle(&self) -> io::Result<()> {
         bundle::of_recovered(&self.config, &self.report)
     }

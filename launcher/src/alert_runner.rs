@@ -2,9 +2,8 @@
 //!
 //! This process, the runner, is this executable, in a session of its own. It is the subreaper of all that CMD starts, so no process of
 //! CMD becomes the launcher's child, where it would be an orphan of the run. The runner ends when all processes of CMD have ended, and
-//! ends them itself after [`MOST`]. On its stdout it tells the launcher the
-//! [`Outcome`], as JSON. If the launcher ends, the
-//! runner goes on, but closes the launcher's stderr.
+//! ends them itself after [`MOST`]. On its stdout it tells the launcher the [`Outcome`], as JSON. If the launcher ends, the runner goes
+//! on, but closes the launcher's stderr.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Write};

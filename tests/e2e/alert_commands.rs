@@ -240,7 +240,7 @@ fn limit_ends_the_tree_and_not_the_command_of_an_alert() {
     assert!(alerted.path("ended").exists(), "CMD was ended with the tree");
 }
 
-// Requirement: ALERT-58
+// Requirement: ALERT-12, ALERT-13
 #[test]
 fn alerts_that_wait_at_the_end_of_the_run_are_told() {
     let alerted = Alerted::new();

@@ -156,6 +156,19 @@ fn proportional_sizes_divide_what_processes_share() {
     assert_within("combined", proportional("combined"), (100 * MIB) as f64, 10.0);
 }
 
+// Requirement: RAM-3
+#[test]
+fn proportional_size_of_a_child_that_no_sample_saw_is_unknown_and_not_0() {
+    let run = tracked(["sh", "-c", "/bin/true; exit 0"]).run();
+    let report = run.report();
+    assert!(report.f64("max_ram.descendants.total_rss") > 0.0);
+    let proportional = report.at("max_ram_proportional.descendants");
+    // A sample may see the child all the same.
+    let is_known = proportional.as_f64().is_some_and(|bytes| bytes > 0.0);
+    let reason = report.at("max_ram_proportional.reason");
+    assert!(is_known || (proportional.is_null() && reason.is_string()), "{proportional}, {reason}");
+}
+
 // Requirement: RAM-24, RAM-26
 #[test]
 fn processes_killed_together_count_together() {

@@ -137,7 +137,7 @@ impl SoFar {
     /// Makes a bundle, and gives its path.
     ///
     /// # Errors
-    /// If it can't be written, and then nothing of it is left. Or if older bundles that are too many can't be removed.
+    /// If it can't be written. Nothing of it is left then.
     pub fn write_bundle(&self, bundles: &Bundles, asked: &Asked) -> io::Result<PathBuf> {
         let live = LiveFile::open(&live::path_of(&self.segment)).ok();
         bundle::of_asked(
@@ -213,7 +213,8 @@ fn old_sample_warning(age_ns: u64, interval_ns: u64) -> Option<String> {
     })
 }
 
-/// Reads the environment that the launcher of a run was started with, without what is no `NAME=VALUE`. `start`: of that run. `tick_us`: a clock tick, microseconds.
+/// Reads the environment that the launcher of a run was started with, without what is no `NAME=VALUE`. `start`: of that run.
+/// `tick_us`: a clock tick, microseconds.
 ///
 /// # Errors
 /// Why it can't be read.

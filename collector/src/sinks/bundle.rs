@@ -193,8 +193,10 @@ fn lacking(name: &'static str, reason: &str) -> Content {
     (name, Err(Missing { name, reason: reason.to_owned() }))
 }
 
-/// Writes a bundle, then removes the oldest bundles beyond the allowed number and size. Gives the new one's path. The error can be that
-/// of the removal: then the new bundle is there.
+/// Writes a bundle, then removes the oldest bundles beyond the allowed number and size. Gives the new one's path.
+///
+/// # Errors
+/// If it can't be written. Nothing of it is left then.
 fn write(config: &Config, bundles: &Bundles, report: &Report, occasion: Occasion) -> io::Result<PathBuf> {
     let Occasion { trigger, asked, tails, environment } = occasion;
     let mut bundle = Bundle::begin(&bundles.directory)?;

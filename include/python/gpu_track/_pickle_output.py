@@ -13,7 +13,7 @@ _TEMPORARY = ".gpu-track-py."
 
 
 class PickleOutput:
-    """A file that can be written. This user's is replaced; a pipe, a device or another user's file is written to."""
+    """A writable file. This user's is replaced, unless it is stdout or has another name. Others are written to."""
 
     def __init__(self, path: str) -> None:
         """Raises OSError if it can't be written. A FIFO waits for its reader here, and stays open."""
@@ -65,7 +65,12 @@ class PickleOutput:
 
     def _is_own_file(self, descriptor: int) -> bool:
         found = os.fstat(descriptor)
-        return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+        is_stdout = False
+        with contextlib.suppress(OSError):
+            is_stdout = os.path.samestat(found, os.fstat(1))
+        # Where it is open or has another name, the pickle must be seen there, too.
+        is_shared = is_stdout or found.st_nlink != 1
+        return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not is_shared
 
     def _try_to_replace(self, path: str) -> None:
         """Finds out whether a file can be made beside it. If not, an old file is overwritten where it is."""

@@ -91,6 +91,10 @@ def _await(words: Sequence[str]) -> int:
     )
     threading.Thread(target=_hand_on, args=(child, taken), name="gpu_track signals", daemon=True).start()
     status = child.wait()
+    # Nothing is left to hand signals to: now they end this process, and its temporary files are removed.
+    for number in taken:
+        signal.signal(number, lambda received, _frame: sys.exit(128 + received))
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return status if status >= 0 else 128 - status
 
 

@@ -364,9 +364,10 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     }
 }
 
-/// Whether descendants of which no RAM was seen had none for certain: there were no descendants, or the peak of every process
-/// is known. An unknown peak, or one that is only bounded, can hide memory.
-fn is_unseen_ram_of_descendants_zero(coverage: &Coverage) -> bool {
+/// Whether the descendants had no RAM for certain, if the largest that samples and peaks tell is 0: there were none, or the peak of
+/// each is known, and would have raised that maximum. An unknown peak, or one that is only bounded, can hide memory. It says nothing
+/// of figures that samples alone tell.
+fn is_zero_ram_of_descendants_certain(coverage: &Coverage) -> bool {
     if coverage.untracked_reason.is_some() {
         return false;
     }
@@ -376,7 +377,7 @@ fn is_unseen_ram_of_descendants_zero(coverage: &Coverage) -> bool {
 /// Makes the report's largest RAM. Memory that no sample and no record gives is unknown. If there were no descendants, theirs is 0.
 fn max_ram(inputs: &Inputs, coverage: &Coverage) -> MaxRam {
     let (ram, floors) = (&inputs.run.ram, &inputs.run.totals.floors);
-    let is_zero_certain = is_unseen_ram_of_descendants_zero(coverage);
+    let is_zero_certain = is_zero_ram_of_descendants_certain(coverage);
     MaxRam {
         system_capacity_bytes: inputs.host_info.host.ram_bytes,
         system_bytes: ram.system_bytes,
@@ -402,8 +403,9 @@ fn max_ram_at_most(inputs: &Inputs, max_ram: &MaxRam) -> Groups<Option<u64>> {
 /// Makes the report's largest proportional RAM, with the reason if one is null.
 fn max_ram_proportional(inputs: &Inputs, coverage: &Coverage) -> MaxProportionalRam {
     let known = inputs.run.ram.proportional_bytes;
-    let certain_zero = is_unseen_ram_of_descendants_zero(coverage).then_some(0);
-    let bytes = Groups { descendants: known.descendants.or(certain_zero), ..known };
+    // Peaks don't tell how much was shared, so RAM that only a peak tells is of an unknown proportional size.
+    let had_none = max_ram(inputs, coverage).descendants.footprint_bytes == Some(0);
+    let bytes = Groups { descendants: known.descendants.or(had_none.then_some(0)), ..known };
     let is_known = bytes.values().iter().all(Option::is_some);
     MaxProportionalRam { bytes, reason: (!is_known).then(|| SHARING_UNKNOWN.into()) }
 }
@@ -414,7 +416,7 @@ fn mean_ram_bytes(inputs: &Inputs, coverage: &Coverage, wall_s: f64) -> Groups<O
     let ram = &inputs.run.ram;
     let Some(means) = ram.means(wall_s) else { return Groups::default() };
     let is_zero_certain =
-        Groups { descendants: is_unseen_ram_of_descendants_zero(coverage), ..Groups::default() };
+        Groups { descendants: is_zero_ram_of_descendants_certain(coverage), ..Groups::default() };
     let known_max = ram.max.with(is_zero_certain, |max, is_zero_certain| {
         (max.footprint_bytes > 0 || is_zero_certain).then_some(max.footprint_bytes)
     });

@@ -47,7 +47,9 @@ impl Bundle {
         let name = format!("{PREFIX}{time}.{}", std::process::id());
         let unfinished = unfinished(&name);
         mkdirat(&place, unfinished.as_str(), Mode::RWXU)?;
-        let own = open_in(&place, &unfinished)?;
+        let own = open_in(&place, &unfinished).inspect_err(|_| {
+            let _ = unlinkat(&place, unfinished.as_str(), AtFlags::REMOVEDIR);
+        })?;
         Ok(Self { directory: directory.to_owned(), place, name, own, is_finished: false })
     }
 
@@ -80,12 +82,14 @@ impl Drop for Bundle {
     }
 }
 
-/// Makes the directory of bundles, where it is missing. Gives its path without symbolic links.
+/// Makes the directory of bundles, where it is missing. Gives its path with every symbolic link resolved: the user gave that path,
+/// and from here on no link is followed.
+///
+/// # Errors
+/// If it can't be made, or something else has its name.
 pub(super) fn make(directory: &Path) -> io::Result<PathBuf> {
-    match DirBuilder::new().mode(0o700).recursive(true).create(directory) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => fs::canonicalize(directory),
-    }
+    DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
+    fs::canonicalize(directory)
 }
 
 /// Opens the directory of bundles, a path of [`make`]. If it was removed since, makes it again.
@@ -124,19 +128,21 @@ fn remove_oldest(place: &OwnedFd, newest: &str, most: usize, most_bytes: u64) ->
         }
         (count, bytes) = (count + 1, bytes + found.bytes);
         if name != newest {
-            others.push((name, found));
+            others.push((name, found.bytes));
         }
     }
-    others.sort_by(|(a, _), (b, _)| a.cmp(b));
-    for (name, found) in others {
+    others.sort();
+    for (name, length) in others {
         if count <= most && bytes <= most_bytes {
             break;
         }
-        (count, bytes) = (count - 1, bytes - found.bytes);
+        (count, bytes) = (count - 1, bytes - length);
         // No reader finds a part of it.
         let hidden = unfinished(&name);
-        if renameat(place, name.as_str(), place, hidden.as_str()).is_ok() {
-            let _ = remove(place, &hidden, &found.own);
+        if renameat(place, name.as_str(), place, hidden.as_str()).is_ok()
+            && let Ok(own) = open_in(place, &hidden)
+        {
+            let _ = remove(place, &hidden, &own);
         }
     }
     Ok(())

@@ -110,7 +110,7 @@ impl GpuMonitor {
         }
         let deadline = Instant::now() + POLICY.longest_last_wait;
         for worker in self.workers.iter().filter(|worker| worker.name == NVIDIA) {
-            if worker.wait_restored(deadline) {
+            if !worker.wait_restored(deadline) {
                 return Some(
                     "--gpu-accounting: the driver did not answer in time at the end, so accounting mode may still be on. \
                      nvidia-smi -am 0, as root, switches it off."

@@ -193,7 +193,7 @@ impl Worker {
     }
 
     /// Waits, after the last reading, until changed settings of the driver are restored, at most until the deadline. The wait
-    /// ends early if none is restored for `POLICY.restore_wait`. Gives whether a setting may still be changed.
+    /// ends early if none is restored for `POLICY.restore_wait`. Gives whether all are restored.
     pub(super) fn wait_restored(&self, deadline: Instant) -> bool {
         let progress = || {
             let state = self.shared.lock();
@@ -210,7 +210,7 @@ impl Worker {
                 break;
             }
         }
-        is_any_changed
+        !is_any_changed
     }
 
     /// Waits until every figure was read, or the backend has failed, at most until the deadline.
@@ -479,11 +479,11 @@ mod tests {
         let worker = Worker::start("changed", &GpuConfig::default(), Box::new(|| Ok(Box::new(backend))));
         worker.wait_sampled(soon());
         worker.ask_for_last(Instant::now());
-        assert!(worker.wait_restored(soon()), "the driver does not answer");
+        assert!(!worker.wait_restored(soon()), "the driver does not answer");
         assert!(is_restored.try_recv().is_err());
         drop(release);
         is_restored.recv().unwrap();
-        assert!(!worker.wait_restored(soon()));
+        assert!(worker.wait_restored(soon()));
     }
 
     #[test]

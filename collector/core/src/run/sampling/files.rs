@@ -167,7 +167,7 @@ pub(crate) struct Added {
 struct Segment {
     start: u64,
     end: u64,
-    /// The most that one process has.
+    /// Resident at least, bytes: the most that one process has, or what was certain of the segments that this one replaced.
     rss_bytes: u64,
     /// Sum of the proportional sizes that are still right.
     pss_bytes: u64,
@@ -331,17 +331,16 @@ impl FileFootprint {
         bytes.saturating_sub(table.bytes).max(stale_pss_bytes)
     }
 
-    /// Adds a segment of a file. Merges it with all that it overlaps, so that segments stay apart, and brings the sums up to
-    /// date.
+    /// Adds what a process maps of a file. It becomes one segment with all that it overlaps, so a file's segments stay apart. Brings
+    /// `read_bytes` and `stale_bytes` up to date. What is certain never gets less.
     fn add_segment(&mut self, file: (u64, u64), mut merged: Segment) {
         let segments = self.segments.entry(file).or_default();
         // Sums over the segments that it overlaps, which it replaces.
-        let (mut rss_bytes, mut certain_before, mut uncertain_before) = (0, 0, 0);
+        let (mut certain_before, mut uncertain_before) = (0, 0);
         let mut are_whole = merged.is_whole();
         let (from, to) = (merged.start, merged.end);
         while let Some(segment) = last_overlapping(segments, from, to) {
             segments.remove(&segment.start);
-            rss_bytes += segment.rss_bytes;
             certain_before += segment.certain_bytes();
             uncertain_before += segment.uncertain_bytes();
             are_whole &= segment.is_whole();
@@ -350,11 +349,31 @@ impl FileFootprint {
             merged.pss_bytes += segment.pss_bytes;
             merged.stale_pss_bytes += segment.stale_pss_bytes;
         }
-        // The replaced segments did not overlap each other, so their pages are different ones and add up.
-        let at_least_bytes = merged.rss_bytes.max(rss_bytes);
+        // The replaced segments did not overlap each other, so what is certain of them adds up.
+        let at_least_bytes = merged.rss_bytes.max(certain_before);
         merged.rss_bytes = if are_whole { merged.end - merged.start } else { at_least_bytes };
-        self.read_bytes += merged.certain_bytes().saturating_sub(certain_before);
+        self.read_bytes += merged.certain_bytes() - certain_before;
         self.stale_bytes += merged.uncertain_bytes().cast_signed() - uncertain_before.cast_signed();
         segments.insert(merged.start, merged);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: RAM-3
+    #[test]
+    fn what_is_certain_of_a_file_is_the_sum_over_its_segments_however_they_are_joined() {
+        // Of each process: where its part begins and ends, its pages, and its proportional size.
+        let narrow = [(0, 100, 10, 2)].into_iter().chain([(100, 200, 2, 2); 5]);
+        let wide = [(0, 200, 10, 2); 4];
+        let mut footprint = FileFootprint::default();
+        for (start, end, rss_bytes, pss_bytes) in narrow.chain(wide) {
+            footprint.add_segment((1, 1), Segment { start, end, rss_bytes, pss_bytes, stale_pss_bytes: 0 });
+            let sum: u64 = footprint.segments[&(1, 1)].values().map(Segment::certain_bytes).sum();
+            // The first two kinds have 20 different pages, and proportional sizes do not add up to more.
+            assert!(footprint.read_bytes == sum && sum <= 20, "{sum}: {footprint:?}");
+        }
     }
 }

@@ -66,8 +66,8 @@ impl Availability {
         }
     }
 
-    /// Notes how much memory all processes of the machine use on the device, bytes. A figure that can't be read now hides no more.
-    /// `None`: not known.
+    /// Takes in how much memory all processes of the machine use on the device, bytes. `None`: not known. Each gap that is open keeps
+    /// the most: a warning gives that as an upper bound of what the run can have used while a figure could not be read.
     pub(super) fn note_used(&mut self, bytes: Option<u64>) {
         for gap in self.gaps.values_mut().filter(|gap| gap.since_ns.is_some()) {
             gap.used_bytes = gap.used_bytes.max(bytes);

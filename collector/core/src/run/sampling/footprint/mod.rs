@@ -190,13 +190,15 @@ fn added_by_group(members: &[Member], are_read: bool, page_bytes: u64) -> Vec<Ad
 /// Makes the estimate of a process from its anonymous pages. `is_alone`: no other process of its image group has memory.
 fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, page_bytes: u64) -> Estimate {
     let AddedAnonymous { combined, descendants } = added;
+    // If its sharing can't be read, it counts with all that it may add: nothing is left uncertain. Each sum has its own bounds.
+    let is_denied = member.reading.is_sharing_denied;
+    let counted = |added: Anonymous| added.certain_bytes + if is_denied { added.uncertain_bytes } else { 0 };
+    // What is read next is that which makes either sum more certain.
     let uncertain_bytes = combined.uncertain_bytes.max(descendants.uncertain_bytes);
-    // What can't be read counts in full.
-    let denied_bytes = if member.reading.is_sharing_denied { uncertain_bytes } else { 0 };
-    let to_descendants_bytes = if member.is_main { 0 } else { descendants.certain_bytes + denied_bytes };
     let contribution = Contribution {
-        added_bytes: combined.certain_bytes + denied_bytes,
-        added_to_descendants_bytes: to_descendants_bytes,
+        added_bytes: counted(combined),
+        // The command's first process is no descendant.
+        added_to_descendants_bytes: if member.is_main { 0 } else { counted(descendants) },
         private_bytes: anonymous::private_bytes(member, is_alone)
             + anonymous::private_of_files_bytes(member, is_alone),
     };
@@ -204,7 +206,7 @@ fn anonymous_estimate(member: &Member, added: AddedAnonymous, is_alone: bool, pa
         contribution,
         proportional_bytes: anonymous::proportional_bytes(member, is_alone),
         unread_private_bytes: anonymous::unread_private_bytes(member, is_alone, page_bytes),
-        anonymous_uncertain_bytes: uncertain_bytes - denied_bytes,
+        anonymous_uncertain_bytes: if is_denied { 0 } else { uncertain_bytes },
         ..Estimate::default()
     }
 }
