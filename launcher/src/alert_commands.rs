@@ -20,15 +20,15 @@ use crate::alert_runner::Outcome;
 use crate::spawn::Environment;
 use crate::{alert_runner, console};
 
-/// So many alerts wait for CMD at most.
+/// The most alerts that wait for CMD.
 const MOST_WAITING: usize = 16;
 /// How often lines are tried again that stderr did not take.
 const LINE_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes of the tracked command's line that CMD is told at most. execve(2) takes 128 KiB a variable.
 const LONGEST_COMMAND: usize = 4096;
 
-/// All variables that CMD can have. They are removed from CMD's environment before it gets those of its alert: a run within the CMD of
-/// another run must not tell its own CMD of that run's alert.
+/// All variables that CMD can have. CMD's environment loses them before it gets those of its alert. Otherwise a run within another
+/// run's CMD would tell its own CMD of that run's alert.
 const VARIABLES: [&str; 19] = [
     "GPU_TRACK_EVENT",
     "GPU_TRACK_ALERT",

@@ -1,5 +1,5 @@
-//! Waits in a thread for the end of a run that does not end with a child of the launcher: it ends with the launcher's input, or
-//! with the process that it attached to.
+//! Waits in a thread for the end of a run that does not end with a child of the launcher. Such a run ends with the launcher's
+//! input, or with the process that it attached to.
 
 use std::io;
 use std::sync::Arc;

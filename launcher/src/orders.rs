@@ -25,7 +25,7 @@ const STATUS_TERMINATED: i32 = 124;
 /// Its exit status where SIGKILL was needed.
 const STATUS_KILLED: i32 = 137;
 
-/// So many enders are started at most. If each of them is killed, the launcher ends the tree itself.
+/// The most enders that are started. If each of them is killed, the launcher ends the tree itself.
 const MOST_ENDERS: u32 = 5;
 
 /// Carries out orders for a run, and ends its tree at the limit of wall time.

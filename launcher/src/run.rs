@@ -198,8 +198,8 @@ fn attach(
     Ok((Tracked::new(session, collector, None, options), started))
 }
 
-/// Says why the run could not attach to its process, on stderr and in the report's files: there, a report of an earlier run would
-/// be taken for this run's. `process`: the process to attach to, and its arguments. Gives the exit status.
+/// Says why the run could not attach to its process, on stderr and in the report's files. Otherwise a report of an earlier run
+/// there would be taken for this run's. `process`: the process to attach to, and its arguments. Gives the exit status.
 fn not_attached(options: &Options, process: (Attached, Vec<String>), error: &SessionError) -> ExitCode {
     console::error(format_args!("--attach: {error}"));
     let why = format!("The process could not be attached to: {error}.");

@@ -65,8 +65,8 @@ pub(crate) struct Supervisor<A> {
     wait_all: bool,
     wakeups: Wakeups,
     executor: OrderExecutor,
-    /// CPU time in RUSAGE_CHILDREN that is not the run's, microseconds: of collectors, enders and commands of `--on-alert`, and of
-    /// children from before the run (exec keeps it).
+    /// CPU time in RUSAGE_CHILDREN that is not the run's, microseconds. It is of collectors, enders and commands of `--on-alert`,
+    /// and of children from before the run (exec keeps it).
     foreign_cpu_us: u64,
     exit_manner: exit::Manner,
 }

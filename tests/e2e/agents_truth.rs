@@ -68,8 +68,8 @@ fn seen() -> Vec<Seen> {
     pids.filter_map(of).collect()
 }
 
-/// The processes of the job on each host, from which all others descend: children of a launcher or an agent, and what Slurm's daemon
-/// started, a rank or the daemon of an MPI launcher. `None`: not all ranks wait yet.
+/// The processes of the job on each host from which all others descend. They are children of a launcher or an agent, and what
+/// Slurm's daemon started: a rank, or the daemon of an MPI launcher. `None`: not all ranks wait yet.
 fn roots() -> Option<BTreeMap<String, Vec<u32>>> {
     let all = seen();
     let is_ours = |process: &Seen| process.program == BINARY.as_bytes();

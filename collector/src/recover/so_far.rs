@@ -34,14 +34,14 @@ use crate::sys::rlimit;
 use crate::sys::segment::Segment;
 use crate::sys::segment::live::{self, LiveFile};
 
-/// Tries to read the state between two snapshots. One is enough, but for chance or many events: the collector spends at most 0.5% of a
-/// core on snapshots of an interval, and saves others at once after an event of the run or when the journal is long.
+/// Tries to read the state between two snapshots. One is mostly enough: the collector spends at most 0.5% of a core on regular
+/// snapshots. It saves others at once after an event of the run, or when the journal is long.
 const MOST_TRIES: usize = 100;
 /// The time between two tries, in which a burst of snapshots can pass, and a collector can begin.
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 /// There is a warning if the last saved sample is older than this, nanoseconds, and older than [`OLD_INTERVALS`].
 const OLD_NS: u64 = 3_000_000_000;
-/// The same in sampling intervals.
+/// A last saved sample is not old for the warning if it is younger than this number of sampling intervals.
 const OLD_INTERVALS: u64 = 2;
 /// Why there is no environment of a process that is another user's, or that this /proc does not show.
 const UNREADABLE: &str = "that of gpu-track-run can't be read from here";

@@ -31,7 +31,8 @@ use crate::sys::{clock, pidfd, priority, rlimit};
 
 /// The first report-so-far is written at this age of the run.
 const FIRST_INTERIM_NS: u64 = 2_000_000_000;
-/// The same if the file has the report of another run. If this run were killed before, that report would be taken for its own.
+/// The first report-so-far is written at this age if the file has the report of another run. If this run were killed before, that
+/// report would be taken for its own.
 const FIRST_INTERIM_OVER_ANOTHER_NS: u64 = 200_000_000;
 
 impl Session {

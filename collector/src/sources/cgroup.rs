@@ -207,7 +207,7 @@ fn memory_limit(dir: &Path) -> Option<Limit> {
         .find_map(|file| Limit::parse(&read(&dir.join(file))?, NO_LIMIT))
 }
 
-/// Gives the name of the group that the launcher was started in, from the name of its current group: the parent, if the
+/// Gives the name of the group that the launcher was started in, from the name of its current group. That is the parent if the
 /// launcher has moved into a group of its own.
 fn without_aside(name: &str) -> &str {
     match name.rsplit_once('/') {

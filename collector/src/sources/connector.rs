@@ -193,8 +193,8 @@ impl Connector {
         self.socket.try_clone().ok()
     }
 
-    /// Appends the events of one system call to `events`, or at the first call those that an earlier collector left in the inbox.
-    /// [`Self::free`] must follow when they are journaled.
+    /// Appends the events of one system call to `events`. At the first call it appends those that an earlier collector left in the
+    /// inbox. [`Self::free`] must follow when they are journaled.
     pub(crate) fn read(&mut self, events: &mut Vec<KernelEvent>) -> Batch {
         let mut batch =
             Batch { has_lost: false, is_last: false, is_leftover: std::mem::take(&mut self.has_leftovers) };

@@ -19,9 +19,9 @@ use crate::cli::{AgentSpec, Options};
 use crate::spawn::{self, InheritedState};
 use crate::{end_watch, gpus, signals};
 
-/// Prepares the options of an agent: it is silent, tracks the GPUs of `--guuids` that its node has, and its report goes into the
-/// directory of the nodes. Does nothing in a launcher that is no agent. If this agent is not needed or can have no report, this process
-/// becomes the daemon. Without a daemon, it has to end with the status that is given.
+/// Prepares the options of an agent. It is silent, and tracks the GPUs of `--guuids` that its node has. Its report goes into the
+/// directory of the nodes. Does nothing in a launcher that is no agent. If this agent is not needed or can have no report, this
+/// process becomes the daemon. Without a daemon, it has to end with the status that is given.
 ///
 /// # Errors
 /// If this process can't become the daemon.

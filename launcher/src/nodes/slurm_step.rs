@@ -64,7 +64,7 @@ impl Drop for SlurmStep {
 }
 
 impl SlurmStep {
-    /// Starts an agent on each node of the job, and waits until all track their nodes: at most for [`PATIENCE`], and only as long as no
+    /// Starts an agent on each node of the job, and waits until all track their nodes. Waits at most for [`PATIENCE`], and until a
     /// signal asks this process to end. `agent`: the command line of an agent. `inherited`: the signal state that srun gets back.
     ///
     /// # Errors

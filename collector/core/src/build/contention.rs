@@ -19,7 +19,8 @@ struct Policy {
     least_ticks: f64,
     /// Fewer cores of others than this, and fewer waiting threads, do not count. An idle machine's own work takes less.
     least_cores: f64,
-    /// Nor do fewer than this part of the cores that the run had: without others it would hardly have been faster.
+    /// Fewer than this part of the cores that the run had do not count either: without others the run would hardly have been
+    /// faster.
     least_part: f64,
     /// How long threads waited is known if those that were read ran and waited for this long together, nanoseconds. They must also
     /// have run for `least_task_part` of the run's CPU time.

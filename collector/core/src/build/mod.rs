@@ -125,8 +125,8 @@ pub fn report(inputs: &Inputs) -> Report {
     report
 }
 
-/// Makes the report's block I/O. Of a run that attached to a process, it is the sum that samples read from /proc, because no parent
-/// writes a REAPED record of that process. `if_exact` gives a count, or `None` where no usage is exact.
+/// Makes the report's block I/O. In a run that attached to a process, samples read the sum from /proc, because no parent writes a
+/// REAPED record of that process. `if_exact` gives a count, or `None` where no usage is exact.
 fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     if inputs.config.attached.is_some() {
         let read = inputs.run.samples.io();
@@ -364,9 +364,9 @@ fn private_ram_reason(inputs: &Inputs) -> Option<String> {
     }
 }
 
-/// Whether the descendants had no RAM for certain, if the largest that samples and peaks tell is 0: there were none, or the peak of
-/// each is known, and would have raised that maximum. An unknown peak, or one that is only bounded, can hide memory. It says nothing
-/// of figures that samples alone tell.
+/// Whether the descendants had no RAM for certain, if samples and peaks tell 0 as the largest. They had none if there were none,
+/// or if the peak of each is known: it would have raised that maximum. An unknown peak, or one that is only bounded, can hide
+/// memory. It says nothing of figures that samples alone tell.
 fn is_zero_ram_of_descendants_certain(coverage: &Coverage) -> bool {
     if coverage.untracked_reason.is_some() {
         return false;

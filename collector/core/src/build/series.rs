@@ -115,8 +115,8 @@ impl Axis<'_> {
         self.points.iter().map(join).collect()
     }
 
-    /// Gives the mean CPU utilisation in each point of the report, percent. If the end of the run cuts a point, the CPU time of
-    /// all its samples stays in it, so its mean is over a shorter time.
+    /// Gives the mean CPU utilisation in each point of the report, percent. The last point can be cut at the run's end. All CPU
+    /// time of its samples stays in it, so its mean is over a shorter time.
     fn cpu_means(&self, track: &over_time::Track) -> Vec<Option<f64>> {
         let points_of_run = self.over_time.points();
         let mean = |(point, values): (&Point, Option<Values>)| {

@@ -1,8 +1,8 @@
 //! Whether RAM rises all the time. This is a fact of the run so far, not a verdict about the program.
 //!
 //! The run is cut into stretches of equal length, and the smallest footprint of each stretch is kept. The last half of the run is cut
-//! into 8 equal windows. RAM grows if the minimum of each window is larger than that of the window before, and the last is larger than
-//! the first by enough. A program that has filled its caches stays level, and one that works in rounds comes back to the same minimum.
+//! into 8 equal windows. RAM grows if the minimum rises from each window to the next, and from the first to the last by enough. A
+//! program that has filled its caches stays level, and one that works in rounds comes back to the same minimum.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ const WINDOWS: usize = 8;
 const SHORTEST_RUN_NS: u64 = 120_000_000_000;
 /// A smaller rise over the windows is no growth, bytes.
 const LEAST_RISE_BYTES: u64 = 64_000_000;
-/// Nor is a smaller part of what the run may use.
+/// A rise by a smaller part of what the run may use is no growth.
 const LEAST_PART: f64 = 0.05;
 
 /// Minima of the footprint over the run.

@@ -63,8 +63,8 @@ fn doubled_ranks(first: &[f64], second: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Gives the two-sided p by counting: of all ways to choose `m` of these doubled ranks, the part whose sum is at least as far
-/// from the middle as `doubled_sum`. That is twice the smaller tail, at most 1.
+/// Gives the two-sided p by counting the ways to choose `m` of these doubled ranks. It is the part of them whose sum is at least
+/// as far from the middle as `doubled_sum`. That is twice the smaller tail, at most 1.
 fn exact(doubled: &[usize], m: usize, doubled_sum: usize) -> f64 {
     let most: usize = doubled.iter().sum();
     // ways[k][s]: ways to choose k of the ranks so far with the sum s.

@@ -338,8 +338,8 @@ impl<'a> Reader<'a> {
         (batch, turn)
     }
 
-    /// Takes in the devices that the backend has: which are to be read, which of them the command can't see, and which of the names
-    /// that the user gave mean none. Gives the list of those that count in this run. `None`: the list given last still holds.
+    /// Takes in the devices that the backend has: which are to be read, and which of these the command can't see. Also notes which
+    /// names of the user mean none. Gives the list of those that count in this run. `None`: the list given last still holds.
     fn take_devices(&mut self, all: Vec<Device>) -> Option<DeviceList> {
         // While none is to be read the list is given again: the first one must be, even if it is empty.
         if all == self.all && !self.wanted.is_empty() {

@@ -457,9 +457,9 @@ fn ram_floor(context: &Context) -> Option<String> {
 fn ram_at_most(context: &Context) -> Option<String> {
     /// A difference up to this needs no warning in any run.
     const NEGLIGIBLE_BYTES: u64 = 4_000_000;
-    /// Nor does one up to one part in this many of the certain RAM.
+    /// A difference of up to one part in this many of the certain RAM needs no warning either.
     const PART: u64 = 2;
-    /// The same for a run in which a process was killed.
+    /// A difference of up to one part in this many needs none in a run in which a process was killed.
     const PART_IF_KILLED: u64 = 10;
     let is_any_killed = !context.inputs.run.failures.by_signal.is_empty();
     let part = if is_any_killed { PART_IF_KILLED } else { PART };

@@ -295,8 +295,8 @@ impl<'a> PidResolver<'a> {
     }
 
     /// Whether a pid that names no process of the run may mean one all the same, as a pid of another pid namespace. It may if no
-    /// process here has the pid. If one has, it may only in a container, or in a sandbox that is a single process to the driver
-    /// (gVisor), and only if that process has no GPU open or is gone.
+    /// process here has the pid. If a process here has it, the pid may mean another one in a container, or in a sandbox that is a
+    /// single process to the driver (gVisor). Then the process here must have no GPU open, or be gone.
     pub(super) fn is_foreign(&self, pid: u32) -> bool {
         let facts = self.facts_of(pid);
         if facts.is_absent {

@@ -476,8 +476,8 @@ impl Sampling {
     }
 }
 
-/// Adds a process's part to a sample: what it holds now, what it held all the time since the sample before, what it held for a
-/// part of that, and its CPU time. Notes with the process what was observed of it.
+/// Adds a process's part to a sample: what it holds now, its CPU time, and what it held since the sample before, for all of that
+/// time or a part. Notes with the process what was observed of it.
 fn add_process(sample: &mut Sample, process: &mut Process, reading: &LastReading, estimate: &Estimate) {
     let before = process.observed;
     let is_main = process.ids.is_main;

@@ -5,7 +5,7 @@ pub(crate) struct StepPolicy {
     /// A smaller change of a process's memory on a GPU is no step, bytes. A CUDA context alone takes hundreds of MB, and PyTorch's
     /// allocator asks for blocks of 20 MiB.
     pub least_bytes: u64,
-    /// Nor is a change by a smaller part of the device's memory, percent: on 80 GB, 64 MiB do not matter.
+    /// A change by a smaller part of the device's memory, percent, is no step: on 80 GB, 64 MiB do not matter.
     pub least_percent: f64,
     /// A jump of the tree's memory, RAM or on a GPU, is at least this part of what the tree may use, percent. Ten of them fill it.
     pub jump_percent: f64,

@@ -1,5 +1,5 @@
-//! RAM and CPU of each node and each rank over time, in a report of several nodes: a line for each of a few nodes, and heat maps
-//! with a row for each of more nodes and ranks.
+//! RAM and CPU of each node and each rank over time, in a report of several nodes. A few nodes have a line each. More nodes, and
+//! ranks, have a row each of a heat map.
 
 use std::collections::BTreeSet;
 

@@ -417,8 +417,8 @@ impl Plan {
         }
     }
 
-    /// Gives the time from one reading of a kind to the next, nanoseconds: the wanted one, or longer if the share of the kind
-    /// does not pay for that.
+    /// Gives the time from one reading of a kind to the next, nanoseconds. It is longer than the wanted one if the share of the
+    /// kind does not pay for that.
     fn interval_ns_of(&self, id: &Option<String>, kind: Kind) -> u64 {
         if matches!(kind, Kind::Ecc | Kind::Details) {
             return u64::MAX;

@@ -76,8 +76,8 @@ fn title(model: &Model) -> String {
     parts.join(", ")
 }
 
-/// Makes the line of a row: its name, indented by its depth, and its figures: those of the live processes, or if there is none,
-/// those of the ended ones.
+/// Makes the line of a row: its name, indented by its depth, and its figures. They are of the live processes, or of the ended ones
+/// if none lives.
 fn line(model: &Model, row: &Row, name_width: usize) -> String {
     let mark = match (row.has_children, row.is_folded) {
         (true, true) => "+ ",

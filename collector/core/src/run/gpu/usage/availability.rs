@@ -66,8 +66,8 @@ impl Availability {
         }
     }
 
-    /// Takes in how much memory all processes of the machine use on the device, bytes. `None`: not known. Each gap that is open keeps
-    /// the most: a warning gives that as an upper bound of what the run can have used while a figure could not be read.
+    /// Takes in how much memory all processes of the machine use on the device, bytes. `None`: not known. Each gap that is open
+    /// keeps the most. A warning gives that as an upper bound of what the run can have used meanwhile.
     pub(super) fn note_used(&mut self, bytes: Option<u64>) {
         for gap in self.gaps.values_mut().filter(|gap| gap.since_ns.is_some()) {
             gap.used_bytes = gap.used_bytes.max(bytes);

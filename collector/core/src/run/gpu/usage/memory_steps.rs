@@ -1,5 +1,5 @@
-//! Steps of the run's memory on a device. Between two of the driver's lists of processes, the memory of one process rose or fell by
-//! much, or the memory of all together rose by very much (a jump).
+//! Steps of the run's memory on a device. A step is between two of the driver's lists of processes: the memory of one process rose
+//! or fell by much. If the memory of all together rose by very much, it is a jump.
 //!
 //! Both amounts of a step must be known, and the first must not be too old. A process that began during the run held nothing before it
 //! was first listed. One that is no longer listed holds nothing. Memory that a list does not tell is unknown, and so is all memory on
