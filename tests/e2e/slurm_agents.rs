@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::cluster::{IN_JOB, cluster, on_host, on_node, on_slurm, run_in};
 use crate::support::programs::{can_build, compiled};
 use crate::support::run::{BINARY, Tracked, tracked};
-use crate::support::{kill, or_skip, program, skip, wait_until};
+use crate::support::{kill, leftovers, or_skip, program, skip, wait_until};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -92,7 +92,10 @@ fn report_that_stays_on_a_node_is_named_with_its_path_and_can_be_merged() {
     let home = state.path().to_owned();
     let run = in_job("$OTHER sh -c '/bin/true; exit 5'; exit 3", srun.path(), &report)
         .with(move |command| command.env("XDG_STATE_HOME", home))
-        .run();
+        .leaves_processes()
+        .start();
+    let mark = run.mark().to_owned();
+    let run = run.wait();
     assert_eq!((run.status.code(), &*run.stderr), (Some(3), ""));
     let read = |path: &Path| serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap();
     let of_launcher = read(&report);
@@ -107,9 +110,10 @@ fn report_that_stays_on_a_node_is_named_with_its_path_and_can_be_merged() {
         warnings.contains(&format!("{}:{}", left["node"].as_str().unwrap(), path.display())),
         "{warnings}"
     );
-    // It ends with the step, so perhaps after the launcher.
-    wait_until("the report of the other node", || fs::read(&path).is_ok_and(|text| !text.is_empty()));
-    wait_until("its last report", || read(&path)["stage"] == "final");
+    wait_until("the end of the agent there, which may be after the launcher's", || {
+        leftovers::processes(&mark).is_empty()
+    });
+    assert_eq!(read(&path)["stage"], "final");
     let shared = PathBuf::from(format!("{}.d", report.display()));
     fs::copy(&path, shared.join(path.file_name().unwrap())).unwrap();
     let mut merge = Command::new(env!("CARGO_BIN_EXE_gpu-track"));

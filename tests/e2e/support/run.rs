@@ -282,12 +282,13 @@ impl Running {
         let (stdout, stderr, json) = (read("stdout"), read("stderr"), read("report.json"));
         let run =
             Run { status, launcher, stdout, stderr, report: serde_json::from_str(&json).ok().map(Report) };
-        assert_eq!(leftovers::segments(launcher), [""; 0], "left in /dev/shm");
+        let end = || format!("{}, {}", run.status, run.stderr);
+        assert_eq!(leftovers::segments(launcher), [""; 0], "left in /dev/shm: {}", end());
         if let Some(report) = &run.report {
             report.assert_consistent();
         }
         if !self.leaves_processes {
-            assert_eq!(leftovers::processes(self.mark()), [], "left running");
+            assert_eq!(leftovers::processes(self.mark()), [], "left running: {}", end());
         }
         run
     }
