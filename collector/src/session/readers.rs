@@ -231,6 +231,7 @@ impl Readers {
     /// Reads GPUs, and the sources with a period of their own if they are due. `is_last`: the command has ended, so those that
     /// must be read at the end are read now.
     pub(super) fn after_sample(&mut self, run: &mut JournaledRun, now_ns: u64, is_last: bool) {
+        // Brings the pids that drivers may name up to date.
         run.apply(now_ns, Observation::GpuTick);
         let gpus = self.gpu.exchange(&run.gpu.pids(), now_ns);
         let is_alive = |id| run.tree.get(id).is_some_and(|process| process.is_alive());
@@ -262,8 +263,9 @@ impl Readers {
         }
     }
 
-    /// Ends the reading of GPUs, and applies their last figures.
+    /// Ends the reading of GPUs, and applies their last figures, for which it waits a limited time.
     pub(super) fn finish(&mut self, run: &mut JournaledRun) {
+        // The last lists of processes are resolved by the pids of now.
         run.apply_now(Observation::GpuTick);
         let last = self.gpu.finish(&run.gpu.pids());
         run.apply_now(Observation::Gpu(Box::new(last)));

@@ -20,14 +20,15 @@ pub(super) struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// Makes a merge that goes on after what an earlier collector has read (`begin`). `queue` has the connector's events.
+    /// Makes a merge that goes on after what an earlier collector has merged (`begin`). `queue`: the connector's events that it had
+    /// read and not merged.
     pub(super) fn resume(
         segment: &'a Segment,
         journal: &'a dyn Journal,
         begin: ReadUpTo,
         queue: ConnectorQueue,
     ) -> Self {
-        // What is in the queue was journaled by the earlier collector when it read it.
+        // Events are journaled when they are read. So the earlier collector has journaled those that it merged, and those in the queue.
         let events = begin.events + queue.len() as u64;
         let journal = JournalWriter { journal, count: begin.count, entries: Vec::new(), events };
         Self { segment, overflow: Overflow::resume(begin.overflow), queue, journal, findings: Vec::new() }

@@ -160,7 +160,8 @@ impl Scanner {
         found
     }
 
-    /// Looks at a child, and queues it if it is new to the table in some way. Gives what [`Self::child`] found.
+    /// Gives what is new about a child (see [`Self::child`]). If something is, queues the child, so that its program and its own
+    /// children are looked at next.
     fn look_at_child(
         &mut self,
         table: &impl ProcessTable,
@@ -169,7 +170,9 @@ impl Scanner {
     ) -> Option<Observation> {
         let found = self.child(table, parent, pid);
         match &found {
+            // The table gives it an id only when the caller has applied what was found.
             Some(Observation::Child(child)) => self.queue.push(Look::Found(child.key)),
+            // The table has it, but its pid in this namespace was not known, so it could not be looked at.
             Some(Observation::HostPid { id, .. }) => self.queue.push(Look::Process(*id)),
             _ => {}
         }

@@ -53,6 +53,10 @@ impl<'a> Members<'a> {
     }
 
     /// Finds the processes of the run that live now. Gives each with the pid of its parent.
+    ///
+    /// They are those known from the last look, the launcher's children, and all descendants of these. If the launcher is gone,
+    /// processes that map the segment stand for its children. Strangers and the run's own helpers are left out, with what they
+    /// started. The launcher is never among them.
     pub(super) fn look(&mut self) -> BTreeMap<Member, u32> {
         let all: BTreeMap<u32, Stat> =
             self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
@@ -64,7 +68,6 @@ impl<'a> Members<'a> {
         for (pid, stat) in &all {
             children.entry(stat.ppid).or_default().push(*pid);
         }
-        // The search begins at known processes, and at the launcher's children or else at all that map the segment.
         let mut next: Vec<u32> =
             self.known.iter().filter(|known| lives(known)).map(|known| known.pid).collect();
         if let Some(launcher) = launcher {
@@ -73,6 +76,7 @@ impl<'a> Members<'a> {
             let maps_segment = |pid: &u32| membership.maps_segment(*pid) == Some(true);
             next.extend(all.keys().copied().filter(maps_segment));
         }
+        // Dead processes are searched as well: one that died while /proc was read can still be named as a parent.
         let mut found = BTreeMap::new();
         while let Some(pid) = next.pop() {
             let is_launcher = launcher.is_some_and(|launcher| launcher.pid == pid);
@@ -83,9 +87,9 @@ impl<'a> Members<'a> {
                 next.extend(children.get(&pid).into_iter().flatten());
             }
         }
-        self.known.extend(found.keys());
-        self.known.retain(|known| lives(known));
-        found.retain(|member, _| all.get(&member.pid).is_some_and(|stat| !stat.is_over()));
+        found.retain(|member, _| lives(member));
+        // The next look begins at these: a process whose parent has died is no descendant any more.
+        self.known = found.keys().copied().collect();
         found
     }
 

@@ -1,7 +1,8 @@
 //! The exec family: repairs the environment of the new image, and writes EXEC where the old image's peak would be lost.
 //!
 //! Without a repair, each hook calls the next definition of its own name. With a repair, execv calls the next execve and execvp the
-//! next execvpe, which take an environment. libc does the search along PATH.
+//! next execvpe, which take an environment. libc does the search along PATH. `visibility::ask` tells whether the new image can see the
+//! shim and the segment.
 //!
 //! execl, execlp and execle are variadic, which stable Rust can't define. A few instructions push the register
 //! arguments below those on the stack. Together they are an argv for the hooks that take one.

@@ -132,6 +132,7 @@ impl Merger {
             nodes: self.read_nodes.len() as u64,
             machines: self.machines.count,
             bin_s: self.plan.grid.bin_us as f64 / 1e6,
+            // No report says how far its clock can be off.
             clock_error_s: None,
             at_most: AtMost {
                 system_ram_bytes: at_most(&self.machines.ram),

@@ -61,7 +61,7 @@ impl Processes {
         }
     }
 
-    /// Adds the crashes of a report, which may be none. Kinds beyond [`LISTED`] are left out.
+    /// Adds the list of crashes of a report. An empty list says that nothing crashed. Kinds beyond [`LISTED`] are left out.
     fn add_crashes(&mut self, of_report: &[Crash]) {
         let crashes = self.crashes.get_or_insert_default();
         for crash in of_report {

@@ -96,7 +96,9 @@ impl RankTable {
                 peak_gpu_ram_bytes: report.max_gpu_ram.combined_bytes,
                 exit: report.ending.exit,
             };
-            if let Some(OpenRank { series: Some(series), .. }) = self.add_usage(usage, own.of, span, true) {
+            let has_series = true;
+            let rank = self.add_usage(usage, own.of, span, has_series);
+            if let Some(OpenRank { series: Some(series), .. }) = rank {
                 series.add(ram, cpu);
             }
             let all = self.open.iter_mut();
@@ -107,7 +109,8 @@ impl RankTable {
         self.add_started(node, report, span.start_us);
     }
 
-    /// Adds the ranks that the command of a report started. `start_us`: when the command started, microseconds since the epoch.
+    /// Adds the ranks that the command of a report started, of which a report has no series. `start_us`: when the command started,
+    /// microseconds since the epoch.
     fn add_started(&mut self, node: &str, report: &Report, start_us: i64) {
         for JobRank { rank, start_s, wall_s, cpu_s, peak_ram_bytes, peak_gpu_ram_bytes, exit, .. } in
             &report.job_ranks
@@ -123,7 +126,8 @@ impl RankTable {
             };
             let at = |s: f64| start_us.saturating_add((s * 1e6) as i64);
             let span = Span { start_us: at(*start_s), end_us: at(start_s + wall_s) };
-            self.add_usage(usage, rank.of, span, false);
+            let has_series = false;
+            self.add_usage(usage, rank.of, span, has_series);
         }
     }
 

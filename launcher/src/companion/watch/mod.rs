@@ -128,6 +128,7 @@ fn list_runs(session_dir: &Path) -> ExitCode {
 fn live(arguments: &WatchArguments) -> Result<(Source, Model), UsageError> {
     let uid = rustix::process::getuid().as_raw();
     let all = runs::all(&arguments.session_dir, uid);
+    // Runs whose live files can't be seen from here.
     let find_hidden = || runs::hidden(Path::new("/proc"), uid, &all);
     let path = match (&arguments.run, &all[..]) {
         (Some(run), _) => runs::named(run, &all, &find_hidden)?,

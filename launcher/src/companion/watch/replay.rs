@@ -271,7 +271,7 @@ fn ram_by_command(sample: &TreeSample) -> Vec<(String, u64)> {
     sample.commands.iter().map(|one| (one.command.to_string(), one.added_bytes)).collect()
 }
 
-/// Makes one sample of each two neighbours.
+/// Joins each two neighbours into one sample. This bounds the memory that a long file takes.
 fn halved(samples: &[TreeSample]) -> Vec<TreeSample> {
     let join = |neighbours: &[TreeSample]| {
         let (first, rest) = neighbours.split_first()?;

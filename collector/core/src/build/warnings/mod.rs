@@ -423,7 +423,7 @@ fn unknown_cpu(context: &Context) -> Option<String> {
     })
 }
 
-/// Counts the processes whose RAM is in no figure.
+/// Warns of processes whose RAM is in no figure.
 fn unknown_ram(context: &Context) -> Option<String> {
     let count = context.inputs.run.totals.ram_missing;
     (count > 0).then(|| {

@@ -316,8 +316,9 @@ impl Sampling {
         }
     }
 
-    /// Gives the reading of how memory is shared that makes most of the footprint certain. `None`: none is worth its cost. `mark`
-    /// is the largest RAM so far, bytes.
+    /// Chooses the processes that are read next for how they share memory. They are those that leave most of the footprint uncertain
+    /// and were not tried in this sample. `None`: no reading is worth its cost, or none would tell anything more. `mark`: the
+    /// largest RAM so far, bytes. A reading may cost more where this sample can exceed it.
     pub fn next_unit(&self, tree: &Tree, mark: Groups<u64>) -> Option<Unit> {
         if self.is_settled {
             return None;

@@ -82,9 +82,10 @@ impl Page {
         widths
     }
 
-    /// Gives the fewest columns that a column takes.
+    /// Gives the least width of a column of the table, in cells of the terminal.
     fn least(&self, column: &Column) -> usize {
         match column {
+            // In an outline, a column is as wide as its widest cell or head.
             _ if self.form == Form::Outline => 0,
             Column { is_text: true, .. } => NAME,
             Column { unit: "", .. } => COUNT,
