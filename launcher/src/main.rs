@@ -122,7 +122,10 @@ fn serve_run(mut options: Options) -> Result<ExitCode, UsageError> {
         Ok(Some(status)) => return Ok(status),
         Err(error) => return Ok(run::not_executed(&options, &error)),
     }
-    let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?];
+    let lacks_nodes = options.preparations.lacks_nodes();
+    let nodes_note =
+        lacks_nodes.then(|| "--nodes: only this node is tracked: GPU_TRACK_NODES is \"never\"".to_owned());
+    let notes = [options.without_effect.clone(), gpus::check_selected(&options.gpu)?, nodes_note];
     if !options.tracking.disable_logs {
         notes.iter().flatten().for_each(console::message);
     }

@@ -351,6 +351,20 @@ fn ranks_on_other_nodes_are_counted_and_end_as_without_us() {
     }
 }
 
+// Requirement: NODE-25
+#[test]
+fn variable_of_the_site_forbids_agents_whatever_the_option_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("r.json");
+    let run = tracked(["sh", "-c", "exit 3"])
+        .only_options(&["--nodes=auto", "-o", report.to_str().unwrap()])
+        .with(|command| command.env("GPU_TRACK_NODES", "never"))
+        .run();
+    let line = "gpu-track-run: --nodes: only this node is tracked: GPU_TRACK_NODES is \"never\"\n";
+    assert_eq!((run.status.code(), &*run.stderr), (Some(3), line));
+    assert_eq!((report.exists(), directory.path().join("r.json.d").exists()), (true, false));
+}
+
 /// The last report of an agent that stays in this directory of n2.
 fn left_on_n2(cluster: &str, directory: &str) -> Value {
     let read = || {

@@ -135,13 +135,19 @@ pub(crate) struct Preparations {
     pub(crate) cgroup: bool,
 }
 
-/// The variable that says whether other nodes are tracked if no option does: "auto" or "off".
+/// The variable that says whether other nodes are tracked: "auto" or "off" if no option does, "never" whatever the options say.
 const NODES_VARIABLE: &str = "GPU_TRACK_NODES";
 
 impl Preparations {
     /// Whether other nodes are tracked, too.
     pub(crate) fn tracks_nodes(&self) -> bool {
-        self.nodes.unwrap_or_else(|| env::var_os(NODES_VARIABLE).is_some_and(|when| when == "auto"))
+        let site = env::var_os(NODES_VARIABLE).unwrap_or_default();
+        site != "never" && self.nodes.unwrap_or(site == "auto")
+    }
+
+    /// Whether an option asks for other nodes, and the environment forbids to track them.
+    pub(crate) fn lacks_nodes(&self) -> bool {
+        self.nodes == Some(true) && !self.tracks_nodes()
     }
 }
 

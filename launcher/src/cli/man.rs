@@ -55,7 +55,11 @@ const SECTIONS: [Section; 2] = [
                 "CI, FLUX_JOB_ID, JENKINS_URL, SGE_TASK_ID, _CONDOR_SLOT",
                 "Where one of these or a batch job's id is set, no report is kept without GPU_TRACK_KEEP.",
             ),
-            ("GPU_TRACK_NODES", "\"auto\": as --nodes=auto, where no option says otherwise."),
+            (
+                "GPU_TRACK_NODES",
+                "\"auto\": as --nodes=auto, where no option says otherwise. \"never\": no other node is tracked, whatever the options \
+                 say.",
+            ),
             (
                 "HYDRA_LAUNCHER_EXEC, I_MPI_HYDRA_BOOTSTRAP_EXEC, HYDRA_LAUNCHER, HYDRA_BOOTSTRAP, I_MPI_HYDRA_BOOTSTRAP",
                 "Set for COMMAND by --nodes=auto (the first two), so that MPICH and Intel MPI start agents on other nodes. \
