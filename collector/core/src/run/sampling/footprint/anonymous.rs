@@ -142,10 +142,10 @@ fn of_one(member: &Member) -> Anonymous {
     if member.image != Image::Unknown {
         return Anonymous { certain_bytes: bytes, uncertain_bytes: 0 };
     }
-    if member.reading.sharing.is_none() {
+    let Some(sharing) = &member.reading.sharing else {
         return Anonymous { certain_bytes: 0, uncertain_bytes: bytes };
-    }
-    let certain_bytes = proportional_bytes(member, false);
+    };
+    let certain_bytes = carried(member.reading, sharing, sharing.rollup.pss_anon_bytes);
     // What it shared with relatives that have ended since is its own now.
     let uncertain_bytes = if member.is_current { 0 } else { bytes - certain_bytes };
     Anonymous { certain_bytes, uncertain_bytes }

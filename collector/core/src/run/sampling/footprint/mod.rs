@@ -93,6 +93,7 @@ pub(crate) struct Readings<'a> {
 /// Makes the estimates for all live processes.
 pub(crate) fn estimate_all(tree: &Tree, readings: Readings) -> Estimates {
     let mut all = Estimates::default();
+    // Makes an estimate for each process. The steps after it complete those.
     add_anonymous(tree, readings, &mut all);
     add_files(tree, readings, &mut all);
     for (id, estimate) in &mut all.by_id {
@@ -150,7 +151,7 @@ fn add_anonymous(tree: &Tree, readings: Readings, all: &mut Estimates) {
     for (group, ids) in groups {
         // `groups` has only processes that count, so each has its member.
         let members: Vec<Member> = ids.iter().filter_map(member).collect();
-        // A member of the group that this sample does not have can have its part of the pages, too.
+        // The tree decides this, since a process of the group that this sample did not read can share the pages, too.
         let is_alone = is_alone(tree, group);
         // All that have memory must have a reading, and one since the group last changed.
         let with_memory = tree
