@@ -178,8 +178,8 @@ fn attach(
     let attached = session.attach(&attachment).inspect_err(|_| session.clean_up())?;
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     let words = attachment.args.iter().map(OsString::from).collect();
-    // This starts a thread. Processes that are forked after it exec at once: collectors that replace a killed one, enders, and runners of
-    // `--on-alert`.
+    // This starts a thread. A fork beside a thread copies locks that the thread may hold. That does no harm here: collectors, enders and
+    // runners of `--on-alert`, which are forked from now on, take no lock before their exec.
     let has_ended = attachment.watch().map_err(|error| {
         cancel(&session, &mut collector);
         SessionError::Watch(error)
@@ -256,6 +256,7 @@ fn strangers(options: &Options) -> Vec<TreeMember> {
         return Vec::new();
     }
     let root = ProcRoot::default();
+    // 1: the first thread's children, which are all.
     let children = root.children(std::process::id(), 1);
     children.into_iter().filter_map(|pid| TreeMember::of(&root, pid)).collect()
 }

@@ -104,7 +104,8 @@ impl NodeRun {
         let cannot = |error| format!("{}: {error}", path.display());
         let (directory, membership) = NodeDirectory::make(&path, id).map_err(cannot)?;
         carriers.link_into(&directory).map_err(cannot)?;
-        let CheckedIn { file, part } = directory.check_in(false).map_err(cannot)?;
+        let is_agent = false;
+        let CheckedIn { file, part } = directory.check_in(is_agent).map_err(cannot)?;
         let report = options.report.clone();
         options.report.node_part = Some(part);
         let _membership = membership;
