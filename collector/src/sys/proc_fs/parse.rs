@@ -154,7 +154,8 @@ pub fn parse_rollup(text: &[u8]) -> Option<Rollup> {
 /// Parts of a mapping, bytes from its beginning.
 type Pieces = Vec<Range<u64>>;
 
-/// A mapping is divided only if so many bytes of its file are resident. Of smaller ones, processes have nearly the same pages.
+/// A mapping is divided only if at least so many bytes of its file are resident. Processes have nearly the same pages of smaller
+/// ones.
 const DIVIDED_FROM_BYTES: u64 = 1 << 20;
 
 /// One mapping of smaps while its lines are read. Sizes and offsets are in bytes.
@@ -381,12 +382,14 @@ pub fn parse_busy_ticks(text: &[u8]) -> Option<u64> {
 }
 
 /// Adds up the busy and the stolen time of some cores since boot, clock ticks, from the text of /proc/stat. Busy is user (with
-/// guest), nice and system time. `cpus`: the cores' numbers, ascending. `None`: the text has none of them.
+/// guest), nice and system time; [`CoreTicks`] says why interrupts are left out. `cpus`: the cores' numbers, ascending. `None`: the
+/// text has none of them.
 #[must_use]
 pub fn parse_core_ticks(text: &[u8], cpus: &[u32]) -> Option<CoreTicks> {
     let mut sum = CoreTicks::default();
-    let lines = text.split(|b| *b == b'\n').map_while(|line| line.strip_prefix(b"cpu"));
-    for line in lines {
+    for line in text.split(|b| *b == b'\n') {
+        // The lines of cores are the first ones of the file, one after another.
+        let Some(line) = line.strip_prefix(b"cpu") else { break };
         let mut fields = line.split(|b| *b == b' ').map(parse_u64);
         // The first line is that of all cores, and has no number.
         let Some(cpu) = fields.next().flatten() else { continue };
