@@ -238,7 +238,7 @@ impl RunState {
                 }
             }
             Observation::Accounted { id, account } => self.tree.note_account(*id, *account),
-            Observation::FirstThreadEnded(id) => self.tree.first_thread_ended(*id),
+            Observation::FirstThreadEnded(id) => self.tree.note_survives_first_thread(*id),
             Observation::Absent(absent) => {
                 absent.iter().for_each(|(id, at_ns)| self.tree.observe_absence(*id, *at_ns));
             }

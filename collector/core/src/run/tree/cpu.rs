@@ -12,8 +12,7 @@
 //! | samples | its CPU clock at the last one | sampled |
 //!
 //! - If a child's figure is not exact, what is left of the reaper's sum without the children includes what that figure lacks.
-//!   Then
-//!   the reaper's own time is that of its clock.
+//!   Then the reaper's own time is that of its clock.
 //! - A process's sums can have more of its children together than is known of each. The difference is unattributed
 //!   ([`OwnUsage::unattributed_us`]), and is in the run's total.
 //! - EXIT, the account and the clock lack the kernel's teardown of the memory. If a part of a difference lacks it, the
@@ -79,8 +78,7 @@ impl Process {
     ///
     /// - Clock and children are more than the sum: the kernel reaped children. Its clock is its own time.
     /// - The figures of its children are not exact, or it is not certain which are in the sum. Then what is left includes what
-    ///   those
-    ///   figures lack, too. Its clock is its own time, and the remainder is unattributed.
+    ///   those figures lack, too. Its clock is its own time, and the remainder is unattributed.
     /// - A child in the sum may be a zombie that it left: what is left is a lower bound.
     fn own_of_sum(&self, sum: &Rusage) -> OwnUsage {
         let rest = sum.minus(&self.known_children());
