@@ -129,7 +129,7 @@ mod tests {
             sample.footprint_bytes.combined = Span::at_end(bytes);
             let facts =
                 Facts { start_ns: 0, interval_ns: 1, are_all_stopped: false, sample: &sample, largest: None };
-            run.alerts.as_mut().unwrap().look(&facts, &mut Orders::default());
+            run.alerts.as_mut().unwrap().decide(&facts, &mut Orders::default());
             let on = live_summary(&run, &sample, 0).alerts;
             on.first().map(|event| (event.amount, event.since_s))
         });

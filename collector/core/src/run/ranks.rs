@@ -149,12 +149,12 @@ impl Ranks {
         others.filter_map(|(rank, totals)| totals.report(*rank, start_ns)).collect()
     }
 
-    /// Counts the ranks whose usage is not kept, since there are too many.
+    /// Gives of how many ranks the usage is not kept, since there are too many.
     pub(crate) fn left_out(&self) -> u64 {
         self.seen_count.saturating_sub(MOST_USED as u64)
     }
 
-    /// Counts the ranks without a process in the tree. `None`: none is missing, or there are too many to know. `own`: the
+    /// Gives how many ranks have no process in the tree. `None`: none is missing, or there are too many to know. `own`: the
     /// launcher's ranks. Their jobs do not count: the launcher is a part of those, and the tree inherits its environment.
     pub(crate) fn unseen(&self, own: &[Rank]) -> Option<UnseenRanks> {
         if self.seen_count >= MOST_RANKS {

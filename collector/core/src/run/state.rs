@@ -346,6 +346,7 @@ impl RunState {
         } else if self.health.forgery.is_none() {
             self.give_to_owners(record, now_ns);
         }
+        // A record of the overflow area has a number there; one of the ring has a position, which wraps.
         match number(record.position) {
             Some(number) => self.found.overflow = number + 1,
             None => self.found.position = record.position.wrapping_add(1),
@@ -419,7 +420,7 @@ impl RunState {
         samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
         self.decide_limits(sample.at_ns, &gpus);
-        self.look_at_alerts(gpus);
+        self.decide_alerts(gpus);
     }
 
     /// Notes the start of the run as an event.
@@ -445,7 +446,7 @@ impl RunState {
     }
 
     /// Decides which alerts are on by the sample that is complete. `gpu`: as in [`Self::decide_limits`].
-    fn look_at_alerts(&mut self, gpu: GpuSums) {
+    fn decide_alerts(&mut self, gpu: GpuSums) {
         if self.alerts.is_none() {
             return;
         }
@@ -458,7 +459,7 @@ impl RunState {
                 sample: &sample,
                 largest: self.limits.largest.as_ref(),
             };
-            alerts.look(&facts, &mut self.orders);
+            alerts.decide(&facts, &mut self.orders);
         }
         self.pass_on_events();
     }
@@ -484,8 +485,8 @@ impl RunState {
         Some(LargestProcess { pid, command, rss_bytes: held.rss_bytes })
     }
 
-    /// Orders what is due because of a limit, at `now_ns`. `gpu`: the GPUs as the sample before has them. Readings wait for a sample,
-    /// so what is known at the sample itself is too old, and says nothing of what was read between the two.
+    /// Orders what is due because of a limit, at `now_ns`. `gpu`: the GPUs as the sample before has them, with the largest figures
+    /// that were read until now. The sample that has just been opened has no reading yet.
     fn decide_limits(&mut self, now_ns: u64, gpu: &GpuSums) {
         if self.limits.is_empty() {
             return;

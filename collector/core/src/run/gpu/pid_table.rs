@@ -92,6 +92,7 @@ impl PidTable {
     /// Takes over a process that was finalized.
     pub(super) fn finalized(&mut self, process: &ProcessSummary) {
         let id = process.ids.id.0;
+        // A summary does not tell this.
         let ran_before = self.entries.get(&id).is_some_and(|entry| entry.ran_before);
         self.put(PidEntry {
             id,
