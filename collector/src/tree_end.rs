@@ -86,6 +86,7 @@ impl TreeToEnd {
     /// Ends the command's first process alone. Its parent, the launcher or this process, reaps it later, so its pid is no other
     /// process's until then.
     fn end_main(&self) -> TreeEnd {
+        // Only other processes can be left then, and they can't be found: at least one is counted.
         let Some(main) = self.main.and_then(as_pid) else { return TreeEnd { is_killed: false, left: 1 } };
         let deadline = Instant::now() + self.kill_after;
         let mut progress = Progress::new(deadline);
@@ -98,7 +99,9 @@ impl TreeToEnd {
             let now = Instant::now();
             if now >= deadline {
                 is_killed |= kill_process(main, Signal::KILL).is_ok();
-                if !progress.is_made(now, &[]) {
+                // What is left does not change: it is this process. So only the time counts.
+                let unchanged = [];
+                if !progress.is_made(now, &unchanged) {
                     return TreeEnd { is_killed, left: 1 };
                 }
             }
@@ -123,7 +126,7 @@ struct Ending<'a> {
     told: BTreeSet<Member>,
     /// When all processes of the first look had got SIGTERM, clock ticks after boot.
     told_ticks: u64,
-    /// The processes that the ender has no permission to signal.
+    /// The processes that the ender has no permission to signal. They are not waited for.
     refused: BTreeSet<Member>,
     /// When SIGKILL is due.
     deadline: Instant,
@@ -155,7 +158,7 @@ impl<'a> Ending<'a> {
         let mut progress = Progress::new(self.deadline);
         loop {
             let looked = Instant::now();
-            let found = self.members.look();
+            let found = self.members.find_live();
             let left: Vec<Member> =
                 found.keys().copied().filter(|member| !self.refused.contains(member)).collect();
             if left.is_empty() || !progress.is_made(looked, &left) {
@@ -173,20 +176,25 @@ impl<'a> Ending<'a> {
         }
         TreeEnd {
             is_killed: self.is_killed,
-            left: u32::try_from(self.members.look().len()).unwrap_or(u32::MAX),
+            left: u32::try_from(self.members.find_live().len()).unwrap_or(u32::MAX),
         }
     }
 
     /// Sends SIGTERM to the processes that have not got it, but for clean-up, launchers and collectors. `found`: the live processes of
     /// the tree, each with the pid of its parent.
     fn ask_to_end(&mut self, found: &BTreeMap<Member, u32>) {
-        let is_first = self.told.is_empty() && !self.is_told;
+        // All processes that this ender finds have got SIGTERM, or are clean-up.
+        if self.is_told {
+            return;
+        }
+        let is_first = self.told.is_empty();
         let pids: BTreeSet<u32> = found.keys().map(|member| member.pid).collect();
         for (member, parent) in found {
             let began_after_sigterm = member.start_ticks > self.told_ticks;
-            // A live process of the tree has started it since an earlier look. Ticks can be too coarse to show that.
+            // Such a process began after SIGTERM, too: an earlier look would have found it, and told it. Ticks can be too coarse to
+            // show that.
             let has_live_parent = pids.contains(parent);
-            let is_clean_up = !is_first && (self.is_told || began_after_sigterm || has_live_parent);
+            let is_clean_up = !is_first && (began_after_sigterm || has_live_parent);
             if is_clean_up || self.told.contains(member) || self.members.is_launcher_or_collector(*member) {
                 continue;
             }
@@ -217,6 +225,7 @@ impl<'a> Ending<'a> {
         }
     }
 
+    /// Sends SIGKILL to these processes. Notes those that the ender may not signal: they are not waited for.
     fn kill(&mut self, members: &[Member]) {
         for member in members {
             match send(self.root, *member, Signal::KILL) {

@@ -165,7 +165,7 @@ fn groups_of_cpus() -> io::Result<Vec<CpuSet>> {
     Ok(groups)
 }
 
-/// Gives the cpu_numbers of the CPUs in a set.
+/// Gives the numbers of the CPUs in a set.
 fn cpu_numbers(cpus: &CpuSet) -> impl Iterator<Item = usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu))
 }

@@ -331,8 +331,8 @@ impl Pump {
         }
         let Some(socket) = &self.socket else { return true };
         let mut polled = [PollFd::new(socket, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        !matches!(poll(&mut polled, Some(&now)), Ok(0))
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(poll(&mut polled, Some(&no_wait)), Ok(0))
     }
 
     /// Waits until all findings from before `at_ns` (CLOCK_MONOTONIC nanoseconds) have come, but no longer than `at_most`.
