@@ -126,9 +126,9 @@ impl HeatMap {
     }
 }
 
-/// Joins every `count` points of time to a cell: the mean of their values over the time in which they are known. A value that is
+/// Joins every `points_per_cell` points of time to a cell: the mean of their values over the time in which they are known. A value that is
 /// negative or not finite counts as unknown.
-fn joined(time: &Time, values: &[Option<f64>], count: usize) -> Vec<Option<f64>> {
+fn joined(time: &Time, values: &[Option<f64>], points_per_cell: usize) -> Vec<Option<f64>> {
     let points: Vec<(f64, f64, usize)> = time.points(0..).collect();
     let mean = |points: &[(f64, f64, usize)]| {
         let (mut known_s, mut sum) = (0.0, 0.0);
@@ -141,7 +141,7 @@ fn joined(time: &Time, values: &[Option<f64>], count: usize) -> Vec<Option<f64>>
         }
         (known_s > 0.0).then(|| sum / known_s).filter(|mean| mean.is_finite())
     };
-    points.chunks(count).map(mean).collect()
+    points.chunks(points_per_cell).map(mean).collect()
 }
 
 /// Gives the index in [`OPACITIES`] of a value's shade.
