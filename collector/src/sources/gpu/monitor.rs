@@ -72,6 +72,7 @@ impl GpuMonitor {
         end.notes.extend(self.await_restored());
         // The phases are read before the readings: a worker that is ready by now has handed over what it had.
         let phases: Vec<Phase> = self.workers.iter().map(Worker::phase).collect();
+        // No reading follows that could be about processes.
         batches.extend(self.take(&[]));
         let now_ns = clock::monotonic_ns();
         end.unknown_names = self.unknown_names(&phases);

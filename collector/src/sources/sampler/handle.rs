@@ -65,7 +65,9 @@ impl Handle {
         };
         let handle =
             Self { target: *target, tick_us, memory_thread: pid, read_at_ns: 0, files, cpu_ns: None };
-        handle.stat(root).filter(|stat| handle.is_shown(stat)).map(|_| handle).ok_or(OpenError::Gone)
+        // The pid may have been given to another process before the files were opened.
+        let is_process = handle.stat(root).is_some_and(|stat| handle.is_shown(&stat));
+        if is_process { Ok(handle) } else { Err(OpenError::Gone) }
     }
 
     /// Whether this stat of its pid is the process's, and not that of another one which has the pid by now.

@@ -71,7 +71,7 @@ impl Drm {
             }
         }
         let nodes = &self.nodes;
-        self.usage.add(at_ns, clients, |client| device_of(nodes, client))
+        self.usage.take_in(at_ns, clients, |client| device_of(nodes, client))
     }
 
     /// Takes in the memory that ROCm's driver shows for these processes on a device. The larger of it and fdinfo's memory counts.

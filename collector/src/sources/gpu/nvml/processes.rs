@@ -260,7 +260,8 @@ fn entries(bytes: &[u8], count: usize, stride: usize) -> Vec<(u32, u64)> {
 pub(super) fn utilization(
     api: &Api,
     device: nvmlDevice_t,
-    (since_us, latest_us): (u64, u64),
+    since_us: u64,
+    latest_us: u64,
     capacity: &mut usize,
 ) -> Reading<Vec<(u32, u64, u32)>> {
     let given = list(CALLS.first_samples, capacity, |count, samples| {

@@ -274,8 +274,8 @@ pub(super) fn process_busy(
     // Both kinds are dated by the same clock, and the samples of the device have just been read.
     let latest_us = progress.device.latest_us(now_ns);
     let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + SAMPLES.clock_slack_us);
-    let times_us = (last.newest_us, latest_us);
-    let samples = processes::utilization(api, device, times_us, &mut progress.capacities[1])?;
+    let capacity = &mut progress.capacities[1];
+    let samples = processes::utilization(api, device, last.newest_us, latest_us, capacity)?;
     if !progress.processes.note_reading(samples.iter().map(|(_, at_us, _)| *at_us).max(), now_ns) {
         return Ok(Vec::new());
     }
