@@ -149,6 +149,7 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
 /// Sends a request to the connector: a `struct cn_msg` with these words as data.
 fn request(socket: &OwnedFd, words: &[u32]) -> io::Result<()> {
     let data = words.iter().flat_map(|word| word.to_ne_bytes());
+    // The zeros are its sequence number and acknowledgement: no answer is waited for.
     let mut payload: Vec<u8> =
         [CN_IDX_PROC, CN_VAL_PROC, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
     // The data follow their length and the flags.

@@ -316,7 +316,7 @@ impl Pump {
     /// finds its processes known.
     pub(crate) fn freshen(&self) {
         let header = self.shared.segment.header();
-        // Acquire: if the tail has moved, `is_reading` shows that too.
+        // Acquire: if the thread has taken the records out of the ring and not sent them, `is_reading` is seen, too.
         let has_records = header.head.0.load(Ordering::Relaxed) != header.tail.0.load(Ordering::Acquire);
         if has_records || self.has_events() || self.shared.is_reading.load(Ordering::SeqCst) {
             self.shared.segment.ring_doorbell();

@@ -97,6 +97,7 @@ impl Scanner {
         if is_check && !self.checks.is_due(now_ns, CHECK_NS) {
             return None;
         }
+        // This is asked only when a round can begin, since it tells of a new process once.
         if self.queue.is_empty() && self.is_any_new() {
             self.queue = table.live().into_iter().map(Look::Process).collect();
         }

@@ -53,7 +53,7 @@ impl GpuMonitor {
         if !self.is_active() {
             return None;
         }
-        // Without a device no process needs to be remembered.
+        // A driver without a device is asked no more. Where no driver is left, the core need not keep processes for GPU readings.
         self.workers.retain(|worker| worker.phase() != Phase::Failed(Missing::NoDevice));
         let batches = std::mem::take(&mut self.waiting);
         let observation = self.observation(batches, pids, now_ns);

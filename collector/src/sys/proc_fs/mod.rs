@@ -104,7 +104,8 @@ impl ProcRoot {
         remains_if_over(pid, &self.stat(pid)?)
     }
 
-    /// Gives what a process has used so far. `stat` must have been read just now. `None`: the process is gone.
+    /// Gives what a process has used so far. `stat` must have been read just now, since a part of the figures comes from there.
+    /// `None`: the process is gone.
     #[must_use]
     pub fn used_so_far(&self, pid: u32, stat: &Stat) -> Option<UsedBefore> {
         Some(UsedBefore {

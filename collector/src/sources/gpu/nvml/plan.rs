@@ -409,6 +409,7 @@ impl Plan {
             Kind::Pcie => {
                 // If readings before each wrap can't be paid for, the figure is not known, however often it is read.
                 let paid_ns = self.cost_ns(kind) as f64 * self.devices_like(id) / self.share(kind);
+                // The time to a wrap is longer than `most_before_wrap_ns`, which is only `wrap_part` of it.
                 let before_wrap_ns =
                     known_ns(&self.most_before_wrap_ns).filter(|ns| paid_ns * PLAN.wrap_part <= *ns as f64);
                 // Read before the counters can wrap, but not much more often than the interval asks for.
