@@ -46,8 +46,8 @@ const HELPERS_END_WITHIN: Duration = Duration::from_secs(2);
 const MOST_LEFT: u32 = 31;
 
 /// Gives the exit status of an ender. Bit 0: SIGKILL was needed. The other bits: how many processes are left.
-fn exit_code(end: TreeEnd) -> Option<i32> {
-    i32::try_from(end.left.min(MOST_LEFT) << 1 | u32::from(end.is_killed)).ok()
+fn exit_code(end: TreeEnd) -> i32 {
+    (end.left.min(MOST_LEFT) << 1 | u32::from(end.is_killed)).cast_signed()
 }
 
 /// Gives what came of ending the tree, by the exit status of an ender ([`exit_code`]). `None`: the ender was killed, or has failed.
@@ -65,7 +65,7 @@ pub fn serve_if_started_as_ender(args: &[std::ffi::OsString]) -> Option<i32> {
     let _lock = lock(&stale::state_name(&tree.segment));
     // Beside a fork bomb there is little CPU time for each process. Only root may take more of it.
     let _ = rustix::process::nice(-20);
-    exit_code(tree.end())
+    Some(exit_code(tree.end()))
 }
 
 /// Waits for a record lock of the state file, so that only one ender acts. `None`: the file is gone, or can't be locked.
@@ -157,20 +157,20 @@ impl<'a> Ending<'a> {
     fn run(&mut self) -> TreeEnd {
         let mut progress = Progress::new(self.deadline);
         loop {
-            let looked = Instant::now();
+            let began = Instant::now();
             let found = self.members.find_live();
             let left: Vec<Member> =
                 found.keys().copied().filter(|member| !self.refused.contains(member)).collect();
-            if left.is_empty() || !progress.is_made(looked, &left) {
+            if left.is_empty() || !progress.is_made(began, &left) {
                 break;
             }
-            if looked < self.deadline {
+            if began < self.deadline {
                 self.ask_to_end(&found);
             } else {
-                self.kill_left(left, looked);
+                self.kill_left(left, began);
             }
             // Killed processes are gone soon, and what they had time to start has to be killed at once.
-            let pause = if self.is_killed { LOOK_INTERVAL } else { looked.elapsed() * SHARE_OF_LOOKING };
+            let pause = if self.is_killed { LOOK_INTERVAL } else { began.elapsed() * SHARE_OF_LOOKING };
             let until_deadline = self.deadline.saturating_duration_since(Instant::now()).max(LOOK_INTERVAL);
             thread::sleep(pause.clamp(LOOK_INTERVAL, until_deadline));
         }

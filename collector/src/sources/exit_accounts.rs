@@ -71,7 +71,7 @@ struct Account {
 }
 
 impl ExitAccounts {
-    /// Reads accounts from now on (CLOCK_MONOTONIC, nanoseconds), for [`IDLE_NS`]. Where the kernel refuses, there are none.
+    /// Has accounts read for [`IDLE_NS`] from `now_ns` on (CLOCK_MONOTONIC, nanoseconds). Where the kernel refuses, there are none.
     pub(crate) fn read_at(&mut self, now_ns: u64) {
         self.asked_ns = now_ns;
         if self.readers.is_none() && !self.is_refused {

@@ -60,9 +60,9 @@ impl ClientUsage {
         let mut devices: HashMap<String, OnDevice> = HashMap::new();
         for (key, (holders, client)) in clients {
             let owner = self.owner(&key, &holders);
-            let on = devices.entry(device_of(&client)).or_default();
-            on.add_bytes(owner, client.device_bytes.ok_or(Missing::NotSupported));
-            let of_owner = on.engines.entry(owner).or_default();
+            let used = devices.entry(device_of(&client)).or_default();
+            used.add_bytes(owner, client.device_bytes.ok_or(Missing::NotSupported));
+            let of_owner = used.engines.entry(owner).or_default();
             for (name, engine) in client.engines {
                 let last = self.before.get(&key).and_then(|engines| engines.get(&name)).copied();
                 match self.busy(&key.0, &name, engine, last, owner) {
@@ -89,8 +89,8 @@ impl ClientUsage {
 
     /// Gives the utilisation by process on a device that [`Self::take_in`] gave: that of the process's busiest engine. A process that
     /// was not read before has the busy time since its start. A process whose use is not known is left out.
-    pub(super) fn by_process(&self, on: &OnDevice) -> Vec<ProcessBusy> {
-        let known = on.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
+    pub(super) fn by_process(&self, used: &OnDevice) -> Vec<ProcessBusy> {
+        let known = used.engines.iter().filter(|(pid, _)| !self.unknown.contains(pid));
         let of_process = |(pid, engines): (&u32, &BTreeMap<String, f64>)| {
             // Busy time as a part of the time since the reading before.
             let busiest_share = engines.values().copied().fold(0.0, f64::max);
