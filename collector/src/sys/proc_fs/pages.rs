@@ -43,7 +43,8 @@ impl PageMap {
         let mut at = 0;
         while at < length {
             let unread_bytes = (length - at) / self.page_bytes * ENTRY;
-            let entries = buffer.get_mut(..unread_bytes.min(buffer.len() as u64) as usize)?;
+            let part_bytes = unread_bytes.min(buffer.len() as u64) as usize;
+            let entries = buffer.get_mut(..part_bytes)?;
             // Less than a page is left. A mapping has whole pages, so the text was not the kernel's.
             if entries.is_empty() {
                 return None;
