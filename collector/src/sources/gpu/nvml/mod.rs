@@ -181,7 +181,7 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
     match kind {
         Kind::Utilization => match &sample.busy {
             None => {}
-            // The first reading shows only which samples are from before the run.
+            // No sample counts: none is new or, at the first reading, all are from before the run.
             Some(Ok(stretches)) if stretches.is_empty() => {}
             Some(_) => plan.set_sample_memory(id, handle.progress.memory_ns()),
         },
