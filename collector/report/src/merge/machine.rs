@@ -24,6 +24,7 @@ pub(super) struct Machines {
     pub ram: Sum,
     /// CPU utilisation by all programs.
     pub cpu: Sum,
+    /// The means of CPU utilisation, millionths of a percent of one core.
     mean_cpu: Known,
     gpu_count: Known,
     expected_gpus: Known,
@@ -33,7 +34,9 @@ pub(super) struct Machines {
     pub gpu_ram: Sum,
     /// GPU utilisation.
     gpu_busy: Sum,
+    /// The means of GPU utilisation, millionths of a percent of one GPU.
     mean_busy: Known,
+    /// The energy of the GPUs, millionths of a joule.
     energy: Known,
     /// The first report of some machine does not cover the run, so the machine's means are over another time.
     has_other_means: bool,
@@ -269,6 +272,7 @@ impl Machines {
     pub(super) fn gpu(&self) -> Gpu {
         let count = |sum: Known| sum.whole().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let mean_sum = self.mean_busy.whole().map(|sum| sum as f64 / 1e6);
+        // A mean raises a known maximum. It does not take the place of an unknown one.
         let max_sum = self.gpu_busy.at_least(Scale::Percent).filter(|_| self.gpu_busy.is_complete());
         Gpu {
             system_gpu_count: count(self.gpu_count),

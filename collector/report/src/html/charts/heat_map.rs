@@ -18,6 +18,8 @@ use crate::quote;
 const ROW_HEIGHT: f64 = 14.0;
 /// Pixels from the top of a row down to the baseline of its name.
 const BASELINE: f64 = 11.0;
+/// Pixels from the end of a row's name to the plot.
+const NAME_TO_PLOT: u32 = 6;
 /// Size of the letters of a row's name, pixels.
 const FONT_SIZE: u32 = 11;
 /// Most columns of a name beside a row: what the style leaves room for.
@@ -200,7 +202,7 @@ fn names(rows: &[Row]) -> String {
     let short = quote::shorten(&all.iter().map(String::as_str).collect::<Vec<_>>(), NAME_COLUMNS);
     let name = |(at, name): (usize, &String)| {
         format!(
-            "<text x=\"-6\" y=\"{}\">{}</text>\n",
+            "<text x=\"-{NAME_TO_PLOT}\" y=\"{}\">{}</text>\n",
             ABOVE + at as f64 * ROW_HEIGHT + BASELINE,
             escape(name)
         )
