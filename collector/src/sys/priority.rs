@@ -20,8 +20,9 @@ pub(crate) fn prefer_short_slices() {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // The kernel refuses the whole request if this user may not have the nice value.
-    for nice in [NICE, 0] {
+    // The kernel refuses the whole request if this user may not have the nice value. The present one is always permitted.
+    let present = rustix::process::getpriority_process(None).unwrap_or(0);
+    for nice in [NICE, present] {
         attr.sched_nice = nice;
         // SAFETY: the kernel reads `size` bytes of the structure. If the call fails, nothing has changed.
         if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {

@@ -216,13 +216,19 @@ impl LiveFile {
         self.header().samples.0.load(Ordering::Acquire)
     }
 
-    /// Reads a sample by its number, from 0 on. `None`: it is not written yet, or was overwritten.
+    /// Reads a sample by its number, from 0 on. `None`: it is not written yet, or was overwritten, or is being overwritten.
     #[must_use]
     pub fn sample(&self, number: u64) -> Option<Sample> {
-        let newest = self.count().checked_sub(1)?;
-        // The sample SAMPLE_CAPACITY numbers later overwrites its slot.
-        let is_there = newest.checked_sub(number).is_some_and(|later| later < SAMPLE_CAPACITY as u64);
-        if is_there { self.slots().get(number as usize % SAMPLE_CAPACITY)?.read() } else { None }
+        // The sample SAMPLE_CAPACITY numbers later overwrites its slot, and is counted only after that.
+        let is_there = || {
+            self.count().checked_sub(number).is_some_and(|later| (1..SAMPLE_CAPACITY as u64).contains(&later))
+        };
+        if !is_there() {
+            return None;
+        }
+        let sample = self.slots().get(number as usize % SAMPLE_CAPACITY)?.read();
+        // It may have been overwritten while it was read.
+        sample.filter(|_| is_there())
     }
 
     /// Whether the file was truncated. Then readers see nothing of what is written.

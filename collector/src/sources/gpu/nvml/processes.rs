@@ -97,7 +97,9 @@ impl Lists {
         // A device that is lost has no other list.
         let is_lost = matches!(&now, Some(Err(Failure(code::GPU_IS_LOST))));
         known.entries[COMPUTE] = now;
-        let wants_all = kind == Kind::AllLists || known.may_have_changed(before.as_ref(), used);
+        // Asked at each reading: it keeps the memory in use of this one.
+        let may_have_changed = known.may_have_changed(before.as_ref(), used);
+        let wants_all = kind == Kind::AllLists || may_have_changed;
         let mut is_fresh = [true, false, false];
         for (number, list) in (1..).zip(others) {
             // A list that was never read waits for its turn, unless it must stand in for a compute list that can't be read.
@@ -291,6 +293,10 @@ pub(super) fn utilization(
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::c_void;
+
+    use nvml_wrapper_sys::bindings::nvmlReturn_t;
+
     use super::*;
 
     fn known(lists: [&[(u32, u64)]; 3]) -> Known {
@@ -323,6 +329,28 @@ mod tests {
         silent.use_hides_changes = true;
         needed.is_needed[1] = true;
         assert!([failed, silent, needed].iter().all(|lists| !lists.is_told_by_use()));
+    }
+
+    /// A driver whose list is empty.
+    unsafe extern "C" fn empty(_: nvmlDevice_t, count: *mut c_uint, _: *mut c_void) -> nvmlReturn_t {
+        // SAFETY: the caller gives a count.
+        unsafe { *count = 0 };
+        0
+    }
+
+    #[test]
+    fn reading_of_all_lists_keeps_the_memory_in_use_that_later_ones_are_compared_with() {
+        let lists = Lists([Some(List { function: empty, stride: 24 }); 3]);
+        let mut known = Known::default();
+        let mut read = |kind, used| lists.read(std::ptr::null_mut(), &mut known, kind, Some(used), &[]).1;
+        for (kind, used, is_list_read) in [
+            (Kind::Memory, 1, true),
+            (Kind::Memory, 1, false),
+            (Kind::AllLists, 2, true),
+            (Kind::Memory, 1, true),
+        ] {
+            assert_eq!(read(kind, used), is_list_read, "{kind:?}, {used} bytes in use");
+        }
     }
 
     #[test]
