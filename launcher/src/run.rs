@@ -141,6 +141,7 @@ fn start(
     }
     // After the agents: what starts them is no part of the run, but the connector would report it as a descendant.
     session.subscribe(options);
+    // Before the collector starts: its configuration says what came of the command's cgroup.
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     match spawn(options, env, state, cgroup_procs.as_ref()) {

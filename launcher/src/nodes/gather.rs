@@ -45,8 +45,8 @@ impl Seen {
         match self.0.get(path) {
             Some((seen_at, is_final)) if *seen_at == changed_at || *is_final => *is_final,
             _ => {
-                let is_found = true;
-                let text = report_files::read(path, is_found).ok();
+                let refuses_links = true;
+                let text = report_files::read(path, refuses_links).ok();
                 let progress = text.and_then(|text| serde_json::from_str::<Progress>(&text).ok());
                 let is_final = progress.is_some_and(|progress| progress.stage == Stage::Over);
                 self.0.insert(path.to_owned(), (changed_at, is_final));

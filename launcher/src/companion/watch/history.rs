@@ -103,7 +103,7 @@ impl History {
         let column_at = |at_s: f64| if width_s > 0.0 { (at_s / width_s) as usize } else { 0 };
         for point in self.points.iter().filter(|point| point.from_s <= end_s) {
             let first = column_at(point.from_s.max(0.0)).min(count.saturating_sub(1));
-            // The column behind the last one of the stretch. A stretch that ends where a column does is not in the next one.
+            // The column in which the stretch ends is left to the next stretch, unless this one begins there, too.
             let end = column_at(point.at_s).max(first + 1);
             for largest in largest.iter_mut().take(end).skip(first) {
                 if largest.is_none_or(|other| point.ram_bytes >= other.ram_bytes) {
