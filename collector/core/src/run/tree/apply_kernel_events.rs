@@ -10,7 +10,8 @@ impl Tree {
     /// Applies an event of the process connector, whose pids are those of the collector's namespace. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply_kernel(&mut self, event: &KernelEvent, now_ns: u64) {
         let key = Key { pid_ns: self.context.pid_ns, pid: event.pid };
-        // `min`, since `clamp` panics if its bounds are the wrong way round.
+        // No event counts as from before the session, or from later than now. `min`, since `clamp` panics if its bounds are the
+        // wrong way round.
         let at_ns = event.at_ns.clamp(self.context.session_monotonic_ns.min(now_ns), now_ns);
         match event.what {
             // The launcher's children are the command, which the launcher reports itself, and helpers that are not of the run: collectors,

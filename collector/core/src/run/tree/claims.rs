@@ -173,8 +173,9 @@ impl Tree {
         }
     }
 
-    /// Settles a claim that is not among those that fit best into the process's sums. Another possible reaper is charged. Without
-    /// one, the process itself is charged, or the child is counted as reaped by the kernel.
+    /// Settles a claim that is not among those that fit best into the process's sums. If the kernel killed the child with the
+    /// process, its namespace's init, counts it. Else another possible reaper is charged. Without one, the process itself is
+    /// charged, or the child is counted as reaped by the kernel.
     fn settle_unfit(&mut self, process: &mut Process, claim: &Claim) {
         if claim.init == Some(process.ids.id) && self.was_killed_with_init(process, claim) {
             self.count_killed_with_init(claim);

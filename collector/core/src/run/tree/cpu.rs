@@ -211,8 +211,8 @@ impl Process {
         all_us.saturating_sub(self.known_children().cpu_us()).saturating_sub(claimed_us)
     }
 
-    /// Whether a child that no record says was reaped may be a zombie that it left when it was killed. It has reported its waits
-    /// for other children, and the time in its sum that fits the child may be its own since its clock was read.
+    /// Whether a child that no record says was reaped may be a zombie that it left when it was killed. It has reported its
+    /// waits for other children. The time in its sum that fits the child may be its own since its clock was read.
     pub(super) fn may_have_left_zombies(&self) -> bool {
         self.end.exit.is_none()
             && self.is_instrumented()

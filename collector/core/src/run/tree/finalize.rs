@@ -162,7 +162,7 @@ impl Tree {
             // The way leads up to an ancestor whose depth is known. On the way back, each is one deeper than the one above it.
             let mut path = Vec::new();
             let mut at = Some(*id);
-            // Records can claim a circle: a process that is on the path already ends it.
+            // Records can claim a circle. So each process has an entry at once, which ends the way if the process comes again.
             while let Some(id) = at.filter(|id| !depths.contains_key(id)) {
                 depths.insert(id, 0);
                 path.push(id);
