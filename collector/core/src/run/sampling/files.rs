@@ -1,10 +1,10 @@
 //! The footprint of the pages of files, of shared memory and of hugetlbfs that some processes have mapped.
 //!
 //! Two processes can have the same pages of a file, or different ones, and processes outside the tree can have them too. If a
-//! part of a file is resident as a whole, it is known which pages these are: pagemap divides large mappings into such parts. Of
-//! any other part, the sum of the proportional sizes (PSS) is exact if no process outside the tree has the pages, and else too
-//! small. So the footprint of such a part is the larger of the largest RSS and the sum of the PSS. Different parts of a file add
-//! up. A PSS counts only if it was read after the last change of that file's pages.
+//! part of a file is resident as a whole, it is known which pages these are: pagemap divides large mappings into such parts.
+//! Of any other part, the sum of the proportional sizes (PSS) is exact if no process outside the tree has the pages. Otherwise
+//! that sum is too small. So the footprint of such a part is the larger of the largest RSS and the sum of the PSS. Different
+//! parts of a file add up. A PSS counts only if it was read after the last change of that file's pages.
 //!
 //! smaps lists the mappings, but costs much more than statm. Without it, the footprint is at least that of the process with the
 //! most file pages, and at most the sum. Tables are remembered by program name, so a thousand `sh` are read once.
