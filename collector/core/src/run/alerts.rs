@@ -172,8 +172,8 @@ impl AlertState {
 
     /// Goes off if the figure was back for the time that [`STAYS_BACK_NS`] asks for. `on_ns`: when the alert went on.
     fn go_off_if_due(&mut self, on_ns: u64, now_ns: u64) -> Option<Change> {
-        let needed_ns = STAYS_BACK_NS.get(self.returns).copied().unwrap_or(u64::MAX);
-        if now_ns.saturating_sub(self.back_ns?) < needed_ns {
+        let stays_back_ns = STAYS_BACK_NS.get(self.returns).copied().unwrap_or(u64::MAX);
+        if now_ns.saturating_sub(self.back_ns?) < stays_back_ns {
             return None;
         }
         self.was_on_ns = self.was_on_ns.saturating_add(now_ns.saturating_sub(on_ns));

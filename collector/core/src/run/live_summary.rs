@@ -145,7 +145,7 @@ mod tests {
             let command = format!("{signal}{name}");
             let ended = process(1, &command, Exit { code: None, signal: Some(signal) });
             run.totals.add(&ended);
-            run.failures.add(&ended);
+            run.failures.add_if_failed(&ended);
             run.health.sinks.failed(&command, &name);
         }
         run.health.connector.absent = Some(name);

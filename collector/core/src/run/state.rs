@@ -285,7 +285,7 @@ impl RunState {
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
             Observation::Unread(unread) => self.health.unread = *unread,
             Observation::GpuBackends(is_any) => self.gpu.is_active = *is_any,
-            Observation::GpuTick => self.gpu.update(&self.tree),
+            Observation::GpuTick => self.gpu.remember_processes(&self.tree),
             Observation::Gpu(observation) => {
                 self.gpu.apply(observation);
                 self.note_gpu_steps();
@@ -346,7 +346,7 @@ impl RunState {
         } else if self.health.forgery.is_none() {
             self.give_to_owners(record, now_ns);
         }
-        // A record of the overflow area has a number there; one of the ring has a position, which wraps.
+        // A record of the overflow area has a number there, one of the ring has a position.
         match number(record.position) {
             Some(number) => self.found.overflow = number + 1,
             None => self.found.position = record.position.wrapping_add(1),
@@ -359,7 +359,7 @@ impl RunState {
         match event {
             Event::Start { rank, .. } => {
                 self.tree.apply(origin, event, now_ns);
-                self.ranks.add(*rank);
+                self.ranks.add_if_of_several(*rank);
             }
             Event::Fork { .. }
             | Event::Exec { .. }
@@ -550,7 +550,7 @@ impl RunState {
     fn count_finalized(&mut self) {
         for process in self.tree.take_summaries() {
             self.totals.add(&process);
-            self.failures.add(&process);
+            self.failures.add_if_failed(&process);
             self.samples.outbox.add_ended(&process);
             let gpu_peak_bytes = self.gpu.finalized(&process);
             if let Some(peak_bytes) = gpu_peak_bytes {
