@@ -128,7 +128,10 @@ struct Ending<'a> {
     told_ticks: u64,
     /// The processes that the ender has no permission to signal. They are not waited for.
     refused: BTreeSet<Member>,
-    /// When SIGKILL is due.
+    /// How long processes have after SIGTERM.
+    kill_after: Duration,
+    /// When SIGKILL is due. It counts from the time when the last process of the first look got SIGTERM: on a busy machine a look
+    /// takes long.
     deadline: Instant,
     /// An earlier ender has sent SIGTERM.
     is_told: bool,
@@ -146,6 +149,7 @@ impl<'a> Ending<'a> {
             told: BTreeSet::new(),
             told_ticks: 0,
             refused: BTreeSet::new(),
+            kill_after: tree.kill_after,
             deadline: Instant::now() + tree.kill_after,
             is_told: tree.is_told,
             is_killed: false,
@@ -206,6 +210,7 @@ impl<'a> Ending<'a> {
         }
         if is_first {
             self.told_ticks = clock::boot_ticks();
+            self.deadline = Instant::now() + self.kill_after;
         }
     }
 
